@@ -1,0 +1,15 @@
+-- reentrant/force_release.lua
+-- Opens the lock whoever holds it, and tells waiters.
+--
+-- KEYS[1] lock hash: owner id -> hold count
+-- ARGV[1] channel
+-- ARGV[2] message
+-- ARGV[3] command that publishes
+--
+-- reply: 1 = it was held | 0 = it was not
+if redis.call('hlen', KEYS[1]) == 0 then
+  return 0
+end
+redis.call('del', KEYS[1])
+redis.pcall(ARGV[3], ARGV[1], ARGV[2])
+return 1

@@ -1,0 +1,169 @@
+//! The door: open a client, ask it for locks.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{ClientBuilder, Config};
+use crate::conn::{Address, Dialer, Server, Standalone};
+use crate::engine::{Engine, Phase};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kinds::Reentrant;
+use crate::lock::Lock;
+
+/// A client of one Redis, shared by all threads of a process.
+///
+/// Open one and clone it; clones are the same client. It stays open while it, a handle or a guard
+/// of it is alive, or until [`close`](Self::close). A forked child must open its own.
+///
+/// ```no_run
+/// use lockson::Client;
+///
+/// let client = Client::connect("redis://localhost")?;
+/// let guard = client.lock("nightly-report").lock()?;
+/// // ... only one machine is here at a time ...
+/// guard.unlock()?;
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    engine: Arc<Engine>,
+}
+
+/// One lock that this client holds, as [`Client::held`] lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    name: String,
+    owner: String,
+    hold_count: u64,
+    remaining: Duration,
+}
+
+impl Client {
+    /// Opens a client with default settings and makes sure that the server answers.
+    ///
+    /// URLs: `redis://[user:password@]host[:port][/database]`, `redis+unix:///path[?db=n]`; with
+    /// `?protocol=resp3` the newer protocol is spoken.
+    ///
+    /// # Errors
+    ///
+    /// `Config` for a malformed URL, `Connection` when the server is not reached, `Refused` when it
+    /// does not let us in.
+    pub fn connect(url: &str) -> Result<Self> {
+        Self::builder(url).connect()
+    }
+
+    /// Opens a client with the URL in the environment variable `REDIS_URL`.
+    ///
+    /// # Errors
+    ///
+    /// `Config` when it is not set; otherwise as [`connect`](Self::connect).
+    pub fn from_env() -> Result<Self> {
+        let url = std::env::var("REDIS_URL");
+        Self::connect(
+            &url.map_err(|_| {
+                Error::new(ErrorKind::Config, "set REDIS_URL to the server's URL, like redis://localhost")
+            })?,
+        )
+    }
+
+    /// Starts the settings of a client for this URL.
+    pub fn builder(url: &str) -> ClientBuilder {
+        ClientBuilder::new(url)
+    }
+
+    /// Returns the lock of this name. No I/O; a bad name fails when it is used.
+    ///
+    /// A name has 1 to 4,096 bytes; any UTF-8 is good.
+    pub fn lock(&self, name: &str) -> Lock {
+        Lock::new(&self.engine, Arc::new(Reentrant), name)
+    }
+
+    /// Lists what this client holds now, also guards that were leaked.
+    pub fn held(&self) -> Vec<Held> {
+        let mut held = vec![];
+        for hold in self.engine.registry.all() {
+            let (live, news) = hold.with(|ledger, now| {
+                (ledger.look(now) == Phase::Live).then(|| (ledger.count(), now.until(ledger.good_until())))
+            });
+            self.engine.tell(&hold, news);
+            if let Some((count, remaining)) = live {
+                let hold_count = u64::try_from(count).unwrap_or(u64::MAX);
+                held.push(Held { name: hold.name.to_string(), owner: hold.owner.to_string(), hold_count, remaining });
+            }
+        }
+        held.sort_by(|a, b| a.name.cmp(&b.name));
+        held
+    }
+
+    /// Returns the uuid that begins every owner id of this client.
+    pub fn id(&self) -> &str {
+        self.engine.owners.client()
+    }
+
+    /// Ends every wait with `Closed` and every hold with `Lost(Closed)`, gives back what it can
+    /// within [`drop_timeout`](ClientBuilder::drop_timeout), and closes all connections.
+    ///
+    /// What could not be given back ends with its time to live.
+    pub fn close(&self) {
+        self.engine.close();
+    }
+}
+
+impl ClientBuilder {
+    /// Checks the settings, opens the client and makes sure that the server answers.
+    ///
+    /// # Errors
+    ///
+    /// `Config` for impossible settings; otherwise as [`Client::connect`].
+    pub fn connect(self) -> Result<Client> {
+        let client = self.connect_lazily()?;
+        client.engine.greet()?;
+        Ok(client)
+    }
+
+    /// Checks the settings and opens the client; the server is asked at the first use.
+    ///
+    /// # Errors
+    ///
+    /// `Config` for impossible settings.
+    pub fn connect_lazily(self) -> Result<Client> {
+        let Self { url, config } = self;
+        config.check()?;
+        let topology = Standalone::new(server(&url.0, &config)?);
+        Ok(Client { engine: Engine::new(config, Box::new(topology))? })
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+impl Held {
+    /// Returns the name of the lock.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the owner id as it stands in Redis.
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// Returns how often it is held.
+    pub fn hold_count(&self) -> u64 {
+        self.hold_count
+    }
+
+    /// Returns how long it is held yet if nothing prolongs it.
+    pub fn remaining(&self) -> Duration {
+        self.remaining
+    }
+}
+
+fn server(url: &str, config: &Config) -> Result<Server> {
+    let dialer = Dialer::new(Address::parse(url)?, config.client_name.clone());
+    Ok(Server::new(dialer, config.max_connections))
+}

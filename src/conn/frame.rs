@@ -1,0 +1,154 @@
+//! Finds where one reply ends, and refuses replies that are garbled or too large to be ours.
+
+use std::fmt;
+
+/// The length of the reply at the start of `bytes`; `None` while it is not all there.
+///
+/// Only the shape is looked at: the limits hold before anything is stored, so a hostile length
+/// costs nothing.
+pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
+    let mut at = 0;
+    let mut elements = 0;
+    // How many values are still missing at each level; the outermost needs one.
+    let mut missing = vec![1_usize];
+    while let Some(level) = missing.last_mut() {
+        if *level == 0 {
+            missing.pop();
+            continue;
+        }
+        *level -= 1;
+        elements += 1;
+        if elements > MOST_ELEMENTS {
+            return Err(Garbled("too many elements"));
+        }
+        let Some((header, after)) = line(bytes, at)? else { return Ok(None) };
+        at = after;
+        let Some((&marker, digits)) = header.split_first() else { return Err(Garbled("an empty line")) };
+        match marker {
+            b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => {}
+            b'$' | b'=' | b'!' => {
+                if let Some(size) = size(digits, LONGEST_TEXT, marker == b'$')? {
+                    at += size + 2;
+                }
+            }
+            b'*' | b'~' | b'>' | b'%' | b'|' => {
+                let count = size(digits, MOST_ELEMENTS, marker == b'*')?.unwrap_or(0);
+                let pairs = if matches!(marker, b'%' | b'|') { 2 } else { 1 };
+                // Attributes come before the value they belong to.
+                let extra = usize::from(marker == b'|');
+                if missing.len() >= DEEPEST {
+                    return Err(Garbled("nested too deeply"));
+                }
+                missing.push(count * pairs + extra);
+            }
+            _ => return Err(Garbled("not a reply of redis")),
+        }
+        if at > LONGEST_REPLY {
+            return Err(Garbled("too long"));
+        }
+        if at > bytes.len() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(at))
+}
+
+/// Why a reply was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Garbled(&'static str);
+
+impl fmt::Display for Garbled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the reply is garbled: {}", self.0)
+    }
+}
+
+impl std::error::Error for Garbled {}
+
+/// The line that starts at `at`, and where the next one starts.
+fn line(bytes: &[u8], at: usize) -> Result<Option<(&[u8], usize)>, Garbled> {
+    let rest = bytes.get(at..).unwrap_or(&[]);
+    match rest.iter().position(|&byte| byte == b'\r') {
+        Some(end) if end + 1 < rest.len() => {
+            if rest[end + 1] == b'\n' {
+                Ok(Some((&rest[..end], at + end + 2)))
+            } else {
+                Err(Garbled("a line without its end"))
+            }
+        }
+        None if rest.len() > LONGEST_TEXT => Err(Garbled("a line too long")),
+        _ => Ok(None),
+    }
+}
+
+/// A length in a header; `None` for the null that old servers write as -1.
+fn size(digits: &[u8], most: usize, may_be_null: bool) -> Result<Option<usize>, Garbled> {
+    if may_be_null && digits == b"-1" {
+        return Ok(None);
+    }
+    let text = str::from_utf8(digits).map_err(|_| Garbled("a length that is no number"))?;
+    match text.parse::<usize>() {
+        Ok(size) if size <= most => Ok(Some(size)),
+        Ok(_) => Err(Garbled("a length over the limit")),
+        Err(_) => Err(Garbled("a length that is no number")),
+    }
+}
+
+const LONGEST_REPLY: usize = 1024 * 1024;
+const LONGEST_TEXT: usize = 64 * 1024;
+const MOST_ELEMENTS: usize = 16 * 1024;
+const DEEPEST: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_of_reply_ends_where_it_ends() {
+        let check = |reply: &[u8]| {
+            assert_eq!(length(reply), Ok(Some(reply.len())), "{reply:?}");
+            let followed = [reply, b"+next\r\n"].concat();
+            assert_eq!(length(&followed), Ok(Some(reply.len())), "{reply:?} and more");
+            for cut in 0..reply.len() {
+                assert_eq!(length(&reply[..cut]), Ok(None), "{reply:?} cut at {cut}");
+            }
+        };
+        check(b"+OK\r\n");
+        check(b"-ERR no\r\n");
+        check(b":-12\r\n");
+        check(b"$5\r\na\r\nbc\r\n");
+        check(b"$-1\r\n");
+        check(b"*-1\r\n");
+        check(b"*0\r\n");
+        check(b"*3\r\n:1\r\n*2\r\n$1\r\nx\r\n_\r\n+y\r\n");
+        check(b"%1\r\n+a\r\n*1\r\n:1\r\n");
+        check(b"|1\r\n+ttl\r\n:1\r\n$1\r\nv\r\n");
+        check(b">3\r\n+message\r\n$1\r\nc\r\n$1\r\n0\r\n");
+        check(b"=5\r\ntxt:a\r\n");
+    }
+
+    #[test]
+    fn garbage_and_hostile_lengths_are_refused_at_their_header() {
+        let check = |reply: &[u8]| assert!(length(reply).is_err(), "{reply:?}");
+        check(b"$2147483647\r\n");
+        check(b"*2147483647\r\n");
+        check(b"%9223372036854775807\r\n");
+        check(b"$-2\r\n");
+        check(b"!-1\r\n");
+        check(b"$abc\r\n");
+        check(b"HTTP/1.1 200 OK\r\n");
+        check(b"\r\n");
+        check(b"+a\rb");
+        check(&b"*1\r\n".repeat(9));
+        check(&vec![b'+'; LONGEST_TEXT + 2]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_run_past_them(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            if let Ok(Some(end)) = length(&bytes) {
+                proptest::prop_assert!(end <= bytes.len());
+            }
+        }
+    }
+}

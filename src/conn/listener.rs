@@ -1,0 +1,322 @@
+//! The listening connection of one server: one thread that sleeps on the socket and on a waker.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use redis::{PushKind, Value};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::connection::{Link, command};
+use super::server::Server;
+use crate::error::{Error, ErrorKind, Refusal};
+use crate::time::Instant;
+
+/// Whoever wants to hear: says what to ask of the server, and is told what comes.
+pub(crate) trait Audience: Send + Sync {
+    /// What to do next; called again and again until it is [`Demand::Rest`] or [`Demand::Close`].
+    fn demand(&self, now: Instant) -> Demand;
+
+    /// Something came; called on the listening thread.
+    fn notice(&self, notice: Notice);
+}
+
+/// What the listening connection is to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    Subscribe(Vec<String>),
+    Unsubscribe(Vec<String>),
+    /// Nothing to ask; come back at this moment, or when woken.
+    Rest(Instant),
+    /// Nobody listens any more: end. After this answer a new listener may be started at once.
+    Close,
+}
+
+/// What the listening connection has to tell.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    Connected,
+    Subscribed(String),
+    Unsubscribed(String),
+    Message(String),
+    /// The server does not let us listen to these channels.
+    Refused(Vec<String>, Refusal),
+    /// The connection is gone; every subscription with it.
+    Lost(Error),
+}
+
+/// Wakes a listening thread, from any thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Waker(Arc<UnixStream>);
+
+impl Waker {
+    pub(crate) fn wake(&self) {
+        // Full means that it is awake already, closed that it has ended.
+        let _ = (&*self.0).write(&[0]);
+    }
+}
+
+/// How patient the listener is.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    command_timeout: Duration,
+}
+
+/// Starts listening to `server` for `audience`.
+pub(crate) fn listen(
+    server: Arc<Server>,
+    audience: Weak<dyn Audience>,
+    command_timeout: Duration,
+) -> io::Result<Waker> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    theirs.set_nonblocking(true)?;
+    let listener =
+        Listener { server, audience, woken: theirs, patience: Patience { command_timeout }, pause: FIRST_PAUSE };
+    thread::Builder::new().name("lockson-listen".into()).spawn(move || listener.run())?;
+    Ok(Waker(Arc::new(ours)))
+}
+
+struct Listener {
+    server: Arc<Server>,
+    audience: Weak<dyn Audience>,
+    woken: UnixStream,
+    patience: Patience,
+    /// How long to wait before the next attempt to connect.
+    pause: Duration,
+}
+
+/// Why a round of listening ended.
+enum End {
+    Closed,
+    Broken(Error),
+}
+
+impl Listener {
+    fn run(mut self) {
+        loop {
+            let end = match self.server.dial(Instant::now().after(self.patience.command_timeout)) {
+                Ok(link) => {
+                    if self.tell(Notice::Connected).is_none() {
+                        return;
+                    }
+                    self.pause = FIRST_PAUSE;
+                    Session { listener: &self, link, sent: VecDeque::new(), heard: Instant::now() }.run()
+                }
+                Err(fault) => End::Broken(fault.into_error()),
+            };
+            let End::Broken(error) = end else { return };
+            if self.tell(Notice::Lost(error)).is_none() || self.rest_before_redial().is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for the next attempt, longer each time; `None` when nobody wants it any more.
+    fn rest_before_redial(&mut self) -> Option<()> {
+        let next = Instant::now().after(self.pause);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        while Instant::now() < next {
+            if self.audience.upgrade()?.demand(Instant::now()) == Demand::Close {
+                return None;
+            }
+            self.sleep(None, next);
+        }
+        Some(())
+    }
+
+    fn tell(&self, notice: Notice) -> Option<()> {
+        self.audience.upgrade()?.notice(notice);
+        Some(())
+    }
+
+    /// Sleeps until the socket is readable (then `true`), the waker was used, or `until`.
+    fn sleep(&self, link: Option<&Link>, until: Instant) -> bool {
+        let left = Instant::now().until(until);
+        let timeout =
+            Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+        let stream = link.map(|link| link.stream().as_fd());
+        let mut fds = vec![PollFd::from_borrowed_fd(self.woken.as_fd(), PollFlags::IN)];
+        fds.extend(stream.map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN)));
+        if poll(&mut fds, Some(&timeout)).is_err() {
+            // A signal; whoever called looks again.
+            return false;
+        }
+        if !fds[0].revents().is_empty() {
+            // What was written does not matter, only that something was.
+            let _ = (&self.woken).read(&mut [0; 64]);
+        }
+        fds.get(1).is_some_and(|fd| !fd.revents().is_empty())
+    }
+}
+
+/// One connection's time as the listening one.
+struct Session<'a> {
+    listener: &'a Listener,
+    link: Link,
+    /// Requests without a complete answer yet, in the order they were sent.
+    sent: VecDeque<Sent>,
+    /// When the last whole frame came.
+    heard: Instant,
+}
+
+enum Sent {
+    Ping,
+    Subscribe { channels: Vec<String>, missing: usize },
+    Unsubscribe { missing: usize },
+}
+
+impl Session<'_> {
+    fn run(mut self) -> End {
+        loop {
+            match self.turn() {
+                Ok(true) => {}
+                Ok(false) => return End::Closed,
+                Err(error) => {
+                    let text = format!("the listening connection to {} broke: {error}", self.listener.server.label());
+                    return End::Broken(Error::with_source(ErrorKind::Connection, text, error));
+                }
+            }
+        }
+    }
+
+    /// One turn: ask, sleep, hear. `Ok(false)` when nobody listens any more.
+    fn turn(&mut self) -> io::Result<bool> {
+        let rest = loop {
+            let Some(audience) = self.listener.audience.upgrade() else { return Ok(false) };
+            match audience.demand(Instant::now()) {
+                Demand::Subscribe(channels) => self.subscribe(channels)?,
+                Demand::Unsubscribe(channels) => self.unsubscribe(&channels)?,
+                Demand::Rest(until) => break until,
+                Demand::Close => return Ok(false),
+            }
+        };
+        let next_check = self.check_liveness()?;
+        if self.listener.sleep(Some(&self.link), rest.min(next_check)) {
+            self.link.fill(Instant::now().after(self.listener.patience.command_timeout))?;
+            while let Some(frame) = self.link.received()? {
+                self.heard = Instant::now();
+                if self.hear(frame).is_none() {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn subscribe(&mut self, channels: Vec<String>) -> io::Result<()> {
+        self.send(&[&["SUBSCRIBE"], channels.iter().map(String::as_str).collect::<Vec<_>>().as_slice()].concat())?;
+        let missing = channels.len();
+        self.sent.push_back(Sent::Subscribe { channels, missing });
+        Ok(())
+    }
+
+    fn unsubscribe(&mut self, channels: &[String]) -> io::Result<()> {
+        self.send(&[&["UNSUBSCRIBE"], channels.iter().map(String::as_str).collect::<Vec<_>>().as_slice()].concat())?;
+        self.sent.push_back(Sent::Unsubscribe { missing: channels.len() });
+        Ok(())
+    }
+
+    /// Asks a silent server for a sign of life; says when to look again.
+    fn check_liveness(&mut self) -> io::Result<Instant> {
+        let now = Instant::now();
+        let silent = self.heard.until(now);
+        if silent >= SILENCE_BEFORE_PING + ANSWER_LIMIT {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the server fell silent"));
+        }
+        if self.sent.is_empty() && silent >= SILENCE_BEFORE_PING {
+            self.send(&["PING"])?;
+            self.sent.push_back(Sent::Ping);
+        }
+        let limit = if self.sent.is_empty() { SILENCE_BEFORE_PING } else { SILENCE_BEFORE_PING + ANSWER_LIMIT };
+        Ok(self.heard.after(limit))
+    }
+
+    fn send(&mut self, words: &[&str]) -> io::Result<()> {
+        let deadline = Instant::now().after(self.listener.patience.command_timeout);
+        if self.sent.is_empty() {
+            // Silence counts from the request on, not from the last message before it.
+            self.heard = self.heard.max(Instant::now().before(SILENCE_BEFORE_PING));
+        }
+        self.link.send(&command(words).get_packed_command(), deadline)
+    }
+
+    /// Takes one frame; `None` when nobody listens any more.
+    fn hear(&mut self, frame: Value) -> Option<()> {
+        let notice = match frame {
+            Value::ServerError(error) => match self.sent.pop_front() {
+                Some(Sent::Subscribe { channels, .. }) => Notice::Refused(channels, Refusal::new(&error)),
+                _ => return Some(()),
+            },
+            Value::Push { kind, data } => self.sort(kind, data)?,
+            Value::Array(values) => {
+                let mut values = values.into_iter();
+                let kind = match text(values.next())?.as_str() {
+                    "message" => PushKind::Message,
+                    "subscribe" => PushKind::Subscribe,
+                    "unsubscribe" => PushKind::Unsubscribe,
+                    _ => PushKind::Other(String::new()),
+                };
+                self.sort(kind, values.collect())?
+            }
+            _ => {
+                self.answered_ping();
+                return Some(());
+            }
+        };
+        self.listener.tell(notice)
+    }
+
+    fn sort(&mut self, kind: PushKind, data: Vec<Value>) -> Option<Notice> {
+        let channel = text(data.into_iter().next()).unwrap_or_default();
+        Some(match kind {
+            PushKind::Message => Notice::Message(channel),
+            PushKind::Subscribe => {
+                self.answered_one();
+                Notice::Subscribed(channel)
+            }
+            PushKind::Unsubscribe => {
+                self.answered_one();
+                Notice::Unsubscribed(channel)
+            }
+            _ => {
+                self.answered_ping();
+                // A message nobody asked for wakes nobody.
+                Notice::Message(String::new())
+            }
+        })
+    }
+
+    fn answered_ping(&mut self) {
+        if let Some(Sent::Ping) = self.sent.front() {
+            self.sent.pop_front();
+        }
+    }
+
+    fn answered_one(&mut self) {
+        if let Some(Sent::Subscribe { missing, .. } | Sent::Unsubscribe { missing }) = self.sent.front_mut() {
+            *missing -= 1;
+            if *missing == 0 {
+                self.sent.pop_front();
+            }
+        }
+    }
+}
+
+fn text(value: Option<Value>) -> Option<String> {
+    match value? {
+        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// A half-open connection is noticed within the sum of both.
+const SILENCE_BEFORE_PING: Duration = Duration::from_secs(1);
+const ANSWER_LIMIT: Duration = Duration::from_millis(1_500);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -1,0 +1,154 @@
+//! The connections of one server that nobody uses right now, and how many may be open.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::connection::{Fault, Link};
+use super::socket::Stream;
+use crate::error::{Error, ErrorKind};
+use crate::time::Instant;
+
+/// Grows to its limit under load and shrinks to one connection when idle.
+#[derive(Debug)]
+pub(super) struct Pool {
+    most: usize,
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Last used last, so the oldest ones wait at the front to be closed.
+    idle: Vec<Idle>,
+    open: usize,
+    waiting: usize,
+    /// Every stream that may be in use, to end requests when the client closes.
+    streams: Vec<Weak<Stream>>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Idle {
+    link: Link,
+    since: Instant,
+}
+
+/// What a caller gets from the pool.
+pub(super) enum Place {
+    Ready(Link),
+    /// The caller opens a connection and keeps the place for it.
+    Free,
+}
+
+impl Pool {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, state: Mutex::default(), freed: Condvar::new() }
+    }
+
+    /// Waits for an idle connection or for room to open one.
+    pub(super) fn take(&self, deadline: Instant) -> Result<Place, Fault> {
+        let mut state = self.state.lock();
+        loop {
+            if state.closed {
+                return Err(Fault::NotSent(Error::new(ErrorKind::Closed, "the client was closed")));
+            }
+            if let Some(idle) = state.idle.pop() {
+                let rested = idle.since.until(Instant::now());
+                if rested < TRUSTED_IDLE || !idle.link.is_stale() {
+                    return Ok(Place::Ready(idle.link));
+                }
+                state.open -= 1;
+                continue;
+            }
+            if state.open < self.most {
+                state.open += 1;
+                return Ok(Place::Free);
+            }
+            let left = Instant::now().until(deadline);
+            if left.is_zero() {
+                return Err(Fault::NotSent(Error::new(
+                    ErrorKind::Connection,
+                    format!("all {} connections stayed in use; raise max_connections or use fewer threads", self.most),
+                )));
+            }
+            state.waiting += 1;
+            self.freed.wait_for(&mut state, left);
+            state.waiting -= 1;
+        }
+    }
+
+    pub(super) fn give_back(&self, link: Link) {
+        let mut state = self.state.lock();
+        if state.closed {
+            state.open -= 1;
+            return;
+        }
+        state.idle.push(Idle { link, since: Instant::now() });
+        self.tell_one(&state);
+    }
+
+    /// The connection of a place is gone, or was never made.
+    pub(super) fn give_up(&self) {
+        let mut state = self.state.lock();
+        state.open -= 1;
+        self.tell_one(&state);
+    }
+
+    /// Remembers a stream, so that closing can end what goes on there.
+    pub(super) fn opened(&self, stream: Weak<Stream>) {
+        let mut state = self.state.lock();
+        if state.closed {
+            if let Some(stream) = stream.upgrade() {
+                stream.shut_down();
+            }
+            return;
+        }
+        state.streams.retain(|stream| stream.strong_count() > 0);
+        state.streams.push(stream);
+    }
+
+    /// Closes connections idle for `limit`, all but the last used one. Says when to come again.
+    pub(super) fn trim(&self, now: Instant, limit: Duration) -> Option<Instant> {
+        let mut closing = vec![];
+        let mut state = self.state.lock();
+        while state.idle.len() > 1 && state.idle[0].since.after(limit) <= now {
+            closing.push(state.idle.remove(0));
+            state.open -= 1;
+        }
+        let next = (state.idle.len() > 1).then(|| state.idle[0].since.after(limit));
+        drop(state);
+        drop(closing);
+        next
+    }
+
+    /// Whether there is something that [`Pool::trim`] may close later.
+    pub(super) fn has_spare(&self) -> bool {
+        self.state.lock().idle.len() > 1
+    }
+
+    /// Closes every connection, also those in use.
+    pub(super) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.open -= state.idle.len();
+        let idle = std::mem::take(&mut state.idle);
+        let streams = std::mem::take(&mut state.streams);
+        drop(state);
+        drop(idle);
+        for stream in streams.iter().filter_map(Weak::upgrade) {
+            stream.shut_down();
+        }
+        self.freed.notify_all();
+    }
+
+    fn tell_one(&self, state: &State) {
+        if state.waiting > 0 {
+            self.freed.notify_one();
+        }
+    }
+}
+
+/// A connection used this recently is not looked at before its next use.
+const TRUSTED_IDLE: Duration = Duration::from_millis(10);

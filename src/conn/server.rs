@@ -1,0 +1,105 @@
+//! One server: requests over its pool, fencing of those that were never answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::connection::{Dialer, Fault, Identity, Link};
+use super::pool::{Place, Pool};
+use crate::time::Instant;
+
+/// A server of the topology.
+#[derive(Debug)]
+pub(crate) struct Server {
+    dialer: Dialer,
+    pool: Pool,
+}
+
+/// A connection outside the pool, for one thread's own use; it is made anew when it broke.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    server: Arc<Server>,
+    link: Option<Link>,
+}
+
+impl Server {
+    pub(crate) fn new(dialer: Dialer, most_connections: usize) -> Self {
+        Self { dialer, pool: Pool::new(most_connections) }
+    }
+
+    /// Where the server is, without secrets.
+    pub(crate) fn label(&self) -> String {
+        self.dialer.address().to_string()
+    }
+
+    /// Sends one request over a pooled connection and waits for its reply.
+    pub(crate) fn request(&self, request: &[u8], deadline: Instant) -> Result<Value, Fault> {
+        let mut link = match self.pool.take(deadline)? {
+            Place::Ready(link) => link,
+            Place::Free => {
+                let dialled = self.dialer.dial(deadline, |stream| self.pool.opened(stream));
+                dialled.inspect_err(|_| self.pool.give_up())?
+            }
+        };
+        let answer = link.request(request, deadline);
+        match answer {
+            Ok(_) | Err(Fault::Refused(_)) => self.pool.give_back(link),
+            // Its socket is closed before anybody fences or repeats.
+            Err(_) => {
+                drop(link);
+                self.pool.give_up();
+            }
+        }
+        answer
+    }
+
+    /// Makes sure that no request of a broken connection is carried out from now on: it has run,
+    /// or it never will. `Ok(false)` when this server does not let us.
+    pub(crate) fn fence(&self, identity: &Identity, deadline: Instant) -> Result<bool, Fault> {
+        match self.request(&identity.kill().get_packed_command(), deadline) {
+            Ok(_) => Ok(true),
+            Err(Fault::Refused(refusal)) if refusal.is_transient() => Err(Fault::Refused(refusal)),
+            Err(Fault::Refused(_)) => Ok(false),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// A connection of its own for a thread that must not wait for the pool.
+    pub(crate) fn connection(self: &Arc<Self>) -> Connection {
+        Connection { server: Arc::clone(self), link: None }
+    }
+
+    pub(super) fn dial(&self, deadline: Instant) -> Result<Link, Fault> {
+        self.dialer.dial(deadline, |stream| self.pool.opened(stream))
+    }
+
+    /// Closes connections idle for `limit`; says when to come again.
+    pub(crate) fn trim(&self, now: Instant, limit: Duration) -> Option<Instant> {
+        self.pool.trim(now, limit)
+    }
+
+    pub(crate) fn has_spare_connections(&self) -> bool {
+        self.pool.has_spare()
+    }
+
+    /// Ends every request and closes every connection, the listening one included.
+    pub(crate) fn close(&self) {
+        self.pool.close();
+    }
+}
+
+impl Connection {
+    /// Sends one request and waits for its reply.
+    pub(crate) fn request(&mut self, request: &[u8], deadline: Instant) -> Result<Value, Fault> {
+        let mut link = match self.link.take() {
+            Some(link) if !link.is_stale() => link,
+            _ => self.server.dial(deadline)?,
+        };
+        let answer = link.request(request, deadline);
+        if matches!(answer, Ok(_) | Err(Fault::Refused(_))) {
+            self.link = Some(link);
+        }
+        answer
+    }
+}

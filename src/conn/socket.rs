@@ -1,0 +1,207 @@
+//! A stream to a server whose every operation ends by a deadline.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+
+use super::address::Place;
+use crate::time::Instant;
+
+/// A connected stream. Others may hold it too, only to shut it down.
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: Arc<Stream>,
+    /// What the stream's time-outs are set to; setting one costs a system call.
+    read_timeout: Option<Duration>,
+    write_timeout: Option<Duration>,
+}
+
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    pub(super) fn dial(place: &Place, deadline: Instant) -> io::Result<Self> {
+        let stream = match place {
+            Place::Tcp(host, port) => Stream::Tcp(dial_tcp(host, *port, deadline)?),
+            Place::Unix(path) => Stream::Unix(dial_unix(path, deadline)?),
+        };
+        Ok(Self { stream: Arc::new(stream), read_timeout: None, write_timeout: None })
+    }
+
+    /// Writes all of `bytes` or fails; after a failure the server has not got the whole.
+    pub(super) fn write_all(&mut self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let left = left_until(deadline)?;
+            if needs_setting(self.write_timeout, left) {
+                self.stream.set_write_timeout(left)?;
+                self.write_timeout = Some(left);
+            }
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if is_early_wake(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is there, at least one byte.
+    pub(super) fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
+        loop {
+            let left = left_until(deadline)?;
+            if needs_setting(self.read_timeout, left) {
+                self.stream.set_read_timeout(left)?;
+                self.read_timeout = Some(left);
+            }
+            match self.stream.read(buffer) {
+                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
+                Err(error) if is_early_wake(&error) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Whether an idle stream is of no use any more: closed, or with bytes nobody asked for.
+    pub(super) fn is_stale(&self) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !matches!(poll(&mut fds, Some(&at_once)), Ok(0))
+    }
+
+    /// The stream itself, for sleeping on it and for shutting it down.
+    pub(super) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+}
+
+impl Stream {
+    /// Ends every operation on this stream, from any thread.
+    pub(super) fn shut_down(&self) {
+        // It fails only on a stream that is down already.
+        let _ = match self {
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+
+    fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
+            Self::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+        }
+    }
+
+    fn set_write_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_write_timeout(Some(timeout)),
+            Self::Unix(stream) => stream.set_write_timeout(Some(timeout)),
+        }
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => (&*stream).read(buffer),
+            Self::Unix(stream) => (&*stream).read(buffer),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => (&*stream).write(bytes),
+            Self::Unix(stream) => (&*stream).write(bytes),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+fn dial_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
+    let addresses = resolve(host, port, deadline)?;
+    let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
+    for (index, address) in addresses.iter().enumerate() {
+        let others = u32::try_from(addresses.len() - index).unwrap_or(1);
+        match TcpStream::connect_timeout(address, (left_until(deadline)? / others).max(SHORTEST)) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Looks a host name up. The system's look-up takes no deadline, so it runs on a thread that is
+/// left behind when it takes too long.
+fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let (answer, answered) = crossbeam_channel::bounded(1);
+    let host = host.to_owned();
+    thread::Builder::new().name("lockson-resolve".into()).spawn(move || {
+        let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+        // Nobody listens any more when the deadline has passed.
+        let _ = answer.send(found);
+    })?;
+    match answered.recv_timeout(left_until(deadline)?) {
+        Ok(found) => found,
+        Err(_) => Err(io::Error::new(ErrorKind::TimedOut, "the host name was not resolved in time")),
+    }
+}
+
+fn dial_unix(path: &Path, deadline: Instant) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    loop {
+        // Without blocking: a full backlog answers AGAIN at once instead of waiting without limit.
+        let stream = UnixStream::from(socket(AddressFamily::UNIX, SocketType::STREAM, None)?);
+        stream.set_nonblocking(true)?;
+        match connect(&stream, &address) {
+            Ok(()) => {
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            Err(rustix::io::Errno::AGAIN) => thread::sleep(left_until(deadline)?.min(BACKLOG_PAUSE)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn left_until(deadline: Instant) -> io::Result<Duration> {
+    let left = Instant::now().until(deadline);
+    if left.is_zero() { Err(io::Error::new(ErrorKind::TimedOut, "no answer in time")) } else { Ok(left.max(SHORTEST)) }
+}
+
+/// A time-out in force that ends by the deadline is kept, unless it is so short that a caller would
+/// wake over and over.
+fn needs_setting(in_force: Option<Duration>, left: Duration) -> bool {
+    !matches!(in_force, Some(timeout) if timeout <= left + TOLERANCE && timeout >= left / 4)
+}
+
+fn is_early_wake(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+/// A time-out of zero would mean "for ever" to the system.
+const SHORTEST: Duration = Duration::from_micros(100);
+const TOLERANCE: Duration = Duration::from_millis(2);
+const BACKLOG_PAUSE: Duration = Duration::from_millis(5);

@@ -1,0 +1,28 @@
+//! The simplest topology: every key lives on one server.
+
+use std::sync::Arc;
+
+use super::Topology;
+use super::server::Server;
+
+/// One server for everything.
+#[derive(Debug)]
+pub(crate) struct Standalone {
+    server: Arc<Server>,
+}
+
+impl Standalone {
+    pub(crate) fn new(server: Server) -> Self {
+        Self { server: Arc::new(server) }
+    }
+}
+
+impl Topology for Standalone {
+    fn server_for(&self, _key: &[u8]) -> &Arc<Server> {
+        &self.server
+    }
+
+    fn servers(&self) -> Vec<Arc<Server>> {
+        vec![Arc::clone(&self.server)]
+    }
+}

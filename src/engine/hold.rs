@@ -1,0 +1,126 @@
+//! One hold as several threads see it: its ledger, who waits for its loss, who is told.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::kind::Kind;
+use super::ledger::{Ledger, Phase};
+use crate::error::Loss;
+use crate::name::LockName;
+use crate::owner::{HoldNumber, OwnerId, ThreadId};
+use crate::time::Instant;
+
+/// Who the hold belongs to, and its state.
+pub(crate) struct HoldState {
+    pub(crate) name: LockName,
+    pub(crate) kind: Arc<dyn Kind>,
+    pub(crate) number: HoldNumber,
+    pub(crate) owner: OwnerId,
+    /// The thread that may re-enter; an owned hold has none.
+    pub(crate) thread: Option<ThreadId>,
+    pub(crate) since: Instant,
+    /// A request of its acquire was neither answered nor fenced: it may come back as a ghost.
+    pub(crate) haunted: bool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Called once when the hold is lost.
+pub(crate) type OnLost = Box<dyn FnOnce(&Loss) + Send>;
+
+struct State {
+    ledger: Ledger,
+    on_lost: Vec<OnLost>,
+    told: bool,
+}
+
+/// A loss that was noticed just now and is still to be told.
+pub(crate) struct News {
+    pub(crate) loss: Loss,
+    pub(crate) on_lost: Vec<OnLost>,
+}
+
+/// What a new hold is made of.
+pub(crate) struct Granted {
+    pub(crate) name: LockName,
+    pub(crate) kind: Arc<dyn Kind>,
+    pub(crate) number: HoldNumber,
+    pub(crate) owner: OwnerId,
+    pub(crate) thread: Option<ThreadId>,
+    pub(crate) since: Instant,
+    pub(crate) haunted: bool,
+    pub(crate) ledger: Ledger,
+}
+
+impl HoldState {
+    pub(crate) fn new(granted: Granted) -> Self {
+        let Granted { name, kind, number, owner, thread, since, haunted, ledger } = granted;
+        let state = Mutex::new(State { ledger, on_lost: vec![], told: false });
+        Self { name, kind, number, owner, thread, since, haunted, state, changed: Condvar::new() }
+    }
+
+    /// Uses the ledger under its mutex; a loss noticed by that is handed out to be told, once.
+    pub(crate) fn with<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Option<News>) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let answer = use_ledger(&mut state.ledger, now);
+        let phase = state.ledger.look(now);
+        if phase != Phase::Live {
+            self.changed.notify_all();
+        }
+        let news = match phase {
+            Phase::Lost(loss) if !state.told => {
+                state.told = true;
+                Some(News { loss, on_lost: std::mem::take(&mut state.on_lost) })
+            }
+            _ => None,
+        };
+        (answer, news)
+    }
+
+    /// Remembers whom to tell of the loss; hands the callback back when it is lost already.
+    pub(crate) fn on_lost(&self, callback: OnLost) -> Result<(), (Loss, OnLost)> {
+        let mut state = self.state.lock();
+        match state.ledger.look(Instant::now()) {
+            Phase::Lost(loss) if state.told => Err((loss, callback)),
+            Phase::Releasing | Phase::Done => Ok(()),
+            // A loss nobody was told yet is told to this one together with the others.
+            Phase::Live | Phase::Lost(_) => {
+                state.on_lost.push(callback);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether somebody is to be told at the very moment of a loss.
+    pub(crate) fn has_listeners(&self) -> bool {
+        !self.state.lock().on_lost.is_empty()
+    }
+
+    /// Waits until the hold is not live any more, or until `until`.
+    pub(crate) fn wait_for_end(&self, until: Instant) {
+        let mut state = self.state.lock();
+        loop {
+            let now = Instant::now();
+            if state.ledger.look(now) != Phase::Live || now >= until {
+                return;
+            }
+            let next = until.min(state.ledger.good_until());
+            self.changed.wait_for(&mut state, now.until(next));
+        }
+    }
+}
+
+impl fmt::Debug for HoldState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        f.debug_struct("Hold")
+            .field("name", &self.name)
+            .field("owner", &self.owner)
+            .field("kind", &self.kind.label())
+            .field("ledger", &state.ledger)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,141 @@
+//! Giving back: one guard, a whole hold, or somebody else's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Engine;
+use super::hold::HoldState;
+use super::ledger::{GuardNumber, Release};
+use super::settle::Settlement;
+use super::wire::{self, Bounds, Loose};
+use crate::error::{Error, ErrorKind, Loss, Result};
+use crate::event::LockReleased;
+use crate::script::Kept;
+use crate::time::{Instant, Lease};
+
+impl Engine {
+    /// Gives one guard back, within `limit`; what then is still in doubt is settled in the background.
+    pub(crate) fn release(self: &Arc<Self>, hold: &Arc<HoldState>, guard: GuardNumber, limit: Duration) -> Result<()> {
+        let (release, news) = hold.with(|ledger, now| ledger.release(guard, now));
+        self.tell(hold, news);
+        match release {
+            Release::Partial { count, lease } => self.release_part(hold, count, lease, limit),
+            Release::Last => {
+                self.registry.remove(hold);
+                let outcome = self.release_last(hold, limit);
+                hold.with(|ledger, _| ledger.settled());
+                outcome
+            }
+            Release::Lost(loss) => {
+                self.forget_if_empty(hold);
+                if loss == Loss::Expired {
+                    // Nobody here knew it to be gone, so it may still stand in everybody's way.
+                    self.settle(self.leftover(hold, Loose::default()));
+                }
+                Err(Error::lost(loss))
+            }
+            Release::Unknown => Err(Error::new(ErrorKind::NotHeld, "this hold was given back already")),
+        }
+        .map_err(|error| error.about(&hold.name))
+    }
+
+    fn release_part(
+        self: &Arc<Self>,
+        hold: &Arc<HoldState>,
+        count: usize,
+        lease: Lease,
+        limit: Duration,
+    ) -> Result<()> {
+        self.forget_if_empty(hold);
+        let call = hold.kind.release(&hold.name, &hold.owner, Some((count, lease)));
+        let bounds = Bounds::within(limit, self.config.command_timeout.min(limit));
+        // If it fails, the next request of this hold writes the right count.
+        let answer = wire::send(&self.node(&hold.name).server, &call, &bounds).map_err(|failed| failed.error)?;
+        match answer.value {
+            Kept::Done(_) => Ok(()),
+            Kept::Lost(loss) => {
+                self.lose(hold, loss);
+                Err(Error::lost(loss))
+            }
+        }
+    }
+
+    fn release_last(self: &Arc<Self>, hold: &Arc<HoldState>, limit: Duration) -> Result<()> {
+        let node = self.node(&hold.name);
+        let call = hold.kind.release(&hold.name, &hold.owner, None);
+        let channel = hold.kind.channel(&hold.name);
+        let listening = node.hub.expect_own(&channel);
+        let bounds = Bounds::within(limit, self.config.command_timeout.min(limit));
+        let outcome = wire::send(&node.server, &call, &bounds);
+        self.after_request(&node);
+        let told = match &outcome {
+            Ok(answer) => match answer.value {
+                Kept::Done(told) => told,
+                Kept::Lost(_) => None,
+            },
+            Err(_) => None,
+        };
+        if listening && told.is_none_or(|told| told == 0) {
+            node.hub.unexpect_own(&channel);
+        }
+        match outcome {
+            Ok(answer) => {
+                if hold.haunted || answer.haunted {
+                    self.settle(self.leftover(hold, Loose { open: vec![], haunted: true }));
+                }
+                match answer.value {
+                    Kept::Lost(loss) if !answer.repeated => {
+                        self.tell_late(hold, loss);
+                        return Err(Error::lost(loss));
+                    }
+                    // The first copy of this request opened the lock, and its answer was lost.
+                    Kept::Lost(_) | Kept::Done(_) => {}
+                }
+                // Nobody but us listens: the first in our own line need not wait for the message.
+                if told.is_none_or(|told| told <= 1) {
+                    self.lines.ring_first(&hold.name);
+                }
+                self.observe(|observer| {
+                    observer.released(&LockReleased {
+                        name: hold.name.to_string(),
+                        owner: hold.owner.to_string(),
+                        held: hold.since.until(Instant::now()),
+                    });
+                });
+                Ok(())
+            }
+            Err(failed) => {
+                let mut loose = failed.loose.unwrap_or_default();
+                loose.haunted |= hold.haunted;
+                self.settle(self.leftover(hold, loose));
+                Err(failed.error)
+            }
+        }
+    }
+
+    /// Leaves a guard's part of the hold to its time to live.
+    pub(crate) fn keep_until_expiry(&self, hold: &Arc<HoldState>, guard: GuardNumber) {
+        let ((), news) = hold.with(|ledger, now| ledger.keep(guard, now));
+        self.tell(hold, news);
+        self.forget_if_empty(hold);
+    }
+
+    /// A hold without guards is nobody's any more.
+    fn forget_if_empty(&self, hold: &HoldState) {
+        let (empty, _) = hold.with(|ledger, _| ledger.count() == 0);
+        if empty {
+            self.registry.remove(hold);
+        }
+    }
+
+    fn leftover(&self, hold: &HoldState, loose: Loose) -> Settlement {
+        let (end, _) = hold.with(|ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
+        Settlement {
+            name: hold.name.clone(),
+            kind: Arc::clone(&hold.kind),
+            owner: hold.owner.clone(),
+            loose,
+            until: end,
+        }
+    }
+}

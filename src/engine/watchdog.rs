@@ -1,0 +1,298 @@
+//! The watchdog: one lane for each server that has holds, renewing them on a fixed grid.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use once_cell::sync::OnceCell;
+
+use super::Engine;
+use super::hold::HoldState;
+use super::node::Node;
+use crate::conn::{Connection, Fault};
+use crate::error::{Error, ErrorKind, Loss};
+use crate::event::RenewalFailed;
+use crate::name::LockName;
+use crate::script::{Call, Renewal, RenewalAnswer, RenewalAnswers};
+use crate::time::{Instant, Lease};
+
+/// The way to the worker of one server; the worker starts at first use.
+#[derive(Debug, Default)]
+pub(crate) struct Lane(OnceCell<Sender<Note>>);
+
+/// What the worker is told between its rounds.
+#[derive(Debug)]
+enum Note {
+    /// Something was announced about this lock: ask whether we still have it.
+    Check(LockName),
+    /// Somebody wants to hear of a loss: mind the deadlines.
+    Watch,
+}
+
+impl Lane {
+    /// Starts the worker if it does not run yet.
+    pub(crate) fn start(&self, engine: &Arc<Engine>, node: &Arc<Node>) {
+        if self.0.get().is_some() {
+            return;
+        }
+        let _ = self.0.get_or_try_init(|| {
+            // A few notes may wait; more would say nothing new, since every round looks at all holds.
+            let (notes, inbox) = bounded(64);
+            let worker = Worker {
+                engine: Arc::downgrade(engine),
+                node: Arc::downgrade(node),
+                inbox,
+                connection: node.server.connection(),
+                next_tick: Instant::now().after(engine.config.watchdog_interval),
+                interval: engine.config.watchdog_interval,
+                clocks: None,
+            };
+            // Where no thread can be started, holds run out and say so; the next acquire tries again.
+            thread::Builder::new().name("lockson-watchdog".into()).spawn(move || worker.run()).map(|_| notes)
+        });
+    }
+
+    /// Asks soon whether the holds of `name` are still ours.
+    pub(crate) fn check(&self, name: &LockName) {
+        if let Some(notes) = self.0.get() {
+            let _ = notes.try_send(Note::Check(name.clone()));
+        }
+    }
+
+    /// Has deadlines minded to the moment, now that somebody wants to be told.
+    pub(crate) fn watch(&self) {
+        if let Some(notes) = self.0.get() {
+            let _ = notes.try_send(Note::Watch);
+        }
+    }
+}
+
+/// The thread that keeps the holds of one server alive.
+struct Worker {
+    engine: Weak<Engine>,
+    node: Weak<Node>,
+    inbox: Receiver<Note>,
+    /// Of its own, so that it never waits behind the callers.
+    connection: Connection,
+    /// The grid: ticks are `interval` apart whatever a round takes.
+    next_tick: Instant,
+    interval: Duration,
+    /// Our clock and the server's at the last answer.
+    clocks: Option<(Instant, u64)>,
+}
+
+impl Worker {
+    fn run(mut self) {
+        let mut wake_at = self.next_tick;
+        loop {
+            let mut asked = vec![];
+            match self.inbox.recv_timeout(Instant::now().until(wake_at)) {
+                Ok(Note::Check(name)) => asked.push(name),
+                Ok(Note::Watch) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let (Some(engine), Some(node)) = (self.engine.upgrade(), self.node.upgrade()) else { return };
+            if engine.is_closed() {
+                return;
+            }
+            wake_at = self.round(&engine, &node, &asked);
+        }
+    }
+
+    /// Renews what is due and tells what is lost. Says when to look again.
+    fn round(&mut self, engine: &Arc<Engine>, node: &Arc<Node>, asked: &[LockName]) -> Instant {
+        let now = Instant::now();
+        let tick = now >= self.next_tick;
+        while self.next_tick <= now {
+            self.next_tick = self.next_tick.after(self.interval);
+        }
+        let holds: Vec<_> = engine.registry.all().into_iter().filter(|hold| engine.is_on(node, hold)).collect();
+        let due = holds.iter().filter_map(|hold| due(engine, hold, tick, asked)).collect();
+        self.renew(engine, node, due, &holds);
+        next_look(engine, &holds).map_or(self.next_tick, |next| next.min(self.next_tick))
+    }
+
+    fn renew(
+        &mut self,
+        engine: &Arc<Engine>,
+        node: &Node,
+        due: Vec<(Arc<HoldState>, Lease)>,
+        holds: &[Arc<HoldState>],
+    ) {
+        let mut by_kind: HashMap<&'static str, Vec<(Arc<HoldState>, Lease)>> = HashMap::new();
+        for (hold, lease) in due {
+            by_kind.entry(hold.kind.label()).or_default().push((hold, lease));
+        }
+        let started = Instant::now();
+        for batch in by_kind.values().flat_map(|holds| holds.chunks(MOST_IN_A_BATCH)) {
+            // One mute server costs one time-out a round, however many batches wait.
+            if started.until(Instant::now()) < engine.config.command_timeout {
+                self.renew_batch(engine, node, batch, earliest_deadline(holds));
+            } else {
+                put_off(engine, batch);
+            }
+        }
+    }
+
+    fn renew_batch(
+        &mut self,
+        engine: &Arc<Engine>,
+        node: &Node,
+        batch: &[(Arc<HoldState>, Lease)],
+        limit: Option<Instant>,
+    ) {
+        let renewals: Vec<_> = batch
+            .iter()
+            .map(|(hold, lease)| Renewal { name: hold.name.clone(), owner: hold.owner.clone(), lease: *lease })
+            .collect();
+        let call = batch[0].0.kind.renew(&renewals);
+        let sent = Instant::now();
+        let deadline = sent.after(engine.config.command_timeout);
+        // A mute server must not keep us from telling in time.
+        let deadline = limit.map_or(deadline, |limit| deadline.min(limit));
+        let answers = match self.ask(&call, deadline) {
+            Ok(answers) if answers.answers.len() == batch.len() => answers,
+            Ok(_) => {
+                return failed(
+                    engine,
+                    node,
+                    batch,
+                    Error::new(ErrorKind::Unknown, "redis answered for another number of locks"),
+                );
+            }
+            Err(error) => return failed(engine, node, batch, error),
+        };
+        let ahead = self.server_ran_ahead(sent, answers.server_time_ms);
+        let mut refused = 0;
+        for ((hold, lease), answer) in batch.iter().zip(answers.answers) {
+            match answer {
+                RenewalAnswer::Renewed => {
+                    let ((), news) = hold.with(|ledger, _| {
+                        ledger.confirmed(sent, *lease);
+                        if ahead > lease.margin() {
+                            ledger.server_ran_ahead(ahead);
+                        }
+                    });
+                    engine.tell(hold, news);
+                }
+                RenewalAnswer::Lost(loss) => engine.lose(hold, loss),
+                RenewalAnswer::Refused => {
+                    refused += 1;
+                    put_off(engine, &[(Arc::clone(hold), *lease)]);
+                }
+            }
+        }
+        if refused > 0 {
+            report(engine, node, refused, Error::new(ErrorKind::Refused, "redis refused to renew some locks"));
+        }
+    }
+
+    fn ask(&mut self, call: &Call<RenewalAnswers>, deadline: Instant) -> Result<RenewalAnswers, Error> {
+        let mut answer = self.connection.request(&call.packed(), deadline);
+        if let Err(Fault::Refused(refusal)) = &answer
+            && refusal.word() == "NOSCRIPT"
+            && let Some(whole) = call.packed_with_source()
+        {
+            answer = self.connection.request(&whole, deadline);
+        }
+        match answer {
+            Ok(reply) => call
+                .read(&reply)
+                .ok_or_else(|| Error::new(ErrorKind::Unknown, "redis gave an answer that a renewal never has")),
+            Err(Fault::Refused(refusal)) => Err(Error::refused(refusal)),
+            // A renewal that arrives late finds its owner or nothing, so it needs no fence.
+            Err(Fault::NotSent(error) | Fault::Unanswered(_, error)) => Err(error),
+        }
+    }
+
+    /// By how much the server's clock ran faster than ours since the last answer.
+    fn server_ran_ahead(&mut self, sent: Instant, server_ms: u64) -> Duration {
+        let before = self.clocks.replace((sent, server_ms));
+        let Some((ours, theirs)) = before else { return Duration::ZERO };
+        let by_theirs = Duration::from_millis(server_ms.saturating_sub(theirs));
+        // From the earlier request to now is the longest that can have passed here.
+        by_theirs.saturating_sub(ours.until(Instant::now()))
+    }
+}
+
+/// What to renew a hold with, if it is its turn. A thread that ended leaves nothing to renew.
+fn due(engine: &Arc<Engine>, hold: &Arc<HoldState>, tick: bool, asked: &[LockName]) -> Option<(Arc<HoldState>, Lease)> {
+    if hold.thread.as_ref().is_some_and(crate::owner::ThreadId::has_ended) {
+        engine.abandon(hold);
+        return None;
+    }
+    let (lease, news) = hold.with(|ledger, now| {
+        let turn = tick || asked.contains(&hold.name) || ledger.retry_at().is_some_and(|at| at <= now);
+        if turn { ledger.renewal(now) } else { None }
+    });
+    engine.tell(hold, news);
+    lease.map(|lease| (Arc::clone(hold), lease))
+}
+
+/// The next moment, beside the grid, at which something is to be tried again or told.
+fn next_look(engine: &Arc<Engine>, holds: &[Arc<HoldState>]) -> Option<Instant> {
+    let of_hold = |hold: &Arc<HoldState>| {
+        let told_at_once = hold.has_listeners() || engine.has_observer;
+        let (next, news) = hold.with(|ledger, now| {
+            let live = ledger.look(now) == super::ledger::Phase::Live;
+            let deadline = (live && (told_at_once || ledger.retry_at().is_some())).then(|| ledger.good_until());
+            let retry = ledger.retry_at().filter(|_| live);
+            deadline.into_iter().chain(retry).min()
+        });
+        engine.tell(hold, news);
+        next
+    };
+    holds.iter().filter_map(of_hold).min()
+}
+
+fn earliest_deadline(holds: &[Arc<HoldState>]) -> Option<Instant> {
+    let of_hold = |hold: &Arc<HoldState>| {
+        let (until, _) =
+            hold.with(|ledger, now| (ledger.look(now) == super::ledger::Phase::Live).then(|| ledger.good_until()));
+        until
+    };
+    holds.iter().filter_map(of_hold).min()
+}
+
+fn failed(engine: &Arc<Engine>, node: &Node, batch: &[(Arc<HoldState>, Lease)], error: Error) {
+    put_off(engine, batch);
+    report(engine, node, batch.len(), error);
+}
+
+/// An unknown answer is no loss: it is asked again soon, until the hold's own deadline.
+fn put_off(engine: &Arc<Engine>, batch: &[(Arc<HoldState>, Lease)]) {
+    for (hold, lease) in batch {
+        let pause = (lease.duration() / 30).clamp(SHORTEST_RETRY, LONGEST_RETRY);
+        let ((), news) = hold.with(|ledger, now| ledger.renewal_failed(now.after(pause)));
+        engine.tell(hold, news);
+    }
+}
+
+fn report(engine: &Arc<Engine>, node: &Node, locks: usize, error: Error) {
+    engine.observe(|observer| {
+        observer.renewal_failed(&RenewalFailed { server: node.server.label(), locks, error });
+    });
+}
+
+impl Engine {
+    /// The thread of this hold ended without giving it back: it is left to its time to live.
+    fn abandon(&self, hold: &Arc<HoldState>) {
+        self.registry.remove(hold);
+        self.observe(|observer| {
+            observer
+                .abandoned(&crate::event::LockAbandoned { name: hold.name.to_string(), owner: hold.owner.to_string() });
+        });
+    }
+
+    /// Redis says that this hold is gone.
+    pub(crate) fn lose(&self, hold: &Arc<HoldState>, loss: Loss) {
+        let ((), news) = hold.with(|ledger, _| ledger.lose(loss));
+        self.tell(hold, news);
+    }
+}
+
+const MOST_IN_A_BATCH: usize = 100;
+const SHORTEST_RETRY: Duration = Duration::from_millis(50);
+const LONGEST_RETRY: Duration = Duration::from_secs(1);

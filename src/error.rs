@@ -1,0 +1,281 @@
+//! One error: what happened, to which lock, and what to do about it.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+/// A [`Result`](std::result::Result) with this crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed.
+///
+/// "Held by someone else" is not among the reasons: a busy lock is `Ok(None)`.
+///
+/// ```
+/// # use lockson::{Client, ErrorKind};
+/// let error = Client::connect("redis://127.0.0.1:1").unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Connection);
+/// ```
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    name: Option<String>,
+    text: String,
+    word: Option<String>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// The kinds of [`Error`], one for each fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An argument is not possible; nothing was sent.
+    BadInput,
+    /// The caller's [`Cancel`](crate::Cancel) ended the wait; the lock is not held.
+    Cancelled,
+    /// The client was closed; the lock is not held.
+    Closed,
+    /// A setting or the URL is not possible.
+    Config,
+    /// Redis was not reached, or did not answer, and the request had no effect.
+    Connection,
+    /// This client had the lock and lost it; the reason is inside.
+    Lost(Loss),
+    /// There is no such hold here: never taken, given back already, or another thread's.
+    NotHeld,
+    /// Too few of several servers agreed.
+    Quorum,
+    /// Redis answered with an error; [`Error::redis_word`] is its own word for it.
+    Refused,
+    /// A request was sent and never answered: it may have had its effect or not. What it may have
+    /// left behind is cleared in the background, at the latest by its lease.
+    Unknown,
+    /// The server or this build cannot do it.
+    Unsupported,
+}
+
+/// How a hold was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Loss {
+    /// Its deadline passed without an answer from Redis that prolonged it.
+    Expired,
+    /// Redis has no such lock any more: deleted, flushed, forced open, or restarted empty.
+    Gone,
+    /// Someone else has it, or something else stands under its name.
+    Taken,
+    /// The client was closed while it was held.
+    Closed,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
+        Self(Arc::new(Inner { kind, name: None, text: text.into(), word: None, source: None }))
+    }
+
+    pub(crate) fn with_source(
+        kind: ErrorKind,
+        text: impl Into<String>,
+        source: impl StdError + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Inner { kind, name: None, text: text.into(), word: None, source: Some(Box::new(source)) }))
+    }
+
+    /// What Redis said no with.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        let text = format!("redis refused with {}: {}; {}", refusal.word, refusal.text, refusal.advice());
+        Self(Arc::new(Inner { kind: ErrorKind::Refused, name: None, text, word: Some(refusal.word), source: None }))
+    }
+
+    /// The loss of a hold, told to whoever uses it.
+    pub(crate) fn lost(loss: Loss) -> Self {
+        Self::new(ErrorKind::Lost(loss), format!("the lock was lost: {loss}; treat the guarded work as unprotected"))
+    }
+
+    /// The same error, said of one lock.
+    pub(crate) fn about(self, name: &(impl fmt::Display + ?Sized)) -> Self {
+        if self.0.name.is_some() {
+            return self;
+        }
+        let name = Some(name.to_string());
+        match Arc::try_unwrap(self.0) {
+            Ok(inner) => Self(Arc::new(Inner { name, ..inner })),
+            // Shared already: say it anew and keep the first one as the source.
+            Err(shared) => Self(Arc::new(Inner {
+                kind: shared.kind,
+                name,
+                text: shared.text.clone(),
+                word: shared.word.clone(),
+                source: Some(Box::new(Self(shared))),
+            })),
+        }
+    }
+
+    /// What happened.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The name of the lock concerned, where there is one.
+    pub fn lock_name(&self) -> Option<&str> {
+        self.0.name.as_deref()
+    }
+
+    /// Redis's own word for a refusal: `OOM`, `READONLY`, `NOPERM`, `MISCONF`, `LOADING`, `BUSY`,
+    /// `WRONGTYPE` and so on; `MAXCLIENTS` where it only says so in words.
+    pub fn redis_word(&self) -> Option<&str> {
+        self.0.word.as_deref()
+    }
+
+    /// The loss, if this error reports one.
+    pub fn loss(&self) -> Option<Loss> {
+        match self.0.kind {
+            ErrorKind::Lost(loss) => Some(loss),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.name {
+            Some(name) => write!(f, "lock {name:?}: {}", self.0.text),
+            None => f.write_str(&self.0.text),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("lock", &self.0.name)
+            .field("text", &self.0.text)
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its time ran out without an answer from redis that prolonged it",
+            Self::Gone => "redis has it no more (deleted, flushed, forced open or restarted empty)",
+            Self::Taken => "someone else has it, or something else stands under its name",
+            Self::Closed => "the client was closed",
+        })
+    }
+}
+
+/// An error reply, reduced to the word that matters and the server's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    word: String,
+    text: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(reply: &redis::ServerError) -> Self {
+        let detail = reply.details().unwrap_or("");
+        let text = if reply.code() == "ERR" { detail.to_owned() } else { format!("{} {detail}", reply.code()) };
+        Self { word: word_of(reply.code(), detail).to_owned(), text }
+    }
+
+    pub(crate) fn word(&self) -> &str {
+        &self.word
+    }
+
+    /// Whether the same request may be answered otherwise a little later.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(
+            self.word.as_str(),
+            "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "READONLY" | "MAXCLIENTS"
+        )
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(word: &str) -> Self {
+        Self { word: word.to_owned(), text: String::new() }
+    }
+
+    fn advice(&self) -> &'static str {
+        match self.word.as_str() {
+            "OOM" => "free memory or raise maxmemory (locks held can still be renewed and released)",
+            "MISCONF" => "the server cannot save to its disk and takes no writes until it can",
+            "NOREPLICAS" => "too few replicas are connected for min-replicas-to-write",
+            "NOPERM" => "give the user the rights listed in docs/operations.md",
+            "NOAUTH" | "WRONGPASS" => "check user and password",
+            "READONLY" => "this server is a replica; connect to its master",
+            "LOADING" => "the server is reading its data set; try again soon",
+            "BUSY" => "a script or function keeps the server busy; see SCRIPT KILL",
+            "WRONGTYPE" => "the key of this name is not a lock; use another name or remove it",
+            "MAXCLIENTS" => "raise maxclients or close connections",
+            _ => "see the server's log",
+        }
+    }
+}
+
+/// Finds the word that tells refusals apart; servers before 7.0 bury it in the text of a script error.
+fn word_of<'a>(code: &'a str, detail: &'a str) -> &'a str {
+    if code != "ERR" {
+        return code;
+    }
+    if detail.starts_with("max number of clients") {
+        return "MAXCLIENTS";
+    }
+    // 7.0: "The user executing the script can't ...", 8.0 and Valkey: "ACL failure in script: ...".
+    if detail.starts_with("The user executing the script can't") || detail.contains("ACL failure in script") {
+        return "NOPERM";
+    }
+    // 6.2: "Error running script (call to f_...): @user_script:9: -OOM command not allowed ...".
+    // Its ACL refusals keep the plain text of the command.
+    if detail.starts_with("Error running script") {
+        if detail.contains("The user executing the script can't") {
+            return "NOPERM";
+        }
+        let buried = detail.split_whitespace().find_map(|part| part.strip_prefix('-'));
+        return buried.filter(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase())).unwrap_or(code);
+    }
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_is_found_wherever_a_server_puts_it() {
+        let check = |code, detail, word| assert_eq!(word_of(code, detail), word, "{code} {detail}");
+        check("OOM", "command not allowed when used memory > 'maxmemory'. script: x", "OOM");
+        check("ERR", "Error running script (call to f_a): @user_script:4: -OOM command not allowed", "OOM");
+        check("ERR", "The user executing the script can't run this command or subcommand script: x", "NOPERM");
+        check("ERR", "ACL failure in script: User x has no permissions", "NOPERM");
+        check("ERR", "max number of clients reached", "MAXCLIENTS");
+        check("ERR", "Error running script (call to f_a): @user_script:4: user_script:4: - x", "ERR");
+        check("WRONGTYPE", "Operation against a key", "WRONGTYPE");
+    }
+
+    #[test]
+    fn an_error_names_its_lock_and_keeps_its_kind_when_shared() {
+        let error = Error::lost(Loss::Gone);
+        let named = error.clone().about("orders:42");
+        assert_eq!(named.kind(), ErrorKind::Lost(Loss::Gone));
+        assert_eq!(named.lock_name(), Some("orders:42"));
+        assert!(named.to_string().starts_with("lock \"orders:42\": "), "{named}");
+        assert!(named.source().is_some());
+    }
+
+    #[test]
+    fn errors_travel_between_threads() {
+        fn check<T: Send + Sync + 'static>() {}
+        check::<Error>();
+    }
+}

@@ -1,0 +1,166 @@
+//! What can be observed: a trait whose methods do nothing by default, one struct per event.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use crate::error::{Error, Loss};
+
+/// Sees what a client does.
+///
+/// Methods run on the thread where the fact happened, also on the client's own threads, so they
+/// must return soon; a slow one delays renewals. Nothing is locked meanwhile. Each method does
+/// nothing by default.
+///
+/// ```
+/// use lockson::{LockLost, Observer};
+///
+/// #[derive(Debug)]
+/// struct Alarm;
+///
+/// impl Observer for Alarm {
+///     fn lost(&self, event: &LockLost) {
+///         eprintln!("lock {:?} was lost: {}", event.name(), event.loss());
+///     }
+/// }
+/// ```
+pub trait Observer: Debug + Send + Sync {
+    /// A lock was taken, not re-entered.
+    fn acquired(&self, event: &LockAcquired) {
+        let _ = event;
+    }
+
+    /// A lock was given back.
+    fn released(&self, event: &LockReleased) {
+        let _ = event;
+    }
+
+    /// A lock was lost while it was held; told once for each hold.
+    fn lost(&self, event: &LockLost) {
+        let _ = event;
+    }
+
+    /// A lock could not be given back by a dropped guard; it is settled in the background, at the
+    /// latest by its lease.
+    fn release_failed(&self, event: &ReleaseFailed) {
+        let _ = event;
+    }
+
+    /// A renewal got no usable answer; it is tried again until the hold's own deadline.
+    fn renewal_failed(&self, event: &RenewalFailed) {
+        let _ = event;
+    }
+
+    /// A thread ended with a guard that was never dropped; its lock is not renewed any more.
+    fn abandoned(&self, event: &LockAbandoned) {
+        let _ = event;
+    }
+
+    /// The listening connection to a server broke or could not be opened; until it is back,
+    /// waiters ask every second.
+    fn listening_failed(&self, event: &ListeningFailed) {
+        let _ = event;
+    }
+}
+
+/// The observer of a client that has none.
+#[derive(Debug)]
+pub(crate) struct NoObserver;
+
+impl Observer for NoObserver {}
+
+macro_rules! event {
+    ($(#[$doc:meta])* $event:ident { $($(#[$field_doc:meta])* $field:ident: $owned:ty => [$($shown:tt)+],)* }) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $event {
+            $(pub(crate) $field: $owned,)*
+        }
+
+        impl $event {
+            $($(#[$field_doc])*
+            pub fn $field(&self) -> $($shown)+ {
+                event!(@show self, $field, $($shown)+)
+            })*
+        }
+    };
+    (@show $event:ident, $field:ident, & $shown:ty) => { &$event.$field };
+    (@show $event:ident, $field:ident, $shown:ty) => { $event.$field };
+}
+
+event! {
+    /// A lock was taken.
+    LockAcquired {
+        /// The name of the lock.
+        name: String => [&str],
+        /// The owner id as it stands in Redis.
+        owner: String => [&str],
+        /// How long the call took, waiting included.
+        waited: Duration => [Duration],
+    }
+}
+
+event! {
+    /// A lock was given back.
+    LockReleased {
+        /// The name of the lock.
+        name: String => [&str],
+        /// The owner id as it stood in Redis.
+        owner: String => [&str],
+        /// How long it was held.
+        held: Duration => [Duration],
+    }
+}
+
+event! {
+    /// A lock was lost.
+    LockLost {
+        /// The name of the lock.
+        name: String => [&str],
+        /// The owner id as it stood in Redis.
+        owner: String => [&str],
+        /// How it was lost.
+        loss: Loss => [Loss],
+    }
+}
+
+event! {
+    /// A guard could not give its lock back.
+    ReleaseFailed {
+        /// The name of the lock.
+        name: String => [&str],
+        /// Why not.
+        error: Error => [&Error],
+    }
+}
+
+event! {
+    /// A renewal got no usable answer.
+    RenewalFailed {
+        /// The server, without credentials.
+        server: String => [&str],
+        /// How many locks were to be renewed.
+        locks: usize => [usize],
+        /// Why not.
+        error: Error => [&Error],
+    }
+}
+
+event! {
+    /// A thread ended without giving its lock back.
+    LockAbandoned {
+        /// The name of the lock.
+        name: String => [&str],
+        /// The owner id as it stands in Redis until its time to live ends.
+        owner: String => [&str],
+    }
+}
+
+event! {
+    /// The listening connection failed.
+    ListeningFailed {
+        /// The server, without credentials.
+        server: String => [&str],
+        /// Why.
+        error: Error => [&Error],
+    }
+}

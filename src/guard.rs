@@ -1,0 +1,263 @@
+//! What a holder has in hand: guards that give back, and the hold they share.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Engine, Grant, GuardNumber, HoldState, Phase};
+use crate::error::{Error, Loss, Result};
+use crate::event::ReleaseFailed;
+use crate::time::{Deadline, Instant, Lease};
+
+/// One hold on a lock, shared by all guards of it.
+///
+/// It knows its own deadline: [`is_held`](Self::is_held) looks at the clock and needs no thread and
+/// no network, so also a process that was stopped for minutes learns the truth at its first look.
+/// What it cannot promise: a thread can be stopped between the look and the write that follows.
+/// Where that matters, have the resource itself refuse late writers.
+///
+/// Clones are the same hold. They keep the client alive but do not keep the lock.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    engine: Arc<Engine>,
+    state: Arc<HoldState>,
+}
+
+/// A lock held by the thread that took it; dropping it gives the lock back.
+///
+/// A lease can end early: the server may restart, an operator may delete the key, or Redis may be
+/// out of reach for longer than the time to live. Ask [`is_held`](Hold::is_held) before a step that
+/// must not happen twice.
+///
+/// A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout); what is not done by
+/// then is settled in the background and reported to the [`Observer`](crate::Observer). Where the
+/// outcome matters, call [`unlock`](Self::unlock).
+///
+/// A guard that is leaked with [`std::mem::forget`] is renewed until its thread ends or the client
+/// is closed; [`Client::held`](crate::Client::held) shows it.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let guard = client.lock("stock:42").lock()?;
+/// // ... read, decide ...
+/// if guard.is_held() {
+///     // ... write ...
+/// }
+/// guard.unlock()?;
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping the guard at once gives the lock back at once"]
+pub struct Guard {
+    inner: Inner,
+    /// The lock belongs to the thread, so the guard stays there.
+    thread_bound: PhantomData<std::sync::MutexGuard<'static, ()>>,
+}
+
+/// A lock held by whoever has this guard; it may move to another thread.
+///
+/// Its lock cannot be re-entered: every take through an [`OwnedLock`](crate::OwnedLock) is an owner
+/// of its own, and a second one waits for the first. All else is as with a [`Guard`].
+#[derive(Debug)]
+#[must_use = "dropping the guard at once gives the lock back at once"]
+pub struct OwnedGuard {
+    inner: Inner,
+}
+
+#[derive(Debug)]
+struct Inner {
+    hold: Hold,
+    /// Taken when the guard has done its duty.
+    number: Option<GuardNumber>,
+}
+
+impl Hold {
+    /// Says whether the lock is held, by everything this process knows.
+    ///
+    /// `false` once it was given back, was found lost, or its deadline passed without Redis having
+    /// confirmed it anew. No I/O.
+    pub fn is_held(&self) -> bool {
+        self.phase() == Phase::Live
+    }
+
+    /// Returns how long the lock is held yet if nothing prolongs it; zero when it is not held.
+    ///
+    /// It is counted from before the last answered request was sent, less a margin (1 %, at least
+    /// 50 ms, at most a tenth of the lease). No I/O.
+    pub fn remaining(&self) -> Duration {
+        let (left, news) = self.state.with(|ledger, now| match ledger.look(now) {
+            Phase::Live => now.until(ledger.good_until()),
+            _ => Duration::ZERO,
+        });
+        self.engine.tell(&self.state, news);
+        left
+    }
+
+    /// Says how the lock was lost, if it was. `None` also after it was given back. No I/O.
+    pub fn lost(&self) -> Option<Loss> {
+        match self.phase() {
+            Phase::Lost(loss) => Some(loss),
+            _ => None,
+        }
+    }
+
+    /// Waits until the lock is lost, at most for `limit`.
+    ///
+    /// `None` when the time is up, or as soon as the lock is given back.
+    pub fn wait_lost(&self, limit: Duration) -> Option<Loss> {
+        let until = match Deadline::after(limit) {
+            Deadline::At(at) => at,
+            Deadline::Never => Instant::now().after(Lease::LONGEST),
+        };
+        self.state.wait_for_end(until);
+        self.lost()
+    }
+
+    /// Has `callback` run once, on a thread of the client, when the lock is lost; at once if it was.
+    ///
+    /// It does not run for a lock that is given back.
+    pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
+        match self.state.on_lost(Box::new(callback)) {
+            Ok(()) => self.engine.watch(&self.state),
+            Err((loss, callback)) => self.engine.call_back(loss, callback),
+        }
+    }
+
+    /// Raises the time the lock lives to at least `duration` from now; never lowers it.
+    ///
+    /// # Errors
+    ///
+    /// `BadInput` for a duration that is no lease, `Lost` when the lock is lost, `NotHeld` after it
+    /// was given back, and what the server says.
+    pub fn extend(&self, duration: Duration) -> Result<()> {
+        let lease = Lease::new(duration).map_err(|error| self.about(error))?;
+        self.engine.extend(&self.state, lease).map_err(|error| self.about(error))
+    }
+
+    /// Returns the name of the lock.
+    pub fn name(&self) -> &str {
+        self.state.name.as_str()
+    }
+
+    /// Returns the owner id as it stands in Redis: client, thread and hold.
+    pub fn owner(&self) -> &str {
+        self.state.owner.as_str()
+    }
+
+    fn phase(&self) -> Phase {
+        let (phase, news) = self.state.with(|ledger, now| ledger.look(now));
+        self.engine.tell(&self.state, news);
+        phase
+    }
+
+    fn about(&self, error: Error) -> Error {
+        error.about(&self.state.name)
+    }
+}
+
+impl Guard {
+    pub(crate) fn new(engine: &Arc<Engine>, grant: Grant) -> Self {
+        Self { inner: Inner::new(engine, grant), thread_bound: PhantomData }
+    }
+
+    /// Gives the lock back, and says how that went.
+    ///
+    /// Takes at most [`command_timeout`](crate::ClientBuilder::command_timeout). Whatever it
+    /// answers, the guard is gone and nothing renews its part of the lock any more.
+    ///
+    /// # Errors
+    ///
+    /// `Lost` when the lock had been lost before, so that the work since then was not protected;
+    /// `Unknown` or `Connection` when Redis did not answer.
+    pub fn unlock(self) -> Result<()> {
+        self.inner.unlock()
+    }
+
+    /// Leaves the lock taken until its time to live ends, and forgets it.
+    ///
+    /// Nothing renews it any more, and this thread, too, has to wait for it.
+    pub fn keep_until_expiry(self) {
+        self.inner.keep_until_expiry();
+    }
+
+    /// Leaves the hold to [`Lock::unlock`](crate::Lock::unlock) on the same thread, for code that
+    /// locks and unlocks in different places.
+    pub fn into_manual(mut self) {
+        if let Some(number) = self.inner.number.take() {
+            let ((), news) = self.inner.hold.state.with(|ledger, _| ledger.make_manual(number));
+            self.inner.hold.engine.tell(&self.inner.hold.state, news);
+        }
+    }
+}
+
+impl OwnedGuard {
+    pub(crate) fn new(engine: &Arc<Engine>, grant: Grant) -> Self {
+        Self { inner: Inner::new(engine, grant) }
+    }
+
+    /// Gives the lock back, and says how that went; see [`Guard::unlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::unlock`].
+    pub fn unlock(self) -> Result<()> {
+        self.inner.unlock()
+    }
+
+    /// Leaves the lock taken until its time to live ends; see [`Guard::keep_until_expiry`].
+    pub fn keep_until_expiry(self) {
+        self.inner.keep_until_expiry();
+    }
+}
+
+impl Deref for Guard {
+    type Target = Hold;
+
+    fn deref(&self) -> &Hold {
+        &self.inner.hold
+    }
+}
+
+impl Deref for OwnedGuard {
+    type Target = Hold;
+
+    fn deref(&self) -> &Hold {
+        &self.inner.hold
+    }
+}
+
+impl Inner {
+    fn new(engine: &Arc<Engine>, (state, number): Grant) -> Self {
+        Self { hold: Hold { engine: Arc::clone(engine), state }, number: Some(number) }
+    }
+
+    fn unlock(mut self) -> Result<()> {
+        let limit = self.hold.engine.config.command_timeout;
+        self.give_back(limit)
+    }
+
+    fn keep_until_expiry(mut self) {
+        if let Some(number) = self.number.take() {
+            self.hold.engine.keep_until_expiry(&self.hold.state, number);
+        }
+    }
+
+    fn give_back(&mut self, limit: Duration) -> Result<()> {
+        match self.number.take() {
+            Some(number) => self.hold.engine.release(&self.hold.state, number, limit),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let limit = self.hold.engine.config.drop_timeout;
+        if let Err(error) = self.give_back(limit) {
+            self.hold.engine.observe(|observer| {
+                observer.release_failed(&ReleaseFailed { name: self.hold.state.name.to_string(), error });
+            });
+        }
+    }
+}

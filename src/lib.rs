@@ -1,0 +1,63 @@
+//! Redisson's distributed locks for blocking Rust.
+//!
+//! A lock that works across machines, kept in Redis: same keys, fields, channels and messages as
+//! Java's Redisson, so a Rust service and a Java service can wait for the same lock and wake each
+//! other. No async runtime.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use lockson::Client;
+//!
+//! let client = Client::connect("redis://localhost")?;
+//! let lock = client.lock("orders:42");
+//! if let Some(guard) = lock.try_lock_for(Duration::from_secs(2))? {
+//!     // ... one machine at a time; renewed in the background while the guard lives ...
+//!     guard.unlock()?;
+//! }
+//! # Ok::<(), lockson::Error>(())
+//! ```
+//!
+//! # What it promises, and what it cannot
+//!
+//! A holder knows its own deadline and is told of every loss: by question
+//! ([`Hold::is_held`]), by waiting ([`Hold::wait_lost`]) and by callback ([`Hold::on_lost`]). A
+//! request whose answer was lost is settled so that it has its effect exactly once.
+//!
+//! No lock with a lease can stop a thread that was paused between its last look and its next write,
+//! and a Redis that loses its data loses the lock. `docs/guarantees.md` says it all plainly.
+//!
+//! # Platforms
+//!
+//! Linux and macOS. Windows lacks Unix sockets and the clock and polling calls used here.
+#![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::panic, clippy::todo, clippy::print_stdout, clippy::print_stderr)
+)]
+
+#[cfg(not(unix))]
+compile_error!("lockson needs a Unix system: Linux or macOS");
+
+mod client;
+mod config;
+mod conn;
+mod engine;
+mod error;
+mod event;
+mod guard;
+mod kinds;
+mod lock;
+mod name;
+mod owner;
+mod script;
+mod time;
+
+pub use client::{Client, Held};
+pub use config::ClientBuilder;
+pub use engine::Cancel;
+pub use error::{Error, ErrorKind, Loss, Result};
+pub use event::{
+    ListeningFailed, LockAbandoned, LockAcquired, LockLost, LockReleased, Observer, ReleaseFailed, RenewalFailed,
+};
+pub use guard::{Guard, Hold, OwnedGuard};
+pub use lock::{Holder, Lock, OwnedLock};

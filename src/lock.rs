@@ -1,0 +1,295 @@
+//! The handle of every exclusive lock: take it, ask about it, force it open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Cancel, Engine, Grant, Kind, Phase, Wish};
+use crate::error::{Error, ErrorKind, Result};
+use crate::guard::{Guard, OwnedGuard};
+use crate::name::LockName;
+use crate::owner::ThreadId;
+use crate::script::query;
+use crate::time::{Deadline, Lease};
+
+/// A lock by its name; making one does no I/O and cannot fail.
+///
+/// Whoever takes it holds it until it is given back or its time to live ends. That can be earlier
+/// than the holder thinks: the guarantees page says when, and [`Hold`](crate::Hold) how to find out.
+///
+/// The lock belongs to the thread: a thread that has it may take it again, through any handle of
+/// the same client and name, and must give it back as often. Beware of thread pools that run other
+/// jobs while one waits (rayon's `join` and `scope` do): such a job runs on the same thread, so it
+/// *re-enters* the lock instead of waiting for it. Use [`owned`](Self::owned) there.
+///
+/// Modifiers like [`leased`](Self::leased) return a changed copy.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let lock = client.lock("orders:42");
+/// match lock.try_lock_for(Duration::from_secs(2))? {
+///     Some(_guard) => println!("ours until the end of this block"),
+///     None => println!("someone else has it"),
+/// }
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a handle does nothing until it is locked"]
+pub struct Lock {
+    engine: Arc<Engine>,
+    kind: Arc<dyn Kind>,
+    name: Arc<str>,
+    lease: Option<Duration>,
+    max_hold: Option<Duration>,
+    cancel: Option<Cancel>,
+}
+
+/// The same lock with guards that may move between threads; every take is an owner of its own.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let guard = client.lock("import").owned().lock()?;
+/// std::thread::spawn(move || {
+///     // ... the work, on another thread ...
+///     guard.unlock()
+/// });
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a handle does nothing until it is locked"]
+pub struct OwnedLock(Lock);
+
+/// Who holds a lock, as Redis has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    owner: String,
+    hold_count: u64,
+}
+
+impl Lock {
+    pub(crate) fn new(engine: &Arc<Engine>, kind: Arc<dyn Kind>, name: &str) -> Self {
+        Self { engine: Arc::clone(engine), kind, name: name.into(), lease: None, max_hold: None, cancel: None }
+    }
+
+    /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
+    ///
+    /// Re-entering with a lease never shortens what an outer section was promised.
+    pub fn leased(&self, lease: Duration) -> Self {
+        Self { lease: Some(lease), ..self.clone() }
+    }
+
+    /// Returns a handle whose locks are renewed for at most `most`; after that they run out.
+    ///
+    /// It guards against work that hangs. Without effect on a handle with a lease.
+    pub fn max_hold(&self, most: Duration) -> Self {
+        Self { max_hold: Some(most), ..self.clone() }
+    }
+
+    /// Returns a handle whose waits end when `cancel` is used.
+    pub fn cancelled_by(&self, cancel: &Cancel) -> Self {
+        Self { cancel: Some(cancel.clone()), ..self.clone() }
+    }
+
+    /// Returns the same lock with guards that may move between threads.
+    pub fn owned(&self) -> OwnedLock {
+        OwnedLock(self.clone())
+    }
+
+    /// Returns the name of the lock.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes the lock, waiting for it without limit.
+    ///
+    /// # Errors
+    ///
+    /// `BadInput` for an impossible name or lease, before anything is sent. `Connection` when Redis
+    /// gave no answer at all for [`outage_limit`](crate::ClientBuilder::outage_limit). `Lost` when
+    /// this thread had the lock and lost it. `Cancelled`, `Closed`, `Refused`, `Unknown` as they say.
+    pub fn lock(&self) -> Result<Guard> {
+        self.take_for_ever(false).map(|grant| Guard::new(&self.engine, grant))
+    }
+
+    /// Takes the lock if nobody else has it, without waiting.
+    ///
+    /// `None` means that somebody else has it.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock), but a server out of reach fails at once.
+    pub fn try_lock(&self) -> Result<Option<Guard>> {
+        Ok(self.take(Deadline::after(Duration::ZERO), false, false)?.map(|grant| Guard::new(&self.engine, grant)))
+    }
+
+    /// Takes the lock, waiting for it at most for `wait`; [`Duration::MAX`] waits for ever.
+    ///
+    /// `None` means that somebody else kept it all the time. While the server answers, the call is
+    /// over at most 50 ms after the wait; where it is mute, one
+    /// [`command_timeout`](crate::ClientBuilder::command_timeout) later.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock), but a server out of reach is tried again until the wait is over.
+    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
+        Ok(self.take(Deadline::after(wait), !wait.is_zero(), false)?.map(|grant| Guard::new(&self.engine, grant)))
+    }
+
+    /// Gives back the newest hold of this thread that was left to it by
+    /// [`Guard::into_manual`](crate::Guard::into_manual).
+    ///
+    /// # Errors
+    ///
+    /// `NotHeld` when there is none, also when another thread has one; otherwise as
+    /// [`Guard::unlock`](crate::Guard::unlock).
+    pub fn unlock(&self) -> Result<()> {
+        let name = self.checked_name()?;
+        let not_held =
+            || Error::new(ErrorKind::NotHeld, "this thread has no hold on it that was left to unlock()").about(&name);
+        let hold = self.engine.registry.find(&name, ThreadId::current().number()).ok_or_else(not_held)?;
+        let (guard, news) = hold.with(|ledger, _| ledger.newest_manual());
+        self.engine.tell(&hold, news);
+        self.engine.release(&hold, guard.ok_or_else(not_held)?, self.engine.config.command_timeout)
+    }
+
+    /// Opens the lock whoever has it, and wakes waiters. Answers whether it was held.
+    ///
+    /// A holder that uses this crate learns of it at its next renewal, and at once while anybody in
+    /// its process waits for the lock. A holder that does not ask works on beside the next one.
+    ///
+    /// # Errors
+    ///
+    /// `Unknown` when the lock is open now but Redis did not say whether this call did it.
+    pub fn force_unlock(&self) -> Result<bool> {
+        let name = self.checked_name()?;
+        let (was_held, repeated) =
+            self.engine.ask(&self.kind.force_release(&name)).map_err(|error| error.about(&name))?;
+        if repeated && !was_held {
+            return Err(Error::new(
+                ErrorKind::Unknown,
+                "the lock is open now, but whether this call opened it is not known",
+            )
+            .about(&name));
+        }
+        for hold in self.engine.registry.under(&name) {
+            self.engine.lose(&hold, crate::Loss::Gone);
+        }
+        Ok(was_held)
+    }
+
+    /// Asks Redis whether anybody holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// What the server says, or that it does not answer.
+    pub fn is_locked(&self) -> Result<bool> {
+        self.ask(query::exists)
+    }
+
+    /// Says whether this thread holds the lock, by everything this process knows. No I/O.
+    pub fn is_held_by_current_thread(&self) -> bool {
+        self.hold_count() > 0
+    }
+
+    /// Returns how often this thread holds the lock; zero when it does not. No I/O.
+    pub fn hold_count(&self) -> u64 {
+        let Ok(name) = self.checked_name() else { return 0 };
+        let Some(hold) = self.engine.registry.find(&name, ThreadId::current().number()) else { return 0 };
+        let (count, news) = hold.with(|ledger, now| if ledger.look(now) == Phase::Live { ledger.count() } else { 0 });
+        self.engine.tell(&hold, news);
+        u64::try_from(count).unwrap_or(u64::MAX)
+    }
+
+    /// Asks Redis how long the lock lives if nobody renews it.
+    ///
+    /// `None` when nobody holds it, [`Duration::MAX`] when somebody took its time to live away.
+    ///
+    /// # Errors
+    ///
+    /// What the server says, or that it does not answer.
+    pub fn remaining_time_to_live(&self) -> Result<Option<Duration>> {
+        self.ask(query::time_to_live)
+    }
+
+    /// Asks Redis who holds the lock; `None` when nobody does.
+    ///
+    /// # Errors
+    ///
+    /// What the server says, or that it does not answer.
+    pub fn holder(&self) -> Result<Option<Holder>> {
+        let fields = self.ask(query::fields)?;
+        let holder = |(owner, count): (String, String)| Some(Holder { owner, hold_count: count.parse().ok()? });
+        Ok(fields.into_iter().find_map(holder))
+    }
+
+    fn take_for_ever(&self, owned: bool) -> Result<Grant> {
+        let busy = || Error::new(ErrorKind::Unknown, "a wait without limit ended without the lock").about(&*self.name);
+        self.take(Deadline::Never, true, owned)?.ok_or_else(busy)
+    }
+
+    fn take(&self, deadline: Deadline, wait: bool, owned: bool) -> Result<Option<Grant>> {
+        let name = self.checked_name()?;
+        let about = |error: Error| error.about(&name);
+        let lease = self.lease.map(Lease::new).transpose().map_err(about)?;
+        let wish =
+            Wish { name: &name, kind: &self.kind, lease, max_hold: self.max_hold, cancel: self.cancel.as_ref(), owned };
+        self.engine.acquire(&wish, deadline, wait).map_err(about)
+    }
+
+    fn ask<T>(&self, call: impl FnOnce(&LockName) -> crate::script::Call<T>) -> Result<T> {
+        let name = self.checked_name()?;
+        let (answer, _) = self.engine.ask(&call(&name)).map_err(|error| error.about(&name))?;
+        Ok(answer)
+    }
+
+    fn checked_name(&self) -> Result<LockName> {
+        LockName::new(&self.name)
+    }
+}
+
+impl OwnedLock {
+    /// Takes the lock, waiting for it without limit; see [`Lock::lock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock`].
+    pub fn lock(&self) -> Result<OwnedGuard> {
+        self.0.take_for_ever(true).map(|grant| OwnedGuard::new(&self.0.engine, grant))
+    }
+
+    /// Takes the lock if nobody has it, without waiting; see [`Lock::try_lock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_lock`].
+    pub fn try_lock(&self) -> Result<Option<OwnedGuard>> {
+        Ok(self
+            .0
+            .take(Deadline::after(Duration::ZERO), false, true)?
+            .map(|grant| OwnedGuard::new(&self.0.engine, grant)))
+    }
+
+    /// Takes the lock, waiting for it at most for `wait`; see [`Lock::try_lock_for`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_lock_for`].
+    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<OwnedGuard>> {
+        Ok(self
+            .0
+            .take(Deadline::after(wait), !wait.is_zero(), true)?
+            .map(|grant| OwnedGuard::new(&self.0.engine, grant)))
+    }
+}
+
+impl Holder {
+    /// Returns the owner id: for this crate and for Redisson it begins with the client's uuid.
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// Returns how often the owner holds it.
+    pub fn hold_count(&self) -> u64 {
+        self.hold_count
+    }
+}

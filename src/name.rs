@@ -1,0 +1,76 @@
+//! Lock names, and every key and channel derived from one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind};
+
+/// A name that passed the rules; on the wire it is the key of the lock, as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct LockName(Arc<str>);
+
+impl LockName {
+    pub(crate) const LONGEST: usize = 4 * 1024;
+
+    pub(crate) fn new(name: &str) -> Result<Self, Error> {
+        if name.is_empty() {
+            return Err(Error::new(ErrorKind::BadInput, "a lock needs a name; this one is empty"));
+        }
+        if name.len() > Self::LONGEST {
+            return Err(Error::new(
+                ErrorKind::BadInput,
+                format!("a lock name has at most {} bytes; this one has {}", Self::LONGEST, name.len()),
+            ));
+        }
+        Ok(Self(name.into()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The key that holds the lock; it also routes every request about it.
+    pub(crate) fn key(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// Where a release of a plain lock is announced.
+    pub(crate) fn channel(&self) -> String {
+        self.prefixed("redisson_lock__channel")
+    }
+
+    /// A key or channel beside the lock, in the same hash slot.
+    fn prefixed(&self, prefix: &str) -> String {
+        // The rule of the wire is only "contains a brace"; whether it closes is not asked.
+        if self.0.contains('{') { format!("{prefix}:{}", self.0) } else { format!("{prefix}:{{{}}}", self.0) }
+    }
+}
+
+impl fmt::Display for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_adds_braces_only_where_the_name_has_none() {
+        let check = |name: &str, channel: &str| assert_eq!(LockName::new(name).unwrap().channel(), channel);
+        check("L", "redisson_lock__channel:{L}");
+        check("{test}:abc:key", "redisson_lock__channel:{test}:abc:key");
+        check("a{b}c", "redisson_lock__channel:a{b}c");
+        check("a}b", "redisson_lock__channel:{a}b}");
+        check("line\nend\0", "redisson_lock__channel:{line\nend\0}");
+    }
+
+    #[test]
+    fn empty_and_overlong_names_are_refused() {
+        for bad in [String::new(), "x".repeat(LockName::LONGEST + 1)] {
+            assert_eq!(LockName::new(&bad).unwrap_err().kind(), ErrorKind::BadInput);
+        }
+        assert!(LockName::new(&"x".repeat(LockName::LONGEST)).is_ok());
+    }
+}

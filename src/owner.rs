@@ -1,0 +1,130 @@
+//! Who holds: the identity of a client, of its threads and of each hold.
+
+use std::cell::OnceCell;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use uuid::Uuid;
+
+/// The owner of one hold as it stands in Redis: `<client uuid>:<thread>.<hold>`.
+///
+/// It belongs to the hold, not to the thread: every outermost acquire call draws a new one, so a
+/// late copy of an older request can never touch a newer hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OwnerId(Arc<str>);
+
+impl OwnerId {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The identity of one client and the counter of its holds.
+#[derive(Debug)]
+pub(crate) struct Owners {
+    client: String,
+    next_hold: AtomicU64,
+}
+
+impl Owners {
+    pub(crate) fn new() -> Self {
+        Self { client: Uuid::new_v4().to_string(), next_hold: AtomicU64::new(1) }
+    }
+
+    pub(crate) fn client(&self) -> &str {
+        &self.client
+    }
+
+    /// Draws an owner that nobody has had before.
+    pub(crate) fn draw(&self, thread: ThreadNumber) -> (HoldNumber, OwnerId) {
+        let hold = self.next_hold.fetch_add(1, Ordering::Relaxed);
+        let owner = format!("{}:{}.{hold}", self.client, thread.0);
+        (HoldNumber(hold), OwnerId(owner.into()))
+    }
+}
+
+/// Numbers the holds of one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct HoldNumber(pub(crate) u64);
+
+/// A number of our own for a thread; unlike the system's it is never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ThreadNumber(pub(crate) u64);
+
+/// A thread as its holds see it: a number, and whether it still runs.
+#[derive(Clone, Debug)]
+pub(crate) struct ThreadId {
+    number: ThreadNumber,
+    ended: Arc<AtomicBool>,
+}
+
+impl ThreadId {
+    /// The calling thread. In a destructor that runs after the thread's own data is gone, a fresh
+    /// identity that nobody shares.
+    pub(crate) fn current() -> Self {
+        CURRENT
+            .try_with(|current| current.get_or_init(|| RunningThread(Self::fresh())).0.clone())
+            .unwrap_or_else(|_| Self::fresh())
+    }
+
+    pub(crate) fn number(&self) -> ThreadNumber {
+        self.number
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    fn fresh() -> Self {
+        let number = NEXT_THREAD.fetch_add(1, Ordering::Relaxed);
+        Self { number: ThreadNumber(number), ended: Arc::new(AtomicBool::new(false)) }
+    }
+}
+
+/// Lives in a thread's own data and tells its holds when that ends.
+struct RunningThread(ThreadId);
+
+impl Drop for RunningThread {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Release);
+    }
+}
+
+static NEXT_THREAD: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    static CURRENT: OnceCell<RunningThread> = const { OnceCell::new() };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_is_client_thread_and_hold() {
+        let owners = Owners::new();
+        let thread = ThreadId::current();
+        let (hold, owner) = owners.draw(thread.number());
+        assert_eq!(owner.as_str(), format!("{}:{}.{}", owners.client(), thread.number().0, hold.0));
+        assert_ne!(owners.draw(thread.number()).1, owner);
+    }
+
+    #[test]
+    fn a_thread_keeps_its_number_and_tells_its_end() {
+        let other = std::thread::spawn(|| {
+            assert_eq!(ThreadId::current().number(), ThreadId::current().number());
+            ThreadId::current()
+        });
+        let other = other.join().unwrap();
+        assert!(other.has_ended());
+        assert!(!ThreadId::current().has_ended());
+        assert_ne!(other.number(), ThreadId::current().number());
+    }
+}

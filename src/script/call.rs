@@ -1,0 +1,98 @@
+//! A request that knows its script, its route and how to read its reply.
+
+use once_cell::sync::OnceCell;
+use redis::{Cmd, ToRedisArgs, Value};
+
+use crate::name::LockName;
+
+/// A bundled script; its hash is computed at its first use.
+#[derive(Debug)]
+pub(crate) struct Script {
+    source: &'static str,
+    hash: OnceCell<String>,
+}
+
+/// A request to Redis and how to read its reply.
+#[derive(Debug)]
+pub(crate) struct Call<T> {
+    route: LockName,
+    command: Cmd,
+    source: Option<&'static str>,
+    read: fn(&Value) -> Option<T>,
+}
+
+impl Script {
+    pub(crate) const fn new(source: &'static str) -> Self {
+        Self { source, hash: OnceCell::new() }
+    }
+
+    /// Starts a call: the script, its keys, then its arguments by [`Call::arg`].
+    pub(crate) fn call<T>(&self, keys: &[&LockName], read: fn(&Value) -> Option<T>) -> Call<T> {
+        let hash = self.hash.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned());
+        let mut command = Cmd::new();
+        command.arg("EVALSHA").arg(hash).arg(keys.len());
+        for key in keys {
+            command.arg(key.key());
+        }
+        Call { route: keys[0].clone(), command, source: Some(self.source), read }
+    }
+}
+
+impl<T> Call<T> {
+    /// A call of a command that needs no script; `words` come before the key.
+    pub(crate) fn plain(words: &[&str], key: &LockName, read: fn(&Value) -> Option<T>) -> Self {
+        let mut command = Cmd::new();
+        for word in words {
+            command.arg(*word);
+        }
+        command.arg(key.key());
+        Self { route: key.clone(), command, source: None, read }
+    }
+
+    pub(crate) fn arg(mut self, value: impl ToRedisArgs) -> Self {
+        self.command.arg(value);
+        self
+    }
+
+    /// The key that decides which server is asked.
+    pub(crate) fn route(&self) -> &LockName {
+        &self.route
+    }
+
+    pub(crate) fn packed(&self) -> Vec<u8> {
+        self.command.get_packed_command()
+    }
+
+    /// The same call with the whole script in it, for a server that does not know the script.
+    pub(crate) fn packed_with_source(&self) -> Option<Vec<u8>> {
+        let source = self.source?;
+        let mut words = vec![b"EVAL".to_vec(), source.as_bytes().to_vec()];
+        for word in self.command.args_iter().skip(2) {
+            if let redis::Arg::Simple(bytes) = word {
+                words.push(bytes.to_vec());
+            }
+        }
+        Some(redis::pack_command(&words))
+    }
+
+    /// Reads a reply; `None` where it has a shape this call never answers with.
+    pub(crate) fn read(&self, reply: &Value) -> Option<T> {
+        (self.read)(reply)
+    }
+}
+
+/// The integer a reply is.
+pub(super) fn int(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// The elements of a reply that is a list.
+pub(super) fn list(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(values) => Some(values),
+        _ => None,
+    }
+}

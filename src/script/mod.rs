@@ -1,0 +1,17 @@
+//! What is asked of Redis: one typed function for each file in `lua/` and each plain query.
+
+mod answer;
+mod call;
+pub(crate) mod query;
+pub(crate) mod reentrant;
+
+pub(crate) use answer::{Announcement, Attempt, Kept, Renewal, RenewalAnswer, RenewalAnswers, Told};
+pub(crate) use call::{Call, Script};
+
+/// Declares a bundled script by its path below `lua/`.
+macro_rules! lua {
+    ($path:literal) => {
+        $crate::script::Script::new(include_str!(concat!("../../lua/", $path)))
+    };
+}
+pub(crate) use lua;

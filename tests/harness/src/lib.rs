@@ -1,0 +1,22 @@
+//! The rig that Lockson's tests stand on: real servers, a fault proxy, child processes and a witness of overlaps.
+//!
+//! It knows nothing of the `lockson` crate.
+
+mod eventually;
+pub mod helper;
+mod leash;
+mod pids;
+mod ports;
+mod process;
+pub mod proxy;
+mod server;
+mod usage;
+mod witness;
+
+pub use eventually::eventually;
+pub use pids::is_alive;
+pub use process::HelperProcess;
+pub use proxy::Proxy;
+pub use server::{RedisServer, RedisServerBuilder};
+pub use usage::{descriptors_of, resident_bytes, thread_names_of, threads_of};
+pub use witness::{Inside, Witness};

@@ -1,0 +1,62 @@
+//! Signals to other processes, and what state they are in.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::eventually;
+
+/// Tells whether a process with this id runs or is stopped.
+///
+/// On Linux a dead process that nobody has reaped counts as dead; elsewhere it counts as alive.
+pub fn is_alive(pid: u32) -> bool {
+    match state(pid) {
+        Some(state) => state != 'Z' && state != 'X',
+        None if HAS_PROC => false,
+        None => test_kill_process(as_pid(pid)).is_ok(),
+    }
+}
+
+/// Sends SIGSTOP and waits until the process has really stopped.
+pub(crate) fn stop(pid: u32) {
+    send(pid, Signal::STOP);
+    if HAS_PROC {
+        eventually(BOUND, "the process stops", || matches!(state(pid), Some('T' | 't' | 'Z' | 'X') | None));
+    }
+}
+
+/// Sends SIGCONT.
+pub(crate) fn resume(pid: u32) {
+    send(pid, Signal::CONT);
+}
+
+/// When the process started, in clock ticks since boot; tells two processes of one pid apart.
+pub(crate) fn started_at(pid: u32) -> Option<u64> {
+    fields(pid)?.get(19)?.parse().ok()
+}
+
+fn send(pid: u32, signal: Signal) {
+    if let Err(error) = kill_process(as_pid(pid), signal) {
+        panic!("cannot send {signal:?} to {pid}: {}", io::Error::from(error));
+    }
+}
+
+fn state(pid: u32) -> Option<char> {
+    fields(pid)?.first()?.chars().next()
+}
+
+/// The fields of `/proc/<pid>/stat` from the state on: the program's name before it may hold anything.
+fn fields(pid: u32) -> Option<Vec<String>> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = line.rsplit_once(") ")?;
+    Some(rest.split_whitespace().map(str::to_owned).collect())
+}
+
+fn as_pid(pid: u32) -> Pid {
+    i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id is positive and fits 31 bits")
+}
+
+const HAS_PROC: bool = cfg!(target_os = "linux");
+const BOUND: Duration = Duration::from_secs(10);

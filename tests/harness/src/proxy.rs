@@ -1,0 +1,335 @@
+//! A proxy between clients and a server that understands their requests and can disturb them.
+
+mod connection;
+mod expected;
+mod frame;
+mod lane;
+mod records;
+mod request;
+mod rule;
+mod run;
+mod world;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::ports;
+
+pub use request::{Fate, Request, When};
+pub use rule::{Direction, HUGE_BULK_HEADER, Then};
+pub use world::{ConnectionInfo, NewConnections, Scope};
+
+use run::Shared;
+use world::World;
+
+/// A TCP proxy in front of one server, on a free port of 127.0.0.1.
+///
+/// It passes bytes unchanged until a test says otherwise. It takes requests as arrays or lines,
+/// replies in both protocol versions; other bytes, as of TLS, pass as they are and unrecorded. It
+/// does not know `CLIENT REPLY` and `MONITOR`, after which replies no longer pair with requests.
+/// When a method returns, what it changed has taken effect.
+///
+/// Dropping it closes all its sockets and ends its thread.
+#[derive(Debug)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    port: u16,
+}
+
+impl Proxy {
+    /// Starts a proxy in front of this address.
+    pub fn start(target: SocketAddr) -> Proxy {
+        let world = World::new(target, ports::listen());
+        let port = world.port;
+        let shared = Arc::new(Shared::new(world));
+        let running = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("harness-proxy".to_owned())
+            .spawn(move || running.run())
+            .expect("cannot start a thread");
+        Proxy { shared, thread: Some(thread), port }
+    }
+
+    /// The address to connect to.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// The port to connect to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address of database 0.
+    pub fn url(&self) -> String {
+        self.url_db(0)
+    }
+
+    /// The address of a database.
+    pub fn url_db(&self, database: u32) -> String {
+        format!("redis://127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Connects clients that come from now on to another server.
+    pub fn retarget(&self, target: SocketAddr) {
+        self.change(|world| world.target = target);
+    }
+
+    /// Makes a rule: what happens to the requests that fit.
+    ///
+    /// Where several rules fit one request, the oldest of those that act on requests acts, and the
+    /// oldest of those that act on replies; the others only count it.
+    ///
+    /// # Panics
+    ///
+    /// Panics when an action on requests is to act on messages of the server.
+    #[track_caller]
+    pub fn rule(&self, when: When, then: Then) -> RuleHandle {
+        let sensible = then.is_for_replies() || !when.is_for_messages();
+        assert!(sensible, "a message is no request: {then:?}");
+        let id = self.change(|world| world.rules.add(when, then));
+        RuleHandle { shared: Arc::clone(&self.shared), id }
+    }
+
+    /// Stops forwarding but keeps the sockets open, as when a cable is pulled.
+    ///
+    /// What comes meanwhile, ends of connections included, is kept and forwarded after
+    /// [`heal`](Proxy::heal) or [`unmute`](Proxy::unmute), as TCP would do.
+    pub fn mute(&self, scope: Scope, direction: Direction) {
+        self.change(|world| world.mutes.push((scope, direction)));
+    }
+
+    /// Takes back every `mute`, and what rules have muted.
+    pub fn unmute(&self) {
+        self.change(|world| {
+            world.mutes.clear();
+            for connection in world.connections.values_mut() {
+                connection.muted = None;
+            }
+        });
+    }
+
+    /// Closes connections now, both sides.
+    pub fn cut(&self, scope: Scope) {
+        self.change(|world| world.cut(scope));
+    }
+
+    /// Makes cuts reach the client as a reset instead of an orderly end.
+    pub fn cut_by_reset(&self, reset: bool) {
+        self.change(|world| world.reset = reset);
+    }
+
+    /// Says what happens to clients that connect from now on.
+    pub fn new_connections(&self, what: NewConnections) {
+        self.change(|world| world.set_new_connections(what));
+    }
+
+    /// Sends bytes to the client of a connection, behind what is already in line for it.
+    ///
+    /// # Panics
+    ///
+    /// Panics when no such connection is open.
+    #[track_caller]
+    pub fn inject(&self, connection: usize, bytes: &[u8]) {
+        let found = self.change(|world| match world.connections.get_mut(&connection) {
+            Some(connection) => {
+                connection.inject(bytes);
+                true
+            }
+            None => false,
+        });
+        assert!(found, "connection {connection} is not open");
+    }
+
+    /// Sends a copy of an earlier request on an open connection, past all rules.
+    ///
+    /// The reply is not forwarded; what became of the copy is told by [`fate`](Proxy::fate).
+    pub fn send_copy(&self, request: &Request, connection: usize) -> Request {
+        self.change(|world| world.send_copy(request, Some(connection)))
+    }
+
+    /// Sends a copy of an earlier request on a new connection to the server, past all rules.
+    ///
+    /// Nothing else is sent there: neither a password nor the choice of a database.
+    pub fn send_copy_anew(&self, request: &Request) -> Request {
+        self.change(|world| world.send_copy(request, None))
+    }
+
+    /// Ends every fault: removes all rules, lets go all that is held, delayed or muted, and
+    /// accepts connections again.
+    pub fn heal(&self) {
+        self.change(World::heal);
+    }
+
+    /// All requests of clients so far, oldest first.
+    pub fn requests(&self) -> Vec<Request> {
+        self.fitting(&When::any())
+    }
+
+    /// All fitting requests so far, oldest first. `nth` and `times` do not matter here.
+    pub fn fitting(&self, when: &When) -> Vec<Request> {
+        self.fitting_since(0, when)
+    }
+
+    /// All fitting requests from a [`mark`](Proxy::mark) on, oldest first.
+    pub fn fitting_since(&self, mark: u64, when: &When) -> Vec<Request> {
+        let world = self.shared.world.lock();
+        world.records.fitting(mark, when).cloned().collect()
+    }
+
+    /// Counts the fitting requests so far. `nth` and `times` do not matter here.
+    pub fn count(&self, when: &When) -> usize {
+        self.shared.world.lock().records.fitting(0, when).count()
+    }
+
+    /// The number that the next request will have, for the questions that end in `since`.
+    pub fn mark(&self) -> u64 {
+        self.shared.world.lock().records.next()
+    }
+
+    /// Forgets all requests and their fates, for tests that run long.
+    pub fn forget_requests(&self) {
+        self.shared.world.lock().records.forget();
+    }
+
+    /// Waits for a fitting request; one that has come already counts.
+    ///
+    /// # Panics
+    ///
+    /// Panics when none has come in time.
+    #[track_caller]
+    pub fn wait_for(&self, when: &When, limit: Duration) -> Request {
+        self.wait_for_since(0, when, limit)
+    }
+
+    /// Waits for a fitting request from a [`mark`](Proxy::mark) on.
+    ///
+    /// # Panics
+    ///
+    /// Panics when none has come in time.
+    #[track_caller]
+    pub fn wait_for_since(&self, mark: u64, when: &When, limit: Duration) -> Request {
+        self.shared.wait(limit, when, |world| world.records.fitting(mark, when).nth(when.skipped).cloned())
+    }
+
+    /// What has become of a request or of a copy up to now.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the request was forgotten.
+    #[track_caller]
+    pub fn fate(&self, request: &Request) -> Fate {
+        let world = self.shared.world.lock();
+        let fate = world.records.fate(request.number);
+        fate.expect("the request was forgotten").clone()
+    }
+
+    /// Waits until nothing can happen to a request any more.
+    ///
+    /// # Panics
+    ///
+    /// Panics when it is still under way, or when it was forgotten.
+    #[track_caller]
+    pub fn wait_fate(&self, request: &Request, limit: Duration) -> Fate {
+        self.shared.wait(limit, request, |world| {
+            let fate = world.records.fate(request.number);
+            let fate = fate.expect("the request was forgotten");
+            fate.is_final().then(|| fate.clone())
+        })
+    }
+
+    /// All connections of which a side is open.
+    pub fn connections(&self) -> Vec<ConnectionInfo> {
+        self.shared.world.lock().infos()
+    }
+
+    /// Counts the connections ever made, refused ones included.
+    pub fn connections_made(&self) -> usize {
+        self.shared.world.lock().made
+    }
+
+    /// Waits until the client of a connection has closed it.
+    ///
+    /// # Panics
+    ///
+    /// Panics when it has not in time.
+    #[track_caller]
+    pub fn wait_client_closed(&self, connection: usize, limit: Duration) {
+        self.shared.wait(limit, &"the client to close", |world| {
+            let open = world.connections.get(&connection);
+            let closed = open.is_none_or(|connection| connection.client.is_none());
+            (connection < world.made && closed).then_some(())
+        });
+    }
+
+    #[track_caller]
+    fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
+        self.shared.change(change)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // it has already told why, if it has panicked
+        }
+        // A handle of a rule may keep the world, but not its sockets.
+        self.shared.world.lock().close();
+    }
+}
+
+/// A rule that was made; it lives on when this is dropped.
+#[derive(Debug, Clone)]
+pub struct RuleHandle {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl RuleHandle {
+    /// Counts the requests that it has acted on.
+    pub fn hits(&self) -> usize {
+        self.shared.world.lock().rules.hits(self.id).len()
+    }
+
+    /// Waits until it has acted on a request, and gives the first one.
+    ///
+    /// # Panics
+    ///
+    /// Panics when it has not in time.
+    #[track_caller]
+    pub fn wait_hit(&self, limit: Duration) -> Request {
+        self.wait_hits(1, limit).remove(0)
+    }
+
+    /// Waits until it has acted on so many requests, and gives all of them.
+    ///
+    /// # Panics
+    ///
+    /// Panics when it has not in time.
+    #[track_caller]
+    pub fn wait_hits(&self, count: usize, limit: Duration) -> Vec<Request> {
+        self.shared.wait(limit, &"the rule to act", |world| {
+            let hits = world.rules.hits(self.id);
+            let requests = hits.iter().filter_map(|number| world.records.request(*number));
+            (hits.len() >= count).then(|| requests.cloned().collect())
+        })
+    }
+
+    /// Lets go what it holds now.
+    pub fn release(&self) {
+        self.shared.change(|world| {
+            for connection in world.connections.values_mut() {
+                connection.release(self.id);
+            }
+        });
+    }
+
+    /// Ends the rule; what it holds stays held until it is released.
+    pub fn remove(&self) {
+        self.shared.change(|world| world.rules.remove(self.id));
+    }
+}

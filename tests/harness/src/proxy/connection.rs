@@ -1,0 +1,365 @@
+//! One client's connection and the one to the server that belongs to it.
+
+use std::io::{ErrorKind, Read};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::expected::{Expected, Meaning, is_subscribe};
+use super::frame;
+use super::lane::{End, Gate, Lane, Step, Stop};
+use super::records::Records;
+use super::request::{Fate, Kind, Request};
+use super::rule::{Decision, Direction, Rules, Then};
+
+/// Two sockets and all that is on its way between them.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) index: usize,
+    pub(super) client: Option<Arc<TcpStream>>,
+    pub(super) server: Option<Arc<TcpStream>>,
+    pub(super) client_address: Option<SocketAddr>,
+    pub(super) server_side_address: Option<SocketAddr>,
+    /// Whether the client has ever sent a SUBSCRIBE.
+    pub(super) subscriber: bool,
+    /// What a rule has muted; the tests' own muting is kept with the scopes.
+    pub(super) muted: Option<Direction>,
+    pub(super) client_is_full: bool,
+    pub(super) server_is_full: bool,
+    to_server: Lane,
+    to_client: Lane,
+    from_client: Vec<u8>,
+    from_server: Vec<u8>,
+    requests_garbled: bool,
+    replies_garbled: bool,
+    expected: Expected,
+}
+
+/// What the connection needs of the rest of the proxy.
+pub(super) struct Context<'a> {
+    pub(super) rules: &'a mut Rules,
+    pub(super) records: &'a mut Records,
+    pub(super) reset: bool,
+}
+
+impl Connection {
+    pub(super) fn new(index: usize, client: Option<TcpStream>, server: TcpStream) -> Connection {
+        for stream in client.iter().chain([&server]) {
+            // Both fail only on a socket that is broken, and that shows at the first use.
+            let _ = stream.set_nodelay(true);
+            let _ = stream.set_nonblocking(true);
+        }
+        Connection {
+            index,
+            client_address: client.as_ref().and_then(|client| client.peer_addr().ok()),
+            server_side_address: server.local_addr().ok(),
+            client: client.map(Arc::new),
+            server: Some(Arc::new(server)),
+            subscriber: false,
+            muted: None,
+            client_is_full: false,
+            server_is_full: false,
+            to_server: Lane::default(),
+            to_client: Lane::default(),
+            from_client: Vec::new(),
+            from_server: Vec::new(),
+            requests_garbled: false,
+            replies_garbled: false,
+            expected: Expected::default(),
+        }
+    }
+
+    /// Tells whether nothing can happen here any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.client.is_none() && self.server.is_none()
+    }
+
+    /// Reads what the client has sent.
+    pub(super) fn read_client(&mut self, context: &mut Context<'_>) {
+        let Some(client) = self.client.clone() else {
+            return;
+        };
+        let alive = read_all(&client, &mut self.from_client);
+        while !self.requests_garbled {
+            match frame::request_length(&self.from_client) {
+                Ok(Some(length)) => {
+                    let bytes: Vec<u8> = self.from_client.drain(..length).collect();
+                    self.take_request(&bytes, context);
+                }
+                Ok(None) => break,
+                Err(_) => self.requests_garbled = true,
+            }
+        }
+        if self.requests_garbled && !self.from_client.is_empty() {
+            // Not our protocol, as TLS is not: it passes as it is.
+            self.to_server.push(Step::new(std::mem::take(&mut self.from_client)));
+        }
+        if !alive {
+            self.end_client();
+            let rest = std::mem::take(&mut self.from_client);
+            self.to_server.push(Step::ending(rest, End::Finish));
+        }
+    }
+
+    /// Reads what the server has sent.
+    pub(super) fn read_server(&mut self, context: &mut Context<'_>) {
+        let Some(server) = self.server.clone() else {
+            return;
+        };
+        let alive = read_all(&server, &mut self.from_server);
+        while !self.replies_garbled {
+            match frame::reply_length(&self.from_server) {
+                Ok(Some(length)) => {
+                    let bytes: Vec<u8> = self.from_server.drain(..length).collect();
+                    self.take_reply(bytes, context);
+                }
+                Ok(None) => break,
+                Err(_) => self.replies_garbled = true,
+            }
+        }
+        if self.replies_garbled && !self.from_server.is_empty() {
+            let bytes = std::mem::take(&mut self.from_server);
+            self.push_to_client(Step::new(bytes));
+        }
+        if !alive {
+            let rest = std::mem::take(&mut self.from_server);
+            self.end_server(context.records, "the server closed the connection");
+            self.push_to_client(Step::ending(rest, End::Finish));
+        }
+    }
+
+    /// Sends what may be sent, and tells when to come again.
+    pub(super) fn advance(&mut self, now: Instant, muted: [bool; 2], context: &mut Context<'_>) -> Option<Instant> {
+        let [requests_muted, replies_muted] = muted;
+        let mut again = None;
+        (self.client_is_full, self.server_is_full) = (false, false);
+        if let Some(server) = self.server.clone().filter(|_| !requests_muted) {
+            let records = &mut *context.records;
+            let stop = self.to_server.flush(&server, now, |number| {
+                records.set_fate(number, Fate::Forwarded);
+            });
+            self.server_is_full = matches!(stop, Stop::Full);
+            match stop {
+                Stop::Until(moment) => again = Some(moment),
+                Stop::Ended(End::Finish) => {
+                    // Only half: the answers to late requests still have to be seen.
+                    let _ = server.shutdown(Shutdown::Write);
+                }
+                Stop::Ended(End::Cut) => self.cut(context, "cut by a rule"),
+                Stop::Broken(error) => {
+                    self.read_server(context); // its last words may be there
+                    self.end_server(context.records, &format!("cannot write: {error}"));
+                    self.push_to_client(Step::ending([], End::Finish));
+                }
+                Stop::Idle | Stop::Full => {}
+            }
+        }
+        if let Some(client) = self.client.clone().filter(|_| !replies_muted) {
+            let records = &mut *context.records;
+            let stop = self.to_client.flush(&client, now, |number| {
+                records.set_fate(number, Fate::Forwarded);
+            });
+            self.client_is_full = matches!(stop, Stop::Full);
+            match stop {
+                Stop::Until(moment) => again = again.into_iter().chain([moment]).min(),
+                Stop::Ended(End::Finish) => self.end_client(),
+                Stop::Ended(End::Cut) => self.cut(context, "cut by a rule"),
+                Stop::Broken(_) => {
+                    self.end_client();
+                    self.to_server.push(Step::ending([], End::Finish));
+                }
+                Stop::Idle | Stop::Full => {}
+            }
+        }
+        again
+    }
+
+    /// Closes both sockets at once.
+    pub(super) fn cut(&mut self, context: &mut Context<'_>, why: &str) {
+        if let Some(client) = &self.client {
+            if context.reset {
+                let _ = rustix::net::sockopt::set_socket_linger(client, Some(Duration::ZERO));
+            } else {
+                // Unread bytes would turn the closing into a reset, and that could eat sent bytes.
+                let _ = read_all(client, &mut Vec::new());
+                let _ = client.shutdown(Shutdown::Write);
+            }
+        }
+        self.end_client();
+        self.end_server(context.records, why);
+    }
+
+    /// Puts bytes of a test into the line to the client.
+    pub(super) fn inject(&mut self, bytes: &[u8]) {
+        self.push_to_client(Step::new(bytes));
+    }
+
+    /// Puts a copy of a request into the line to the server; its reply is not for the client.
+    pub(super) fn send_copy(&mut self, copy: &Request, records: &mut Records) {
+        if self.server.is_none() {
+            let why = "the connection to the server has ended".to_owned();
+            return records.set_fate(copy.number, Fate::Failed(why));
+        }
+        self.expected.push(copy, None).visible = false;
+        self.to_server.push_before_end(Step { number: Some(copy.number), ..Step::new(&*copy.bytes) });
+    }
+
+    /// Ends the line to the server after what is in it.
+    pub(super) fn finish(&mut self) {
+        self.to_server.push(Step::ending([], End::Finish));
+    }
+
+    pub(super) fn release(&mut self, rule: u64) {
+        self.to_server.release(rule);
+        self.to_client.release(rule);
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.muted = None;
+        self.to_server.release_all();
+        self.to_client.release_all();
+    }
+
+    fn take_request(&mut self, bytes: &[u8], context: &mut Context<'_>) {
+        let request = context.records.add(self.index, Kind::Request, bytes);
+        if request.command.is_empty() {
+            self.to_server.push(Step::new(bytes)); // an empty line: no one answers it
+            return context.records.set_fate(request.number, Fate::Dropped);
+        }
+        self.subscriber |= is_subscribe(&request.command);
+        let (on_request, on_reply) = context.rules.decide(&request);
+        if self.server.is_none() {
+            let why = "the connection to the server had ended before".to_owned();
+            return context.records.set_fate(request.number, Fate::Failed(why));
+        }
+        let mut step = Step { number: Some(request.number), ..Step::new(bytes) };
+        match on_request {
+            Some((rule, Then::HoldRequest)) => step.gate = Gate::Held(rule),
+            Some((_, Then::DelayRequest(time))) => step.gate = Gate::Until(Instant::now() + time),
+            Some((_, Then::Mute(direction))) => self.muted = Some(direction),
+            Some((_, Then::CutRequestAfter(length))) if length >= bytes.len() => {
+                step.end = Some(End::Cut);
+            }
+            Some((_, then)) => {
+                context.records.set_fate(request.number, Fate::Dropped);
+                return self.divert(&request, then);
+            }
+            None => {}
+        }
+        self.expected.push(&request, on_reply);
+        self.to_server.push(step);
+    }
+
+    /// Does with a request what ends before the server has all of it.
+    fn divert(&mut self, request: &Request, then: Then) {
+        match then {
+            Then::AnswerInstead(reply) => {
+                self.expected.push(request, None).canned = Some(reply);
+                self.answer_canned();
+            }
+            Then::CutBeforeRequest => self.to_server.push(Step::ending([], End::Cut)),
+            Then::CutRequestAfter(length) => {
+                let part = &request.bytes[..length];
+                self.to_server.push(Step::ending(part, End::Cut));
+            }
+            _ => {} // swallowed
+        }
+    }
+
+    fn take_reply(&mut self, bytes: Vec<u8>, context: &mut Context<'_>) {
+        let meaning = self.expected.meaning(&bytes);
+        if meaning == Meaning::Message {
+            let message = context.records.add(self.index, Kind::Message, &bytes);
+            let (_, decision) = context.rules.decide(&message);
+            if matches!(decision, Some((_, Then::SwallowReply))) {
+                context.records.set_fate(message.number, Fate::Dropped);
+            }
+            return self.pass(&bytes, 0, true, decision, Some(message.number));
+        }
+        let Some(front) = self.expected.front() else {
+            return;
+        };
+        let before = front.bytes.len();
+        front.bytes.extend_from_slice(&bytes);
+        let (decision, visible) = (front.decision.clone(), front.visible);
+        let whole = meaning == Meaning::Whole;
+        if visible {
+            self.pass(&bytes, before, whole, decision, None);
+        }
+        if whole && let Some(done) = self.expected.pop() {
+            context.records.set_fate(done.number, Fate::Answered(done.bytes));
+            self.answer_canned();
+        }
+    }
+
+    /// Puts a frame of the server into the line to the client, as a rule wants it.
+    ///
+    /// A reply may have several frames: `before` counts the bytes of the earlier ones.
+    fn pass(&mut self, bytes: &[u8], before: usize, last: bool, decision: Option<Decision>, number: Option<u64>) {
+        let mut step = Step { number, ..Step::new(bytes) };
+        match decision {
+            Some((rule, Then::HoldReply)) => step.gate = Gate::Held(rule),
+            Some((_, Then::DelayReply(time))) => step.gate = Gate::Until(Instant::now() + time),
+            Some((_, Then::SwallowReply)) => return,
+            Some((_, Then::SlowReply(pace))) => step.pace = Some(pace),
+            Some((_, Then::ReplaceReply(_))) if before > 0 => return,
+            Some((_, Then::ReplaceReply(other))) => step.bytes = other,
+            Some((_, Then::InsertIntoReply(place, other))) => {
+                let end = before + bytes.len();
+                if (before..end).contains(&place) || (last && place >= end) {
+                    let place = place.min(end) - before;
+                    step.bytes.splice(place..place, other);
+                }
+            }
+            Some((_, Then::CutReplyAfter(length))) => {
+                let length = length.saturating_sub(before);
+                if last || length < bytes.len() {
+                    step.bytes.truncate(length);
+                    step.end = Some(End::Cut);
+                }
+            }
+            _ => {}
+        }
+        self.push_to_client(step);
+    }
+
+    fn answer_canned(&mut self) {
+        while let Some(reply) = self.expected.pop_canned().and_then(|done| done.canned) {
+            self.push_to_client(Step::new(reply));
+        }
+    }
+
+    fn push_to_client(&mut self, step: Step) {
+        if self.client.is_some() {
+            self.to_client.push(step);
+        }
+    }
+
+    fn end_client(&mut self) {
+        self.client = None;
+        self.to_client.clear();
+    }
+
+    fn end_server(&mut self, records: &mut Records, why: &str) {
+        if let Some(server) = self.server.take() {
+            let _ = server.shutdown(Shutdown::Write); // an error means that it is closed already
+        }
+        self.to_server.clear();
+        while let Some(lost) = self.expected.pop() {
+            records.set_fate(lost.number, Fate::Failed(why.to_owned()));
+        }
+    }
+}
+
+/// Reads until the socket has no more; answers whether it can ever have more.
+fn read_all(mut stream: &TcpStream, into: &mut Vec<u8>) -> bool {
+    let mut part = vec![0; 64 * 1024];
+    loop {
+        match stream.read(&mut part) {
+            Ok(0) => return false,
+            Ok(length) => into.extend_from_slice(&part[..length]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The memory of the proxy: every request and its fate.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::frame;
+use super::request::{Fate, Kind, Request, When};
+
+/// All requests since the start, or since they were forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    first: u64,
+    entries: VecDeque<(Request, Fate)>,
+}
+
+impl Records {
+    pub(super) fn add(&mut self, connection: usize, kind: Kind, bytes: &[u8]) -> Request {
+        let mut words = frame::words(bytes);
+        let command = if words.is_empty() { Vec::new() } else { words.remove(0) };
+        let request = Request {
+            number: self.next(),
+            connection,
+            command: String::from_utf8_lossy(&command).to_uppercase(),
+            arguments: words,
+            bytes: Arc::from(bytes),
+            at: Instant::now(),
+            kind,
+        };
+        self.entries.push_back((request.clone(), Fate::Waiting));
+        request
+    }
+
+    /// The number that the next request will have.
+    pub(super) fn next(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    /// Changes a fate, unless it is final.
+    pub(super) fn set_fate(&mut self, number: u64, fate: Fate) {
+        let Some(place) = number.checked_sub(self.first) else {
+            return; // forgotten
+        };
+        if let Some((_, old)) = self.entries.get_mut(place as usize)
+            && !old.is_final()
+        {
+            *old = fate;
+        }
+    }
+
+    pub(super) fn fate(&self, number: u64) -> Option<&Fate> {
+        let place = number.checked_sub(self.first)?;
+        self.entries.get(place as usize).map(|(_, fate)| fate)
+    }
+
+    pub(super) fn request(&self, number: u64) -> Option<&Request> {
+        let place = number.checked_sub(self.first)?;
+        self.entries.get(place as usize).map(|(request, _)| request)
+    }
+
+    /// Those from a number on that fit; which one of them it is does not matter here.
+    pub(super) fn fitting(&self, from: u64, when: &When) -> impl Iterator<Item = &Request> {
+        let skipped = from.saturating_sub(self.first) as usize;
+        let later = self.entries.iter().skip(skipped);
+        later.map(|(request, _)| request).filter(|request| when.fits(request))
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.first = self.next();
+        self.entries.clear();
+    }
+}

@@ -1,0 +1,271 @@
+//! All that the proxy knows, behind one mutex: the tests change it and its thread acts on it.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::net::{Shutdown, shutdown};
+
+use super::connection::{Connection, Context};
+use super::records::Records;
+use super::request::{Fate, Kind, Request};
+use super::rule::{Direction, Rules};
+use crate::ports;
+
+/// Which connections something is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All of them, later ones too.
+    All,
+    /// One, by its index.
+    Connection(usize),
+    /// Those that have sent a SUBSCRIBE of any kind, or will; the SUBSCRIBE itself is included.
+    Subscribers,
+}
+
+/// What happens to a client that connects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewConnections {
+    /// It gets a connection to the server.
+    Accept,
+    /// Its connection is closed as soon as it is made.
+    CloseAtOnce,
+    /// Its connection is made by the system, but nobody ever looks at it, until this changes.
+    Ignore,
+    /// Nobody listens on the port: the system refuses the connection.
+    Refuse,
+}
+
+/// A copy of what is known of an open connection.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ConnectionInfo {
+    /// Counts the connections of the proxy, from 0.
+    pub index: usize,
+    /// Whether the client has not closed its side, as far as the proxy knows.
+    pub client_open: bool,
+    /// Whether the server has not closed its side, as far as the proxy knows.
+    pub server_open: bool,
+    /// Whether the client has sent a SUBSCRIBE of any kind.
+    pub subscriber: bool,
+    /// The address of the client; `None` for a connection that the proxy made for a copy.
+    pub client_address: Option<SocketAddr>,
+    /// The address that `CLIENT LIST` of the server shows.
+    pub server_side_address: Option<SocketAddr>,
+}
+
+/// The state of a proxy.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) target: SocketAddr,
+    pub(super) port: u16,
+    pub(super) listener: Option<Arc<TcpListener>>,
+    pub(super) new_connections: NewConnections,
+    pub(super) connections: BTreeMap<usize, Connection>,
+    pub(super) made: usize,
+    pub(super) rules: Rules,
+    pub(super) records: Records,
+    pub(super) mutes: Vec<(Scope, Direction)>,
+    pub(super) reset: bool,
+    pub(super) stopping: bool,
+    /// How often the thread has looked at all this.
+    pub(super) rounds: u64,
+}
+
+impl World {
+    pub(super) fn new(target: SocketAddr, listener: TcpListener) -> World {
+        World {
+            target,
+            port: listener.local_addr().expect("a bound listener has an address").port(),
+            listener: Some(prepared(listener)),
+            new_connections: NewConnections::Accept,
+            connections: BTreeMap::new(),
+            made: 0,
+            rules: Rules::default(),
+            records: Records::default(),
+            mutes: Vec::new(),
+            reset: false,
+            stopping: false,
+            rounds: 0,
+        }
+    }
+
+    /// The listener, unless nobody is to look at it.
+    pub(super) fn watched_listener(&self) -> Option<&Arc<TcpListener>> {
+        let ignored = self.new_connections == NewConnections::Ignore;
+        self.listener.as_ref().filter(|_| !ignored)
+    }
+
+    pub(super) fn accept_all(&mut self) {
+        let Some(listener) = self.watched_listener().cloned() else {
+            return;
+        };
+        while let Ok((client, _)) = listener.accept() {
+            let index = self.next_index();
+            if self.new_connections == NewConnections::CloseAtOnce {
+                continue;
+            }
+            // A server that is down closes the client's connection too.
+            if let Ok(server) = self.dial() {
+                let connection = Connection::new(index, Some(client), server);
+                self.connections.insert(index, connection);
+            }
+        }
+    }
+
+    pub(super) fn set_new_connections(&mut self, what: NewConnections) {
+        self.new_connections = what;
+        if what == NewConnections::Refuse {
+            self.close_listener();
+        } else if self.listener.is_none() {
+            let started = Instant::now();
+            while self.listener.is_none() {
+                match ports::listen_on(self.port) {
+                    Ok(listener) => self.listener = Some(prepared(listener)),
+                    Err(error) if started.elapsed() > BOUND => {
+                        panic!("cannot listen on port {} again: {error}", self.port)
+                    }
+                    Err(_) => std::thread::sleep(Duration::from_millis(2)),
+                }
+            }
+        }
+    }
+
+    /// Ends the listening itself: another thread may be starting a process right now, and until that
+    /// has become the new program it shares all our sockets.
+    fn close_listener(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            let _ = shutdown(&listener, Shutdown::Both); // an error where the system has no such thing
+        }
+    }
+
+    /// Closes everything at once.
+    pub(super) fn close(&mut self) {
+        self.cut(Scope::All);
+        self.close_listener();
+    }
+
+    /// Moves everything as far as it can go, and tells when something can go further by itself.
+    pub(super) fn advance(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut next = None;
+        let (mutes, mut context, connections) = self.parts();
+        for connection in connections.values_mut() {
+            let muted = muted(mutes, connection);
+            let again = connection.advance(now, muted, &mut context);
+            next = next.into_iter().chain(again).min();
+        }
+        connections.retain(|_, connection| !connection.is_over());
+        next
+    }
+
+    pub(super) fn read_client(&mut self, index: usize) {
+        let (_, mut context, connections) = self.parts();
+        if let Some(connection) = connections.get_mut(&index) {
+            connection.read_client(&mut context);
+        }
+    }
+
+    pub(super) fn read_server(&mut self, index: usize) {
+        let (_, mut context, connections) = self.parts();
+        if let Some(connection) = connections.get_mut(&index) {
+            connection.read_server(&mut context);
+        }
+    }
+
+    pub(super) fn cut(&mut self, scope: Scope) {
+        let (_, mut context, connections) = self.parts();
+        for connection in connections.values_mut() {
+            if is_in(scope, connection) {
+                connection.cut(&mut context, "cut by the test");
+            }
+        }
+        connections.retain(|_, connection| !connection.is_over());
+    }
+
+    /// Ends every fault; what was held or delayed goes on its way.
+    pub(super) fn heal(&mut self) {
+        self.rules.remove_all();
+        self.mutes.clear();
+        self.reset = false;
+        self.connections.values_mut().for_each(Connection::heal);
+        self.set_new_connections(NewConnections::Accept);
+    }
+
+    /// Sends a copy of a request on an open connection, or on a new one if there is no index.
+    pub(super) fn send_copy(&mut self, request: &Request, on: Option<usize>) -> Request {
+        let index = on.unwrap_or_else(|| self.next_index());
+        let copy = self.records.add(index, Kind::Copy, &request.bytes);
+        if on.is_none() {
+            match self.dial() {
+                Ok(server) => {
+                    let mut connection = Connection::new(index, None, server);
+                    connection.send_copy(&copy, &mut self.records);
+                    connection.finish();
+                    self.connections.insert(index, connection);
+                }
+                Err(error) => {
+                    let why = format!("cannot connect to the server: {error}");
+                    self.records.set_fate(copy.number, Fate::Failed(why));
+                }
+            }
+        } else if let Some(connection) = self.connections.get_mut(&index) {
+            connection.send_copy(&copy, &mut self.records);
+        } else {
+            let why = "no such connection is open".to_owned();
+            self.records.set_fate(copy.number, Fate::Failed(why));
+        }
+        copy
+    }
+
+    pub(super) fn infos(&self) -> Vec<ConnectionInfo> {
+        let info = |connection: &Connection| ConnectionInfo {
+            index: connection.index,
+            client_open: connection.client.is_some(),
+            server_open: connection.server.is_some(),
+            subscriber: connection.subscriber,
+            client_address: connection.client_address,
+            server_side_address: connection.server_side_address,
+        };
+        self.connections.values().map(info).collect()
+    }
+
+    fn parts(&mut self) -> (&[(Scope, Direction)], Context<'_>, &mut BTreeMap<usize, Connection>) {
+        let context = Context { rules: &mut self.rules, records: &mut self.records, reset: self.reset };
+        (&self.mutes, context, &mut self.connections)
+    }
+
+    fn next_index(&mut self) -> usize {
+        self.made += 1;
+        self.made - 1
+    }
+
+    fn dial(&self) -> std::io::Result<TcpStream> {
+        TcpStream::connect_timeout(&self.target, DIAL_BOUND)
+    }
+}
+
+/// Whether requests and replies of this connection have to wait.
+fn muted(mutes: &[(Scope, Direction)], connection: &Connection) -> [bool; 2] {
+    let of_scopes = mutes.iter().filter(|(scope, _)| is_in(*scope, connection));
+    let all: Vec<Direction> = of_scopes.map(|(_, direction)| *direction).chain(connection.muted).collect();
+    [Direction::Requests, Direction::Replies].map(|one| all.iter().any(|muted| [one, Direction::Both].contains(muted)))
+}
+
+fn is_in(scope: Scope, connection: &Connection) -> bool {
+    match scope {
+        Scope::All => true,
+        Scope::Connection(index) => connection.index == index,
+        Scope::Subscribers => connection.subscriber,
+    }
+}
+
+fn prepared(listener: TcpListener) -> Arc<TcpListener> {
+    listener.set_nonblocking(true).expect("a bound listener can be told not to block");
+    Arc::new(listener)
+}
+
+const BOUND: Duration = Duration::from_secs(10);
+/// The loop stands still meanwhile, but the server is on this machine.
+const DIAL_BOUND: Duration = Duration::from_secs(1);

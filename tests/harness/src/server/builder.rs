@@ -1,0 +1,64 @@
+//! The settings of a server that is not started yet.
+
+use std::env;
+use std::path::PathBuf;
+
+use parking_lot::Mutex;
+
+use super::RedisServer;
+use super::instance::{Instance, Plan};
+
+/// Settings of a [`RedisServer`].
+#[derive(Debug, Clone)]
+pub struct RedisServerBuilder {
+    program: PathBuf,
+    lines: Vec<String>,
+    password: Option<String>,
+}
+
+impl RedisServerBuilder {
+    pub(super) fn new() -> RedisServerBuilder {
+        let program = env::var_os("LOCKSON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        RedisServerBuilder { program: program.into(), lines: Vec::new(), password: None }
+    }
+
+    /// Runs this program instead of the one that the environment names.
+    ///
+    /// A script will do if it ends in `exec`: otherwise the process id is the script's.
+    #[must_use]
+    pub fn program(mut self, path: impl Into<PathBuf>) -> RedisServerBuilder {
+        self.program = path.into();
+        self
+    }
+
+    /// Adds a line to the end of the configuration file, where it beats the harness's own lines.
+    #[must_use]
+    pub fn config(mut self, line: impl Into<String>) -> RedisServerBuilder {
+        self.lines.push(line.into());
+        self
+    }
+
+    /// Asks every client for a password, and puts it into the addresses.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> RedisServerBuilder {
+        self.password = Some(password.to_owned());
+        self.config(format!("requirepass {password}"))
+    }
+
+    /// Starts the server.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the server's log when it does not answer a PING within 10 seconds.
+    #[track_caller]
+    pub fn start(self) -> RedisServer {
+        let folder = tempfile::Builder::new()
+            .prefix("lockson-")
+            .tempdir()
+            .expect("the folder for temporary files can be written");
+        let mut plan = Plan { program: self.program, folder: folder.path().to_owned(), lines: self.lines, port: 0 };
+        plan.wipe_data();
+        let instance = Instance::start_on_free_port(&mut plan);
+        RedisServer { plan, password: self.password, instance: Mutex::new(Some(instance)), folder: Some(folder) }
+    }
+}

@@ -1,0 +1,129 @@
+//! Questions that tests put to a server about what it holds and what it has done.
+
+use std::collections::BTreeMap;
+
+use redis::{FromRedisValue, RedisResult, Value};
+
+use super::RedisServer;
+
+impl RedisServer {
+    /// Runs one command on a connection of its own, in database 0.
+    ///
+    /// # Panics
+    ///
+    /// Panics on an error reply, and when the reply is not of the wanted type.
+    #[track_caller]
+    pub fn query<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        self.try_query(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    /// Runs one command for its effect.
+    ///
+    /// # Panics
+    ///
+    /// Panics on an error reply.
+    #[track_caller]
+    pub fn run(&self, words: &[&str]) {
+        self.query::<Value>(words);
+    }
+
+    /// Runs one command on a connection of its own, in database 0.
+    ///
+    /// # Errors
+    ///
+    /// Gives back what the server or the connection reports.
+    pub fn try_query<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        let mut command = redis::Cmd::new();
+        command.arg(words);
+        command.query(&mut self.connect()?)
+    }
+
+    /// Lists all keys of database 0, sorted.
+    #[track_caller]
+    pub fn keys(&self) -> Vec<String> {
+        let keys: Vec<Vec<u8>> = self.query(&["KEYS", "*"]);
+        let mut names: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// Lists the channels that somebody is subscribed to, sorted.
+    #[track_caller]
+    pub fn channels(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.query(&["PUBSUB", "CHANNELS"]);
+        names.sort();
+        names
+    }
+
+    /// Counts the subscribers of one channel.
+    #[track_caller]
+    pub fn subscribers(&self, channel: &str) -> usize {
+        let (_, count): (String, usize) = self.query(&["PUBSUB", "NUMSUB", channel]);
+        count
+    }
+
+    /// Lists what `CLIENT LIST` says, one map of fields for each connection.
+    ///
+    /// The connection that asks is left out.
+    #[track_caller]
+    pub fn clients(&self) -> Vec<BTreeMap<String, String>> {
+        let text: String = self.query(&["CLIENT", "LIST"]);
+        text.lines()
+            .map(|line| {
+                line.split(' ')
+                    .filter_map(|field| field.split_once('='))
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .collect()
+            })
+            .filter(|client: &BTreeMap<String, String>| !client["cmd"].starts_with("client|list"))
+            .filter(|client| client["cmd"] != "client")
+            .collect()
+    }
+
+    /// Counts the connections whose client name starts like this.
+    #[track_caller]
+    pub fn clients_named(&self, start: &str) -> usize {
+        self.clients().iter().filter(|client| client["name"].starts_with(start)).count()
+    }
+
+    /// Tells how often a command was called since the start or the last [`reset_counters`].
+    ///
+    /// Calls from inside a script count too. The command is written as in `INFO commandstats`, so
+    /// a subcommand as `client|kill`.
+    ///
+    /// [`reset_counters`]: RedisServer::reset_counters
+    #[track_caller]
+    pub fn calls_of(&self, command: &str) -> u64 {
+        let wanted = command.to_lowercase();
+        self.calls().get(&wanted).copied().unwrap_or(0)
+    }
+
+    /// Tells how often each command was called.
+    #[track_caller]
+    pub fn calls(&self) -> BTreeMap<String, u64> {
+        let text: String = self.query(&["INFO", "commandstats"]);
+        text.lines()
+            .filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="))
+            .filter_map(|(command, rest)| {
+                let (calls, _) = rest.split_once(',')?;
+                Some((command.to_lowercase(), calls.parse().ok()?))
+            })
+            .collect()
+    }
+
+    /// Sets all counters of `INFO` to zero.
+    #[track_caller]
+    pub fn reset_counters(&self) {
+        self.run(&["CONFIG", "RESETSTAT"]);
+    }
+
+    /// One field of `INFO`, if the server has it.
+    #[track_caller]
+    pub fn info(&self, field: &str) -> Option<String> {
+        let text: String = self.query(&["INFO", "everything"]);
+        text.lines()
+            .filter_map(|line| line.trim_end().split_once(':'))
+            .find(|(name, _)| *name == field)
+            .map(|(_, value)| value.to_owned())
+    }
+}

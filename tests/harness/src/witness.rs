@@ -1,0 +1,226 @@
+//! A witness of overlaps that does not trust Redis: it sees who is inside through files.
+//!
+//! The convention, for peers in other languages too: whoever enters `name` creates the file
+//! `<percent-encoded name>.inside` in the folder of the witness, which must not exist, and deletes
+//! it when leaving. All bytes but `A-Z a-z 0-9 - _ . ~` are percent-encoded, in upper-case
+//! hexadecimal. The content starts with the process id in decimal; what follows after a space is
+//! for people. If the file exists and that process is alive, this is an overlap: a line is
+//! appended to the file `violations`. If the process is dead, it was killed inside, and the place
+//! is taken over.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use crate::eventually::PAUSE;
+use crate::pids;
+
+/// Watches a folder in which every process and thread signs in and out.
+#[derive(Debug, Clone)]
+pub struct Witness {
+    folder: PathBuf,
+}
+
+impl Witness {
+    /// Uses this folder, which is created if it is missing.
+    pub fn at(folder: impl Into<PathBuf>) -> Witness {
+        let folder = folder.into();
+        fs::create_dir_all(&folder).expect("the folder of the witness can be written");
+        Witness { folder }
+    }
+
+    /// The folder, to be passed on to other processes.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Signs in under a name.
+    ///
+    /// It never fails because of somebody else: an overlap is written down and the test goes on.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the folder cannot be written, or when the encoded name is too long for a file.
+    pub fn enter(&self, name: impl AsRef<[u8]>) -> Inside {
+        let encoded = encode(name.as_ref());
+        let path = self.folder.join(format!("{encoded}.inside"));
+        let content = signature();
+        let owned = self.sign_in(&path, &content, &encoded);
+        Inside { witness: self.clone(), name: encoded, path, content, owned }
+    }
+
+    /// Tells whether somebody is signed in under a name, dead or alive.
+    pub fn is_inside(&self, name: impl AsRef<[u8]>) -> bool {
+        let encoded = encode(name.as_ref());
+        self.folder.join(format!("{encoded}.inside")).exists()
+    }
+
+    /// All overlaps seen so far, by all processes.
+    pub fn violations(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.folder.join(VIOLATIONS)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Checks that nobody has seen an overlap.
+    ///
+    /// # Panics
+    ///
+    /// Panics with all of them if there are any.
+    #[track_caller]
+    pub fn assert_no_violation(&self) {
+        let violations = self.violations();
+        assert!(violations.is_empty(), "overlaps:\n{}", violations.join("\n"));
+    }
+
+    /// Answers whether the file is ours now.
+    fn sign_in(&self, path: &Path, content: &str, name: &str) -> bool {
+        loop {
+            if self.create(path, content) {
+                return true;
+            }
+            let Some(other) = read_settled(path) else {
+                continue; // the other one has just left
+            };
+            if is_living(&other) {
+                self.record(name, content, &format!("entered beside {other:?}"));
+                return false;
+            }
+            self.clear_away(path, name, content);
+        }
+    }
+
+    /// Creates the file with its content in one step, so nobody ever sees it empty.
+    fn create(&self, path: &Path, content: &str) -> bool {
+        let draft = self.folder.join(format!("{}.draft", Uuid::new_v4()));
+        fs::write(&draft, content).expect("the folder of the witness can be written");
+        let linked = fs::hard_link(&draft, path);
+        fs::remove_file(&draft).expect("the draft is ours");
+        match linked {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+            Err(error) => panic!("cannot sign in at {}: {error}", path.display()),
+        }
+    }
+
+    /// Removes the file of a dead process. Only one of several can win the renaming.
+    fn clear_away(&self, path: &Path, name: &str, content: &str) {
+        let aside = self.folder.join(format!("{}.dead", Uuid::new_v4()));
+        if fs::rename(path, &aside).is_err() {
+            return; // another one was faster
+        }
+        // Between the look and the renaming somebody else may have taken over and be inside.
+        let found = fs::read_to_string(&aside).unwrap_or_default();
+        if is_living(&found) {
+            self.record(name, content, &format!("entered beside {found:?}"));
+        }
+        let _ = fs::remove_file(&aside); // it is only litter
+    }
+
+    fn record(&self, name: &str, content: &str, what: &str) {
+        let thread = thread::current();
+        let thread = thread.name().unwrap_or("unnamed");
+        let line = format!("{name}: {content:?} (thread {thread:?}) {what}\n");
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.folder.join(VIOLATIONS))
+            .and_then(|mut file| file.write_all(line.as_bytes())) // one write, so lines stay whole
+            .expect("the folder of the witness can be written");
+    }
+}
+
+/// The proof of being signed in; dropping it signs out.
+#[must_use = "it signs out when dropped"]
+#[derive(Debug)]
+pub struct Inside {
+    witness: Witness,
+    name: String,
+    path: PathBuf,
+    content: String,
+    owned: bool,
+}
+
+impl Inside {
+    /// Tells whether nobody else was inside when this one entered.
+    pub fn is_alone(&self) -> bool {
+        self.owned
+    }
+
+    /// Signs out, as dropping does.
+    pub fn leave(self) {}
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if !self.owned {
+            return;
+        }
+        match fs::read_to_string(&self.path) {
+            Ok(found) if found == self.content => {
+                let _ = fs::remove_file(&self.path); // if it fails, the next one tells
+            }
+            Ok(found) => self.disturbed(&format!("found {found:?} in its place")),
+            Err(error) => self.disturbed(&format!("found its place gone: {error}")),
+        }
+    }
+}
+
+impl Inside {
+    fn disturbed(&self, what: &str) {
+        self.witness.record(&self.name, &self.content, what);
+    }
+}
+
+/// Process id, start of the process if known, and an id of this entry.
+fn signature() -> String {
+    let pid = std::process::id();
+    let start = pids::started_at(pid).unwrap_or(0);
+    format!("{pid} {start} {}", Uuid::new_v4())
+}
+
+/// Reads the content; a peer that writes in two steps is given a moment for the second.
+fn read_settled(path: &Path) -> Option<String> {
+    let started = Instant::now();
+    loop {
+        match fs::read_to_string(path) {
+            Ok(content) if !content.is_empty() || started.elapsed() > SETTLING => {
+                return Some(content);
+            }
+            Ok(_) => thread::sleep(PAUSE),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => panic!("cannot read {}: {error}", path.display()),
+        }
+    }
+}
+
+/// Whoever cannot be read counts as living: a doubtful overlap is better told than hidden.
+fn is_living(content: &str) -> bool {
+    let mut words = content.split_whitespace();
+    let Some(pid) = words.next().and_then(|word| word.parse().ok()) else {
+        return true;
+    };
+    let start: Option<u64> = words.next().and_then(|word| word.parse().ok());
+    match (start, pids::started_at(pid)) {
+        (Some(then @ 1..), Some(now)) if then != now => false, // the pid was used again
+        _ => pids::is_alive(pid),
+    }
+}
+
+fn encode(name: &[u8]) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for &byte in name {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+const VIOLATIONS: &str = "violations";
+const SETTLING: Duration = Duration::from_millis(200);

@@ -1,0 +1,9 @@
+//! What the harness promises, tried on real servers and processes.
+
+mod process;
+mod proxy;
+mod proxy_faults;
+mod proxy_late;
+mod server;
+mod wire;
+mod witness;

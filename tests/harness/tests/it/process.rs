@@ -1,0 +1,157 @@
+//! What the harness promises about child processes.
+
+use std::fs;
+use std::panic::{self, AssertUnwindSafe};
+use std::time::{Duration, Instant};
+
+use lockson_harness::{
+    HelperProcess, descriptors_of, eventually, is_alive, resident_bytes, thread_names_of, threads_of,
+};
+
+const SOON: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_helper_answers_in_lines() {
+    let mut helper = child("listen");
+    assert_eq!(helper.ask("echo one two", SOON), "one two");
+    helper.send("echo three");
+    helper.expect_line("three", SOON);
+    assert_eq!(helper.line(Duration::from_millis(50)), None);
+}
+
+#[test]
+fn a_missing_line_is_told_with_the_standard_error() {
+    let mut helper = child("listen");
+    helper.ask("complain of the weather", SOON);
+    eventually(SOON, "the complaint is read", || !helper.errors().is_empty());
+    let failure = panic::catch_unwind(AssertUnwindSafe(|| helper.next_line(Duration::from_millis(50))));
+    let text = *failure.unwrap_err().downcast::<String>().unwrap();
+    assert!(text.contains("of the weather"), "{text}");
+}
+
+#[test]
+fn a_helper_ends_when_its_input_ends_even_while_it_is_blocked() {
+    let mut helper = child("listen");
+    assert_eq!(helper.ask("block", SOON), "blocking");
+    assert!(helper.is_running());
+    helper.close_input();
+    assert!(helper.wait(SOON).success());
+    assert!(!helper.is_running());
+}
+
+#[test]
+fn a_helper_can_be_killed_at_once() {
+    let mut helper = child("listen");
+    let pid = helper.pid();
+    assert!(!helper.kill().success());
+    assert!(!is_alive(pid));
+    assert!(!helper.is_running());
+}
+
+#[test]
+fn a_stopped_helper_answers_after_it_is_resumed() {
+    let mut helper = child("listen");
+    helper.ask("echo warm", SOON);
+    helper.stop();
+    helper.send("echo later");
+    assert_eq!(helper.line(Duration::from_millis(100)), None);
+    helper.resume();
+    helper.expect_line("later", SOON);
+}
+
+#[test]
+fn the_exit_code_is_passed_on() {
+    let mut helper = child("listen");
+    helper.send("exit 7");
+    assert_eq!(helper.wait(SOON).code(), Some(7));
+}
+
+#[test]
+fn a_wait_is_bounded() {
+    let mut helper = child("deaf");
+    let started = Instant::now();
+    let failure = panic::catch_unwind(AssertUnwindSafe(|| helper.wait(Duration::from_millis(50))));
+    assert!(failure.is_err());
+    assert!(started.elapsed() < SOON);
+}
+
+#[test]
+fn a_dropped_helper_is_killed_stopped_or_deaf() {
+    for mode in ["listen", "deaf"] {
+        for stopped in [false, true] {
+            let helper = child(mode);
+            let pid = helper.pid();
+            if stopped {
+                helper.stop();
+            }
+            drop(helper);
+            assert!(!is_alive(pid), "{mode} {stopped}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_parent_takes_its_helpers_with_it_stopped_or_deaf() {
+    for mode in ["listen", "deaf"] {
+        for stopped in [false, true] {
+            let mut parent = child("listen");
+            let pid = parent.ask(&format!("helper {mode}"), SOON).parse().unwrap();
+            if stopped {
+                parent.ask("stop-helpers", SOON);
+            }
+            assert!(is_alive(pid));
+            parent.kill();
+            eventually(SOON, "the grandchild is gone", || !is_alive(pid));
+        }
+    }
+}
+
+#[test]
+fn a_killed_helper_leaves_no_watcher() {
+    let mut parent = child("listen");
+    parent.ask("helper listen", SOON);
+    assert_eq!(children_of(parent.pid()), 2); // the helper and its leash
+    parent.ask("drop-helpers", SOON);
+    assert_eq!(children_of(parent.pid()), 0);
+}
+
+#[test]
+fn usage_follows_what_a_process_does() {
+    let mut helper = child("listen");
+    let pid = helper.pid();
+    helper.ask("echo warm", SOON);
+    let Some(before) = threads_of(pid) else {
+        return; // no /proc here
+    };
+    helper.ask("threads 5", SOON);
+    assert_eq!(threads_of(pid), Some(before + 5));
+    let names = thread_names_of(pid).unwrap();
+    assert_eq!(names.len(), before + 5);
+    assert!(descriptors_of(pid).unwrap() >= 3);
+    assert!(resident_bytes(pid).unwrap() > 100_000);
+    helper.kill();
+    assert_eq!(threads_of(pid), None);
+    assert_eq!(resident_bytes(pid), None);
+}
+
+#[test]
+fn the_own_descriptors_are_counted_without_the_question() {
+    if fs::metadata("/proc/self/fd").is_err() {
+        return;
+    }
+    let mut helper = child("listen");
+    let own = helper.ask("usage", SOON);
+    let pid = helper.pid();
+    let seen = format!("{:?} {:?}", threads_of(pid), descriptors_of(pid));
+    assert_eq!(own, seen);
+}
+
+fn child(mode: &str) -> HelperProcess {
+    HelperProcess::spawn(env!("CARGO_BIN_EXE_harness-child"), &[mode])
+}
+
+fn children_of(pid: u32) -> usize {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().count()
+}

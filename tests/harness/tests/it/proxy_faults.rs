@@ -1,0 +1,521 @@
+//! What the proxy promises about the faults it makes.
+
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use lockson_harness::proxy::{Direction, Fate, HUGE_BULK_HEADER, NewConnections, Proxy, Scope, Then, When};
+use lockson_harness::{RedisServer, eventually};
+
+use crate::wire::{SOON, Wire, frame};
+
+const OK: &str = "+OK\r\n";
+const PONG: &str = "+PONG\r\n";
+
+#[test]
+fn a_held_request_is_executed_after_its_release() {
+    let (server, proxy, mut wire) = rig();
+    let rule = proxy.rule(When::command("SET"), Then::HoldRequest);
+    wire.send(&["SET", "key", "1"]);
+    wire.send(&["PING"]);
+    let request = rule.wait_hit(SOON);
+    assert_eq!(request.text(0), "key");
+    Wire::open(proxy.address()).ask(&["PING"], PONG); // others pass
+    wire.expect_silence(); // what is behind it does not overtake
+    assert_eq!(proxy.fate(&request), Fate::Waiting);
+    assert!(server.keys().is_empty());
+    rule.release();
+    wire.expect(OK);
+    wire.expect(PONG);
+    assert_eq!(server.keys(), ["key"]);
+    assert_eq!(proxy.fate(&request), Fate::Answered(OK.into()));
+    wire.ask(&["SET", "key", "2"], OK); // one request only
+    assert_eq!(rule.hits(), 1);
+}
+
+#[test]
+fn a_held_reply_is_seen_after_its_release() {
+    let (server, proxy, mut wire) = rig();
+    let rule = proxy.rule(When::command("SET"), Then::HoldReply);
+    wire.send(&["SET", "key", "1"]);
+    wire.send(&["PING"]);
+    let request = rule.wait_hit(SOON);
+    assert_eq!(proxy.wait_fate(&request, SOON), Fate::Answered(OK.into()));
+    assert_eq!(server.keys(), ["key"]);
+    wire.expect_silence();
+    rule.release();
+    wire.expect(OK);
+    wire.expect(PONG);
+}
+
+#[test]
+fn a_held_reply_outlives_the_server() {
+    let (server, proxy, mut wire) = rig();
+    let rule = proxy.rule(When::command("SET"), Then::HoldReply);
+    wire.send(&["SET", "key", "1"]);
+    proxy.wait_fate(&rule.wait_hit(SOON), SOON);
+    server.kill();
+    wire.expect_silence();
+    rule.release();
+    wire.expect(OK);
+    wire.expect_end();
+}
+
+#[test]
+fn requests_and_replies_can_be_late() {
+    const TIME: Duration = Duration::from_millis(80);
+    for (then, executed_early) in [(Then::DelayRequest(TIME), false), (Then::DelayReply(TIME), true)] {
+        let (server, proxy, mut wire) = rig();
+        let rule = proxy.rule(When::command("SET"), then);
+        let started = Instant::now();
+        wire.send(&["SET", "key", "1"]);
+        let request = rule.wait_hit(SOON);
+        if executed_early {
+            proxy.wait_fate(&request, SOON);
+        } else if started.elapsed() < TIME / 2 {
+            assert!(server.keys().is_empty() || started.elapsed() >= TIME);
+        }
+        wire.expect(OK);
+        assert!(started.elapsed() >= TIME);
+        assert_eq!(server.keys(), ["key"]);
+    }
+}
+
+#[test]
+fn a_swallowed_reply_is_lost_after_the_execution() {
+    let (server, proxy, mut wire) = rig();
+    let rule = proxy.rule(When::command("SET"), Then::SwallowReply);
+    wire.send(&["SET", "key", "1"]);
+    let request = rule.wait_hit(SOON);
+    assert_eq!(proxy.wait_fate(&request, SOON), Fate::Answered(OK.into()));
+    wire.expect_silence();
+    wire.ask(&["PING"], PONG);
+    assert_eq!(server.keys(), ["key"]);
+}
+
+#[test]
+fn a_swallowed_request_is_never_executed() {
+    let (server, proxy, mut wire) = rig();
+    let rule = proxy.rule(When::command("SET"), Then::SwallowRequest);
+    wire.send(&["SET", "key", "1"]);
+    assert_eq!(proxy.fate(&rule.wait_hit(SOON)), Fate::Dropped);
+    wire.ask(&["PING"], PONG);
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn another_answer_comes_in_its_turn() {
+    let (server, proxy, mut wire) = rig();
+    let busy = "-BUSY not now\r\n";
+    proxy.rule(When::command("SET").always(), Then::AnswerInstead(busy.into()));
+    let slow = proxy.rule(When::command("PING"), Then::HoldRequest);
+    wire.ask(&["SET", "key", "1"], busy);
+    wire.send(&["PING"]);
+    wire.send(&["SET", "key", "1"]);
+    wire.send(&["ECHO", "x"]);
+    slow.wait_hit(SOON);
+    wire.expect_silence();
+    slow.release();
+    wire.expect(PONG);
+    wire.expect(busy);
+    wire.expect("$1\r\nx\r\n");
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn a_connection_is_cut_before_the_request() {
+    let (server, proxy, mut wire) = rig();
+    let rule = proxy.rule(When::command("SET"), Then::CutBeforeRequest);
+    wire.ask(&["PING"], PONG);
+    wire.send(&["SET", "key", "1"]);
+    wire.expect_end();
+    assert_eq!(proxy.fate(&rule.wait_hit(SOON)), Fate::Dropped);
+    eventually(SOON, "the server's side is closed", || server.clients().is_empty());
+    assert!(server.keys().is_empty());
+    Wire::open(proxy.address()).ask(&["SET", "key", "1"], OK);
+}
+
+#[test]
+fn a_request_is_cut_after_every_byte() {
+    let (server, proxy, _) = rig();
+    let words = ["RPUSH", "list", "x"];
+    let length = frame(&words).len();
+    for sent in 0..=length + 1 {
+        let rule = proxy.rule(When::command("RPUSH"), Then::CutRequestAfter(sent));
+        let mut wire = Wire::open(proxy.address());
+        wire.send(&words);
+        wire.expect_end();
+        let request = rule.wait_hit(SOON);
+        eventually(SOON, "the server's side is closed", || server.clients().is_empty());
+        let fate = proxy.wait_fate(&request, SOON);
+        if sent < length {
+            assert_eq!(fate, Fate::Dropped);
+        } else {
+            assert!(matches!(fate, Fate::Failed(_)), "{fate:?}");
+        }
+        let pushed: usize = server.query(&["LLEN", "list"]);
+        assert_eq!(pushed, (sent + 1).saturating_sub(length), "after {sent} of {length}");
+    }
+}
+
+#[test]
+fn a_reply_is_cut_after_every_byte() {
+    let (server, proxy, _) = rig();
+    let script = "return {redis.call('RPUSH', 'list', 'x') * 0, 'a\\r\\nb', {1, false, {ok='fine'}}}";
+    let words = ["EVAL", script, "0"];
+    let whole = "*3\r\n:0\r\n$4\r\na\r\nb\r\n*3\r\n:1\r\n$-1\r\n+fine\r\n";
+    for seen in 0..=whole.len() + 1 {
+        let rule = proxy.rule(When::script(), Then::CutReplyAfter(seen));
+        let mut wire = Wire::open(proxy.address());
+        wire.send(&words);
+        let got = wire.rest();
+        assert_eq!(String::from_utf8_lossy(&got), whole[..seen.min(whole.len())]);
+        let fate = proxy.wait_fate(&rule.wait_hit(SOON), SOON);
+        assert_eq!(fate, Fate::Answered(whole.into()));
+        let pushed: usize = server.query(&["LLEN", "list"]);
+        assert_eq!(pushed, seen + 1);
+    }
+    assert!(proxy.connections().iter().all(|connection| connection.index == 0));
+}
+
+#[test]
+fn a_reply_of_several_frames_is_cut_after_every_byte() {
+    let (_server, proxy, _) = rig();
+    let whole = ["a", "bc"].iter().zip(1..).fold(String::new(), |text, (channel, count)| {
+        let length = channel.len();
+        text + &format!("*3\r\n$9\r\nsubscribe\r\n${length}\r\n{channel}\r\n:{count}\r\n")
+    });
+    for seen in 0..=whole.len() {
+        proxy.rule(When::command("SUBSCRIBE"), Then::CutReplyAfter(seen));
+        let mut wire = Wire::open(proxy.address());
+        wire.send(&["SUBSCRIBE", "a", "bc"]);
+        assert_eq!(String::from_utf8_lossy(&wire.rest()), whole[..seen]);
+    }
+}
+
+#[test]
+fn a_cut_can_be_a_reset() {
+    let (_server, proxy, mut wire) = rig();
+    proxy.cut_by_reset(true);
+    wire.ask(&["PING"], PONG);
+    proxy.cut(Scope::All);
+    let error = wire.stream.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    proxy.rule(When::command("PING"), Then::CutReplyAfter(0));
+    let mut wire = Wire::open(proxy.address());
+    wire.send(&["PING"]);
+    let error = wire.stream.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_cut_meets_only_its_scope() {
+    let (_server, proxy, mut first) = rig();
+    let mut second = Wire::open(proxy.address());
+    let mut listener = Wire::open(proxy.address());
+    first.ask(&["PING"], PONG);
+    second.ask(&["PING"], PONG);
+    listener.ask(&["SUBSCRIBE", "a"], "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
+    proxy.cut(Scope::Connection(1));
+    second.expect_end();
+    proxy.cut(Scope::Subscribers);
+    listener.expect_end();
+    first.ask(&["PING"], PONG);
+}
+
+#[test]
+fn a_mute_connection_keeps_everything_until_it_is_healed() {
+    for scope in [Scope::All, Scope::Connection(0)] {
+        let (server, proxy, mut wire) = rig();
+        wire.ask(&["PING"], PONG);
+        proxy.mute(scope, Direction::Both);
+        wire.send(&["SET", "key", "1"]);
+        let request = proxy.wait_for(&When::command("SET"), SOON);
+        wire.expect_silence();
+        assert_eq!(proxy.fate(&request), Fate::Waiting);
+        assert_eq!((server.keys().len(), server.clients().len()), (0, 1));
+        proxy.heal();
+        wire.expect(OK);
+        assert_eq!(server.keys(), ["key"]);
+    }
+}
+
+#[test]
+fn a_mute_connection_hides_its_ends() {
+    let (server, proxy, mut wire) = rig();
+    let mut other = Wire::open(proxy.address());
+    wire.ask(&["PING"], PONG);
+    other.ask(&["PING"], PONG);
+    proxy.mute(Scope::All, Direction::Both);
+    drop(wire);
+    proxy.wait_client_closed(0, SOON);
+    assert_eq!(server.clients().len(), 2); // the server has not heard of the end
+    server.kill();
+    other.expect_silence(); // nor has the client
+    proxy.unmute();
+    other.expect_end();
+}
+
+#[test]
+fn only_one_connection_is_mute() {
+    let (_server, proxy, mut first) = rig();
+    let mut second = Wire::open(proxy.address());
+    first.ask(&["PING"], PONG);
+    second.ask(&["PING"], PONG);
+    proxy.mute(Scope::Connection(1), Direction::Both);
+    second.send(&["PING"]);
+    first.ask(&["PING"], PONG);
+    second.expect_silence();
+}
+
+#[test]
+fn subscribers_alone_are_mute() {
+    let (server, proxy, mut wire) = rig();
+    let mut early = Wire::open(proxy.address());
+    early.ask(&["SUBSCRIBE", "a"], "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
+    proxy.mute(Scope::Subscribers, Direction::Both);
+    let mut late = Wire::open(proxy.address());
+    late.ask(&["PING"], PONG);
+    late.send(&["SUBSCRIBE", "b"]);
+    proxy.wait_for(&When::command("SUBSCRIBE").nth(2), SOON);
+    let receivers: i64 = server.query(&["PUBLISH", "a", "x"]);
+    assert_eq!(receivers, 1);
+    assert_eq!(server.channels(), ["a"]);
+    early.expect_silence();
+    late.expect_silence();
+    wire.ask(&["PING"], PONG);
+    proxy.unmute();
+    early.expect("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n");
+    late.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:1\r\n");
+}
+
+#[test]
+fn one_direction_alone_is_mute() {
+    let (server, proxy, mut wire) = rig();
+    proxy.mute(Scope::All, Direction::Replies);
+    wire.send(&["SET", "key", "1"]);
+    let request = proxy.wait_for(&When::command("SET"), SOON);
+    assert_eq!(proxy.wait_fate(&request, SOON), Fate::Answered(OK.into()));
+    wire.expect_silence();
+    assert_eq!(server.keys(), ["key"]);
+    proxy.unmute();
+    wire.expect(OK);
+    let held = proxy.rule(When::command("GET"), Then::HoldReply);
+    wire.send(&["GET", "key"]);
+    proxy.wait_fate(&held.wait_hit(SOON), SOON);
+    proxy.mute(Scope::All, Direction::Requests);
+    held.release();
+    wire.expect("$1\r\n1\r\n"); // replies still come
+    wire.send(&["DEL", "key"]);
+    wire.expect_silence();
+    assert_eq!(server.keys(), ["key"]);
+}
+
+#[test]
+fn a_rule_makes_its_connection_mute() {
+    let (server, proxy, mut wire) = rig();
+    let mut other = Wire::open(proxy.address());
+    let rule = proxy.rule(When::command("SET"), Then::Mute(Direction::Replies));
+    wire.send(&["SET", "key", "1"]);
+    let request = rule.wait_hit(SOON);
+    assert_eq!(proxy.wait_fate(&request, SOON), Fate::Answered(OK.into()));
+    wire.send(&["PING"]);
+    wire.expect_silence();
+    other.ask(&["PING"], PONG);
+    let rule = proxy.rule(When::command("DEL"), Then::Mute(Direction::Both));
+    other.send(&["DEL", "key"]);
+    assert_eq!(proxy.fate(&rule.wait_hit(SOON)), Fate::Waiting);
+    other.expect_silence();
+    assert_eq!(server.keys(), ["key"]);
+    proxy.heal();
+    wire.expect(OK);
+    wire.expect(PONG);
+    other.expect(":1\r\n");
+}
+
+#[test]
+fn a_slow_reply_comes_byte_by_byte() {
+    const PACE: Duration = Duration::from_millis(10);
+    let (_server, proxy, mut wire) = rig();
+    proxy.rule(When::command("PING"), Then::SlowReply(PACE));
+    let started = Instant::now();
+    wire.send(&["PING"]);
+    for number in 0..7 {
+        wire.expect(&PONG[number..=number]);
+        assert!(started.elapsed() >= PACE * u32::try_from(number).unwrap());
+    }
+    wire.ask(&["PING"], PONG);
+}
+
+#[test]
+fn a_reply_is_replaced_by_anything() {
+    let (server, proxy, mut wire) = rig();
+    let header = std::str::from_utf8(HUGE_BULK_HEADER).unwrap();
+    for reply in ["!!garbage", header, "", "*1000000\r\n"] {
+        let then = Then::ReplaceReply(reply.into());
+        let rule = proxy.rule(When::command("INCR"), then);
+        wire.send(&["INCR", "n"]);
+        let request = rule.wait_hit(SOON);
+        assert!(matches!(proxy.wait_fate(&request, SOON), Fate::Answered(_)));
+        wire.expect(reply);
+        wire.expect_silence();
+    }
+    wire.ask(&["PING"], PONG);
+    let count: i64 = server.query(&["GET", "n"]);
+    assert_eq!(count, 4);
+}
+
+#[test]
+fn bytes_are_put_into_a_reply_at_every_place() {
+    let (_server, proxy, mut wire) = rig();
+    let reply = "$2\r\nhi\r\n";
+    for place in 0..=reply.len() {
+        let then = Then::InsertIntoReply(place, b">push<".to_vec());
+        proxy.rule(When::command("ECHO"), then);
+        let (before, after) = reply.split_at(place);
+        wire.ask(&["ECHO", "hi"], &format!("{before}>push<{after}"));
+    }
+}
+
+#[test]
+fn bytes_are_injected_at_any_time() {
+    let (_server, proxy, mut wire) = rig();
+    wire.ask(&["PING"], PONG);
+    proxy.inject(0, b"+surprise\r\n");
+    wire.expect("+surprise\r\n");
+    wire.ask(&["PING"], PONG);
+}
+
+#[test]
+fn new_connections_are_closed_at_once() {
+    let (_server, proxy, mut old) = rig();
+    old.ask(&["PING"], PONG);
+    proxy.new_connections(NewConnections::CloseAtOnce);
+    Wire::open(proxy.address()).expect_end();
+    old.ask(&["PING"], PONG);
+    proxy.heal();
+    Wire::open(proxy.address()).ask(&["PING"], PONG);
+    assert_eq!(proxy.connections_made(), 3);
+}
+
+#[test]
+fn new_connections_are_ignored_until_healed() {
+    let (_server, proxy, mut old) = rig();
+    old.ask(&["PING"], PONG);
+    proxy.new_connections(NewConnections::Ignore);
+    let mut wire = Wire::open(proxy.address());
+    wire.send(&["PING"]);
+    wire.expect_silence();
+    old.ask(&["PING"], PONG);
+    proxy.heal();
+    wire.expect(PONG);
+}
+
+#[test]
+fn new_connections_are_refused_until_healed() {
+    let (_server, proxy, mut old) = rig();
+    old.ask(&["PING"], PONG);
+    for _ in 0..20 {
+        proxy.new_connections(NewConnections::Refuse);
+        let error = TcpStream::connect(proxy.address()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        old.ask(&["PING"], PONG);
+        proxy.heal();
+        Wire::open(proxy.address()).ask(&["PING"], PONG);
+    }
+}
+
+#[test]
+fn messages_are_lost_held_and_cut_like_replies() {
+    let (server, proxy, mut wire) = rig();
+    let message = |text: &str| format!("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n{text}\r\n");
+    wire.ask(&["SUBSCRIBE", "a"], "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
+    let lost = proxy.rule(When::message().containing("1"), Then::SwallowReply);
+    let held = proxy.rule(When::message().containing("3"), Then::HoldReply);
+    for text in ["1", "2", "3", "4"] {
+        server.run(&["PUBLISH", "a", text]);
+    }
+    wire.expect(&message("2"));
+    assert_eq!(proxy.fate(&lost.wait_hit(SOON)), Fate::Dropped);
+    let third = held.wait_hit(SOON);
+    wire.expect_silence();
+    assert_eq!(proxy.fate(&third), Fate::Waiting);
+    held.release();
+    wire.expect(&(message("3") + &message("4")));
+    assert_eq!(proxy.fate(&third), Fate::Forwarded);
+    proxy.rule(When::message(), Then::CutReplyAfter(5));
+    server.run(&["PUBLISH", "a", "5"]);
+    assert_eq!(wire.rest(), &message("5").as_bytes()[..5]);
+}
+
+#[test]
+fn a_rule_acts_on_the_requests_it_was_made_for() {
+    let (_server, proxy, mut wire) = rig();
+    let mut other = Wire::open(proxy.address());
+    let instead = |text: &str| Then::AnswerInstead(format!("+{text}\r\n").into());
+    proxy.rule(When::command("ECHO").nth(2).times(2), instead("nth"));
+    for reply in ["$1\r\nx\r\n", "+nth\r\n", "+nth\r\n", "$1\r\nx\r\n"] {
+        wire.ask(&["ECHO", "x"], reply);
+    }
+    other.ask(&["PING"], PONG);
+    proxy.rule(When::command("PING").on_connection(1), instead("other"));
+    wire.ask(&["PING"], PONG);
+    other.ask(&["PING"], "+other\r\n");
+    proxy.rule(When::any().containing("bc").always(), instead("part"));
+    wire.ask(&["ECHO", "ab"], "$2\r\nab\r\n");
+    wire.ask(&["ECHO", "abcd"], "+part\r\n");
+    let long = When::any().that(|request| request.text(0).len() > 5).always();
+    let long = proxy.rule(long, instead("long"));
+    wire.ask(&["ECHO", "123456"], "+long\r\n");
+    wire.ask(&["ECHO", "abcdef"], "+part\r\n"); // the older rule acts
+    long.remove();
+    wire.ask(&["ECHO", "123456"], "$6\r\n123456\r\n");
+    assert_eq!(long.hits(), 1);
+    proxy.heal();
+    wire.ask(&["ECHO", "abcd"], "$4\r\nabcd\r\n");
+}
+
+#[test]
+fn one_rule_acts_on_the_request_and_one_on_its_reply() {
+    let (server, proxy, mut wire) = rig();
+    let request = proxy.rule(When::script(), Then::HoldRequest);
+    let reply = proxy.rule(When::script(), Then::HoldReply);
+    wire.send(&["EVAL", "return redis.call('INCR', 'n')", "0"]);
+    request.wait_hit(SOON);
+    assert!(server.keys().is_empty());
+    request.release();
+    let seen = reply.wait_hit(SOON);
+    assert_eq!(proxy.wait_fate(&seen, SOON), Fate::Answered(b":1\r\n".to_vec()));
+    wire.expect_silence();
+    reply.release();
+    wire.expect(":1\r\n");
+}
+
+#[test]
+fn healing_lets_go_all_that_is_held_delayed_or_slow() {
+    let (_server, proxy, mut first) = rig();
+    let mut second = Wire::open(proxy.address());
+    let mut third = Wire::open(proxy.address());
+    let hour = Duration::from_secs(3600);
+    let rules = [
+        proxy.rule(When::command("ECHO"), Then::HoldRequest),
+        proxy.rule(When::command("PING"), Then::DelayReply(hour)),
+        proxy.rule(When::command("GET"), Then::SlowReply(hour)),
+    ];
+    first.send(&["ECHO", "x"]);
+    second.send(&["PING"]);
+    third.send(&["GET", "key"]);
+    rules.iter().for_each(|rule| drop(rule.wait_hit(SOON)));
+    third.expect("$");
+    proxy.heal();
+    first.expect("$1\r\nx\r\n");
+    second.expect(PONG);
+    third.expect("-1\r\n");
+}
+
+fn rig() -> (RedisServer, Proxy, Wire) {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.address());
+    let wire = Wire::open(proxy.address());
+    (server, proxy, wire)
+}

@@ -1,0 +1,148 @@
+//! What the proxy promises about originals and copies that arrive late.
+
+use std::time::Duration;
+
+use lockson_harness::proxy::{Fate, Proxy, Request, RuleHandle, Then, When};
+use lockson_harness::{RedisServer, eventually};
+
+use crate::wire::{SOON, Wire};
+
+#[test]
+fn a_held_request_arrives_after_its_client_has_gone() {
+    let (server, proxy) = rig();
+    let (rule, request) = hold_and_leave(&proxy);
+    assert!(server.keys().is_empty());
+    assert_eq!(server.clients().len(), 1); // the connection to the server is still open
+    rule.release();
+    let fate = proxy.wait_fate(&request, SOON);
+    assert_eq!(fate, Fate::Answered(b":1\r\n".to_vec()));
+    assert_eq!(server.keys(), ["list"]);
+    eventually(SOON, "the server's side is closed", || server.clients().is_empty());
+    eventually(SOON, "the connection is over", || proxy.connections().is_empty());
+}
+
+#[test]
+fn a_held_request_of_a_client_that_timed_out_arrives_late() {
+    let (server, proxy) = rig();
+    let client = redis::Client::open(proxy.url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let limit = Some(Duration::from_millis(20));
+    connection.set_read_timeout(limit).unwrap();
+    let rule = proxy.rule(When::script(), Then::HoldRequest);
+    let script = "return redis.call('INCR', KEYS[1])";
+    let lost = redis::cmd("EVAL").arg(&[script, "1", "n"]).query::<i64>(&mut connection);
+    assert!(lost.unwrap_err().is_timeout());
+    drop(connection);
+    let request = rule.wait_hit(SOON);
+    proxy.wait_client_closed(request.connection, SOON);
+    server.run(&["SET", "n", "10"]);
+    rule.release();
+    let fate = proxy.wait_fate(&request, SOON);
+    assert_eq!(fate, Fate::Answered(b":11\r\n".to_vec()));
+}
+
+#[test]
+fn a_fenced_original_is_seen_to_fail() {
+    let (server, proxy) = rig();
+    for _ in 0..30 {
+        let mut wire = Wire::open(proxy.address());
+        let id = wire.id();
+        let rule = proxy.rule(When::command("RPUSH"), Then::HoldRequest);
+        wire.send(&["RPUSH", "list", "x"]);
+        let request = rule.wait_hit(SOON);
+        drop(wire);
+        proxy.wait_client_closed(request.connection, SOON);
+        let killed: i64 = server.query(&["CLIENT", "KILL", "ID", &id]);
+        assert_eq!(killed, 1);
+        rule.release(); // at once: the proxy may not have heard of the end yet
+        let fate = proxy.wait_fate(&request, SOON);
+        assert!(matches!(fate, Fate::Failed(_)), "{fate:?}");
+        assert!(server.keys().is_empty());
+    }
+}
+
+#[test]
+fn a_held_request_fails_with_its_server() {
+    let (server, proxy) = rig();
+    let (rule, request) = hold_and_leave(&proxy);
+    server.restart();
+    rule.release();
+    assert!(matches!(proxy.wait_fate(&request, SOON), Fate::Failed(_)));
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn a_copy_arrives_on_the_same_connection_unseen_by_the_client() {
+    let (server, proxy) = rig();
+    let mut wire = Wire::open(proxy.address());
+    wire.ask(&["RPUSH", "list", "x"], ":1\r\n");
+    let original = proxy.requests().remove(0);
+    proxy.rule(When::command("RPUSH").always(), Then::SwallowRequest); // copies pass all rules
+    let copy = proxy.send_copy(&original, 0);
+    let fate = proxy.wait_fate(&copy, SOON);
+    assert_eq!(fate, Fate::Answered(b":2\r\n".to_vec()));
+    wire.ask(&["PING"], "+PONG\r\n");
+    let length: i64 = server.query(&["LLEN", "list"]);
+    assert_eq!(length, 2);
+    assert_eq!(proxy.count(&When::command("RPUSH")), 1); // a copy is not a request
+}
+
+#[test]
+fn a_copy_arrives_on_a_new_connection() {
+    let (server, proxy) = rig();
+    let mut wire = Wire::open(proxy.address());
+    wire.ask(&["RPUSH", "list", "x"], ":1\r\n");
+    drop(wire);
+    let original = proxy.requests().remove(0);
+    for count in 2..5 {
+        let copy = proxy.send_copy_anew(&original);
+        assert_ne!(copy.connection, original.connection);
+        let reply = format!(":{count}\r\n").into_bytes();
+        assert_eq!(proxy.wait_fate(&copy, SOON), Fate::Answered(reply));
+    }
+    eventually(SOON, "the server's sides are closed", || server.clients().is_empty());
+}
+
+#[test]
+fn a_copy_arrives_on_the_connection_of_a_client_that_has_gone() {
+    let (_server, proxy) = rig();
+    let (rule, request) = hold_and_leave(&proxy);
+    let copy = proxy.send_copy(&request, request.connection);
+    rule.release();
+    let fates = [&request, &copy].map(|one| proxy.wait_fate(one, SOON));
+    let replies = [b":1\r\n", b":2\r\n"].map(|reply| Fate::Answered(reply.to_vec()));
+    assert_eq!(fates, replies);
+}
+
+#[test]
+fn a_copy_to_nowhere_is_seen_to_fail() {
+    let (server, proxy) = rig();
+    let mut wire = Wire::open(proxy.address());
+    wire.ask(&["PING"], "+PONG\r\n");
+    let original = proxy.requests().remove(0);
+    let id = wire.id();
+    server.run(&["CLIENT", "KILL", "ID", &id]);
+    wire.expect_end();
+    let copy = proxy.send_copy(&original, 0);
+    assert!(matches!(proxy.wait_fate(&copy, SOON), Fate::Failed(_)));
+    server.kill();
+    let copy = proxy.send_copy_anew(&original);
+    assert!(matches!(proxy.wait_fate(&copy, SOON), Fate::Failed(_)));
+}
+
+fn rig() -> (RedisServer, Proxy) {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.address());
+    (server, proxy)
+}
+
+/// A client whose request is held, and that does not wait for it.
+fn hold_and_leave(proxy: &Proxy) -> (RuleHandle, Request) {
+    let rule = proxy.rule(When::command("RPUSH"), Then::HoldRequest);
+    let mut wire = Wire::open(proxy.address());
+    wire.send(&["RPUSH", "list", "x"]);
+    let request = rule.wait_hit(SOON);
+    drop(wire);
+    proxy.wait_client_closed(request.connection, SOON);
+    (rule, request)
+}

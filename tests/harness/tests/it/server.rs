@@ -1,0 +1,241 @@
+//! What the harness promises about the servers it starts.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{fs, panic, thread};
+
+use lockson_harness::{HelperProcess, RedisServer, descriptors_of, eventually, is_alive, threads_of};
+use redis::Commands;
+
+const SOON: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_server_answers_over_tcp_and_over_its_socket() {
+    let server = RedisServer::start();
+    let mut connection = server.connection();
+    let () = connection.set("key", "value").unwrap();
+    let client = redis::Client::open(server.unix_url()).unwrap();
+    let value: String = client.get_connection().unwrap().get("key").unwrap();
+    assert_eq!(value, "value");
+    let client = redis::Client::open(server.url_db(3)).unwrap();
+    let value: Option<String> = client.get_connection().unwrap().get("key").unwrap();
+    assert_eq!(value, None);
+    assert_eq!(server.keys(), ["key"]);
+}
+
+#[test]
+fn the_process_id_is_that_of_the_server_itself() {
+    let server = RedisServer::start();
+    assert_eq!(server.info("process_id"), Some(server.pid().to_string()));
+    assert_eq!(server.info("tcp_port"), Some(server.port().to_string()));
+}
+
+#[test]
+fn a_dropped_server_leaves_no_process_and_no_folder() {
+    let server = RedisServer::start();
+    let (pid, port, socket) = (server.pid(), server.port(), server.socket());
+    assert!(is_alive(pid) && socket.exists());
+    drop(server);
+    assert!(!is_alive(pid));
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+    assert!(!socket.parent().unwrap().exists());
+}
+
+#[test]
+fn a_paused_server_is_dropped_at_once_too() {
+    let server = RedisServer::start();
+    let pid = server.pid();
+    server.pause();
+    let started = Instant::now();
+    drop(server);
+    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(!is_alive(pid));
+}
+
+#[test]
+fn a_start_and_a_drop_leave_nothing_open() {
+    let mut helper = child();
+    let pid = helper.pid();
+    helper.ask("server-and-drop", SOON);
+    // In a process of its own, because other tests of this one open and close things meanwhile.
+    let before = (threads_of(pid), descriptors_of(pid));
+    for _ in 0..3 {
+        helper.ask("server-and-drop", SOON);
+    }
+    assert_eq!((threads_of(pid), descriptors_of(pid)), before);
+    assert_eq!(children_of(pid), Vec::<u32>::new());
+}
+
+#[test]
+fn a_killed_test_process_takes_its_servers_with_it() {
+    for request in ["server", "shared"] {
+        let mut helper = child();
+        let (pid, _, folder) = server_of(&helper.ask(request, SOON));
+        assert!(is_alive(pid) && Path::new(&folder).exists());
+        helper.kill();
+        gone(pid, &folder);
+    }
+}
+
+#[test]
+fn a_killed_test_process_takes_a_paused_server_with_it() {
+    let mut helper = child();
+    let (pid, _, folder) = server_of(&helper.ask("server", SOON));
+    helper.ask("pause-servers", SOON);
+    helper.kill();
+    gone(pid, &folder);
+}
+
+#[test]
+fn a_shared_server_ends_with_a_process_that_ends_well() {
+    let mut helper = child();
+    let (pid, port, folder) = server_of(&helper.ask("shared", SOON));
+    assert_eq!(server_of(&helper.ask("shared", SOON)).1, port);
+    helper.send("exit 0");
+    assert!(helper.wait(SOON).success());
+    gone(pid, &folder);
+}
+
+#[test]
+fn a_restart_keeps_the_port_and_loses_the_data() {
+    let server = RedisServer::builder().config("appendonly yes").start();
+    let (port, pid) = (server.port(), server.pid());
+    server.run(&["SET", "key", "value"]);
+    server.restart();
+    assert_eq!(server.port(), port);
+    assert_ne!(server.pid(), pid);
+    assert_eq!(server.keys(), Vec::<String>::new());
+}
+
+#[test]
+fn a_killed_server_starts_again_with_what_it_saved() {
+    let server = RedisServer::builder().config("appendonly yes").config("appendfsync always").start();
+    server.run(&["SET", "key", "value"]);
+    server.kill();
+    assert!(!server.is_running());
+    assert!(TcpStream::connect(server.address()).is_err());
+    server.start_again();
+    assert_eq!(server.keys(), ["key"]);
+}
+
+#[test]
+fn a_paused_server_is_mute_until_it_is_resumed() {
+    let server = RedisServer::start();
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    server.pause();
+    stream.write_all(b"PING\r\n").unwrap();
+    let limit = Duration::from_millis(100);
+    stream.set_read_timeout(Some(limit)).unwrap();
+    let mut reply = [0; 7];
+    assert!(stream.read_exact(&mut reply).is_err());
+    server.resume();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+PONG\r\n");
+}
+
+#[test]
+fn a_server_that_ends_by_itself_is_noticed() {
+    let server = RedisServer::start();
+    let _ = server.try_query::<()>(&["SHUTDOWN", "NOSAVE"]); // it never answers this
+    eventually(SOON, "the server is down", || !server.is_running());
+    server.start_again();
+    server.run(&["PING"]);
+}
+
+#[test]
+fn a_bad_configuration_is_told_with_the_log() {
+    let failure = panic::catch_unwind(|| RedisServer::builder().config("no-such-line yes").start());
+    let text = *failure.unwrap_err().downcast::<String>().unwrap();
+    assert!(text.contains("no-such-line"), "{text}");
+}
+
+#[test]
+fn a_missing_program_is_told() {
+    let failure = panic::catch_unwind(|| RedisServer::builder().program("/no/such/file").start());
+    let text = *failure.unwrap_err().downcast::<String>().unwrap();
+    assert!(text.contains("/no/such/file"), "{text}");
+}
+
+#[test]
+fn the_log_outlives_a_panic() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let failure = thread::spawn(move || {
+        let server = RedisServer::start();
+        sender.send(server.log_path()).unwrap();
+        panic!("on purpose, to see the log kept");
+    });
+    assert!(failure.join().is_err());
+    let log = receiver.recv().unwrap();
+    assert!(fs::read_to_string(&log).unwrap().contains("Ready to accept"));
+    fs::remove_dir_all(log.parent().unwrap()).unwrap();
+}
+
+#[test]
+fn a_password_is_in_the_addresses() {
+    let server = RedisServer::builder().password("secret").start();
+    server.run(&["SET", "key", "value"]);
+    for url in [server.url(), server.unix_url()] {
+        let client = redis::Client::open(url).unwrap();
+        let value: String = client.get_connection().unwrap().get("key").unwrap();
+        assert_eq!(value, "value");
+    }
+}
+
+#[test]
+fn many_servers_start_at_once() {
+    let servers: Vec<RedisServer> = thread::scope(|scope| {
+        let starts: Vec<_> = (0..8).map(|_| scope.spawn(RedisServer::start)).collect();
+        starts.into_iter().map(|start| start.join().unwrap()).collect()
+    });
+    for server in &servers {
+        assert_eq!(server.info("process_id"), Some(server.pid().to_string()));
+    }
+}
+
+#[test]
+fn the_counters_tell_what_happened() {
+    let server = RedisServer::start();
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut named = client.get_connection().unwrap();
+    let () = redis::cmd("CLIENT").arg(&["SETNAME", "lockson-test-1"]).query(&mut named).unwrap();
+    assert_eq!(server.clients_named("lockson-test"), 1);
+    assert_eq!(server.clients().len(), 1);
+    server.reset_counters();
+    for _ in 0..3 {
+        let () = named.set("key", "value").unwrap();
+    }
+    assert_eq!(server.calls_of("SET"), 3);
+    assert_eq!(server.calls_of("get"), 0);
+    let mut listener = named.as_pubsub();
+    listener.subscribe("news").unwrap();
+    assert_eq!(server.channels(), ["news"]);
+    assert_eq!(server.subscribers("news"), 1);
+    drop(listener);
+    drop(named);
+    eventually(SOON, "the client is gone", || server.clients().is_empty());
+}
+
+/// Starts the child of this crate, which knows how to start servers.
+fn child() -> HelperProcess {
+    HelperProcess::spawn(env!("CARGO_BIN_EXE_harness-child"), &["listen"])
+}
+
+fn server_of(line: &str) -> (u32, u16, String) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let (pid, port) = (words[0].parse().unwrap(), words[1].parse().unwrap());
+    (pid, port, words[2].to_owned())
+}
+
+fn gone(pid: u32, folder: &str) {
+    eventually(SOON, "the server is gone", || !is_alive(pid));
+    eventually(SOON, "the folder is gone", || !Path::new(folder).exists());
+}
+
+fn children_of(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().map(|word| word.parse().unwrap()).collect()
+}

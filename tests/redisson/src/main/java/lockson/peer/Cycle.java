@@ -1,0 +1,113 @@
+package lockson.peer;
+
+import java.io.IOException;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.IntUnaryOperator;
+
+/** The load loop: enter a section, hold it, leave it, again until the time is over. */
+final class Cycle {
+    /** Keeps a loop whose server is away from filling a core with failures. */
+    private static final long PAUSE_AFTER_ERROR_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
+    /** Shorter holds spin, because a parked thread wakes later than that. */
+    private static final long SHORTEST_PARK_NANOS = TimeUnit.MICROSECONDS.toNanos(100);
+
+    private final List<Section> choices;
+    private final IntUnaryOperator order;
+    private final Witness witness;
+    private final GrantLog grants;
+    private final Histogram waits = new Histogram();
+    private long misses;
+    private long lost;
+    private long errors;
+    private String firstError;
+    private boolean interrupted;
+
+    /** {@code order} gives the next index for a number of choices. */
+    Cycle(List<Section> choices, IntUnaryOperator order, Witness witness, GrantLog grants) {
+        this.choices = choices;
+        this.order = order;
+        this.witness = witness;
+        this.grants = grants;
+    }
+
+    void run(long durationMillis, long holdMicros, long pauseMicros) throws IOException {
+        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(durationMillis);
+        while (!interrupted && System.nanoTime() - end < 0) {
+            Section section = choices.get(order.applyAsInt(choices.size()));
+            long asked = System.nanoTime();
+            if (enter(section)) {
+                long acquired = System.nanoTime();
+                waits.add(acquired - asked);
+                hold(section, acquired, TimeUnit.MICROSECONDS.toNanos(holdMicros));
+            }
+            idleUntil(System.nanoTime() + TimeUnit.MICROSECONDS.toNanos(pauseMicros));
+        }
+    }
+
+    void put(Answer answer) {
+        answer.put("grants", waits.count()).put("misses", misses).put("lost", lost).put("errors", errors);
+        answer.put("interrupted", interrupted);
+        answer.put("wait_p50_ns", waits.percentile(50)).put("wait_p90_ns", waits.percentile(90));
+        answer.put("wait_p99_ns", waits.percentile(99)).put("longest_wait_ns", waits.longest());
+        if (firstError != null) {
+            answer.put("first_error", firstError);
+        }
+    }
+
+    private boolean enter(Section section) {
+        try {
+            boolean entered = section.enter();
+            misses += entered ? 0 : 1;
+            return entered;
+        } catch (Exception thrown) {
+            note(thrown);
+            return false;
+        }
+    }
+
+    private void hold(Section section, long acquired, long holdNanos) throws IOException {
+        boolean seen = witness.enter(section.names());
+        idleUntil(acquired + holdNanos);
+        if (seen) {
+            witness.leave(section.names());
+        }
+        interrupted |= Thread.interrupted(); // with the flag set Redisson could not release
+        long released = System.nanoTime();
+        try {
+            section.leave();
+        } catch (Exception thrown) {
+            note(thrown);
+        }
+        grants.add(section.names(), acquired, released);
+    }
+
+    private void note(Exception thrown) {
+        Failure failure = Failure.of(thrown);
+        interrupted |= Thread.interrupted() || failure.kind().equals("interrupted");
+        if (failure.kind().equals("not_owner")) {
+            lost++;
+            return;
+        }
+        if (!interrupted) {
+            errors++;
+            firstError = firstError == null ? failure.message() : firstError;
+            idleUntil(System.nanoTime() + PAUSE_AFTER_ERROR_NANOS);
+        }
+    }
+
+    private void idleUntil(long deadline) {
+        for (long left = deadline - System.nanoTime(); left > 0; left = deadline - System.nanoTime()) {
+            if (Thread.interrupted()) {
+                interrupted = true;
+                return;
+            }
+            if (left < SHORTEST_PARK_NANOS) {
+                Thread.onSpinWait();
+            } else {
+                LockSupport.parkNanos(left);
+            }
+        }
+    }
+}

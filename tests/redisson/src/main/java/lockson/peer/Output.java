@@ -1,0 +1,22 @@
+package lockson.peer;
+
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+
+/** Writes whole lines to stdout; without a reader there is nothing left to do, so the process ends. */
+final class Output {
+    private final FileOutputStream stream;
+
+    Output(FileOutputStream stream) {
+        this.stream = stream;
+    }
+
+    synchronized void line(String text) {
+        try {
+            stream.write((text + "\n").getBytes(StandardCharsets.UTF_8));
+        } catch (IOException readerIsGone) {
+            Runtime.getRuntime().halt(1);
+        }
+    }
+}
