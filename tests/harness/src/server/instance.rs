@@ -189,3 +189,28 @@ fn answers(plan: &Plan) -> bool {
 }
 
 const PORT_TRIES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_someone_else_has_is_told_apart_from_other_failures() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = ports::listen();
+        let plan = Plan {
+            program: "redis-server".into(),
+            folder: folder.path().to_owned(),
+            lines: Vec::new(),
+            port: other.local_addr().unwrap().port(),
+        };
+        plan.wipe_data();
+        let failure = Instance::start(&plan).unwrap_err();
+        assert!(matches!(failure, Failure::PortTaken(_)), "{failure:?}");
+        drop(other);
+        Instance::start_on_same_port(&plan);
+        let bad = Plan { lines: vec!["no-such-line yes".to_owned()], ..plan };
+        let failure = Instance::start(&bad).unwrap_err();
+        assert!(matches!(failure, Failure::Other(_)), "{failure:?}");
+    }
+}

@@ -1,0 +1,21 @@
+//! The shortest useful program: one machine at a time.
+//!
+//! `REDIS_URL=redis://localhost cargo run --example hello`
+
+use std::time::Duration;
+
+use lockson::{Client, Result};
+
+fn main() -> Result<()> {
+    let client = Client::from_env()?;
+    let lock = client.lock("lockson:hello");
+    match lock.try_lock_for(Duration::from_secs(2))? {
+        Some(guard) => {
+            println!("ours, as {}; renewed in the background while the guard lives", guard.owner());
+            guard.unlock()?;
+            println!("given back");
+        }
+        None => println!("{:?} has it; we waited two seconds", lock.holder()?),
+    }
+    Ok(())
+}
