@@ -83,10 +83,9 @@ impl Client {
     pub fn held(&self) -> Vec<Held> {
         let mut held = vec![];
         for hold in self.engine.registry.all() {
-            let (live, news) = hold.with(|ledger, now| {
+            let live = self.engine.with(&hold, |ledger, now| {
                 (ledger.look(now) == Phase::Live).then(|| (ledger.count(), now.until(ledger.good_until())))
             });
-            self.engine.tell(&hold, news);
             if let Some((count, remaining)) = live {
                 let hold_count = u64::try_from(count).unwrap_or(u64::MAX);
                 held.push(Held { name: hold.name.to_string(), owner: hold.owner.to_string(), hold_count, remaining });

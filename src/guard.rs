@@ -86,12 +86,10 @@ impl Hold {
     /// It is counted from before the last answered request was sent, less a margin (1 %, at least
     /// 50 ms, at most a tenth of the lease). No I/O.
     pub fn remaining(&self) -> Duration {
-        let (left, news) = self.state.with(|ledger, now| match ledger.look(now) {
+        self.engine.with(&self.state, |ledger, now| match ledger.look(now) {
             Phase::Live => now.until(ledger.good_until()),
             _ => Duration::ZERO,
-        });
-        self.engine.tell(&self.state, news);
-        left
+        })
     }
 
     /// Says how the lock was lost, if it was. `None` also after it was given back. No I/O.
@@ -118,10 +116,7 @@ impl Hold {
     ///
     /// It does not run for a lock that is given back.
     pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
-        match self.state.on_lost(Box::new(callback)) {
-            Ok(()) => self.engine.watch(&self.state),
-            Err((loss, callback)) => self.engine.call_back(loss, callback),
-        }
+        self.engine.on_lost(&self.state, Box::new(callback));
     }
 
     /// Raises the time the lock lives to at least `duration` from now; never lowers it.
@@ -146,9 +141,7 @@ impl Hold {
     }
 
     fn phase(&self) -> Phase {
-        let (phase, news) = self.state.with(|ledger, now| ledger.look(now));
-        self.engine.tell(&self.state, news);
-        phase
+        self.engine.with(&self.state, |ledger, now| ledger.look(now))
     }
 
     fn about(&self, error: Error) -> Error {
@@ -185,8 +178,8 @@ impl Guard {
     /// locks and unlocks in different places.
     pub fn into_manual(mut self) {
         if let Some(number) = self.inner.number.take() {
-            let ((), news) = self.inner.hold.state.with(|ledger, _| ledger.make_manual(number));
-            self.inner.hold.engine.tell(&self.inner.hold.state, news);
+            let Hold { engine, state } = &self.inner.hold;
+            engine.with(state, |ledger, _| ledger.make_manual(number));
         }
     }
 }

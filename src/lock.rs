@@ -147,8 +147,7 @@ impl Lock {
         let not_held =
             || Error::new(ErrorKind::NotHeld, "this thread has no hold on it that was left to unlock()").about(&name);
         let hold = self.engine.registry.find(&name, ThreadId::current().number()).ok_or_else(not_held)?;
-        let (guard, news) = hold.with(|ledger, _| ledger.newest_manual());
-        self.engine.tell(&hold, news);
+        let guard = self.engine.with(&hold, |ledger, _| ledger.newest_manual());
         self.engine.release(&hold, guard.ok_or_else(not_held)?, self.engine.config.command_timeout)
     }
 
@@ -195,8 +194,8 @@ impl Lock {
     pub fn hold_count(&self) -> u64 {
         let Ok(name) = self.checked_name() else { return 0 };
         let Some(hold) = self.engine.registry.find(&name, ThreadId::current().number()) else { return 0 };
-        let (count, news) = hold.with(|ledger, now| if ledger.look(now) == Phase::Live { ledger.count() } else { 0 });
-        self.engine.tell(&hold, news);
+        let count =
+            self.engine.with(&hold, |ledger, now| if ledger.look(now) == Phase::Live { ledger.count() } else { 0 });
         u64::try_from(count).unwrap_or(u64::MAX)
     }
 

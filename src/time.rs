@@ -34,11 +34,21 @@ impl Instant {
         Self(self.0.saturating_sub(duration))
     }
 
+    /// How long to sleep at a stretch when the sleep is to end at `end`.
+    ///
+    /// The clocks that sleeping goes by stand still while the machine is suspended; short naps
+    /// bring the sleeper back to this one.
+    pub(crate) fn nap_until(self, end: Self) -> Duration {
+        self.until(end).min(LONGEST_NAP)
+    }
+
     /// How long it is from here to `later`; zero when `later` is not later.
     pub(crate) fn until(self, later: Self) -> Duration {
         later.0.saturating_sub(self.0)
     }
 }
+
+const LONGEST_NAP: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 impl Instant {

@@ -154,15 +154,24 @@ enum Step {
 impl Link {
     /// Sends one request and waits for its whole reply. After a fault other than a refusal the
     /// connection must be dropped: it may owe replies.
-    pub(super) fn request(&mut self, request: &[u8], deadline: Instant) -> Result<Value, Fault> {
+    pub(super) fn request<T>(
+        &mut self,
+        request: &[u8],
+        deadline: Instant,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, Fault> {
         let lost =
             |error: io::Error, what| Error::with_source(ErrorKind::Connection, format!("{what}: {error}"), error);
         self.send(request, deadline).map_err(|error| Fault::NotSent(lost(error, "the request could not be sent")))?;
-        match self.receive(deadline) {
-            Ok(Value::ServerError(error)) => Err(Fault::Refused(Refusal::new(&error))),
-            Ok(value) => Ok(value),
-            Err(error) => Err(Fault::Unanswered(self.identity.clone(), lost(error, "redis did not answer"))),
-        }
+        let error = match self.receive(deadline) {
+            Ok(Value::ServerError(error)) => return Err(Fault::Refused(Refusal::new(&error))),
+            Ok(value) => match read(&value) {
+                Some(answer) => return Ok(answer),
+                None => io::Error::new(io::ErrorKind::InvalidData, "an answer that this request never has"),
+            },
+            Err(error) => error,
+        };
+        Err(Fault::Unanswered(self.identity.clone(), lost(error, "redis did not answer")))
     }
 
     pub(super) fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {

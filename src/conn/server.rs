@@ -33,8 +33,14 @@ impl Server {
         self.dialer.address().to_string()
     }
 
-    /// Sends one request over a pooled connection and waits for its reply.
-    pub(crate) fn request(&self, request: &[u8], deadline: Instant) -> Result<Value, Fault> {
+    /// Sends one request over a pooled connection and waits for its reply. A reply that `read` does
+    /// not know is none: the connection is out of step and is closed.
+    pub(crate) fn request<T>(
+        &self,
+        request: &[u8],
+        deadline: Instant,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, Fault> {
         let mut link = match self.pool.take(deadline)? {
             Place::Ready(link) => link,
             Place::Free => {
@@ -42,7 +48,7 @@ impl Server {
                 dialled.inspect_err(|_| self.pool.give_up())?
             }
         };
-        let answer = link.request(request, deadline);
+        let answer = link.request(request, deadline, read);
         match answer {
             Ok(_) | Err(Fault::Refused(_)) => self.pool.give_back(link),
             // Its socket is closed before anybody fences or repeats.
@@ -57,7 +63,9 @@ impl Server {
     /// Makes sure that no request of a broken connection is carried out from now on: it has run,
     /// or it never will. `Ok(false)` when this server does not let us.
     pub(crate) fn fence(&self, identity: &Identity, deadline: Instant) -> Result<bool, Fault> {
-        match self.request(&identity.kill().get_packed_command(), deadline) {
+        match self.request(&identity.kill().get_packed_command(), deadline, |reply| {
+            matches!(reply, Value::Int(_) | Value::Okay).then_some(())
+        }) {
             Ok(_) => Ok(true),
             Err(Fault::Refused(refusal)) if refusal.is_transient() => Err(Fault::Refused(refusal)),
             Err(Fault::Refused(_)) => Ok(false),
@@ -90,13 +98,18 @@ impl Server {
 }
 
 impl Connection {
-    /// Sends one request and waits for its reply.
-    pub(crate) fn request(&mut self, request: &[u8], deadline: Instant) -> Result<Value, Fault> {
+    /// Sends one request and waits for its reply; see [`Server::request`].
+    pub(crate) fn request<T>(
+        &mut self,
+        request: &[u8],
+        deadline: Instant,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, Fault> {
         let mut link = match self.link.take() {
             Some(link) if !link.is_stale() => link,
             _ => self.server.dial(deadline)?,
         };
-        let answer = link.request(request, deadline);
+        let answer = link.request(request, deadline, read);
         if matches!(answer, Ok(_) | Err(Fault::Refused(_))) {
             self.link = Some(link);
         }

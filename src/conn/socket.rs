@@ -10,7 +10,6 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 
 use super::address::Place;
 use crate::time::Instant;
@@ -150,40 +149,35 @@ fn dial_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Looks a host name up. The system's look-up takes no deadline, so it runs on a thread that is
-/// left behind when it takes too long.
 fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    let (answer, answered) = crossbeam_channel::bounded(1);
     let host = host.to_owned();
-    thread::Builder::new().name("lockson-resolve".into()).spawn(move || {
-        let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-        // Nobody listens any more when the deadline has passed.
-        let _ = answer.send(found);
-    })?;
-    match answered.recv_timeout(left_until(deadline)?) {
-        Ok(found) => found,
-        Err(_) => Err(io::Error::new(ErrorKind::TimedOut, "the host name was not resolved in time")),
-    }
+    within(deadline, "the host name was not resolved in time", move || {
+        (host.as_str(), port).to_socket_addrs().map(Iterator::collect)
+    })
 }
 
 fn dial_unix(path: &Path, deadline: Instant) -> io::Result<UnixStream> {
-    let address = SocketAddrUnix::new(path)?;
-    loop {
-        // Without blocking: a full backlog answers AGAIN at once instead of waiting without limit.
-        let stream = UnixStream::from(socket(AddressFamily::UNIX, SocketType::STREAM, None)?);
-        stream.set_nonblocking(true)?;
-        match connect(&stream, &address) {
-            Ok(()) => {
-                stream.set_nonblocking(false)?;
-                return Ok(stream);
-            }
-            Err(rustix::io::Errno::AGAIN) => thread::sleep(left_until(deadline)?.min(BACKLOG_PAUSE)),
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let path = path.to_owned();
+    within(deadline, "the server's socket did not take the connection in time", move || UnixStream::connect(path))
+}
+
+/// Runs a call of the system that takes no deadline on a thread that is left behind when it takes
+/// too long.
+fn within<T: Send + 'static>(
+    deadline: Instant,
+    too_late: &'static str,
+    call: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let left = left_until(deadline)?;
+    let (answer, answered) = crossbeam_channel::bounded(1);
+    thread::Builder::new().name("lockson-dial".into()).spawn(move || {
+        // Nobody listens any more when the deadline has passed.
+        let _ = answer.send(call());
+    })?;
+    answered.recv_timeout(left).unwrap_or_else(|_| Err(io::Error::new(ErrorKind::TimedOut, too_late)))
 }
 
 fn left_until(deadline: Instant) -> io::Result<Duration> {
@@ -204,4 +198,3 @@ fn is_early_wake(error: &io::Error) -> bool {
 /// A time-out of zero would mean "for ever" to the system.
 const SHORTEST: Duration = Duration::from_micros(100);
 const TOLERANCE: Duration = Duration::from_millis(2);
-const BACKLOG_PAUSE: Duration = Duration::from_millis(5);

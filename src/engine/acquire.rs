@@ -58,22 +58,20 @@ impl Engine {
     }
 
     fn reenter(self: &Arc<Self>, wish: &Wish<'_>, hold: Arc<HoldState>, deadline: Deadline) -> Result<Grant> {
-        let (count, news) = hold.with(|ledger, now| ledger.count_after_reentry(now));
-        self.tell(&hold, news);
-        let count = count.map_err(Error::lost)?;
+        let count = self.with(&hold, |ledger, now| ledger.count_after_reentry(now)).map_err(Error::lost)?;
         let lease = self.lease_of(wish);
+        let node = self.node(wish.name);
         let call = hold.kind.reenter(wish.name, &hold.owner, lease, count);
         let interrupted = || self.check_caller(wish.cancel).err();
-        let bounds = Bounds { interrupted: &interrupted, ..self.bounds(deadline) };
+        let bounds = Bounds { interrupted: &interrupted, ..self.bounds(&node, Instant::now(), deadline) };
         // A count too high is put right by the next request, so nothing is left to settle.
-        let answer = wire::send(&self.node(wish.name).server, &call, &bounds).map_err(|failed| failed.error)?;
+        let answer = wire::send(&node.server, &call, &bounds).map_err(|failed| failed.error)?;
         if let Kept::Lost(loss) = answer.value {
             self.lose(&hold, loss);
             return Err(Error::lost(loss));
         }
         let promise = promise(wish, lease, answer.sent);
-        let (guard, news) = hold.with(|ledger, _| ledger.reentered(answer.sent, lease, promise));
-        self.tell(&hold, news);
+        let guard = self.with(&hold, |ledger, _| ledger.reentered(answer.sent, lease, promise));
         Ok((hold, guard))
     }
 
@@ -93,11 +91,16 @@ impl Engine {
     }
 
     /// How long a request of a call with this deadline may take.
-    fn bounds<'a>(&self, deadline: Deadline) -> Bounds<'a> {
+    fn bounds<'a>(&self, node: &Node, started: Instant, deadline: Deadline) -> Bounds<'a> {
         let now = Instant::now();
+        let since = node.last_answer().max(started);
         let (retry_until, end) = match deadline {
             Deadline::At(at) => (at, at.max(now).after(self.config.command_timeout)),
-            Deadline::Never => (now.after(self.config.outage_limit), now.after(self.config.outage_limit)),
+            // Not without end: a server that answers nobody for so long is an error, not a busy lock.
+            Deadline::Never => (
+                since.after(self.config.outage_limit),
+                since.after(self.config.outage_limit).max(now.after(self.config.command_timeout)),
+            ),
         };
         Bounds { retry_until, end, command_timeout: self.config.command_timeout, bell: None, interrupted: &|| None }
     }
@@ -202,8 +205,15 @@ impl<'a> Contender<'a> {
     /// then it asks all the same, so that the answer is Redis's and not a guess.
     fn wait_in_line(&mut self) -> Result<()> {
         self.place = self.engine.lines.join(self.wish.name, self.wish.kind.queueing(), self.bell);
-        while self.place.as_ref().is_some_and(|place| !place.is_first()) && !self.deadline.passed(Instant::now()) {
-            self.sleep(self.deadline.sooner(Instant::now().after(LONGEST_SLEEP)))?;
+        while self.place.as_ref().is_some_and(|place| !place.is_first()) {
+            let now = Instant::now();
+            // Where the first one gets no answers, the others find that out for themselves.
+            if self.deadline.passed(now)
+                || now >= self.node.last_answer().max(self.started).after(self.engine.config.outage_limit)
+            {
+                break;
+            }
+            self.sleep(self.deadline.sooner(now.after(LONGEST_SLEEP)))?;
         }
         // Where the channel is listened to already, being there before the first question saves the second.
         let (name, kind) = (self.wish.name, self.wish.kind);
@@ -275,9 +285,14 @@ impl Contest for Contender<'_> {
     fn attempt(&mut self) -> Result<Outcome<Grant>> {
         let call = self.wish.kind.acquire(self.wish.name, &self.owner, self.lease);
         let interrupted = || self.engine.check_caller(self.wish.cancel).err();
-        let bounds = Bounds { bell: Some(self.bell), interrupted: &interrupted, ..self.engine.bounds(self.deadline) };
+        let bounds = Bounds {
+            bell: Some(self.bell),
+            interrupted: &interrupted,
+            ..self.engine.bounds(&self.node, self.started, self.deadline)
+        };
         match wire::send(&self.node.server, &call, &bounds) {
             Ok(answer) => {
+                self.node.has_answered();
                 self.engine.after_request(&self.node);
                 match answer.value {
                     Attempt::Granted => Ok(self.granted(answer.sent, answer.haunted)),

@@ -90,7 +90,7 @@ impl Shared {
                     });
                 }
                 Some(job) => {
-                    let left = now.until(job.at);
+                    let left = now.nap_until(job.at);
                     self.added.wait_for(&mut queue, left);
                 }
                 None => {

@@ -61,8 +61,9 @@ impl HoldState {
         Self { name, kind, number, owner, thread, since, haunted, state, changed: Condvar::new() }
     }
 
-    /// Uses the ledger under its mutex; a loss noticed by that is handed out to be told, once.
-    pub(crate) fn with<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Option<News>) {
+    /// Uses the ledger under its mutex; a loss noticed by that is handed out, once. Only
+    /// [`Engine::with`](super::Engine::with) calls it: that one tells the news.
+    pub(super) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Option<News>) {
         let now = Instant::now();
         let mut state = self.state.lock();
         let answer = use_ledger(&mut state.ledger, now);
@@ -94,9 +95,10 @@ impl HoldState {
         }
     }
 
-    /// Whether somebody is to be told at the very moment of a loss.
-    pub(crate) fn has_listeners(&self) -> bool {
-        !self.state.lock().on_lost.is_empty()
+    /// Whether nobody can do anything with it any more: not live, and its thread has ended.
+    pub(crate) fn is_dead(&self) -> bool {
+        let ended = self.thread.as_ref().is_some_and(ThreadId::has_ended);
+        ended && self.state.lock().ledger.look(Instant::now()) != Phase::Live
     }
 
     /// Waits until the hold is not live any more, or until `until`.
@@ -108,7 +110,7 @@ impl HoldState {
                 return;
             }
             let next = until.min(state.ledger.good_until());
-            self.changed.wait_for(&mut state, now.until(next));
+            self.changed.wait_for(&mut state, now.nap_until(next));
         }
     }
 }

@@ -214,6 +214,13 @@ impl Ledger {
         }
     }
 
+    /// The last release found nothing to give back: the hold had been lost before, unnoticed.
+    pub(crate) fn release_found_lost(&mut self, loss: Loss) {
+        if self.phase == Phase::Releasing {
+            self.phase = Phase::Lost(loss);
+        }
+    }
+
     /// The last release is over, however it ended.
     pub(crate) fn settled(&mut self) {
         if self.phase == Phase::Releasing {

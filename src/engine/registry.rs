@@ -17,7 +17,11 @@ impl Registry {
     pub(crate) fn add(&self, hold: Arc<HoldState>) {
         let mut by_name = self.0.lock();
         match by_name.get_mut(&hold.name) {
-            Some(holds) => holds.push(hold),
+            Some(holds) => {
+                // What a thread that has ended lost can be re-entered by nobody.
+                holds.retain(|other| !other.is_dead());
+                holds.push(hold);
+            }
             None => {
                 by_name.insert(hold.name.clone(), vec![hold]);
             }

@@ -5,25 +5,24 @@ use std::time::Duration;
 
 use super::Engine;
 use super::hold::HoldState;
+use super::ledger::Phase;
 use super::ledger::{GuardNumber, Release};
 use super::settle::Settlement;
 use super::wire::{self, Bounds, Loose};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
-use crate::script::Kept;
+use crate::script::{Kept, Renewal, RenewalAnswer};
 use crate::time::{Instant, Lease};
 
 impl Engine {
     /// Gives one guard back, within `limit`; what then is still in doubt is settled in the background.
     pub(crate) fn release(self: &Arc<Self>, hold: &Arc<HoldState>, guard: GuardNumber, limit: Duration) -> Result<()> {
-        let (release, news) = hold.with(|ledger, now| ledger.release(guard, now));
-        self.tell(hold, news);
-        match release {
+        match self.with(hold, |ledger, now| ledger.release(guard, now)) {
             Release::Partial { count, lease } => self.release_part(hold, count, lease, limit),
             Release::Last => {
                 self.registry.remove(hold);
                 let outcome = self.release_last(hold, limit);
-                hold.with(|ledger, _| ledger.settled());
+                self.with(hold, |ledger, _| ledger.settled());
                 outcome
             }
             Release::Lost(loss) => {
@@ -83,13 +82,14 @@ impl Engine {
                 if hold.haunted || answer.haunted {
                     self.settle(self.leftover(hold, Loose { open: vec![], haunted: true }));
                 }
-                match answer.value {
-                    Kept::Lost(loss) if !answer.repeated => {
-                        self.tell_late(hold, loss);
+                if let Kept::Lost(loss) = answer.value {
+                    // A repetition that finds nothing: the first copy opened the lock and its answer
+                    // was lost, unless the time to live was over before.
+                    let opened_by_us = answer.repeated && self.with(hold, |ledger, now| now < ledger.good_until());
+                    if !opened_by_us {
+                        self.with(hold, |ledger, _| ledger.release_found_lost(loss));
                         return Err(Error::lost(loss));
                     }
-                    // The first copy of this request opened the lock, and its answer was lost.
-                    Kept::Lost(_) | Kept::Done(_) => {}
                 }
                 // Nobody but us listens: the first in our own line need not wait for the message.
                 if told.is_none_or(|told| told <= 1) {
@@ -115,21 +115,47 @@ impl Engine {
 
     /// Leaves a guard's part of the hold to its time to live.
     pub(crate) fn keep_until_expiry(&self, hold: &Arc<HoldState>, guard: GuardNumber) {
-        let ((), news) = hold.with(|ledger, now| ledger.keep(guard, now));
-        self.tell(hold, news);
+        self.with(hold, |ledger, now| ledger.keep(guard, now));
         self.forget_if_empty(hold);
     }
 
     /// A hold without guards is nobody's any more.
     fn forget_if_empty(&self, hold: &HoldState) {
-        let (empty, _) = hold.with(|ledger, _| ledger.count() == 0);
-        if empty {
+        if self.with(hold, |ledger, _| ledger.count() == 0) {
             self.registry.remove(hold);
         }
     }
 
+    /// Raises the time to live of a hold.
+    pub(crate) fn extend(&self, hold: &Arc<HoldState>, lease: Lease) -> Result<()> {
+        match self.with(hold, |ledger, now| ledger.look(now)) {
+            Phase::Live => {}
+            Phase::Lost(loss) => return Err(Error::lost(loss)),
+            Phase::Releasing | Phase::Done => {
+                return Err(Error::new(ErrorKind::NotHeld, "this hold was given back already"));
+            }
+        }
+        let limit = self.config.command_timeout;
+        let call = hold.kind.renew(&[Renewal { name: hold.name.clone(), owner: hold.owner.clone(), lease }]);
+        let answer = wire::send(&self.node(&hold.name).server, &call, &Bounds::within(limit, limit))
+            .map_err(|failed| failed.error)?;
+        match answer.value.answers.first() {
+            Some(RenewalAnswer::Renewed) => {
+                self.with(hold, |ledger, _| ledger.extended(answer.sent, lease));
+                Ok(())
+            }
+            Some(RenewalAnswer::Lost(loss)) => {
+                self.lose(hold, *loss);
+                Err(Error::lost(*loss))
+            }
+            Some(RenewalAnswer::Refused) | None => {
+                Err(Error::new(ErrorKind::Refused, "redis refused to prolong the lock; see its log"))
+            }
+        }
+    }
+
     fn leftover(&self, hold: &HoldState, loose: Loose) -> Settlement {
-        let (end, _) = hold.with(|ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
+        let end = self.with(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
         Settlement {
             name: hold.name.clone(),
             kind: Arc::clone(&hold.kind),

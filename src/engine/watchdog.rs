@@ -10,9 +10,10 @@ use once_cell::sync::OnceCell;
 
 use super::Engine;
 use super::hold::HoldState;
+use super::ledger::Ledger;
 use super::node::Node;
 use crate::conn::{Connection, Fault};
-use crate::error::{Error, ErrorKind, Loss};
+use crate::error::{Error, ErrorKind};
 use crate::event::RenewalFailed;
 use crate::name::LockName;
 use crate::script::{Call, Renewal, RenewalAnswer, RenewalAnswers};
@@ -27,8 +28,8 @@ pub(crate) struct Lane(OnceCell<Sender<Note>>);
 enum Note {
     /// Something was announced about this lock: ask whether we still have it.
     Check(LockName),
-    /// Somebody wants to hear of a loss: mind the deadlines.
-    Watch,
+    /// The client was closed.
+    Close,
 }
 
 impl Lane {
@@ -61,10 +62,10 @@ impl Lane {
         }
     }
 
-    /// Has deadlines minded to the moment, now that somebody wants to be told.
-    pub(crate) fn watch(&self) {
+    /// Has the worker see that the client was closed.
+    pub(crate) fn close(&self) {
         if let Some(notes) = self.0.get() {
-            let _ = notes.try_send(Note::Watch);
+            let _ = notes.try_send(Note::Close);
         }
     }
 }
@@ -90,7 +91,7 @@ impl Worker {
             let mut asked = vec![];
             match self.inbox.recv_timeout(Instant::now().until(wake_at)) {
                 Ok(Note::Check(name)) => asked.push(name),
-                Ok(Note::Watch) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Note::Close) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             let (Some(engine), Some(node)) = (self.engine.upgrade(), self.node.upgrade()) else { return };
@@ -111,7 +112,9 @@ impl Worker {
         let holds: Vec<_> = engine.registry.all().into_iter().filter(|hold| engine.is_on(node, hold)).collect();
         let due = holds.iter().filter_map(|hold| due(engine, hold, tick, asked)).collect();
         self.renew(engine, node, due, &holds);
-        next_look(engine, &holds).map_or(self.next_tick, |next| next.min(self.next_tick))
+        // A hold whose renewal failed is looked at again, at the latest when its deadline comes.
+        let next = earliest(engine, &holds, |ledger| ledger.retry_at().map(|at| at.min(ledger.good_until())));
+        next.map_or(self.next_tick, |next| next.min(self.next_tick))
     }
 
     fn renew(
@@ -129,7 +132,7 @@ impl Worker {
         for batch in by_kind.values().flat_map(|holds| holds.chunks(MOST_IN_A_BATCH)) {
             // One mute server costs one time-out a round, however many batches wait.
             if started.until(Instant::now()) < engine.config.command_timeout {
-                self.renew_batch(engine, node, batch, earliest_deadline(holds));
+                self.renew_batch(engine, node, batch, earliest(engine, holds, |ledger| Some(ledger.good_until())));
             } else {
                 put_off(engine, batch);
             }
@@ -169,13 +172,12 @@ impl Worker {
         for ((hold, lease), answer) in batch.iter().zip(answers.answers) {
             match answer {
                 RenewalAnswer::Renewed => {
-                    let ((), news) = hold.with(|ledger, _| {
+                    engine.with(hold, |ledger, _| {
                         ledger.confirmed(sent, *lease);
                         if ahead > lease.margin() {
                             ledger.server_ran_ahead(ahead);
                         }
                     });
-                    engine.tell(hold, news);
                 }
                 RenewalAnswer::Lost(loss) => engine.lose(hold, loss),
                 RenewalAnswer::Refused => {
@@ -190,17 +192,16 @@ impl Worker {
     }
 
     fn ask(&mut self, call: &Call<RenewalAnswers>, deadline: Instant) -> Result<RenewalAnswers, Error> {
-        let mut answer = self.connection.request(&call.packed(), deadline);
+        let read = |reply: &_| call.read(reply);
+        let mut answer = self.connection.request(&call.packed(), deadline, read);
         if let Err(Fault::Refused(refusal)) = &answer
             && refusal.word() == "NOSCRIPT"
             && let Some(whole) = call.packed_with_source()
         {
-            answer = self.connection.request(&whole, deadline);
+            answer = self.connection.request(&whole, deadline, read);
         }
         match answer {
-            Ok(reply) => call
-                .read(&reply)
-                .ok_or_else(|| Error::new(ErrorKind::Unknown, "redis gave an answer that a renewal never has")),
+            Ok(answers) => Ok(answers),
             Err(Fault::Refused(refusal)) => Err(Error::refused(refusal)),
             // A renewal that arrives late finds its owner or nothing, so it needs no fence.
             Err(Fault::NotSent(error) | Fault::Unanswered(_, error)) => Err(error),
@@ -223,36 +224,21 @@ fn due(engine: &Arc<Engine>, hold: &Arc<HoldState>, tick: bool, asked: &[LockNam
         engine.abandon(hold);
         return None;
     }
-    let (lease, news) = hold.with(|ledger, now| {
+    let lease = engine.with(hold, |ledger, now| {
         let turn = tick || asked.contains(&hold.name) || ledger.retry_at().is_some_and(|at| at <= now);
         if turn { ledger.renewal(now) } else { None }
     });
-    engine.tell(hold, news);
     lease.map(|lease| (Arc::clone(hold), lease))
 }
 
-/// The next moment, beside the grid, at which something is to be tried again or told.
-fn next_look(engine: &Arc<Engine>, holds: &[Arc<HoldState>]) -> Option<Instant> {
-    let of_hold = |hold: &Arc<HoldState>| {
-        let told_at_once = hold.has_listeners() || engine.has_observer;
-        let (next, news) = hold.with(|ledger, now| {
-            let live = ledger.look(now) == super::ledger::Phase::Live;
-            let deadline = (live && (told_at_once || ledger.retry_at().is_some())).then(|| ledger.good_until());
-            let retry = ledger.retry_at().filter(|_| live);
-            deadline.into_iter().chain(retry).min()
-        });
-        engine.tell(hold, news);
-        next
-    };
-    holds.iter().filter_map(of_hold).min()
-}
-
-fn earliest_deadline(holds: &[Arc<HoldState>]) -> Option<Instant> {
-    let of_hold = |hold: &Arc<HoldState>| {
-        let (until, _) =
-            hold.with(|ledger, now| (ledger.look(now) == super::ledger::Phase::Live).then(|| ledger.good_until()));
-        until
-    };
+/// What the holds that are renewed ask for, beside the grid: the next retry, the earliest deadline.
+fn earliest(
+    engine: &Arc<Engine>,
+    holds: &[Arc<HoldState>],
+    of_hold: impl Fn(&Ledger) -> Option<Instant>,
+) -> Option<Instant> {
+    let of_hold =
+        |hold: &Arc<HoldState>| engine.with(hold, |ledger, now| ledger.renewal(now).and_then(|_| of_hold(ledger)));
     holds.iter().filter_map(of_hold).min()
 }
 
@@ -265,8 +251,7 @@ fn failed(engine: &Arc<Engine>, node: &Node, batch: &[(Arc<HoldState>, Lease)], 
 fn put_off(engine: &Arc<Engine>, batch: &[(Arc<HoldState>, Lease)]) {
     for (hold, lease) in batch {
         let pause = (lease.duration() / 30).clamp(SHORTEST_RETRY, LONGEST_RETRY);
-        let ((), news) = hold.with(|ledger, now| ledger.renewal_failed(now.after(pause)));
-        engine.tell(hold, news);
+        engine.with(hold, |ledger, now| ledger.renewal_failed(now.after(pause)));
     }
 }
 
@@ -284,12 +269,6 @@ impl Engine {
             observer
                 .abandoned(&crate::event::LockAbandoned { name: hold.name.to_string(), owner: hold.owner.to_string() });
         });
-    }
-
-    /// Redis says that this hold is gone.
-    pub(crate) fn lose(&self, hold: &Arc<HoldState>, loss: Loss) {
-        let ((), news) = hold.with(|ledger, _| ledger.lose(loss));
-        self.tell(hold, news);
     }
 }
 

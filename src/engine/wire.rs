@@ -103,18 +103,9 @@ impl Exchange<'_> {
             let deadline = Instant::now().after(self.bounds.command_timeout).min(self.bounds.end);
             let fenced = fence(self.server, &mut self.loose, deadline);
             let sent = Instant::now();
-            let fault = match fenced.and_then(|()| self.server.request(&request, deadline)) {
-                Ok(reply) => {
-                    return match call.read(&reply) {
-                        Some(value) => {
-                            Ok(Answer { value, sent, repeated: self.unanswered, haunted: self.loose.haunted })
-                        }
-                        None => Err(self.failed(Error::new(
-                            ErrorKind::Unknown,
-                            "redis gave an answer that this request never has",
-                        ))),
-                    };
-                }
+            let answer = fenced.and_then(|()| self.server.request(&request, deadline, |reply| call.read(reply)));
+            let fault = match answer {
+                Ok(value) => return Ok(Answer { value, sent, repeated: self.unanswered, haunted: self.loose.haunted }),
                 Err(fault) => fault,
             };
             match fault {
