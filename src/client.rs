@@ -8,7 +8,7 @@ use crate::config::{ClientBuilder, Config};
 use crate::conn::{Address, Dialer, Server, Standalone};
 use crate::engine::{Engine, Phase};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kinds::Reentrant;
+use crate::kinds::{Backoff, Fair, Fenced, ReadWriteLock, Reentrant, Spin};
 use crate::lock::Lock;
 
 /// A client of one Redis, shared by all threads of a process.
@@ -76,7 +76,58 @@ impl Client {
     ///
     /// A name has 1 to 4,096 bytes; any UTF-8 is good.
     pub fn lock(&self, name: &str) -> Lock {
-        Lock::new(&self.engine, Arc::new(Reentrant), name)
+        Lock::new(&self.engine, Arc::new(Reentrant { once: false }), name)
+    }
+
+    /// Returns the lock of this name that its holder cannot take again: a second take by the same
+    /// thread is [`AlreadyHeld`](ErrorKind::AlreadyHeld) at once. Redisson's `getNonReentrantLock`.
+    pub fn non_reentrant_lock(&self, name: &str) -> Lock {
+        Lock::new(&self.engine, Arc::new(Reentrant { once: true }), name)
+    }
+
+    /// Returns the lock of this name that serves waiters in the order they came, across processes
+    /// and languages. Redisson's `getFairLock`.
+    ///
+    /// Costs a queue in Redis and a channel for each waiter. A waiter that died costs those behind
+    /// it at most the [`fair_patience`](ClientBuilder::fair_patience).
+    pub fn fair_lock(&self, name: &str) -> Lock {
+        self.fair(name, false)
+    }
+
+    /// Returns the fair lock of this name that its holder cannot take again.
+    pub fn non_reentrant_fair_lock(&self, name: &str) -> Lock {
+        self.fair(name, true)
+    }
+
+    /// Returns the lock of this name whose waiters ask again after pauses instead of listening.
+    /// Redisson's `getSpinLock`.
+    ///
+    /// For many short holds, or where listening is not allowed. Nobody is told of a release.
+    pub fn spin_lock(&self, name: &str) -> Lock {
+        self.spin_lock_with(name, Backoff::default())
+    }
+
+    /// Returns the spin lock of this name with pauses of your own.
+    pub fn spin_lock_with(&self, name: &str, backoff: Backoff) -> Lock {
+        Lock::new(&self.engine, Arc::new(Spin { backoff }), name)
+    }
+
+    /// Returns the lock of this name whose guards carry a [`Token`](crate::Token). Redisson's
+    /// `getFencedLock`.
+    ///
+    /// Costs one key for each name that is never deleted.
+    pub fn fenced_lock(&self, name: &str) -> Lock {
+        Lock::new(&self.engine, Arc::new(Fenced), name)
+    }
+
+    /// Returns the read-write lock of this name. Redisson's `getReadWriteLock`.
+    pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
+        ReadWriteLock::new(&self.engine, name)
+    }
+
+    fn fair(&self, name: &str, once: bool) -> Lock {
+        let patience = self.engine.fair_patience;
+        Lock::new(&self.engine, Arc::new(Fair { patience, once }), name)
     }
 
     /// Lists what this client holds now, also guards that were leaked.
@@ -84,10 +135,10 @@ impl Client {
         let mut held = vec![];
         for hold in self.engine.registry.all() {
             let live = self.engine.with(&hold, |ledger, now| {
-                (ledger.look(now) == Phase::Live).then(|| (ledger.count(), now.until(ledger.good_until())))
+                (ledger.look(now) == Phase::Live).then(|| (ledger.counts(), now.until(ledger.good_until())))
             });
-            if let Some((count, remaining)) = live {
-                let hold_count = u64::try_from(count).unwrap_or(u64::MAX);
+            if let Some((counts, remaining)) = live {
+                let hold_count = u64::try_from(counts.exclusive + counts.shared).unwrap_or(u64::MAX);
                 held.push(Held { name: hold.name.to_string(), owner: hold.owner.to_string(), hold_count, remaining });
             }
         }

@@ -47,6 +47,7 @@ pub(crate) struct Config {
     pub(crate) command_timeout: Duration,
     pub(crate) outage_limit: Duration,
     pub(crate) drop_timeout: Duration,
+    pub(crate) fair_patience: Duration,
     pub(crate) max_connections: usize,
     pub(crate) idle_timeout: Duration,
     pub(crate) client_name: String,
@@ -88,6 +89,16 @@ impl ClientBuilder {
     /// Defaults to 1 second.
     pub fn drop_timeout(mut self, timeout: Duration) -> Self {
         self.config.drop_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a waiter for a fair lock keeps its place without being heard of, and so what a
+    /// dead one costs those behind it.
+    ///
+    /// Waiters ask at least once a second. In a fleet with Redisson, whose clients go by their own
+    /// clocks, add the largest difference between clocks. 2 seconds to 1 hour. Defaults to 5 seconds.
+    pub fn fair_patience(mut self, patience: Duration) -> Self {
+        self.config.fair_patience = patience;
         self
     }
 
@@ -141,6 +152,12 @@ impl Config {
                 self.command_timeout
             ));
         }
+        if self.fair_patience < Duration::from_secs(2) || self.fair_patience > Duration::from_secs(3_600) {
+            return fail(format!(
+                "a fair patience of {:?} is not possible; give 2 seconds to 1 hour",
+                self.fair_patience
+            ));
+        }
         if self.max_connections == 0 || self.max_connections > 10_000 {
             return fail(format!("{} connections are not possible; give 1 to 10,000", self.max_connections));
         }
@@ -164,6 +181,7 @@ impl Default for Config {
             command_timeout: Duration::from_secs(3),
             outage_limit: Duration::from_secs(10),
             drop_timeout: Duration::from_secs(1),
+            fair_patience: Duration::from_secs(5),
             max_connections: 64,
             idle_timeout: Duration::from_secs(30),
             client_name: "lockson".into(),
@@ -189,6 +207,7 @@ mod tests {
         check(&|b| b.watchdog(seconds(10), Duration::from_millis(99)));
         check(&|b| b.watchdog(Duration::MAX, seconds(1)));
         check(&|b| b.command_timeout(Duration::ZERO));
+        check(&|b| b.fair_patience(seconds(1)));
         check(&|b| b.max_connections(0));
         check(&|b| b.client_name("two words"));
         assert!(ClientBuilder::new("redis://h").config.check().is_ok());

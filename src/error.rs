@@ -31,6 +31,8 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
+    /// This thread holds the lock in a way that forbids taking it once more.
+    AlreadyHeld,
     /// An argument is not possible; nothing was sent.
     BadInput,
     /// The caller's [`Cancel`](crate::Cancel) ended the wait; the lock is not held.
@@ -45,6 +47,8 @@ pub enum ErrorKind {
     Lost(Loss),
     /// There is no such hold here: never taken, given back already, or another thread's.
     NotHeld,
+    /// Another kind of lock has this name.
+    OtherKind,
     /// Too few of several servers agreed.
     Quorum,
     /// Redis answered with an error; [`Error::redis_word`] is its own word for it.

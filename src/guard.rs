@@ -9,6 +9,7 @@ use crate::engine::{Engine, Grant, GuardNumber, HoldState, Phase};
 use crate::error::{Error, Loss, Result};
 use crate::event::ReleaseFailed;
 use crate::time::{Deadline, Instant, Lease};
+use crate::token::Token;
 
 /// One hold on a lock, shared by all guards of it.
 ///
@@ -128,6 +129,11 @@ impl Hold {
     pub fn extend(&self, duration: Duration) -> Result<()> {
         let lease = Lease::new(duration).map_err(|error| self.about(error))?;
         self.engine.extend(&self.state, lease).map_err(|error| self.about(error))
+    }
+
+    /// Returns the fencing token of the grant; only fenced locks have one. Stable over re-entry.
+    pub fn token(&self) -> Option<Token> {
+        self.state.token.map(Token::new)
     }
 
     /// Returns the name of the lock.

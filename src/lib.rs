@@ -51,6 +51,7 @@ mod name;
 mod owner;
 mod script;
 mod time;
+mod token;
 
 pub use client::{Client, Held};
 pub use config::ClientBuilder;
@@ -60,4 +61,6 @@ pub use event::{
     ListeningFailed, LockAbandoned, LockAcquired, LockLost, LockReleased, Observer, ReleaseFailed, RenewalFailed,
 };
 pub use guard::{Guard, Hold, OwnedGuard};
+pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, ReadWriteLock};
 pub use lock::{Holder, Lock, OwnedLock};
+pub use token::Token;

@@ -147,7 +147,7 @@ impl Lock {
         let not_held =
             || Error::new(ErrorKind::NotHeld, "this thread has no hold on it that was left to unlock()").about(&name);
         let hold = self.engine.registry.find(&name, ThreadId::current().number()).ok_or_else(not_held)?;
-        let guard = self.engine.with(&hold, |ledger, _| ledger.newest_manual());
+        let guard = self.engine.with(&hold, |ledger, _| ledger.newest_manual(self.kind.side()));
         self.engine.release(&hold, guard.ok_or_else(not_held)?, self.engine.config.command_timeout)
     }
 
@@ -182,7 +182,7 @@ impl Lock {
     ///
     /// What the server says, or that it does not answer.
     pub fn is_locked(&self) -> Result<bool> {
-        self.ask(query::exists)
+        self.ask(|name| self.kind.is_locked(name))
     }
 
     /// Says whether this thread holds the lock, by everything this process knows. No I/O.
@@ -194,8 +194,9 @@ impl Lock {
     pub fn hold_count(&self) -> u64 {
         let Ok(name) = self.checked_name() else { return 0 };
         let Some(hold) = self.engine.registry.find(&name, ThreadId::current().number()) else { return 0 };
-        let count =
-            self.engine.with(&hold, |ledger, now| if ledger.look(now) == Phase::Live { ledger.count() } else { 0 });
+        let count = self.engine.with(&hold, |ledger, now| {
+            if ledger.look(now) == Phase::Live { ledger.counts().of(self.kind.side()) } else { 0 }
+        });
         u64::try_from(count).unwrap_or(u64::MAX)
     }
 
@@ -216,9 +217,8 @@ impl Lock {
     ///
     /// What the server says, or that it does not answer.
     pub fn holder(&self) -> Result<Option<Holder>> {
-        let fields = self.ask(query::fields)?;
-        let holder = |(owner, count): (String, String)| Some(Holder { owner, hold_count: count.parse().ok()? });
-        Ok(fields.into_iter().find_map(holder))
+        let holder = self.ask(|name| self.kind.holder(name))?;
+        Ok(holder.map(|(owner, hold_count)| Holder { owner, hold_count }))
     }
 
     fn take_for_ever(&self, owned: bool) -> Result<Grant> {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
+use crate::owner::OwnerId;
 
 /// A name that passed the rules; on the wire it is the key of the lock, as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,6 +38,36 @@ impl LockName {
     /// Where a release of a plain lock is announced.
     pub(crate) fn channel(&self) -> String {
         self.prefixed("redisson_lock__channel")
+    }
+
+    /// Where a release of a read-write lock is announced.
+    pub(crate) fn read_write_channel(&self) -> String {
+        self.prefixed("redisson_rwlock")
+    }
+
+    /// The list of a fair lock's waiters, in their order.
+    pub(crate) fn queue(&self) -> String {
+        self.prefixed("redisson_lock_queue")
+    }
+
+    /// The set of a fair lock's waiters with the moment at which each counts as gone.
+    pub(crate) fn queue_deadlines(&self) -> String {
+        self.prefixed("redisson_lock_timeout")
+    }
+
+    /// The last fencing token.
+    pub(crate) fn token(&self) -> String {
+        self.prefixed("redisson_lock_token")
+    }
+
+    /// What the keys of all read holds begin with; owner, `:rwlock_timeout:` and a number follow.
+    pub(crate) fn read_holds(&self) -> String {
+        if self.0.contains('{') { format!("{}:", self.0) } else { format!("{{{}}}:", self.0) }
+    }
+
+    /// What the keys of one owner's read holds begin with; a number follows.
+    pub(crate) fn read_holds_of(&self, owner: &OwnerId) -> String {
+        format!("{}{owner}:rwlock_timeout:", self.read_holds())
     }
 
     /// A key or channel beside the lock, in the same hash slot.

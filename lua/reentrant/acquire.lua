@@ -6,6 +6,7 @@
 -- ARGV[2] owner id, drawn for this hold alone
 --
 -- reply: {1} = granted | {0, ms} = busy, and the time to live of whoever holds (-1 = without end)
+--        | {2} = another kind of lock has this name
 if redis.call('exists', KEYS[1]) == 0 then
   redis.call('hset', KEYS[1], ARGV[2], 1)
   redis.call('pexpire', KEYS[1], ARGV[1])
@@ -17,5 +18,8 @@ if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
   redis.call('pexpire', KEYS[1], lease_ms)
   redis.call('hset', KEYS[1], ARGV[2], 1)
   return {1}
+end
+if redis.call('hexists', KEYS[1], 'mode') == 1 then
+  return {2}
 end
 return {0, redis.call('pttl', KEYS[1])}

@@ -2,7 +2,7 @@
 -- Opens the lock whoever holds it, and tells waiters.
 --
 -- KEYS[1] lock hash: owner id -> hold count
--- ARGV[1] channel
+-- ARGV[1] channel; empty where nobody is told
 -- ARGV[2] message
 -- ARGV[3] command that publishes
 --
@@ -11,5 +11,7 @@ if redis.call('hlen', KEYS[1]) == 0 then
   return 0
 end
 redis.call('del', KEYS[1])
-redis.pcall(ARGV[3], ARGV[1], ARGV[2])
+if ARGV[1] ~= '' then
+  redis.pcall(ARGV[3], ARGV[1], ARGV[2])
+end
 return 1

@@ -5,7 +5,7 @@
 -- ARGV[1] owner id
 -- ARGV[2] hold count that remains, absolute
 -- ARGV[3] lease for the remaining holds, ms
--- ARGV[4] channel
+-- ARGV[4] channel; empty where nobody is told
 -- ARGV[5] message
 -- ARGV[6] command that publishes
 --
@@ -21,7 +21,7 @@ if tonumber(ARGV[2]) > 0 then
   return {1, 0}
 end
 redis.call('hdel', KEYS[1], ARGV[1])
-if redis.call('exists', KEYS[1]) == 1 then
+if ARGV[4] == '' or redis.call('exists', KEYS[1]) == 1 then
   return {1, 0}
 end
 -- The lock is open whatever becomes of the message; waiters also ask by themselves.

@@ -23,6 +23,8 @@ pub(crate) struct HoldState {
     pub(crate) since: Instant,
     /// A request of its acquire was neither answered nor fenced: it may come back as a ghost.
     pub(crate) haunted: bool,
+    /// Its fencing token, where the kind has them.
+    pub(crate) token: Option<u64>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -51,14 +53,15 @@ pub(crate) struct Granted {
     pub(crate) thread: Option<ThreadId>,
     pub(crate) since: Instant,
     pub(crate) haunted: bool,
+    pub(crate) token: Option<u64>,
     pub(crate) ledger: Ledger,
 }
 
 impl HoldState {
     pub(crate) fn new(granted: Granted) -> Self {
-        let Granted { name, kind, number, owner, thread, since, haunted, ledger } = granted;
+        let Granted { name, kind, number, owner, thread, since, haunted, token, ledger } = granted;
         let state = Mutex::new(State { ledger, on_lost: vec![], told: false });
-        Self { name, kind, number, owner, thread, since, haunted, state, changed: Condvar::new() }
+        Self { name, kind, number, owner, thread, since, haunted, token, state, changed: Condvar::new() }
     }
 
     /// Uses the ledger under its mutex; a loss noticed by that is handed out, once. Only
@@ -121,7 +124,7 @@ impl fmt::Debug for HoldState {
         f.debug_struct("Hold")
             .field("name", &self.name)
             .field("owner", &self.owner)
-            .field("kind", &self.kind.label())
+            .field("kind", &self.kind.family())
             .field("ledger", &state.ledger)
             .finish_non_exhaustive()
     }

@@ -1,43 +1,115 @@
 //! What a kind of lock must answer; it answers questions, the engine acts.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Kept, Renewal, RenewalAnswers, Told};
+use crate::script::{Attempt, Call, Counts, Kept, Renewal, RenewalAnswers, Side, Told, query, reentrant};
 use crate::time::Lease;
 
 /// One kind of exclusive lock: the requests that make it what it is.
+///
+/// What is given here is what all locks share that are a hash of one owner and its hold count.
 pub(crate) trait Kind: fmt::Debug + Send + Sync {
-    /// What the kind is called; locks of one label are renewed by one script.
-    fn label(&self) -> &'static str;
+    /// What the kind is called. Handles of one family share their holds, and one script renews them.
+    fn family(&self) -> &'static str {
+        "hash"
+    }
 
     /// How threads of this process wait for the same lock.
-    fn queueing(&self) -> Queueing;
+    fn queueing(&self) -> Queueing {
+        Queueing::Line
+    }
 
-    /// Where a release is announced.
-    fn channel(&self, name: &LockName) -> String;
+    /// How a waiter learns that it is worth asking again.
+    fn waking(&self) -> Waking {
+        Waking::Message
+    }
 
-    fn acquire(&self, name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Attempt>;
+    /// Which side of the lock a guard of this kind holds.
+    fn side(&self) -> Side {
+        Side::Exclusive
+    }
 
-    fn reenter(&self, name: &LockName, owner: &OwnerId, lease: Lease, count: usize) -> Call<Kept<()>>;
+    /// Whether a thread that has these guards may take one more; if not, why.
+    fn reenters(&self, held: Counts) -> Result<(), &'static str> {
+        let _ = held;
+        Ok(())
+    }
 
-    /// `remaining` is the count that stays and what is promised to it; `None` gives all back.
-    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(usize, Lease)>) -> Call<Kept<Told>>;
+    /// Where a release is announced to this waiter; empty where nothing is announced.
+    fn channel(&self, name: &LockName, owner: &OwnerId) -> String;
 
-    fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers>;
+    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt>;
+
+    /// `counts` are those after the re-entry.
+    fn reenter(&self, name: &LockName, owner: &OwnerId, lease: Lease, counts: Counts) -> Call<Kept<()>> {
+        reentrant::reenter(name, owner, lease, counts.exclusive)
+    }
+
+    /// `remaining` are the counts that stay and what is promised to them; `None` gives all back.
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>>;
+
+    /// Takes everything of an owner away that was never heard of: a hold, a place in a queue.
+    fn withdraw(&self, name: &LockName, owner: &OwnerId) -> Call<()> {
+        self.release(name, owner, None).ignoring_answer()
+    }
+
+    fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
+        reentrant::renew(locks)
+    }
 
     fn force_release(&self, name: &LockName) -> Call<bool>;
+
+    fn is_locked(&self, name: &LockName) -> Call<bool> {
+        query::exists(name)
+    }
+
+    /// Who holds it, and how often.
+    fn holder(&self, name: &LockName) -> Call<Option<(String, u64)>> {
+        query::holder(name)
+    }
+}
+
+/// One question for the lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask<'a> {
+    pub(crate) name: &'a LockName,
+    pub(crate) owner: &'a OwnerId,
+    pub(crate) lease: Lease,
+    /// The caller waits: the time since it asked before, zero the first time. `None` asks just once.
+    pub(crate) waits: Option<Duration>,
 }
 
 /// How threads of one process wait for the same lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the kinds that share or queue in Redis come with their own issue"))]
 pub(crate) enum Queueing {
     /// They line up, and only the first asks Redis: one of them can have it at a time.
     Line,
     /// Each asks for itself: several may have it at once.
     Together,
-    /// Each joins the queue that Redis keeps.
+    /// Each joins the queue that Redis keeps, and leaves it when it gives up.
     InRedis,
+}
+
+/// How a waiter learns that it is worth asking again.
+#[derive(Clone, Debug)]
+pub(crate) enum Waking {
+    /// A message on a channel that concerns everybody.
+    Message,
+    /// A message on a channel of its own.
+    OwnMessage,
+    /// Nobody tells: it asks after pauses.
+    Pauses(Pauses),
+}
+
+/// The pause after each failed try, by the number of tries made; `None` gives up.
+#[derive(Clone)]
+pub(crate) struct Pauses(pub(crate) std::sync::Arc<dyn Fn(u32) -> Option<Duration> + Send + Sync>);
+
+impl fmt::Debug for Pauses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pauses(..)")
+    }
 }

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use crate::error::Loss;
+use crate::script::{Counts, Side};
 use crate::time::{Instant, Lease};
 
 /// The account of one hold.
@@ -26,6 +27,7 @@ pub(crate) struct Ledger {
     extended: Option<Instant>,
     /// Left to its time to live by a guard that is gone; binds also after the last one.
     kept: Option<Instant>,
+    kept_side: Side,
     phase: Phase,
     /// When a renewal that got no answer is tried again.
     retry_at: Option<Instant>,
@@ -47,6 +49,7 @@ pub(crate) struct GuardNumber(u64);
 #[derive(Debug)]
 struct Entry {
     number: GuardNumber,
+    side: Side,
     promise: Promise,
     manual: bool,
 }
@@ -64,7 +67,7 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Release {
     /// Write the count and the time to live that remain.
-    Partial { count: usize, lease: Lease },
+    Partial { counts: Counts, lease: Lease },
     /// Open the lock.
     Last,
     /// It was lost before; there may be something to clear away.
@@ -75,7 +78,13 @@ pub(crate) enum Release {
 
 impl Ledger {
     /// A hold that Redis just granted, and its first guard.
-    pub(crate) fn granted(watchdog: Lease, sent: Instant, lease: Lease, promise: Promise) -> (Self, GuardNumber) {
+    pub(crate) fn granted(
+        watchdog: Lease,
+        sent: Instant,
+        lease: Lease,
+        side: Side,
+        promise: Promise,
+    ) -> (Self, GuardNumber) {
         let mut ledger = Self {
             watchdog,
             guards: vec![],
@@ -84,10 +93,11 @@ impl Ledger {
             good_until: lease.good_until(sent),
             extended: None,
             kept: None,
+            kept_side: side,
             phase: Phase::Live,
             retry_at: None,
         };
-        let guard = ledger.admit(promise);
+        let guard = ledger.admit(side, promise);
         (ledger, guard)
     }
 
@@ -99,18 +109,18 @@ impl Ledger {
         self.phase
     }
 
-    /// The count that a re-entry is to write, or the loss that forbids it.
-    pub(crate) fn count_after_reentry(&mut self, now: Instant) -> Result<usize, Loss> {
+    /// The counts that a re-entry would add to, or the loss that forbids it.
+    pub(crate) fn counts_before_reentry(&mut self, now: Instant) -> Result<Counts, Loss> {
         match self.look(now) {
             Phase::Lost(loss) => Err(loss),
-            _ => Ok(self.guards.len() + 1),
+            _ => Ok(self.counts()),
         }
     }
 
     /// Redis confirmed a re-entry that was sent at `sent`.
-    pub(crate) fn reentered(&mut self, sent: Instant, lease: Lease, promise: Promise) -> GuardNumber {
+    pub(crate) fn reentered(&mut self, sent: Instant, lease: Lease, side: Side, promise: Promise) -> GuardNumber {
         self.confirmed(sent, lease);
-        self.admit(promise)
+        self.admit(side, promise)
     }
 
     /// Redis confirmed that the key lives at least for `lease` from `sent` on.
@@ -150,7 +160,11 @@ impl Ledger {
             self.phase = Phase::Releasing;
             return Release::Last;
         }
-        let count = self.guards.len().max(1);
+        let mut counts = self.counts();
+        if self.guards.is_empty() {
+            // What was kept is held by nobody, yet the field must say that it is held.
+            *counts.of_mut(self.kept_side) = 1;
+        }
         let lease = Lease::until(now, self.promised(now));
         if self.guards.is_empty() {
             self.phase = Phase::Done;
@@ -158,7 +172,7 @@ impl Ledger {
         // Believed at once: whether the request arrives or not, it does not end before this.
         self.good_until = self.good_until.min(lease.good_until(now));
         self.end = self.end.min(now.after(lease.duration()));
-        Release::Partial { count, lease }
+        Release::Partial { counts, lease }
     }
 
     /// Takes a guard out and leaves its part of the hold to its time to live.
@@ -168,6 +182,7 @@ impl Ledger {
             Promise::Leased { until } => until,
             Promise::Renewed { .. } => self.end,
         };
+        self.kept_side = entry.side;
         self.kept = self.kept.max(Some(end));
         self.dismiss(guard);
         if self.guards.is_empty() && self.look(now) == Phase::Live {
@@ -182,9 +197,9 @@ impl Ledger {
         }
     }
 
-    /// The newest guard left to `unlock`.
-    pub(crate) fn newest_manual(&self) -> Option<GuardNumber> {
-        self.guards.iter().rev().find(|entry| entry.manual).map(|entry| entry.number)
+    /// The newest guard of this side left to `unlock`.
+    pub(crate) fn newest_manual(&self, side: Side) -> Option<GuardNumber> {
+        self.guards.iter().rev().find(|entry| entry.manual && entry.side == side).map(|entry| entry.number)
     }
 
     /// The lease to renew this hold with, if it is to be renewed.
@@ -228,9 +243,15 @@ impl Ledger {
         }
     }
 
-    /// How many guards there are.
-    pub(crate) fn count(&self) -> usize {
-        self.guards.len()
+    /// How many guards there are, by side.
+    pub(crate) fn counts(&self) -> Counts {
+        let exclusive = self.guards.iter().filter(|entry| entry.side == Side::Exclusive).count();
+        Counts { exclusive, shared: self.guards.len() - exclusive }
+    }
+
+    /// Whether no guard is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.guards.is_empty()
     }
 
     /// Until when this client believes that it holds.
@@ -243,10 +264,10 @@ impl Ledger {
         self.end
     }
 
-    fn admit(&mut self, promise: Promise) -> GuardNumber {
+    fn admit(&mut self, side: Side, promise: Promise) -> GuardNumber {
         self.next_guard += 1;
         let number = GuardNumber(self.next_guard);
-        self.guards.push(Entry { number, promise, manual: false });
+        self.guards.push(Entry { number, side, promise, manual: false });
         number
     }
 
@@ -291,15 +312,16 @@ mod tests {
         Promise::Leased { until: at(until) }
     }
 
+    const ONE: Counts = Counts { exclusive: 1, shared: 0 };
     const RENEWED: Promise = Promise::Renewed { until: None };
 
     fn watched() -> (Ledger, GuardNumber) {
-        Ledger::granted(lease(30_000), START, lease(30_000), RENEWED)
+        Ledger::granted(lease(30_000), START, lease(30_000), Side::Exclusive, RENEWED)
     }
 
     #[test]
     fn a_hold_is_believed_until_its_lease_less_the_margin() {
-        let (mut ledger, guard) = Ledger::granted(lease(30_000), START, lease(2_000), leased(2_000));
+        let (mut ledger, guard) = Ledger::granted(lease(30_000), START, lease(2_000), Side::Exclusive, leased(2_000));
         assert_eq!(ledger.look(at(1_949)), Phase::Live);
         assert_eq!(ledger.look(at(1_950)), Phase::Lost(Loss::Expired));
         assert_eq!(ledger.look(at(0)), Phase::Lost(Loss::Expired), "a loss is never taken back");
@@ -310,9 +332,9 @@ mod tests {
     #[test]
     fn a_shorter_inner_lease_shortens_nothing() {
         let (mut ledger, outer) = watched();
-        let inner = ledger.reentered(at(10), lease(500), leased(510));
+        let inner = ledger.reentered(at(10), lease(500), Side::Exclusive, leased(510));
         assert_eq!(ledger.good_until(), at(29_700));
-        assert_eq!(ledger.release(inner, at(20)), Release::Partial { count: 1, lease: lease(30_000) });
+        assert_eq!(ledger.release(inner, at(20)), Release::Partial { counts: ONE, lease: lease(30_000) });
         assert_eq!(ledger.release(outer, at(30)), Release::Last);
         assert_eq!(ledger.release(outer, at(30)), Release::Unknown);
     }
@@ -320,16 +342,16 @@ mod tests {
     #[test]
     fn a_finished_inner_lease_of_an_hour_does_not_outlive_its_guard() {
         let (mut ledger, _outer) = watched();
-        let inner = ledger.reentered(at(10), lease(3_600_000), leased(3_600_010));
-        assert_eq!(ledger.release(inner, at(20)), Release::Partial { count: 1, lease: lease(30_000) });
+        let inner = ledger.reentered(at(10), lease(3_600_000), Side::Exclusive, leased(3_600_010));
+        assert_eq!(ledger.release(inner, at(20)), Release::Partial { counts: ONE, lease: lease(30_000) });
         assert_eq!(ledger.end(), at(30_020));
     }
 
     #[test]
     fn guards_dropped_out_of_order_leave_what_the_others_were_promised() {
-        let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(5_000), leased(5_000));
-        let inner = ledger.reentered(at(100), lease(1_000), leased(1_100));
-        assert_eq!(ledger.release(outer, at(200)), Release::Partial { count: 1, lease: lease(900) });
+        let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(5_000), Side::Exclusive, leased(5_000));
+        let inner = ledger.reentered(at(100), lease(1_000), Side::Exclusive, leased(1_100));
+        assert_eq!(ledger.release(outer, at(200)), Release::Partial { counts: ONE, lease: lease(900) });
         assert_eq!(ledger.look(at(1_049)), Phase::Live);
         assert_eq!(ledger.look(at(1_050)), Phase::Lost(Loss::Expired));
         assert_eq!(ledger.release(inner, at(1_060)), Release::Lost(Loss::Expired));
@@ -338,7 +360,7 @@ mod tests {
     #[test]
     fn only_a_live_hold_with_a_renewed_guard_is_renewed() {
         let (mut ledger, outer) = watched();
-        let inner = ledger.reentered(at(10), lease(60_000), leased(60_010));
+        let inner = ledger.reentered(at(10), lease(60_000), Side::Exclusive, leased(60_010));
         assert_eq!(ledger.renewal(at(20)), Some(lease(30_000)));
         ledger.release(outer, at(30));
         assert_eq!(ledger.renewal(at(40)), None, "the lease that stays is never renewed");
@@ -348,8 +370,13 @@ mod tests {
 
     #[test]
     fn max_hold_ends_the_renewal_and_then_the_hold() {
-        let (mut ledger, _) =
-            Ledger::granted(lease(30_000), START, lease(30_000), Promise::Renewed { until: Some(at(20_000)) });
+        let (mut ledger, _) = Ledger::granted(
+            lease(30_000),
+            START,
+            lease(30_000),
+            Side::Exclusive,
+            Promise::Renewed { until: Some(at(20_000)) },
+        );
         assert!(ledger.renewal(at(19_999)).is_some());
         ledger.confirmed(at(10_000), lease(30_000));
         assert!(ledger.renewal(at(20_000)).is_none());
@@ -368,10 +395,10 @@ mod tests {
     #[test]
     fn what_an_inner_guard_kept_outlives_the_outer_release() {
         let (mut ledger, outer) = watched();
-        let inner = ledger.reentered(at(10), lease(60_000), leased(60_010));
+        let inner = ledger.reentered(at(10), lease(60_000), Side::Exclusive, leased(60_010));
         ledger.keep(inner, at(20));
         assert_eq!(ledger.look(at(20)), Phase::Live);
-        assert_eq!(ledger.release(outer, at(30)), Release::Partial { count: 1, lease: lease(59_980) });
+        assert_eq!(ledger.release(outer, at(30)), Release::Partial { counts: ONE, lease: lease(59_980) });
         assert_eq!(ledger.look(at(31)), Phase::Done);
     }
 
@@ -439,20 +466,20 @@ mod tests {
                     },
                     Step::Reenter { leased_ms } => {
                         if guards.is_empty() { continue }
-                        let Ok(count) = ledger.count_after_reentry(now) else { continue };
+                        let Ok(counts) = ledger.counts_before_reentry(now) else { continue };
                         let lease = lease(leased_ms.unwrap_or(30_000));
                         key_ends = key_ends.max(now.after(lease.duration()));
-                        key_count = count;
+                        key_count = counts.exclusive + 1;
                         let promise = leased_ms.map_or(RENEWED, |_| Promise::Leased { until: now.after(lease.duration()) });
-                        guards.push(ledger.reentered(now, lease, promise));
+                        guards.push(ledger.reentered(now, lease, Side::Exclusive, promise));
                     }
                     Step::Release { which } => {
                         if guards.is_empty() { continue }
                         let guard = guards.remove(which % guards.len());
                         match ledger.release(guard, now) {
-                            Release::Partial { count, lease } => {
+                            Release::Partial { counts, lease } => {
                                 key_ends = now.after(lease.duration());
-                                key_count = count;
+                                key_count = counts.exclusive;
                             }
                             Release::Last => { key_ends = now; ledger.settled(); }
                             Release::Lost(_) => {}
@@ -465,7 +492,7 @@ mod tests {
                     proptest::prop_assert!(key_ends > now, "believed, but the key is gone");
                     proptest::prop_assert!(ledger.good_until() < key_ends, "believed longer than the key lives");
                     proptest::prop_assert_eq!(key_count, guards.len());
-                    proptest::prop_assert_eq!(ledger.count(), guards.len());
+                    proptest::prop_assert_eq!(ledger.counts().exclusive, guards.len());
                     proptest::prop_assert!(!was_lost);
                 }
                 was_lost |= matches!(phase, Phase::Lost(_));

@@ -5,6 +5,8 @@ mod background;
 mod backoff;
 mod bell;
 mod cancel;
+mod contend;
+mod contender;
 mod hold;
 mod housekeeping;
 mod kind;
@@ -22,7 +24,7 @@ mod wire;
 pub(crate) use acquire::{Grant, Wish};
 pub use cancel::Cancel;
 pub(crate) use hold::HoldState;
-pub(crate) use kind::{Kind, Queueing};
+pub(crate) use kind::{Ask, Kind, Pauses, Queueing, Waking};
 pub(crate) use ledger::{GuardNumber, Phase};
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,6 +55,7 @@ pub(crate) struct Engine {
     pub(crate) owners: Owners,
     pub(crate) registry: Registry,
     watchdog_lease: Lease,
+    pub(crate) fair_patience: Lease,
     topology: Box<dyn Topology>,
     nodes: Mutex<Vec<Arc<Node>>>,
     lines: Lines,
@@ -69,8 +72,10 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(config: Config, topology: Box<dyn Topology>) -> Result<Arc<Self>> {
         let watchdog_lease = config.watchdog_lease()?;
+        let fair_patience = Lease::new(config.fair_patience)?;
         Ok(Arc::new_cyclic(|myself| Self {
             watchdog_lease,
+            fair_patience,
             owners: Owners::new(),
             registry: Registry::default(),
             topology,

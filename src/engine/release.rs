@@ -11,14 +11,14 @@ use super::settle::Settlement;
 use super::wire::{self, Bounds, Loose};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
-use crate::script::{Kept, Renewal, RenewalAnswer};
+use crate::script::{Counts, Kept, Renewal, RenewalAnswer};
 use crate::time::{Instant, Lease};
 
 impl Engine {
     /// Gives one guard back, within `limit`; what then is still in doubt is settled in the background.
     pub(crate) fn release(self: &Arc<Self>, hold: &Arc<HoldState>, guard: GuardNumber, limit: Duration) -> Result<()> {
         match self.with(hold, |ledger, now| ledger.release(guard, now)) {
-            Release::Partial { count, lease } => self.release_part(hold, count, lease, limit),
+            Release::Partial { counts, lease } => self.release_part(hold, counts, lease, limit),
             Release::Last => {
                 self.registry.remove(hold);
                 let outcome = self.release_last(hold, limit);
@@ -41,12 +41,12 @@ impl Engine {
     fn release_part(
         self: &Arc<Self>,
         hold: &Arc<HoldState>,
-        count: usize,
+        counts: Counts,
         lease: Lease,
         limit: Duration,
     ) -> Result<()> {
         self.forget_if_empty(hold);
-        let call = hold.kind.release(&hold.name, &hold.owner, Some((count, lease)));
+        let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
         let bounds = Bounds::within(limit, self.config.command_timeout.min(limit));
         // If it fails, the next request of this hold writes the right count.
         let answer = wire::send(&self.node(&hold.name).server, &call, &bounds).map_err(|failed| failed.error)?;
@@ -62,7 +62,7 @@ impl Engine {
     fn release_last(self: &Arc<Self>, hold: &Arc<HoldState>, limit: Duration) -> Result<()> {
         let node = self.node(&hold.name);
         let call = hold.kind.release(&hold.name, &hold.owner, None);
-        let channel = hold.kind.channel(&hold.name);
+        let channel = hold.kind.channel(&hold.name, &hold.owner);
         let listening = node.hub.expect_own(&channel);
         let bounds = Bounds::within(limit, self.config.command_timeout.min(limit));
         let outcome = wire::send(&node.server, &call, &bounds);
@@ -121,7 +121,7 @@ impl Engine {
 
     /// A hold without guards is nobody's any more.
     fn forget_if_empty(&self, hold: &HoldState) {
-        if self.with(hold, |ledger, _| ledger.count() == 0) {
+        if self.with(hold, |ledger, _| ledger.is_empty()) {
             self.registry.remove(hold);
         }
     }

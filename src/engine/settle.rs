@@ -39,7 +39,7 @@ impl Engine {
         let limit = self.config.command_timeout;
         let server = &self.node(&settlement.name).server;
         let fenced = wire::fence(server, &mut settlement.loose, Instant::now().after(limit)).is_ok();
-        let call = settlement.kind.release(&settlement.name, &settlement.owner, None);
+        let call = settlement.kind.withdraw(&settlement.name, &settlement.owner);
         let released = fenced && wire::send(server, &call, &Bounds::within(limit, limit)).is_ok();
         // Without a fence the original may still arrive: the release is repeated until its lease is over.
         let settled = released && !settlement.loose.haunted;

@@ -46,7 +46,8 @@ struct Topics {
 
 #[derive(Debug)]
 struct Topic {
-    name: LockName,
+    /// The lock that everybody on this channel hears of; none where it is one waiter's own.
+    name: Option<LockName>,
     state: State,
     bells: Vec<(u64, Bell)>,
     idle_since: Option<Instant>,
@@ -77,7 +78,12 @@ impl Hub {
     }
 
     /// Has `bell` rung for whatever comes on `channel`, beginning with the moment it is listened to.
-    pub(crate) fn join(self: &Arc<Self>, name: &LockName, channel: String, bell: &Bell) -> Result<Subscription> {
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        name: Option<&LockName>,
+        channel: String,
+        bell: &Bell,
+    ) -> Result<Subscription> {
         let mut topics = self.topics.lock();
         let number = topics.join(name, &channel, bell);
         self.live.store(topics.topics.len(), Ordering::Release);
@@ -114,7 +120,7 @@ impl Hub {
         if topics.topics.get(&channel)?.state != State::Subscribed {
             return None;
         }
-        let number = topics.join(name, &channel, bell);
+        let number = topics.join(Some(name), &channel, bell);
         drop(topics);
         Some(Subscription { hub: Arc::clone(self), channel, number })
     }
@@ -212,11 +218,11 @@ impl Audience for Hub {
 }
 
 impl Topics {
-    fn join(&mut self, name: &LockName, channel: &str, bell: &Bell) -> u64 {
+    fn join(&mut self, name: Option<&LockName>, channel: &str, bell: &Bell) -> u64 {
         self.next += 1;
         self.empty_since = None;
         let new = || Topic {
-            name: name.clone(),
+            name: name.cloned(),
             state: State::Wanted,
             bells: vec![],
             idle_since: None,
@@ -266,7 +272,7 @@ impl Topics {
             topic.own -= 1;
             return None;
         }
-        Some(topic.name.clone())
+        topic.name.clone()
     }
 
     fn refused(&mut self, channels: &[String], refusal: &Refusal) {
@@ -389,7 +395,7 @@ mod tests {
     fn subscribed() -> (Topics, Bell) {
         let mut topics = Topics { connected: true, ..Topics::default() };
         let bell = Bell::new();
-        topics.join(&name(), "c", &bell);
+        topics.join(Some(&name()), "c", &bell);
         assert_eq!(topics.demand(at(0)), Demand::Subscribe(vec!["c".into()]));
         topics.subscribed("c");
         assert!(rung(&bell), "from here on nothing is missed: ask again");
@@ -399,7 +405,7 @@ mod tests {
     #[test]
     fn nothing_is_asked_before_the_connection_stands() {
         let mut topics = Topics::default();
-        topics.join(&name(), "c", &Bell::new());
+        topics.join(Some(&name()), "c", &Bell::new());
         assert!(matches!(topics.demand(at(0)), Demand::Rest(_)));
     }
 
@@ -438,7 +444,7 @@ mod tests {
         let (mut topics, bell) = subscribed();
         topics.leave("c", 1, at(0));
         assert!(matches!(topics.demand(at(2_000)), Demand::Unsubscribe(_)));
-        topics.join(&name(), "c", &bell);
+        topics.join(Some(&name()), "c", &bell);
         assert_eq!(topics.demand(at(2_001)), Demand::Subscribe(vec!["c".into()]));
         topics.unsubscribed("c");
         topics.subscribed("c");
@@ -449,7 +455,7 @@ mod tests {
     fn one_refused_channel_does_not_cost_the_others() {
         let mut topics = Topics { connected: true, ..Topics::default() };
         for channel in ["a", "b"] {
-            topics.join(&name(), channel, &Bell::new());
+            topics.join(Some(&name()), channel, &Bell::new());
         }
         let Demand::Subscribe(both) = topics.demand(at(0)) else { panic!("nothing asked") };
         let refusal = Refusal::for_test("NOPERM");

@@ -126,7 +126,7 @@ impl Worker {
     ) {
         let mut by_kind: HashMap<&'static str, Vec<(Arc<HoldState>, Lease)>> = HashMap::new();
         for (hold, lease) in due {
-            by_kind.entry(hold.kind.label()).or_default().push((hold, lease));
+            by_kind.entry(hold.kind.family()).or_default().push((hold, lease));
         }
         let started = Instant::now();
         for batch in by_kind.values().flat_map(|holds| holds.chunks(MOST_IN_A_BATCH)) {

@@ -1,7 +1,33 @@
 //! The things one can hold, one small file each:
 //!
-//! 1. `reentrant`: the plain lock; its holder may take it again.
+//! 1. `reentrant`: the plain lock; its holder may take it again, or may not.
+//! 2. `fair`: the plain lock with a queue; who came first is served first, across machines.
+//! 3. `spin`: the plain lock without messages; waiters ask after pauses.
+//! 4. `fenced`: the plain lock that numbers its grants.
+//! 5. `read_write`: many readers or one writer; a handle for each side.
 
+mod fair;
+mod fenced;
+mod read_write;
 mod reentrant;
+mod spin;
 
+pub(crate) use fair::Fair;
+pub use fenced::ACCEPT_IF_NOT_OLDER;
+pub(crate) use fenced::Fenced;
+pub use read_write::ReadWriteLock;
 pub(crate) use reentrant::Reentrant;
+pub use spin::Backoff;
+pub(crate) use spin::Spin;
+
+use crate::script::{Announcement, Counts};
+
+/// "Unlocked", as every client of these locks understands it.
+fn unlocked(channel: &str) -> Announcement<'_> {
+    Announcement { channel, message: "0", publish: "PUBLISH" }
+}
+
+/// What a kind says that may be taken only once at a time.
+fn only_once(_: Counts) -> Result<(), &'static str> {
+    Err("this thread holds it already, and this kind of lock cannot be taken twice")
+}

@@ -1,50 +1,37 @@
-//! The plain lock: exclusive, and its holder may take it again.
+//! The plain lock: exclusive, and its holder may take it again or, if so chosen, may not.
 
-use crate::engine::{Kind, Queueing};
+use super::{only_once, unlocked};
+use crate::engine::{Ask, Kind};
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Announcement, Attempt, Call, Kept, Renewal, RenewalAnswers, Told, reentrant};
+use crate::script::{Attempt, Call, Counts, Kept, Told, reentrant};
 use crate::time::Lease;
 
-/// Redisson's `RLock`.
+/// Redisson's `RLock`, and its non-reentrant lock: the same state, but a second take is an error.
 #[derive(Debug)]
-pub(crate) struct Reentrant;
+pub(crate) struct Reentrant {
+    pub(crate) once: bool,
+}
 
 impl Kind for Reentrant {
-    fn label(&self) -> &'static str {
-        "reentrant"
+    fn reenters(&self, held: Counts) -> Result<(), &'static str> {
+        if self.once { only_once(held) } else { Ok(()) }
     }
 
-    fn queueing(&self) -> Queueing {
-        Queueing::Line
-    }
-
-    fn channel(&self, name: &LockName) -> String {
+    fn channel(&self, name: &LockName, _: &OwnerId) -> String {
         name.channel()
     }
 
-    fn acquire(&self, name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Attempt> {
-        reentrant::acquire(name, owner, lease)
+    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
+        reentrant::acquire(ask.name, ask.owner, ask.lease)
     }
 
-    fn reenter(&self, name: &LockName, owner: &OwnerId, lease: Lease, count: usize) -> Call<Kept<()>> {
-        reentrant::reenter(name, owner, lease, count)
-    }
-
-    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(usize, Lease)>) -> Call<Kept<Told>> {
-        reentrant::release(name, owner, remaining, announcement(&self.channel(name)))
-    }
-
-    fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
-        reentrant::renew(locks)
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+        let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
+        reentrant::release(name, owner, remaining, unlocked(&name.channel()))
     }
 
     fn force_release(&self, name: &LockName) -> Call<bool> {
-        reentrant::force_release(name, announcement(&self.channel(name)))
+        reentrant::force_release(name, unlocked(&name.channel()))
     }
-}
-
-/// "Unlocked", as every client of these locks understands it.
-fn announcement(channel: &str) -> Announcement<'_> {
-    Announcement { channel, message: "0", publish: "PUBLISH" }
 }

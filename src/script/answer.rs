@@ -2,6 +2,7 @@
 
 use redis::Value;
 
+use super::call::{int, list};
 use crate::error::{Loss, Refusal};
 use crate::name::LockName;
 use crate::owner::OwnerId;
@@ -10,11 +11,19 @@ use crate::time::Lease;
 /// What Redis said to an attempt to acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    Granted,
+    /// It is ours, with a fencing token where the kind has them.
+    Granted { token: Option<u64> },
     /// Somebody holds it for this many ms yet; negative where it has no time to live.
-    Busy {
-        ttl_ms: i64,
-    },
+    Busy { ttl_ms: i64 },
+    /// The name is in use by another kind of lock.
+    OtherKind,
+}
+
+/// How often an owner holds each side of a lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) exclusive: usize,
+    pub(crate) shared: usize,
 }
 
 /// What Redis said to a request about a hold.
@@ -22,6 +31,65 @@ pub(crate) enum Attempt {
 pub(crate) enum Kept<T> {
     Done(T),
     Lost(Loss),
+}
+
+impl Counts {
+    pub(crate) fn of(self, side: Side) -> usize {
+        match side {
+            Side::Exclusive => self.exclusive,
+            Side::Shared => self.shared,
+        }
+    }
+
+    pub(crate) fn of_mut(&mut self, side: Side) -> &mut usize {
+        match side {
+            Side::Exclusive => &mut self.exclusive,
+            Side::Shared => &mut self.shared,
+        }
+    }
+}
+
+/// The sides of a lock that can be held in two ways; most locks have only the exclusive one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Exclusive,
+    Shared,
+}
+
+impl Attempt {
+    pub(super) fn read(reply: &Value) -> Option<Self> {
+        match list(reply)? {
+            [Value::Int(1)] => Some(Self::Granted { token: None }),
+            [Value::Int(1), token] => Some(Self::Granted { token: Some(u64::try_from(int(token)?).ok()?) }),
+            [Value::Int(0), ttl_ms] => Some(Self::Busy { ttl_ms: int(ttl_ms)? }),
+            [Value::Int(2)] => Some(Self::OtherKind),
+            _ => None,
+        }
+    }
+}
+
+impl Kept<()> {
+    /// 1 = done | 0 = lost, nobody holds it | 2 = lost, somebody else has it
+    pub(super) fn read(reply: &Value) -> Option<Self> {
+        match int(reply)? {
+            1 => Some(Self::Done(())),
+            0 => Some(Self::Lost(Loss::Gone)),
+            2 => Some(Self::Lost(Loss::Taken)),
+            _ => None,
+        }
+    }
+}
+
+impl Kept<Told> {
+    /// {1, clients told} = done | {0} = lost, nobody holds it | {2} = lost, somebody else has it
+    pub(super) fn read_release(reply: &Value) -> Option<Self> {
+        match list(reply)? {
+            [Value::Int(1), told] => Some(Self::Done(u64::try_from(int(told)?).ok())),
+            [Value::Int(0)] => Some(Self::Lost(Loss::Gone)),
+            [Value::Int(2)] => Some(Self::Lost(Loss::Taken)),
+            _ => None,
+        }
+    }
 }
 
 /// How many clients a release told; `None` where Redis refused to tell them.
@@ -60,8 +128,16 @@ pub(crate) enum RenewalAnswer {
     Refused,
 }
 
+impl RenewalAnswers {
+    pub(super) fn read(reply: &Value) -> Option<Self> {
+        let (time, answers) = list(reply)?.split_first()?;
+        let answers = answers.iter().map(RenewalAnswer::read).collect::<Option<_>>()?;
+        Some(Self { server_time_ms: u64::try_from(int(time)?).ok()?, answers })
+    }
+}
+
 impl RenewalAnswer {
-    pub(super) fn read(value: &Value) -> Option<Self> {
+    fn read(value: &Value) -> Option<Self> {
         match value {
             Value::Int(1) => Some(Self::Renewed),
             Value::Int(0) => Some(Self::Lost(Loss::Gone)),

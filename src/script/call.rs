@@ -3,6 +3,7 @@
 use once_cell::sync::OnceCell;
 use redis::{Cmd, ToRedisArgs, Value};
 
+use super::Announcement;
 use crate::name::LockName;
 
 /// A bundled script; its hash is computed at its first use.
@@ -27,14 +28,14 @@ impl Script {
     }
 
     /// Starts a call: the script, its keys, then its arguments by [`Call::arg`].
-    pub(crate) fn call<T>(&self, keys: &[&LockName], read: fn(&Value) -> Option<T>) -> Call<T> {
+    pub(crate) fn call<T>(&self, route: &LockName, keys: &[&[u8]], read: fn(&Value) -> Option<T>) -> Call<T> {
         let hash = self.hash.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned());
         let mut command = Cmd::new();
         command.arg("EVALSHA").arg(hash).arg(keys.len());
         for key in keys {
-            command.arg(key.key());
+            command.arg(*key);
         }
-        Call { route: keys[0].clone(), command, source: Some(self.source), read }
+        Call { route: route.clone(), command, source: Some(self.source), read }
     }
 }
 
@@ -52,6 +53,16 @@ impl<T> Call<T> {
     pub(crate) fn arg(mut self, value: impl ToRedisArgs) -> Self {
         self.command.arg(value);
         self
+    }
+
+    /// The three arguments of an announcement: channel, message, command.
+    pub(super) fn announced(self, announcement: Announcement<'_>) -> Self {
+        self.arg(announcement.channel).arg(announcement.message).arg(announcement.publish)
+    }
+
+    /// The same call for somebody who only wants it done, whatever it answers.
+    pub(crate) fn ignoring_answer(self) -> Call<()> {
+        Call { route: self.route, command: self.command, source: self.source, read: |_| Some(()) }
     }
 
     /// The key that decides which server is asked.

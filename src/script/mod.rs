@@ -2,10 +2,13 @@
 
 mod answer;
 mod call;
+pub(crate) mod fair;
+pub(crate) mod fenced;
 pub(crate) mod query;
+pub(crate) mod read_write;
 pub(crate) mod reentrant;
 
-pub(crate) use answer::{Announcement, Attempt, Kept, Renewal, RenewalAnswer, RenewalAnswers, Told};
+pub(crate) use answer::{Announcement, Attempt, Counts, Kept, Renewal, RenewalAnswer, RenewalAnswers, Side, Told};
 pub(crate) use call::{Call, Script};
 
 /// Declares a bundled script by its path below `lua/`.

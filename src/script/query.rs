@@ -22,9 +22,35 @@ pub(crate) fn time_to_live(name: &LockName) -> Call<Option<Duration>> {
     })
 }
 
-/// The fields of a hash, in the order the server has them.
-pub(crate) fn fields(name: &LockName) -> Call<Vec<(String, String)>> {
-    Call::plain(&["HGETALL"], name, read_fields)
+/// The first owner in a hash of owners and counts.
+pub(crate) fn holder(name: &LockName) -> Call<Option<(String, u64)>> {
+    Call::plain(&["HGETALL"], name, |reply| {
+        Some(read_fields(reply)?.into_iter().find_map(|(owner, count)| Some((owner, count.parse().ok()?))))
+    })
+}
+
+/// The writer in the hash of a read-write lock.
+pub(crate) fn writer(name: &LockName) -> Call<Option<(String, u64)>> {
+    Call::plain(&["HGETALL"], name, |reply| {
+        Some(
+            read_fields(reply)?
+                .into_iter()
+                .find_map(|(field, count)| Some((field.strip_suffix(":write")?.to_owned(), count.parse().ok()?))),
+        )
+    })
+}
+
+/// One of the readers in the hash of a read-write lock.
+pub(crate) fn reader(name: &LockName) -> Call<Option<(String, u64)>> {
+    Call::plain(&["HGETALL"], name, |reply| {
+        let reads = |field: &String| field != "mode" && !field.ends_with(":write");
+        Some(
+            read_fields(reply)?
+                .into_iter()
+                .filter(|(field, _)| reads(field))
+                .find_map(|(owner, count)| Some((owner, count.parse().ok()?))),
+        )
+    })
 }
 
 fn read_fields(reply: &Value) -> Option<Vec<(String, String)>> {

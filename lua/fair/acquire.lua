@@ -1,0 +1,103 @@
+-- fair/acquire.lua
+-- Takes the lock if it is free and nobody is in front of us; otherwise joins the queue or keeps our place in it.
+--
+-- KEYS[1] lock hash: owner id -> hold count
+-- KEYS[2] list of waiting owners, the next one first
+-- KEYS[3] sorted set of waiting owners, by the server time in ms at which each counts as gone
+-- ARGV[1] lease, ms
+-- ARGV[2] owner id
+-- ARGV[3] patience, ms: a waiter that is not heard of for so long loses its place; 0 = ask once, do not join
+-- ARGV[4] ms since this owner asked before
+-- ARGV[5] channel of the lock; each waiter has its own, with ':' and its owner id added
+-- ARGV[6] message
+-- ARGV[7] command that publishes
+--
+-- reply: {1} = granted | {0, ms} = busy, come back after this time | {2} = another kind of lock has this name
+local lock, queue, deadlines, owner = KEYS[1], KEYS[2], KEYS[3], ARGV[2]
+local patience_ms = tonumber(ARGV[3])
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+if redis.call('hexists', lock, 'mode') == 1 then
+  return {2}
+end
+-- The same request came before and its answer was lost: grant it again.
+if redis.call('hexists', lock, owner) == 1 then
+  redis.call('pexpire', lock, math.max(tonumber(ARGV[1]), redis.call('pttl', lock)))
+  redis.call('hset', lock, owner, 1)
+  return {1}
+end
+
+-- We are alive: the time since we asked does not count against our place.
+local mine = redis.call('zscore', deadlines, owner)
+if mine and not redis.call('lpos', queue, owner) then
+  redis.call('zrem', deadlines, owner)
+  mine = false
+end
+if mine then
+  redis.call('zincrby', deadlines, ARGV[4], owner)
+end
+
+-- Whoever is first and counts as gone, or has no deadline at all, makes room.
+local head = redis.call('lindex', queue, 0)
+local head_ends
+local purged = false
+while head do
+  head_ends = tonumber(redis.call('zscore', deadlines, head) or 0)
+  if head_ends > now then
+    break
+  end
+  redis.call('zrem', deadlines, head)
+  redis.call('lpop', queue)
+  purged = true
+  mine = mine and head ~= owner
+  head = redis.call('lindex', queue, 0)
+end
+
+local free = redis.call('exists', lock) == 0
+if free and (not head or head == owner) then
+  redis.call('hset', lock, owner, 1)
+  redis.call('pexpire', lock, ARGV[1])
+  if head then
+    redis.call('lpop', queue)
+    redis.call('zrem', deadlines, owner)
+    -- Those behind counted our patience in front of their own.
+    for _, waiter in ipairs(redis.call('zrange', deadlines, 0, -1)) do
+      redis.call('zincrby', deadlines, -patience_ms, waiter)
+    end
+  end
+  return {1}
+end
+if patience_ms == 0 then
+  return {0, math.max(redis.call('pttl', lock), 0)}
+end
+
+if not mine then
+  local last = redis.call('lindex', queue, -1)
+  local last_ends = last and redis.call('zscore', deadlines, last)
+  local ahead_ms = last_ends and tonumber(last_ends) - now or math.max(redis.call('pttl', lock), 0)
+  redis.call('zadd', deadlines, now + ahead_ms + patience_ms, owner)
+  redis.call('rpush', queue, owner)
+elseif head == owner then
+  -- First in line and alive: should we die now, it costs the others our patience and no more.
+  redis.call('zadd', deadlines, now + patience_ms, owner)
+end
+-- Whatever becomes of the waiters, their keys do not stay for ever.
+local last_end = redis.call('zrevrange', deadlines, 0, 0, 'withscores')[2]
+local keep_ms = math.max(tonumber(last_end) - now, 0) + 3600000
+redis.call('pexpire', queue, keep_ms)
+redis.call('pexpire', deadlines, keep_ms)
+
+if not free then
+  return {0, redis.call('pttl', lock)}
+end
+-- Free, and another one's turn. It was told, or is told now if that was somebody who is gone; it
+-- has our patience to come.
+if purged then
+  redis.pcall(ARGV[7], ARGV[5] .. ':' .. head, ARGV[6])
+end
+if head_ends > now + patience_ms then
+  head_ends = now + patience_ms
+  redis.call('zadd', deadlines, head_ends, head)
+end
+return {0, math.max(head_ends - now, 10)}

@@ -1,0 +1,23 @@
+-- read_write/acquire_read.lua
+-- Takes the lock for reading if nobody writes.
+--
+-- KEYS[1] lock hash: 'mode' -> read or write, owner id -> read count, owner id:write -> write count
+-- KEYS[2] key of this owner's first read hold; it lives as long as that is promised
+-- ARGV[1] lease, ms
+-- ARGV[2] owner id, drawn for this hold alone
+--
+-- reply: {1} = granted | {0, ms} = busy, and the time to live of whoever writes (-1 = without end)
+--        | {2} = another kind of lock has this name
+local mode = redis.call('hget', KEYS[1], 'mode')
+if not mode and redis.call('exists', KEYS[1]) == 1 then
+  return {2}
+end
+if mode == 'write' then
+  return {0, redis.call('pttl', KEYS[1])}
+end
+redis.call('hset', KEYS[1], 'mode', 'read', ARGV[2], 1)
+redis.call('set', KEYS[2], 1, 'px', ARGV[1])
+if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then
+  redis.call('pexpire', KEYS[1], ARGV[1])
+end
+return {1}

@@ -1,0 +1,25 @@
+-- read_write/acquire_write.lua
+-- Takes the lock for writing if nobody reads or writes.
+--
+-- KEYS[1] lock hash: 'mode' -> read or write, owner id -> read count, owner id:write -> write count
+-- ARGV[1] lease, ms
+-- ARGV[2] owner id with ':write', drawn for this hold alone
+--
+-- reply: {1} = granted | {0, ms} = busy, and the time to live of whoever holds (-1 = without end)
+--        | {2} = another kind of lock has this name
+if redis.call('exists', KEYS[1]) == 0 then
+  redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], 1)
+  redis.call('pexpire', KEYS[1], ARGV[1])
+  return {1}
+end
+-- The same request came before and its answer was lost: grant it again.
+if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+  local lease_ms = math.max(tonumber(ARGV[1]), redis.call('pttl', KEYS[1]))
+  redis.call('pexpire', KEYS[1], lease_ms)
+  redis.call('hset', KEYS[1], ARGV[2], 1)
+  return {1}
+end
+if redis.call('hexists', KEYS[1], 'mode') == 0 then
+  return {2}
+end
+return {0, redis.call('pttl', KEYS[1])}

@@ -1,0 +1,32 @@
+-- read_write/reenter.lua
+-- Writes the new counts of an owner that holds the lock on either side; never takes the lock anew.
+--
+-- KEYS[1] lock hash: 'mode' -> read or write, owner id -> read count, owner id:write -> write count
+-- ARGV[1] lease, ms; times to live are only ever raised
+-- ARGV[2] owner id
+-- ARGV[3] write count, absolute
+-- ARGV[4] read count, absolute
+-- ARGV[5] what the keys of this owner's read holds begin with; their number follows
+--
+-- reply: 1 = re-entered | 0 = lost, nobody holds it | 2 = lost, somebody else has it
+local lock, owner, writer = KEYS[1], ARGV[2], ARGV[2] .. ':write'
+local lease_ms, writes, reads = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local writing = redis.call('hexists', lock, writer) == 1
+local reading = redis.call('hexists', lock, owner) == 1
+-- Writing is never begun by a re-entry; reading is, by whoever writes.
+if (writes > 0 and not writing) or not (writing or reading) then
+  return redis.call('exists', lock) * 2
+end
+-- First the times to live: after them a full memory does not refuse the counts.
+redis.call('pexpire', lock, math.max(lease_ms, redis.call('pttl', lock)))
+if writes > 0 then
+  redis.call('hset', lock, writer, writes)
+end
+if reads > 0 then
+  redis.call('hset', lock, owner, reads)
+  for i = 1, reads do
+    local key = ARGV[5] .. i
+    redis.call('set', key, 1, 'px', math.max(lease_ms, redis.call('pttl', key)))
+  end
+end
+return 1

@@ -1,0 +1,153 @@
+//! The one wait loop: ask, arm, ask again, sleep; every kind goes through it.
+
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::time::{Deadline, Instant};
+
+/// What the wait loop needs from its surroundings; tests drive it with scripted replies.
+pub(super) trait Contest {
+    type Prize;
+
+    fn now(&self) -> Instant;
+
+    /// Asks once.
+    fn attempt(&mut self) -> Result<Outcome<Self::Prize>>;
+
+    /// How long to sleep at most before asking again, after an answer that it is busy for `busy` yet;
+    /// `None` gives up.
+    fn pause(&mut self, busy: Duration) -> Option<Duration>;
+
+    /// Makes sure that a release rings from now on. Answers whether one may have been missed.
+    fn arm(&mut self) -> Result<bool>;
+
+    /// Sleeps until rung or `until`; fails when the caller must not go on.
+    fn sleep(&mut self, until: Instant) -> Result<()>;
+}
+
+pub(super) enum Outcome<Prize> {
+    Taken(Prize),
+    /// Come back after this time at the latest.
+    Busy(Duration),
+}
+
+/// The loop. The order matters: ask, arm, ask again, sleep. A message is a hint; only Redis's
+/// answer counts.
+pub(super) fn contend<C: Contest>(contest: &mut C, deadline: Deadline) -> Result<Option<C::Prize>> {
+    loop {
+        let busy = match contest.attempt()? {
+            Outcome::Taken(prize) => return Ok(Some(prize)),
+            Outcome::Busy(busy) => busy,
+        };
+        // Looked at after asking: the last question comes when the time is up, not before.
+        if deadline.passed(contest.now()) {
+            return Ok(None);
+        }
+        if contest.arm()? {
+            continue;
+        }
+        let Some(pause) = contest.pause(busy) else { return Ok(None) };
+        contest.sleep(deadline.sooner(contest.now().after(pause)))?;
+    }
+}
+
+/// Whatever was lost, a waiter asks again after this time.
+pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Eq)]
+    enum Did {
+        Ask,
+        Arm,
+        Sleep(u64),
+    }
+
+    /// Answers each question by the script; sleeping moves the clock.
+    struct Scripted {
+        now: Instant,
+        answers: std::vec::IntoIter<Option<u64>>,
+        armed_live: bool,
+        armed: bool,
+        did: Vec<Did>,
+    }
+
+    impl Contest for Scripted {
+        type Prize = ();
+
+        fn now(&self) -> Instant {
+            self.now
+        }
+
+        fn attempt(&mut self) -> Result<Outcome<()>> {
+            self.did.push(Did::Ask);
+            Ok(match self.answers.next().expect("the script has an answer") {
+                None => Outcome::Taken(()),
+                Some(ms) => Outcome::Busy(Duration::from_millis(ms)),
+            })
+        }
+
+        fn pause(&mut self, busy: Duration) -> Option<Duration> {
+            Some(busy.min(LONGEST_SLEEP))
+        }
+
+        fn arm(&mut self) -> Result<bool> {
+            if std::mem::replace(&mut self.armed, true) {
+                return Ok(false);
+            }
+            self.did.push(Did::Arm);
+            Ok(self.armed_live)
+        }
+
+        fn sleep(&mut self, until: Instant) -> Result<()> {
+            let slept = self.now.until(until);
+            self.now = until;
+            self.did.push(Did::Sleep(u64::try_from(slept.as_millis()).unwrap()));
+            Ok(())
+        }
+    }
+
+    fn run(answers: &[Option<u64>], armed_live: bool, wait: Option<u64>) -> (Option<()>, Vec<Did>) {
+        let now = Instant::from_millis(1_000_000);
+        let answers = answers.to_vec().into_iter();
+        let mut scripted = Scripted { now, answers, armed_live, armed: false, did: vec![] };
+        let deadline = wait.map_or(Deadline::Never, |ms| Deadline::At(now.after(Duration::from_millis(ms))));
+        let got = contend(&mut scripted, deadline).unwrap();
+        (got, scripted.did)
+    }
+
+    use Did::{Arm, Ask, Sleep};
+
+    #[test]
+    fn a_free_lock_costs_one_question() {
+        assert_eq!(run(&[None], false, None), (Some(()), vec![Ask]));
+    }
+
+    #[test]
+    fn a_waiter_asks_again_after_arming() {
+        let (got, did) = run(&[Some(900), None], true, None);
+        assert_eq!((got, did), (Some(()), vec![Ask, Arm, Ask]));
+        let (_, did) = run(&[Some(900), None], false, None);
+        assert_eq!(did, [Ask, Arm, Sleep(900), Ask], "not live yet: the bell or the time wakes it");
+    }
+
+    #[test]
+    fn no_sleep_is_longer_than_a_second_or_the_time_to_live_or_the_deadline() {
+        let (got, did) = run(&[Some(30_000), Some(300), Some(30_000), Some(30_000)], false, Some(1_800));
+        assert_eq!(got, None);
+        assert_eq!(did, [Ask, Arm, Sleep(1_000), Ask, Sleep(300), Ask, Sleep(500), Ask]);
+    }
+
+    #[test]
+    fn the_last_question_comes_when_the_time_is_up() {
+        let (got, did) = run(&[Some(30_000), None], false, Some(50));
+        assert_eq!((got, did), (Some(()), vec![Ask, Arm, Sleep(50), Ask]));
+    }
+
+    #[test]
+    fn no_wait_means_one_question() {
+        assert_eq!(run(&[Some(30_000)], false, Some(0)), (None, vec![Ask]));
+    }
+}

@@ -1,0 +1,52 @@
+//! The fair lock: the plain lock with a queue in Redis.
+
+use super::{only_once, unlocked};
+use crate::engine::{Ask, Kind, Queueing, Waking};
+use crate::name::LockName;
+use crate::owner::OwnerId;
+use crate::script::{Attempt, Call, Counts, Kept, Told, fair};
+use crate::time::Lease;
+
+/// Redisson's fair lock, and its non-reentrant sister.
+#[derive(Debug)]
+pub(crate) struct Fair {
+    /// How long a waiter that is not heard of keeps its place.
+    pub(crate) patience: Lease,
+    pub(crate) once: bool,
+}
+
+impl Kind for Fair {
+    fn queueing(&self) -> Queueing {
+        Queueing::InRedis
+    }
+
+    fn waking(&self) -> Waking {
+        Waking::OwnMessage
+    }
+
+    fn reenters(&self, held: Counts) -> Result<(), &'static str> {
+        if self.once { only_once(held) } else { Ok(()) }
+    }
+
+    fn channel(&self, name: &LockName, owner: &OwnerId) -> String {
+        format!("{}:{owner}", name.channel())
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
+        let waits = ask.waits.map(|since| (self.patience, since));
+        fair::acquire(ask.name, ask.owner, ask.lease, waits, unlocked(&ask.name.channel()))
+    }
+
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+        let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
+        fair::release(name, owner, remaining, unlocked(&name.channel()))
+    }
+
+    fn withdraw(&self, name: &LockName, owner: &OwnerId) -> Call<()> {
+        fair::leave(name, owner, self.patience, unlocked(&name.channel()))
+    }
+
+    fn force_release(&self, name: &LockName) -> Call<bool> {
+        fair::force_release(name, unlocked(&name.channel()))
+    }
+}

@@ -1,0 +1,40 @@
+//! The fenced lock: the plain lock that numbers its grants, so that a store can refuse a late writer.
+
+use super::unlocked;
+use crate::engine::{Ask, Kind};
+use crate::name::LockName;
+use crate::owner::OwnerId;
+use crate::script::{Attempt, Call, Counts, Kept, Told, fenced, reentrant};
+use crate::time::Lease;
+
+/// Redisson's fenced lock.
+#[derive(Debug)]
+pub(crate) struct Fenced;
+
+/// A Lua script for stores that keep the guarded value in Redis: it writes unless somebody with a
+/// newer token has written before.
+///
+/// `KEYS[1]` is a key for the highest token seen, `KEYS[2]` the value; `ARGV[1]` is the token,
+/// `ARGV[2]` the new value. It answers 1 when it wrote and 0 when the writer is late. In a database
+/// the same is a condition: `UPDATE t SET v = $1, token = $2 WHERE id = $3 AND token <= $2`; over
+/// HTTP, send the token as a header and have the service compare it.
+pub const ACCEPT_IF_NOT_OLDER: &str = fenced::ACCEPT;
+
+impl Kind for Fenced {
+    fn channel(&self, name: &LockName, _: &OwnerId) -> String {
+        name.channel()
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
+        fenced::acquire(ask.name, ask.owner, ask.lease)
+    }
+
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+        let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
+        reentrant::release(name, owner, remaining, unlocked(&name.channel()))
+    }
+
+    fn force_release(&self, name: &LockName) -> Call<bool> {
+        reentrant::force_release(name, unlocked(&name.channel()))
+    }
+}

@@ -1,0 +1,132 @@
+//! The read-write lock: many readers or one writer, one handle for each side.
+
+use std::sync::Arc;
+
+use crate::engine::{Ask, Engine, Kind, Queueing};
+use crate::lock::Lock;
+use crate::name::LockName;
+use crate::owner::OwnerId;
+use crate::script::{
+    Announcement, Attempt, Call, Counts, Kept, Renewal, RenewalAnswers, Side, Told, query, read_write,
+};
+use crate::time::Lease;
+
+/// A lock that many may hold for reading, or one for writing.
+///
+/// A thread that writes may also read, and goes on reading when it gives the write side back; readers
+/// that wait come in then. A thread that only reads cannot become a writer: that is
+/// [`AlreadyHeld`](crate::ErrorKind::AlreadyHeld), not a wait for itself. Readers are not held up by
+/// a waiting writer, so readers that overlap without end keep writers out.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let prices = client.read_write_lock("prices");
+/// let writing = prices.write_lock().lock()?;
+/// let reading = prices.read_lock().lock()?;
+/// writing.unlock()?;
+/// // Other readers may come in now; this one is still there.
+/// assert!(reading.is_held());
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a handle does nothing until one of its sides is locked"]
+pub struct ReadWriteLock {
+    engine: Arc<Engine>,
+    name: String,
+}
+
+impl ReadWriteLock {
+    pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Self {
+        Self { engine: Arc::clone(engine), name: name.to_owned() }
+    }
+
+    /// Returns the side that many may hold.
+    pub fn read_lock(&self) -> Lock {
+        Lock::new(&self.engine, Arc::new(ReadWrite(Side::Shared)), &self.name)
+    }
+
+    /// Returns the side that one may hold.
+    pub fn write_lock(&self) -> Lock {
+        Lock::new(&self.engine, Arc::new(ReadWrite(Side::Exclusive)), &self.name)
+    }
+}
+
+/// One side of Redisson's read-write lock.
+#[derive(Debug)]
+struct ReadWrite(Side);
+
+impl Kind for ReadWrite {
+    fn family(&self) -> &'static str {
+        "read-write"
+    }
+
+    fn queueing(&self) -> Queueing {
+        match self.0 {
+            Side::Exclusive => Queueing::Line,
+            Side::Shared => Queueing::Together,
+        }
+    }
+
+    fn side(&self) -> Side {
+        self.0
+    }
+
+    fn reenters(&self, held: Counts) -> Result<(), &'static str> {
+        if self.0 == Side::Exclusive && held.exclusive == 0 {
+            return Err("this thread holds it for reading and would wait for itself; give the read side back first");
+        }
+        Ok(())
+    }
+
+    fn channel(&self, name: &LockName, _: &OwnerId) -> String {
+        name.read_write_channel()
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
+        match self.0 {
+            Side::Exclusive => read_write::acquire_write(ask.name, ask.owner, ask.lease),
+            Side::Shared => read_write::acquire_read(ask.name, ask.owner, ask.lease),
+        }
+    }
+
+    fn reenter(&self, name: &LockName, owner: &OwnerId, lease: Lease, counts: Counts) -> Call<Kept<()>> {
+        read_write::reenter(name, owner, lease, counts)
+    }
+
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+        read_write::release(name, owner, remaining, &name.read_write_channel(), "PUBLISH")
+    }
+
+    fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
+        read_write::renew(locks)
+    }
+
+    fn force_release(&self, name: &LockName) -> Call<bool> {
+        let message = match self.0 {
+            Side::Exclusive => "1",
+            Side::Shared => "0",
+        };
+        let channel = name.read_write_channel();
+        read_write::force_release(name, self.mode(), Announcement { channel: &channel, message, publish: "PUBLISH" })
+    }
+
+    fn is_locked(&self, name: &LockName) -> Call<bool> {
+        read_write::is_locked(name, self.mode())
+    }
+
+    fn holder(&self, name: &LockName) -> Call<Option<(String, u64)>> {
+        match self.0 {
+            Side::Exclusive => query::writer(name),
+            Side::Shared => query::reader(name),
+        }
+    }
+}
+
+impl ReadWrite {
+    fn mode(&self) -> &'static str {
+        match self.0 {
+            Side::Exclusive => "write",
+            Side::Shared => "read",
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The spin lock: the plain lock without messages; a waiter asks, pauses, and asks again.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Ask, Kind, Pauses, Waking};
+use crate::name::LockName;
+use crate::owner::OwnerId;
+use crate::script::{Announcement, Attempt, Call, Counts, Kept, Told, reentrant};
+use crate::time::Lease;
+
+/// Redisson's spin lock.
+#[derive(Debug)]
+pub(crate) struct Spin {
+    pub(crate) backoff: Backoff,
+}
+
+/// How long a spin lock pauses between two tries, and how often it tries.
+///
+/// Any function from the number of failed tries, beginning with 1, to the next pause will do; `None`
+/// gives up. Three tries 500 ms apart:
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lockson::Backoff;
+/// let backoff = Backoff::new(|tries| (tries < 3).then_some(Duration::from_millis(500)));
+/// ```
+///
+/// Giving up ends [`Lock::try_lock_for`](crate::Lock::try_lock_for) with `None`.
+/// [`Lock::lock`](crate::Lock::lock) waits without limit all the same, a second at a time.
+#[derive(Clone)]
+pub struct Backoff(Pauses);
+
+impl Backoff {
+    /// Makes a back-off of a function: failed tries to the next pause.
+    pub fn new(pauses: impl Fn(u32) -> Option<Duration> + Send + Sync + 'static) -> Self {
+        Self(Pauses(Arc::new(pauses)))
+    }
+
+    /// Makes a back-off that begins with `first`, doubles up to `longest`, and adds up to a quarter
+    /// at random.
+    pub fn exponential(first: Duration, longest: Duration) -> Self {
+        let random = RandomState::new();
+        Self::new(move |tries| {
+            let pause = first.saturating_mul(1_u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX));
+            let pause = pause.min(longest);
+            let mut hasher = random.build_hasher();
+            hasher.write_u32(tries);
+            let share = u32::try_from(hasher.finish() % 1_000).unwrap_or(0);
+            Some(pause + pause / 4 * share / 1_000)
+        })
+    }
+
+    /// Makes a back-off with the same pause every time.
+    pub fn fixed(pause: Duration) -> Self {
+        Self::new(move |_| Some(pause))
+    }
+}
+
+impl Default for Backoff {
+    /// 1 ms, doubling up to 128 ms, as Redisson's.
+    fn default() -> Self {
+        Self::exponential(Duration::from_millis(1), Duration::from_millis(128))
+    }
+}
+
+impl fmt::Debug for Backoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Backoff(..)")
+    }
+}
+
+impl Kind for Spin {
+    fn waking(&self) -> Waking {
+        Waking::Pauses(self.backoff.0.clone())
+    }
+
+    fn channel(&self, _: &LockName, _: &OwnerId) -> String {
+        String::new()
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
+        reentrant::acquire(ask.name, ask.owner, ask.lease)
+    }
+
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+        let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
+        reentrant::release(name, owner, remaining, NOBODY)
+    }
+
+    fn force_release(&self, name: &LockName) -> Call<bool> {
+        reentrant::force_release(name, NOBODY)
+    }
+}
+
+/// Nobody listens to a spin lock.
+const NOBODY: Announcement<'_> = Announcement { channel: "", message: "0", publish: "PUBLISH" };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pauses(backoff: &Backoff, tries: std::ops::RangeInclusive<u32>) -> Vec<Option<u128>> {
+        tries.map(|tries| (backoff.0.0)(tries).map(|pause| pause.as_millis())).collect()
+    }
+
+    #[test]
+    fn the_default_doubles_from_1_to_128_ms_with_up_to_a_quarter_more() {
+        for (tries, pause) in (1..=10).zip(pauses(&Backoff::default(), 1..=10)) {
+            let base = 2_u128.pow(tries - 1).min(128);
+            let pause = pause.unwrap();
+            assert!((base..=base + base / 4).contains(&pause), "try {tries}: {pause} ms");
+        }
+        assert!(pauses(&Backoff::default(), u32::MAX..=u32::MAX)[0].is_some());
+    }
+
+    #[test]
+    fn a_function_bounds_the_number_of_tries() {
+        let backoff = Backoff::new(|tries| (tries < 3).then_some(Duration::from_millis(500)));
+        assert_eq!(pauses(&backoff, 1..=3), [Some(500), Some(500), None]);
+        assert_eq!(pauses(&Backoff::fixed(Duration::from_millis(7)), 1..=2), [Some(7), Some(7)]);
+    }
+}

@@ -1,0 +1,16 @@
+//! The scripts of the fenced lock: the plain lock's state, and the last token beside it.
+
+use super::answer::Attempt;
+use super::{Call, Script, lua};
+use crate::name::LockName;
+use crate::owner::OwnerId;
+use crate::time::Lease;
+
+static ACQUIRE: Script = lua!("fenced/acquire.lua");
+
+/// A store's own guard, for whoever keeps the guarded resource in Redis.
+pub(crate) const ACCEPT: &str = include_str!("../../lua/fenced/accept.lua");
+
+pub(crate) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Attempt> {
+    ACQUIRE.call(name, &[name.key(), name.token().as_bytes()], Attempt::read).arg(lease.millis()).arg(owner.as_str())
+}

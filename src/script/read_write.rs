@@ -1,0 +1,73 @@
+//! The scripts of the read-write lock: one hash for both sides, a key for each read hold.
+
+use super::answer::{Announcement, Attempt, Counts, Kept, Renewal, RenewalAnswers, Told};
+use super::call::int;
+use super::{Call, Script, lua};
+use crate::name::LockName;
+use crate::owner::OwnerId;
+use crate::time::Lease;
+
+static ACQUIRE_READ: Script = lua!("read_write/acquire_read.lua");
+static ACQUIRE_WRITE: Script = lua!("read_write/acquire_write.lua");
+static REENTER: Script = lua!("read_write/reenter.lua");
+static RELEASE: Script = lua!("read_write/release.lua");
+static RENEW: Script = lua!("read_write/renew.lua");
+static FORCE_RELEASE: Script = lua!("read_write/force_release.lua");
+static IS_LOCKED: Script = lua!("read_write/is_locked.lua");
+
+pub(crate) fn acquire_read(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Attempt> {
+    let first_hold = format!("{}1", name.read_holds_of(owner));
+    ACQUIRE_READ.call(name, &[name.key(), first_hold.as_bytes()], Attempt::read).arg(lease.millis()).arg(owner.as_str())
+}
+
+pub(crate) fn acquire_write(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Attempt> {
+    ACQUIRE_WRITE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(format!("{owner}:write"))
+}
+
+pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease, counts: Counts) -> Call<Kept<()>> {
+    REENTER
+        .call(name, &[name.key()], Kept::read)
+        .arg(lease.millis())
+        .arg(owner.as_str())
+        .arg(counts.exclusive)
+        .arg(counts.shared)
+        .arg(name.read_holds_of(owner))
+}
+
+/// Gives one hold back; `remaining` are the counts that stay and the lease promised to them.
+pub(crate) fn release(
+    name: &LockName,
+    owner: &OwnerId,
+    remaining: Option<(Counts, Lease)>,
+    channel: &str,
+    publish: &str,
+) -> Call<Kept<Told>> {
+    let (counts, lease_ms) = remaining.map_or((Counts::default(), 0), |(counts, lease)| (counts, lease.millis()));
+    RELEASE
+        .call(name, &[name.key()], Kept::read_release)
+        .arg(owner.as_str())
+        .arg(counts.exclusive)
+        .arg(counts.shared)
+        .arg(lease_ms)
+        .arg(name.read_holds())
+        .arg(channel)
+        .arg(publish)
+}
+
+/// Renews several locks of one server, at least one.
+pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
+    let keys: Vec<&[u8]> = locks.iter().map(|lock| lock.name.key()).collect();
+    let call = RENEW.call(&locks[0].name, &keys, RenewalAnswers::read);
+    locks.iter().fold(call, |call, lock| {
+        call.arg(lock.owner.as_str()).arg(lock.lease.millis()).arg(lock.name.read_holds_of(&lock.owner))
+    })
+}
+
+/// Opens the side that `mode` names.
+pub(crate) fn force_release(name: &LockName, mode: &str, announcement: Announcement<'_>) -> Call<bool> {
+    FORCE_RELEASE.call(name, &[name.key()], |reply| Some(int(reply)? == 1)).arg(mode).announced(announcement)
+}
+
+pub(crate) fn is_locked(name: &LockName, mode: &str) -> Call<bool> {
+    IS_LOCKED.call(name, &[name.key()], |reply| Some(int(reply)? == 1)).arg(mode)
+}
