@@ -64,8 +64,7 @@ impl Engine {
         let call = hold.kind.reenter(wish.name, &hold.owner, lease, count);
         let interrupted = || self.check_caller(wish.cancel).err();
         let bounds = Bounds { interrupted: &interrupted, ..self.bounds(&node, Instant::now(), deadline) };
-        // A count too high is put right by the next request, so nothing is left to settle.
-        let answer = wire::send(&node.server, &call, &bounds).map_err(|failed| failed.error)?;
+        let answer = self.ask_about(&hold, &call, &bounds)?;
         if let Kept::Lost(loss) = answer.value {
             self.lose(&hold, loss);
             return Err(Error::lost(loss));
@@ -235,7 +234,7 @@ impl<'a> Contender<'a> {
             owner: self.owner.clone(),
             thread: self.thread.clone(),
             since: now,
-            haunted: haunted || self.loose.take().is_some_and(|loose| loose.haunted),
+            loose: Loose { open: vec![], haunted: haunted || self.loose.take().is_some_and(|loose| loose.haunted) },
             ledger,
         }));
         self.engine.registry.add(Arc::clone(&hold));

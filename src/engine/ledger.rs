@@ -27,6 +27,8 @@ pub(crate) struct Ledger {
     /// Left to its time to live by a guard that is gone; binds also after the last one.
     kept: Option<Instant>,
     phase: Phase,
+    /// A request under way that may cut the time to live to this, at any time.
+    ceiling: Option<Lease>,
     /// When a renewal that got no answer is tried again.
     retry_at: Option<Instant>,
 }
@@ -85,6 +87,7 @@ impl Ledger {
             extended: None,
             kept: None,
             phase: Phase::Live,
+            ceiling: None,
             retry_at: None,
         };
         let guard = ledger.admit(promise);
@@ -117,7 +120,8 @@ impl Ledger {
     pub(crate) fn confirmed(&mut self, sent: Instant, lease: Lease) {
         self.end = self.end.max(sent.after(lease.duration()));
         if self.phase == Phase::Live {
-            self.good_until = self.good_until.max(lease.good_until(sent));
+            let sure = self.ceiling.map_or(lease, |ceiling| ceiling.min(lease));
+            self.good_until = self.good_until.max(sure.good_until(sent));
         }
         self.retry_at = None;
     }
@@ -126,6 +130,11 @@ impl Ledger {
     pub(crate) fn server_ran_ahead(&mut self, by: Duration) {
         self.good_until = self.good_until.before(by);
         self.end = self.end.before(by);
+    }
+
+    /// A request that set `lease` was not answered and may still come, after later ones even.
+    pub(crate) fn may_be_cut_to(&mut self, lease: Lease) {
+        self.ceiling = Some(self.ceiling.map_or(lease, |ceiling| ceiling.min(lease)));
     }
 
     /// A time to live asked for by hand was confirmed.
