@@ -193,6 +193,14 @@ impl Refusal {
         Self { word: word_of(reply.code(), detail).to_owned(), text }
     }
 
+    /// A refusal of which only the text of the error reply is left.
+    pub(crate) fn from_text(text: &str) -> Self {
+        // Servers before 7.0 keep the marker of an error in its text.
+        let text = text.strip_prefix('-').unwrap_or(text);
+        let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
+        Self { word: word_of(code, detail).to_owned(), text: text.to_owned() }
+    }
+
     pub(crate) fn word(&self) -> &str {
         &self.word
     }

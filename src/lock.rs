@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Cancel, Engine, Grant, Kind, Phase, Wish};
+use crate::engine::{Cancel, Engine, Grant, Kind, Phase, Wait, Wish};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, OwnedGuard};
 use crate::name::LockName;
@@ -119,7 +119,7 @@ impl Lock {
     ///
     /// As [`lock`](Self::lock), but a server out of reach fails at once.
     pub fn try_lock(&self) -> Result<Option<Guard>> {
-        Ok(self.take(Deadline::after(Duration::ZERO), false, false)?.map(|grant| Guard::new(&self.engine, grant)))
+        Ok(self.take(Wait::Not, false)?.map(|grant| Guard::new(&self.engine, grant)))
     }
 
     /// Takes the lock, waiting for it at most for `wait`; [`Duration::MAX`] waits for ever.
@@ -132,7 +132,7 @@ impl Lock {
     ///
     /// As [`lock`](Self::lock), but a server out of reach is tried again until the wait is over.
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        Ok(self.take(Deadline::after(wait), !wait.is_zero(), false)?.map(|grant| Guard::new(&self.engine, grant)))
+        Ok(self.take(within(wait), false)?.map(|grant| Guard::new(&self.engine, grant)))
     }
 
     /// Gives back the newest hold of this thread that was left to it by
@@ -223,16 +223,16 @@ impl Lock {
 
     fn take_for_ever(&self, owned: bool) -> Result<Grant> {
         let busy = || Error::new(ErrorKind::Unknown, "a wait without limit ended without the lock").about(&*self.name);
-        self.take(Deadline::Never, true, owned)?.ok_or_else(busy)
+        self.take(Wait::ForEver, owned)?.ok_or_else(busy)
     }
 
-    fn take(&self, deadline: Deadline, wait: bool, owned: bool) -> Result<Option<Grant>> {
+    fn take(&self, wait: Wait, owned: bool) -> Result<Option<Grant>> {
         let name = self.checked_name()?;
         let about = |error: Error| error.about(&name);
         let lease = self.lease.map(Lease::new).transpose().map_err(about)?;
         let wish =
             Wish { name: &name, kind: &self.kind, lease, max_hold: self.max_hold, cancel: self.cancel.as_ref(), owned };
-        self.engine.acquire(&wish, deadline, wait).map_err(about)
+        self.engine.acquire(&wish, wait).map_err(about)
     }
 
     fn ask<T>(&self, call: impl FnOnce(&LockName) -> crate::script::Call<T>) -> Result<T> {
@@ -262,10 +262,7 @@ impl OwnedLock {
     ///
     /// As [`Lock::try_lock`].
     pub fn try_lock(&self) -> Result<Option<OwnedGuard>> {
-        Ok(self
-            .0
-            .take(Deadline::after(Duration::ZERO), false, true)?
-            .map(|grant| OwnedGuard::new(&self.0.engine, grant)))
+        Ok(self.0.take(Wait::Not, true)?.map(|grant| OwnedGuard::new(&self.0.engine, grant)))
     }
 
     /// Takes the lock, waiting for it at most for `wait`; see [`Lock::try_lock_for`].
@@ -274,10 +271,7 @@ impl OwnedLock {
     ///
     /// As [`Lock::try_lock_for`].
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<OwnedGuard>> {
-        Ok(self
-            .0
-            .take(Deadline::after(wait), !wait.is_zero(), true)?
-            .map(|grant| OwnedGuard::new(&self.0.engine, grant)))
+        Ok(self.0.take(within(wait), true)?.map(|grant| OwnedGuard::new(&self.0.engine, grant)))
     }
 }
 
@@ -291,4 +285,9 @@ impl Holder {
     pub fn hold_count(&self) -> u64 {
         self.hold_count
     }
+}
+
+/// No time to wait is one question, not a wait that ends at once.
+fn within(wait: Duration) -> Wait {
+    if wait.is_zero() { Wait::Not } else { Wait::Until(Deadline::after(wait)) }
 }

@@ -57,7 +57,12 @@ end
 local free = redis.call('exists', lock) == 0
 if free and (not head or head == owner) then
   redis.call('hset', lock, owner, 1)
-  redis.call('pexpire', lock, ARGV[1])
+  local set = redis.pcall('pexpire', lock, ARGV[1])
+  if type(set) == 'table' then
+    -- Not allowed to end it, not allowed to begin it: a lock without end helps nobody.
+    redis.call('hdel', lock, owner)
+    return set
+  end
   if head then
     redis.call('lpop', queue)
     redis.call('zrem', deadlines, owner)

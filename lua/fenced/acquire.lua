@@ -15,7 +15,12 @@ if redis.call('exists', KEYS[1]) == 0 then
   local token = math.max((tonumber(redis.call('get', KEYS[2])) or 0) + 1, floor)
   redis.call('set', KEYS[2], string.format('%.0f', token))
   redis.call('hset', KEYS[1], ARGV[2], 1)
-  redis.call('pexpire', KEYS[1], ARGV[1])
+  local set = redis.pcall('pexpire', KEYS[1], ARGV[1])
+  if type(set) == 'table' then
+    -- Not allowed to end it, not allowed to begin it: a lock without end helps nobody.
+    redis.call('hdel', KEYS[1], ARGV[2])
+    return set
+  end
   return {1, token}
 end
 -- The same request came before and its answer was lost: grant it again. Nobody drew a token since.

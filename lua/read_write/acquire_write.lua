@@ -9,7 +9,12 @@
 --        | {2} = another kind of lock has this name
 if redis.call('exists', KEYS[1]) == 0 then
   redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], 1)
-  redis.call('pexpire', KEYS[1], ARGV[1])
+  local set = redis.pcall('pexpire', KEYS[1], ARGV[1])
+  if type(set) == 'table' then
+    -- Not allowed to end it, not allowed to begin it: a lock without end helps nobody.
+    redis.call('del', KEYS[1])
+    return set
+  end
   return {1}
 end
 -- The same request came before and its answer was lost: grant it again.

@@ -167,7 +167,7 @@ struct Session<'a> {
 enum Sent {
     Ping,
     Subscribe { channels: Vec<String>, missing: usize },
-    Unsubscribe { missing: usize },
+    Unsubscribe { channels: Vec<String>, missing: usize },
 }
 
 impl Session<'_> {
@@ -217,7 +217,7 @@ impl Session<'_> {
 
     fn unsubscribe(&mut self, channels: &[String]) -> io::Result<()> {
         self.send(&[&["UNSUBSCRIBE"], channels.iter().map(String::as_str).collect::<Vec<_>>().as_slice()].concat())?;
-        self.sent.push_back(Sent::Unsubscribe { missing: channels.len() });
+        self.sent.push_back(Sent::Unsubscribe { channels: channels.to_vec(), missing: channels.len() });
         Ok(())
     }
 
@@ -250,6 +250,12 @@ impl Session<'_> {
         let notice = match frame {
             Value::ServerError(error) => match self.sent.pop_front() {
                 Some(Sent::Subscribe { channels, .. }) => Notice::Refused(channels, Refusal::new(&error)),
+                // Not allowed to stop listening: what comes there wakes nobody, so it is left as it is.
+                Some(Sent::Unsubscribe { channels, .. }) => {
+                    return channels
+                        .into_iter()
+                        .try_for_each(|channel| self.listener.tell(Notice::Unsubscribed(channel)));
+                }
                 _ => return Some(()),
             },
             Value::Push { kind, data } => self.sort(kind, data)?,
@@ -298,7 +304,7 @@ impl Session<'_> {
     }
 
     fn answered_one(&mut self) {
-        if let Some(Sent::Subscribe { missing, .. } | Sent::Unsubscribe { missing }) = self.sent.front_mut() {
+        if let Some(Sent::Subscribe { missing, .. } | Sent::Unsubscribe { missing, .. }) = self.sent.front_mut() {
             *missing -= 1;
             if *missing == 0 {
                 self.sent.pop_front();

@@ -9,7 +9,7 @@ use super::hold::HoldState;
 use super::kind::Kind;
 use super::ledger::{GuardNumber, Promise};
 use super::node::Node;
-use super::wire::{self, Bounds};
+use super::wire::Bounds;
 use super::{Cancel, Engine};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
@@ -30,21 +30,42 @@ pub(crate) struct Wish<'a> {
     pub(crate) owned: bool,
 }
 
+/// How long a caller waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// It asks once.
+    Not,
+    /// It gives up at the deadline, or earlier if its kind bounds the tries.
+    Until(Deadline),
+    /// It does not give up.
+    ForEver,
+}
+
+impl Wait {
+    pub(super) fn deadline(self) -> Deadline {
+        match self {
+            Self::Not => Deadline::after(Duration::ZERO),
+            Self::Until(deadline) => deadline,
+            Self::ForEver => Deadline::Never,
+        }
+    }
+}
+
 /// A hold and the guard of it that the caller gets.
 pub(crate) type Grant = (Arc<HoldState>, GuardNumber);
 
 impl Engine {
     /// Takes or re-enters the lock; `None` when somebody else kept it until the deadline.
-    pub(crate) fn acquire(self: &Arc<Self>, wish: &Wish<'_>, deadline: Deadline, wait: bool) -> Result<Option<Grant>> {
+    pub(crate) fn acquire(self: &Arc<Self>, wish: &Wish<'_>, wait: Wait) -> Result<Option<Grant>> {
         self.check_caller(wish.cancel)?;
         let thread = (!wish.owned).then(ThreadId::current);
         if let Some(thread) = &thread
             && let Some(hold) = self.registry.find(wish.name, thread.number())
         {
-            return self.reenter(wish, hold, deadline).map(Some);
+            return self.reenter(wish, hold, wait.deadline()).map(Some);
         }
         let bell = Bell::new();
-        Contender::new(self, wish, thread, &bell, deadline, wait).run()
+        Contender::new(self, wish, thread, &bell, wait).run()
     }
 
     fn reenter(self: &Arc<Self>, wish: &Wish<'_>, hold: Arc<HoldState>, deadline: Deadline) -> Result<Grant> {
@@ -61,8 +82,7 @@ impl Engine {
         let call = hold.kind.reenter(wish.name, &hold.owner, lease, counts);
         let interrupted = || self.check_caller(wish.cancel).err();
         let bounds = Bounds { interrupted: &interrupted, ..self.bounds(&node, Instant::now(), deadline) };
-        // A count too high is put right by the next request, so nothing is left to settle.
-        let answer = wire::send(&node.server, &call, &bounds).map_err(|failed| failed.error)?;
+        let answer = self.ask_about(&hold, &call, &bounds)?;
         if let Kept::Lost(loss) = answer.value {
             self.lose(&hold, loss);
             return Err(Error::lost(loss));

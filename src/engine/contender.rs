@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
-use super::acquire::{Grant, Wish, promise};
+use super::acquire::{Grant, Wait, Wish, promise};
 use super::bell::{Bell, Hung};
 use super::contend::{Contest, LONGEST_SLEEP, Outcome, contend};
 use super::hold::{Granted, HoldState};
@@ -29,6 +29,7 @@ pub(super) struct Contender<'a> {
     thread: Option<ThreadId>,
     lease: Lease,
     started: Instant,
+    wait: Wait,
     deadline: Deadline,
     owner: OwnerId,
     number: HoldNumber,
@@ -38,8 +39,7 @@ pub(super) struct Contender<'a> {
     subscription: Option<Subscription>,
     /// Requests of the present owner that were never answered.
     loose: Option<Loose>,
-    /// Whether this caller waits, and when it asked before.
-    waits: bool,
+    /// When it asked before.
     asked: Option<Instant>,
     tries: u32,
     granted: bool,
@@ -51,8 +51,7 @@ impl<'a> Contender<'a> {
         wish: &'a Wish<'a>,
         thread: Option<ThreadId>,
         bell: &'a Bell,
-        deadline: Deadline,
-        waits: bool,
+        wait: Wait,
     ) -> Self {
         let (number, owner) = engine.draw_owner(thread.as_ref());
         Self {
@@ -62,7 +61,8 @@ impl<'a> Contender<'a> {
             thread,
             lease: engine.lease_of(wish),
             started: Instant::now(),
-            deadline,
+            wait,
+            deadline: wait.deadline(),
             owner,
             number,
             bell,
@@ -70,7 +70,6 @@ impl<'a> Contender<'a> {
             place: None,
             subscription: None,
             loose: None,
-            waits,
             asked: None,
             tries: 0,
             granted: false,
@@ -80,7 +79,7 @@ impl<'a> Contender<'a> {
     /// Takes the lock, or finds out that it cannot be had in time, and leaves nothing behind then.
     pub(super) fn run(mut self) -> Result<Option<Grant>> {
         let deadline = self.deadline;
-        let outcome = if self.waits {
+        let outcome = if self.wait != Wait::Not {
             self.wait_in_line().and_then(|()| contend(&mut self, deadline))
         } else {
             self.attempt().map(|outcome| match outcome {
@@ -131,7 +130,7 @@ impl<'a> Contender<'a> {
             thread: self.thread.clone(),
             since: now,
             token,
-            haunted: haunted || self.loose.take().is_some_and(|loose| loose.haunted),
+            loose: Loose { open: vec![], haunted: haunted || self.loose.take().is_some_and(|loose| loose.haunted) },
             ledger,
         }));
         self.engine.registry.add(Arc::clone(&hold));
@@ -160,7 +159,7 @@ impl<'a> Contender<'a> {
 
     /// Gives up a place in Redis's queue, so that nobody waits behind a waiter who went away.
     fn leave(&mut self) {
-        let queued = self.waits && self.asked.is_some() && self.wish.kind.queueing() == Queueing::InRedis;
+        let queued = self.wait != Wait::Not && self.asked.is_some() && self.wish.kind.queueing() == Queueing::InRedis;
         if queued && !self.granted && self.loose.is_none() {
             let limit = self.engine.config.command_timeout;
             let call = self.wish.kind.withdraw(self.wish.name, &self.owner);
@@ -194,7 +193,7 @@ impl Contest for Contender<'_> {
 
     fn attempt(&mut self) -> Result<Outcome<Grant>> {
         let now = Instant::now();
-        let waits = self.waits.then(|| self.asked.map_or(Duration::ZERO, |asked| asked.until(now)));
+        let waits = (self.wait != Wait::Not).then(|| self.asked.map_or(Duration::ZERO, |asked| asked.until(now)));
         self.asked = Some(now);
         self.tries = self.tries.saturating_add(1);
         let ask = Ask { name: self.wish.name, owner: &self.owner, lease: self.lease, waits };
@@ -242,7 +241,7 @@ impl Contest for Contender<'_> {
         let Waking::Pauses(pauses) = self.wish.kind.waking() else { return Some(busy.min(LONGEST_SLEEP)) };
         match (pauses.0)(self.tries) {
             // A wait without limit has no last try.
-            None if self.deadline == Deadline::Never => Some(LONGEST_SLEEP),
+            None if self.wait == Wait::ForEver => Some(LONGEST_SLEEP),
             pause => pause,
         }
     }

@@ -7,6 +7,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::kind::Kind;
 use super::ledger::{Ledger, Phase};
+use super::wire::Loose;
 use crate::error::Loss;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
@@ -21,12 +22,12 @@ pub(crate) struct HoldState {
     /// The thread that may re-enter; an owned hold has none.
     pub(crate) thread: Option<ThreadId>,
     pub(crate) since: Instant,
-    /// A request of its acquire was neither answered nor fenced: it may come back as a ghost.
-    pub(crate) haunted: bool,
     /// Its fencing token, where the kind has them.
     pub(crate) token: Option<u64>,
     state: Mutex<State>,
     changed: Condvar,
+    /// Its requests that were neither answered nor fenced: they may still come.
+    loose: Mutex<Loose>,
 }
 
 /// Called once when the hold is lost.
@@ -52,16 +53,27 @@ pub(crate) struct Granted {
     pub(crate) owner: OwnerId,
     pub(crate) thread: Option<ThreadId>,
     pub(crate) since: Instant,
-    pub(crate) haunted: bool,
     pub(crate) token: Option<u64>,
+    pub(crate) loose: Loose,
     pub(crate) ledger: Ledger,
 }
 
 impl HoldState {
     pub(crate) fn new(granted: Granted) -> Self {
-        let Granted { name, kind, number, owner, thread, since, haunted, token, ledger } = granted;
+        let Granted { name, kind, number, owner, thread, since, loose, token, ledger } = granted;
         let state = Mutex::new(State { ledger, on_lost: vec![], told: false });
-        Self { name, kind, number, owner, thread, since, haunted, token, state, changed: Condvar::new() }
+        Self {
+            name,
+            kind,
+            number,
+            owner,
+            thread,
+            since,
+            token,
+            state,
+            loose: Mutex::new(loose),
+            changed: Condvar::new(),
+        }
     }
 
     /// Uses the ledger under its mutex; a loss noticed by that is handed out, once. Only
@@ -102,6 +114,20 @@ impl HoldState {
     pub(crate) fn is_dead(&self) -> bool {
         let ended = self.thread.as_ref().is_some_and(ThreadId::has_ended);
         ended && self.state.lock().ledger.look(Instant::now()) != Phase::Live
+    }
+
+    pub(super) fn take_loose(&self) -> Loose {
+        std::mem::take(&mut self.loose.lock())
+    }
+
+    pub(super) fn keep_loose(&self, loose: Loose) {
+        *self.loose.lock() = loose;
+    }
+
+    /// Whether a request of it may still come that cannot be fenced.
+    pub(super) fn is_haunted(&self) -> bool {
+        let loose = self.loose.lock();
+        loose.haunted || !loose.open.is_empty()
     }
 
     /// Waits until the hold is not live any more, or until `until`.

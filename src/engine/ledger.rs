@@ -29,6 +29,8 @@ pub(crate) struct Ledger {
     kept: Option<Instant>,
     kept_side: Side,
     phase: Phase,
+    /// A request under way that may cut the time to live to this, at any time.
+    ceiling: Option<Lease>,
     /// When a renewal that got no answer is tried again.
     retry_at: Option<Instant>,
 }
@@ -95,6 +97,7 @@ impl Ledger {
             kept: None,
             kept_side: side,
             phase: Phase::Live,
+            ceiling: None,
             retry_at: None,
         };
         let guard = ledger.admit(side, promise);
@@ -127,7 +130,8 @@ impl Ledger {
     pub(crate) fn confirmed(&mut self, sent: Instant, lease: Lease) {
         self.end = self.end.max(sent.after(lease.duration()));
         if self.phase == Phase::Live {
-            self.good_until = self.good_until.max(lease.good_until(sent));
+            let sure = self.ceiling.map_or(lease, |ceiling| ceiling.min(lease));
+            self.good_until = self.good_until.max(sure.good_until(sent));
         }
         self.retry_at = None;
     }
@@ -136,6 +140,11 @@ impl Ledger {
     pub(crate) fn server_ran_ahead(&mut self, by: Duration) {
         self.good_until = self.good_until.before(by);
         self.end = self.end.before(by);
+    }
+
+    /// A request that set `lease` was not answered and may still come, after later ones even.
+    pub(crate) fn may_be_cut_to(&mut self, lease: Lease) {
+        self.ceiling = Some(self.ceiling.map_or(lease, |ceiling| ceiling.min(lease)));
     }
 
     /// A time to live asked for by hand was confirmed.

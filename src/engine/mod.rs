@@ -21,7 +21,7 @@ mod wake;
 mod watchdog;
 mod wire;
 
-pub(crate) use acquire::{Grant, Wish};
+pub(crate) use acquire::{Grant, Wait, Wish};
 pub use cancel::Cancel;
 pub(crate) use hold::HoldState;
 pub(crate) use kind::{Ask, Kind, Pauses, Queueing, Waking};

@@ -8,10 +8,10 @@ use super::hold::HoldState;
 use super::ledger::Phase;
 use super::ledger::{GuardNumber, Release};
 use super::settle::Settlement;
-use super::wire::{self, Bounds, Loose};
+use super::wire::{self, Answer, Bounds, Loose};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
-use crate::script::{Counts, Kept, Renewal, RenewalAnswer};
+use crate::script::{Call, Counts, Kept, Renewal, RenewalAnswer};
 use crate::time::{Instant, Lease};
 
 impl Engine {
@@ -49,8 +49,12 @@ impl Engine {
         let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
         let bounds = Bounds::within(limit, self.config.command_timeout.min(limit));
         // If it fails, the next request of this hold writes the right count.
-        let answer = wire::send(&self.node(&hold.name).server, &call, &bounds).map_err(|failed| failed.error)?;
-        match answer.value {
+        let outcome = self.ask_about(hold, &call, &bounds);
+        if hold.is_haunted() {
+            // A copy that cannot be fenced may still come and set this lease.
+            self.with(hold, |ledger, _| ledger.may_be_cut_to(lease));
+        }
+        match outcome?.value {
             Kept::Done(_) => Ok(()),
             Kept::Lost(loss) => {
                 self.lose(hold, loss);
@@ -65,7 +69,8 @@ impl Engine {
         let channel = hold.kind.channel(&hold.name, &hold.owner);
         let listening = node.hub.expect_own(&channel);
         let bounds = Bounds::within(limit, self.config.command_timeout.min(limit));
-        let outcome = wire::send(&node.server, &call, &bounds);
+        let outcome =
+            wire::send_after(hold.take_loose(), &node.server, &call, &bounds).or_else(wire::taken_if_overwritten);
         self.after_request(&node);
         let told = match &outcome {
             Ok(answer) => match answer.value {
@@ -79,7 +84,7 @@ impl Engine {
         }
         match outcome {
             Ok(answer) => {
-                if hold.haunted || answer.haunted {
+                if answer.haunted {
                     self.settle(self.leftover(hold, Loose { open: vec![], haunted: true }));
                 }
                 if let Kept::Lost(loss) = answer.value {
@@ -105,9 +110,29 @@ impl Engine {
                 Ok(())
             }
             Err(failed) => {
-                let mut loose = failed.loose.unwrap_or_default();
-                loose.haunted |= hold.haunted;
-                self.settle(self.leftover(hold, loose));
+                self.settle(self.leftover(hold, failed.loose.unwrap_or_default()));
+                Err(failed.error)
+            }
+        }
+    }
+
+    /// Asks about a hold that goes on: what its earlier requests left loose is fenced before.
+    pub(super) fn ask_about<T>(
+        &self,
+        hold: &HoldState,
+        call: &Call<Kept<T>>,
+        bounds: &Bounds<'_>,
+    ) -> Result<Answer<Kept<T>>> {
+        let node = self.node(&hold.name);
+        let outcome = wire::send_after(hold.take_loose(), &node.server, call, bounds);
+        self.after_request(&node);
+        match outcome.or_else(wire::taken_if_overwritten) {
+            Ok(answer) => {
+                hold.keep_loose(Loose { open: vec![], haunted: answer.haunted });
+                Ok(answer)
+            }
+            Err(failed) => {
+                hold.keep_loose(failed.loose.unwrap_or_default());
                 Err(failed.error)
             }
         }
@@ -148,9 +173,8 @@ impl Engine {
                 self.lose(hold, *loss);
                 Err(Error::lost(*loss))
             }
-            Some(RenewalAnswer::Refused) | None => {
-                Err(Error::new(ErrorKind::Refused, "redis refused to prolong the lock; see its log"))
-            }
+            Some(RenewalAnswer::Refused(refusal)) => Err(Error::refused(refusal.clone())),
+            None => Err(Error::new(ErrorKind::Unknown, "redis answered for another number of locks")),
         }
     }
 

@@ -168,7 +168,7 @@ impl Worker {
             Err(error) => return failed(engine, node, batch, error),
         };
         let ahead = self.server_ran_ahead(sent, answers.server_time_ms);
-        let mut refused = 0;
+        let mut refusals = vec![];
         for ((hold, lease), answer) in batch.iter().zip(answers.answers) {
             match answer {
                 RenewalAnswer::Renewed => {
@@ -180,14 +180,14 @@ impl Worker {
                     });
                 }
                 RenewalAnswer::Lost(loss) => engine.lose(hold, loss),
-                RenewalAnswer::Refused => {
-                    refused += 1;
+                RenewalAnswer::Refused(refusal) => {
+                    refusals.push(refusal);
                     put_off(engine, &[(Arc::clone(hold), *lease)]);
                 }
             }
         }
-        if refused > 0 {
-            report(engine, node, refused, Error::new(ErrorKind::Refused, "redis refused to renew some locks"));
+        if let Some(refusal) = refusals.first() {
+            report(engine, node, refusals.len(), Error::refused(refusal.clone()));
         }
     }
 

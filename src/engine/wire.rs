@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::backoff::Backoff;
 use super::bell::Bell;
 use crate::conn::{Fault, Identity, Server};
-use crate::error::{Error, ErrorKind, Refusal};
-use crate::script::Call;
+use crate::error::{Error, ErrorKind, Loss, Refusal};
+use crate::script::{Call, Kept};
 use crate::time::Instant;
 
 /// How long a request may take, and what ends it early.
@@ -73,7 +73,26 @@ impl<'a> Bounds<'a> {
 /// Before a repetition every unanswered copy is fenced, so at most one copy is carried out after
 /// its own time. Calls are written so that carrying one out twice in a row changes nothing.
 pub(crate) fn send<T>(server: &Server, call: &Call<T>, bounds: &Bounds<'_>) -> Result<Answer<T>, Failed> {
-    Exchange { server, bounds, loose: Loose::default(), unanswered: false, backoff: Backoff::new() }.run(call)
+    send_after(Loose::default(), server, call, bounds)
+}
+
+/// The same, after fencing what earlier requests left loose.
+pub(crate) fn send_after<T>(
+    loose: Loose,
+    server: &Server,
+    call: &Call<T>,
+    bounds: &Bounds<'_>,
+) -> Result<Answer<T>, Failed> {
+    Exchange { server, bounds, loose, unanswered: false, backoff: Backoff::new() }.run(call)
+}
+
+/// A key of another type under the name of a hold: somebody overwrote the lock.
+pub(crate) fn taken_if_overwritten<T>(failed: Failed) -> Result<Answer<Kept<T>>, Failed> {
+    if failed.error.redis_word() != Some("WRONGTYPE") {
+        return Err(failed);
+    }
+    let haunted = failed.loose.is_some_and(|loose| loose.haunted);
+    Ok(Answer { value: Kept::Lost(Loss::Taken), sent: Instant::now(), repeated: false, haunted })
 }
 
 /// Tries once to fence what is loose.
@@ -153,15 +172,18 @@ impl Exchange<'_> {
         };
         match self.bounds.pause(self.backoff.next(), limit) {
             Some(interruption) => Err(self.failed(interruption)),
+            // No time is left for one more attempt: this answer is the one that counts.
+            None if Instant::now() >= self.bounds.end => Err(self.failed(error)),
             None => Ok(()),
         }
     }
 
     fn failed(&mut self, error: Error) -> Failed {
+        let loose = std::mem::take(&mut self.loose);
+        let loose = (self.unanswered || loose.haunted || !loose.open.is_empty()).then_some(loose);
         if !self.unanswered {
-            return Failed { error, loose: None };
+            return Failed { error, loose };
         }
-        let loose = Some(std::mem::take(&mut self.loose));
         let error = match error.kind() {
             ErrorKind::Closed | ErrorKind::Cancelled => error,
             _ => Error::with_source(

@@ -121,11 +121,11 @@ pub(crate) struct RenewalAnswers {
 }
 
 /// What the renewal of one lock answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RenewalAnswer {
     Renewed,
     Lost(Loss),
-    Refused,
+    Refused(Refusal),
 }
 
 impl RenewalAnswers {
@@ -142,16 +142,14 @@ impl RenewalAnswer {
             Value::Int(1) => Some(Self::Renewed),
             Value::Int(0) => Some(Self::Lost(Loss::Gone)),
             Value::Int(2) => Some(Self::Lost(Loss::Taken)),
-            Value::BulkString(text) => Some(Self::of_error(&String::from_utf8_lossy(text))),
-            Value::ServerError(error) => Some(Self::of_error(Refusal::new(error).word())),
+            Value::BulkString(text) => Some(Self::of_refusal(Refusal::from_text(&String::from_utf8_lossy(text)))),
+            Value::ServerError(error) => Some(Self::of_refusal(Refusal::new(error))),
             _ => None,
         }
     }
 
     /// What an error about this one key means: a key of another type is no lock of ours any more.
-    fn of_error(text: &str) -> Self {
-        // Servers before 7.0 keep the marker of an error in its text.
-        let text = text.strip_prefix('-').unwrap_or(text);
-        if text.starts_with("WRONGTYPE") { Self::Lost(Loss::Taken) } else { Self::Refused }
+    fn of_refusal(refusal: Refusal) -> Self {
+        if refusal.word() == "WRONGTYPE" { Self::Lost(Loss::Taken) } else { Self::Refused(refusal) }
     }
 }

@@ -319,7 +319,7 @@ impl RuleHandle {
         })
     }
 
-    /// Lets go what it holds now.
+    /// Lets go what it has picked so far, and the replies to it that are still to come.
     pub fn release(&self) {
         self.shared.change(|world| {
             for connection in world.connections.values_mut() {
@@ -328,7 +328,7 @@ impl RuleHandle {
         });
     }
 
-    /// Ends the rule; what it holds stays held until it is released.
+    /// Ends the rule; what it has picked stays picked until it is released.
     pub fn remove(&self) {
         self.shared.change(|world| world.rules.remove(self.id));
     }

@@ -224,3 +224,22 @@ fn encode(name: &[u8]) -> String {
 
 const VIOLATIONS: &str = "violations";
 const SETTLING: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_comes_in_between_the_look_and_the_take_over_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let witness = Witness::at(folder.path());
+        let path = folder.path().join("lock.inside");
+        for (content, violations) in [("4194303 0 dead", 0), (&*signature(), 1)] {
+            fs::write(&path, content).unwrap();
+            witness.clear_away(&path, "lock", "me");
+            assert_eq!(witness.violations().len(), violations);
+        }
+        witness.clear_away(&path, "lock", "me"); // another one was faster
+        assert_eq!(witness.violations().len(), 1);
+    }
+}

@@ -5,18 +5,14 @@ use std::time::Duration;
 
 use lockson_harness::helper::{requests, say};
 use lockson_harness::proxy::{Proxy, Then, When};
-use lockson_harness::{HelperProcess, RedisServer, Witness, descriptors_of, threads_of};
+use lockson_harness::{HelperProcess, Inside, RedisServer, Witness, descriptors_of, threads_of};
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("deaf") {
         deaf();
     }
-    let requests = requests();
-    let mut servers = Vec::new();
-    let mut helpers = Vec::new();
-    let mut witness = None;
-    let mut inside = Vec::new();
-    for request in &requests {
+    let mut held = Held::default();
+    for request in &requests() {
         let words: Vec<&str> = request.split(' ').collect();
         match words[..] {
             ["echo", ..] => say(&request["echo ".len()..]),
@@ -26,67 +22,68 @@ fn main() {
             }
             ["block"] => {
                 say("blocking");
-                loop {
-                    thread::park();
-                }
+                deaf();
             }
+            ["threads", count] => {
+                repeat(count, || drop(thread::spawn(thread::park)));
+                say("started");
+            }
+            ["usage"] => say(&usage()),
+            ["proxies", count, address] => {
+                repeat(count, || use_proxy(address));
+                say(&usage());
+            }
+            ["exit", code] => std::process::exit(code.parse().expect("an exit code")),
+            ref words => say(&held.answer(words)),
+        }
+    }
+}
+
+/// What the child keeps until it is told otherwise, or killed.
+#[derive(Default)]
+struct Held {
+    servers: Vec<RedisServer>,
+    helpers: Vec<HelperProcess>,
+    witness: Option<Witness>,
+    inside: Vec<Inside>,
+}
+
+impl Held {
+    fn answer(&mut self, words: &[&str]) -> String {
+        match words {
             ["server"] => {
-                let server = RedisServer::start();
-                say(&describe(&server));
-                servers.push(server);
+                self.servers.push(RedisServer::start());
+                return describe(&self.servers[self.servers.len() - 1]);
             }
-            ["server-and-drop"] => {
-                drop(RedisServer::start());
-                say("dropped");
-            }
-            ["pause-servers"] => {
-                servers.iter().for_each(RedisServer::pause);
-                say("paused");
-            }
-            ["shared"] => say(&describe(RedisServer::shared())),
+            ["shared"] => return describe(RedisServer::shared()),
+            ["server-and-drop"] => drop(RedisServer::start()),
+            ["pause-servers"] => self.servers.iter().for_each(RedisServer::pause),
             ["helper", mode] => {
                 let program = std::env::current_exe().expect("a running program has a path");
                 let helper = HelperProcess::spawn(program, &[mode]);
-                say(&helper.pid().to_string());
-                helpers.push(helper);
+                let pid = helper.pid();
+                self.helpers.push(helper);
+                return pid.to_string();
             }
-            ["stop-helpers"] => {
-                helpers.iter().for_each(HelperProcess::stop);
-                say("stopped");
-            }
-            ["drop-helpers"] => {
-                helpers.clear();
-                say("dropped");
-            }
-            ["usage"] => say(&usage()),
-            ["witness", folder] => {
-                witness = Some(Witness::at(folder));
-                say("watching");
-            }
+            ["stop-helpers"] => self.helpers.iter().for_each(HelperProcess::stop),
+            ["drop-helpers"] => self.helpers.clear(),
+            ["witness", folder] => self.witness = Some(Witness::at(folder)),
             ["enter", name] => {
-                let entered = witness.as_ref().expect("a witness first").enter(name);
-                say(if entered.is_alone() { "alone" } else { "beside" });
-                inside.push(entered);
+                let inside = self.witness.as_ref().expect("a witness first").enter(name);
+                let answer = if inside.is_alone() { "alone" } else { "beside" };
+                self.inside.push(inside);
+                return answer.to_owned();
             }
-            ["leave"] => {
-                inside.clear();
-                say("left");
-            }
-            ["proxies", count, address] => {
-                for _ in 0..count.parse().expect("a number of proxies") {
-                    use_proxy(address);
-                }
-                say(&usage());
-            }
-            ["threads", count] => {
-                for _ in 0..count.parse().expect("a number of threads") {
-                    thread::spawn(thread::park);
-                }
-                say("started");
-            }
-            ["exit", code] => std::process::exit(code.parse().expect("an exit code")),
-            _ => say("what?"),
+            ["leave"] => self.inside.clear(),
+            _ => panic!("an unknown request: {words:?}"),
         }
+        "done".to_owned()
+    }
+}
+
+fn repeat(count: &str, mut act: impl FnMut()) {
+    for _ in 0..count.parse().expect("a number") {
+        act();
     }
 }
 

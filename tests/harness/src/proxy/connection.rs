@@ -209,13 +209,16 @@ impl Connection {
         self.to_server.push(Step::ending([], End::Finish));
     }
 
+    /// Lets go what a rule holds; a reply that is still with the server will not be held either.
     pub(super) fn release(&mut self, rule: u64) {
+        self.expected.release(rule);
         self.to_server.release(rule);
         self.to_client.release(rule);
     }
 
     pub(super) fn heal(&mut self) {
         self.muted = None;
+        self.expected.release_all();
         self.to_server.release_all();
         self.to_client.release_all();
     }

@@ -71,6 +71,20 @@ impl Expected {
         if canned { self.queue.pop_front() } else { None }
     }
 
+    /// Lets a rule have no say in replies that are still to come.
+    pub(super) fn release(&mut self, rule: u64) {
+        for awaited in &mut self.queue {
+            awaited.decision.take_if(|(id, _)| *id == rule);
+        }
+    }
+
+    /// Lets no rule have a say in replies that are still to come.
+    pub(super) fn release_all(&mut self) {
+        for awaited in &mut self.queue {
+            awaited.decision = None;
+        }
+    }
+
     /// Finds out what a frame is, and remembers the subscriptions it confirms.
     pub(super) fn meaning(&mut self, bytes: &[u8]) -> Meaning {
         let pushed = bytes.first() == Some(&b'>');

@@ -1,16 +1,13 @@
-//! What the proxy promises about the faults it makes.
+//! What the proxy promises about faults of single requests and replies.
 
-use std::io::{ErrorKind, Read};
-use std::net::TcpStream;
+use std::io::Read;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use lockson_harness::proxy::{Direction, Fate, HUGE_BULK_HEADER, NewConnections, Proxy, Scope, Then, When};
-use lockson_harness::{RedisServer, eventually};
+use lockson_harness::eventually;
+use lockson_harness::proxy::{Fate, HUGE_BULK_HEADER, Proxy, Then, When};
 
-use crate::wire::{SOON, Wire, frame};
-
-const OK: &str = "+OK\r\n";
-const PONG: &str = "+PONG\r\n";
+use crate::wire::{OK, PONG, SOON, Wire, frame, rig};
 
 #[test]
 fn a_held_request_is_executed_after_its_release() {
@@ -159,6 +156,42 @@ fn a_request_is_cut_after_every_byte() {
 }
 
 #[test]
+fn the_bytes_of_a_cut_request_arrive_to_the_last() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::start(server.local_addr().unwrap());
+    let request = frame(&["PING"]);
+    for sent in 0..=request.len() {
+        proxy.rule(When::command("PING"), Then::CutRequestAfter(sent));
+        let mut wire = Wire::open(proxy.address());
+        let (mut arriving, _) = server.accept().unwrap();
+        wire.send(&["PING"]);
+        let mut arrived = Vec::new();
+        arriving.read_to_end(&mut arrived).unwrap();
+        assert_eq!(arrived, request[..sent]);
+        wire.expect_end();
+    }
+}
+
+#[test]
+fn a_release_or_a_healing_before_the_reply_counts_too() {
+    for healed in [false, true] {
+        let (server, proxy, mut wire) = rig();
+        wire.ask(&["PING"], PONG);
+        server.pause();
+        let rule = proxy.rule(When::command("ECHO"), Then::HoldReply);
+        wire.send(&["ECHO", "x"]);
+        rule.wait_hit(SOON);
+        if healed {
+            proxy.heal()
+        } else {
+            rule.release()
+        }
+        server.resume();
+        wire.expect("$1\r\nx\r\n");
+    }
+}
+
+#[test]
 fn a_reply_is_cut_after_every_byte() {
     let (server, proxy, _) = rig();
     let script = "return {redis.call('RPUSH', 'list', 'x') * 0, 'a\\r\\nb', {1, false, {ok='fine'}}}";
@@ -191,146 +224,6 @@ fn a_reply_of_several_frames_is_cut_after_every_byte() {
         wire.send(&["SUBSCRIBE", "a", "bc"]);
         assert_eq!(String::from_utf8_lossy(&wire.rest()), whole[..seen]);
     }
-}
-
-#[test]
-fn a_cut_can_be_a_reset() {
-    let (_server, proxy, mut wire) = rig();
-    proxy.cut_by_reset(true);
-    wire.ask(&["PING"], PONG);
-    proxy.cut(Scope::All);
-    let error = wire.stream.read(&mut [0]).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    proxy.rule(When::command("PING"), Then::CutReplyAfter(0));
-    let mut wire = Wire::open(proxy.address());
-    wire.send(&["PING"]);
-    let error = wire.stream.read(&mut [0]).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-}
-
-#[test]
-fn a_cut_meets_only_its_scope() {
-    let (_server, proxy, mut first) = rig();
-    let mut second = Wire::open(proxy.address());
-    let mut listener = Wire::open(proxy.address());
-    first.ask(&["PING"], PONG);
-    second.ask(&["PING"], PONG);
-    listener.ask(&["SUBSCRIBE", "a"], "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
-    proxy.cut(Scope::Connection(1));
-    second.expect_end();
-    proxy.cut(Scope::Subscribers);
-    listener.expect_end();
-    first.ask(&["PING"], PONG);
-}
-
-#[test]
-fn a_mute_connection_keeps_everything_until_it_is_healed() {
-    for scope in [Scope::All, Scope::Connection(0)] {
-        let (server, proxy, mut wire) = rig();
-        wire.ask(&["PING"], PONG);
-        proxy.mute(scope, Direction::Both);
-        wire.send(&["SET", "key", "1"]);
-        let request = proxy.wait_for(&When::command("SET"), SOON);
-        wire.expect_silence();
-        assert_eq!(proxy.fate(&request), Fate::Waiting);
-        assert_eq!((server.keys().len(), server.clients().len()), (0, 1));
-        proxy.heal();
-        wire.expect(OK);
-        assert_eq!(server.keys(), ["key"]);
-    }
-}
-
-#[test]
-fn a_mute_connection_hides_its_ends() {
-    let (server, proxy, mut wire) = rig();
-    let mut other = Wire::open(proxy.address());
-    wire.ask(&["PING"], PONG);
-    other.ask(&["PING"], PONG);
-    proxy.mute(Scope::All, Direction::Both);
-    drop(wire);
-    proxy.wait_client_closed(0, SOON);
-    assert_eq!(server.clients().len(), 2); // the server has not heard of the end
-    server.kill();
-    other.expect_silence(); // nor has the client
-    proxy.unmute();
-    other.expect_end();
-}
-
-#[test]
-fn only_one_connection_is_mute() {
-    let (_server, proxy, mut first) = rig();
-    let mut second = Wire::open(proxy.address());
-    first.ask(&["PING"], PONG);
-    second.ask(&["PING"], PONG);
-    proxy.mute(Scope::Connection(1), Direction::Both);
-    second.send(&["PING"]);
-    first.ask(&["PING"], PONG);
-    second.expect_silence();
-}
-
-#[test]
-fn subscribers_alone_are_mute() {
-    let (server, proxy, mut wire) = rig();
-    let mut early = Wire::open(proxy.address());
-    early.ask(&["SUBSCRIBE", "a"], "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
-    proxy.mute(Scope::Subscribers, Direction::Both);
-    let mut late = Wire::open(proxy.address());
-    late.ask(&["PING"], PONG);
-    late.send(&["SUBSCRIBE", "b"]);
-    proxy.wait_for(&When::command("SUBSCRIBE").nth(2), SOON);
-    let receivers: i64 = server.query(&["PUBLISH", "a", "x"]);
-    assert_eq!(receivers, 1);
-    assert_eq!(server.channels(), ["a"]);
-    early.expect_silence();
-    late.expect_silence();
-    wire.ask(&["PING"], PONG);
-    proxy.unmute();
-    early.expect("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n");
-    late.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:1\r\n");
-}
-
-#[test]
-fn one_direction_alone_is_mute() {
-    let (server, proxy, mut wire) = rig();
-    proxy.mute(Scope::All, Direction::Replies);
-    wire.send(&["SET", "key", "1"]);
-    let request = proxy.wait_for(&When::command("SET"), SOON);
-    assert_eq!(proxy.wait_fate(&request, SOON), Fate::Answered(OK.into()));
-    wire.expect_silence();
-    assert_eq!(server.keys(), ["key"]);
-    proxy.unmute();
-    wire.expect(OK);
-    let held = proxy.rule(When::command("GET"), Then::HoldReply);
-    wire.send(&["GET", "key"]);
-    proxy.wait_fate(&held.wait_hit(SOON), SOON);
-    proxy.mute(Scope::All, Direction::Requests);
-    held.release();
-    wire.expect("$1\r\n1\r\n"); // replies still come
-    wire.send(&["DEL", "key"]);
-    wire.expect_silence();
-    assert_eq!(server.keys(), ["key"]);
-}
-
-#[test]
-fn a_rule_makes_its_connection_mute() {
-    let (server, proxy, mut wire) = rig();
-    let mut other = Wire::open(proxy.address());
-    let rule = proxy.rule(When::command("SET"), Then::Mute(Direction::Replies));
-    wire.send(&["SET", "key", "1"]);
-    let request = rule.wait_hit(SOON);
-    assert_eq!(proxy.wait_fate(&request, SOON), Fate::Answered(OK.into()));
-    wire.send(&["PING"]);
-    wire.expect_silence();
-    other.ask(&["PING"], PONG);
-    let rule = proxy.rule(When::command("DEL"), Then::Mute(Direction::Both));
-    other.send(&["DEL", "key"]);
-    assert_eq!(proxy.fate(&rule.wait_hit(SOON)), Fate::Waiting);
-    other.expect_silence();
-    assert_eq!(server.keys(), ["key"]);
-    proxy.heal();
-    wire.expect(OK);
-    wire.expect(PONG);
-    other.expect(":1\r\n");
 }
 
 #[test]
@@ -384,45 +277,6 @@ fn bytes_are_injected_at_any_time() {
     proxy.inject(0, b"+surprise\r\n");
     wire.expect("+surprise\r\n");
     wire.ask(&["PING"], PONG);
-}
-
-#[test]
-fn new_connections_are_closed_at_once() {
-    let (_server, proxy, mut old) = rig();
-    old.ask(&["PING"], PONG);
-    proxy.new_connections(NewConnections::CloseAtOnce);
-    Wire::open(proxy.address()).expect_end();
-    old.ask(&["PING"], PONG);
-    proxy.heal();
-    Wire::open(proxy.address()).ask(&["PING"], PONG);
-    assert_eq!(proxy.connections_made(), 3);
-}
-
-#[test]
-fn new_connections_are_ignored_until_healed() {
-    let (_server, proxy, mut old) = rig();
-    old.ask(&["PING"], PONG);
-    proxy.new_connections(NewConnections::Ignore);
-    let mut wire = Wire::open(proxy.address());
-    wire.send(&["PING"]);
-    wire.expect_silence();
-    old.ask(&["PING"], PONG);
-    proxy.heal();
-    wire.expect(PONG);
-}
-
-#[test]
-fn new_connections_are_refused_until_healed() {
-    let (_server, proxy, mut old) = rig();
-    old.ask(&["PING"], PONG);
-    for _ in 0..20 {
-        proxy.new_connections(NewConnections::Refuse);
-        let error = TcpStream::connect(proxy.address()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-        old.ask(&["PING"], PONG);
-        proxy.heal();
-        Wire::open(proxy.address()).ask(&["PING"], PONG);
-    }
 }
 
 #[test]
@@ -511,11 +365,4 @@ fn healing_lets_go_all_that_is_held_delayed_or_slow() {
     first.expect("$1\r\nx\r\n");
     second.expect(PONG);
     third.expect("-1\r\n");
-}
-
-fn rig() -> (RedisServer, Proxy, Wire) {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.address());
-    let wire = Wire::open(proxy.address());
-    (server, proxy, wire)
 }

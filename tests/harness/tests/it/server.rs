@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fs, panic, thread};
@@ -157,6 +158,26 @@ fn a_missing_program_is_told() {
     let failure = panic::catch_unwind(|| RedisServer::builder().program("/no/such/file").start());
     let text = *failure.unwrap_err().downcast::<String>().unwrap();
     assert!(text.contains("/no/such/file"), "{text}");
+}
+
+#[test]
+fn another_program_can_be_a_script_that_ends_in_exec() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("server.sh");
+    fs::write(&script, "#!/bin/sh\nexec redis-server \"$@\" --maxclients 123\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let server = RedisServer::builder().program(script).start();
+    assert_eq!(server.info("process_id"), Some(server.pid().to_string()));
+    assert_eq!(server.info("maxclients"), Some("123".to_owned()));
+}
+
+#[test]
+fn what_does_not_happen_eventually_is_told() {
+    let failure = panic::catch_unwind(|| {
+        eventually(Duration::from_millis(5), "pigs fly", || false);
+    });
+    let text = *failure.unwrap_err().downcast::<String>().unwrap();
+    assert!(text.contains("pigs fly"), "{text}");
 }
 
 #[test]

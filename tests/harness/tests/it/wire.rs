@@ -4,11 +4,17 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use lockson_harness::RedisServer;
+use lockson_harness::proxy::Proxy;
+
 /// The bound of everything that has to happen.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// How long a test listens to be sure that nothing comes. Too short never fails a good proxy.
 pub(crate) const SILENCE: Duration = Duration::from_millis(60);
+
+pub(crate) const OK: &str = "+OK\r\n";
+pub(crate) const PONG: &str = "+PONG\r\n";
 
 /// A connection that speaks in frames.
 pub(crate) struct Wire {
@@ -87,4 +93,12 @@ pub(crate) fn frame(words: &[&str]) -> Vec<u8> {
         bytes.push_str(&format!("${}\r\n{word}\r\n", word.len()));
     }
     bytes.into_bytes()
+}
+
+/// A server, a proxy in front of it, and a client of the proxy.
+pub(crate) fn rig() -> (RedisServer, Proxy, Wire) {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.address());
+    let wire = Wire::open(proxy.address());
+    (server, proxy, wire)
 }

@@ -1,0 +1,187 @@
+//! What the proxy promises about faults of whole connections.
+
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+
+use lockson_harness::proxy::{Direction, Fate, NewConnections, Scope, Then, When};
+
+use crate::wire::{OK, PONG, SOON, Wire, rig};
+
+#[test]
+fn a_cut_can_be_a_reset() {
+    let (_server, proxy, mut wire) = rig();
+    proxy.cut_by_reset(true);
+    wire.ask(&["PING"], PONG);
+    proxy.cut(Scope::All);
+    let error = wire.stream.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    proxy.rule(When::command("PING"), Then::CutReplyAfter(0));
+    let mut wire = Wire::open(proxy.address());
+    wire.send(&["PING"]);
+    let error = wire.stream.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_cut_meets_only_its_scope() {
+    let (_server, proxy, mut first) = rig();
+    let mut second = Wire::open(proxy.address());
+    let mut listener = Wire::open(proxy.address());
+    first.ask(&["PING"], PONG);
+    second.ask(&["PING"], PONG);
+    listener.ask(&["SUBSCRIBE", "a"], "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
+    proxy.cut(Scope::Connection(1));
+    second.expect_end();
+    proxy.cut(Scope::Subscribers);
+    listener.expect_end();
+    first.ask(&["PING"], PONG);
+}
+
+#[test]
+fn a_mute_connection_keeps_everything_until_it_is_healed() {
+    for scope in [Scope::All, Scope::Connection(0)] {
+        let (server, proxy, mut wire) = rig();
+        wire.ask(&["PING"], PONG);
+        proxy.mute(scope, Direction::Both);
+        wire.send(&["SET", "key", "1"]);
+        let request = proxy.wait_for(&When::command("SET"), SOON);
+        wire.expect_silence();
+        assert_eq!(proxy.fate(&request), Fate::Waiting);
+        assert_eq!((server.keys().len(), server.clients().len()), (0, 1));
+        proxy.heal();
+        wire.expect(OK);
+        assert_eq!(server.keys(), ["key"]);
+    }
+}
+
+#[test]
+fn a_mute_connection_hides_its_ends() {
+    let (server, proxy, mut wire) = rig();
+    let mut other = Wire::open(proxy.address());
+    wire.ask(&["PING"], PONG);
+    other.ask(&["PING"], PONG);
+    proxy.mute(Scope::All, Direction::Both);
+    drop(wire);
+    proxy.wait_client_closed(0, SOON);
+    assert_eq!(server.clients().len(), 2); // the server has not heard of the end
+    server.kill();
+    other.expect_silence(); // nor has the client
+    proxy.unmute();
+    other.expect_end();
+}
+
+#[test]
+fn only_one_connection_is_mute() {
+    let (_server, proxy, mut first) = rig();
+    let mut second = Wire::open(proxy.address());
+    first.ask(&["PING"], PONG);
+    second.ask(&["PING"], PONG);
+    proxy.mute(Scope::Connection(1), Direction::Both);
+    second.send(&["PING"]);
+    first.ask(&["PING"], PONG);
+    second.expect_silence();
+}
+
+#[test]
+fn subscribers_alone_are_mute() {
+    let (server, proxy, mut wire) = rig();
+    let mut early = Wire::open(proxy.address());
+    early.ask(&["SUBSCRIBE", "a"], "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
+    proxy.mute(Scope::Subscribers, Direction::Both);
+    let mut late = Wire::open(proxy.address());
+    late.ask(&["PING"], PONG);
+    late.send(&["SUBSCRIBE", "b"]);
+    proxy.wait_for(&When::command("SUBSCRIBE").nth(2), SOON);
+    let receivers: i64 = server.query(&["PUBLISH", "a", "x"]);
+    assert_eq!(receivers, 1);
+    assert_eq!(server.channels(), ["a"]);
+    early.expect_silence();
+    late.expect_silence();
+    wire.ask(&["PING"], PONG);
+    proxy.unmute();
+    early.expect("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n");
+    late.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:1\r\n");
+}
+
+#[test]
+fn one_direction_alone_is_mute() {
+    let (server, proxy, mut wire) = rig();
+    proxy.mute(Scope::All, Direction::Replies);
+    wire.send(&["SET", "key", "1"]);
+    let request = proxy.wait_for(&When::command("SET"), SOON);
+    assert_eq!(proxy.wait_fate(&request, SOON), Fate::Answered(OK.into()));
+    wire.expect_silence();
+    assert_eq!(server.keys(), ["key"]);
+    proxy.unmute();
+    wire.expect(OK);
+    let held = proxy.rule(When::command("GET"), Then::HoldReply);
+    wire.send(&["GET", "key"]);
+    proxy.wait_fate(&held.wait_hit(SOON), SOON);
+    proxy.mute(Scope::All, Direction::Requests);
+    held.release();
+    wire.expect("$1\r\n1\r\n"); // replies still come
+    wire.send(&["DEL", "key"]);
+    wire.expect_silence();
+    assert_eq!(server.keys(), ["key"]);
+}
+
+#[test]
+fn a_rule_makes_its_connection_mute() {
+    let (server, proxy, mut wire) = rig();
+    let mut other = Wire::open(proxy.address());
+    let rule = proxy.rule(When::command("SET"), Then::Mute(Direction::Replies));
+    wire.send(&["SET", "key", "1"]);
+    let request = rule.wait_hit(SOON);
+    assert_eq!(proxy.wait_fate(&request, SOON), Fate::Answered(OK.into()));
+    wire.send(&["PING"]);
+    wire.expect_silence();
+    other.ask(&["PING"], PONG);
+    let rule = proxy.rule(When::command("DEL"), Then::Mute(Direction::Both));
+    other.send(&["DEL", "key"]);
+    assert_eq!(proxy.fate(&rule.wait_hit(SOON)), Fate::Waiting);
+    other.expect_silence();
+    assert_eq!(server.keys(), ["key"]);
+    proxy.heal();
+    wire.expect(OK);
+    wire.expect(PONG);
+    other.expect(":1\r\n");
+}
+
+#[test]
+fn new_connections_are_closed_at_once() {
+    let (_server, proxy, mut old) = rig();
+    old.ask(&["PING"], PONG);
+    proxy.new_connections(NewConnections::CloseAtOnce);
+    Wire::open(proxy.address()).expect_end();
+    old.ask(&["PING"], PONG);
+    proxy.heal();
+    Wire::open(proxy.address()).ask(&["PING"], PONG);
+    assert_eq!(proxy.connections_made(), 3);
+}
+
+#[test]
+fn new_connections_are_ignored_until_healed() {
+    let (_server, proxy, mut old) = rig();
+    old.ask(&["PING"], PONG);
+    proxy.new_connections(NewConnections::Ignore);
+    let mut wire = Wire::open(proxy.address());
+    wire.send(&["PING"]);
+    wire.expect_silence();
+    old.ask(&["PING"], PONG);
+    proxy.heal();
+    wire.expect(PONG);
+}
+
+#[test]
+fn new_connections_are_refused_until_healed() {
+    let (_server, proxy, mut old) = rig();
+    old.ask(&["PING"], PONG);
+    for _ in 0..20 {
+        proxy.new_connections(NewConnections::Refuse);
+        let error = TcpStream::connect(proxy.address()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        old.ask(&["PING"], PONG);
+        proxy.heal();
+        Wire::open(proxy.address()).ask(&["PING"], PONG);
+    }
+}
