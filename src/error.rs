@@ -201,6 +201,11 @@ impl Refusal {
         Self { word: word_of(code, detail).to_owned(), text: text.to_owned() }
     }
 
+    /// The same without what the server said, which may quote a secret.
+    pub(crate) fn without_text(self) -> Self {
+        Self { text: "the login was not taken".into(), ..self }
+    }
+
     pub(crate) fn word(&self) -> &str {
         &self.word
     }

@@ -35,12 +35,15 @@ pub trait Observer: Debug + Send + Sync {
     }
 
     /// A lock was lost while it was held; told once for each hold.
+    ///
+    /// Told when Redis says so, at the deadline where somebody waits for it or a renewal failed, and
+    /// otherwise as soon as anybody asks the hold or gives it back.
     fn lost(&self, event: &LockLost) {
         let _ = event;
     }
 
-    /// A lock could not be given back by a dropped guard; it is settled in the background, at the
-    /// latest by its lease.
+    /// A dropped guard could not give its lock back, also because it had been lost before. What may
+    /// still stand in Redis is cleared in the background, at the latest by its lease.
     fn release_failed(&self, event: &ReleaseFailed) {
         let _ = event;
     }

@@ -168,7 +168,7 @@ impl Guard {
     /// # Errors
     ///
     /// `Lost` when the lock had been lost before, so that the work since then was not protected;
-    /// `Unknown` or `Connection` when Redis did not answer.
+    /// `Unknown` or `Connection` when Redis did not answer, `Refused` when it would not do it.
     pub fn unlock(self) -> Result<()> {
         self.inner.unlock()
     }
@@ -181,7 +181,8 @@ impl Guard {
     }
 
     /// Leaves the hold to [`Lock::unlock`](crate::Lock::unlock) on the same thread, for code that
-    /// locks and unlocks in different places.
+    /// locks and unlocks in different places. If it is lost, this thread cannot take the lock again
+    /// until it called `unlock`, which says so.
     pub fn into_manual(mut self) {
         if let Some(number) = self.inner.number.take() {
             let Hold { engine, state } = &self.inner.hold;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{Cancel, Engine, Grant, Kind, Phase, Wait, Wish};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::{Guard, OwnedGuard};
 use crate::name::LockName;
 use crate::owner::ThreadId;
@@ -19,7 +19,8 @@ use crate::time::{Deadline, Lease};
 /// The lock belongs to the thread: a thread that has it may take it again, through any handle of
 /// the same client and name, and must give it back as often. Beware of thread pools that run other
 /// jobs while one waits (rayon's `join` and `scope` do): such a job runs on the same thread, so it
-/// *re-enters* the lock instead of waiting for it. Use [`owned`](Self::owned) there.
+/// *re-enters* the lock instead of waiting for it, and with [`owned`](Self::owned) it would wait for
+/// itself. Do not call into such a pool while holding a lock that its jobs take.
 ///
 /// Modifiers like [`leased`](Self::leased) return a changed copy.
 ///
@@ -104,9 +105,11 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// `BadInput` for an impossible name or lease, before anything is sent. `Connection` when Redis
-    /// gave no answer at all for [`outage_limit`](crate::ClientBuilder::outage_limit). `Lost` when
-    /// this thread had the lock and lost it. `Cancelled`, `Closed`, `Refused`, `Unknown` as they say.
+    /// `BadInput` for an impossible name or lease, before anything is sent. When Redis gave no answer
+    /// for [`outage_limit`](crate::ClientBuilder::outage_limit): `Connection`, or `Unknown` where a
+    /// request was sent, or `Refused` where it kept refusing for a passing reason like `LOADING`. `Lost`
+    /// when this thread had the lock and lost it. `Cancelled`, `Closed`, `AlreadyHeld` and `OtherKind`
+    /// as they say.
     pub fn lock(&self) -> Result<Guard> {
         self.take_for_ever(false).map(|grant| Guard::new(&self.engine, grant))
     }
@@ -153,27 +156,23 @@ impl Lock {
 
     /// Opens the lock whoever has it, and wakes waiters. Answers whether it was held.
     ///
-    /// A holder that uses this crate learns of it at its next renewal, and at once while anybody in
-    /// its process waits for the lock. A holder that does not ask works on beside the next one.
+    /// A holder that uses this crate learns of it at once while anybody in its process waits for the
+    /// lock, otherwise at its next renewal; one with a lease, which is never renewed, when it gives the
+    /// lock back. A holder that does not ask works on beside the next one.
     ///
     /// # Errors
     ///
-    /// `Unknown` when the lock is open now but Redis did not say whether this call did it.
+    /// `Unknown` when Redis did not answer: the lock may have been opened or not. It is not sent again
+    /// by itself, because by then somebody else may have it; ask [`holder`](Self::holder) and decide.
     pub fn force_unlock(&self) -> Result<bool> {
         let name = self.checked_name()?;
-        let (was_held, repeated) =
-            self.engine.ask(&self.kind.force_release(&name)).map_err(|error| error.about(&name))?;
-        if repeated && !was_held {
-            return Err(Error::new(
-                ErrorKind::Unknown,
-                "the lock is open now, but whether this call opened it is not known",
-            )
-            .about(&name));
+        let outcome = self.engine.command(&self.kind.force_release(&name)).map_err(|error| error.about(&name));
+        match outcome {
+            Ok(true) => self.engine.registry.under(&name).iter().for_each(|hold| self.engine.lose(hold, Loss::Gone)),
+            Ok(false) => {}
+            Err(_) => self.engine.check(&name),
         }
-        for hold in self.engine.registry.under(&name) {
-            self.engine.lose(&hold, crate::Loss::Gone);
-        }
-        Ok(was_held)
+        outcome
     }
 
     /// Asks Redis whether anybody holds the lock.
@@ -237,8 +236,7 @@ impl Lock {
 
     fn ask<T>(&self, call: impl FnOnce(&LockName) -> crate::script::Call<T>) -> Result<T> {
         let name = self.checked_name()?;
-        let (answer, _) = self.engine.ask(&call(&name)).map_err(|error| error.about(&name))?;
-        Ok(answer)
+        self.engine.ask(&call(&name)).map_err(|error| error.about(&name))
     }
 
     fn checked_name(&self) -> Result<LockName> {

@@ -88,11 +88,11 @@ impl Dialer {
             if let Some(password) = &self.address.password {
                 hello.arg("AUTH").arg(self.address.username.as_deref().unwrap_or("default")).arg(password);
             }
-            steps.push((hello, Step::Needed));
+            steps.push((hello, Step::Login));
         } else if let Some(password) = &self.address.password {
             let mut auth = Cmd::new();
             auth.arg("AUTH").arg(self.address.username.as_deref()).arg(password);
-            steps.push((auth, Step::Needed));
+            steps.push((auth, Step::Login));
         }
         if self.address.database != 0 {
             steps.push((command(&["SELECT", &self.address.database.to_string()]), Step::Needed));
@@ -117,9 +117,11 @@ impl Dialer {
     fn take_step(&self, link: &mut Link, step: &Step, reply: Value) -> Result<(), Fault> {
         match (step, reply) {
             (_, Value::ServerError(error)) => {
+                // Some servers quote what they do not understand, here the password.
                 let refusal = Refusal::new(&error);
+                let refusal = if matches!(step, Step::Login) { refusal.without_text() } else { refusal };
                 let lacks_right = matches!(refusal.word(), "NOPERM" | "ERR");
-                if matches!(step, Step::Needed) || !lacks_right {
+                if matches!(step, Step::Login | Step::Needed) || !lacks_right {
                     return Err(Fault::Refused(refusal));
                 }
             }
@@ -145,6 +147,8 @@ impl Dialer {
 
 /// What the reply of one step of the introduction is good for.
 enum Step {
+    /// It carries the credentials.
+    Login,
     Needed,
     Wished,
     Id,

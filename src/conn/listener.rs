@@ -110,6 +110,9 @@ impl Listener {
                 Err(fault) => End::Broken(fault.into_error()),
             };
             let End::Broken(error) = end else { return };
+            if self.server.is_closed() {
+                return;
+            }
             if self.tell(Notice::Lost(error)).is_none() || self.rest_before_redial().is_none() {
                 return;
             }

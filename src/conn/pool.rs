@@ -52,7 +52,7 @@ impl Pool {
         let mut state = self.state.lock();
         loop {
             if state.closed {
-                return Err(Fault::NotSent(Error::new(ErrorKind::Closed, "the client was closed")));
+                return Err(closed());
             }
             if let Some(idle) = state.idle.pop() {
                 // One system call, always: bytes nobody asked for would answer the next request.
@@ -128,6 +128,10 @@ impl Pool {
         self.state.lock().idle.len() > 1
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
     /// Closes every connection, also those in use.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
@@ -148,4 +152,9 @@ impl Pool {
             self.freed.notify_one();
         }
     }
+}
+
+/// What a request of a closed client gets.
+pub(super) fn closed() -> Fault {
+    Fault::NotSent(Error::new(ErrorKind::Closed, "the client was closed"))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::connection::{Dialer, Fault, Identity, Link};
-use super::pool::{Place, Pool};
+use super::pool::{Place, Pool, closed};
 use crate::time::Instant;
 
 /// A server of the topology.
@@ -79,7 +79,14 @@ impl Server {
     }
 
     pub(super) fn dial(&self, deadline: Instant) -> Result<Link, Fault> {
+        if self.pool.is_closed() {
+            return Err(closed());
+        }
         self.dialer.dial(deadline, |stream| self.pool.opened(stream))
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.pool.is_closed()
     }
 
     /// Closes connections idle for `limit`; says when to come again.

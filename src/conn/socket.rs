@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt;
 
 use super::address::Place;
 use crate::time::Instant;
@@ -141,6 +142,9 @@ fn dial_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
         match TcpStream::connect_timeout(address, (left_until(deadline)? / others).max(SHORTEST)) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
+                // A quiet connection must not be forgotten by what lies between, nor we by a dead peer.
+                sockopt::set_socket_keepalive(&stream, true)?;
+                sockopt::set_tcp_keepidle(&stream, KEEP_ALIVE)?;
                 return Ok(stream);
             }
             Err(error) => last = error,
@@ -197,4 +201,5 @@ fn is_early_wake(error: &io::Error) -> bool {
 
 /// A time-out of zero would mean "for ever" to the system.
 const SHORTEST: Duration = Duration::from_micros(100);
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const TOLERANCE: Duration = Duration::from_millis(2);

@@ -88,8 +88,11 @@ impl Engine {
             return Err(Error::lost(loss));
         }
         let promise = promise(wish, lease, answer.sent);
-        let guard = self.with(&hold, |ledger, _| ledger.reentered(answer.sent, lease, side, promise));
-        Ok((hold, guard))
+        let guard = self.with(&hold, |ledger, now| ledger.reentered(now, answer.sent, lease, side, promise));
+        if matches!(promise, Promise::Renewed { .. }) {
+            node.lane.start(self, &node);
+        }
+        Ok((hold, guard.map_err(Error::lost)?))
     }
 
     /// Why this caller must not go on.
@@ -119,7 +122,14 @@ impl Engine {
                 since.after(self.config.outage_limit).max(now.after(self.config.command_timeout)),
             ),
         };
-        Bounds { retry_until, end, command_timeout: self.config.command_timeout, bell: None, interrupted: &|| None }
+        Bounds {
+            retry_until,
+            end,
+            repeat: true,
+            command_timeout: self.config.command_timeout,
+            bell: None,
+            interrupted: &|| None,
+        }
     }
 }
 

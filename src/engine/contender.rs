@@ -116,7 +116,7 @@ impl<'a> Contender<'a> {
     fn granted(&mut self, sent: Instant, haunted: bool, token: Option<u64>) -> Outcome<Grant> {
         let now = Instant::now();
         if now >= self.lease.good_until(sent) {
-            return self.granted_too_late();
+            return self.granted_too_late(haunted);
         }
         let promise = promise(self.wish, self.lease, sent);
         let (ledger, guard) =
@@ -149,8 +149,8 @@ impl<'a> Contender<'a> {
 
     /// The answer took longer than the lease: somebody else may have it by now. Whatever is left of
     /// the grant is cleared away, and the next question is a new owner's.
-    fn granted_too_late(&mut self) -> Outcome<Grant> {
-        self.loose.get_or_insert_default();
+    fn granted_too_late(&mut self, haunted: bool) -> Outcome<Grant> {
+        self.loose.get_or_insert_default().haunted |= haunted;
         self.clear_away();
         (self.number, self.owner) = self.engine.draw_owner(self.thread.as_ref());
         (self.subscription, self.asked) = (None, None);

@@ -121,13 +121,10 @@ impl HoldState {
     }
 
     pub(super) fn keep_loose(&self, loose: Loose) {
-        *self.loose.lock() = loose;
-    }
-
-    /// Whether a request of it may still come that cannot be fenced.
-    pub(super) fn is_haunted(&self) -> bool {
-        let loose = self.loose.lock();
-        loose.haunted || !loose.open.is_empty()
+        // Two requests of one hold can be under way, so what the other one left stays.
+        let mut kept = self.loose.lock();
+        kept.haunted |= loose.haunted;
+        kept.open.extend(loose.open);
     }
 
     /// Waits until the hold is not live any more, or until `until`.

@@ -29,8 +29,7 @@ pub(crate) struct Ledger {
     kept: Option<Instant>,
     kept_side: Side,
     phase: Phase,
-    /// A request under way that may cut the time to live to this, at any time.
-    ceiling: Option<Lease>,
+    cut: Option<Cut>,
     /// When a renewal that got no answer is tried again.
     retry_at: Option<Instant>,
 }
@@ -47,6 +46,15 @@ pub(crate) enum Promise {
 /// Names one guard of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GuardNumber(u64);
+
+/// A partial release that lowers the time to live. What was sent before its answer may have been
+/// carried out before it, and then be lowered by it.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    lease: Lease,
+    /// When it was answered; `None` while it may still come.
+    over: Option<Instant>,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -97,7 +105,7 @@ impl Ledger {
             kept: None,
             kept_side: side,
             phase: Phase::Live,
-            ceiling: None,
+            cut: None,
             retry_at: None,
         };
         let guard = ledger.admit(side, promise);
@@ -120,17 +128,30 @@ impl Ledger {
         }
     }
 
-    /// Redis confirmed a re-entry that was sent at `sent`.
-    pub(crate) fn reentered(&mut self, sent: Instant, lease: Lease, side: Side, promise: Promise) -> GuardNumber {
+    /// Redis confirmed a re-entry that was sent at `sent`. A loss that came to light meanwhile stays one.
+    pub(crate) fn reentered(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        lease: Lease,
+        side: Side,
+        promise: Promise,
+    ) -> Result<GuardNumber, Loss> {
         self.confirmed(sent, lease);
-        self.admit(side, promise)
+        match self.look(now) {
+            Phase::Lost(loss) => Err(loss),
+            _ => Ok(self.admit(side, promise)),
+        }
     }
 
     /// Redis confirmed that the key lives at least for `lease` from `sent` on.
     pub(crate) fn confirmed(&mut self, sent: Instant, lease: Lease) {
-        self.end = self.end.max(sent.after(lease.duration()));
+        let sure = match self.cut {
+            Some(cut) if cut.over.is_none_or(|over| sent < over) => lease.min(cut.lease),
+            _ => lease,
+        };
+        self.end = self.end.max(sent.after(sure.duration()));
         if self.phase == Phase::Live {
-            let sure = self.ceiling.map_or(lease, |ceiling| ceiling.min(lease));
             self.good_until = self.good_until.max(sure.good_until(sent));
         }
         self.retry_at = None;
@@ -142,9 +163,11 @@ impl Ledger {
         self.end = self.end.before(by);
     }
 
-    /// A request that set `lease` was not answered and may still come, after later ones even.
-    pub(crate) fn may_be_cut_to(&mut self, lease: Lease) {
-        self.ceiling = Some(self.ceiling.map_or(lease, |ceiling| ceiling.min(lease)));
+    /// Every request that lowers the time to live has been answered, or never will be carried out.
+    pub(crate) fn cut_is_over(&mut self, now: Instant) {
+        if let Some(cut) = &mut self.cut {
+            cut.over.get_or_insert(now);
+        }
     }
 
     /// A time to live asked for by hand was confirmed.
@@ -175,6 +198,8 @@ impl Ledger {
             *counts.of_mut(self.kept_side) = 1;
         }
         let lease = Lease::until(now, self.promised(now));
+        let under_way = self.cut.filter(|cut| cut.over.is_none());
+        self.cut = Some(Cut { lease: under_way.map_or(lease, |cut| cut.lease.min(lease)), over: None });
         if self.guards.is_empty() {
             self.phase = Phase::Done;
         }
@@ -341,7 +366,7 @@ mod tests {
     #[test]
     fn a_shorter_inner_lease_shortens_nothing() {
         let (mut ledger, outer) = watched();
-        let inner = ledger.reentered(at(10), lease(500), Side::Exclusive, leased(510));
+        let inner = ledger.reentered(at(10), at(10), lease(500), Side::Exclusive, leased(510)).unwrap();
         assert_eq!(ledger.good_until(), at(29_700));
         assert_eq!(ledger.release(inner, at(20)), Release::Partial { counts: ONE, lease: lease(30_000) });
         assert_eq!(ledger.release(outer, at(30)), Release::Last);
@@ -351,7 +376,7 @@ mod tests {
     #[test]
     fn a_finished_inner_lease_of_an_hour_does_not_outlive_its_guard() {
         let (mut ledger, _outer) = watched();
-        let inner = ledger.reentered(at(10), lease(3_600_000), Side::Exclusive, leased(3_600_010));
+        let inner = ledger.reentered(at(10), at(10), lease(3_600_000), Side::Exclusive, leased(3_600_010)).unwrap();
         assert_eq!(ledger.release(inner, at(20)), Release::Partial { counts: ONE, lease: lease(30_000) });
         assert_eq!(ledger.end(), at(30_020));
     }
@@ -359,7 +384,7 @@ mod tests {
     #[test]
     fn guards_dropped_out_of_order_leave_what_the_others_were_promised() {
         let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(5_000), Side::Exclusive, leased(5_000));
-        let inner = ledger.reentered(at(100), lease(1_000), Side::Exclusive, leased(1_100));
+        let inner = ledger.reentered(at(100), at(100), lease(1_000), Side::Exclusive, leased(1_100)).unwrap();
         assert_eq!(ledger.release(outer, at(200)), Release::Partial { counts: ONE, lease: lease(900) });
         assert_eq!(ledger.look(at(1_049)), Phase::Live);
         assert_eq!(ledger.look(at(1_050)), Phase::Lost(Loss::Expired));
@@ -369,7 +394,7 @@ mod tests {
     #[test]
     fn only_a_live_hold_with_a_renewed_guard_is_renewed() {
         let (mut ledger, outer) = watched();
-        let inner = ledger.reentered(at(10), lease(60_000), Side::Exclusive, leased(60_010));
+        let inner = ledger.reentered(at(10), at(10), lease(60_000), Side::Exclusive, leased(60_010)).unwrap();
         assert_eq!(ledger.renewal(at(20)), Some(lease(30_000)));
         ledger.release(outer, at(30));
         assert_eq!(ledger.renewal(at(40)), None, "the lease that stays is never renewed");
@@ -404,7 +429,7 @@ mod tests {
     #[test]
     fn what_an_inner_guard_kept_outlives_the_outer_release() {
         let (mut ledger, outer) = watched();
-        let inner = ledger.reentered(at(10), lease(60_000), Side::Exclusive, leased(60_010));
+        let inner = ledger.reentered(at(10), at(10), lease(60_000), Side::Exclusive, leased(60_010)).unwrap();
         ledger.keep(inner, at(20));
         assert_eq!(ledger.look(at(20)), Phase::Live);
         assert_eq!(ledger.release(outer, at(30)), Release::Partial { counts: ONE, lease: lease(59_980) });
@@ -428,6 +453,22 @@ mod tests {
         ledger.confirmed(at(10_000), lease(30_000));
         ledger.server_ran_ahead(ms(20_000));
         assert_eq!(ledger.good_until(), at(19_700));
+    }
+
+    #[test]
+    fn what_was_confirmed_before_a_release_was_answered_is_bounded_by_it() {
+        let (mut ledger, outer) = watched();
+        let inner = ledger.reentered(at(10), at(10), lease(3_000), Side::Exclusive, leased(3_010)).unwrap();
+        // A renewal goes out, then the release; the renewal's answer comes last.
+        assert_eq!(ledger.release(outer, at(100)), Release::Partial { counts: ONE, lease: lease(2_910) });
+        ledger.confirmed(at(90), lease(30_000));
+        assert_eq!(ledger.good_until(), lease(2_910).good_until(at(100)));
+        ledger.cut_is_over(at(200));
+        ledger.confirmed(at(150), lease(30_000));
+        assert_eq!(ledger.good_until(), lease(2_910).good_until(at(150)), "it may have run before the release");
+        ledger.confirmed(at(201), lease(30_000));
+        assert_eq!(ledger.good_until(), at(29_901));
+        assert_eq!(ledger.release(inner, at(300)), Release::Last);
     }
 
     #[derive(Clone, Debug)]
@@ -480,7 +521,7 @@ mod tests {
                         key_ends = key_ends.max(now.after(lease.duration()));
                         key_count = counts.exclusive + 1;
                         let promise = leased_ms.map_or(RENEWED, |_| Promise::Leased { until: now.after(lease.duration()) });
-                        guards.push(ledger.reentered(now, lease, Side::Exclusive, promise));
+                        guards.push(ledger.reentered(now, now, lease, Side::Exclusive, promise).unwrap());
                     }
                     Step::Release { which } => {
                         if guards.is_empty() { continue }
@@ -488,6 +529,7 @@ mod tests {
                         match ledger.release(guard, now) {
                             Release::Partial { counts, lease } => {
                                 key_ends = now.after(lease.duration());
+                                ledger.cut_is_over(now);
                                 key_count = counts.exclusive;
                             }
                             Release::Last => { key_ends = now; ledger.settled(); }

@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 
 use crate::config::Config;
 use crate::conn::{Server, Topology};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::{ListeningFailed, Observer};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, Owners, ThreadId, ThreadNumber};
@@ -93,14 +93,39 @@ impl Engine {
         }))
     }
 
-    /// Asks Redis something that is no step of a hold's life. `Err` with kind `Unknown` only where
-    /// the call changes something.
-    pub(crate) fn ask<T>(&self, call: &Call<T>) -> Result<(T, bool)> {
+    /// Asks Redis a question that changes nothing.
+    pub(crate) fn ask<T>(&self, call: &Call<T>) -> Result<T> {
+        let unanswered = |error: Error| match error.kind() {
+            // Nothing had any effect, so nothing is unknown.
+            ErrorKind::Unknown => Error::with_source(ErrorKind::Connection, "redis did not answer the question", error),
+            _ => error,
+        };
+        self.send(call, true).map_err(unanswered)
+    }
+
+    /// Has Redis do something once, no matter whose hold it concerns.
+    pub(crate) fn command<T>(&self, call: &Call<T>) -> Result<T> {
+        self.send(call, false)
+    }
+
+    fn send<T>(&self, call: &Call<T>, repeat: bool) -> Result<T> {
         let limit = self.config.command_timeout;
         let node = self.node(call.route());
-        let answer = wire::send(&node.server, call, &Bounds::within(limit, limit));
+        let answer = wire::send(&node.server, call, &Bounds { repeat, ..Bounds::within(limit, limit) });
         self.after_request(&node);
-        answer.map(|answer| (answer.value, answer.repeated)).map_err(|failed| failed.error)
+        answer.map(|answer| answer.value).map_err(|failed| failed.error)
+    }
+
+    /// Something happened to this lock that we did not do: asks soon whether our holds are still ours.
+    pub(crate) fn check(&self, name: &LockName) {
+        if self.registry.under(name).is_empty() {
+            return;
+        }
+        let node = self.node(name);
+        if let Some(engine) = self.myself.upgrade() {
+            node.lane.start(&engine, &node);
+        }
+        node.lane.check(name);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -149,10 +174,8 @@ struct EngineReports(Weak<Engine>);
 
 impl Reports for EngineReports {
     fn announced(&self, name: &LockName) {
-        if let Some(engine) = self.0.upgrade()
-            && !engine.registry.under(name).is_empty()
-        {
-            engine.node(name).lane.check(name);
+        if let Some(engine) = self.0.upgrade() {
+            engine.check(name);
         }
     }
 

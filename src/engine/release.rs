@@ -49,12 +49,7 @@ impl Engine {
         let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
         let bounds = Bounds::within(limit, self.config.command_timeout.min(limit));
         // If it fails, the next request of this hold writes the right count.
-        let outcome = self.ask_about(hold, &call, &bounds);
-        if hold.is_haunted() {
-            // A copy that cannot be fenced may still come and set this lease.
-            self.with(hold, |ledger, _| ledger.may_be_cut_to(lease));
-        }
-        match outcome?.value {
+        match self.ask_about(hold, &call, &bounds)?.value {
             Kept::Done(_) => Ok(()),
             Kept::Lost(loss) => {
                 self.lose(hold, loss);
@@ -128,7 +123,11 @@ impl Engine {
         self.after_request(&node);
         match outcome.or_else(wire::taken_if_overwritten) {
             Ok(answer) => {
-                hold.keep_loose(Loose { open: vec![], haunted: answer.haunted });
+                if answer.haunted {
+                    hold.keep_loose(Loose { open: vec![], haunted: true });
+                } else {
+                    self.with(hold, |ledger, now| ledger.cut_is_over(now));
+                }
                 Ok(answer)
             }
             Err(failed) => {

@@ -10,7 +10,7 @@ use once_cell::sync::OnceCell;
 
 use super::Engine;
 use super::hold::HoldState;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Phase};
 use super::node::Node;
 use crate::conn::{Connection, Fault};
 use crate::error::{Error, ErrorKind};
@@ -89,8 +89,9 @@ impl Worker {
         let mut wake_at = self.next_tick;
         loop {
             let mut asked = vec![];
-            match self.inbox.recv_timeout(Instant::now().until(wake_at)) {
+            match self.inbox.recv_timeout(Instant::now().nap_until(wake_at)) {
                 Ok(Note::Check(name)) => asked.push(name),
+                Err(RecvTimeoutError::Timeout) if Instant::now() < wake_at => continue,
                 Ok(Note::Close) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -225,8 +226,12 @@ fn due(engine: &Arc<Engine>, hold: &Arc<HoldState>, tick: bool, asked: &[LockNam
         return None;
     }
     let lease = engine.with(hold, |ledger, now| {
-        let turn = tick || asked.contains(&hold.name) || ledger.retry_at().is_some_and(|at| at <= now);
-        if turn { ledger.renewal(now) } else { None }
+        let asked = asked.contains(&hold.name);
+        let turn = tick || asked || ledger.retry_at().is_some_and(|at| at <= now);
+        let lease = if turn { ledger.renewal(now) } else { None };
+        // A lease is never renewed, but it can be asked about: so short a one raises nothing.
+        let question = || (asked && ledger.look(now) == Phase::Live).then_some(Lease::SHORTEST);
+        lease.or_else(question)
     });
     lease.map(|lease| (Arc::clone(hold), lease))
 }

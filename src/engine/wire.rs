@@ -15,6 +15,8 @@ pub(crate) struct Bounds<'a> {
     pub(crate) retry_until: Instant,
     /// When the call is over in any case.
     pub(crate) end: Instant,
+    /// Whether the request may be sent again when no answer came.
+    pub(crate) repeat: bool,
     /// How long one request may take.
     pub(crate) command_timeout: Duration,
     /// Rung when [`Bounds::interrupted`] may have changed.
@@ -55,7 +57,7 @@ impl<'a> Bounds<'a> {
     /// At most `limit` for everything, retries included.
     pub(crate) fn within(limit: Duration, command_timeout: Duration) -> Bounds<'a> {
         let end = Instant::now().after(limit);
-        Bounds { retry_until: end, end, command_timeout, bell: None, interrupted: &|| None }
+        Bounds { retry_until: end, end, repeat: true, command_timeout, bell: None, interrupted: &|| None }
     }
 
     fn pause(&self, pause: Duration, limit: Instant) -> Option<Error> {
@@ -83,7 +85,7 @@ pub(crate) fn send_after<T>(
     call: &Call<T>,
     bounds: &Bounds<'_>,
 ) -> Result<Answer<T>, Failed> {
-    Exchange { server, bounds, loose, unanswered: false, backoff: Backoff::new() }.run(call)
+    Exchange { server, bounds, loose, unanswered: false, backoff: Backoff::new(), took: Duration::ZERO }.run(call)
 }
 
 /// A key of another type under the name of a hold: somebody overwrote the lock.
@@ -112,6 +114,8 @@ struct Exchange<'a> {
     loose: Loose,
     unanswered: bool,
     backoff: Backoff,
+    /// How long the last attempt took.
+    took: Duration,
 }
 
 impl Exchange<'_> {
@@ -127,6 +131,7 @@ impl Exchange<'_> {
                 Ok(value) => return Ok(Answer { value, sent, repeated: self.unanswered, haunted: self.loose.haunted }),
                 Err(fault) => fault,
             };
+            self.took = sent.until(Instant::now());
             match fault {
                 Fault::Refused(refusal) if refusal.word() == "NOSCRIPT" && !loading => {
                     if let Some(whole) = call.packed_with_source() {
@@ -157,6 +162,13 @@ impl Exchange<'_> {
             Some(identity) => self.loose.open.push(identity),
             None => self.loose.haunted = true,
         }
+        if !self.bounds.repeat {
+            // At least it must not be carried out later.
+            self.unanswered = true;
+            let deadline = Instant::now().after(self.bounds.command_timeout).min(self.bounds.end);
+            let _ = fence(self.server, &mut self.loose, deadline);
+            return Err(self.failed(error));
+        }
         // Settling what is in doubt comes before the caller's own bound, not before the last one.
         let first = !std::mem::replace(&mut self.unanswered, true);
         if first && Instant::now() < self.bounds.end && (self.bounds.interrupted)().is_none() {
@@ -172,8 +184,8 @@ impl Exchange<'_> {
         };
         match self.bounds.pause(self.backoff.next(), limit) {
             Some(interruption) => Err(self.failed(interruption)),
-            // No time is left for one more attempt: this answer is the one that counts.
-            None if Instant::now() >= self.bounds.end => Err(self.failed(error)),
+            // Too little time is left for one more attempt: this answer is the one that counts.
+            None if Instant::now().after(self.took) >= self.bounds.end => Err(self.failed(error)),
             None => Ok(()),
         }
     }
@@ -188,9 +200,7 @@ impl Exchange<'_> {
             ErrorKind::Closed | ErrorKind::Cancelled => error,
             _ => Error::with_source(
                 ErrorKind::Unknown,
-                format!(
-                    "a request was sent and never answered, so it may have had its effect ({error}); it is settled in the background"
-                ),
+                format!("a request was sent and never answered, so it may have had its effect ({error})"),
                 error,
             ),
         };
