@@ -138,6 +138,30 @@ impl Lock {
         Ok(self.take(within(wait), false)?.map(|grant| Guard::new(&self.engine, grant)))
     }
 
+    /// Takes the lock for `interval` and leaves it to its time to live, if nobody else has it.
+    ///
+    /// A frequency gate: of all threads and machines that ask with the same name, one gets `true` in
+    /// each interval. It counts from the grant, and an interval may be cut short by whatever ends a
+    /// lease early.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if client.lock("send-report").once_per(Duration::from_secs(3_600))? {
+    ///     // ... at most once an hour, whoever runs this ...
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock); an interval must be a possible lease.
+    pub fn once_per(&self, interval: Duration) -> Result<bool> {
+        // An owner of its own: the interval is nobody's to re-enter.
+        let guard = self.leased(interval).owned().try_lock()?;
+        Ok(guard.map(OwnedGuard::keep_until_expiry).is_some())
+    }
+
     /// Gives back the newest hold of this thread that was left to it by
     /// [`Guard::into_manual`](crate::Guard::into_manual).
     ///
