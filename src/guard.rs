@@ -1,5 +1,6 @@
 //! What a holder has in hand: guards that give back, and the hold they share.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::token::Token;
 /// Where that matters, have the resource itself refuse late writers.
 ///
 /// Clones are the same hold. They keep the client alive but do not keep the lock.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Hold {
     engine: Arc<Engine>,
     state: Arc<HoldState>,
@@ -152,6 +153,17 @@ impl Hold {
 
     fn about(&self, error: Error) -> Error {
         error.about(&self.state.name)
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("name", &self.name())
+            .field("owner", &self.owner())
+            .field("remaining", &self.remaining())
+            .field("lost", &self.lost())
+            .finish()
     }
 }
 

@@ -49,6 +49,8 @@ mod kinds;
 mod lock;
 mod name;
 mod owner;
+#[cfg(feature = "redisson-yaml")]
+mod redisson_yaml;
 mod script;
 mod time;
 mod token;
@@ -63,4 +65,6 @@ pub use event::{
 pub use guard::{Guard, Hold, OwnedGuard};
 pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, ReadWriteLock};
 pub use lock::{Holder, Lock, OwnedLock};
+#[cfg(feature = "redisson-yaml")]
+pub use redisson_yaml::RedissonConfig;
 pub use token::Token;

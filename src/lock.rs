@@ -1,9 +1,10 @@
 //! The handle of every exclusive lock: take it, ask about it, force it open.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Cancel, Engine, Grant, Kind, Phase, Wait, Wish};
+use crate::engine::{Cancel, Engine, Grant, HoldState, Kind, Phase, Wait, Wish};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::{Guard, OwnedGuard};
 use crate::name::LockName;
@@ -34,7 +35,7 @@ use crate::time::{Deadline, Lease};
 /// }
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a handle does nothing until it is locked"]
 pub struct Lock {
     engine: Arc<Engine>,
@@ -69,7 +70,14 @@ pub struct Holder {
 
 impl Lock {
     pub(crate) fn new(engine: &Arc<Engine>, kind: Arc<dyn Kind>, name: &str) -> Self {
-        Self { engine: Arc::clone(engine), kind, name: name.into(), lease: None, max_hold: None, cancel: None }
+        Self {
+            engine: Arc::clone(engine),
+            kind,
+            name: engine.full_name(name),
+            lease: None,
+            max_hold: None,
+            cancel: None,
+        }
     }
 
     /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
@@ -190,9 +198,11 @@ impl Lock {
     /// by itself, because by then somebody else may have it; ask [`holder`](Self::holder) and decide.
     pub fn force_unlock(&self) -> Result<bool> {
         let name = self.checked_name()?;
+        // Taken before asking: who is granted the lock meanwhile has it.
+        let holds = self.engine.registry.under(&name);
         let outcome = self.engine.command(&self.kind.force_release(&name)).map_err(|error| error.about(&name));
         match outcome {
-            Ok(true) => self.engine.registry.under(&name).iter().for_each(|hold| self.engine.lose(hold, Loss::Gone)),
+            Ok(true) => self.force_lost(&holds),
             Ok(false) => {}
             Err(_) => self.engine.check(&name),
         }
@@ -244,6 +254,16 @@ impl Lock {
         Ok(holder.map(|(owner, hold_count)| Holder { owner, hold_count }))
     }
 
+    /// Tells the holds of this process that were forced open, each on the side that was.
+    fn force_lost(&self, holds: &[Arc<HoldState>]) {
+        let side = self.kind.side();
+        for hold in holds {
+            if self.engine.with(hold, |ledger, _| ledger.counts().of(side)) > 0 {
+                self.engine.lose(hold, Loss::Gone);
+            }
+        }
+    }
+
     fn take_for_ever(&self, owned: bool) -> Result<Grant> {
         let busy = || Error::new(ErrorKind::Unknown, "a wait without limit ended without the lock").about(&*self.name);
         self.take(Wait::ForEver, owned)?.ok_or_else(busy)
@@ -265,6 +285,16 @@ impl Lock {
 
     fn checked_name(&self) -> Result<LockName> {
         LockName::new(&self.name)
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock")
+            .field("name", &self.name)
+            .field("kind", &self.kind)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
     }
 }
 

@@ -15,10 +15,10 @@ use super::node::Node;
 use super::settle::Settlement;
 use super::wake::Subscription;
 use super::wire::{self, Bounds, Loose};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockAcquired;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
-use crate::script::Attempt;
+use crate::script::{Attempt, Side};
 use crate::time::{Deadline, Instant, Lease};
 
 /// One caller on its way to one lock.
@@ -133,7 +133,16 @@ impl<'a> Contender<'a> {
             loose: Loose { open: vec![], haunted: haunted || self.loose.take().is_some_and(|loose| loose.haunted) },
             ledger,
         }));
+        // Redis gave it to us, so whoever of this process had it before has it no more.
+        for older in self.engine.registry.under(self.wish.name) {
+            let excluded = self.wish.kind.side() == Side::Exclusive
+                || self.engine.with(&older, |ledger, _| ledger.counts().exclusive > 0);
+            if excluded {
+                self.engine.lose(&older, Loss::Taken);
+            }
+        }
         self.engine.registry.add(Arc::clone(&hold));
+        self.engine.mind_if_heard(&hold);
         if matches!(promise, Promise::Renewed { .. }) {
             self.node.lane.start(self.engine, &self.node);
         }

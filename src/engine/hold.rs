@@ -37,6 +37,8 @@ struct State {
     ledger: Ledger,
     on_lost: Vec<OnLost>,
     told: bool,
+    /// When the timer looks at it next.
+    minded: Option<Instant>,
 }
 
 /// A loss that was noticed just now and is still to be told.
@@ -61,7 +63,7 @@ pub(crate) struct Granted {
 impl HoldState {
     pub(crate) fn new(granted: Granted) -> Self {
         let Granted { name, kind, number, owner, thread, since, loose, token, ledger } = granted;
-        let state = Mutex::new(State { ledger, on_lost: vec![], told: false });
+        let state = Mutex::new(State { ledger, on_lost: vec![], told: false, minded: None });
         Self {
             name,
             kind,
@@ -93,6 +95,11 @@ impl HoldState {
             }
             _ => None,
         };
+        // Nobody will be told any more. What the callbacks keep alive may be this very client, so
+        // they go, and not under the mutex.
+        let useless = if phase == Phase::Done { std::mem::take(&mut state.on_lost) } else { vec![] };
+        drop(state);
+        drop(useless);
         (answer, news)
     }
 
@@ -125,6 +132,32 @@ impl HoldState {
         let mut kept = self.loose.lock();
         kept.haunted |= loose.haunted;
         kept.open.extend(loose.open);
+    }
+
+    /// Whether somebody is to be told at the very moment of a loss.
+    pub(super) fn has_listeners(&self) -> bool {
+        !self.state.lock().on_lost.is_empty()
+    }
+
+    /// The deadline at which the timer is to look, unless it looks earlier anyway.
+    pub(super) fn minded_at(&self) -> Option<Instant> {
+        let mut state = self.state.lock();
+        let deadline = state.ledger.good_until();
+        if state.minded.is_some_and(|minded| minded <= deadline) {
+            return None;
+        }
+        state.minded = Some(deadline);
+        Some(deadline)
+    }
+
+    /// The timer has come; `false` when it was set anew meanwhile, to an earlier moment.
+    pub(super) fn was_minded(&self, at: Instant) -> bool {
+        let mut state = self.state.lock();
+        let current = state.minded == Some(at);
+        if current {
+            state.minded = None;
+        }
+        current
     }
 
     /// Waits until the hold is not live any more, or until `until`.

@@ -27,19 +27,30 @@ impl Engine {
     /// Has `callback` run once when the hold is lost, at the very moment.
     pub(crate) fn on_lost(&self, hold: &Arc<HoldState>, callback: OnLost) {
         match hold.on_lost(callback) {
-            Ok(()) => self.mind(Weak::clone(&self.myself), Arc::downgrade(hold)),
+            Ok(()) => self.mind(hold),
             Err((loss, callback)) => self.teller.run(move || callback(&loss)),
         }
     }
 
+    /// A deadline may have come nearer: whoever wants to hear of the loss at once hears at the new one.
+    pub(super) fn mind_if_heard(&self, hold: &Arc<HoldState>) {
+        if self.has_observer || hold.has_listeners() {
+            self.mind(hold);
+        }
+    }
+
     /// Looks at the hold when its deadline comes, and again when that was put off.
-    fn mind(&self, engine: Weak<Self>, hold: Weak<HoldState>) {
-        let Some(state) = hold.upgrade() else { return };
-        let deadline = self.with(&state, |ledger, now| (ledger.look(now) == Phase::Live).then(|| ledger.good_until()));
-        let Some(deadline) = deadline else { return };
+    fn mind(&self, hold: &Arc<HoldState>) {
+        if self.with(hold, |ledger, now| ledger.look(now)) != Phase::Live {
+            return;
+        }
+        let Some(deadline) = hold.minded_at() else { return };
+        let (engine, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));
         self.timer.run_at(deadline, move || {
-            if let Some(strong) = engine.upgrade() {
-                strong.mind(engine, hold);
+            if let (Some(engine), Some(hold)) = (engine.upgrade(), hold.upgrade())
+                && hold.was_minded(deadline)
+            {
+                engine.mind(&hold);
             }
         });
     }

@@ -128,6 +128,11 @@ impl Engine {
         node.lane.check(name);
     }
 
+    /// The name that stands in Redis. No name stays none: a prefix alone names no lock.
+    pub(crate) fn full_name(&self, name: &str) -> Arc<str> {
+        if name.is_empty() { name.into() } else { format!("{}{name}", self.config.name_prefix).into() }
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

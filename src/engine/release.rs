@@ -18,7 +18,10 @@ impl Engine {
     /// Gives one guard back, within `limit`; what then is still in doubt is settled in the background.
     pub(crate) fn release(self: &Arc<Self>, hold: &Arc<HoldState>, guard: GuardNumber, limit: Duration) -> Result<()> {
         match self.with(hold, |ledger, now| ledger.release(guard, now)) {
-            Release::Partial { counts, lease } => self.release_part(hold, counts, lease, limit),
+            Release::Partial { counts, lease } => {
+                self.mind_if_heard(hold);
+                self.release_part(hold, counts, lease, limit)
+            }
             Release::Last => {
                 self.registry.remove(hold);
                 let outcome = self.release_last(hold, limit);

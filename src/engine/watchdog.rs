@@ -130,7 +130,7 @@ impl Worker {
             by_kind.entry(hold.kind.family()).or_default().push((hold, lease));
         }
         let started = Instant::now();
-        for batch in by_kind.values().flat_map(|holds| holds.chunks(MOST_IN_A_BATCH)) {
+        for batch in by_kind.values().flat_map(|holds| holds.chunks(engine.config.watchdog_batch)) {
             // One mute server costs one time-out a round, however many batches wait.
             if started.until(Instant::now()) < engine.config.command_timeout {
                 self.renew_batch(engine, node, batch, earliest(engine, holds, |ledger| Some(ledger.good_until())));
@@ -179,6 +179,7 @@ impl Worker {
                             ledger.server_ran_ahead(ahead);
                         }
                     });
+                    engine.mind_if_heard(hold);
                 }
                 RenewalAnswer::Lost(loss) => engine.lose(hold, loss),
                 RenewalAnswer::Refused(refusal) => {
@@ -277,6 +278,5 @@ impl Engine {
     }
 }
 
-const MOST_IN_A_BATCH: usize = 100;
 const SHORTEST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);

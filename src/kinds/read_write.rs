@@ -1,5 +1,6 @@
 //! The read-write lock: many readers or one writer, one handle for each side.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::engine::{Ask, Engine, Kind, Queueing};
@@ -28,7 +29,7 @@ use crate::time::Lease;
 /// assert!(reading.is_held());
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a handle does nothing until one of its sides is locked"]
 pub struct ReadWriteLock {
     engine: Arc<Engine>,
@@ -48,6 +49,12 @@ impl ReadWriteLock {
     /// Returns the side that one may hold.
     pub fn write_lock(&self) -> Lock {
         Lock::new(&self.engine, Arc::new(ReadWrite(Side::Exclusive)), &self.name)
+    }
+}
+
+impl fmt::Debug for ReadWriteLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadWriteLock").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

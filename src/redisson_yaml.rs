@@ -1,0 +1,330 @@
+//! Reads the configuration file of a Redisson client, so that both sides of a fleet share one.
+
+use std::time::Duration;
+
+use serde_norway::{Mapping, Value};
+
+use crate::config::ClientBuilder;
+use crate::error::{Error, ErrorKind, Result};
+
+/// What a Redisson configuration says here: the settings, and what they do not cover.
+#[derive(Debug)]
+#[must_use = "the builder in it opens the client"]
+pub struct RedissonConfig {
+    /// The settings, ready for [`connect`](ClientBuilder::connect).
+    pub builder: ClientBuilder,
+    /// One sentence for each setting of the file that has no effect here, beginning with its name.
+    pub warnings: Vec<String>,
+}
+
+impl ClientBuilder {
+    /// Reads a Redisson configuration in YAML: `singleServerConfig` and the common settings.
+    ///
+    /// `${NAME}` and `${NAME:-default}` are replaced by environment variables, as Redisson does. A
+    /// setting that has no effect here is named in [`RedissonConfig::warnings`]; one that would make
+    /// both sides use different names or servers is an error.
+    ///
+    /// ```
+    /// # use lockson::ClientBuilder;
+    /// let read = ClientBuilder::from_redisson_yaml("
+    /// singleServerConfig:
+    ///   address: redis://localhost:6379
+    ///   timeout: 2000
+    /// lockWatchdogTimeout: 15000
+    /// threads: 16
+    /// ")?;
+    /// assert_eq!(read.warnings.len(), 1, "there is no pool of threads here");
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Config` for a file that is no such configuration, `Unsupported` for other topologies, TLS,
+    /// and mappers of names or commands that are Java code.
+    pub fn from_redisson_yaml(yaml: &str) -> Result<RedissonConfig> {
+        // The parser's own message is dropped: it may repeat a line with a password.
+        let malformed = |_| config("the Redisson configuration is not valid YAML");
+        let root: Value = serde_norway::from_str(&substitute(yaml)?).map_err(malformed)?;
+        let Value::Mapping(root) = root else { return Err(config("the Redisson configuration is empty")) };
+        let mut reader = Reader { yaml, builder: Self::new(""), server: Server::default(), warnings: vec![] };
+        reader.common(&root)?;
+        reader.finish()
+    }
+}
+
+/// Takes settings one by one.
+struct Reader<'a> {
+    yaml: &'a str,
+    builder: ClientBuilder,
+    server: Server,
+    warnings: Vec<String>,
+}
+
+#[derive(Default)]
+struct Server {
+    address: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+    database: u64,
+    resp3: bool,
+}
+
+impl Reader<'_> {
+    fn common(&mut self, settings: &Mapping) -> Result<()> {
+        for (key, value) in settings {
+            let key = name(key)?;
+            match key {
+                "singleServerConfig" => match value {
+                    Value::Mapping(settings) => self.single(settings)?,
+                    _ => return Err(config("singleServerConfig has no settings")),
+                },
+                "sentinelServersConfig"
+                | "masterSlaveServersConfig"
+                | "clusterServersConfig"
+                | "replicatedServersConfig" => {
+                    return Err(unsupported(key, "only singleServerConfig can be used yet"));
+                }
+                "lockWatchdogTimeout" => {
+                    let timeout = millis(key, value)?;
+                    self.builder = self.builder.clone().watchdog(timeout, timeout / 3);
+                }
+                "lockWatchdogBatchSize" => {
+                    let most = usize::try_from(number(key, value)?).map_err(|_| bad(key))?;
+                    self.builder = self.builder.clone().watchdog_batch(most);
+                }
+                "fairLockWaitTimeout" => self.builder = self.builder.clone().fair_patience(millis(key, value)?),
+                "username" | "password" | "protocol" | "nameMapper" | "commandMapper" => self.shared(key, value)?,
+                "useScriptCache" if value == &Value::Bool(true) => {}
+                "codec" => self.warn(key, "locks are stored as plain text, whatever the codec"),
+                "checkLockSyncedSlaves" | "slavesSyncTimeout" => {
+                    self.warn(key, "replicas are not waited for, as in Redisson's own single server mode");
+                }
+                _ => self.warn(key, "this setting has no meaning here"),
+            }
+        }
+        Ok(())
+    }
+
+    fn single(&mut self, settings: &Mapping) -> Result<()> {
+        for (key, value) in settings {
+            let key = name(key)?;
+            match key {
+                "address" => self.server.address = Some(text(key, value)?),
+                "database" => self.server.database = number(key, value)?,
+                "clientName" => match value {
+                    Value::Null => {}
+                    _ => self.builder = self.builder.clone().client_name(&text(key, value)?),
+                },
+                "timeout" => self.builder = self.builder.clone().command_timeout(millis(key, value)?),
+                "connectionPoolSize" => {
+                    let most = usize::try_from(number(key, value)?).map_err(|_| bad(key))?;
+                    self.builder = self.builder.clone().max_connections(most);
+                }
+                "idleConnectionTimeout" => self.builder = self.builder.clone().idle_timeout(millis(key, value)?),
+                "username" | "password" | "protocol" | "nameMapper" | "commandMapper" => self.shared(key, value)?,
+                "connectTimeout" => self.warn(key, "connecting counts towards the command timeout"),
+                "retryAttempts" | "retryInterval" | "retryDelay" | "reconnectionDelay" => {
+                    self.warn(key, "a request is repeated until its caller's own time is over");
+                }
+                "subscriptionConnectionPoolSize"
+                | "subscriptionConnectionMinimumIdleSize"
+                | "subscriptionsPerConnection"
+                | "subscriptionTimeout" => self.warn(key, "one connection listens, however many locks are waited for"),
+                "connectionMinimumIdleSize" => self.warn(key, "one idle connection is kept"),
+                "pingConnectionInterval" => self.warn(key, "a connection is looked at before each use"),
+                "dnsMonitoringInterval" | "dnsMonitoringTimes" => {
+                    self.warn(key, "the name is resolved at every connect")
+                }
+                "tcpNoDelay" | "keepAlive" | "tcpKeepAlive" if value == &Value::Bool(true) => {}
+                _ => self.warn(key, "this setting has no meaning here"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Settings that may stand at the top or at the server.
+    fn shared(&mut self, key: &str, value: &Value) -> Result<()> {
+        match (key, value) {
+            (_, Value::Null) => {}
+            ("username", _) => self.server.username = Some(text(key, value)?),
+            ("password", _) => self.server.password = Some(text(key, value)?),
+            ("protocol", _) => self.server.resp3 = text(key, value)? == "RESP3",
+            // Both are Java classes; what the default ones do is nothing.
+            _ if class_of(self.yaml, key)
+                .is_some_and(|class| class.contains("Direct") || class.contains("Default")) => {}
+            ("nameMapper", mapper) => match prefix(mapper) {
+                Some(prefix) => {
+                    self.builder = self.builder.clone().name_prefix(&prefix);
+                    self.warn(key, &format!("taken to put {prefix:?} in front of every name"));
+                }
+                None => return Err(unsupported(key, "this Java class cannot be run here; use name_prefix()")),
+            },
+            _ => return Err(unsupported(key, "Java code cannot be run here")),
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<RedissonConfig> {
+        let address = self.server.address.ok_or_else(|| config("singleServerConfig needs an address"))?;
+        let Some((scheme, place)) = address.split_once("://") else { return Err(bad("address")) };
+        let login = match (&self.server.username, &self.server.password) {
+            (None, None) => String::new(),
+            (user, password) => {
+                let part = |part: &Option<String>| encode(part.as_deref().unwrap_or(""));
+                format!("{}:{}@", part(user), part(password))
+            }
+        };
+        let protocol = if self.server.resp3 { "?protocol=resp3" } else { "" };
+        self.builder.url.0 =
+            format!("{scheme}://{login}{}/{}{protocol}", place.trim_end_matches('/'), self.server.database);
+        Ok(RedissonConfig { builder: self.builder, warnings: self.warnings })
+    }
+
+    fn warn(&mut self, key: &str, why: &str) {
+        self.warnings.push(format!("{key}: {why}"));
+    }
+}
+
+/// Replaces `${NAME}` and `${NAME:-default}` by the environment.
+fn substitute(yaml: &str) -> Result<String> {
+    let mut out = String::with_capacity(yaml.len());
+    let mut rest = yaml;
+    while let Some(start) = rest.find("${") {
+        let Some(length) = rest[start..].find('}') else {
+            return Err(config("a ${ without its } in the configuration"));
+        };
+        let inside = &rest[start + 2..start + length];
+        let (variable, default) =
+            inside.split_once(":-").map_or((inside, None), |(name, default)| (name, Some(default)));
+        out.push_str(&rest[..start]);
+        match (std::env::var(variable), default) {
+            (Ok(value), _) => out.push_str(&value),
+            (Err(_), Some(default)) => out.push_str(default),
+            (Err(_), None) => return Err(config(&format!("the environment variable {variable} is not set"))),
+        }
+        rest = &rest[start + length + 1..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// The Java class that a setting is tagged with; the parser does not keep such tags.
+fn class_of<'a>(yaml: &'a str, key: &str) -> Option<&'a str> {
+    let (_, after) = yaml.split_once(&format!("{key}:"))?;
+    after.trim_start().strip_prefix("!<")?.split_once('>').map(|(class, _)| class)
+}
+
+/// The prefix that the fields of a mapper name, if they name one.
+fn prefix(fields: &Value) -> Option<String> {
+    Some(fields.as_mapping()?.get("prefix")?.as_str()?.to_owned())
+}
+
+fn name(key: &Value) -> Result<&str> {
+    key.as_str().ok_or_else(|| config("a setting without a name in the Redisson configuration"))
+}
+
+fn text(key: &str, value: &Value) -> Result<String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        // A password of digits is a number to YAML.
+        Value::Number(number) => Ok(number.to_string()),
+        _ => Err(bad(key)),
+    }
+}
+
+fn number(key: &str, value: &Value) -> Result<u64> {
+    value.as_u64().ok_or_else(|| bad(key))
+}
+
+fn millis(key: &str, value: &Value) -> Result<Duration> {
+    number(key, value).map(Duration::from_millis)
+}
+
+/// Percent-encodes what may not stand in the login of a URL as it is.
+fn encode(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+fn config(text: &str) -> Error {
+    Error::new(ErrorKind::Config, text)
+}
+
+fn bad(key: &str) -> Error {
+    config(&format!("the value of {key} in the Redisson configuration is not possible"))
+}
+
+fn unsupported(key: &str, why: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("{key} in the Redisson configuration: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: &str = r#"
+singleServerConfig:
+  address: "redis://cache.example:7000"
+  database: 3
+  username: service
+  password: "p@ss/word canary"
+  clientName: orders
+  timeout: 1500
+  connectionPoolSize: 12
+  idleConnectionTimeout: 20000
+  retryAttempts: 4
+  subscriptionsPerConnection: 5
+lockWatchdogTimeout: 60000
+lockWatchdogBatchSize: 50
+fairLockWaitTimeout: 8000
+checkLockSyncedSlaves: true
+codec: !<org.redisson.codec.Kryo5Codec> {}
+protocol: RESP3
+nameMapper: !<com.acme.Prefixer> { prefix: "app:" }
+"#;
+
+    #[test]
+    fn every_setting_is_honoured_or_named() {
+        let read = ClientBuilder::from_redisson_yaml(FULL).unwrap();
+        let config = &read.builder.config;
+        assert_eq!(read.builder.url.0, "redis://service:p%40ss%2Fword%20canary@cache.example:7000/3?protocol=resp3");
+        assert_eq!(
+            (config.watchdog_timeout, config.watchdog_interval),
+            (Duration::from_secs(60), Duration::from_secs(20))
+        );
+        assert_eq!((config.watchdog_batch, config.max_connections), (50, 12));
+        assert_eq!(
+            (config.command_timeout, config.fair_patience),
+            (Duration::from_millis(1_500), Duration::from_secs(8))
+        );
+        assert_eq!((config.client_name.as_str(), config.name_prefix.as_str()), ("orders", "app:"));
+        let named: Vec<_> = read.warnings.iter().map(|warning| warning.split(':').next().unwrap()).collect();
+        assert_eq!(
+            named,
+            ["retryAttempts", "subscriptionsPerConnection", "checkLockSyncedSlaves", "codec", "nameMapper"]
+        );
+        assert!(!format!("{read:?}").contains("canary"));
+    }
+
+    #[test]
+    fn what_would_split_the_fleet_is_an_error() {
+        let check = |yaml: &str, kind| {
+            let error = ClientBuilder::from_redisson_yaml(yaml).map(drop).unwrap_err();
+            assert_eq!(error.kind(), kind, "{yaml}: {error}");
+            assert!(!error.to_string().contains("canary"));
+        };
+        check("clusterServersConfig: {nodeAddresses: []}", ErrorKind::Unsupported);
+        check("singleServerConfig: {address: 'redis://h'}\nnameMapper: !<com.acme.Mapper> {}", ErrorKind::Unsupported);
+        check("singleServerConfig: {password: canary}", ErrorKind::Config);
+        check("singleServerConfig: {address: 'redis://h', timeout: canary}", ErrorKind::Config);
+        check("password: [canary", ErrorKind::Config);
+        check("", ErrorKind::Config);
+    }
+
+    #[test]
+    fn the_environment_fills_in() {
+        let path = std::env::var("PATH").unwrap();
+        assert_eq!(substitute("a ${PATH} b ${NOT_SET_HERE:-c:d}").unwrap(), format!("a {path} b c:d"));
+        assert_eq!(substitute("${NOT_SET_HERE}").unwrap_err().kind(), ErrorKind::Config);
+    }
+}
