@@ -14,6 +14,8 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(super) struct Pool {
     most: usize,
+    /// The process that opened it; a forked child shares the sockets and must not use them.
+    process: u32,
     state: Mutex<State>,
     freed: Condvar,
 }
@@ -44,14 +46,14 @@ pub(super) enum Place {
 
 impl Pool {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, state: Mutex::default(), freed: Condvar::new() }
+        Self { most, process: std::process::id(), state: Mutex::default(), freed: Condvar::new() }
     }
 
     /// Waits for an idle connection or for room to open one.
     pub(super) fn take(&self, deadline: Instant) -> Result<Place, Fault> {
         let mut state = self.state.lock();
         loop {
-            if state.closed {
+            if state.closed || self.is_forked() {
                 return Err(closed());
             }
             if let Some(idle) = state.idle.pop() {
@@ -129,7 +131,11 @@ impl Pool {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.state.lock().closed
+        self.state.lock().closed || self.is_forked()
+    }
+
+    fn is_forked(&self) -> bool {
+        std::process::id() != self.process
     }
 
     /// Closes every connection, also those in use.
@@ -156,5 +162,8 @@ impl Pool {
 
 /// What a request of a closed client gets.
 pub(super) fn closed() -> Fault {
-    Fault::NotSent(Error::new(ErrorKind::Closed, "the client was closed"))
+    Fault::NotSent(Error::new(
+        ErrorKind::Closed,
+        "the client was closed, or opened before this process was forked; open another one",
+    ))
 }

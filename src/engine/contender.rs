@@ -133,14 +133,7 @@ impl<'a> Contender<'a> {
             loose: Loose { open: vec![], haunted: haunted || self.loose.take().is_some_and(|loose| loose.haunted) },
             ledger,
         }));
-        // Redis gave it to us, so whoever of this process had it before has it no more.
-        for older in self.engine.registry.under(self.wish.name) {
-            let excluded = self.wish.kind.side() == Side::Exclusive
-                || self.engine.with(&older, |ledger, _| ledger.counts().exclusive > 0);
-            if excluded {
-                self.engine.lose(&older, Loss::Taken);
-            }
-        }
+        self.exclude_older_holds(sent);
         self.engine.registry.add(Arc::clone(&hold));
         self.engine.mind_if_heard(&hold);
         if matches!(promise, Promise::Renewed { .. }) {
@@ -154,6 +147,18 @@ impl<'a> Contender<'a> {
             });
         });
         Outcome::Taken((hold, guard))
+    }
+
+    /// Redis gave it to us, so who of this process had it before has it no more. Only a hold that was
+    /// known before we asked is surely older than ours.
+    fn exclude_older_holds(&self, sent: Instant) {
+        for older in self.engine.registry.under(self.wish.name) {
+            let excluded = self.wish.kind.side() == Side::Exclusive
+                || self.engine.with(&older, |ledger, _| ledger.counts().exclusive > 0);
+            if excluded && older.since < sent {
+                self.engine.lose(&older, Loss::Taken);
+            }
+        }
     }
 
     /// The answer took longer than the lease: somebody else may have it by now. Whatever is left of
