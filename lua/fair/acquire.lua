@@ -35,7 +35,8 @@ if mine and not redis.call('lpos', queue, owner) then
   mine = false
 end
 if mine then
-  redis.call('zincrby', deadlines, ARGV[4], owner)
+  local mine_ends = math.max(tonumber(mine) + tonumber(ARGV[4]), now + patience_ms)
+  redis.call('zadd', deadlines, string.format('%.0f', mine_ends), owner)
 end
 
 -- Whoever is first and counts as gone, or has no deadline at all, makes room.
@@ -67,8 +68,10 @@ if free and (not head or head == owner) then
     redis.call('lpop', queue)
     redis.call('zrem', deadlines, owner)
     -- Those behind counted our patience in front of their own.
-    for _, waiter in ipairs(redis.call('zrange', deadlines, 0, -1)) do
-      redis.call('zincrby', deadlines, -patience_ms, waiter)
+    local waiting = redis.call('zrange', deadlines, 0, -1, 'withscores')
+    for i = 1, #waiting, 2 do
+      local ends = math.max(tonumber(waiting[i + 1]) - patience_ms, now + patience_ms)
+      redis.call('zadd', deadlines, string.format('%.0f', ends), waiting[i])
     end
   end
   return {1}

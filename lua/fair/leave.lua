@@ -12,13 +12,18 @@
 --
 -- reply: 1
 local lock, queue, deadlines, owner = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
-redis.call('hdel', lock, owner)
+local patience_ms = tonumber(ARGV[2])
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- A key of another type holds nothing of ours.
+redis.pcall('hdel', lock, owner)
 local place = redis.call('lpos', queue, owner)
 if place then
   -- Those behind counted our patience in front of their own.
   for _, waiter in ipairs(redis.call('lrange', queue, place + 1, -1)) do
-    if redis.call('zscore', deadlines, waiter) then
-      redis.call('zincrby', deadlines, -tonumber(ARGV[2]), waiter)
+    local ends = tonumber(redis.call('zscore', deadlines, waiter) or '')
+    if ends then
+      redis.call('zadd', deadlines, string.format('%.0f', math.max(ends - patience_ms, now + patience_ms)), waiter)
     end
   end
   redis.call('lrem', queue, 0, owner)
@@ -28,6 +33,10 @@ redis.call('zrem', deadlines, owner)
 if redis.call('exists', lock) == 0 then
   local head = redis.call('lindex', queue, 0)
   if head then
+    local ends = tonumber(redis.call('zscore', deadlines, head) or '')
+    if ends and ends > now + patience_ms then
+      redis.call('zadd', deadlines, now + patience_ms, head)
+    end
     redis.pcall(ARGV[5], ARGV[3] .. ':' .. head, ARGV[4])
   end
 end

@@ -10,6 +10,7 @@
 -- ARGV[4] channel of the lock; each waiter has its own, with ':' and its owner id added
 -- ARGV[5] message
 -- ARGV[6] command that publishes
+-- ARGV[7] patience, ms: whoever is told now has so long to come
 --
 -- reply: {1, n} = done, n clients were told (-1 = telling them was refused)
 --        | {0} = lost, nobody holds it | {2} = lost, somebody else has it
@@ -37,6 +38,10 @@ while head and tonumber(redis.call('zscore', deadlines, head) or 0) <= now do
 end
 if not head then
   return {1, 0}
+end
+local comes_by = now + tonumber(ARGV[7])
+if tonumber(redis.call('zscore', deadlines, head)) > comes_by then
+  redis.call('zadd', deadlines, comes_by, head)
 end
 local told = redis.pcall(ARGV[6], ARGV[4] .. ':' .. head, ARGV[5])
 if type(told) ~= 'number' then

@@ -15,9 +15,19 @@ end
 if mode == 'write' then
   return {0, redis.call('pttl', KEYS[1])}
 end
-redis.call('hset', KEYS[1], 'mode', 'read', ARGV[2], 1)
+-- The hold key first: where it is not allowed, nothing is left behind.
 redis.call('set', KEYS[2], 1, 'px', ARGV[1])
+redis.call('hset', KEYS[1], 'mode', 'read', ARGV[2], 1)
 if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then
-  redis.call('pexpire', KEYS[1], ARGV[1])
+  local set = redis.pcall('pexpire', KEYS[1], ARGV[1])
+  if type(set) == 'table' then
+    -- Not allowed to end it, not allowed to begin it: a lock without end helps nobody.
+    redis.call('hdel', KEYS[1], ARGV[2])
+    if not mode then
+      redis.call('del', KEYS[1])
+    end
+    redis.call('del', KEYS[2])
+    return set
+  end
 end
 return {1}

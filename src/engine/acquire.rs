@@ -69,14 +69,13 @@ impl Engine {
     }
 
     fn reenter(self: &Arc<Self>, wish: &Wish<'_>, hold: Arc<HoldState>, deadline: Deadline) -> Result<Grant> {
-        let held = self.with(&hold, |ledger, now| ledger.counts_before_reentry(now)).map_err(Error::lost)?;
+        let side = wish.kind.side();
+        let (held, counts) = self.with(&hold, |ledger, now| (ledger.counts(), ledger.counts_after_reentry(now, side)));
+        let counts = counts.map_err(Error::lost)?;
         if hold.kind.family() != wish.kind.family() {
             return Err(Error::new(ErrorKind::OtherKind, "this thread holds another kind of lock of this name"));
         }
         wish.kind.reenters(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
-        let side = wish.kind.side();
-        let mut counts = held;
-        *counts.of_mut(side) += 1;
         let lease = self.lease_of(wish);
         let node = self.node(wish.name);
         let call = hold.kind.reenter(wish.name, &hold.owner, lease, counts);

@@ -68,7 +68,7 @@ mod tests {
     /// Answers each question by the script; sleeping moves the clock.
     struct Scripted {
         now: Instant,
-        answers: std::vec::IntoIter<Option<u64>>,
+        answers: std::collections::VecDeque<Option<u64>>,
         armed_live: bool,
         armed: bool,
         did: Vec<Did>,
@@ -83,7 +83,7 @@ mod tests {
 
         fn attempt(&mut self) -> Result<Outcome<()>> {
             self.did.push(Did::Ask);
-            Ok(match self.answers.next().expect("the script has an answer") {
+            Ok(match self.answers.pop_front().expect("the script has an answer") {
                 None => Outcome::Taken(()),
                 Some(ms) => Outcome::Busy(Duration::from_millis(ms)),
             })
@@ -111,7 +111,7 @@ mod tests {
 
     fn run(answers: &[Option<u64>], armed_live: bool, wait: Option<u64>) -> (Option<()>, Vec<Did>) {
         let now = Instant::from_millis(1_000_000);
-        let answers = answers.to_vec().into_iter();
+        let answers = answers.iter().copied().collect();
         let mut scripted = Scripted { now, answers, armed_live, armed: false, did: vec![] };
         let deadline = wait.map_or(Deadline::Never, |ms| Deadline::At(now.after(Duration::from_millis(ms))));
         let got = contend(&mut scripted, deadline).unwrap();

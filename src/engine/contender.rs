@@ -87,7 +87,7 @@ impl<'a> Contender<'a> {
                 Outcome::Busy(_) => None,
             })
         };
-        self.leave();
+        self.leave(outcome.is_ok());
         outcome
     }
 
@@ -171,13 +171,14 @@ impl<'a> Contender<'a> {
         Outcome::Busy(Duration::ZERO)
     }
 
-    /// Gives up a place in Redis's queue, so that nobody waits behind a waiter who went away.
-    fn leave(&mut self) {
+    /// Gives up a place in Redis's queue, so that nobody waits behind a waiter who went away; in the
+    /// background where the caller must not be kept.
+    fn leave(&mut self, at_once: bool) {
         let queued = self.wait != Wait::Not && self.asked.is_some() && self.wish.kind.queueing() == Queueing::InRedis;
         if queued && !self.granted && self.loose.is_none() {
             let limit = self.engine.config.command_timeout;
             let call = self.wish.kind.withdraw(self.wish.name, &self.owner);
-            if wire::send(&self.node.server, &call, &Bounds::within(limit, limit)).is_err() {
+            if !at_once || wire::send(&self.node.server, &call, &Bounds::within(limit, limit)).is_err() {
                 self.loose = Some(Loose::default());
             }
         }

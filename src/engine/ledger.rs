@@ -26,8 +26,7 @@ pub(crate) struct Ledger {
     /// Raised by hand, for the guards there are.
     extended: Option<Instant>,
     /// Left to its time to live by a guard that is gone; binds also after the last one.
-    kept: Option<Instant>,
-    kept_side: Side,
+    kept: Sides,
     phase: Phase,
     cut: Option<Cut>,
     /// When a renewal that got no answer is tried again.
@@ -54,6 +53,38 @@ struct Cut {
     lease: Lease,
     /// When it was answered; `None` while it may still come.
     over: Option<Instant>,
+}
+
+/// Until when each side was left to its time to live.
+#[derive(Debug, Default)]
+struct Sides {
+    exclusive: Option<Instant>,
+    shared: Option<Instant>,
+}
+
+impl Sides {
+    fn end(&self, side: Side) -> Option<Instant> {
+        match side {
+            Side::Exclusive => self.exclusive,
+            Side::Shared => self.shared,
+        }
+    }
+
+    fn raise(&mut self, side: Side, end: Instant) {
+        let kept = match side {
+            Side::Exclusive => &mut self.exclusive,
+            Side::Shared => &mut self.shared,
+        };
+        *kept = (*kept).max(Some(end));
+    }
+
+    fn latest(&self) -> Option<Instant> {
+        self.exclusive.max(self.shared)
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.latest().is_none_or(|end| end <= now)
+    }
 }
 
 #[derive(Debug)]
@@ -102,8 +133,7 @@ impl Ledger {
             end: sent.after(lease.duration()),
             good_until: lease.good_until(sent),
             extended: None,
-            kept: None,
-            kept_side: side,
+            kept: Sides::default(),
             phase: Phase::Live,
             cut: None,
             retry_at: None,
@@ -120,12 +150,14 @@ impl Ledger {
         self.phase
     }
 
-    /// The counts that a re-entry would add to, or the loss that forbids it.
-    pub(crate) fn counts_before_reentry(&mut self, now: Instant) -> Result<Counts, Loss> {
-        match self.look(now) {
-            Phase::Lost(loss) => Err(loss),
-            _ => Ok(self.counts()),
+    /// The counts that a re-entry on this side is to write, or the loss that forbids it.
+    pub(crate) fn counts_after_reentry(&mut self, now: Instant, side: Side) -> Result<Counts, Loss> {
+        if let Phase::Lost(loss) = self.look(now) {
+            return Err(loss);
         }
+        let mut counts = self.counts_on_wire(now);
+        *counts.of_mut(side) = self.counts().of(side) + 1;
+        Ok(counts)
     }
 
     /// Redis confirmed a re-entry that was sent at `sent`. A loss that came to light meanwhile stays one.
@@ -187,16 +219,11 @@ impl Ledger {
             Phase::Releasing | Phase::Done => return Release::Unknown,
             Phase::Live => {}
         }
-        let kept = self.kept.filter(|&kept| kept > now);
-        if self.guards.is_empty() && kept.is_none() {
+        if self.guards.is_empty() && self.kept.is_over(now) {
             self.phase = Phase::Releasing;
             return Release::Last;
         }
-        let mut counts = self.counts();
-        if self.guards.is_empty() {
-            // What was kept is held by nobody, yet the field must say that it is held.
-            *counts.of_mut(self.kept_side) = 1;
-        }
+        let counts = self.counts_on_wire(now);
         let lease = Lease::until(now, self.promised(now));
         let under_way = self.cut.filter(|cut| cut.over.is_none());
         self.cut = Some(Cut { lease: under_way.map_or(lease, |cut| cut.lease.min(lease)), over: None });
@@ -216,8 +243,7 @@ impl Ledger {
             Promise::Leased { until } => until,
             Promise::Renewed { .. } => self.end,
         };
-        self.kept_side = entry.side;
-        self.kept = self.kept.max(Some(end));
+        self.kept.raise(entry.side, end);
         self.dismiss(guard);
         if self.guards.is_empty() && self.look(now) == Phase::Live {
             self.phase = Phase::Done;
@@ -283,6 +309,18 @@ impl Ledger {
         Counts { exclusive, shared: self.guards.len() - exclusive }
     }
 
+    /// The counts as they are to stand in Redis: what was kept is held by nobody here, yet held.
+    fn counts_on_wire(&self, now: Instant) -> Counts {
+        let mut counts = self.counts();
+        for side in [Side::Exclusive, Side::Shared] {
+            if self.kept.end(side).is_some_and(|end| end > now) {
+                let count = counts.of_mut(side);
+                *count = (*count).max(1);
+            }
+        }
+        counts
+    }
+
     /// Whether no guard is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.guards.is_empty()
@@ -320,7 +358,7 @@ impl Ledger {
         };
         let guards = self.guards.iter().map(of_guard);
         let by_hand = self.extended.filter(|_| !self.guards.is_empty());
-        guards.chain(by_hand).chain(self.kept).max().unwrap_or(now)
+        guards.chain(by_hand).chain(self.kept.latest()).max().unwrap_or(now)
     }
 }
 
@@ -437,6 +475,19 @@ mod tests {
     }
 
     #[test]
+    fn a_side_that_was_kept_stays_taken_when_the_other_side_is_given_back() {
+        let (mut ledger, write) = watched();
+        let reads: Vec<_> =
+            (0..2).map(|_| ledger.reentered(at(1), at(1), lease(30_000), Side::Shared, RENEWED).unwrap()).collect();
+        ledger.keep(write, at(10));
+        let both = Counts { exclusive: 1, shared: 1 };
+        assert!(matches!(ledger.release(reads[0], at(20)), Release::Partial { counts, .. } if counts == both));
+        assert_eq!(ledger.counts_after_reentry(at(25), Side::Shared), Ok(Counts { exclusive: 1, shared: 2 }));
+        assert!(matches!(ledger.release(reads[1], at(30)), Release::Partial { counts, .. } if counts == ONE));
+        assert_eq!(ledger.look(at(31)), Phase::Done);
+    }
+
+    #[test]
     fn a_release_under_way_cannot_be_lost() {
         let (mut ledger, guard) = watched();
         assert_eq!(ledger.release(guard, at(10)), Release::Last);
@@ -516,10 +567,10 @@ mod tests {
                     },
                     Step::Reenter { leased_ms } => {
                         if guards.is_empty() { continue }
-                        let Ok(counts) = ledger.counts_before_reentry(now) else { continue };
+                        let Ok(counts) = ledger.counts_after_reentry(now, Side::Exclusive) else { continue };
                         let lease = lease(leased_ms.unwrap_or(30_000));
                         key_ends = key_ends.max(now.after(lease.duration()));
-                        key_count = counts.exclusive + 1;
+                        key_count = counts.exclusive;
                         let promise = leased_ms.map_or(RENEWED, |_| Promise::Leased { until: now.after(lease.duration()) });
                         guards.push(ledger.reentered(now, now, lease, Side::Exclusive, promise).unwrap());
                     }

@@ -113,7 +113,12 @@ impl Engine {
         let node = self.node(call.route());
         let answer = wire::send(&node.server, call, &Bounds { repeat, ..Bounds::within(limit, limit) });
         self.after_request(&node);
-        answer.map(|answer| answer.value).map_err(|failed| failed.error)
+        answer.map(|answer| answer.value).map_err(|failed| {
+            if let Some(loose) = failed.loose.filter(|_| !repeat) {
+                self.fence_later(call.route().clone(), loose);
+            }
+            failed.error
+        })
     }
 
     /// Something happened to this lock that we did not do: asks soon whether our holds are still ours.

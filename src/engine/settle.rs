@@ -1,6 +1,6 @@
 //! Clears away, in the background, what requests without an answer may have left behind.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Engine;
@@ -31,6 +31,24 @@ impl Engine {
         self.settler.run_at(at, move || {
             if let Some(engine) = engine.upgrade() {
                 engine.settle_once(settlement);
+            }
+        });
+    }
+
+    /// Sees to it that requests which were given up are not carried out later.
+    pub(crate) fn fence_later(&self, name: LockName, loose: Loose) {
+        let until = Instant::now().after(self.watchdog_lease.duration());
+        self.fence_at(Instant::now(), until, name, loose);
+    }
+
+    fn fence_at(&self, at: Instant, until: Instant, name: LockName, mut loose: Loose) {
+        let engine = Weak::clone(&self.myself);
+        self.settler.run_at(at, move || {
+            let Some(engine) = engine.upgrade() else { return };
+            let deadline = Instant::now().after(engine.config.command_timeout);
+            let fenced = wire::fence(&engine.node(&name).server, &mut loose, deadline).is_ok();
+            if !fenced && Instant::now() < until && !engine.is_closed() {
+                engine.fence_at(Instant::now().after(PAUSE), until, name, loose);
             }
         });
     }

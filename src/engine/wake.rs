@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::bell::Bell;
 use crate::conn::{Audience, Demand, Notice, Server, Waker, listen};
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::name::LockName;
 use crate::time::Instant;
 
@@ -96,7 +96,7 @@ impl Hub {
                     Err(error) => {
                         topics.leave(&channel, number, Instant::now());
                         let text = format!("no thread could be started to listen to redis: {error}");
-                        return Err(Error::with_source(crate::ErrorKind::Connection, text, error));
+                        return Err(Error::with_source(ErrorKind::Connection, text, error));
                     }
                 }
             }
@@ -243,7 +243,8 @@ impl Topics {
         if let Some(topic) = self.topics.get_mut(channel) {
             topic.bells.retain(|(other, _)| *other != number);
             if topic.bells.is_empty() {
-                topic.idle_since = Some(now);
+                // Nobody else can ever come to a waiter's own channel.
+                topic.idle_since = Some(if topic.name.is_some() { now } else { now.before(CHANNEL_LINGER) });
             }
         }
     }

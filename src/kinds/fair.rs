@@ -39,7 +39,7 @@ impl Kind for Fair {
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
         let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
-        fair::release(name, owner, remaining, unlocked(&name.channel()))
+        fair::release(name, owner, remaining, self.patience, unlocked(&name.channel()))
     }
 
     fn withdraw(&self, name: &LockName, owner: &OwnerId) -> Call<()> {

@@ -21,6 +21,11 @@ pub(crate) struct Fenced;
 pub const ACCEPT_IF_NOT_OLDER: &str = fenced::ACCEPT;
 
 impl Kind for Fenced {
+    /// Of its own: a hold of the plain lock has no token.
+    fn family(&self) -> &'static str {
+        "fenced"
+    }
+
     fn channel(&self, name: &LockName, _: &OwnerId) -> String {
         name.channel()
     }

@@ -37,6 +37,7 @@ pub(crate) fn release(
     name: &LockName,
     owner: &OwnerId,
     remaining: Option<(usize, Lease)>,
+    patience: Lease,
     announcement: Announcement<'_>,
 ) -> Call<Kept<Told>> {
     let (count, lease_ms) = remaining.map_or((0, 0), |(count, lease)| (count, lease.millis()));
@@ -46,6 +47,7 @@ pub(crate) fn release(
         .arg(count)
         .arg(lease_ms)
         .announced(announcement)
+        .arg(patience.millis())
 }
 
 /// Takes a hold and a place in the queue away, whichever there is.
