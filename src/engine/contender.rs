@@ -87,7 +87,7 @@ impl<'a> Contender<'a> {
                 Outcome::Busy(_) => None,
             })
         };
-        self.leave(outcome.is_ok());
+        self.leave(outcome.as_ref().err().map(Error::kind));
         outcome
     }
 
@@ -171,14 +171,15 @@ impl<'a> Contender<'a> {
         Outcome::Busy(Duration::ZERO)
     }
 
-    /// Gives up a place in Redis's queue, so that nobody waits behind a waiter who went away; in the
-    /// background where the caller must not be kept.
-    fn leave(&mut self, at_once: bool) {
+    /// Gives up a place in Redis's queue, so that nobody waits behind a waiter who went away. A caller
+    /// whose wait failed is kept for a moment only; what that did not do goes on in the background.
+    fn leave(&mut self, failed: Option<ErrorKind>) {
         let queued = self.wait != Wait::Not && self.asked.is_some() && self.wish.kind.queueing() == Queueing::InRedis;
         if queued && !self.granted && self.loose.is_none() {
-            let limit = self.engine.config.command_timeout;
+            let command_timeout = self.engine.config.command_timeout;
+            let limit = if failed.is_none() { command_timeout } else { command_timeout.min(LONGEST_FAREWELL) };
             let call = self.wish.kind.withdraw(self.wish.name, &self.owner);
-            if !at_once || wire::send(&self.node.server, &call, &Bounds::within(limit, limit)).is_err() {
+            if wire::send(&self.node.server, &call, &Bounds::within(limit, limit)).is_err() {
                 self.loose = Some(Loose::default());
             }
         }
@@ -293,3 +294,6 @@ impl Contest for Contender<'_> {
         self.engine.check_caller(self.wish.cancel)
     }
 }
+
+/// How long a wait that failed is kept to take itself out of Redis's queue.
+const LONGEST_FAREWELL: Duration = Duration::from_millis(50);
