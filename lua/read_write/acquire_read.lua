@@ -15,10 +15,11 @@ end
 if mode == 'write' then
   return {0, redis.call('pttl', KEYS[1])}
 end
--- The hold key first: where it is not allowed, nothing is left behind.
+-- Questions first, then the hold key: where one of them is not allowed, nothing is left behind.
+local ttl_ms = redis.call('pttl', KEYS[1])
 redis.call('set', KEYS[2], 1, 'px', ARGV[1])
 redis.call('hset', KEYS[1], 'mode', 'read', ARGV[2], 1)
-if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then
+if ttl_ms < tonumber(ARGV[1]) then
   local set = redis.pcall('pexpire', KEYS[1], ARGV[1])
   if type(set) == 'table' then
     -- Not allowed to end it, not allowed to begin it: a lock without end helps nobody.
