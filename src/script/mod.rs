@@ -9,7 +9,7 @@ pub(crate) mod read_write;
 pub(crate) mod reentrant;
 
 pub(crate) use answer::{Announcement, Attempt, Counts, Kept, Renewal, RenewalAnswer, RenewalAnswers, Side, Told};
-pub(crate) use call::{Call, Script};
+pub(crate) use call::{Call, Say, Script, Stop};
 
 /// Declares a bundled script by its path below `lua/`.
 macro_rules! lua {
