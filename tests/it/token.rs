@@ -187,7 +187,7 @@ fn without_scripts_nothing_is_a_script() {
     assert!(other.try_lock_for(TTL * 2).unwrap().is_none());
     assert!(outer.is_held() && second.is_held());
     inner.extend(ms(5_000)).unwrap();
-    [inner, outer, second].map(|guard| guard.unlock().unwrap());
+    [inner, outer, second].into_iter().for_each(|guard| guard.unlock().unwrap());
     let _held = other.lock().unwrap();
     assert!(lock.force_unlock().unwrap());
     for word in ["eval", "evalsha", "script|load", "fcall"] {
@@ -243,10 +243,13 @@ fn a_lost_answer_costs_nothing_wherever_it_is_lost() {
             }
             for word in releasing {
                 let guard = lock.lock().unwrap();
+                let mark = rig.proxy.mark();
                 let rule = rig.proxy.rule(When::command(word), fault.clone());
                 guard.unlock().unwrap_or_else(|error| panic!("{form:?} {word} {fault:?}: {error}"));
                 assert_eq!(rule.hits(), 1, "{word} {fault:?}");
                 rig.assert_no_keys();
+                // It begins anew, and the lost one cannot come late.
+                rig.assert_fenced_before_repeat(mark, &When::command(releasing[0]));
             }
         }
     }
