@@ -8,7 +8,7 @@ use crate::config::{ClientBuilder, Config};
 use crate::conn::{Address, Dialer, Server, Standalone};
 use crate::engine::{Engine, Phase};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kinds::{Backoff, Fair, Fenced, ReadWriteLock, Reentrant, Spin};
+use crate::kinds::{Backoff, Fair, Fenced, ReadWriteLock, Reentrant, Spin, TokenLock, TokenOptions};
 use crate::lock::Lock;
 
 /// A client of one Redis, shared by all threads of a process.
@@ -123,6 +123,20 @@ impl Client {
     /// Returns the read-write lock of this name. Redisson's `getReadWriteLock`.
     pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
         ReadWriteLock::new(&self.engine, name)
+    }
+
+    /// Returns the lock of this name that is one value under its key, set by `SET NX PX` and deleted
+    /// by whoever knows the value: the lock of redis-py's `Lock`, redsync, node-redlock, rslock and
+    /// hand-written code. Redisson does not take part in it.
+    ///
+    /// Waiters ask again after pauses, as nobody is told of a release.
+    pub fn token_lock(&self, name: &str) -> Lock {
+        self.token_lock_with(name, TokenOptions::new())
+    }
+
+    /// Returns the token lock of this name with options of your own.
+    pub fn token_lock_with(&self, name: &str, options: TokenOptions) -> Lock {
+        Lock::new(&self.engine, Arc::new(TokenLock(options)), name)
     }
 
     fn fair(&self, name: &str, once: bool) -> Lock {

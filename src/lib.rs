@@ -63,7 +63,7 @@ pub use event::{
     ListeningFailed, LockAbandoned, LockAcquired, LockLost, LockReleased, Observer, ReleaseFailed, RenewalFailed,
 };
 pub use guard::{Guard, Hold, OwnedGuard};
-pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, ReadWriteLock};
+pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, ReadWriteLock, ReleaseBy, TokenOptions};
 pub use lock::{Holder, Lock, OwnedLock};
 #[cfg(feature = "redisson-yaml")]
 pub use redisson_yaml::RedissonConfig;

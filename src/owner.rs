@@ -15,6 +15,11 @@ use uuid::Uuid;
 pub(crate) struct OwnerId(Arc<str>);
 
 impl OwnerId {
+    /// An owner as a kind writes it that has a form of its own for it.
+    pub(crate) fn in_other_words(text: &str) -> Self {
+        Self(text.into())
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

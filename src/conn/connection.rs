@@ -178,6 +178,43 @@ impl Link {
         Err(Fault::Unanswered(self.identity.clone(), lost(error, "redis did not answer")))
     }
 
+    /// Several round trips in which each request may depend on the replies before. `talk` is given
+    /// the way to say commands and hear as many replies, error replies among them; it answers `None`
+    /// where one of them has a shape that it does not know. After any fault the connection must be
+    /// dropped: it may be in the middle of a transaction.
+    pub(super) fn converse<T>(
+        &mut self,
+        deadline: Instant,
+        talk: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Option<Vec<Value>>) -> Option<Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let (mut failure, mut said) = (None, 0);
+        let outcome = talk(&mut |commands| {
+            if failure.is_some() {
+                return None;
+            }
+            let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
+            said += commands.len();
+            let sent = self.send(&packed, deadline).map_err(|error| (error, false));
+            let heard = sent.and_then(|()| {
+                let replies = commands.iter().map(|_| self.receive(deadline));
+                replies.collect::<io::Result<_>>().map_err(|error| (error, true))
+            });
+            heard.map_err(|error| failure = Some(error)).ok()
+        });
+        let (error, sent) = match (outcome, failure) {
+            (Some(outcome), None) => return outcome,
+            (_, Some(failure)) => failure,
+            (None, None) => (io::Error::new(io::ErrorKind::InvalidData, "an answer that this request never has"), true),
+        };
+        let error = Error::with_source(ErrorKind::Connection, format!("redis did not answer: {error}"), error);
+        // Of several commands the first ones may have arrived whole.
+        if !sent && said == 1 {
+            Err(Fault::NotSent(error))
+        } else {
+            Err(Fault::Unanswered(self.identity.clone(), error))
+        }
+    }
+
     pub(super) fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
         self.socket.write_all(bytes, deadline)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Cmd, Value};
 
 use super::connection::{Dialer, Fault, Identity, Link};
 use super::pool::{Place, Pool, closed};
@@ -41,23 +41,42 @@ impl Server {
         deadline: Instant,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        let mut link = match self.pool.take(deadline)? {
-            Place::Ready(link) => link,
+        let mut link = self.take(deadline)?;
+        let answer = link.request(request, deadline, read);
+        self.put_away(link, matches!(answer, Ok(_) | Err(Fault::Refused(_))));
+        answer
+    }
+
+    /// Several round trips over one pooled connection; see [`Link::converse`].
+    pub(crate) fn converse<T>(
+        &self,
+        deadline: Instant,
+        talk: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Option<Vec<Value>>) -> Option<Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let mut link = self.take(deadline)?;
+        let answer = link.converse(deadline, talk);
+        self.put_away(link, answer.is_ok());
+        answer
+    }
+
+    fn take(&self, deadline: Instant) -> Result<Link, Fault> {
+        match self.pool.take(deadline)? {
+            Place::Ready(link) => Ok(link),
             Place::Free => {
                 let dialled = self.dialer.dial(deadline, |stream| self.pool.opened(stream));
-                dialled.inspect_err(|_| self.pool.give_up())?
-            }
-        };
-        let answer = link.request(request, deadline, read);
-        match answer {
-            Ok(_) | Err(Fault::Refused(_)) => self.pool.give_back(link),
-            // Its socket is closed before anybody fences or repeats.
-            Err(_) => {
-                drop(link);
-                self.pool.give_up();
+                dialled.inspect_err(|_| self.pool.give_up())
             }
         }
-        answer
+    }
+
+    fn put_away(&self, link: Link, usable: bool) {
+        if usable {
+            self.pool.give_back(link);
+        } else {
+            // Its socket is closed before anybody fences or repeats.
+            drop(link);
+            self.pool.give_up();
+        }
     }
 
     /// Makes sure that no request of a broken connection is carried out from now on: it has run,
@@ -112,14 +131,32 @@ impl Connection {
         deadline: Instant,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        let mut link = match self.link.take() {
-            Some(link) if !link.is_stale() => link,
-            _ => self.server.dial(deadline)?,
-        };
+        let mut link = self.take(deadline)?;
         let answer = link.request(request, deadline, read);
         if matches!(answer, Ok(_) | Err(Fault::Refused(_))) {
             self.link = Some(link);
         }
         answer
+    }
+
+    /// Several round trips; see [`Link::converse`].
+    pub(crate) fn converse<T>(
+        &mut self,
+        deadline: Instant,
+        talk: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Option<Vec<Value>>) -> Option<Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let mut link = self.take(deadline)?;
+        let answer = link.converse(deadline, talk);
+        if answer.is_ok() {
+            self.link = Some(link);
+        }
+        answer
+    }
+
+    fn take(&mut self, deadline: Instant) -> Result<Link, Fault> {
+        match self.link.take() {
+            Some(link) if !link.is_stale() => Ok(link),
+            _ => self.server.dial(deadline),
+        }
     }
 }

@@ -53,7 +53,7 @@ impl<'a> Contender<'a> {
         bell: &'a Bell,
         wait: Wait,
     ) -> Self {
-        let (number, owner) = engine.draw_owner(thread.as_ref());
+        let (number, owner) = engine.draw_owner(&**wish.kind, thread.as_ref());
         Self {
             engine,
             node: engine.node(wish.name),
@@ -166,7 +166,7 @@ impl<'a> Contender<'a> {
     fn granted_too_late(&mut self, haunted: bool) -> Outcome<Grant> {
         self.loose.get_or_insert_default().haunted |= haunted;
         self.clear_away();
-        (self.number, self.owner) = self.engine.draw_owner(self.thread.as_ref());
+        (self.number, self.owner) = self.engine.draw_owner(&**self.wish.kind, self.thread.as_ref());
         (self.subscription, self.asked) = (None, None);
         Outcome::Busy(Duration::ZERO)
     }
@@ -258,7 +258,8 @@ impl Contest for Contender<'_> {
         match (pauses.0)(self.tries) {
             // A wait without limit has no last try.
             None if self.wait == Wait::ForEver => Some(LONGEST_SLEEP),
-            pause => pause,
+            // There is no point in sleeping on when the holder's time is over.
+            pause => pause.map(|pause| pause.min(busy)),
         }
     }
 

@@ -17,6 +17,11 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         "hash"
     }
 
+    /// The owner as this kind writes it; different owners must stay different.
+    fn written(&self, owner: OwnerId) -> OwnerId {
+        owner
+    }
+
     /// How threads of this process wait for the same lock.
     fn queueing(&self) -> Queueing {
         Queueing::Line

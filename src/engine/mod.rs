@@ -148,9 +148,10 @@ impl Engine {
         }
     }
 
-    fn draw_owner(&self, thread: Option<&ThreadId>) -> (HoldNumber, OwnerId) {
+    fn draw_owner(&self, kind: &dyn Kind, thread: Option<&ThreadId>) -> (HoldNumber, OwnerId) {
         // An owned hold is no thread's; zero is no thread's number.
-        self.owners.draw(thread.map_or(ThreadNumber(0), ThreadId::number))
+        let (number, owner) = self.owners.draw(thread.map_or(ThreadNumber(0), ThreadId::number));
+        (number, kind.written(owner))
     }
 
     /// The server of a name, with its hub and its lane.

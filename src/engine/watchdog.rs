@@ -12,6 +12,7 @@ use super::Engine;
 use super::hold::HoldState;
 use super::ledger::{Ledger, Phase};
 use super::node::Node;
+use super::wire::stopped;
 use crate::conn::{Connection, Fault};
 use crate::error::{Error, ErrorKind};
 use crate::event::RenewalFailed;
@@ -195,7 +196,10 @@ impl Worker {
 
     fn ask(&mut self, call: &Call<RenewalAnswers>, deadline: Instant) -> Result<RenewalAnswers, Error> {
         let read = |reply: &_| call.read(reply);
-        let mut answer = self.connection.request(&call.packed(), deadline, read);
+        let mut answer = match call.round_trips() {
+            None => self.connection.request(&call.packed(), deadline, read),
+            Some(talk) => self.connection.converse(deadline, |say| Some(talk.run(say)?.map_err(stopped))),
+        };
         if let Err(Fault::Refused(refusal)) = &answer
             && refusal.word() == "NOSCRIPT"
             && let Some(whole) = call.packed_with_source()

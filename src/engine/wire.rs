@@ -6,7 +6,7 @@ use super::backoff::Backoff;
 use super::bell::Bell;
 use crate::conn::{Fault, Identity, Server};
 use crate::error::{Error, ErrorKind, Loss, Refusal};
-use crate::script::{Call, Kept};
+use crate::script::{Call, Kept, Stop};
 use crate::time::Instant;
 
 /// How long a request may take, and what ends it early.
@@ -108,6 +108,14 @@ pub(crate) fn fence(server: &Server, loose: &mut Loose, deadline: Instant) -> Re
     Ok(())
 }
 
+/// Why several round trips came to an end, as a fault of a request.
+pub(super) fn stopped(stop: Stop) -> Fault {
+    match stop {
+        Stop::Refused(refusal) => Fault::Refused(refusal),
+        Stop::Unsupported(why) => Fault::NotSent(Error::new(ErrorKind::Unsupported, why)),
+    }
+}
+
 struct Exchange<'a> {
     server: &'a Server,
     bounds: &'a Bounds<'a>,
@@ -126,7 +134,10 @@ impl Exchange<'_> {
             let deadline = Instant::now().after(self.bounds.command_timeout).min(self.bounds.end);
             let fenced = fence(self.server, &mut self.loose, deadline);
             let sent = Instant::now();
-            let answer = fenced.and_then(|()| self.server.request(&request, deadline, |reply| call.read(reply)));
+            let answer = fenced.and_then(|()| match call.round_trips() {
+                None => self.server.request(&request, deadline, |reply| call.read(reply)),
+                Some(talk) => self.server.converse(deadline, |say| Some(talk.run(say)?.map_err(stopped))),
+            });
             let fault = match answer {
                 Ok(value) => return Ok(Answer { value, sent, repeated: self.unanswered, haunted: self.loose.haunted }),
                 Err(fault) => fault,

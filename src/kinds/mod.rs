@@ -5,12 +5,14 @@
 //! 3. `spin`: the plain lock without messages; waiters ask after pauses.
 //! 4. `fenced`: the plain lock that numbers its grants.
 //! 5. `read_write`: many readers or one writer; a handle for each side.
+//! 6. `token`: one value under the key, as most lock recipes for Redis have it.
 
 mod fair;
 mod fenced;
 mod read_write;
 mod reentrant;
 mod spin;
+mod token;
 
 pub(crate) use fair::Fair;
 pub use fenced::ACCEPT_IF_NOT_OLDER;
@@ -19,6 +21,8 @@ pub use read_write::ReadWriteLock;
 pub(crate) use reentrant::Reentrant;
 pub use spin::Backoff;
 pub(crate) use spin::Spin;
+pub(crate) use token::TokenLock;
+pub use token::{ReleaseBy, TokenOptions};
 
 use crate::script::{Announcement, Counts};
 

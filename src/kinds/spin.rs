@@ -32,7 +32,7 @@ pub(crate) struct Spin {
 /// Giving up ends [`Lock::try_lock_for`](crate::Lock::try_lock_for) with `None`.
 /// [`Lock::lock`](crate::Lock::lock) waits without limit all the same, a second at a time.
 #[derive(Clone)]
-pub struct Backoff(Pauses);
+pub struct Backoff(pub(super) Pauses);
 
 impl Backoff {
     /// Makes a back-off of a function: failed tries to the next pause.

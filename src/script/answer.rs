@@ -80,6 +80,16 @@ impl Kept<()> {
     }
 }
 
+impl Kept<()> {
+    /// What a release answers where nobody listens.
+    pub(super) fn telling_nobody(self) -> Kept<Told> {
+        match self {
+            Self::Done(()) => Kept::Done(Some(0)),
+            Self::Lost(loss) => Kept::Lost(loss),
+        }
+    }
+}
+
 impl Kept<Told> {
     /// {1, clients told} = done | {0} = lost, nobody holds it | {2} = lost, somebody else has it
     pub(super) fn read_release(reply: &Value) -> Option<Self> {
@@ -137,7 +147,7 @@ impl RenewalAnswers {
 }
 
 impl RenewalAnswer {
-    fn read(value: &Value) -> Option<Self> {
+    pub(super) fn read(value: &Value) -> Option<Self> {
         match value {
             Value::Int(1) => Some(Self::Renewed),
             Value::Int(0) => Some(Self::Lost(Loss::Gone)),

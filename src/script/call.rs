@@ -1,9 +1,12 @@
 //! A request that knows its script, its route and how to read its reply.
 
+use std::fmt;
+
 use once_cell::sync::OnceCell;
 use redis::{Cmd, ToRedisArgs, Value};
 
 use super::Announcement;
+use crate::error::Refusal;
 use crate::name::LockName;
 
 /// A bundled script; its hash is computed at its first use.
@@ -20,6 +23,30 @@ pub(crate) struct Call<T> {
     command: Cmd,
     source: Option<&'static str>,
     read: fn(&Value) -> Option<T>,
+    talk: Option<Talk<T>>,
+}
+
+/// What is asked in several round trips over one connection, where a request depends on the replies
+/// before it.
+///
+/// The function begins from the start each time it is called, so that it can be repeated like any
+/// request. It is `None` when a reply did not come or is of no known shape.
+pub(crate) struct Talk<T>(Box<Talking<T>>);
+
+type Talking<T> = dyn Fn(&mut Say<'_>) -> Said<T> + Send + Sync;
+
+/// What several round trips come to.
+pub(super) type Said<T> = Option<Result<T, Stop>>;
+
+/// Says commands and hears as many replies, error replies among them; `None` when they did not come.
+pub(crate) type Say<'a> = dyn FnMut(&[Cmd]) -> Option<Vec<Value>> + 'a;
+
+/// Why a talk ended without an answer.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Refused(Refusal),
+    /// The server has no such command; nothing was done.
+    Unsupported(&'static str),
 }
 
 impl Script {
@@ -35,7 +62,7 @@ impl Script {
         for key in keys {
             command.arg(*key);
         }
-        Call { route: route.clone(), command, source: Some(self.source), read }
+        Call { route: route.clone(), command, source: Some(self.source), read, talk: None }
     }
 }
 
@@ -47,7 +74,13 @@ impl<T> Call<T> {
             command.arg(*word);
         }
         command.arg(key.key());
-        Self { route: key.clone(), command, source: None, read }
+        Self { route: key.clone(), command, source: None, read, talk: None }
+    }
+
+    /// A call of several round trips.
+    pub(super) fn talk(route: &LockName, talk: impl Fn(&mut Say<'_>) -> Said<T> + Send + Sync + 'static) -> Self {
+        let talk = Some(Talk(Box::new(talk)));
+        Self { route: route.clone(), command: Cmd::new(), source: None, read: |_| None, talk }
     }
 
     pub(crate) fn arg(mut self, value: impl ToRedisArgs) -> Self {
@@ -61,13 +94,22 @@ impl<T> Call<T> {
     }
 
     /// The same call for somebody who only wants it done, whatever it answers.
-    pub(crate) fn ignoring_answer(self) -> Call<()> {
-        Call { route: self.route, command: self.command, source: self.source, read: |_| Some(()) }
+    pub(crate) fn ignoring_answer(self) -> Call<()>
+    where
+        T: 'static,
+    {
+        let talk = self.talk.map(|talk| Talk(Box::new(move |say| Some(talk.0(say)?.map(drop)))));
+        Call { route: self.route, command: self.command, source: self.source, read: |_| Some(()), talk }
     }
 
     /// The key that decides which server is asked.
     pub(crate) fn route(&self) -> &LockName {
         &self.route
+    }
+
+    /// The round trips of this call, where it takes several: then it is not sent packed.
+    pub(crate) fn round_trips(&self) -> Option<&Talk<T>> {
+        self.talk.as_ref()
     }
 
     pub(crate) fn packed(&self) -> Vec<u8> {
@@ -89,6 +131,18 @@ impl<T> Call<T> {
     /// Reads a reply; `None` where it has a shape this call never answers with.
     pub(crate) fn read(&self, reply: &Value) -> Option<T> {
         (self.read)(reply)
+    }
+}
+
+impl<T> Talk<T> {
+    pub(crate) fn run(&self, say: &mut Say<'_>) -> Option<Result<T, Stop>> {
+        (self.0)(say)
+    }
+}
+
+impl<T> fmt::Debug for Talk<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Talk(..)")
     }
 }
 

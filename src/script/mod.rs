@@ -2,14 +2,18 @@
 
 mod answer;
 mod call;
+mod compare_and_delete;
 pub(crate) mod fair;
 pub(crate) mod fenced;
 pub(crate) mod query;
 pub(crate) mod read_write;
 pub(crate) mod reentrant;
+pub(crate) mod token;
+pub(crate) mod transaction;
 
 pub(crate) use answer::{Announcement, Attempt, Counts, Kept, Renewal, RenewalAnswer, RenewalAnswers, Side, Told};
-pub(crate) use call::{Call, Script};
+pub(crate) use call::{Call, Say, Script, Stop};
+pub(crate) use compare_and_delete::CompareAndDelete;
 
 /// Declares a bundled script by its path below `lua/`.
 macro_rules! lua {

@@ -1,0 +1,33 @@
+-- token/renew.lua
+-- Raises the time to live of each lock whose holder still has it.
+--
+-- KEYS[*] locks: the value of whoever holds
+-- ARGV[*] for each key in order: value, lease in ms
+--
+-- reply: {server time in ms, answer for each key in order}; an answer is
+--        1 = renewed | 0 = lost, nobody holds it | 2 = lost, somebody else has it | text of an error
+local now = redis.call('time')
+local answers = {now[1] * 1000 + math.floor(now[2] / 1000)}
+
+local function renew(key, value, lease_ms)
+  -- One key that is no lock must not stop the others.
+  local holder = redis.pcall('get', key)
+  if type(holder) == 'table' then
+    return holder.err
+  end
+  if holder ~= value then
+    return holder and 2 or 0
+  end
+  if redis.call('pttl', key) < lease_ms then
+    local set = redis.pcall('pexpire', key, lease_ms)
+    if type(set) == 'table' then
+      return set.err
+    end
+  end
+  return 1
+end
+
+for i, key in ipairs(KEYS) do
+  answers[i + 1] = renew(key, ARGV[2 * i - 1], tonumber(ARGV[2 * i]))
+end
+return answers

@@ -1,0 +1,197 @@
+//! The token lock: one value under the key, as most lock recipes for Redis have it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Backoff;
+use crate::engine::{Ask, Kind, Pauses, Waking};
+use crate::name::LockName;
+use crate::owner::OwnerId;
+use crate::script::{Attempt, Call, CompareAndDelete, Counts, Kept, Renewal, RenewalAnswers, Told, token, transaction};
+use crate::time::Lease;
+
+/// How a token lock is written, released and waited for.
+///
+/// The lock is the key of its name with one value, set by `SET key value NX PX lease` and deleted
+/// only by whoever knows the value. redis-py's `Lock`, redsync, node-redlock with one server, rslock
+/// and hand-written code for Jedis or any other client do the same: they compare the value with
+/// their own and never read it, so any value is good for them. What must be the same is the key: in
+/// all of these it is the name as it is given there, prefix and all.
+///
+/// ```no_run
+/// use lockson::{ReleaseBy, TokenOptions};
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// // `redis.lock("report", timeout=30)` in Python waits for this one, and the other way round.
+/// let guard = client.token_lock("report").lock()?;
+/// guard.unlock()?;
+///
+/// // Where scripts are not allowed, and others forget to set a time to live.
+/// let options = TokenOptions::new().release_by(ReleaseBy::Transaction).repair_missing_ttl(true);
+/// let guard = client.token_lock_with("report", options).lock()?;
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "options do nothing until a lock is made with them"]
+pub struct TokenOptions {
+    value: Arc<dyn Fn(&str) -> String + Send + Sync>,
+    release_by: ReleaseBy,
+    repairs: bool,
+    backoff: Backoff,
+    own: CompareAndDelete,
+}
+
+/// How a token lock is given back only if it is still the holder's.
+///
+/// Use one form for one name in one client: a thread that holds the lock by way of a script cannot
+/// re-enter it through a handle of another form, and is told so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReleaseBy {
+    /// A Lua script compares and deletes. One round trip, on every server that allows scripts.
+    #[default]
+    Script,
+    /// `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`. Two round trips, and no script for anything else
+    /// either: for servers and users that may not run them.
+    Transaction,
+    /// The server's own command: `DELEX key IFEQ value` (Redis since 8.4) or `DELIFEQ key value`
+    /// (Valkey since 9.0), whichever it has. One round trip, and no script for anything else either.
+    /// Where the server has neither, taking the lock fails with
+    /// [`Unsupported`](crate::ErrorKind::Unsupported). Clone the options: copies share what they
+    /// found out about the server.
+    Server,
+}
+
+impl TokenOptions {
+    /// Starts with the default of every option.
+    pub fn new() -> Self {
+        Self {
+            value: Arc::new(str::to_owned),
+            release_by: ReleaseBy::default(),
+            repairs: false,
+            backoff: Backoff::default(),
+            own: CompareAndDelete::default(),
+        }
+    }
+
+    /// Sets how a value is made of an owner id, `<client uuid>:<thread>.<hold>`, unique for each hold.
+    ///
+    /// The function must give the same value for the same id and different values for different
+    /// ids, or one holder could give back another's lock. Defaults to the owner id itself.
+    ///
+    /// ```
+    /// # use lockson::TokenOptions;
+    /// // Shows operators which service has it, with `GET report`.
+    /// let options = TokenOptions::new().value(|owner| format!("billing/{owner}"));
+    /// // Plain letters, for a proxy or a dashboard that takes nothing else.
+    /// let options = TokenOptions::new().value(|owner| owner.replace([':', '.'], "-"));
+    /// ```
+    pub fn value(self, of_owner: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        Self { value: Arc::new(of_owner), ..self }
+    }
+
+    /// Sets how the lock is given back. Defaults to [`ReleaseBy::Script`].
+    pub fn release_by(self, release_by: ReleaseBy) -> Self {
+        Self { release_by, ..self }
+    }
+
+    /// Sets whether a key that is found without a time to live gets the lease of whoever asks as its
+    /// own, so that it cannot block for ever.
+    ///
+    /// Such a key is left by code that takes the lock with `SETNX` and dies before `EXPIRE`. It may
+    /// also be meant so: then its holder loses the lock. Defaults to `false`.
+    pub fn repair_missing_ttl(self, repairs: bool) -> Self {
+        Self { repairs, ..self }
+    }
+
+    /// Sets how long waiters pause between two questions: nobody tells them of a release.
+    ///
+    /// They pause at most a second, and not longer than the lock lives. Defaults to
+    /// [`Backoff::default`].
+    pub fn backoff(self, backoff: Backoff) -> Self {
+        Self { backoff, ..self }
+    }
+}
+
+impl Default for TokenOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for TokenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenOptions")
+            .field("release_by", &self.release_by)
+            .field("repair_missing_ttl", &self.repairs)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The lock of most recipes: `SET NX PX`, and compare-and-delete.
+#[derive(Debug)]
+pub(crate) struct TokenLock(pub(crate) TokenOptions);
+
+impl Kind for TokenLock {
+    fn family(&self) -> &'static str {
+        if self.by_script() { "token" } else { "token without scripts" }
+    }
+
+    fn written(&self, owner: OwnerId) -> OwnerId {
+        OwnerId::in_other_words(&(self.0.value)(owner.as_str()))
+    }
+
+    fn waking(&self) -> Waking {
+        let Pauses(pauses) = self.0.backoff.0.clone();
+        Waking::Pauses(Pauses(Arc::new(move |tries| pauses(tries).map(|pause| pause.min(LONGEST_PAUSE)))))
+    }
+
+    fn channel(&self, _: &LockName, _: &OwnerId) -> String {
+        String::new()
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
+        if self.by_script() {
+            return token::acquire(ask.name, ask.owner, ask.lease, self.0.repairs);
+        }
+        transaction::acquire(ask.name, ask.owner, ask.lease, self.0.repairs, self.own())
+    }
+
+    fn reenter(&self, name: &LockName, owner: &OwnerId, lease: Lease, _: Counts) -> Call<Kept<()>> {
+        if self.by_script() { token::reenter(name, owner, lease) } else { transaction::reenter(name, owner, lease) }
+    }
+
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+        let remaining = remaining.map(|(_, lease)| lease);
+        if self.by_script() {
+            return token::release(name, owner, remaining);
+        }
+        transaction::release(name, owner, remaining, self.own())
+    }
+
+    fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
+        if self.by_script() { token::renew(locks) } else { transaction::renew(locks) }
+    }
+
+    fn force_release(&self, name: &LockName) -> Call<bool> {
+        if self.by_script() { token::force_release(name) } else { transaction::force_release(name) }
+    }
+
+    fn holder(&self, name: &LockName) -> Call<Option<(String, u64)>> {
+        token::holder(name)
+    }
+}
+
+impl TokenLock {
+    fn by_script(&self) -> bool {
+        self.0.release_by == ReleaseBy::Script
+    }
+
+    /// The server's own command, if that is how the lock is released.
+    fn own(&self) -> Option<CompareAndDelete> {
+        (self.0.release_by == ReleaseBy::Server).then(|| self.0.own.clone())
+    }
+}
+
+/// Whatever the back-off says, a waiter asks again after this time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);

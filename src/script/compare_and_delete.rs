@@ -1,0 +1,146 @@
+//! The server's own command that deletes a key if it holds a value: `DELEX` or `DELIFEQ`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use redis::{Cmd, Value};
+
+use super::call::{Said, int};
+use super::transaction::{Entry, refused};
+use super::{Kept, Say, Stop};
+use crate::error::Loss;
+
+/// Finds out which of the commands a server has, and remembers it for all its copies.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CompareAndDelete(Arc<AtomicU8>);
+
+/// What is remembered.
+const NOTHING: u8 = 0;
+/// Redis since 8.4.
+const DELEX: u8 = 1;
+/// Valkey since 9.0.
+const DELIFEQ: u8 = 2;
+
+impl CompareAndDelete {
+    /// Makes sure that the server has one of the commands and lets us use it.
+    pub(super) fn look_for(&self, say: &mut Say<'_>, entry: &Entry) -> Said<()> {
+        if self.0.load(Ordering::Relaxed) != NOTHING {
+            return Some(Ok(()));
+        }
+        // Trying it is the surest question, and harmless: the value is of a hold that is yet to be.
+        match self.delete(say, entry)? {
+            // The key is something else; taking the lock will say so in its own way.
+            Err(Stop::Refused(refusal)) if refusal.word() == "WRONGTYPE" => Some(Ok(())),
+            outcome => Some(outcome.map(drop)),
+        }
+    }
+
+    /// Opens the lock if it is this hold's.
+    pub(super) fn run(&self, say: &mut Say<'_>, entry: &Entry) -> Said<Kept<()>> {
+        match self.delete(say, entry)? {
+            Ok(true) => Some(Ok(Kept::Done(()))),
+            Ok(false) => {
+                let exists = int(say(&[entry.command("EXISTS")])?.first()?)? == 1;
+                Some(Ok(Kept::Lost(if exists { Loss::Taken } else { Loss::Gone })))
+            }
+            Err(stop) => Some(Err(stop)),
+        }
+    }
+
+    fn delete(&self, say: &mut Say<'_>, entry: &Entry) -> Said<bool> {
+        let known = self.0.load(Ordering::Relaxed);
+        // What another server of ours had need not be what this one has.
+        for command in if known == DELIFEQ { [DELIFEQ, DELEX] } else { [DELEX, DELIFEQ] } {
+            match say(&[in_words(command, entry)])?.first()? {
+                Value::ServerError(error) if is_unknown(error.details()) => {}
+                Value::ServerError(error) => return Some(Err(refused(error))),
+                deleted => {
+                    let deleted = int(deleted)? == 1;
+                    self.0.store(command, Ordering::Relaxed);
+                    return Some(Ok(deleted));
+                }
+            }
+        }
+        Some(Err(Stop::Unsupported(
+            "the server has neither DELEX (Redis 8.4) nor DELIFEQ (Valkey 9); release by script or by transaction",
+        )))
+    }
+}
+
+fn in_words(which: u8, entry: &Entry) -> Cmd {
+    let mut command = entry.command(if which == DELIFEQ { "DELIFEQ" } else { "DELEX" });
+    if which == DELEX {
+        command.arg("IFEQ");
+    }
+    command.arg(entry.owner.as_str());
+    command
+}
+
+fn is_unknown(details: Option<&str>) -> bool {
+    details.is_some_and(|details| details.starts_with("unknown command"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::LockName;
+    use crate::owner::OwnerId;
+
+    /// A server of a word or none: what it is asked, and what comes of a release there.
+    fn release(own: &CompareAndDelete, has: Option<&str>, deleted: i64, exists: i64) -> (Vec<String>, Said<Kept<()>>) {
+        let entry = Entry { name: LockName::new("L").unwrap(), owner: OwnerId::in_other_words("mine") };
+        let mut asked = vec![];
+        let kept = own.run(
+            &mut |commands| {
+                let replies = commands.iter().map(|command| {
+                    let words: Vec<_> = command.args_iter().map(in_text).collect();
+                    asked.push(words.join(" "));
+                    match words[0].as_str() {
+                        "EXISTS" => Value::Int(exists),
+                        word if Some(word) == has => Value::Int(deleted),
+                        _ => redis::parse_redis_value(b"-ERR unknown command 'X', with args beginning with: \r\n")
+                            .unwrap(),
+                    }
+                });
+                Some(replies.collect())
+            },
+            &entry,
+        );
+        (asked, kept)
+    }
+
+    fn in_text(argument: redis::Arg<&[u8]>) -> String {
+        match argument {
+            redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            _ => panic!("a plain argument"),
+        }
+    }
+
+    #[test]
+    fn the_word_of_the_server_is_found_once() {
+        let own = CompareAndDelete::default();
+        let (asked, kept) = release(&own, Some("DELIFEQ"), 1, 0);
+        assert_eq!(asked, ["DELEX L IFEQ mine", "DELIFEQ L mine"]);
+        assert!(matches!(kept, Some(Ok(Kept::Done(())))), "{kept:?}");
+        assert_eq!(release(&own.clone(), Some("DELIFEQ"), 1, 0).0, ["DELIFEQ L mine"]);
+        assert_eq!(release(&own, Some("DELEX"), 1, 0).0, ["DELIFEQ L mine", "DELEX L IFEQ mine"]);
+        assert_eq!(release(&own, Some("DELEX"), 1, 0).0, ["DELEX L IFEQ mine"]);
+    }
+
+    #[test]
+    fn what_was_not_deleted_is_gone_or_taken() {
+        let check = |exists, loss| {
+            let (asked, kept) = release(&CompareAndDelete::default(), Some("DELEX"), 0, exists);
+            assert_eq!(asked, ["DELEX L IFEQ mine", "EXISTS L"]);
+            assert!(matches!(kept, Some(Ok(Kept::Lost(lost))) if lost == loss), "{kept:?}");
+        };
+        check(0, Loss::Gone);
+        check(1, Loss::Taken);
+    }
+
+    #[test]
+    fn a_server_with_neither_word_is_told_apart() {
+        let (_, kept) = release(&CompareAndDelete::default(), None, 1, 1);
+        assert!(matches!(kept, Some(Err(Stop::Unsupported(_)))), "{kept:?}");
+    }
+}

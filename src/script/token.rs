@@ -1,0 +1,57 @@
+//! The scripts of the token lock: one value under the key, the holder's own.
+
+use redis::Value;
+
+use super::answer::{Attempt, Kept, Renewal, RenewalAnswers, Told};
+use super::call::int;
+use super::{Call, Script, lua};
+use crate::name::LockName;
+use crate::owner::OwnerId;
+use crate::time::Lease;
+
+static ACQUIRE: Script = lua!("token/acquire.lua");
+static REENTER: Script = lua!("token/reenter.lua");
+static RELEASE: Script = lua!("token/release.lua");
+static RENEW: Script = lua!("token/renew.lua");
+static FORCE_RELEASE: Script = lua!("token/force_release.lua");
+
+/// With `repairs`, a lock found without time to live gets the lease as its own.
+pub(crate) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease, repairs: bool) -> Call<Attempt> {
+    ACQUIRE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(owner.as_str()).arg(if repairs {
+        1
+    } else {
+        0
+    })
+}
+
+pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Kept<()>> {
+    REENTER.call(name, &[name.key()], Kept::read).arg(lease.millis()).arg(owner.as_str())
+}
+
+/// Gives one hold back; `remaining` is the lease promised to the holds that stay.
+pub(crate) fn release(name: &LockName, owner: &OwnerId, remaining: Option<Lease>) -> Call<Kept<Told>> {
+    RELEASE
+        .call(name, &[name.key()], |reply| Some(Kept::read(reply)?.telling_nobody()))
+        .arg(owner.as_str())
+        .arg(remaining.map_or(0, Lease::millis))
+}
+
+/// Renews several locks of one server, at least one.
+pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
+    let keys: Vec<&[u8]> = locks.iter().map(|lock| lock.name.key()).collect();
+    let call = RENEW.call(&locks[0].name, &keys, RenewalAnswers::read);
+    locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease.millis()))
+}
+
+pub(crate) fn force_release(name: &LockName) -> Call<bool> {
+    FORCE_RELEASE.call(name, &[name.key()], |reply| Some(int(reply)? == 1))
+}
+
+/// The value of whoever holds; nobody but the holder knows how often.
+pub(crate) fn holder(name: &LockName) -> Call<Option<(String, u64)>> {
+    Call::plain(&["GET"], name, |reply| match reply {
+        Value::Nil => Some(None),
+        Value::BulkString(value) => Some(Some((String::from_utf8_lossy(value).into_owned(), 1))),
+        _ => None,
+    })
+}

@@ -1,0 +1,303 @@
+//! The token lock without scripts: plain commands, and a transaction where two belong together.
+
+use redis::{Cmd, ServerError, ToRedisArgs, Value};
+
+use super::answer::{Attempt, Kept, Renewal, RenewalAnswer, RenewalAnswers, Told};
+use super::call::{Said, int, list};
+use super::compare_and_delete::CompareAndDelete;
+use super::{Call, Say, Stop};
+use crate::error::{Loss, Refusal};
+use crate::name::LockName;
+use crate::owner::OwnerId;
+use crate::time::Lease;
+
+/// The key of a lock and the value of one hold, kept for whenever the request is sent.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) name: LockName,
+    pub(super) owner: OwnerId,
+}
+
+/// With `repairs`, a lock found without time to live gets the lease as its own.
+///
+/// `needs` is the server's own command that will release it: without it nothing is taken.
+pub(crate) fn acquire(
+    name: &LockName,
+    owner: &OwnerId,
+    lease: Lease,
+    repairs: bool,
+    needs: Option<CompareAndDelete>,
+) -> Call<Attempt> {
+    let entry = Entry::of(name, owner);
+    Call::talk(name, move |say| {
+        if let Some(needs) = &needs
+            && let Err(stop) = needs.look_for(say, &entry)?
+        {
+            return Some(Err(stop));
+        }
+        entry.acquire(say, lease, repairs)
+    })
+}
+
+pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Kept<()>> {
+    let entry = Entry::of(name, owner);
+    Call::talk(name, move |say| entry.change(say, |value| entry.is(value), |ttl_ms| entry.raise(lease, ttl_ms)))
+}
+
+/// Gives one hold back; `remaining` is the lease promised to the holds that stay. The server's `own`
+/// command opens the lock where one is given.
+pub(crate) fn release(
+    name: &LockName,
+    owner: &OwnerId,
+    remaining: Option<Lease>,
+    own: Option<CompareAndDelete>,
+) -> Call<Kept<Told>> {
+    let entry = Entry::of(name, owner);
+    Call::talk(name, move |say| {
+        let kept = match (remaining, &own) {
+            (None, Some(own)) => own.run(say, &entry)?,
+            (None, None) => entry.change(say, |value| entry.is(value), |_| Some(entry.command("DEL")))?,
+            (Some(lease), _) => entry.change(say, |value| entry.is(value), |_| Some(entry.expire(lease)))?,
+        };
+        Some(kept.map(Kept::telling_nobody))
+    })
+}
+
+pub(crate) fn force_release(name: &LockName) -> Call<bool> {
+    let name = name.clone();
+    Call::talk(&name.clone(), move |say| {
+        let kept = change(say, &name, |_| true, |_| Some(command("DEL", name.key())))?;
+        Some(kept.map(|kept| kept == Kept::Done(())))
+    })
+}
+
+/// Renews several locks of one server, at least one.
+pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
+    let route = locks[0].name.clone();
+    let locks: Vec<_> = locks.iter().map(|lock| (Entry::of(&lock.name, &lock.owner), lock.lease)).collect();
+    Call::talk(&route, move |say| renew_all(say, &locks))
+}
+
+impl Entry {
+    pub(super) fn of(name: &LockName, owner: &OwnerId) -> Self {
+        Self { name: name.clone(), owner: owner.clone() }
+    }
+
+    fn is(&self, value: &[u8]) -> bool {
+        value == self.owner.as_str().as_bytes()
+    }
+
+    /// A command about the key.
+    pub(super) fn command(&self, word: &str) -> Cmd {
+        command(word, self.name.key())
+    }
+
+    fn expire(&self, lease: Lease) -> Cmd {
+        expire(&self.name, lease)
+    }
+
+    /// Raises the time to live, if it is less.
+    fn raise(&self, lease: Lease, ttl_ms: i64) -> Option<Cmd> {
+        is_less(ttl_ms, lease).then(|| self.expire(lease))
+    }
+
+    fn change(
+        &self,
+        say: &mut Say<'_>,
+        fits: impl Fn(&[u8]) -> bool,
+        to_do: impl Fn(i64) -> Option<Cmd>,
+    ) -> Said<Kept<()>> {
+        change(say, &self.name, fits, to_do)
+    }
+
+    fn acquire(&self, say: &mut Say<'_>, lease: Lease, repairs: bool) -> Said<Attempt> {
+        loop {
+            let mut set = self.command("SET");
+            set.arg(self.owner.as_str()).arg("NX").arg("PX").arg(lease.millis());
+            // What follows the first one counts only if that did not set anything.
+            let replies = say(&[set, self.command("GET"), self.command("PTTL")])?;
+            let [set, holder, ttl_ms] = &replies[..] else { return None };
+            let holder = match (set, holder) {
+                (Value::Okay, _) => return Some(Ok(Attempt::Granted { token: None })),
+                (Value::ServerError(error), _) => return Some(Err(refused(error))),
+                (Value::Nil, Value::ServerError(error)) => return self.other_type(say, error),
+                (Value::Nil, Value::BulkString(holder)) => holder,
+                // It ended just now.
+                (Value::Nil, Value::Nil) => return Some(Ok(Attempt::Busy { ttl_ms: 0 })),
+                _ => return None,
+            };
+            if self.is(holder) {
+                // The same request came before and its answer was lost: grant it again.
+                match self.change(say, |value| self.is(value), |ttl_ms| self.raise(lease, ttl_ms))? {
+                    Ok(Kept::Done(())) => return Some(Ok(Attempt::Granted { token: None })),
+                    Ok(Kept::Lost(_)) => continue,
+                    Err(stop) => return Some(Err(stop)),
+                }
+            }
+            let mut ttl_ms = int(ttl_ms)?;
+            if ttl_ms == -1 && repairs {
+                let to_do = |ttl_ms| (ttl_ms == -1).then(|| self.expire(lease));
+                match self.change(say, |value| value == holder, to_do)? {
+                    Ok(_) => ttl_ms = i64::try_from(lease.millis()).ok()?,
+                    Err(stop) => return Some(Err(stop)),
+                }
+            }
+            return Some(Ok(Attempt::Busy { ttl_ms: if ttl_ms == -2 { 0 } else { ttl_ms } }));
+        }
+    }
+
+    /// The key is no string: another kind of lock, or no lock at all.
+    fn other_type(&self, say: &mut Say<'_>, error: &ServerError) -> Said<Attempt> {
+        let stop = refused(error);
+        let replies = say(&[self.command("TYPE")])?;
+        match replies.first()? {
+            Value::SimpleString(kind) if kind == "hash" => Some(Ok(Attempt::OtherKind)),
+            _ => Some(Err(stop)),
+        }
+    }
+}
+
+/// Carries out the command that `to_do` makes of the time to live, if the key holds a value that
+/// fits and nothing happens to it meanwhile; otherwise looks again.
+fn change(
+    say: &mut Say<'_>,
+    name: &LockName,
+    fits: impl Fn(&[u8]) -> bool,
+    to_do: impl Fn(i64) -> Option<Cmd>,
+) -> Said<Kept<()>> {
+    loop {
+        let key = name.key();
+        let replies = say(&[command("WATCH", key), command("GET", key), command("PTTL", key)])?;
+        if let Some(stop) = first_refusal(&replies) {
+            return Some(Err(stop));
+        }
+        let [_, holder, ttl_ms] = &replies[..] else { return None };
+        let (kept, to_do) = match holder {
+            Value::Nil => (Kept::Lost(Loss::Gone), None),
+            Value::BulkString(value) if fits(value) => (Kept::Done(()), to_do(int(ttl_ms)?)),
+            Value::BulkString(_) => (Kept::Lost(Loss::Taken), None),
+            _ => return None,
+        };
+        let Some(to_do) = to_do else {
+            say(&[word("UNWATCH")])?;
+            return Some(Ok(kept));
+        };
+        match transact(say, vec![to_do])? {
+            Ok(None) => {}
+            Ok(Some(results)) => {
+                return match results.first()? {
+                    Value::Int(1) => Some(Ok(Kept::Done(()))),
+                    Value::Int(0) => Some(Ok(Kept::Lost(Loss::Gone))),
+                    Value::ServerError(error) => Some(Err(refused(error))),
+                    _ => None,
+                };
+            }
+            Err(stop) => return Some(Err(stop)),
+        }
+    }
+}
+
+fn renew_all(say: &mut Say<'_>, locks: &[(Entry, Lease)]) -> Said<RenewalAnswers> {
+    loop {
+        let keys: Vec<_> = locks.iter().map(|(entry, _)| entry.name.key()).collect();
+        let mut questions = vec![word("TIME"), command("WATCH", keys)];
+        questions.extend(locks.iter().flat_map(|(entry, _)| [entry.command("GET"), entry.command("PTTL")]));
+        let replies = say(&questions)?;
+        let (first, states) = replies.split_at_checked(2)?;
+        if let Some(stop) = first_refusal(first) {
+            return Some(Err(stop));
+        }
+        let server_time_ms = milliseconds(&first[0])?;
+        let (mut answers, mut raised, mut to_do) = (vec![], vec![], vec![]);
+        for ((entry, lease), state) in locks.iter().zip(states.chunks_exact(2)) {
+            match &state[0] {
+                Value::BulkString(value) if entry.is(value) => {
+                    if is_less(int(&state[1])?, *lease) {
+                        raised.push(answers.len());
+                        to_do.push(entry.expire(*lease));
+                    }
+                    answers.push(RenewalAnswer::Renewed);
+                }
+                Value::BulkString(_) => answers.push(RenewalAnswer::Lost(Loss::Taken)),
+                Value::Nil => answers.push(RenewalAnswer::Lost(Loss::Gone)),
+                other => answers.push(RenewalAnswer::read(other)?),
+            }
+        }
+        if to_do.is_empty() {
+            say(&[word("UNWATCH")])?;
+            return Some(Ok(RenewalAnswers { server_time_ms, answers }));
+        }
+        match transact(say, to_do)? {
+            Ok(None) => {}
+            Ok(Some(results)) => {
+                for (place, result) in raised.into_iter().zip(&results) {
+                    answers[place] = RenewalAnswer::read(result)?;
+                }
+                return Some(Ok(RenewalAnswers { server_time_ms, answers }));
+            }
+            Err(stop) => return Some(Err(stop)),
+        }
+    }
+}
+
+/// Carries the commands out if nothing that is watched was changed; `None` if something was.
+fn transact(say: &mut Say<'_>, to_do: Vec<Cmd>) -> Said<Option<Vec<Value>>> {
+    let mut commands = vec![word("MULTI")];
+    commands.extend(to_do);
+    commands.push(word("EXEC"));
+    let replies = say(&commands)?;
+    if let Some(stop) = first_refusal(&replies) {
+        return Some(Err(stop));
+    }
+    match replies.last()? {
+        Value::Nil => Some(Ok(None)),
+        results => Some(Ok(Some(list(results)?.to_vec()))),
+    }
+}
+
+/// A command without arguments.
+fn word(word: &str) -> Cmd {
+    let mut command = Cmd::new();
+    command.arg(word);
+    command
+}
+
+/// A command with its first argument.
+pub(super) fn command(word: &str, argument: impl ToRedisArgs) -> Cmd {
+    let mut command = Cmd::new();
+    command.arg(word).arg(argument);
+    command
+}
+
+fn expire(name: &LockName, lease: Lease) -> Cmd {
+    let mut expire = command("PEXPIRE", name.key());
+    expire.arg(lease.millis());
+    expire
+}
+
+fn is_less(ttl_ms: i64, lease: Lease) -> bool {
+    u64::try_from(ttl_ms).unwrap_or(0) < lease.millis()
+}
+
+pub(super) fn refused(error: &ServerError) -> Stop {
+    Stop::Refused(Refusal::new(error))
+}
+
+fn first_refusal(replies: &[Value]) -> Option<Stop> {
+    replies.iter().find_map(|reply| match reply {
+        Value::ServerError(error) => Some(refused(error)),
+        _ => None,
+    })
+}
+
+/// The server's time, from its seconds and microseconds.
+fn milliseconds(time: &Value) -> Option<u64> {
+    let number = |value: &Value| match value {
+        Value::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
+        _ => None,
+    };
+    match list(time)? {
+        [seconds, micros] => Some(number(seconds)? * 1_000 + number(micros)? / 1_000),
+        _ => None,
+    }
+}
