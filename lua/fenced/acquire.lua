@@ -8,12 +8,17 @@
 --
 -- reply: {1, token} = granted | {0, ms} = busy, and the time to live of whoever holds (-1 = without end)
 --        | {2} = another kind of lock has this name
-if redis.call('exists', KEYS[1]) == 0 then
-  -- The server's clock is a floor under the counter: tokens go on after the counter was lost.
+-- The server's clock is a floor under the counter: tokens go on after the counter was lost.
+local function draw()
   local time = redis.call('time')
   local floor = time[1] * 1000000 + time[2]
   local token = math.max((tonumber(redis.call('get', KEYS[2])) or 0) + 1, floor)
   redis.call('set', KEYS[2], string.format('%.0f', token))
+  return token
+end
+
+if redis.call('exists', KEYS[1]) == 0 then
+  local token = draw()
   redis.call('hset', KEYS[1], ARGV[2], 1)
   local set = redis.pcall('pexpire', KEYS[1], ARGV[1])
   if type(set) == 'table' then
@@ -28,7 +33,7 @@ if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
   local lease_ms = math.max(tonumber(ARGV[1]), redis.call('pttl', KEYS[1]))
   redis.call('pexpire', KEYS[1], lease_ms)
   redis.call('hset', KEYS[1], ARGV[2], 1)
-  return {1, tonumber(redis.call('get', KEYS[2]))}
+  return {1, tonumber(redis.call('get', KEYS[2])) or draw()}
 end
 if redis.call('hexists', KEYS[1], 'mode') == 1 then
   return {2}

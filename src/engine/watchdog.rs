@@ -10,7 +10,7 @@ use once_cell::sync::OnceCell;
 
 use super::Engine;
 use super::hold::HoldState;
-use super::ledger::{Ledger, Phase};
+use super::ledger::Phase;
 use super::node::Node;
 use super::wire::stopped;
 use crate::conn::{Connection, Fault};
@@ -113,65 +113,53 @@ impl Worker {
         }
         let holds: Vec<_> = engine.registry.all().into_iter().filter(|hold| engine.is_on(node, hold)).collect();
         let due = holds.iter().filter_map(|hold| due(engine, hold, tick, asked)).collect();
-        self.renew(engine, node, due, &holds);
-        // A hold whose renewal failed is looked at again, at the latest when its deadline comes.
-        let next = earliest(engine, &holds, |ledger| ledger.retry_at().map(|at| at.min(ledger.good_until())));
+        self.renew(engine, node, due);
+        let next = holds.iter().filter_map(|hold| next_look(engine, hold)).min();
         next.map_or(self.next_tick, |next| next.min(self.next_tick))
     }
 
-    fn renew(
-        &mut self,
-        engine: &Arc<Engine>,
-        node: &Node,
-        due: Vec<(Arc<HoldState>, Lease)>,
-        holds: &[Arc<HoldState>],
-    ) {
-        let mut by_kind: HashMap<&'static str, Vec<(Arc<HoldState>, Lease)>> = HashMap::new();
-        for (hold, lease) in due {
-            by_kind.entry(hold.kind.family()).or_default().push((hold, lease));
+    /// Sends batch after batch, those that end first first.
+    fn renew(&mut self, engine: &Arc<Engine>, node: &Node, mut due: Vec<Due>) {
+        due.sort_by_key(|due| due.good_until);
+        let mut by_kind: HashMap<&'static str, Vec<Due>> = HashMap::new();
+        for due in due {
+            by_kind.entry(due.hold.kind.family()).or_default().push(due);
         }
-        let started = Instant::now();
-        for batch in by_kind.values().flat_map(|holds| holds.chunks(engine.config.watchdog_batch)) {
+        let mut batches: Vec<_> = by_kind.values().flat_map(|due| due.chunks(engine.config.watchdog_batch)).collect();
+        batches.sort_by_key(|batch| batch[0].good_until);
+        let mut waited_in_vain = Duration::ZERO;
+        for batch in batches {
             // One mute server costs one time-out a round, however many batches wait.
-            if started.until(Instant::now()) < engine.config.command_timeout {
-                self.renew_batch(engine, node, batch, earliest(engine, holds, |ledger| Some(ledger.good_until())));
-            } else {
+            if waited_in_vain >= engine.config.command_timeout {
                 put_off(engine, batch);
+                continue;
+            }
+            let started = Instant::now();
+            if let Err(error) = self.renew_batch(engine, node, batch) {
+                waited_in_vain += started.until(Instant::now());
+                put_off(engine, batch);
+                report(engine, node, batch.len(), error);
             }
         }
     }
 
-    fn renew_batch(
-        &mut self,
-        engine: &Arc<Engine>,
-        node: &Node,
-        batch: &[(Arc<HoldState>, Lease)],
-        limit: Option<Instant>,
-    ) {
+    fn renew_batch(&mut self, engine: &Arc<Engine>, node: &Node, batch: &[Due]) -> Result<(), Error> {
         let renewals: Vec<_> = batch
             .iter()
-            .map(|(hold, lease)| Renewal { name: hold.name.clone(), owner: hold.owner.clone(), lease: *lease })
+            .map(|due| Renewal { name: due.hold.name.clone(), owner: due.hold.owner.clone(), lease: due.lease })
             .collect();
-        let call = batch[0].0.kind.renew(&renewals);
+        let call = batch[0].hold.kind.renew(&renewals);
         let sent = Instant::now();
-        let deadline = sent.after(engine.config.command_timeout);
-        // A mute server must not keep us from telling in time.
-        let deadline = limit.map_or(deadline, |limit| deadline.min(limit));
-        let answers = match self.ask(&call, deadline) {
-            Ok(answers) if answers.answers.len() == batch.len() => answers,
-            Ok(_) => {
-                return failed(
-                    engine,
-                    node,
-                    batch,
-                    Error::new(ErrorKind::Unknown, "redis answered for another number of locks"),
-                );
-            }
-            Err(error) => return failed(engine, node, batch, error),
-        };
+        // A mute server must not keep us from trying again before the first of them ends.
+        let deadline = sent.after(engine.config.command_timeout).min(batch[0].good_until.max(sent.after(SHORTEST_ASK)));
+        let answers = self.ask(&call, deadline)?;
+        if answers.answers.len() != batch.len() {
+            return Err(Error::new(ErrorKind::Unknown, "redis answered for another number of locks"));
+        }
         let ahead = self.server_ran_ahead(sent, answers.server_time_ms);
         let mut refusals = vec![];
-        for ((hold, lease), answer) in batch.iter().zip(answers.answers) {
+        for (due, answer) in batch.iter().zip(answers.answers) {
+            let Due { hold, lease, .. } = due;
             match answer {
                 RenewalAnswer::Renewed => {
                     engine.with(hold, |ledger, _| {
@@ -185,13 +173,14 @@ impl Worker {
                 RenewalAnswer::Lost(loss) => engine.lose(hold, loss),
                 RenewalAnswer::Refused(refusal) => {
                     refusals.push(refusal);
-                    put_off(engine, &[(Arc::clone(hold), *lease)]);
+                    put_off(engine, std::slice::from_ref(due));
                 }
             }
         }
         if let Some(refusal) = refusals.first() {
             report(engine, node, refusals.len(), Error::refused(refusal.clone()));
         }
+        Ok(())
     }
 
     fn ask(&mut self, call: &Call<RenewalAnswers>, deadline: Instant) -> Result<RenewalAnswers, Error> {
@@ -224,44 +213,44 @@ impl Worker {
     }
 }
 
+/// A hold whose turn it is.
+struct Due {
+    hold: Arc<HoldState>,
+    lease: Lease,
+    /// Its deadline when it was looked at.
+    good_until: Instant,
+}
+
 /// What to renew a hold with, if it is its turn. A thread that ended leaves nothing to renew.
-fn due(engine: &Arc<Engine>, hold: &Arc<HoldState>, tick: bool, asked: &[LockName]) -> Option<(Arc<HoldState>, Lease)> {
+fn due(engine: &Arc<Engine>, hold: &Arc<HoldState>, tick: bool, asked: &[LockName]) -> Option<Due> {
     if hold.thread.as_ref().is_some_and(crate::owner::ThreadId::has_ended) {
         engine.abandon(hold);
         return None;
     }
-    let lease = engine.with(hold, |ledger, now| {
+    let (lease, good_until) = engine.with(hold, |ledger, now| {
         let asked = asked.contains(&hold.name);
         let turn = tick || asked || ledger.retry_at().is_some_and(|at| at <= now);
         let lease = if turn { ledger.renewal(now) } else { None };
         // A lease is never renewed, but it can be asked about: so short a one raises nothing.
         let question = || (asked && ledger.look(now) == Phase::Live).then_some(Lease::SHORTEST);
-        lease.or_else(question)
+        (lease.or_else(question), ledger.good_until())
     });
-    lease.map(|lease| (Arc::clone(hold), lease))
+    lease.map(|lease| Due { hold: Arc::clone(hold), lease, good_until })
 }
 
-/// What the holds that are renewed ask for, beside the grid: the next retry, the earliest deadline.
-fn earliest(
-    engine: &Arc<Engine>,
-    holds: &[Arc<HoldState>],
-    of_hold: impl Fn(&Ledger) -> Option<Instant>,
-) -> Option<Instant> {
-    let of_hold =
-        |hold: &Arc<HoldState>| engine.with(hold, |ledger, now| ledger.renewal(now).and_then(|_| of_hold(ledger)));
-    holds.iter().filter_map(of_hold).min()
-}
-
-fn failed(engine: &Arc<Engine>, node: &Node, batch: &[(Arc<HoldState>, Lease)], error: Error) {
-    put_off(engine, batch);
-    report(engine, node, batch.len(), error);
+/// When a hold whose renewal failed is looked at again: soon, at the latest when its deadline comes.
+fn next_look(engine: &Arc<Engine>, hold: &HoldState) -> Option<Instant> {
+    engine.with(hold, |ledger, now| {
+        ledger.renewal(now)?;
+        ledger.retry_at().map(|at| at.min(ledger.good_until()))
+    })
 }
 
 /// An unknown answer is no loss: it is asked again soon, until the hold's own deadline.
-fn put_off(engine: &Arc<Engine>, batch: &[(Arc<HoldState>, Lease)]) {
-    for (hold, lease) in batch {
-        let pause = (lease.duration() / 30).clamp(SHORTEST_RETRY, LONGEST_RETRY);
-        engine.with(hold, |ledger, now| ledger.renewal_failed(now.after(pause)));
+fn put_off(engine: &Arc<Engine>, batch: &[Due]) {
+    for due in batch {
+        let pause = (due.lease.duration() / 30).clamp(SHORTEST_RETRY, LONGEST_RETRY);
+        engine.with(&due.hold, |ledger, now| ledger.renewal_failed(now.after(pause)));
     }
 }
 
@@ -282,5 +271,7 @@ impl Engine {
     }
 }
 
+/// A batch whose first hold is about to end is asked about all the same, for the sake of the others.
+const SHORTEST_ASK: Duration = Duration::from_millis(50);
 const SHORTEST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);

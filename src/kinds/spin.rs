@@ -50,7 +50,7 @@ impl Backoff {
             let mut hasher = random.build_hasher();
             hasher.write_u32(tries);
             let share = u32::try_from(hasher.finish() % 1_000).unwrap_or(0);
-            Some(pause + pause / 4 * share / 1_000)
+            Some(pause.saturating_add((pause / 4_000).saturating_mul(share)))
         })
     }
 
