@@ -1,0 +1,88 @@
+//! The floor: the library's own scripts, called on one blocking connection without anything around.
+
+use redis::{Cmd, Connection, Value};
+
+/// One connection and the requests for one lock, packed anew for each call as a caller would.
+pub(crate) struct Bare {
+    connection: Connection,
+    acquire: Cmd,
+    reenter: Cmd,
+    release_part: Cmd,
+    release: Cmd,
+}
+
+impl Bare {
+    pub(crate) fn new(url: &str, name: &str) -> Self {
+        let mut connection = connect(url);
+        // As long as an owner id of the library in the middle of a run.
+        let owner = format!("{}:1.10000", uuid::Uuid::new_v4());
+        let mut script = |source: &str| {
+            let hash: String = redis::cmd("SCRIPT").arg("LOAD").arg(source).query(&mut connection).expect("loads");
+            let mut call = redis::cmd("EVALSHA");
+            call.arg(hash).arg(1).arg(name);
+            call
+        };
+        let mut acquire = script(ACQUIRE);
+        acquire.arg(LEASE_MS).arg(&owner);
+        let mut reenter = script(REENTER);
+        reenter.arg(LEASE_MS).arg(&owner).arg(2);
+        let release = |mut call: Cmd, count: usize, lease_ms: u64| {
+            call.arg(&owner).arg(count).arg(lease_ms).arg(channel(name)).arg("0").arg("PUBLISH");
+            call
+        };
+        let release_part = release(script(RELEASE), 1, LEASE_MS);
+        let release = release(script(RELEASE), 0, 0);
+        Self { connection, acquire, reenter, release_part, release }
+    }
+
+    /// Asks once; `false` when somebody else holds it.
+    pub(crate) fn acquire(&mut self) -> bool {
+        first(&self.acquire.query(&mut self.connection).expect("redis answers")) == 1
+    }
+
+    pub(crate) fn reenter(&mut self) {
+        let reply: i64 = self.reenter.query(&mut self.connection).expect("redis answers");
+        assert_eq!(reply, 1, "it was not held");
+    }
+
+    pub(crate) fn release_part(&mut self) {
+        let reply = self.release_part.query(&mut self.connection).expect("redis answers");
+        assert_eq!(first(&reply), 1, "it was not held");
+    }
+
+    pub(crate) fn release(&mut self) {
+        let reply = self.release.query(&mut self.connection).expect("redis answers");
+        assert_eq!(first(&reply), 1, "it was not held");
+    }
+
+    pub(crate) fn pair(&mut self) {
+        assert!(self.acquire(), "somebody else holds it");
+        self.release();
+    }
+}
+
+/// A plain connection without time-outs.
+pub(crate) fn connect(url: &str) -> Connection {
+    redis::Client::open(url).and_then(|client| client.get_connection()).expect("redis is reached")
+}
+
+/// Where a release of this lock is announced.
+pub(crate) fn channel(name: &str) -> String {
+    format!("redisson_lock__channel:{{{name}}}")
+}
+
+fn first(reply: &Value) -> i64 {
+    match reply {
+        Value::Array(values) => match values.first() {
+            Some(Value::Int(number)) => *number,
+            other => panic!("an unexpected reply: {other:?}"),
+        },
+        other => panic!("an unexpected reply: {other:?}"),
+    }
+}
+
+const ACQUIRE: &str = include_str!("../../lua/reentrant/acquire.lua");
+const REENTER: &str = include_str!("../../lua/reentrant/reenter.lua");
+const RELEASE: &str = include_str!("../../lua/reentrant/release.lua");
+/// The default of the library.
+const LEASE_MS: u64 = 30_000;

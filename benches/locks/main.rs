@@ -1,0 +1,70 @@
+//! Measures the library against the least that Redis allows: `cargo bench --bench locks`.
+//!
+//! `-- --quick` makes it short, `-- pair hot` runs only these. What each figure means stands in
+//! `docs/performance.md`.
+
+mod bare;
+mod child;
+mod distinct;
+mod figure;
+mod hand_over;
+mod hot;
+mod pair;
+mod placement;
+mod plan;
+mod remote;
+mod renewal;
+mod report;
+mod usage;
+mod waiting;
+
+use lockson_harness::RedisServer;
+
+use plan::Plan;
+use report::Report;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == child::FLAG) {
+        return child::run(&arguments[at + 1..]);
+    }
+    if arguments.is_empty() {
+        // So `cargo test --all-targets` starts it: nothing is measured then.
+        println!("measures with `cargo bench --bench locks`");
+        return;
+    }
+    let quick = arguments.iter().any(|argument| argument == "--quick") || std::env::var_os(QUICK).is_some();
+    let wanted: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
+    if let Some(unknown) = wanted.iter().find(|word| !EXPERIMENTS.iter().any(|(name, _)| name == *word)) {
+        let names: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
+        eprintln!("there is no experiment {unknown:?}; there are: {}", names.join(" "));
+        std::process::exit(2);
+    }
+
+    let server = RedisServer::start();
+    let plan = if quick { Plan::quick() } else { Plan::full() };
+    let mut report = Report::new(&server, quick);
+    for (name, experiment) in EXPERIMENTS {
+        if wanted.is_empty() || wanted.contains(name) {
+            report.heading(name);
+            experiment(&server, &plan, &mut report);
+        }
+    }
+    report.close();
+}
+
+type Experiment = fn(&RedisServer, &Plan, &mut Report);
+
+const EXPERIMENTS: &[(&str, Experiment)] = &[
+    ("pair", pair::uncontended),
+    ("re-entry", pair::reentry),
+    ("hand-over", hand_over::run),
+    ("hot", hot::run),
+    ("distinct", distinct::run),
+    ("renewal", renewal::run),
+    ("waiting", waiting::run),
+    ("rest", waiting::at_rest),
+];
+
+/// Set to anything, it does what `--quick` does.
+const QUICK: &str = "LOCKSON_BENCH_QUICK";

@@ -1,0 +1,61 @@
+//! One thread, one lock: take and give back, and the same while it is held already.
+
+use lockson::Client;
+use lockson_harness::RedisServer;
+
+use crate::bare::Bare;
+use crate::figure::{Samples, Spread, in_short_turns, timed};
+use crate::placement::{Placement, in_each};
+use crate::plan::Plan;
+use crate::report::Report;
+
+pub(crate) fn uncontended(server: &RedisServer, plan: &Plan, report: &mut Report) {
+    let client = Client::connect(&server.url()).expect("redis is reached");
+    let lock = client.lock("bench:pair:ours");
+    let mut bare = Bare::new(&server.url(), "bench:pair:bare");
+    in_each(server, report, "pair", |placement, report| {
+        let ours = || lock.lock().and_then(|guard| guard.unlock()).expect("works");
+        compare("pair", placement, plan, report, ours, || bare.pair())
+    });
+}
+
+pub(crate) fn reentry(server: &RedisServer, plan: &Plan, report: &mut Report) {
+    let client = Client::connect(&server.url()).expect("redis is reached");
+    let lock = client.lock("bench:re-entry:ours");
+    let outer = lock.lock().expect("it is free");
+    let mut bare = Bare::new(&server.url(), "bench:re-entry:bare");
+    assert!(bare.acquire());
+    in_each(server, report, "re-entry", |placement, report| {
+        let ours = || lock.lock().and_then(|guard| guard.unlock()).expect("works");
+        let floor = || {
+            bare.reenter();
+            bare.release_part();
+        };
+        compare("re-entry", placement, plan, report, ours, floor)
+    });
+    outer.unlock().expect("it was held");
+    bare.release();
+}
+
+fn compare(
+    name: &str,
+    placement: Placement,
+    plan: &Plan,
+    report: &mut Report,
+    mut ours: impl FnMut(),
+    mut floor: impl FnMut(),
+) -> Vec<Spread> {
+    let candidates: &mut [&mut dyn FnMut() -> u64] = &mut [&mut || timed(&mut ours), &mut || timed(&mut floor)];
+    let values = in_short_turns(plan.pair_rounds, plan.pair_batch, candidates);
+    let (ours, floor) = (&values[0], &values[1]);
+    let p50 = |samples: &Samples| samples.quantile(0.5);
+    report.figure("lockson, p50", Spread::of(ours.iter().map(p50)), "us");
+    report.figure("bare, p50", Spread::of(floor.iter().map(p50)), "us");
+    let added = ours.iter().zip(floor).map(|(ours, floor)| p50(ours) - p50(floor));
+    report.figure("added by the library, p50", Spread::of(added), "us");
+    let [ours_p99, floor_p99] = [ours, floor].map(|rounds| Samples::pooled(rounds).quantile(0.99));
+    report.figure("p99 of all rounds, lockson and bare", format!("{ours_p99:.1} and {floor_p99:.1}"), "us");
+    let ratio = Spread::ratio(ours, floor, p50);
+    report.ratio(&format!("{name}{}", placement.suffix()), ratio);
+    vec![ratio]
+}

@@ -1,0 +1,131 @@
+//! The waiting side of a hand-over, in another thread or in another process.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use lockson::{Client, Lock};
+use lockson_harness::HelperProcess;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::bare::{self, Bare};
+use crate::child;
+
+/// Waits for the lock when told to.
+pub(crate) trait Waiter {
+    /// Takes the lock, remembers the moment, gives it back.
+    fn wait(&mut self) -> u64;
+}
+
+/// A waiter somewhere else.
+pub(crate) trait Remote {
+    /// Lets it begin to wait.
+    fn go(&mut self);
+
+    /// When it had the lock. It has given it back by now.
+    fn granted_at(&mut self) -> u64;
+}
+
+pub(crate) struct LocksonWaiter(Lock);
+
+impl LocksonWaiter {
+    pub(crate) fn new(url: &str, name: &str) -> Self {
+        Self(Client::connect(url).expect("redis is reached").lock(name))
+    }
+}
+
+impl Waiter for LocksonWaiter {
+    fn wait(&mut self) -> u64 {
+        let guard = self.0.lock().expect("it becomes free");
+        let granted = now();
+        guard.unlock().expect("it was held");
+        granted
+    }
+}
+
+/// The least that can wait for a message: one thread listens and wakes the other, which asks.
+pub(crate) struct BareWaiter {
+    bare: Bare,
+    messages: Receiver<()>,
+}
+
+impl BareWaiter {
+    pub(crate) fn new(url: &str, name: &str) -> Self {
+        let (sender, messages) = channel();
+        let mut connection = bare::connect(url);
+        let channel = bare::channel(name);
+        thread::spawn(move || {
+            let mut pubsub = connection.as_pubsub();
+            pubsub.subscribe(channel).expect("redis lets us listen");
+            while pubsub.get_message().is_ok() && sender.send(()).is_ok() {}
+        });
+        Self { bare: Bare::new(url, name), messages }
+    }
+}
+
+impl Waiter for BareWaiter {
+    fn wait(&mut self) -> u64 {
+        // What was said before concerns nobody any more.
+        while self.messages.try_recv().is_ok() {}
+        while !self.bare.acquire() {
+            self.messages.recv().expect("the listener lives");
+        }
+        let granted = now();
+        self.bare.release();
+        granted
+    }
+}
+
+pub(crate) struct InThread {
+    go: Sender<()>,
+    granted: Receiver<u64>,
+}
+
+impl InThread {
+    /// Starts a thread that makes its waiter itself.
+    pub(crate) fn start<W: Waiter>(waiter: impl FnOnce() -> W + Send + 'static) -> Self {
+        let (go, told) = channel();
+        let (answer, granted) = channel();
+        thread::spawn(move || {
+            let mut waiter = waiter();
+            while told.recv().is_ok() && answer.send(waiter.wait()).is_ok() {}
+        });
+        Self { go, granted }
+    }
+}
+
+impl Remote for InThread {
+    fn go(&mut self) {
+        self.go.send(()).expect("the waiter lives");
+    }
+
+    fn granted_at(&mut self) -> u64 {
+        self.granted.recv_timeout(PATIENCE).expect("the waiter gets the lock")
+    }
+}
+
+pub(crate) struct InProcess(HelperProcess);
+
+impl InProcess {
+    pub(crate) fn start(kind: &str, url: &str, name: &str) -> Self {
+        Self(child::spawn(&[kind, url, name]))
+    }
+}
+
+impl Remote for InProcess {
+    fn go(&mut self) {
+        self.0.send("go");
+    }
+
+    fn granted_at(&mut self) -> u64 {
+        self.0.next_line(PATIENCE).parse().expect("the child tells a time")
+    }
+}
+
+/// Nanoseconds of a clock that all processes of the machine share.
+pub(crate) fn now() -> u64 {
+    let reading = clock_gettime(ClockId::Monotonic);
+    u64::try_from(reading.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(reading.tv_nsec).unwrap_or(0)
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);

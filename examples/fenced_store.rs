@@ -1,0 +1,107 @@
+//! A store that refuses the late writer: a holder stands still until its lease is over, then it writes.
+//!
+//! `cargo run --example fenced_store`
+
+mod server;
+
+use std::error::Error;
+use std::time::Duration;
+
+use lockson::{ACCEPT_IF_NOT_OLDER, Client, Guard, Token};
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Whatever keeps the data, as long as it keeps the greatest token beside it.
+trait Store {
+    /// Writes, and says whether it did: not for a writer older than the newest one seen.
+    fn write(&mut self, token: Token, value: &str) -> Outcome<bool>;
+
+    fn read(&mut self) -> Outcome<String>;
+}
+
+/// A store of one's own: a table, a file, a service.
+#[derive(Debug, Default)]
+struct Shelf {
+    newest: Option<Token>,
+    value: String,
+}
+
+impl Store for Shelf {
+    fn write(&mut self, token: Token, value: &str) -> Outcome<bool> {
+        if self.newest.is_some_and(|newest| token < newest) {
+            return Ok(false);
+        }
+        self.newest = Some(token);
+        value.clone_into(&mut self.value);
+        Ok(true)
+    }
+
+    fn read(&mut self) -> Outcome<String> {
+        Ok(self.value.clone())
+    }
+}
+
+/// A value in Redis, written by the script that Lockson brings for it.
+struct Key {
+    redis: redis::Connection,
+    name: &'static str,
+}
+
+impl Store for Key {
+    fn write(&mut self, token: Token, value: &str) -> Outcome<bool> {
+        let newest = format!("{}:newest", self.name);
+        let script = redis::Script::new(ACCEPT_IF_NOT_OLDER);
+        let mut call = script.key(newest);
+        Ok(call.key(self.name).arg(token.value()).arg(value).invoke(&mut self.redis)?)
+    }
+
+    fn read(&mut self) -> Outcome<String> {
+        Ok(redis::cmd("GET").arg(self.name).query(&mut self.redis)?)
+    }
+}
+
+fn main() -> Outcome<()> {
+    let server = server::Server::open()?;
+    let [first, second] = [Client::connect(server.url())?, Client::connect(server.url())?];
+
+    println!("a store of one's own:");
+    rehearse(&first, &second, &mut Shelf::default())?;
+
+    println!("\na value in Redis:");
+    let redis = redis::Client::open(server.url())?.get_connection()?;
+    rehearse(&first, &second, &mut Key { redis, name: "lockson:example:price" })
+}
+
+/// Two machines want to set a price; the first one is paused in the middle.
+fn rehearse(first: &Client, second: &Client, store: &mut impl Store) -> Outcome<()> {
+    let [first, second] = [first, second].map(|client| client.fenced_lock("lockson:example:pricing"));
+
+    let paused = first.leased(Duration::from_millis(300)).lock()?;
+    write(store, "first", &paused, "10", true)?;
+    // ... and here it stands still, as in a long garbage collection or a suspended machine ...
+    let successor = second.try_lock_for(Duration::from_secs(5))?.ok_or("the lease ends")?;
+    write(store, "second", &successor, "12", true)?;
+
+    // It wakes and goes on where it was. It could ask, but not between its question and its write.
+    println!("  the first one goes on; is_held() says {}", paused.is_held());
+    write(store, "first", &paused, "11", false)?;
+    println!("  the price is {}", store.read()?);
+    if store.read()? != "12" {
+        return Err("the late writer has overwritten its successor".into());
+    }
+    successor.unlock()?;
+    match paused.unlock() {
+        Ok(()) => Err("the first one should have been told that it lost the lock".into()),
+        Err(error) => {
+            println!("  the first one gives back and is told: {error}");
+            Ok(())
+        }
+    }
+}
+
+fn write(store: &mut impl Store, who: &str, guard: &Guard, value: &str, wanted: bool) -> Outcome<()> {
+    let token = guard.token().ok_or("a fenced lock has a token")?;
+    let written = store.write(token, value)?;
+    println!("  the {who} one writes {value} with token {token}: {}", if written { "accepted" } else { "rejected" });
+    if written == wanted { Ok(()) } else { Err("the store should have decided otherwise".into()) }
+}

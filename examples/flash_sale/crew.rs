@@ -1,0 +1,145 @@
+//! The selling processes as their manager sees them: started, ordered about, listened to.
+
+use std::process::Command;
+use std::time::Duration;
+
+use lockson_harness::HelperProcess;
+
+use crate::Result;
+use crate::plan::{Fault, PATIENCE};
+use crate::report::{Look, Mark, Order, Receipt, Report};
+use crate::till;
+
+/// All processes, and everything they told.
+pub struct Crew {
+    url: String,
+    name: String,
+    fault: Fault,
+    tills: Vec<Till>,
+    pub books: Books,
+}
+
+/// What was told so far.
+#[derive(Default)]
+pub struct Books {
+    pub receipts: Vec<Receipt>,
+    /// The order that is being followed now.
+    pub mark: Option<Mark>,
+    pub worked: Option<Look>,
+    pub continued: Option<Look>,
+    /// Losses that were noticed: by which till, and in which words.
+    pub lost: Vec<(u32, String)>,
+}
+
+struct Till {
+    number: u32,
+    /// Begins every owner id of this process.
+    client: String,
+    process: HelperProcess,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Selling,
+    Done,
+    Killed,
+}
+
+impl Crew {
+    /// Nobody yet, for the sale of this name.
+    pub fn new(url: &str, name: &str, fault: Fault) -> Self {
+        Self { url: url.into(), name: name.into(), fault, tills: vec![], books: Books::default() }
+    }
+
+    /// Starts one more process: this same program in another role.
+    pub fn hire(&mut self, number: u32) -> Result<()> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args([till::ROLE, &self.name, &number.to_string(), self.fault.word()]).env("REDIS_URL", &self.url);
+        let process = HelperProcess::spawn_command(command); // dies with us, whatever happens to us
+        let line = process.line(PATIENCE).ok_or_else(|| format!("till {number} says nothing: {}", process.errors()))?;
+        match Report::read(&line)? {
+            Report::Ready(client) => self.tills.push(Till { number, client, process, state: State::Selling }),
+            other => return Err(format!("till {number} did not open: {other:?}").into()),
+        }
+        Ok(())
+    }
+
+    /// Opens a till for business.
+    pub fn open(&mut self, number: u32) -> Result<()> {
+        self.till(number)?.process.send(till::OPEN);
+        Ok(())
+    }
+
+    /// Gives an order to whichever seller of this till holds the lock next.
+    pub fn order(&mut self, number: u32, order: Order) -> Result<()> {
+        self.books.mark = None;
+        self.till(number)?.process.send(order.word());
+        Ok(())
+    }
+
+    /// Kills a till without warning.
+    pub fn kill(&mut self, number: u32) -> Result<()> {
+        let till = self.till(number)?;
+        till.process.kill();
+        till.state = State::Killed;
+        self.listen() // to what was on its way
+    }
+
+    /// Continues a till that has stopped itself.
+    pub fn resume(&mut self, number: u32) -> Result<()> {
+        self.till(number)?.process.resume();
+        Ok(())
+    }
+
+    /// Writes down everything that was told meanwhile.
+    pub fn listen(&mut self) -> Result<()> {
+        for till in &mut self.tills {
+            while let Some(line) = till.process.line(Duration::ZERO) {
+                match Report::read(&line)? {
+                    Report::Sold(receipt) => self.books.receipts.push(receipt),
+                    Report::Marked(mark) => self.books.mark = Some(mark),
+                    Report::Worked(look) => self.books.worked = Some(look),
+                    Report::Continued(look) => self.books.continued = Some(look),
+                    Report::Lost(text) => self.books.lost.push((till.number, text)),
+                    Report::Done => till.state = State::Done,
+                    Report::Failed(text) => return Err(format!("till {} failed: {text}", till.number).into()),
+                    Report::Ready(_) => return Err(format!("till {} opened twice", till.number).into()),
+                }
+            }
+            if till.state != State::Killed && !till.process.is_running() {
+                return Err(format!("till {} ended by itself: {}", till.number, till.process.errors()).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Says whether all who live have gone home.
+    pub fn is_done(&self) -> bool {
+        self.tills.iter().all(|till| till.state != State::Selling)
+    }
+
+    /// Names the till that an owner id in Redis belongs to.
+    pub fn whose(&self, owner: &str) -> String {
+        let till = self.tills.iter().find(|till| owner.starts_with(&till.client));
+        till.map_or_else(|| format!("a stranger, {owner}"), |till| format!("till {}", till.number))
+    }
+
+    /// Sends everybody home; says who did not go as he should.
+    pub fn dismiss(&mut self) -> Vec<String> {
+        let mut misfits = vec![];
+        for till in self.tills.iter_mut().filter(|till| till.state != State::Killed) {
+            till.process.close_input();
+            let status = till.process.wait(PATIENCE);
+            if !status.success() {
+                misfits.push(format!("till {} ended with {status}: {}", till.number, till.process.errors()));
+            }
+        }
+        misfits
+    }
+
+    fn till(&mut self, number: u32) -> Result<&mut Till> {
+        let till = self.tills.iter_mut().find(|till| till.number == number);
+        till.ok_or_else(|| format!("there is no till {number}").into())
+    }
+}

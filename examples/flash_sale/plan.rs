@@ -1,0 +1,71 @@
+//! The numbers of the sale, and the faults it can be given on purpose.
+
+use std::time::Duration;
+
+/// How many items there are to sell.
+pub const STOCK: u32 = 2_000;
+
+/// How many processes sell.
+pub const TILLS: u32 = 3;
+
+/// How many threads each process has.
+pub const SELLERS: u32 = 4;
+
+/// Which process does the long job, which one is killed, and which one stops itself.
+pub const WORKING: u32 = 1;
+pub const CRASHING: u32 = 2;
+pub const PAUSING: u32 = 3;
+
+/// How long the lock lives in Redis unless it is renewed. Short, to see much in little time: the
+/// default is 30 seconds.
+pub const TIME_TO_LIVE: Duration = Duration::from_secs(2);
+
+/// How often the watchdog renews it. The default is 10 seconds.
+pub const RENEWAL: Duration = Duration::from_millis(500);
+
+/// How long a seller takes between reading the stock and writing it.
+pub const PACKING: Duration = Duration::from_millis(2);
+
+/// How long the lock is kept at a stretch in the act of the long job.
+pub const LONG_JOB: Duration = Duration::from_secs(5);
+
+/// How long a process stands still at least in the act of the pause.
+pub const PAUSE: Duration = Duration::from_secs(3);
+
+/// How late the next holder may be after the time to live of a dead one; the demo runs on busy machines.
+pub const LATENESS: Duration = Duration::from_secs(1);
+
+/// How many are sold when the long job, the crash and the pause begin.
+pub const BEFORE_LONG_JOB: usize = 400;
+pub const BEFORE_CRASH: usize = 700;
+pub const BEFORE_PAUSE: usize = 1_000;
+
+/// How long each single step may take before the demo gives up.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is left out on purpose, to see that it would be noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// Every seller locks a name of his own, so nobody waits for anybody.
+    WithoutLock,
+    /// Nobody asks `is_held()` before writing.
+    WithoutAsking,
+}
+
+impl Fault {
+    /// The word for it on a command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::WithoutLock => "without-lock",
+            Self::WithoutAsking => "without-asking",
+        }
+    }
+
+    /// The fault of this word.
+    pub fn of(word: &str) -> Option<Self> {
+        [Self::None, Self::WithoutLock, Self::WithoutAsking].into_iter().find(|fault| fault.word() == word)
+    }
+}

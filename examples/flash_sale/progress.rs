@@ -1,0 +1,74 @@
+//! Progress for people: one line that changes on a terminal, a line now and then elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use crate::plan::STOCK;
+
+/// The line that tells how the sale goes.
+pub struct Progress {
+    terminal: bool,
+    counted_at: Instant,
+    counted: usize,
+    rate: f64,
+    shown_at: Instant,
+    line: String,
+}
+
+impl Progress {
+    /// Nothing shown yet.
+    pub fn new() -> Self {
+        let (now, terminal) = (Instant::now(), std::io::stdout().is_terminal());
+        Self { terminal, counted_at: now, counted: 0, rate: 0.0, shown_at: now, line: String::new() }
+    }
+
+    /// Takes note of how many are sold and what Redis says of the lock; shows it if it is time to.
+    pub fn update(&mut self, sold: usize, lock: &str) {
+        let passed = self.counted_at.elapsed();
+        if passed >= Duration::from_millis(500) {
+            self.rate = sold.saturating_sub(self.counted) as f64 / passed.as_secs_f64();
+            (self.counted_at, self.counted) = (Instant::now(), sold);
+        }
+        let full = (sold * BAR / STOCK as usize).min(BAR);
+        let bar = format!("{}{}", "#".repeat(full), ".".repeat(BAR - full));
+        let (sold, rate) = (thousands(sold), self.rate);
+        self.line = format!("  [{bar}] {sold:>5} of {} sold, {rate:>3.0}/s; {lock}", thousands(STOCK as usize));
+        if self.terminal {
+            print!("\r\x1b[2K{:.79}", self.line); // a longer one would wrap and stay behind
+            let _ = std::io::stdout().flush(); // a closed terminal is no reason to stop selling
+        } else if self.shown_at.elapsed() >= Duration::from_secs(1) {
+            self.show();
+        }
+    }
+
+    /// Leaves the line as it is, and goes on below it.
+    pub fn settle(&mut self) {
+        if self.terminal && !self.line.is_empty() {
+            println!();
+        } else if !self.line.is_empty() {
+            self.show();
+        }
+        self.line.clear();
+    }
+
+    fn show(&mut self) {
+        println!("{}", self.line);
+        self.line.clear();
+        self.shown_at = Instant::now();
+    }
+}
+
+/// Writes 2000 as 2,000.
+pub fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+const BAR: usize = 10;

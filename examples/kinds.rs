@@ -1,0 +1,180 @@
+//! Every kind of lock, with a line for what is special about it.
+//!
+//! `cargo run --example kinds`
+
+mod server;
+
+use std::error::Error;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Backoff, Client, ErrorKind, Lock};
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> Outcome<()> {
+    let server = server::Server::open()?;
+    let client = Client::connect(server.url())?;
+    let redis = redis::Client::open(server.url())?;
+    show("plain", plain(&client)?);
+    show("owned guard", owned(&client)?);
+    show("non-reentrant", non_reentrant(&client.non_reentrant_lock(&name("non-reentrant")))?);
+    show("fair", fair(&client, &mut redis.get_connection()?)?);
+    show("non-reentrant fair", non_reentrant(&client.non_reentrant_fair_lock(&name("non-reentrant-fair")))?);
+    show("spin", spin(&client)?);
+    show("fenced", fenced(&client)?);
+    show("read-write", read_write(&client)?);
+    show("token", token(&client, &mut redis.get_connection()?)?);
+    show("once per interval", once_per(&client)?);
+    Ok(())
+}
+
+/// Held by a thread, which may take it again.
+fn plain(client: &Client) -> Outcome<String> {
+    let lock = client.lock(&name("plain"));
+    let (outer, inner) = (lock.lock()?, lock.lock()?);
+    let holds = lock.hold_count();
+    inner.unlock()?;
+    let free_after_one = free_for_others(&lock)?;
+    outer.unlock()?;
+    expect(!free_after_one && free_for_others(&lock)?)?;
+    Ok(format!("one thread held it {holds} times; it was free for others after as many releases"))
+}
+
+/// The guard of any kind, if it is to go where the thread does not.
+fn owned(client: &Client) -> Outcome<String> {
+    let guard = client.lock(&name("owned")).owned().lock()?;
+    let unlocking = thread::spawn(move || guard.unlock());
+    unlocking.join().map_err(|_| "the other thread panicked")??;
+    expect(!client.lock(&name("owned")).is_locked()?)?;
+    Ok("taken on one thread, given back on another".into())
+}
+
+/// A second take by the same thread is a mistake here, and said to be one.
+fn non_reentrant(lock: &Lock) -> Outcome<String> {
+    let guard = lock.lock()?;
+    let again = lock.lock().map(drop).map_err(|error| error.kind());
+    expect(again == Err(ErrorKind::AlreadyHeld))?;
+    guard.unlock()?;
+    Ok("its holder asked for it again and was told AlreadyHeld, at once".into())
+}
+
+/// Who came first is served first, in all processes and languages.
+fn fair(client: &Client, redis: &mut redis::Connection) -> Outcome<String> {
+    let (lock, queue) = (client.fair_lock(&name("fair")), format!("redisson_lock_queue:{{{}}}", name("fair")));
+    let guard = lock.lock()?;
+    let (served, order) = mpsc::channel();
+    let mut waiters = vec![];
+    for number in 1..=3 {
+        let (waiter, served) = (lock.clone(), served.clone());
+        waiters.push(thread::spawn(move || -> lockson::Result<()> {
+            let guard = waiter.lock()?;
+            let _ = served.send(number); // the receiver lives longer
+            guard.unlock()
+        }));
+        let came = Instant::now();
+        while redis::cmd("LLEN").arg(&queue).query::<usize>(redis)? < number {
+            expect(came.elapsed() < Duration::from_secs(5))?;
+            thread::sleep(Duration::from_millis(1));
+        }
+        if number == 2 {
+            // One that does not want to wait for long, and leaves no gap.
+            let got = thread::scope(|scope| scope.spawn(|| try_for(&lock, Duration::from_millis(50))).join());
+            expect(!got.map_err(|_| "the other thread panicked")??)?;
+        }
+    }
+    guard.unlock()?;
+    for waiter in waiters {
+        waiter.join().map_err(|_| "a waiter panicked")??;
+    }
+    let order: Vec<usize> = order.try_iter().collect();
+    expect(order == [1, 2, 3])?;
+    Ok(format!("waiters that came as [1, 2, 3] were served as {order:?}; one that gave up was passed over"))
+}
+
+/// Nobody listens: waiters ask after pauses of their choice.
+fn spin(client: &Client) -> Outcome<String> {
+    let three_tries = Backoff::new(|tries| (tries < 3).then_some(Duration::from_millis(50)));
+    let lock = client.spin_lock_with(&name("spin"), three_tries);
+    let guard = lock.lock()?;
+    let began = Instant::now();
+    let got = thread::scope(|scope| scope.spawn(|| try_for(&lock, Duration::from_secs(5))).join());
+    expect(!got.map_err(|_| "the other thread panicked")??)?;
+    guard.unlock()?;
+    Ok(format!("another thread tried three times, 50 ms apart, and gave up after {:.0?}", began.elapsed()))
+}
+
+/// Each grant has a number, for a store to refuse late writers; see `fenced_store`.
+fn fenced(client: &Client) -> Outcome<String> {
+    let lock = client.fenced_lock(&name("fenced"));
+    let mut tokens = vec![];
+    for _ in 0..2 {
+        tokens.push(lock.lock()?.token().ok_or("a fenced lock has a token")?);
+    }
+    expect(tokens[0] < tokens[1])?;
+    Ok(format!("grants had the tokens {} and {}", tokens[0], tokens[1]))
+}
+
+/// Many readers or one writer; a writer may go on as a reader.
+fn read_write(client: &Client) -> Outcome<String> {
+    let both = client.read_write_lock(&name("read-write"));
+    let (read, write) = (both.read_lock(), both.write_lock());
+    let reading = read.lock()?;
+    expect(free_for_others(&read)? && !free_for_others(&write)?)?;
+    expect(write.lock().is_err_and(|error| error.kind() == ErrorKind::AlreadyHeld))?;
+    reading.unlock()?;
+
+    let (writing, reading) = (write.lock()?, read.lock()?);
+    expect(!free_for_others(&read)?)?;
+    writing.unlock()?;
+    expect(free_for_others(&read)? && !free_for_others(&write)?)?;
+    reading.unlock()?;
+    Ok("two read, nobody wrote; then one wrote, nobody read; it stepped down to reading, and others read too".into())
+}
+
+/// `SET NX PX` and compare-and-delete: the same lock as redis-py, redsync and others have.
+fn token(client: &Client, redis: &mut redis::Connection) -> Outcome<String> {
+    let lock = client.token_lock(&name("token"));
+    let guard = lock.lock()?;
+    let value: String = redis::cmd("GET").arg(lock.name()).query(redis)?;
+    guard.unlock()?;
+    expect(!lock.is_locked()?)?;
+    Ok(format!("the key held one value, {value}, and was deleted by who knew it"))
+}
+
+/// No section but a gate: the lock is left to its time to live.
+fn once_per(client: &Client) -> Outcome<String> {
+    let (lock, interval) = (client.lock(&name("once-per")), Duration::from_millis(200));
+    let first = lock.once_per(interval)?;
+    let second = lock.once_per(interval)?;
+    let guard = lock.try_lock_for(Duration::from_secs(5))?.ok_or("the interval ends")?;
+    guard.unlock()?;
+    let later = lock.once_per(interval)?;
+    expect(first && !second && later)?;
+    Ok(format!("asked twice and again {interval:?} later: {first}, {second}, {later}"))
+}
+
+/// Whether a thread that is not this one can have it now.
+fn free_for_others(lock: &Lock) -> Outcome<bool> {
+    thread::scope(|scope| scope.spawn(|| try_for(lock, Duration::ZERO)).join())
+        .map_err(|_| "the other thread panicked")?
+}
+
+fn try_for(lock: &Lock, wait: Duration) -> Outcome<bool> {
+    Ok(lock.try_lock_for(wait)?.is_some())
+}
+
+/// An example that shows something else than it says is worse than none.
+#[track_caller]
+fn expect(so: bool) -> Outcome<()> {
+    if so { Ok(()) } else { Err(format!("not as it should be: {}", std::panic::Location::caller()).into()) }
+}
+
+fn show(kind: &str, line: String) {
+    println!("{kind:<18} {line}");
+}
+
+fn name(kind: &str) -> String {
+    format!("lockson:example:kinds:{kind}")
+}

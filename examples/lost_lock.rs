@@ -1,0 +1,48 @@
+//! Losing a lock and being told: by callback, by waiting and by question.
+//!
+//! `cargo run --example lost_lock`
+
+mod server;
+
+use std::error::Error;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use lockson::Client;
+
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let server = server::Server::open()?;
+    // Renewed every 300 ms, so a loss is noticed within 300 ms; the defaults are 30 and 10 seconds.
+    let client =
+        Client::builder(server.url()).watchdog(Duration::from_secs(1), Duration::from_millis(300)).connect()?;
+
+    let guard = client.lock("lockson:example:report").lock()?;
+    let (tell, told) = mpsc::channel();
+    guard.on_lost(move |loss| {
+        println!("on_lost():   {loss}");
+        let _ = tell.send(()); // nobody listens any more: then nobody has to know
+    });
+    println!("is_held():   {}, for {:.0?} more if nobody renews it", guard.is_held(), guard.remaining());
+
+    println!("operator:    DEL {}", guard.name());
+    let mut operator = redis::Client::open(server.url())?.get_connection()?;
+    let deleted_at = Instant::now();
+    redis::cmd("DEL").arg(guard.name()).exec(&mut operator)?;
+
+    match guard.wait_lost(Duration::from_secs(5)) {
+        Some(loss) => println!("wait_lost(): {loss}; told {:.0?} after the DEL", deleted_at.elapsed()),
+        None => return Err("nobody told us within 5 seconds".into()),
+    }
+    told.recv_timeout(Duration::from_secs(5))?;
+    if guard.is_held() {
+        return Err("the lock is gone, but is_held() says otherwise".into());
+    }
+    println!("is_held():   false, so the report is not written");
+    match guard.unlock() {
+        Ok(()) => Err("unlock() should have said that the lock was lost".into()),
+        Err(error) => {
+            println!("unlock():    {error}");
+            Ok(())
+        }
+    }
+}

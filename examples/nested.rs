@@ -1,0 +1,36 @@
+//! Re-entering: a function that locks calls another one that locks the same, on the same thread.
+//!
+//! `cargo run --example nested`
+
+mod server;
+
+use std::error::Error;
+
+use lockson::{Client, Lock, Result};
+
+fn main() -> std::result::Result<(), Box<dyn Error + Send + Sync>> {
+    let server = server::Server::open()?;
+    let client = Client::connect(server.url())?;
+    let account = client.lock("lockson:example:account");
+
+    deposit(&account, 70)?;
+    transfer(&account, 30)?;
+    println!("locked now: {}", account.is_locked()?);
+    Ok(())
+}
+
+/// Locks, and calls a function that locks as well.
+fn transfer(account: &Lock, amount: u32) -> Result<()> {
+    let guard = account.lock()?;
+    println!("transfer: this thread holds the lock {} time(s)", account.hold_count());
+    deposit(account, amount)?;
+    println!("transfer: {} time(s) again, and still protected: {}", account.hold_count(), guard.is_held());
+    guard.unlock()
+}
+
+/// Works alone and inside of another section: nobody waits for himself.
+fn deposit(account: &Lock, amount: u32) -> Result<()> {
+    let _guard = account.lock()?;
+    println!("deposit of {amount}: this thread holds the lock {} time(s)", account.hold_count());
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! A lock taken by one thread and given back by another: the guard travels with the work.
+//!
+//! `cargo run --example owned`
+
+mod server;
+
+use std::error::Error;
+use std::sync::mpsc;
+use std::thread;
+
+use lockson::{Client, OwnedGuard};
+
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let server = server::Server::open()?;
+    let client = Client::connect(server.url())?;
+    let import = client.lock("lockson:example:import").owned();
+
+    let (jobs, inbox) = mpsc::channel::<(String, OwnedGuard)>();
+    let worker = thread::spawn(move || {
+        for (file, guard) in inbox {
+            println!("worker: importing {file}, protected: {}", guard.is_held());
+            guard.unlock()?;
+            println!("worker: {file} is done and the lock is given back");
+        }
+        Ok::<(), lockson::Error>(())
+    });
+
+    for file in ["monday.csv", "tuesday.csv"] {
+        let guard = import.lock()?; // waits here until the worker has given back the one before
+        println!("main: took the lock for {file}");
+        jobs.send((file.to_owned(), guard))?;
+    }
+    drop(jobs);
+    worker.join().map_err(|_| "the worker panicked")??;
+    Ok(())
+}

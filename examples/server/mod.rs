@@ -1,0 +1,39 @@
+//! The server an example works on: the one that `REDIS_URL` names, or a throw-away one.
+
+use std::error::Error;
+use std::process::{Command, Stdio};
+
+use lockson_harness::RedisServer;
+
+/// A server to work on; a throw-away one is gone when this is dropped, or when the process ends.
+pub struct Server {
+    url: String,
+    _throw_away: Option<RedisServer>,
+}
+
+impl Server {
+    /// Takes the server that `REDIS_URL` names, or starts one on a free port, and says so.
+    pub fn open() -> Result<Self, Box<dyn Error + Send + Sync>> {
+        if let Ok(url) = std::env::var("REDIS_URL") {
+            println!("server: the one that REDIS_URL names\n"); // the URL itself may hold a password
+            return Ok(Self { url, _throw_away: None });
+        }
+        let program = std::env::var("LOCKSON_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
+        let found = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
+        if found.is_err() {
+            return Err(format!(
+                "there is no {program} here: install it (`apt-get install redis-server`, `brew install redis`) \
+                 or set REDIS_URL to a server, like redis://localhost"
+            )
+            .into());
+        }
+        let server = RedisServer::start();
+        println!("server: a throw-away redis-server on port {}\n", server.port());
+        Ok(Self { url: server.url(), _throw_away: Some(server) })
+    }
+
+    /// The URL to connect to.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}

@@ -1,0 +1,146 @@
+//! Writes down what came of a whole run: `docs/compatibility.md`.
+
+use std::fmt::Write;
+use std::{fs, io};
+
+use crate::kind::Column;
+use crate::load::Loaded;
+use crate::matrix::Row;
+use crate::names;
+use crate::peer::workspace;
+use crate::state::Compared;
+use crate::verdict::Verdict;
+
+/// Everything that a whole run finds out.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    pub(crate) matrix: Vec<Row>,
+    pub(crate) matrix_of_3: Vec<Row>,
+    pub(crate) names: Vec<names::Column>,
+    pub(crate) states: Vec<Compared>,
+    pub(crate) loads: Vec<Loaded>,
+    /// The newest Redisson and the last one of the older line.
+    pub(crate) versions: [String; 2],
+}
+
+/// Only verdicts are written, no figures: the file changes when something has changed.
+pub(crate) fn write(results: &Results) -> io::Result<()> {
+    let [newest, older] = &results.versions;
+    let mut text = INTRODUCTION.replace("{newest}", newest).replace("{older}", older);
+    text += &format!("\n## Conformance with Redisson {newest}\n\n{}", matrix(&results.matrix));
+    text += &format!("\n{}", specials(&results.matrix));
+    text += &format!("\n## Conformance with Redisson {older}\n\n{}", matrix(&results.matrix_of_3));
+    text += &format!("\n## Names\n\n{NAMES}\n{}", name_table(&results.names));
+    text += &format!("\n## Under load\n\n{}", load_table(&results.loads));
+    text += &format!("\n## State after each operation\n\n{STATES}");
+    for compared in &results.states {
+        text += &format!("\n### {}\n\n{}", compared.kind.title, state_tables(compared));
+    }
+    fs::write(workspace().join("docs/compatibility.md"), text)
+}
+
+fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "passed",
+        Verdict::Failed(_) => "**FAILED**",
+        Verdict::NotDefined => "not defined",
+        Verdict::NotBuilt => "not built yet",
+    }
+}
+
+fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut text = format!("| {} |\n|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
+    for row in rows {
+        writeln!(text, "| {} |", row.join(" | ")).expect("text takes everything");
+    }
+    text
+}
+
+fn matrix(rows: &[Row]) -> String {
+    let heads: Vec<&str> = ["object"].into_iter().chain(Column::ALL.iter().map(|column| column.title())).collect();
+    let cell = |(cell, column): (&Verdict, &Column)| match cell {
+        Verdict::NotDefined if *column == Column::Sequence => "-".to_owned(),
+        cell => word(cell).to_owned(),
+    };
+    let row = |row: &Row| {
+        [row.kind.title.to_owned()].into_iter().chain(row.cells.iter().zip(Column::ALL).map(cell)).collect()
+    };
+    table(&heads, rows.iter().map(row))
+}
+
+fn specials(rows: &[Row]) -> String {
+    let special = |row: &Row| {
+        let sequence = row.kind.sequence?;
+        Some(format!("* special of the {}: {}\n", row.kind.title.to_lowercase(), sequence.title))
+    };
+    rows.iter().filter_map(special).collect()
+}
+
+fn name_table(columns: &[names::Column]) -> String {
+    let heads: Vec<&str> = ["name"].into_iter().chain(columns.iter().map(|column| column.kind.title)).collect();
+    let row = |(place, sort): (usize, &&str)| {
+        [(*sort).to_owned()]
+            .into_iter()
+            .chain(columns.iter().map(|column| word(&column.cells[place]).to_owned()))
+            .collect()
+    };
+    table(&heads, names::SORTS.iter().enumerate().map(row))
+}
+
+fn load_table(loads: &[Loaded]) -> String {
+    table(&["claim", ""], loads.iter().map(|load| vec![load.claim.clone(), word(&load.verdict).to_owned()]))
+}
+
+fn state_tables(compared: &Compared) -> String {
+    let (same, other): (Vec<_>, Vec<_>) =
+        compared.operations.iter().partition(|operation| operation.rust == operation.java);
+    let rows = same.iter().map(|operation| {
+        let left = operation.java.clone();
+        vec![operation.label.to_owned(), left.answer, left.keys, left.messages, word(&operation.verdict).to_owned()]
+    });
+    let mut text = table(&["operation", "answer", "both leave", "both say", ""], rows);
+    if other.is_empty() {
+        return text;
+    }
+    let rows = other.iter().map(|operation| {
+        let reason = operation.reason.unwrap_or("**not intended**");
+        let left = [&operation.rust, &operation.java].map(|left| {
+            let parts = [&left.answer, &left.keys, &left.messages];
+            parts.into_iter().filter(|part| *part != "-").cloned().collect::<Vec<_>>().join("<br>")
+        });
+        let [rust, java] = left;
+        vec![operation.label.to_owned(), rust, java, reason.to_owned(), word(&operation.verdict).to_owned()]
+    });
+    text += "\nDifferent:\n\n";
+    text + &table(&["operation", "Lockson", "Redisson", "why", ""], rows)
+}
+
+const INTRODUCTION: &str = "\
+# Compatibility with Redisson
+
+Written by `make interop`, which holds this crate and real Redisson {newest} and {older} against each other on a real
+Redis. Do not edit it: fill a row by building the kind, `tests/interop/src/kind.rs` says how.
+
+* passed: checked with both languages in processes of their own
+* not defined: Redisson has no such thing for this object
+* not built yet: this crate does not have the object
+
+*Is woken* means by the message of the release: the waiter holds within 500 ms of it, while the time to live is 30 s and
+a waiter of this crate would look again by itself after 1 s. *Killed* is `kill -9` of the process.
+";
+
+const NAMES: &str = "\
+Each cell: both languages keep each other out under such a name, and wake each other.
+";
+
+const STATES: &str = "\
+Each operation is done by both languages on a server of their own; then all keys, their fields, values and times to live,
+and all messages are compared. An owner is shown as a letter, whatever its number of holds before (`A` is
+`<client>:<thread>` in Redisson and `<client>:<thread>.<hold>` in this crate: Redisson compares owners and never reads
+them). A fencing token is shown by its place among those seen (Redisson counts from 1; this crate never goes below the
+server's clock in microseconds, so that a counter that was lost does not go back). `N` is the name, times are rounded up
+to seconds, `-` is nothing.
+
+The key that Redisson's release writes and deletes at once, `redisson_unlock_latch:{N}:<id>`, is gone before anything
+is compared. This crate never writes it: its releases may be repeated as they are.
+";

@@ -1,0 +1,315 @@
+//! Every object of Redisson's lock family, and what can be checked of each.
+
+use crate::checks::sequence;
+use crate::stage::Stage;
+
+/// One object of the family: a row of the matrix. A new kind fills its row by `built: true`.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// Its name in the peer protocol.
+    pub(crate) word: &'static str,
+    pub(crate) title: &'static str,
+    /// Whether Lockson has it.
+    pub(crate) built: bool,
+    pub(crate) family: Family,
+    pub(crate) shape: Shape,
+    /// The kind of the same name that a holder keeps out.
+    pub(crate) rival: &'static str,
+    pub(crate) columns: &'static [Column],
+    pub(crate) reentry: Reentry,
+    pub(crate) queries: &'static [Query],
+    /// Waiters look again by themselves, without any message.
+    pub(crate) polls: bool,
+    /// What Redisson gets wrong, so that it cannot be asked of both.
+    pub(crate) flaws: &'static [Flaw],
+    /// What is special about the kind, as one sequence.
+    pub(crate) sequence: Option<Sequence>,
+    /// Whether the row is also filled with the last Redisson 3.
+    pub(crate) with_redisson3: bool,
+    /// Whether hand-overs are timed and the languages fight for it.
+    pub(crate) is_timed: bool,
+    /// Whether it takes part in the soak.
+    pub(crate) is_soaked: bool,
+}
+
+/// A check of what only one kind has: its title and how it goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sequence {
+    pub(crate) title: &'static str,
+    pub(crate) check: fn(&Stage<'_>, &'static Kind),
+}
+
+/// Kinds that understand the same verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Lock,
+    Semaphore,
+    Permits,
+    Latch,
+}
+
+/// How many names an object has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// One.
+    Single,
+    /// Locks of names of their own.
+    Several,
+    /// Values under one name.
+    Group,
+}
+
+/// What happens when a holder takes it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reentry {
+    Counted,
+    Refused,
+}
+
+/// A mistake of Redisson that a check has to leave room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// Giving back what is lost is no error.
+    HidesLoss,
+    /// Forcing it open does not say rightly whether it was held.
+    ForcesInSilence,
+    /// Taken in the last millisecond of another's lease, it is gone with that lease.
+    TakesADyingKey,
+}
+
+/// What both sides can be asked about a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Query {
+    Locked,
+    Held,
+    HoldCount,
+    Ttl,
+    /// Free permits, or what a latch still counts.
+    Level,
+}
+
+/// One thing that is checked of every kind where Redisson defines it: a column of the matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    JavaWoken,
+    RustWoken,
+    Exclusion,
+    Reentry,
+    PartialRelease,
+    RustRenews,
+    JavaRenews,
+    LeaseExpiry,
+    ForceUnlock,
+    RustKilled,
+    JavaKilled,
+    Queries,
+    Sequence,
+}
+
+impl Kind {
+    pub(crate) fn named(word: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.word == word)
+    }
+
+    pub(crate) fn has(&self, column: Column) -> bool {
+        match column {
+            Column::Sequence => self.sequence.is_some(),
+            _ => self.columns.contains(&column),
+        }
+    }
+}
+
+pub(crate) const KINDS: &[Kind] = &[
+    Kind { word: "plain", title: "Lock", built: true, with_redisson3: true, is_timed: true, is_soaked: true, ..LOCK },
+    Kind {
+        word: "fair",
+        built: true,
+        title: "Fair lock",
+        rival: "fair",
+        sequence: Some(sequence::FAIR_ORDER),
+        with_redisson3: true,
+        is_timed: true,
+        is_soaked: true,
+        ..LOCK
+    },
+    Kind { word: "spin", built: true, title: "Spin lock", rival: "spin", polls: true, ..LOCK },
+    Kind { word: "non_reentrant", built: true, title: "Non-reentrant lock", rival: "non_reentrant", ..NON_REENTRANT },
+    Kind {
+        word: "non_reentrant_fair",
+        built: true,
+        title: "Non-reentrant fair lock",
+        rival: "non_reentrant_fair",
+        sequence: Some(sequence::FAIR_ORDER),
+        ..NON_REENTRANT
+    },
+    Kind {
+        word: "fenced",
+        built: true,
+        title: "Fenced lock",
+        rival: "fenced",
+        sequence: Some(sequence::TOKENS),
+        is_soaked: true,
+        ..LOCK
+    },
+    Kind {
+        word: "read",
+        built: true,
+        title: "Read lock",
+        rival: "write",
+        sequence: Some(sequence::READERS),
+        with_redisson3: true,
+        ..LOCK
+    },
+    Kind {
+        word: "write",
+        built: true,
+        title: "Write lock",
+        rival: "write",
+        sequence: Some(sequence::DOWNGRADE),
+        with_redisson3: true,
+        is_soaked: true,
+        ..LOCK
+    },
+    Kind { word: "multi", title: "Multi-lock", rival: "multi", sequence: Some(sequence::OVERLAP), ..COMPOSITE },
+    Kind { word: "red", title: "Red lock", rival: "red", flaws: &[Flaw::HidesLoss], ..COMPOSITE },
+    Kind {
+        word: "faster_multi",
+        title: "Faster multi-lock",
+        rival: "faster_multi",
+        shape: Shape::Group,
+        queries: &[Query::Locked],
+        flaws: &[Flaw::ForcesInSilence, Flaw::TakesADyingKey],
+        sequence: Some(sequence::VALUES),
+        ..LOCK
+    },
+    Kind {
+        word: "semaphore",
+        title: "Semaphore",
+        family: Family::Semaphore,
+        rival: "semaphore",
+        columns: &[Column::JavaWoken, Column::RustWoken, Column::Exclusion, Column::Queries],
+        queries: &[Query::Level],
+        sequence: Some(sequence::SEMAPHORE),
+        ..LOCK
+    },
+    Kind {
+        word: "permits",
+        title: "Expirable permits",
+        family: Family::Permits,
+        rival: "permits",
+        columns: &[
+            Column::JavaWoken,
+            Column::RustWoken,
+            Column::Exclusion,
+            Column::LeaseExpiry,
+            Column::RustKilled,
+            Column::JavaKilled,
+            Column::Queries,
+        ],
+        queries: &[Query::Level],
+        sequence: Some(sequence::PERMITS),
+        ..LOCK
+    },
+    Kind {
+        word: "latch",
+        title: "Count-down latch",
+        family: Family::Latch,
+        rival: "latch",
+        columns: &[Column::JavaWoken, Column::RustWoken, Column::Exclusion, Column::Queries],
+        queries: &[Query::Level],
+        sequence: Some(sequence::LATCH),
+        ..LOCK
+    },
+];
+
+/// What most kinds are, with differences.
+const LOCK: Kind = Kind {
+    word: "plain",
+    title: "",
+    built: false,
+    family: Family::Lock,
+    shape: Shape::Single,
+    rival: "plain",
+    columns: Column::ALL,
+    reentry: Reentry::Counted,
+    queries: &[Query::Locked, Query::Held, Query::HoldCount, Query::Ttl],
+    polls: false,
+    flaws: &[],
+    sequence: None,
+    with_redisson3: false,
+    is_timed: false,
+    is_soaked: false,
+};
+
+const NON_REENTRANT: Kind = Kind {
+    columns: &[
+        Column::JavaWoken,
+        Column::RustWoken,
+        Column::Exclusion,
+        Column::Reentry,
+        Column::RustRenews,
+        Column::JavaRenews,
+        Column::LeaseExpiry,
+        Column::ForceUnlock,
+        Column::RustKilled,
+        Column::JavaKilled,
+        Column::Queries,
+    ],
+    reentry: Reentry::Refused,
+    ..LOCK
+};
+
+/// Made of other locks: Redisson can neither force it open nor ask much about it.
+const COMPOSITE: Kind = Kind {
+    shape: Shape::Several,
+    columns: &[
+        Column::JavaWoken,
+        Column::RustWoken,
+        Column::Exclusion,
+        Column::Reentry,
+        Column::PartialRelease,
+        Column::RustRenews,
+        Column::JavaRenews,
+        Column::LeaseExpiry,
+        Column::RustKilled,
+        Column::JavaKilled,
+    ],
+    queries: &[],
+    ..LOCK
+};
+
+impl Column {
+    pub(crate) const ALL: &'static [Self] = &[
+        Self::JavaWoken,
+        Self::RustWoken,
+        Self::Exclusion,
+        Self::Reentry,
+        Self::PartialRelease,
+        Self::RustRenews,
+        Self::JavaRenews,
+        Self::LeaseExpiry,
+        Self::ForceUnlock,
+        Self::RustKilled,
+        Self::JavaKilled,
+        Self::Queries,
+        Self::Sequence,
+    ];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::JavaWoken => "Rust holds, Java is woken",
+            Self::RustWoken => "Java holds, Rust is woken",
+            Self::Exclusion => "each keeps the other out",
+            Self::Reentry => "re-entry",
+            Self::PartialRelease => "partial release",
+            Self::RustRenews => "Rust renews, Java stays out",
+            Self::JavaRenews => "Java renews, Rust stays out",
+            Self::LeaseExpiry => "lease ends",
+            Self::ForceUnlock => "forced open",
+            Self::RustKilled => "Rust holder killed",
+            Self::JavaKilled => "Java holder killed",
+            Self::Queries => "queries agree",
+            Self::Sequence => "special",
+        }
+    }
+}

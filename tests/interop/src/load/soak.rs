@@ -1,0 +1,201 @@
+//! A long mixed run with kills: two JVMs and two Rust processes on the same names, watched from outside Redis.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson_harness::{RedisServer, Witness};
+
+use super::grants::{self, Grants};
+use super::{Loaded, Totals, open};
+use crate::kind::Kind;
+use crate::peer::{Cast, Peer, Seat, Ticket};
+use crate::percent::{encode, encode_all};
+use crate::verdict::{Score, Verdict, caught};
+
+/// One process of the four, with a loop on each of its threads.
+struct Player {
+    seat: Seat,
+    peer: Peer,
+    loops: Vec<Ticket>,
+}
+
+/// What came of the run beside the sums of each language.
+#[derive(Debug, Default)]
+struct Outcome {
+    totals: [Totals; 2],
+    kills: [u32; 2],
+    stuck: Vec<String>,
+    grants: Grants,
+    blocked: Vec<String>,
+}
+
+struct Soak<'s> {
+    server: &'s RedisServer,
+    cast: &'s Cast,
+    kinds: &'s [&'static Kind],
+    folder: &'s Path,
+    end: Instant,
+    started: u32,
+}
+
+/// Runs for this time, kills each language in turn and replaces it; the kinds share the threads of each process.
+pub(crate) fn soak(
+    server: &RedisServer,
+    cast: &Cast,
+    kinds: &[&'static Kind],
+    duration: Duration,
+    score: &Score,
+) -> Loaded {
+    let verdict = match caught(|| run(server, cast, kinds, duration)) {
+        Ok(outcome) => judge(&outcome),
+        Err(story) => Verdict::Failed(story),
+    };
+    let titles: Vec<&str> = kinds.iter().map(|kind| kind.title).collect();
+    let claim = "2 processes of each with 4 threads, kills and replacements: no overlap, nobody stuck";
+    Loaded::new(format!("{}: {claim}", titles.join(", ")), verdict, score)
+}
+
+fn run(server: &RedisServer, cast: &Cast, kinds: &[&'static Kind], duration: Duration) -> Outcome {
+    let folder = tempfile::tempdir().expect("the folder for temporary files can be written");
+    std::fs::create_dir(folder.path().join("grants")).expect("the folder of the run can be written");
+    let mut soak =
+        Soak { server, cast, kinds, folder: folder.path(), end: Instant::now() + duration + STARTING, started: 0 };
+    let mut players: Vec<Player> = [Seat::Rust, Seat::Java, Seat::Rust, Seat::Java].map(|seat| soak.start(seat)).into();
+    soak.end = Instant::now() + duration;
+    let mut outcome = Outcome::default();
+    players.iter_mut().for_each(|player| soak.set_going(player));
+    let mut turn = 0;
+    while soak.end.saturating_duration_since(Instant::now()) > BETWEEN_KILLS + CALM_END {
+        thread::sleep(BETWEEN_KILLS);
+        let seat = players[turn % 4].seat;
+        players[turn % 4].peer.kill();
+        outcome.kills[index(seat)] += 1;
+        players[turn % 4] = soak.start(seat);
+        soak.set_going(&mut players[turn % 4]);
+        turn += 1;
+    }
+    for player in &mut players {
+        player.collect(soak.end + GRACE, &mut outcome);
+    }
+    outcome.blocked = soak.blocked(&mut players);
+    outcome.grants = grants::read(&folder.path().join("grants"));
+    Witness::at(folder.path().join("witness")).assert_no_violation();
+    outcome
+}
+
+impl Soak<'_> {
+    fn start(&self, seat: Seat) -> Player {
+        let watchdog = format!(" watchdog_ms={}", WATCHDOG.as_millis());
+        Player { seat, peer: open(self.server, self.cast, seat, &watchdog), loops: vec![] }
+    }
+
+    fn set_going(&mut self, player: &mut Player) {
+        let left = self.end.saturating_duration_since(Instant::now()).as_millis();
+        let witness = encode(&self.folder.join("witness").display().to_string());
+        for thread in 0..THREADS {
+            let kind = self.kinds[thread % self.kinds.len()];
+            self.started += 1;
+            let log = self.folder.join("grants").join(format!("{}-{}", player.seat.name(), self.started));
+            player.loops.push(player.peer.send(&format!(
+                "cycle thread={thread} kind={} names={} order=random seed={} duration_ms={left} hold_us={HOLD_MICROS} \
+                 pause_us={PAUSE_MICROS} path={} witness_dir={witness}",
+                kind.word,
+                encode_all(&self.names(kind)),
+                self.started,
+                encode(&log.display().to_string()),
+            )));
+        }
+    }
+
+    /// Each kind has its share of the names: two kinds on one name are not defined.
+    fn names(&self, kind: &Kind) -> Vec<String> {
+        (0..NAMES / self.kinds.len()).map(|number| format!("soak-{}-{number}", kind.word)).collect()
+    }
+
+    /// The names that cannot be taken when all loops have ended.
+    fn blocked(&self, players: &mut [Player]) -> Vec<String> {
+        let mut blocked = vec![];
+        for kind in self.kinds {
+            for (number, name) in self.names(kind).into_iter().enumerate() {
+                let peer = &mut players[number % 4].peer;
+                let words = format!("kind={} name={name}", kind.word);
+                let taken = peer.ask(&format!("try_lock wait_ms={} thread=9 {words}", 2 * WATCHDOG.as_millis()));
+                if taken.is_ok() && taken.acquired() {
+                    peer.ask(&format!("unlock thread=9 {words}")).expect_ok();
+                } else {
+                    blocked.push(name);
+                }
+            }
+        }
+        blocked
+    }
+}
+
+impl Player {
+    /// Takes what the loops answer; one that does not end is stuck.
+    fn collect(&mut self, by: Instant, outcome: &mut Outcome) {
+        for (thread, ticket) in self.loops.drain(..).enumerate() {
+            match self.peer.answer_if_any(&ticket, by.saturating_duration_since(Instant::now())) {
+                Some(answer) => {
+                    if let Some(error) = answer.optional_text("first_error") {
+                        println!("soak: {} thread {thread}: {error}", self.seat.name());
+                    }
+                    outcome.totals[index(self.seat)].add(&answer.expect_ok());
+                }
+                None => outcome.stuck.push(format!("{} thread {thread}", self.seat.name())),
+            }
+        }
+    }
+}
+
+fn judge(outcome: &Outcome) -> Verdict {
+    let Outcome { totals, kills, stuck, grants, blocked } = outcome;
+    let mut wrong = vec![];
+    for seat in Seat::BOTH {
+        let total = &totals[index(seat)];
+        let granted = grants.counts.get(seat.name()).copied().unwrap_or(0);
+        println!(
+            "soak: {}: {granted} grants, {} processes killed, {} places of the killed taken over by who lived on, \
+             longest wait {:.0} ms",
+            seat.name(),
+            kills[index(seat)],
+            total.takeovers,
+            total.longest_wait_ms
+        );
+        if total.violations > 0 {
+            wrong.push(format!("{} saw {} violations", seat.name(), total.violations));
+        }
+        if total.errors + total.lost > 0 {
+            wrong.push(format!("{}: {} errors, {} lost", seat.name(), total.errors, total.lost));
+        }
+        if total.longest_wait_ms > LONGEST_WAIT.as_secs_f64() * 1e3 {
+            wrong.push(format!("a {} thread waited {:.0} ms", seat.name(), total.longest_wait_ms));
+        }
+        if granted == 0 {
+            wrong.push(format!("{} got nothing", seat.name()));
+        }
+    }
+    println!("soak: {} overlaps in the logs of all processes, {} threads stuck", grants.overlaps.len(), stuck.len());
+    wrong.extend(grants.overlaps.iter().take(3).cloned());
+    wrong.extend(stuck.iter().map(|stuck| format!("stuck: {stuck}")));
+    wrong.extend(blocked.iter().map(|name| format!("cannot be taken any more: {name}")));
+    Verdict::unless(wrong)
+}
+
+fn index(seat: Seat) -> usize {
+    usize::from(seat == Seat::Java)
+}
+
+const THREADS: usize = 4;
+const NAMES: usize = 20;
+/// Short, so that what a killed holder had is soon free; long against what a busy machine delays.
+const WATCHDOG: Duration = Duration::from_secs(3);
+const HOLD_MICROS: u32 = 4_000;
+const PAUSE_MICROS: u32 = 500;
+const BETWEEN_KILLS: Duration = Duration::from_secs(4);
+/// The last part has no kills, so that who waits for a killed holder is through by the end.
+const CALM_END: Duration = Duration::from_secs(4);
+const STARTING: Duration = Duration::from_secs(60);
+const GRACE: Duration = Duration::from_secs(15);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);

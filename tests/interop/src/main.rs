@@ -1,0 +1,119 @@
+//! Holds real Redisson and Lockson against each other, and writes down what came of it.
+
+mod actor;
+mod checks;
+mod clock;
+mod document;
+mod kind;
+mod lanes;
+mod load;
+mod matrix;
+mod names;
+mod options;
+mod peer;
+mod percent;
+mod stage;
+mod starved;
+mod state;
+mod subscribed;
+mod verdict;
+
+use std::process::{self, ExitCode};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson_harness::RedisServer;
+
+use document::Results;
+use kind::Kind;
+use options::Options;
+use peer::Peer;
+use verdict::{Score, Verdict, caught};
+
+fn main() -> ExitCode {
+    let options = match Options::read(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::from(2);
+        }
+    };
+    let started = Instant::now();
+    verdict::keep_stories();
+    let score = Arc::new(Score::default());
+    end_in_time(&score, LIMIT + options.soak);
+    let results = run(&options, &score);
+    if options.is_whole() {
+        score.attempt("docs/compatibility.md", || document::write(&results).expect("the document can be written"));
+    }
+    println!("{:.0} s", started.elapsed().as_secs_f64());
+    println!("{}", score.line());
+    if score.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs the parts that are wanted, one after the other.
+fn run(options: &Options, score: &Score) -> Results {
+    let server = RedisServer::start();
+    let cast = options.cast(NEWEST);
+    let chosen = |wanted: fn(&Kind) -> bool| -> Vec<&'static Kind> {
+        options.kinds().iter().copied().filter(|kind| wanted(kind) && (kind.built || options.rehearse)).collect()
+    };
+    let mut results = Results::default();
+    let part = |name: &str, work: &mut dyn FnMut()| {
+        if options.wants(name) {
+            score.attempt(name, work);
+        }
+    };
+    part("matrix", &mut || results.matrix = matrix::fill(&server, &cast, options.kinds(), score, "matrix"));
+    part("redisson3", &mut || {
+        let kinds = chosen(|kind| kind.with_redisson3);
+        results.matrix_of_3 = matrix::fill(&server, &options.cast(OLDER), &kinds, score, "Redisson 3");
+    });
+    part("names", &mut || results.names = names::fill(&server, &cast, options.kinds(), score));
+    part("state", &mut || results.states = state::compare(&cast, options.kinds(), score));
+    part("handover", &mut || {
+        for kind in chosen(|kind| kind.is_timed) {
+            results.loads.extend(load::handover(&server, &cast, kind, score));
+        }
+    });
+    part("fairness", &mut || {
+        for kind in chosen(|kind| kind.is_timed) {
+            results.loads.push(load::fairness(&server, &cast, kind, score));
+        }
+    });
+    part("soak", &mut || {
+        let kinds = chosen(|kind| kind.is_soaked);
+        results.loads.push(load::soak(&server, &cast, &kinds, options.soak, score));
+    });
+    if options.is_whole() {
+        results.versions =
+            [NEWEST, OLDER].map(|profile| Peer::launch(&options.cast(profile).java).version().to_owned());
+    }
+    results
+}
+
+/// Ends the process with a failure when it takes too long; the peers and servers end with it.
+fn end_in_time(score: &Arc<Score>, limit: Duration) {
+    let score = Arc::clone(score);
+    thread::spawn(move || {
+        thread::sleep(limit);
+        score.count("the whole", &Verdict::Failed(format!("it did not end within {limit:?}")));
+        println!("{}", score.line());
+        process::exit(1);
+    });
+}
+
+impl Score {
+    /// Does something that is no check itself; if it cannot be done, that is a failure.
+    fn attempt(&self, what: &str, work: impl FnOnce()) {
+        if let Err(story) = caught(work) {
+            self.count(what, &Verdict::Failed(story));
+        }
+    }
+}
+
+const NEWEST: &str = "redisson4";
+const OLDER: &str = "redisson3";
+/// Of everything but the soak.
+const LIMIT: Duration = Duration::from_secs(570);

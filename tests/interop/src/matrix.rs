@@ -1,0 +1,70 @@
+//! The conformance matrix: every kind against every column.
+
+use std::time::Instant;
+
+use lockson_harness::RedisServer;
+
+use crate::actor::Object;
+use crate::checks::check;
+use crate::kind::{Column, Family, Kind};
+use crate::lanes::{self, Job};
+use crate::peer::{Cast, Seat};
+use crate::stage::Stage;
+use crate::verdict::{Score, Verdict};
+
+/// One kind and what came of its checks, in the order of [`Column::ALL`].
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) kind: &'static Kind,
+    pub(crate) cells: Vec<Verdict>,
+}
+
+/// Fills a row for each of these kinds.
+pub(crate) fn fill(server: &RedisServer, cast: &Cast, kinds: &[&'static Kind], score: &Score, title: &str) -> Vec<Row> {
+    let job = |kind: &&'static Kind| -> Job<'_, Row> {
+        let kind = *kind;
+        Box::new(move |stage| row(stage, kind, score, title))
+    };
+    lanes::run(server, cast, kinds.iter().map(job).collect())
+}
+
+fn row(stage: &Stage<'_>, kind: &'static Kind, score: &Score, title: &str) -> Row {
+    if !kind.built && !stage.is_rehearsal() {
+        if is_known(stage, kind) {
+            println!(
+                "{title}: {:<24} the Rust peer knows it: set `built: true` in tests/interop/src/kind.rs",
+                kind.title
+            );
+        }
+        let cells =
+            Column::ALL.iter().map(|column| if kind.has(*column) { Verdict::NotBuilt } else { Verdict::NotDefined });
+        return Row { kind, cells: cells.collect() };
+    }
+    let started = Instant::now();
+    let cells: Vec<Verdict> = Column::ALL.iter().map(|column| cell(stage, kind, *column, score, title)).collect();
+    let passed = cells.iter().filter(|cell| **cell == Verdict::Passed).count();
+    let checked = cells.iter().filter(|cell| matches!(cell, Verdict::Passed | Verdict::Failed(_))).count();
+    let seconds = started.elapsed().as_secs_f64();
+    println!("{title}: {:<24} {passed:>2} of {checked:>2} cells passed  {seconds:>5.1} s", kind.title);
+    Row { kind, cells }
+}
+
+/// Whether the Rust peer takes commands for this kind.
+fn is_known(stage: &Stage<'_>, kind: &'static Kind) -> bool {
+    let verb = match kind.family {
+        Family::Lock => "is_locked",
+        Family::Semaphore | Family::Permits => "available",
+        Family::Latch => "get_count",
+    };
+    stage.actor(Seat::Rust, &Object::new(kind, &stage.fresh(kind.word))).ask(verb, "").is_ok()
+}
+
+fn cell(stage: &Stage<'_>, kind: &'static Kind, column: Column, score: &Score, title: &str) -> Verdict {
+    if !kind.has(column) {
+        return Verdict::NotDefined;
+    }
+    let what = format!("{title}, {}, {}", kind.title, column.title());
+    let verdict = stage.judge(&what, || check(column, stage, kind));
+    score.count(&what, &verdict);
+    verdict
+}

@@ -1,0 +1,81 @@
+//! What the command line asks for.
+
+use std::time::Duration;
+
+use crate::kind::{KINDS, Kind};
+use crate::peer::{Cast, Program};
+
+/// How to run, and which parts.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// Real Redisson plays the Rust part too: this tries the checks, not the library.
+    pub(crate) rehearse: bool,
+    pub(crate) soak: Duration,
+    parts: Vec<String>,
+    kinds: Vec<&'static Kind>,
+}
+
+impl Options {
+    /// Reads the arguments; a message for people when they make no sense.
+    pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let soak = std::env::var("LOCKSON_SOAK_SECONDS").ok();
+        let mut options = Self {
+            rehearse: false,
+            soak: seconds(soak.as_deref().unwrap_or("60"))?,
+            parts: vec![],
+            kinds: KINDS.iter().collect(),
+        };
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or(format!("{argument} needs a value\n{USAGE}"));
+            match argument.as_str() {
+                "--rehearse" => options.rehearse = true,
+                "--soak-seconds" => options.soak = seconds(&value()?)?,
+                "--only" => options.parts = parts(&value()?)?,
+                "--kinds" => options.kinds = kinds(&value()?)?,
+                _ => return Err(format!("not understood: {argument}\n{USAGE}")),
+            }
+        }
+        Ok(options)
+    }
+
+    pub(crate) fn wants(&self, part: &str) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|wanted| wanted == part)
+    }
+
+    pub(crate) fn kinds(&self) -> &[&'static Kind] {
+        &self.kinds
+    }
+
+    /// Whether everything is checked, so that the result may be written down.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.rehearse && self.parts.is_empty() && self.kinds.len() == KINDS.len()
+    }
+
+    /// Who plays beside which version of Redisson.
+    pub(crate) fn cast(&self, profile: &'static str) -> Cast {
+        let rust = if self.rehearse { Program::Redisson(profile) } else { Program::Lockson };
+        Cast { rust, java: Program::Redisson(profile) }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse().map(Duration::from_secs).map_err(|_| format!("not a number of seconds: {text}\n{USAGE}"))
+}
+
+fn parts(text: &str) -> Result<Vec<String>, String> {
+    let parts: Vec<String> = text.split(',').map(str::to_owned).collect();
+    match parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
+        Some(part) => Err(format!("no such part: {part}\n{USAGE}")),
+        None => Ok(parts),
+    }
+}
+
+fn kinds(text: &str) -> Result<Vec<&'static Kind>, String> {
+    text.split(',').map(|word| Kind::named(word).ok_or(format!("no such kind: {word}\n{USAGE}"))).collect()
+}
+
+const PARTS: &[&str] = &["matrix", "redisson3", "names", "state", "handover", "fairness", "soak"];
+const USAGE: &str = "\
+usage: lockson-interop [--only matrix,redisson3,names,state,handover,fairness,soak] [--kinds plain,fair,...]
+                       [--soak-seconds 60] [--rehearse]
+--rehearse   Redisson plays the Rust part too: tries the checks themselves, for every kind";

@@ -1,0 +1,105 @@
+//! A peer process, commanded in the words of `tests/redisson/PROTOCOL.md`.
+
+mod answer;
+mod program;
+
+use std::time::{Duration, Instant};
+
+use lockson_harness::HelperProcess;
+
+pub(crate) use answer::Answer;
+pub(crate) use program::{Cast, Program, Seat, workspace};
+
+/// A process with lock clients of its own.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    process: HelperProcess,
+    next: u64,
+    /// Answers that came while another one was waited for.
+    early: Vec<Answer>,
+    version: Option<String>,
+}
+
+/// A command that was sent; its answer is still to be taken.
+#[derive(Debug)]
+#[must_use = "the answer waits to be taken"]
+pub(crate) struct Ticket(u64);
+
+impl Peer {
+    /// Starts a peer and does not wait until it is up.
+    pub(crate) fn launch(program: &Program) -> Self {
+        let process = HelperProcess::spawn_command(program.command());
+        Self { process, next: 0, early: vec![], version: None }
+    }
+
+    /// Starts a peer and opens its client 0.
+    pub(crate) fn open(program: &Program, options: &str) -> Self {
+        let mut peer = Self::launch(program);
+        peer.ask(&format!("open {options}")).expect_ok();
+        peer
+    }
+
+    /// The version of the lock library; waits until the peer is up.
+    #[track_caller]
+    pub(crate) fn version(&mut self) -> &str {
+        let process = &self.process;
+        self.version.get_or_insert_with(|| {
+            let ready = process.next_line(START);
+            let version = ready.strip_prefix("ready ").and_then(|rest| rest.split(' ').next());
+            version.unwrap_or_else(|| panic!("no greeting of a peer: {ready:?}")).to_owned()
+        })
+    }
+
+    /// Sends a command and waits for its answer.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, command: &str) -> Answer {
+        let ticket = self.send(command);
+        self.answer(ticket, SOON)
+    }
+
+    /// Sends a command; the answer is to be taken with [`answer`](Self::answer).
+    #[track_caller]
+    pub(crate) fn send(&mut self, command: &str) -> Ticket {
+        self.version();
+        self.next += 1;
+        self.process.send(&format!("{} {command}", self.next));
+        Ticket(self.next)
+    }
+
+    /// Waits for the answer to a command that was sent.
+    #[track_caller]
+    pub(crate) fn answer(&mut self, ticket: Ticket, within: Duration) -> Answer {
+        self.answer_if_any(&ticket, within).unwrap_or_else(|| {
+            panic!("no answer within {within:?}; the peer's diagnostics: {:?}", self.process.errors())
+        })
+    }
+
+    /// Waits for the answer to a command that was sent; `None` when none comes.
+    pub(crate) fn answer_if_any(&mut self, ticket: &Ticket, within: Duration) -> Option<Answer> {
+        if let Some(position) = self.early.iter().position(|answer| answer.id == ticket.0) {
+            return Some(self.early.swap_remove(position));
+        }
+        let end = Instant::now() + within;
+        loop {
+            let answer = Answer::parse(&self.process.line(end.saturating_duration_since(Instant::now()))?);
+            if answer.id == ticket.0 {
+                return Some(answer);
+            }
+            self.early.push(answer);
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Sends SIGKILL and waits for the end: nothing is given back.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+}
+
+/// The bound of a start; a JVM on a busy machine takes its time.
+const START: Duration = Duration::from_secs(30);
+/// The bound of an operation that does not wait for anybody.
+const SOON: Duration = Duration::from_secs(10);

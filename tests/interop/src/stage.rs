@@ -1,0 +1,164 @@
+//! Where a check plays: one Redis, a Rust peer and a Java peer, and names that nobody has used.
+
+use std::cell::{Cell, RefCell};
+use std::thread;
+use std::time::Duration;
+
+use lockson_harness::RedisServer;
+
+use crate::actor::{Actor, Object};
+use crate::kind::Kind;
+use crate::peer::{Cast, Peer, Seat};
+use crate::starved::Starved;
+use crate::subscribed::until_subscribed;
+use crate::verdict::Verdict;
+
+/// The number of the client whose holds live for 30 s, so that nothing ends by itself.
+pub(crate) const PATIENT: u32 = 0;
+/// The number of the client whose holds live for [`BRISK_TTL`].
+pub(crate) const BRISK: u32 = 1;
+pub(crate) const BRISK_TTL: Duration = Duration::from_secs(1);
+
+/// One lane's stage; several lanes share a server and use different names.
+pub(crate) struct Stage<'s> {
+    server: &'s RedisServer,
+    lane: usize,
+    cast: Cast,
+    peers: [RefCell<Peer>; 2],
+    /// Started ahead of time, because a JVM takes a second to come up.
+    spares: [RefCell<Option<Peer>>; 2],
+    redis: RefCell<redis::Connection>,
+    next_name: Cell<u32>,
+}
+
+impl<'s> Stage<'s> {
+    pub(crate) fn new(server: &'s RedisServer, lane: usize, cast: &Cast) -> Self {
+        let stage = Self {
+            server,
+            lane,
+            cast: cast.clone(),
+            peers: Seat::BOTH.map(|seat| RefCell::new(Peer::launch(cast.of(seat)))),
+            spares: [RefCell::new(None), RefCell::new(None)],
+            redis: RefCell::new(server.connection()),
+            next_name: Cell::new(0),
+        };
+        Seat::BOTH.iter().for_each(|seat| stage.settle_in(*seat));
+        stage
+    }
+
+    /// Starts the peers anew: after a failed check nobody knows what they still hold or wait for.
+    pub(crate) fn reset(&self) {
+        for seat in Seat::BOTH {
+            self.peer(seat).replace(Peer::launch(self.cast.of(seat)));
+            self.settle_in(seat);
+        }
+        self.redis.replace(self.server.connection());
+    }
+
+    pub(crate) fn peer(&self, seat: Seat) -> &RefCell<Peer> {
+        match seat {
+            Seat::Rust => &self.peers[0],
+            Seat::Java => &self.peers[1],
+        }
+    }
+
+    /// A peer with a brisk client that the caller may kill.
+    pub(crate) fn victim(&self, seat: Seat) -> RefCell<Peer> {
+        let spare = match seat {
+            Seat::Rust => &self.spares[0],
+            Seat::Java => &self.spares[1],
+        };
+        let launch = || Peer::launch(self.cast.of(seat));
+        let mut victim = spare.borrow_mut().take().unwrap_or_else(launch);
+        self.open(&mut victim, BRISK);
+        *spare.borrow_mut() = Some(launch());
+        RefCell::new(victim)
+    }
+
+    pub(crate) fn fresh(&self, what: &str) -> String {
+        self.next_name.set(self.next_name.get() + 1);
+        format!("{what}-{}-{}", self.lane, self.next_name.get())
+    }
+
+    /// A holder of a fresh object, and on the other side whoever it keeps out.
+    pub(crate) fn pair(&self, kind: &'static Kind, holder: Seat) -> (Actor<'_>, Actor<'_>) {
+        self.pair_under(kind, holder, &self.fresh(kind.word))
+    }
+
+    /// A holder of the object of this name, and on the other side whoever it keeps out.
+    pub(crate) fn pair_under(&self, kind: &'static Kind, holder: Seat, name: &str) -> (Actor<'_>, Actor<'_>) {
+        let holder = self.actor(holder, &Object::new(kind, name));
+        holder.prepare(1);
+        let rival = self.actor(holder.seat.other(), &Object::rival_of(kind, name));
+        (holder, rival)
+    }
+
+    pub(crate) fn actor(&self, seat: Seat, object: &Object) -> Actor<'_> {
+        Actor::new(self.peer(seat), seat, object.clone())
+    }
+
+    /// Waits until the one who waits for this name is known to Redis and has asked again since.
+    ///
+    /// Kinds that poll are known to nobody; for them it is a pause.
+    pub(crate) fn until_waiting(&self, waiter: &Actor<'_>) {
+        if !waiter.object.kind.polls {
+            until_subscribed(&mut self.redis.borrow_mut(), &waiter.object.name, SUBSCRIBING);
+        }
+        thread::sleep(ASKING_AGAIN);
+    }
+
+    /// Plays a check; one that failed while the machine kept its processes waiting is no verdict and is played again.
+    pub(crate) fn judge(&self, what: &str, check: impl Fn()) -> Verdict {
+        for _ in 0..PLAYED_AGAIN {
+            let starved = self.starved();
+            let verdict = Verdict::of(&check);
+            let Verdict::Failed(story) = &verdict else { return verdict };
+            let waited = starved.millis();
+            self.reset();
+            if waited < TOO_BUSY_MS {
+                return verdict;
+            }
+            println!("again   {what}: its processes waited {waited:.0} ms for a processor; {story}");
+        }
+        let verdict = Verdict::of(&check);
+        if matches!(verdict, Verdict::Failed(_)) {
+            self.reset();
+        }
+        verdict
+    }
+
+    fn starved(&self) -> Starved {
+        let peers = self.peers.iter().map(|peer| peer.borrow().pid());
+        Starved::watch(peers.chain([self.server.pid()]).collect())
+    }
+
+    /// Asks Redis itself.
+    pub(crate) fn redis<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
+        command.query(&mut *self.redis.borrow_mut()).expect("Redis answers")
+    }
+
+    pub(crate) fn is_rehearsal(&self) -> bool {
+        self.cast.is_rehearsal()
+    }
+
+    fn settle_in(&self, seat: Seat) {
+        let mut peer = self.peer(seat).borrow_mut();
+        self.open(&mut peer, PATIENT);
+        self.open(&mut peer, BRISK);
+    }
+
+    fn open(&self, peer: &mut Peer, client: u32) {
+        let address = crate::percent::encode(&self.server.url());
+        let watchdog = if client == BRISK { format!(" watchdog_ms={}", BRISK_TTL.as_millis()) } else { String::new() };
+        peer.ask(&format!("open client={client} address={address}{watchdog}")).expect_ok();
+    }
+}
+
+/// The bound of a subscription; a waiter that got in without one has been faster.
+const SUBSCRIBING: Duration = Duration::from_millis(500);
+/// From a confirmed subscription to the end of the question that follows it.
+const ASKING_AGAIN: Duration = Duration::from_millis(40);
+/// What the processes of a check may wait for processors before its failure says nothing about them.
+pub(crate) const TOO_BUSY_MS: f64 = 300.0;
+/// How often a check is played again at most for that reason.
+pub(crate) const PLAYED_AGAIN: u32 = 2;

@@ -1,0 +1,141 @@
+//! What every exclusive kind of lock promises, written once and run for each of them.
+
+mod asking;
+mod closing;
+mod exclusion;
+mod keeping;
+mod leases;
+mod loss;
+mod names;
+mod reentry;
+mod telling;
+mod threads;
+mod waiting;
+
+use std::thread;
+use std::time::Duration;
+
+use lockson::{Client, Lock, ReleaseBy, TokenOptions};
+use lockson_harness::{RedisServer, eventually};
+
+use crate::support::{SOON, channel, fresh, joined, read_write_channel};
+
+/// One kind, as the contract sees it.
+#[derive(Debug)]
+struct Kind {
+    label: &'static str,
+    lock: fn(&Client, &str) -> Lock,
+    /// Whether its holder may take it again.
+    reenters: bool,
+    /// Whether the count stands in Redis.
+    counted: bool,
+    /// What the channels begin with on which its waiters listen, if they do.
+    channel: Option<fn(&str) -> String>,
+}
+
+const KINDS: &[Kind] = &[
+    Kind {
+        label: "plain",
+        lock: |client, name| client.lock(name),
+        reenters: true,
+        counted: true,
+        channel: Some(channel),
+    },
+    Kind {
+        label: "fair",
+        lock: |client, name| client.fair_lock(name),
+        reenters: true,
+        counted: true,
+        channel: Some(channel),
+    },
+    Kind { label: "spin", lock: |client, name| client.spin_lock(name), reenters: true, counted: true, channel: None },
+    Kind {
+        label: "fenced",
+        lock: |client, name| client.fenced_lock(name),
+        reenters: true,
+        counted: true,
+        channel: Some(channel),
+    },
+    Kind {
+        label: "write",
+        lock: |client, name| client.read_write_lock(name).write_lock(),
+        reenters: true,
+        counted: true,
+        channel: Some(read_write_channel),
+    },
+    Kind {
+        label: "non-reentrant",
+        lock: |client, name| client.non_reentrant_lock(name),
+        reenters: false,
+        counted: true,
+        channel: Some(channel),
+    },
+    Kind {
+        label: "non-reentrant fair",
+        lock: |client, name| client.non_reentrant_fair_lock(name),
+        reenters: false,
+        counted: true,
+        channel: Some(channel),
+    },
+    Kind {
+        label: "token",
+        lock: |client, name| client.token_lock(name),
+        reenters: true,
+        counted: false,
+        channel: None,
+    },
+    Kind {
+        label: "token without scripts",
+        lock: |client, name| client.token_lock_with(name, TokenOptions::new().release_by(ReleaseBy::Transaction)),
+        reenters: true,
+        counted: false,
+        channel: None,
+    },
+];
+
+/// Runs a case for every kind at once; a failure shows the kind as the name of its thread.
+fn for_every_kind(case: impl Fn(&Kind) + Sync) {
+    run(KINDS.iter(), case);
+}
+
+/// The same for those whose holder may take them again.
+fn for_every_reentrant_kind(case: impl Fn(&Kind) + Sync) {
+    run(KINDS.iter().filter(|kind| kind.reenters), case);
+}
+
+fn run(kinds: impl Iterator<Item = &'static Kind>, case: impl Fn(&Kind) + Sync) {
+    thread::scope(|scope| {
+        let run_one = |kind: &'static Kind| {
+            let case = &case;
+            thread::Builder::new().name(kind.label.into()).spawn_scoped(scope, move || case(kind)).unwrap()
+        };
+        let runs: Vec<_> = kinds.map(run_one).collect();
+        runs.into_iter().for_each(joined);
+    });
+}
+
+impl Kind {
+    fn lock(&self, client: &Client, name: &str) -> Lock {
+        (self.lock)(client, name)
+    }
+
+    /// A name that no other case uses.
+    fn fresh(&self) -> String {
+        fresh(self.label)
+    }
+
+    /// Waits until a client waits for this name. Where that cannot be seen, gives it time to begin.
+    fn await_waiter(&self, server: &RedisServer, name: &str) {
+        let Some(channel) = self.channel else { return thread::sleep(Duration::from_millis(200)) };
+        let start = channel(name);
+        eventually(SOON, "somebody waits", || server.channels().iter().any(|other| other.starts_with(&start)));
+        // It asks once more when its subscription stands; after that only a message wakes it.
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether another client can have it now.
+#[track_caller]
+fn is_free(lock: &Lock) -> bool {
+    lock.try_lock().unwrap().is_some()
+}

@@ -1,0 +1,106 @@
+//! What one can ask a lock, a hold and a client.
+
+use std::time::Duration;
+
+use lockson_harness::RedisServer;
+
+use super::{for_every_kind, for_every_reentrant_kind};
+use crate::support::{client, elsewhere, ms};
+
+#[test]
+fn answers_follow_the_lock() {
+    for_every_reentrant_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let ask = || {
+            (
+                lock.is_locked().unwrap(),
+                lock.is_held_by_current_thread(),
+                lock.hold_count(),
+                lock.holder().unwrap().is_some(),
+                lock.remaining_time_to_live().unwrap().is_some(),
+            )
+        };
+        assert_eq!(ask(), (false, false, 0, false, false));
+        let outer = lock.lock().unwrap();
+        assert_eq!(ask(), (true, true, 1, true, true));
+        let inner = lock.lock().unwrap();
+        assert_eq!(ask(), (true, true, 2, true, true));
+        drop(outer);
+        assert_eq!(ask(), (true, true, 1, true, true));
+        drop(inner);
+        assert_eq!(ask(), (false, false, 0, false, false));
+    });
+}
+
+#[test]
+fn another_thread_and_another_client_hold_nothing() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        elsewhere(|| {
+            assert_eq!((lock.is_held_by_current_thread(), lock.hold_count()), (false, 0));
+            assert!(lock.is_locked().unwrap());
+            assert_eq!(lock.holder().unwrap().unwrap().owner(), guard.owner());
+        });
+        let others = kind.lock(&client(), lock.name());
+        assert_eq!((others.is_held_by_current_thread(), others.hold_count()), (false, 0));
+        assert_eq!(others.holder().unwrap().unwrap().owner(), guard.owner());
+    });
+}
+
+#[test]
+fn the_owner_begins_with_the_client_and_is_new_for_every_hold() {
+    for_every_kind(|kind| {
+        let client = client();
+        let lock = kind.lock(&client, &kind.fresh());
+        let mut seen = vec![];
+        for _ in 0..3 {
+            let guard = lock.lock().unwrap();
+            assert!(guard.owner().starts_with(client.id()), "{} of {}", guard.owner(), client.id());
+            assert_eq!(lock.holder().unwrap().unwrap().owner(), guard.owner());
+            assert!(!seen.contains(&guard.owner().to_owned()), "{} again", guard.owner());
+            seen.push(guard.owner().to_owned());
+        }
+    });
+}
+
+#[test]
+fn the_time_to_live_is_what_redis_has() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        let left = lock.remaining_time_to_live().unwrap().unwrap();
+        assert!(left > ms(29_000) && left <= ms(30_000), "{left:?}");
+        assert!(guard.remaining() > ms(28_700) && guard.remaining() <= ms(29_700), "{:?}", guard.remaining());
+        drop(guard);
+        let guard = lock.leased(ms(3_600_000)).lock().unwrap();
+        let left = lock.remaining_time_to_live().unwrap().unwrap();
+        assert!(left > ms(3_599_000) && left <= ms(3_600_000), "{left:?}");
+        RedisServer::shared().run(&["PERSIST", lock.name()]);
+        assert_eq!(lock.remaining_time_to_live().unwrap(), Some(Duration::MAX));
+        guard.unlock().unwrap();
+        assert_eq!(lock.remaining_time_to_live().unwrap(), None);
+    });
+}
+
+#[test]
+fn a_client_lists_what_it_holds() {
+    for_every_reentrant_kind(|kind| {
+        let client = client();
+        let names = [kind.fresh(), kind.fresh(), kind.fresh()];
+        let first = kind.lock(&client, &names[0]).lock().unwrap();
+        let _second = [kind.lock(&client, &names[1]).lock().unwrap(), kind.lock(&client, &names[1]).lock().unwrap()];
+        let owned = kind.lock(&client, &names[2]).owned().lock().unwrap();
+        let _foreign = kind.lock(&crate::support::client(), &kind.fresh()).lock().unwrap();
+
+        let held = client.held();
+        let told: Vec<_> = held.iter().map(|held| (held.name(), held.hold_count())).collect();
+        assert_eq!(told, [(names[0].as_str(), 1), (names[1].as_str(), 2), (names[2].as_str(), 1)]);
+        assert_eq!(held[0].owner(), first.owner());
+        assert!(held.iter().all(|held| held.remaining() > ms(28_000)));
+
+        first.unlock().unwrap();
+        owned.unlock().unwrap();
+        assert_eq!(client.held().len(), 1);
+    });
+}

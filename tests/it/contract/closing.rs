@@ -1,0 +1,168 @@
+//! The end of a client: by `close`, and with its last handle.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use crossbeam_channel::unbounded;
+use lockson::{Client, ErrorKind, ListeningFailed, Loss, Observer};
+use lockson_harness::{RedisServer, eventually};
+
+use super::{for_every_kind, for_every_reentrant_kind, is_free};
+use crate::support::{
+    GRACE, Note, Notes, SCHEDULING, SOON, TTL, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms,
+    timed,
+};
+
+#[test]
+fn close_ends_every_wait_with_closed() {
+    for_every_kind(|kind| {
+        let holder = client();
+        let guard = kind.lock(&holder, &kind.fresh()).lock().unwrap();
+        let waiting = client();
+        let lock = kind.lock(&waiting, guard.name());
+        thread::scope(|scope| {
+            let waiters = [
+                scope.spawn(|| kind_of(lock.lock())),
+                scope.spawn(|| kind_of(lock.try_lock_for(SOON))),
+                scope.spawn(|| kind_of(lock.owned().lock())),
+            ];
+            kind.await_waiter(RedisServer::shared(), guard.name());
+            let (took, ()) = timed(|| {
+                waiting.close();
+                for waiter in waiters {
+                    assert_eq!(joined(waiter), ErrorKind::Closed);
+                }
+            });
+            assert!(took <= GRACE + SCHEDULING, "{took:?}");
+        });
+        assert!(guard.is_held(), "another client's hold");
+        guard.unlock().unwrap();
+    });
+}
+
+#[test]
+fn close_gives_every_hold_back_and_says_that_it_is_lost() {
+    for_every_reentrant_kind(|kind| {
+        let notes = Notes::default();
+        let ours = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let lock = kind.lock(&ours, &kind.fresh());
+        let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
+        let owned = kind.lock(&ours, &kind.fresh()).owned().lock().unwrap();
+        let (told, heard) = unbounded();
+        outer.on_lost(move |loss| told.send(*loss).unwrap());
+        let hold = (*outer).clone();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| hold.wait_lost(SOON));
+            let (took, ()) = timed(|| ours.close());
+            assert!(took <= GRACE + SCHEDULING, "{took:?}");
+            assert_eq!(joined(waiter), Some(Loss::Closed));
+        });
+        assert_eq!(heard.recv_timeout(SOON), Ok(Loss::Closed));
+        assert!(heard.recv_timeout(ms(50)).is_err(), "told once");
+        assert!(is_free(&kind.lock(&client(), lock.name())), "it was given back");
+        assert!(is_free(&kind.lock(&client(), owned.name())));
+        assert!(ours.held().is_empty());
+        assert_eq!((outer.is_held(), outer.lost()), (false, Some(Loss::Closed)));
+        for outcome in [inner.unlock(), outer.unlock(), owned.unlock()] {
+            assert_eq!(kind_of(outcome), ErrorKind::Lost(Loss::Closed));
+        }
+        assert_eq!(notes.of(lock.name()).last(), Some(&Note::Lost(lock.name().into(), Loss::Closed)));
+        assert_eq!(notes.losses_of(lock.name()), 1);
+    });
+}
+
+#[test]
+fn a_closed_client_and_its_clones_refuse_everything() {
+    for_every_kind(|kind| {
+        let client = client();
+        let lock = kind.lock(&client, &kind.fresh());
+        let clone = client.clone();
+        client.close();
+        clone.close();
+        for lock in [lock, kind.lock(&clone, &kind.fresh())] {
+            let kinds = [
+                kind_of(lock.lock()),
+                kind_of(lock.try_lock()),
+                kind_of(lock.try_lock_for(SOON)),
+                kind_of(lock.owned().lock()),
+                kind_of(lock.is_locked()),
+                kind_of(lock.holder()),
+                kind_of(lock.remaining_time_to_live()),
+                kind_of(lock.force_unlock()),
+            ];
+            assert!(kinds.iter().all(|kind| *kind == ErrorKind::Closed), "{kinds:?}");
+            assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
+            assert_eq!((lock.hold_count(), lock.is_held_by_current_thread()), (0, false));
+        }
+    });
+}
+
+#[test]
+fn a_guard_keeps_its_client_open_and_itself_renewed() {
+    for_every_kind(|kind| {
+        let client = brisk_client();
+        let lock = kind.lock(&client, &kind.fresh());
+        let guard = lock.lock().unwrap();
+        drop((client, lock));
+        let others = kind.lock(&crate::support::client(), guard.name());
+        assert!(others.try_lock_for(TTL * 2).unwrap().is_none());
+        assert!(guard.is_held());
+        guard.unlock().unwrap();
+        assert!(is_free(&others));
+    });
+}
+
+#[test]
+fn the_last_handle_closes_the_connections() {
+    for_every_kind(|kind| {
+        let label = fresh("drop").replace(':', "-");
+        let named = || RedisServer::shared().clients_named(&label);
+        let client = Client::builder(&RedisServer::shared().url()).client_name(&label).connect().unwrap();
+        let lock = kind.lock(&client, &kind.fresh());
+        let holder = crate::support::client();
+        let theirs = kind.lock(&holder, lock.name()).lock().unwrap();
+        elsewhere(|| assert!(lock.try_lock_for(ms(50)).unwrap().is_none()));
+        drop(theirs);
+        let guard = lock.lock().unwrap();
+        assert!(named() >= 1);
+        drop((client, lock));
+        assert!(named() >= 1, "the guard is a handle, too");
+        drop(guard);
+        eventually(SOON, "all its connections are closed", || named() == 0);
+    });
+}
+
+#[test]
+fn close_closes_the_connections_and_opens_none_again() {
+    for_every_kind(|kind| {
+        let label = fresh("close").replace(':', "-");
+        let named = || RedisServer::shared().clients_named(&label);
+        let failures = Arc::new(AtomicUsize::new(0));
+        let client = Client::builder(&RedisServer::shared().url()).client_name(&label);
+        let client = client.observer(Failures(Arc::clone(&failures))).connect().unwrap();
+        let theirs = kind.lock(&crate::support::client(), &kind.fresh()).lock().unwrap();
+        let lock = kind.lock(&client, theirs.name());
+        assert!(lock.try_lock_for(ms(50)).unwrap().is_none(), "it listens now");
+        client.close();
+        eventually(SOON, "all its connections are closed", || named() == 0);
+        let closed = Instant::now();
+        // As long as a listener takes to come back.
+        while closed.elapsed() < ms(500) {
+            assert_eq!(named(), 0);
+        }
+        assert_eq!(failures.load(Ordering::SeqCst), 0, "an orderly end is no failure");
+        drop(lock);
+    });
+}
+
+/// Counts failures to listen.
+#[derive(Debug)]
+struct Failures(Arc<AtomicUsize>);
+
+impl Observer for Failures {
+    fn listening_failed(&self, _event: &ListeningFailed) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,127 @@
+//! One at a time.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use lockson_harness::RedisServer;
+
+use super::{for_every_kind, is_free};
+use crate::support::{client, elsewhere, fields, ms, ttl_ms};
+
+#[test]
+fn two_clients_exclude_each_other() {
+    for_every_kind(|kind| {
+        let (ours, theirs) = (client(), client());
+        let name = kind.fresh();
+        let (ours, theirs) = (kind.lock(&ours, &name), kind.lock(&theirs, &name));
+        let guard = ours.lock().unwrap();
+        assert!(!is_free(&theirs));
+        guard.unlock().unwrap();
+        let guard = theirs.try_lock().unwrap().expect("it was given back");
+        assert!(!is_free(&ours));
+        drop(guard);
+        assert!(is_free(&ours));
+    });
+}
+
+#[test]
+fn two_threads_of_a_client_exclude_each_other() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        assert!(!elsewhere(|| is_free(&lock)));
+        guard.unlock().unwrap();
+        assert!(elsewhere(|| is_free(&lock)));
+    });
+}
+
+#[test]
+fn a_try_that_finds_it_busy_changes_nothing() {
+    for_every_kind(|kind| {
+        let (server, name) = (RedisServer::shared(), kind.fresh());
+        let _guard = kind.lock(&client(), &name).leased(ms(20_000)).lock().unwrap();
+        let before = fields(server, &name);
+        let others = kind.lock(&client(), &name).leased(ms(3_600_000));
+        for _ in 0..3 {
+            assert!(!is_free(&others));
+        }
+        assert_eq!(fields(server, &name), before);
+        assert!(ttl_ms(server, &name) <= 20_000);
+    });
+}
+
+#[test]
+fn of_many_threads_and_clients_one_is_inside() {
+    const ROUNDS: u64 = 40;
+    for_every_kind(|kind| {
+        let name = kind.fresh();
+        let (inside, counter) = (AtomicBool::new(false), AtomicU64::new(0));
+        let work = |lock: lockson::Lock| {
+            for _ in 0..ROUNDS {
+                let guard = lock.lock().unwrap();
+                assert!(!inside.swap(true, Ordering::SeqCst), "somebody else is inside");
+                let seen = counter.load(Ordering::SeqCst);
+                thread::yield_now();
+                counter.store(seen + 1, Ordering::SeqCst);
+                inside.store(false, Ordering::SeqCst);
+                guard.unlock().unwrap();
+            }
+        };
+        thread::scope(|scope| {
+            for client in [client(), client(), client()] {
+                for _ in 0..3 {
+                    let lock = kind.lock(&client, &name);
+                    scope.spawn(move || work(lock));
+                }
+            }
+        });
+        assert_eq!(counter.load(Ordering::SeqCst), 9 * ROUNDS);
+    });
+}
+
+#[test]
+fn clones_of_a_client_are_one_client() {
+    for_every_kind(|kind| {
+        let client = client();
+        let clone = client.clone();
+        assert_eq!(client.id(), clone.id());
+        let name = kind.fresh();
+        let guard = kind.lock(&client, &name).lock().unwrap();
+        assert!(kind.lock(&clone, &name).is_held_by_current_thread());
+        assert_eq!(clone.held().len(), 1);
+        drop(client);
+        guard.unlock().unwrap();
+        assert!(clone.held().is_empty());
+    });
+}
+
+#[test]
+fn two_clients_in_one_thread_are_two_owners() {
+    for_every_kind(|kind| {
+        let (ours, theirs) = (client(), client());
+        assert_ne!(ours.id(), theirs.id());
+        let name = kind.fresh();
+        let _guard = kind.lock(&ours, &name).lock().unwrap();
+        let theirs = kind.lock(&theirs, &name);
+        assert!(theirs.try_lock_for(ms(100)).unwrap().is_none(), "it waits for itself, and in vain");
+        assert!(!theirs.is_held_by_current_thread());
+    });
+}
+
+#[test]
+fn an_owned_take_is_an_owner_of_its_own() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        assert!(lock.owned().try_lock().unwrap().is_none(), "it does not re-enter what the thread holds");
+        guard.unlock().unwrap();
+
+        let owned = lock.owned().lock().unwrap();
+        assert!(lock.owned().try_lock().unwrap().is_none(), "nor what another owned guard holds");
+        assert!(lock.owned().try_lock_for(ms(50)).unwrap().is_none());
+        assert!(!is_free(&lock), "nor does the thread re-enter it");
+        assert!(!lock.is_held_by_current_thread());
+        owned.unlock().unwrap();
+        assert!(is_free(&lock));
+    });
+}

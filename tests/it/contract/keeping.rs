@@ -1,0 +1,107 @@
+//! Holds that outlive their guard: left to their time to live, or to the lock's own `unlock`.
+
+use std::time::Instant;
+
+use lockson::{ErrorKind, Loss};
+
+use super::{for_every_kind, for_every_reentrant_kind, is_free};
+use crate::support::{GRACE, SCHEDULING, SOON, TTL, brisk_client, client, elsewhere, kind_of, ms};
+
+#[test]
+fn a_kept_hold_keeps_its_own_thread_out_too() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let started = Instant::now();
+        let guard = lock.leased(ms(600)).lock().unwrap();
+        let hold = (*guard).clone();
+        guard.keep_until_expiry();
+        assert!(!is_free(&lock), "the thread that kept it has to wait, too");
+        assert_eq!((lock.hold_count(), lock.is_held_by_current_thread(), hold.is_held()), (0, false, false));
+        assert_eq!(hold.lost(), None, "it was given up, not lost");
+        assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
+        assert!(lock.is_locked().unwrap());
+        assert!(!is_free(&kind.lock(&client(), lock.name())));
+        let guard = lock.try_lock_for(SOON).unwrap().expect("its time to live ends");
+        let after = started.elapsed();
+        assert!(after + ms(1) >= ms(600) && after <= ms(600) + GRACE + SCHEDULING, "{after:?}");
+        assert_ne!(guard.owner(), hold.owner(), "another hold, so another owner");
+    });
+}
+
+#[test]
+fn a_kept_hold_is_renewed_no_more() {
+    for_every_kind(|kind| {
+        let client = brisk_client();
+        let _renewed = kind.lock(&client, &kind.fresh()).lock().unwrap();
+        let lock = kind.lock(&client, &kind.fresh());
+        lock.lock().unwrap().keep_until_expiry();
+        assert!(client.held().iter().all(|held| held.name() != lock.name()));
+        let kept = Instant::now();
+        assert!(lock.try_lock_for(SOON).unwrap().is_some());
+        assert!(kept.elapsed() <= TTL + GRACE + SCHEDULING, "{:?}", kept.elapsed());
+    });
+}
+
+#[test]
+fn what_an_inner_section_kept_outlives_the_outer_release() {
+    for_every_reentrant_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let outer = lock.lock().unwrap();
+        let started = Instant::now();
+        lock.leased(ms(800)).lock().unwrap().keep_until_expiry();
+        assert!(outer.is_held());
+        assert_eq!(lock.hold_count(), 1);
+        outer.unlock().unwrap();
+        assert!(!is_free(&lock), "nobody gets it before what was kept is over");
+        assert!(lock.try_lock_for(SOON).unwrap().is_some());
+        let after = started.elapsed();
+        assert!(after + ms(1) >= ms(800) && after <= ms(800) + GRACE + SCHEDULING, "{after:?}");
+    });
+}
+
+#[test]
+fn a_hold_without_guard_is_left_to_unlock() {
+    for_every_kind(|kind| {
+        let client = brisk_client();
+        let lock = kind.lock(&client, &kind.fresh());
+        lock.lock().unwrap().into_manual();
+        assert_eq!((lock.hold_count(), client.held().len()), (1, 1));
+        let others = kind.lock(&crate::support::client(), lock.name());
+        assert!(others.try_lock_for(TTL * 3 / 2).unwrap().is_none(), "it is renewed");
+        // Any handle of the client will do.
+        kind.lock(&client, lock.name()).unlock().unwrap();
+        assert!(is_free(&others));
+        assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
+    });
+}
+
+#[test]
+fn manual_holds_nest_with_each_other_and_with_guards() {
+    for_every_reentrant_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        lock.lock().unwrap().into_manual();
+        let guard = lock.lock().unwrap();
+        lock.lock().unwrap().into_manual();
+        lock.unlock().unwrap();
+        lock.unlock().unwrap();
+        assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld, "what is left belongs to the guard");
+        assert!(guard.is_held());
+        assert_eq!(lock.hold_count(), 1);
+        assert!(!elsewhere(|| is_free(&lock)));
+        guard.unlock().unwrap();
+        assert!(elsewhere(|| is_free(&lock)));
+    });
+}
+
+#[test]
+fn a_lost_manual_hold_is_told_by_unlock_once() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        lock.leased(ms(100)).lock().unwrap().into_manual();
+        let theirs = kind.lock(&client(), lock.name()).try_lock_for(SOON).unwrap().unwrap();
+        assert_eq!(kind_of(lock.unlock()), ErrorKind::Lost(Loss::Expired));
+        assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
+        assert!(!is_free(&lock), "the new holder was left alone");
+        theirs.unlock().unwrap();
+    });
+}

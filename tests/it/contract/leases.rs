@@ -1,0 +1,160 @@
+//! How long a hold lives: leases, the watchdog, its limits.
+
+use std::thread;
+use std::time::Instant;
+
+use lockson::{ErrorKind, Loss};
+use lockson_harness::RedisServer;
+
+use super::{for_every_kind, is_free};
+use crate::support::{GRACE, SCHEDULING, SOON, TICK, TTL, brisk_client, client, elsewhere, kind_of, ms, timed, ttl_ms};
+
+#[test]
+fn a_lease_ends_by_itself_and_not_before() {
+    for_every_kind(|kind| {
+        let holder = brisk_client();
+        // Something beside it is renewed all the time.
+        let _renewed = kind.lock(&holder, &kind.fresh()).lock().unwrap();
+        let name = kind.fresh();
+        let others = kind.lock(&client(), &name);
+        let (lease, slack) = (ms(700), ms(1)); // Redis counts in whole ms
+        let started = Instant::now();
+        let guard = kind.lock(&holder, &name).leased(lease).lock().unwrap();
+        let theirs = others.try_lock_for(SOON).unwrap().unwrap();
+        let after = started.elapsed();
+        assert!(after + slack >= lease, "granted after {after:?}");
+        assert!(after <= lease + GRACE + SCHEDULING, "granted after {after:?}");
+        assert_eq!(guard.lost(), Some(Loss::Expired));
+        assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Expired));
+        assert!(theirs.is_held());
+        theirs.unlock().unwrap();
+    });
+}
+
+#[test]
+fn a_holder_stops_believing_before_the_lock_is_free() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        for lease in [ms(100), ms(300)] {
+            let guard = lock.leased(lease).lock().unwrap();
+            assert!(guard.remaining() < lease);
+            assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
+            let left = ttl_ms(RedisServer::shared(), lock.name());
+            // Where this thread was not run for longer than the margin, the look came too late to tell.
+            let told_late = left < 0;
+            assert!(told_late || guard.remaining().is_zero());
+            drop(guard);
+        }
+    });
+}
+
+#[test]
+fn the_watchdog_keeps_a_hold_beyond_its_time_to_live() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let others = kind.lock(&client(), lock.name());
+        let guard = lock.lock().unwrap();
+        let owner = guard.owner().to_owned();
+        let started = Instant::now();
+        while started.elapsed() < TTL * 5 / 2 {
+            assert!(guard.is_held(), "after {:?}", started.elapsed());
+            assert!(others.try_lock_for(TICK).unwrap().is_none(), "after {:?}", started.elapsed());
+            assert_eq!(others.holder().unwrap().unwrap().owner(), owner);
+        }
+        guard.unlock().unwrap();
+        assert!(is_free(&others));
+    });
+}
+
+#[test]
+fn a_released_hold_is_renewed_no_more() {
+    for_every_kind(|kind| {
+        let client = brisk_client();
+        let lock = kind.lock(&client, &kind.fresh());
+        lock.lock().unwrap().unlock().unwrap();
+        // Whoever takes it now for a short time has it for no longer.
+        let others = kind.lock(&crate::support::client(), lock.name());
+        let started = Instant::now();
+        others.leased(ms(400)).lock().unwrap().keep_until_expiry();
+        assert!(lock.try_lock_for(SOON).unwrap().is_some());
+        assert!(started.elapsed() <= ms(400) + GRACE + SCHEDULING, "{:?}", started.elapsed());
+    });
+}
+
+#[test]
+fn max_hold_ends_the_renewal() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let most = ms(600);
+        let started = Instant::now();
+        let guard = lock.max_hold(most).lock().unwrap();
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
+        let lost_after = started.elapsed();
+        // Renewed at least once after the first half of its time, at most once at its end.
+        assert!(lost_after >= TTL + most / 2, "lost after {lost_after:?}");
+        assert!(lost_after <= TTL + most + SCHEDULING, "lost after {lost_after:?}");
+        assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Expired));
+        assert!(lock.try_lock_for(SOON).unwrap().is_some());
+    });
+}
+
+#[test]
+fn extend_raises_the_time_to_live_and_never_lowers_it() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.leased(ms(1_000)).lock().unwrap();
+        guard.extend(ms(20_000)).unwrap();
+        assert!(guard.remaining() > ms(19_000));
+        assert!(ttl_ms(RedisServer::shared(), lock.name()) > 19_000);
+        guard.extend(ms(500)).unwrap();
+        assert!(guard.remaining() > ms(18_000));
+        assert!(ttl_ms(RedisServer::shared(), lock.name()) > 18_000);
+        // The hold itself may be asked from any thread.
+        let hold = (*guard).clone();
+        elsewhere(|| hold.extend(ms(40_000)).unwrap());
+        assert!(guard.remaining() > ms(39_000));
+        guard.unlock().unwrap();
+        assert_eq!(kind_of(hold.extend(ms(1_000))), ErrorKind::NotHeld);
+        assert!(!lock.is_locked().unwrap());
+    });
+}
+
+#[test]
+fn extending_finds_a_loss() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        RedisServer::shared().run(&["DEL", lock.name()]);
+        assert_eq!(kind_of(guard.extend(ms(1_000))), ErrorKind::Lost(Loss::Gone));
+        assert!(!lock.is_locked().unwrap());
+        assert_eq!(guard.lost(), Some(Loss::Gone));
+        assert_eq!(kind_of(guard.extend(ms(1_000))), ErrorKind::Lost(Loss::Gone));
+    });
+}
+
+#[test]
+fn the_longest_lease_is_a_year() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let year = ms(365 * 24 * 60 * 60 * 1_000);
+        let guard = lock.leased(year).lock().unwrap();
+        assert!(ttl_ms(RedisServer::shared(), lock.name()) > 364 * 24 * 60 * 60 * 1_000);
+        assert!(guard.is_held());
+        guard.unlock().unwrap();
+        assert!(is_free(&lock));
+    });
+}
+
+#[test]
+fn the_shortest_lease_never_leaves_a_lock_behind() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        for _ in 0..20 {
+            // Over before it is answered, or almost: granted or not, nobody is kept out for long.
+            drop(lock.leased(ms(1)).try_lock().unwrap());
+        }
+        let (took, guard) = timed(|| lock.try_lock_for(SOON).unwrap());
+        assert!(guard.is_some() && took < GRACE + SCHEDULING, "{took:?}");
+        thread::scope(|scope| scope.spawn(|| assert!(!is_free(&lock))).join()).unwrap();
+    });
+}

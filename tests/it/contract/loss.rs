@@ -1,0 +1,157 @@
+//! How a hold is lost, and what that does to others.
+
+use lockson::{ErrorKind, Loss};
+use lockson_harness::{RedisServer, eventually};
+
+use super::{for_every_kind, is_free};
+use crate::support::{SOON, brisk_client, client, elsewhere, fields, joined, kind_of, ms, timed};
+
+#[test]
+fn a_deleted_lock_is_lost_at_the_next_renewal() {
+    for_every_kind(|kind| {
+        let client = brisk_client();
+        let lock = kind.lock(&client, &kind.fresh());
+        let guard = lock.lock().unwrap();
+        RedisServer::shared().run(&["DEL", lock.name()]);
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
+        assert_eq!((guard.is_held(), guard.remaining().is_zero(), lock.hold_count()), (false, true, 0));
+        assert!(client.held().is_empty());
+        assert!(!lock.is_locked().unwrap(), "no renewal makes it anew");
+        assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Gone));
+        assert!(is_free(&lock));
+    });
+}
+
+#[test]
+fn a_lock_that_somebody_else_has_is_lost_as_taken() {
+    for_every_kind(|kind| {
+        let (server, lock) = (RedisServer::shared(), kind.lock(&brisk_client(), &kind.fresh()));
+        let guard = lock.lock().unwrap();
+        // What another client holds comes in its place in one step, so that no renewal comes in between.
+        let theirs = kind.lock(&client(), &kind.fresh()).lock().unwrap();
+        server.run(&["RENAME", theirs.name(), lock.name()]);
+        let before = fields(server, lock.name());
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Taken));
+        assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken));
+        assert_eq!(fields(server, lock.name()), before);
+        server.run(&["DEL", lock.name()]);
+    });
+}
+
+#[test]
+fn what_is_no_lock_is_a_loss_for_the_holder_an_error_for_others_and_left_alone() {
+    for_every_kind(|kind| {
+        let server = RedisServer::shared();
+        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        let place = "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'precious')";
+        server.run(&["EVAL", place, "1", lock.name()]);
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Taken));
+        assert!(matches!(kind_of(guard.unlock()), ErrorKind::Lost(_)));
+        for outcome in [lock.lock().map(Some), lock.try_lock(), lock.try_lock_for(ms(100))] {
+            let error = outcome.unwrap_err();
+            assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")));
+            assert_eq!(error.lock_name(), Some(lock.name()));
+        }
+        let left: Vec<String> = server.query(&["LRANGE", lock.name(), "0", "-1"]);
+        assert_eq!(left, ["precious"]);
+    });
+}
+
+#[test]
+fn an_unlock_finds_a_loss_that_nobody_knew_of() {
+    for_every_kind(|kind| {
+        let client = client();
+        for loss in [Loss::Gone, Loss::Taken] {
+            let lock = kind.lock(&client, &kind.fresh());
+            let guard = lock.lock().unwrap();
+            RedisServer::shared().run(&["DEL", lock.name()]);
+            let others = kind.lock(&crate::support::client(), lock.name());
+            let theirs = (loss == Loss::Taken).then(|| others.lock().unwrap());
+            assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(loss));
+            assert_eq!(theirs.is_some(), lock.is_locked().unwrap(), "the new holder is left alone");
+        }
+    });
+}
+
+#[test]
+fn a_drop_after_a_loss_leaves_the_new_holder_alone() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.leased(ms(150)).lock().unwrap();
+        let others = kind.lock(&client(), lock.name());
+        let theirs = others.try_lock_for(SOON).unwrap().unwrap();
+        drop(guard);
+        assert_eq!(others.holder().unwrap().unwrap().owner(), theirs.owner());
+        assert!(theirs.is_held());
+        theirs.unlock().unwrap();
+    });
+}
+
+#[test]
+fn force_unlock_opens_the_lock_and_its_holder_learns_of_it() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        let others = kind.lock(&client(), lock.name());
+        assert!(others.force_unlock().unwrap());
+        assert!(!others.force_unlock().unwrap(), "nobody has it any more");
+        let theirs = others.try_lock().unwrap().expect("it is open");
+        assert!(matches!(guard.wait_lost(SOON), Some(Loss::Gone | Loss::Taken)));
+        assert!(matches!(kind_of(guard.unlock()), ErrorKind::Lost(_)));
+        assert!(theirs.is_held());
+        theirs.unlock().unwrap();
+        assert!(!lock.is_locked().unwrap());
+    });
+}
+
+#[test]
+fn force_unlock_tells_holders_of_its_own_client_at_once() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        assert!(elsewhere(|| lock.force_unlock().unwrap()));
+        assert_eq!((guard.lost(), lock.hold_count()), (Some(Loss::Gone), 0));
+        assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Gone));
+        assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Gone));
+    });
+}
+
+#[test]
+fn force_unlock_lets_a_waiter_in_at_once() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        let others = kind.lock(&client(), lock.name());
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| others.try_lock_for(SOON).unwrap().is_some());
+            kind.await_waiter(RedisServer::shared(), lock.name());
+            let (took, got) = timed(|| lock.force_unlock().unwrap() && joined(waiter));
+            assert!(got && took <= ms(700), "woken by the message, not by the clock: {took:?}");
+        });
+        drop(guard);
+    });
+}
+
+#[test]
+fn a_foreign_force_unlock_is_told_at_once_while_the_process_listens() {
+    for_every_kind(|kind| {
+        let Some(_) = kind.channel else { return };
+        // The next renewal is ten seconds away, the deadline longer.
+        let ours = client();
+        let watched = kind.lock(&ours, &kind.fresh());
+        let leased = kind.lock(&ours, &kind.fresh()).leased(ms(60_000));
+        for lock in [watched, leased] {
+            let guard = lock.lock().unwrap();
+            std::thread::scope(|scope| {
+                let waiter = scope.spawn(|| lock.try_lock_for(SOON).unwrap().is_some());
+                kind.await_waiter(RedisServer::shared(), lock.name());
+                assert!(kind.lock(&client(), lock.name()).force_unlock().unwrap());
+                assert!(joined(waiter), "the waiter gets it");
+                let what = format!("the old holder is told: {lock:?}");
+                eventually(ms(2_000), &what, || !guard.is_held());
+            });
+            assert!(matches!(kind_of(guard.unlock()), ErrorKind::Lost(_)));
+        }
+    });
+}

@@ -1,0 +1,144 @@
+//! Which names and durations are possible, and that impossible ones cost no request.
+
+use std::thread;
+use std::time::Duration;
+
+use lockson::{Client, ErrorKind, Lock};
+use lockson_harness::RedisServer;
+
+use super::{Kind, for_every_kind, is_free};
+use crate::support::{SOON, client, kind_of, ms, timed};
+
+#[test]
+fn names_of_every_form_work_and_do_not_clash() {
+    for_every_kind(|kind| {
+        let (ours, theirs) = (client(), client());
+        let names: Vec<String> = forms().into_iter().map(|form| format!("{form}{}", kind.fresh())).collect();
+        let guards: Vec<_> = names.iter().map(|name| kind.lock(&ours, name).lock().unwrap()).collect();
+        for (name, guard) in names.iter().zip(guards) {
+            let exists: u8 = RedisServer::shared().query(&["EXISTS", name]);
+            assert_eq!((exists, guard.name()), (1, name.as_str()), "the key is the name, byte for byte");
+            let others = kind.lock(&theirs, name);
+            assert!(!is_free(&others), "{name:?}");
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| others.try_lock_for(SOON).unwrap().is_some());
+                kind.await_waiter(RedisServer::shared(), name);
+                let (took, woken) = timed(|| {
+                    guard.unlock().unwrap();
+                    waiter.join().unwrap()
+                });
+                assert!(woken && took < ms(700), "woken by the message, not by the clock: {name:?} {took:?}");
+            });
+            assert!(!others.is_locked().unwrap(), "{name:?}");
+        }
+        assert!(ours.held().is_empty());
+    });
+}
+
+#[test]
+fn the_shortest_and_the_longest_name_work() {
+    for_every_kind(|kind| {
+        let client = client();
+        for name in ["\u{1}".to_owned() + &kind.label[..1], "x".repeat(4_096 - kind.label.len()) + kind.label] {
+            let guard = kind.lock(&client, &name).lock().unwrap();
+            assert!(!is_free(&kind.lock(&crate::support::client(), &name)));
+            guard.unlock().unwrap();
+        }
+    });
+}
+
+#[test]
+fn an_impossible_name_or_lease_is_refused_before_any_request() {
+    let server = RedisServer::start();
+    for_every_kind(|kind| {
+        // One that nothing listens behind: a request would fail with another error, or late.
+        let nowhere = Client::builder("redis://127.0.0.1:1").connect_lazily().unwrap();
+        let connected = Client::connect(&server.url()).unwrap();
+        server.reset_counters();
+        for client in [&nowhere, &connected] {
+            for lock in impossible(kind, client) {
+                let (took, kinds) = timed(|| refusals(&lock));
+                assert!(kinds.iter().all(|kind| *kind == ErrorKind::BadInput), "{lock:?}: {kinds:?}");
+                assert!(took < ms(500), "{took:?}");
+            }
+            for name in [String::new(), "x".repeat(4_097)] {
+                let lock = kind.lock(client, &name);
+                let kinds = [
+                    kind_of(lock.is_locked()),
+                    kind_of(lock.holder()),
+                    kind_of(lock.remaining_time_to_live()),
+                    kind_of(lock.force_unlock()),
+                    kind_of(lock.unlock()),
+                ];
+                assert!(kinds.iter().all(|kind| *kind == ErrorKind::BadInput), "{kinds:?}");
+                assert_eq!((lock.hold_count(), lock.is_held_by_current_thread()), (0, false));
+            }
+            assert!(client.held().is_empty());
+        }
+        let asked = server.calls();
+        let known = ["config|resetstat", "hello", "client|setinfo", "info", "auth", "select"];
+        assert!(asked.keys().all(|command| known.contains(&command.as_str())), "{asked:?}");
+    });
+}
+
+#[test]
+fn an_impossible_extension_is_refused_and_changes_nothing() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        for lease in impossible_leases() {
+            assert_eq!(kind_of(guard.extend(lease)), ErrorKind::BadInput);
+        }
+        assert!(guard.is_held());
+        assert!(lock.remaining_time_to_live().unwrap().unwrap() > ms(29_000));
+    });
+}
+
+/// Every way to take a lock.
+fn refusals(lock: &Lock) -> [ErrorKind; 6] {
+    [
+        kind_of(lock.lock()),
+        kind_of(lock.try_lock()),
+        kind_of(lock.try_lock_for(ms(2_000))),
+        kind_of(lock.owned().lock()),
+        kind_of(lock.owned().try_lock()),
+        kind_of(lock.owned().try_lock_for(ms(2_000))),
+    ]
+}
+
+fn impossible(kind: &Kind, client: &Client) -> Vec<Lock> {
+    let mut locks = vec![kind.lock(client, ""), kind.lock(client, &"x".repeat(4_097))];
+    let lock = kind.lock(client, &kind.fresh());
+    locks.extend(impossible_leases().map(|lease| lock.leased(lease)));
+    locks
+}
+
+fn impossible_leases() -> [Duration; 5] {
+    let year = Duration::from_secs(365 * 24 * 60 * 60);
+    [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999), year + ms(1), Duration::MAX]
+}
+
+fn forms() -> Vec<String> {
+    let forms = [
+        "plain",
+        "with:colon:",
+        "{tag}:",
+        "a{b}c",
+        "brace{",
+        "}brace",
+        "}{",
+        "{}",
+        "two words",
+        " ",
+        "\0nul\0",
+        "line\r\nend\n",
+        "\t",
+        "percent%20",
+        "glob*?[a]",
+        "quote\"'\\",
+        "\u{e9}\u{df}\u{4e2d}\u{1f512}",
+        "\u{7f}",
+        "redisson_lock__channel:{x}",
+    ];
+    forms.iter().map(|form| (*form).to_owned()).chain(["long".repeat(1_000)]).collect()
+}

@@ -1,0 +1,232 @@
+//! Who is told of a loss, and how often.
+
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, unbounded};
+use lockson::{Client, Lock, LockAcquired, LockLost, LockReleased, Loss, Observer};
+use lockson_harness::{RedisServer, eventually};
+
+use super::{for_every_kind, for_every_reentrant_kind, is_free};
+use crate::support::{
+    GRACE, Note, Notes, SCHEDULING, SOON, TICK, brisk, brisk_client, client, elsewhere, fresh, joined, ms, timed,
+};
+
+#[test]
+fn a_loss_is_told_by_question_wait_callback_and_observer_once_each() {
+    for_every_reentrant_kind(|kind| {
+        let notes = Notes::default();
+        let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let lock = kind.lock(&client, &kind.fresh());
+        let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
+        let (told, heard) = unbounded();
+        outer.on_lost(tell(&told));
+        inner.on_lost(tell(&told));
+        let hold = (*inner).clone();
+        thread::scope(|scope| {
+            let waiters = [scope.spawn(|| hold.wait_lost(SOON)), scope.spawn(|| hold.wait_lost(Duration::MAX))];
+            RedisServer::shared().run(&["DEL", lock.name()]);
+            assert!(waiters.into_iter().all(|waiter| joined(waiter) == Some(Loss::Gone)));
+        });
+        assert_eq!((outer.lost(), inner.lost()), (Some(Loss::Gone), Some(Loss::Gone)));
+        assert_eq!([heard.recv_timeout(SOON), heard.recv_timeout(SOON)], [Ok(Loss::Gone), Ok(Loss::Gone)]);
+        eventually(SOON, "the observer is told", || notes.losses_of(lock.name()) == 1);
+
+        // Nothing that is done with the lost hold tells it again.
+        assert!(lock.try_lock().is_err() && inner.extend(ms(100)).is_err() && inner.unlock().is_err());
+        drop(outer);
+        assert!(heard.recv_timeout(TICK * 3).is_err());
+        assert_eq!(
+            notes.of(lock.name()),
+            [Note::Acquired(lock.name().into()), Note::Lost(lock.name().into(), Loss::Gone)]
+        );
+    });
+}
+
+#[test]
+fn an_expired_lease_is_told_at_its_very_moment() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let started = Instant::now();
+        let guard = lock.leased(ms(500)).lock().unwrap();
+        let (told, heard) = unbounded();
+        guard.on_lost(move |loss| told.send((*loss, Instant::now())).unwrap());
+        let (loss, at) = heard.recv_timeout(SOON).unwrap();
+        let after = at.duration_since(started);
+        assert_eq!(loss, Loss::Expired);
+        assert!(after >= ms(400) && after <= ms(500) + SCHEDULING, "{after:?}");
+    });
+}
+
+#[test]
+fn the_observer_hears_of_an_expired_lease_without_being_asked() {
+    for_every_kind(|kind| {
+        let notes = Notes::default();
+        let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let lock = kind.lock(&client, &kind.fresh());
+        let _guard = lock.leased(ms(300)).lock().unwrap();
+        eventually(SOON, "the observer is told", || notes.losses_of(lock.name()) == 1);
+    });
+}
+
+#[test]
+fn the_observer_sees_each_hold_come_and_go() {
+    for_every_reentrant_kind(|kind| {
+        let notes = Notes::default();
+        let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let lock = kind.lock(&client, &kind.fresh());
+        let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
+        inner.unlock().unwrap();
+        drop(outer);
+        assert!(elsewhere(|| is_free(&lock)));
+        let (acquired, released) = (Note::Acquired(lock.name().into()), Note::Released(lock.name().into()));
+        assert_eq!(notes.of(lock.name()), [acquired.clone(), released.clone(), acquired, released]);
+    });
+}
+
+#[test]
+fn a_callback_after_the_loss_runs_at_once_and_none_runs_for_a_lock_given_back() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let (told, heard) = unbounded();
+        let guard = lock.lock().unwrap();
+        let hold = (*guard).clone();
+        guard.on_lost(tell(&told));
+        guard.unlock().unwrap();
+        hold.on_lost(tell(&told));
+        assert_eq!(hold.wait_lost(SOON), None, "given back is not lost");
+
+        let guard = lock.leased(ms(100)).lock().unwrap();
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
+        guard.on_lost(tell(&told));
+        assert_eq!(heard.recv_timeout(SOON), Ok(Loss::Expired));
+        assert!(heard.recv_timeout(ms(100)).is_err(), "one loss, one call");
+    });
+}
+
+#[test]
+fn a_wait_for_a_loss_ends_at_its_limit_and_with_the_hold() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        let (took, loss) = timed(|| guard.wait_lost(ms(100)));
+        assert!(loss.is_none() && took >= ms(100) && took <= ms(100) + GRACE + SCHEDULING, "{took:?}");
+        assert_eq!(guard.wait_lost(Duration::ZERO), None);
+        let hold = (*guard).clone();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| timed(|| hold.wait_lost(SOON)));
+            guard.unlock().unwrap();
+            let (took, loss) = joined(waiter);
+            assert!(loss.is_none() && took < SOON / 2, "{took:?}");
+        });
+    });
+}
+
+#[test]
+fn a_callback_that_panics_stops_no_other() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        let (told, heard) = unbounded();
+        guard.on_lost(|_| panic!("this panic is part of the test"));
+        guard.on_lost(tell(&told));
+        RedisServer::shared().run(&["DEL", lock.name()]);
+        assert_eq!(heard.recv_timeout(SOON), Ok(Loss::Gone));
+        drop(guard);
+        let guard = lock.lock().unwrap();
+        guard.on_lost(tell(&told));
+        RedisServer::shared().run(&["DEL", lock.name()]);
+        assert_eq!(heard.recv_timeout(SOON), Ok(Loss::Gone), "nor the callbacks of later holds");
+    });
+}
+
+#[test]
+fn a_callback_may_use_the_client_and_take_locks() {
+    for_every_kind(|kind| {
+        let client = brisk_client();
+        let lock = kind.lock(&client, &kind.fresh());
+        let guard = lock.lock().unwrap();
+        let (told, heard) = unbounded();
+        let (same, other) = (lock.clone(), kind.lock(&client, &kind.fresh()));
+        let hold = (*guard).clone();
+        guard.on_lost(move |loss| {
+            let again = same.try_lock().unwrap().map(|guard| guard.unlock());
+            let other = other.lock().unwrap();
+            told.send((again.is_some(), other.is_held(), client.held().len(), hold.lost() == Some(*loss))).unwrap();
+        });
+        RedisServer::shared().run(&["DEL", lock.name()]);
+        assert_eq!(heard.recv_timeout(SOON), Ok((true, true, 1, true)));
+    });
+}
+
+#[test]
+fn a_callback_that_keeps_its_own_hold_keeps_the_client_no_longer_open() {
+    for_every_kind(|kind| {
+        let label = fresh("cycle").replace(':', "-");
+        let client = Client::builder(&RedisServer::shared().url()).client_name(&label).connect().unwrap();
+        let guard = kind.lock(&client, &kind.fresh()).lock().unwrap();
+        let hold = (*guard).clone();
+        guard.on_lost(move |_| assert!(!hold.is_held()));
+        guard.unlock().unwrap();
+        drop(client);
+        eventually(SOON, "the client is gone", || RedisServer::shared().clients_named(&label) == 0);
+    });
+}
+
+#[test]
+fn an_observer_may_take_locks() {
+    for_every_kind(|kind| {
+        let (told, heard) = unbounded();
+        let curious = Curious { lock: Arc::default(), told };
+        let slot = Arc::clone(&curious.lock);
+        let client = brisk(RedisServer::shared()).observer(curious).connect().unwrap();
+        slot.set(kind.lock(&client, &kind.fresh())).unwrap();
+
+        let lock = kind.lock(&client, &kind.fresh());
+        lock.lock().unwrap().unlock().unwrap();
+        let guard = lock.lock().unwrap();
+        RedisServer::shared().run(&["DEL", lock.name()]);
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
+        for event in ["acquired", "released", "acquired", "lost"] {
+            assert_eq!(heard.recv_timeout(SOON), Ok((event, lock.name().to_owned(), true)));
+        }
+        drop(guard);
+        // The observer holds a lock of the client and the client the observer.
+        client.close();
+    });
+}
+
+/// At each event of another lock it takes its own, from whatever thread tells it.
+#[derive(Debug)]
+struct Curious {
+    lock: Arc<OnceLock<Lock>>,
+    told: Sender<(&'static str, String, bool)>,
+}
+
+impl Curious {
+    fn look(&self, event: &'static str, name: &str) {
+        let Some(lock) = self.lock.get().filter(|lock| lock.name() != name) else { return };
+        let taken = lock.try_lock_for(SOON).unwrap().is_some_and(|guard| guard.unlock().is_ok());
+        self.told.send((event, name.to_owned(), taken)).unwrap();
+    }
+}
+
+impl Observer for Curious {
+    fn acquired(&self, event: &LockAcquired) {
+        self.look("acquired", event.name());
+    }
+
+    fn released(&self, event: &LockReleased) {
+        self.look("released", event.name());
+    }
+
+    fn lost(&self, event: &LockLost) {
+        self.look("lost", event.name());
+    }
+}
+
+fn tell(told: &Sender<Loss>) -> impl FnOnce(&Loss) + Send + 'static {
+    let told = told.clone();
+    move |loss| told.send(*loss).unwrap()
+}

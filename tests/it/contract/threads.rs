@@ -1,0 +1,195 @@
+//! Threads: who owns a hold, and what becomes of it when they panic, leak or end.
+
+use std::cell::RefCell;
+use std::mem;
+use std::thread;
+use std::time::Instant;
+
+use crossbeam_channel::{Sender, bounded, unbounded};
+use lockson::{ErrorKind, Guard, Lock};
+use lockson_harness::{RedisServer, eventually};
+
+use super::{for_every_kind, is_free};
+use crate::support::{
+    GRACE, Note, Notes, SCHEDULING, SOON, TICK, TTL, brisk, brisk_client, client, elsewhere, fields, joined, kind_of,
+    ms,
+};
+
+#[test]
+fn a_panic_gives_the_lock_back() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let ours = lock.clone();
+        let panicking = thread::spawn(move || {
+            let _guard = ours.lock().unwrap();
+            panic!("this panic is part of the test");
+        });
+        assert!(panicking.join().is_err());
+        assert!(is_free(&lock));
+    });
+}
+
+#[test]
+fn another_thread_cannot_unlock_it() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        lock.lock().unwrap().into_manual();
+        let before = fields(RedisServer::shared(), lock.name());
+        assert_eq!(elsewhere(|| kind_of(lock.unlock())), ErrorKind::NotHeld);
+        assert_eq!(kind_of(kind.lock(&client(), lock.name()).unlock()), ErrorKind::NotHeld);
+        assert_eq!(fields(RedisServer::shared(), lock.name()), before);
+        lock.unlock().unwrap();
+        assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld, "once is enough");
+        assert!(is_free(&lock));
+    });
+}
+
+#[test]
+fn an_owned_guard_moves_between_threads() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.owned().lock().unwrap();
+        elsewhere(move || {
+            assert!(guard.is_held());
+            guard.unlock().unwrap();
+        });
+        assert!(is_free(&lock));
+        let guard = elsewhere(|| lock.owned().lock().unwrap());
+        assert!(guard.is_held(), "the thread that took it has ended");
+        let outcome = elsewhere(move || {
+            drop(guard);
+            is_free(&lock)
+        });
+        assert!(outcome);
+    });
+}
+
+#[test]
+fn an_owned_guard_is_renewed_after_the_end_of_its_thread() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let guard = elsewhere(|| lock.owned().lock().unwrap());
+        assert!(kind.lock(&client(), lock.name()).try_lock_for(TTL * 2).unwrap().is_none());
+        assert!(guard.is_held());
+        guard.unlock().unwrap();
+    });
+}
+
+#[test]
+fn a_leaked_guard_is_listed_and_renewed_until_its_thread_ends() {
+    for_every_kind(|kind| {
+        let notes = Notes::default();
+        let ours = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let lock = kind.lock(&ours, &kind.fresh());
+        let others = kind.lock(&client(), lock.name());
+        let (end, ended) = bounded::<()>(0);
+        thread::scope(|scope| {
+            let (leaked, leak) = bounded(0);
+            let leaker = scope.spawn({
+                let lock = &lock;
+                move || {
+                    mem::forget(lock.lock().unwrap());
+                    leaked.send(()).unwrap();
+                    let _ = ended.recv();
+                }
+            });
+            leak.recv().unwrap();
+            let listed: Vec<_> = ours.held().iter().map(|held| held.name().to_owned()).collect();
+            assert_eq!(listed, [lock.name()]);
+            assert!(others.try_lock_for(TTL * 2).unwrap().is_none(), "it is renewed");
+            drop(end);
+            joined(leaker);
+        });
+        let ended = Instant::now();
+        assert!(others.try_lock_for(SOON).unwrap().is_some());
+        assert!(ended.elapsed() <= TTL + TICK + GRACE + SCHEDULING, "{:?}", ended.elapsed());
+        assert!(ours.held().is_empty());
+        let told = notes.of(lock.name());
+        assert_eq!(told.iter().filter(|note| **note == Note::Abandoned(lock.name().into())).count(), 1, "{told:?}");
+        ours.close(); // the leaked guard would keep it open
+    });
+}
+
+#[test]
+fn no_thread_inherits_what_another_one_leaked() {
+    for_every_kind(|kind| {
+        let ours = client();
+        let lock = kind.lock(&ours, &kind.fresh());
+        elsewhere(|| mem::forget(lock.lock().unwrap()));
+        for _ in 0..200 {
+            elsewhere(|| assert!(!lock.is_held_by_current_thread()));
+        }
+        assert!((0..20).all(|_| !elsewhere(|| is_free(&lock))));
+        assert!(lock.force_unlock().unwrap());
+        assert!(is_free(&lock));
+        ours.close();
+    });
+}
+
+#[test]
+fn a_guard_among_the_data_of_a_thread_is_given_back_with_it() {
+    thread_local!(static KEPT: RefCell<Option<Guard>> = const { RefCell::new(None) });
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        // Made before the library's own data of the thread, and after it: destroyed after it, and before.
+        for touch_first in [true, false] {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    if touch_first {
+                        KEPT.with(|kept| assert!(kept.borrow().is_none()));
+                    }
+                    let guard = lock.lock().unwrap();
+                    KEPT.with(|kept| *kept.borrow_mut() = Some(guard));
+                });
+            });
+            eventually(SOON, "it is given back", || !lock.is_locked().unwrap());
+        }
+    });
+}
+
+#[test]
+fn a_destructor_of_thread_data_may_take_locks() {
+    thread_local!(static LAST_WISH: RefCell<Option<LastWish>> = const { RefCell::new(None) });
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let (told, heard) = unbounded();
+        for touch_first in [true, false] {
+            let wish = LastWish { lock: lock.clone(), told: told.clone() };
+            thread::spawn(move || {
+                if touch_first {
+                    LAST_WISH.with(|last| assert!(last.borrow().is_none()));
+                }
+                drop(wish.lock.lock().unwrap());
+                LAST_WISH.with(|last| *last.borrow_mut() = Some(wish));
+            });
+            assert_eq!(heard.recv_timeout(SOON), Ok(true), "touched first: {touch_first}");
+            eventually(SOON, "it is given back", || !lock.is_locked().unwrap());
+        }
+    });
+}
+
+/// Takes and gives back a lock when its thread has ended.
+struct LastWish {
+    lock: Lock,
+    told: Sender<bool>,
+}
+
+impl Drop for LastWish {
+    fn drop(&mut self) {
+        let taken = self.lock.try_lock_for(SOON).is_ok_and(|guard| guard.is_some_and(|guard| guard.unlock().is_ok()));
+        let _ = self.told.send(taken);
+    }
+}
+
+#[test]
+fn a_manual_hold_of_a_thread_that_ended_is_left_to_its_time_to_live() {
+    for_every_kind(|kind| {
+        let ours = brisk_client();
+        let lock = kind.lock(&ours, &kind.fresh());
+        elsewhere(|| lock.lock().unwrap().into_manual());
+        assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
+        let ended = Instant::now();
+        assert!(lock.try_lock_for(SOON).unwrap().is_some());
+        assert!(ended.elapsed() <= TTL + TICK + GRACE + SCHEDULING + ms(100), "{:?}", ended.elapsed());
+    });
+}

@@ -1,0 +1,230 @@
+//! Waiting: how long at most, what ends it early, who is served.
+
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Cancel, ErrorKind, Lock};
+use lockson_harness::RedisServer;
+
+use super::{Kind, for_every_kind, is_free};
+use crate::support::{GRACE, SCHEDULING, SOON, client, fields, joined, kind_of, ms, timed};
+
+#[test]
+fn a_busy_lock_is_none_after_the_wait_and_not_much_later() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let _guard = lock.lock().unwrap();
+        let others = kind.lock(&client(), lock.name());
+        let check = |wait: Duration| {
+            let (took, got) = timed(|| others.try_lock_for(wait).unwrap().is_some());
+            assert!(!got, "{wait:?}");
+            assert!(took >= wait, "{wait:?} ended after {took:?}");
+            assert!(took <= wait + GRACE + SCHEDULING, "{wait:?} ended after {took:?}");
+            took - wait
+        };
+        check(Duration::ZERO);
+        check(Duration::from_nanos(1));
+        check(ms(1));
+        // Longer than the time that a waiter sleeps at a stretch.
+        check(ms(1_300));
+        // A busy machine may be late now and then, but not always.
+        let late = (0..10).map(|_| check(ms(60))).min().unwrap();
+        assert!(late <= GRACE, "at best {late:?} late");
+    });
+}
+
+#[test]
+fn whoever_stands_in_line_ends_its_wait_in_time_too() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let _guard = lock.lock().unwrap();
+        let others = kind.lock(&client(), lock.name());
+        thread::scope(|scope| {
+            let wait = |wait| {
+                let others = &others;
+                move || timed(|| others.try_lock_for(wait).unwrap().is_some())
+            };
+            let first = scope.spawn(wait(ms(1_500)));
+            kind.await_waiter(RedisServer::shared(), lock.name());
+            let behind: Vec<_> = (0..8).map(|_| scope.spawn(wait(ms(300)))).collect();
+            for waiter in behind {
+                let (took, got) = joined(waiter);
+                assert!(!got && took >= ms(300) && took <= ms(300) + GRACE + SCHEDULING, "{took:?}");
+            }
+            assert!(!joined(first).1);
+        });
+    });
+}
+
+#[test]
+fn a_try_does_not_wait_behind_those_who_do() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        let others = kind.lock(&client(), lock.name());
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| others.try_lock_for(SOON).unwrap().is_some());
+            kind.await_waiter(RedisServer::shared(), lock.name());
+            let (took, got) = timed(|| is_free(&others));
+            assert!(!got && took <= GRACE + SCHEDULING, "{took:?}");
+            guard.unlock().unwrap();
+            assert!(joined(waiter));
+        });
+    });
+}
+
+#[test]
+fn a_release_wakes_a_waiter_of_another_client_at_once() {
+    for_every_kind(|kind| wakes_at_once(kind, |_| client()));
+}
+
+#[test]
+fn a_release_wakes_a_waiter_of_the_same_client_at_once() {
+    for_every_kind(|kind| wakes_at_once(kind, Clone::clone));
+}
+
+/// The time to live is 30 s and a waiter asks by itself each second: what is quicker was a wake-up.
+fn wakes_at_once(kind: &Kind, other: fn(&lockson::Client) -> lockson::Client) {
+    let ours = client();
+    let theirs = other(&ours);
+    let mut late: Vec<Duration> = (0..9)
+        .map(|round| {
+            let lock = kind.lock(&ours, &kind.fresh());
+            let others = kind.lock(&theirs, lock.name());
+            let guard = lock.lock().unwrap();
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| {
+                    let guard = others.lock().unwrap();
+                    (Instant::now(), guard.is_held())
+                });
+                kind.await_waiter(RedisServer::shared(), lock.name());
+                // By unlocking and by dropping, in turn.
+                if round % 2 == 0 {
+                    guard.unlock().unwrap()
+                } else {
+                    drop(guard)
+                }
+                let released = Instant::now();
+                let (granted, held) = joined(waiter);
+                assert!(held);
+                granted.saturating_duration_since(released)
+            })
+        })
+        .collect();
+    late.sort();
+    // Those who are told by nobody rest for an eighth of a second at most.
+    let usual = if kind.channel.is_some() { ms(100) } else { ms(250) };
+    assert!(late[4] <= usual, "half of them were later than {:?}", late[4]);
+    assert!(late[8] <= ms(500), "the last one came after {:?}", late[8]);
+}
+
+#[test]
+fn the_longest_wait_there_is_has_no_end() {
+    for_every_kind(|kind| {
+        for wait in [Duration::MAX, Duration::MAX / 2, Duration::from_secs(u64::MAX / 1_000)] {
+            let lock = kind.lock(&client(), &kind.fresh());
+            let guard = lock.lock().unwrap();
+            let others = kind.lock(&client(), lock.name());
+            thread::scope(|scope| {
+                let waiter = scope.spawn(move || others.try_lock_for(wait).unwrap().is_some());
+                kind.await_waiter(RedisServer::shared(), lock.name());
+                guard.unlock().unwrap();
+                assert!(joined(waiter));
+            });
+        }
+    });
+}
+
+#[test]
+fn every_waiter_is_served() {
+    for_every_kind(|kind| {
+        let name = kind.fresh();
+        let (ours, theirs) = (client(), client());
+        let served = Mutex::new(0);
+        let guard = kind.lock(&ours, &name).lock().unwrap();
+        thread::scope(|scope| {
+            for client in [&ours, &theirs] {
+                for _ in 0..10 {
+                    scope.spawn(|| {
+                        let _guard = kind.lock(client, &name).try_lock_for(SOON).unwrap().expect("its turn comes");
+                        *served.lock().unwrap() += 1;
+                    });
+                }
+            }
+            kind.await_waiter(RedisServer::shared(), &name);
+            guard.unlock().unwrap();
+        });
+        assert_eq!(*served.lock().unwrap(), 20);
+    });
+}
+
+#[test]
+fn a_cancelled_wait_ends_at_once_and_holds_nothing() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        let before = fields(RedisServer::shared(), lock.name());
+        let stop = Cancel::new();
+        let others = kind.lock(&client(), lock.name());
+        let cancellable = others.cancelled_by(&stop);
+        thread::scope(|scope| {
+            // The first asks Redis, the others stand behind it in their process.
+            let waiters = [
+                scope.spawn(|| kind_of(cancellable.lock())),
+                scope.spawn(|| kind_of(cancellable.try_lock_for(SOON))),
+                scope.spawn(|| kind_of(cancellable.owned().lock())),
+            ];
+            let patient = scope.spawn(|| others.try_lock_for(SOON * 2).unwrap().is_some());
+            kind.await_waiter(RedisServer::shared(), lock.name());
+            let (took, ()) = timed(|| {
+                stop.clone().cancel();
+                for waiter in waiters {
+                    assert_eq!(joined(waiter), ErrorKind::Cancelled);
+                }
+            });
+            assert!(took <= GRACE + SCHEDULING, "{took:?}");
+            assert!(stop.is_cancelled());
+            assert!(!patient.is_finished(), "who did not ask to be cancelled waits on");
+            assert_eq!(fields(RedisServer::shared(), lock.name()), before);
+            guard.unlock().unwrap();
+            assert!(joined(patient));
+        });
+        assert!(!lock.is_locked().unwrap());
+    });
+}
+
+#[test]
+fn a_used_token_refuses_everything_later() {
+    for_every_kind(|kind| {
+        let stop = Cancel::new();
+        let lock = kind.lock(&client(), &kind.fresh()).cancelled_by(&stop);
+        drop(lock.lock().unwrap());
+        let guard = lock.lock().unwrap();
+        stop.cancel();
+        assert!(guard.is_held(), "a hold is no wait");
+        assert_eq!(kind_of(lock.lock()), ErrorKind::Cancelled, "also a re-entry");
+        drop(guard);
+        for outcome in [lock.lock().map(Some), lock.try_lock(), lock.try_lock_for(ms(100))] {
+            assert_eq!(kind_of(outcome), ErrorKind::Cancelled);
+        }
+        assert!(!lock.is_locked().unwrap());
+    });
+}
+
+#[test]
+fn a_waiter_takes_over_from_a_lease_that_ends() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let others: Vec<Lock> = (0..3).map(|_| kind.lock(&client(), lock.name())).collect();
+        lock.leased(ms(300)).lock().unwrap().keep_until_expiry();
+        let (took, ()) = timed(|| {
+            thread::scope(|scope| {
+                for other in &others {
+                    scope.spawn(|| other.lock().unwrap().unlock().unwrap());
+                }
+            });
+        });
+        assert!(took <= ms(300) + 2 * SCHEDULING, "{took:?}");
+    });
+}

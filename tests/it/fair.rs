@@ -1,0 +1,128 @@
+//! What is special about the fair locks: the queue in Redis, its order, and how it outlives those who stand in it.
+
+mod crowds;
+mod dead;
+mod healing;
+mod java;
+mod leaving;
+mod order;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Client, ClientBuilder, Guard, Lock};
+use lockson_harness::{RedisServer, eventually};
+
+use crate::support::{SOON, ms};
+
+/// The shortest patience there is.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The settings of a client whose waiters lose their places soon.
+fn hasty(server: &RedisServer) -> ClientBuilder {
+    Client::builder(&server.url()).fair_patience(PATIENCE)
+}
+
+fn hasty_client(server: &RedisServer) -> Client {
+    hasty(server).connect().expect("the server answers")
+}
+
+/// The queue of a name, as anybody sees it.
+#[derive(Clone, Copy)]
+struct Queue<'a> {
+    server: &'a RedisServer,
+    name: &'a str,
+}
+
+impl Queue<'_> {
+    fn list(&self) -> String {
+        prefixed("redisson_lock_queue", self.name)
+    }
+
+    fn deadlines(&self) -> String {
+        prefixed("redisson_lock_timeout", self.name)
+    }
+
+    /// Where a waiter listens.
+    fn channel_of(&self, owner: &str) -> String {
+        format!("{}:{owner}", prefixed("redisson_lock__channel", self.name))
+    }
+
+    /// Who waits, the next one first.
+    #[track_caller]
+    fn owners(&self) -> Vec<String> {
+        self.server.query(&["LRANGE", &self.list(), "0", "-1"])
+    }
+
+    /// For how many ms each waiter keeps its place if it is not heard of.
+    #[track_caller]
+    fn left_ms(&self) -> BTreeMap<String, i64> {
+        let now = now_ms(self.server);
+        let scores: Vec<(String, i64)> = self.server.query(&["ZRANGE", &self.deadlines(), "0", "-1", "WITHSCORES"]);
+        scores.into_iter().map(|(owner, score)| (owner, score - now)).collect()
+    }
+
+    #[track_caller]
+    fn await_length(&self, length: usize) {
+        eventually(SOON, &format!("{length} in the queue"), || self.owners().len() == length);
+    }
+
+    /// Waits until this owner listens: from then on it asks only when told, and each second.
+    #[track_caller]
+    fn await_listening(&self, owner: &str) {
+        eventually(SOON, "it listens", || self.server.subscribers(&self.channel_of(owner)) == 1);
+    }
+
+    /// Checks that nothing is left of the lock and of its queue.
+    #[track_caller]
+    fn assert_gone(&self) {
+        for key in [self.name.to_owned(), self.list(), self.deadlines()] {
+            assert_eq!(self.server.query::<i64>(&["EXISTS", &key]), 0, "{key} is left");
+        }
+    }
+
+    /// Lets a thread wait for the lock, and answers when it listens. The thread does `inside` with the guard.
+    #[track_caller]
+    fn waiter<'scope, T: Send + 'scope>(
+        &self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        lock: Lock,
+        inside: impl FnOnce(Guard) -> T + Send + 'scope,
+    ) -> thread::ScopedJoinHandle<'scope, (Instant, T)> {
+        let place = self.owners().len();
+        let waiter = scope.spawn(move || {
+            let guard = lock.lock().unwrap();
+            (Instant::now(), inside(guard))
+        });
+        self.await_length(place + 1);
+        self.await_listening(&self.owners()[place]);
+        waiter
+    }
+}
+
+fn prefixed(prefix: &str, name: &str) -> String {
+    if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
+}
+
+/// The server's own clock.
+#[track_caller]
+fn now_ms(server: &RedisServer) -> i64 {
+    let (seconds, micros): (i64, i64) = server.query(&["TIME"]);
+    seconds * 1_000 + micros / 1_000
+}
+
+/// Gives back and says nothing: for waiters that only want to be in once.
+fn leave(guard: Guard) {
+    guard.unlock().unwrap();
+}
+
+/// Does `look` every few milliseconds for as long as `span`.
+fn throughout(span: Duration, mut look: impl FnMut()) {
+    let started = Instant::now();
+    while started.elapsed() < span {
+        look();
+        thread::sleep(ms(20));
+    }
+}

@@ -1,0 +1,132 @@
+//! Whatever became of the queue's keys, the lock goes on.
+
+use std::thread;
+use std::time::Instant;
+
+use lockson_harness::RedisServer;
+
+use super::{PATIENCE, Queue, hasty_client, leave, now_ms};
+use crate::support::{SCHEDULING, SOON, client, fields, fresh, joined, ms, ttl_ms};
+
+#[test]
+fn a_queue_and_deadlines_out_of_step_heal() {
+    let check = |what: &str, spoil: &dyn Fn(Queue<'_>, &[String])| {
+        let (server, name) = (RedisServer::shared(), fresh("fair"));
+        let queue = Queue { server, name: &name };
+        let guard = hasty_client(server).fair_lock(&name).lock().unwrap();
+        thread::scope(|scope| {
+            let waiters = [(); 3].map(|()| queue.waiter(scope, hasty_client(server).fair_lock(&name), leave));
+            spoil(queue, &queue.owners());
+            guard.unlock().unwrap();
+            let released = Instant::now();
+            for waiter in waiters {
+                let waited = joined(waiter).0.saturating_duration_since(released);
+                assert!(waited <= PATIENCE + ms(1_000) + SCHEDULING, "{what}: {waited:?}");
+            }
+        });
+        let lock = hasty_client(server).fair_lock(&name);
+        assert!(lock.try_lock_for(PATIENCE + SCHEDULING).unwrap().is_some(), "{what}");
+        // What nobody waits for may stay, with an end.
+        assert!(queue.owners().is_empty(), "{what}");
+        assert!(ttl_ms(server, &queue.deadlines()) != -1, "{what}");
+    };
+    let run = |queue: Queue<'_>, words: &[&str]| queue.server.run(words);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for place in 0..3 {
+                check("one deadline is lost", &|queue, owners| {
+                    run(queue, &["ZREM", &queue.deadlines(), &owners[place]])
+                });
+                check("one place is lost", &|queue, owners| run(queue, &["LREM", &queue.list(), "0", &owners[place]]));
+            }
+        });
+        scope.spawn(|| {
+            check("all deadlines are lost", &|queue, _| run(queue, &["DEL", &queue.deadlines()]));
+            check("all places are lost", &|queue, _| run(queue, &["DEL", &queue.list()]));
+            check("both are lost", &|queue, _| run(queue, &["DEL", &queue.list(), &queue.deadlines()]));
+            check("everybody stands there twice", &|queue, owners| {
+                owners.iter().for_each(|owner| run(queue, &["RPUSH", &queue.list(), owner]));
+            });
+        });
+        scope.spawn(|| {
+            check("a head without a deadline", &|queue, _| run(queue, &["LPUSH", &queue.list(), "nobody:1"]));
+            check("somebody without a deadline in the middle", &|queue, owners| {
+                run(queue, &["LINSERT", &queue.list(), "AFTER", &owners[0], "nobody:1"]);
+            });
+            check("a deadline without a place", &|queue, _| {
+                run(queue, &["ZADD", &queue.deadlines(), &(now_ms(queue.server) + 1_000).to_string(), "nobody:1"]);
+            });
+        });
+    });
+}
+
+#[test]
+fn waiters_outlive_the_loss_of_all_data() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    thread::scope(|scope| {
+        let waiters = [(); 4].map(|()| queue.waiter(scope, hasty_client(&server).fair_lock("job"), leave));
+        server.run(&["FLUSHALL"]);
+        let flushed = Instant::now();
+        for waiter in waiters {
+            let waited = joined(waiter).0 - flushed;
+            assert!(waited <= ms(2_000) + SCHEDULING, "{waited:?}");
+        }
+    });
+    assert!(guard.unlock().is_err());
+    queue.assert_gone();
+}
+
+#[test]
+fn the_keys_of_a_queue_have_an_end_while_there_is_one_and_are_gone_afterwards() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let guard = client().fair_lock(&name).lock().unwrap();
+    thread::scope(|scope| {
+        let waiters = [(); 3].map(|()| queue.waiter(scope, client().fair_lock(&name), leave));
+        for key in [queue.list(), queue.deadlines()] {
+            let left = ttl_ms(server, &key);
+            let farthest = queue.left_ms().into_values().max().unwrap();
+            assert!(left > farthest && left <= farthest + 3_600_000 + 5_000, "{key}: {left}, {farthest}");
+        }
+        guard.unlock().unwrap();
+        waiters.into_iter().for_each(|waiter| _ = joined(waiter));
+    });
+    queue.assert_gone();
+}
+
+#[test]
+fn forcing_it_open_tells_the_next_one_and_leaves_the_queue_as_it_is() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let operator = client();
+    let mut late: Vec<_> = (0..5)
+        .map(|_| {
+            let guard = client().fair_lock(&name).lock().unwrap();
+            let late = thread::scope(|scope| {
+                let (go, told) = crossbeam_channel::bounded::<()>(1);
+                let first = queue.waiter(scope, client().fair_lock(&name), move |guard| {
+                    told.recv_timeout(SOON).unwrap();
+                    leave(guard);
+                });
+                let second = queue.waiter(scope, client().fair_lock(&name), leave);
+                let places = queue.owners();
+                let forced = Instant::now();
+                assert!(operator.fair_lock(&name).force_unlock().unwrap());
+                go.send(()).unwrap();
+                let late = joined(first).0 - forced;
+                assert_eq!(places.len(), 2);
+                joined(second);
+                late
+            });
+            assert!(guard.unlock().is_err(), "it was forced open");
+            late
+        })
+        .collect();
+    late.sort();
+    assert!(late[2] <= ms(100), "half of them were later than {:?}", late[2]);
+    assert!(!operator.fair_lock(&name).force_unlock().unwrap(), "it is not held");
+    assert!(fields(server, &name).is_empty());
+    queue.assert_gone();
+}

@@ -1,0 +1,350 @@
+//! Beside a client that does what Redisson's scripts do, by the wire document: one queue, one order.
+
+use std::thread;
+
+use lockson_harness::{RedisServer, eventually};
+
+use super::{PATIENCE, Queue, hasty, hasty_client, now_ms, throughout};
+use crate::support::{SCHEDULING, SOON, TICK, TTL, fields, joined, ms};
+
+#[test]
+fn a_waiter_keeps_its_place_between_two_of_java_behind_a_long_hold() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let [before, behind] = [1, 2].map(|thread| Java::new(&server, "job", thread));
+    let guard = hasty(&server).watchdog(TTL, TICK).connect().unwrap().fair_lock("job").lock().unwrap();
+    assert!(before.ask().is_some());
+    thread::scope(|scope| {
+        let (go, told) = crossbeam_channel::bounded::<()>(1);
+        let ours = queue.waiter(scope, hasty_client(&server).fair_lock("job"), move |guard| {
+            told.recv_timeout(SOON).unwrap();
+            guard.unlock().unwrap();
+        });
+        assert!(behind.ask().is_some());
+        let order = queue.owners();
+        assert_eq!([&order[0], &order[2]], [&before.owner, &behind.owner]);
+
+        let mut messages = [&before, &behind].map(|java| java.listen());
+        throughout(TTL + PATIENCE + ms(1_000), || {
+            assert!(before.ask().is_some() && behind.ask().is_some());
+            assert_eq!(queue.owners(), order, "while it was held");
+        });
+        guard.unlock().unwrap();
+        assert!(heard(&mut messages[0]), "the first one is told");
+        assert_eq!(before.ask(), None, "and takes it");
+        throughout(TTL + PATIENCE, || {
+            assert!(behind.ask().is_some());
+            assert_eq!(queue.owners(), order[1..], "while Java held it");
+        });
+        assert_eq!(before.unlock(), Some(1));
+        eventually(SCHEDULING, "ours is in", || fields(&server, "job").first().is_some_and(|(by, _)| *by == order[1]));
+        assert!(behind.ask().is_some());
+        assert_eq!(queue.owners(), order[2..]);
+        go.send(()).unwrap();
+        joined(ours);
+        assert!(heard(&mut messages[1]), "the last one is told");
+        assert_eq!(behind.ask(), None);
+        assert_eq!(behind.unlock(), Some(1));
+    });
+    queue.assert_gone();
+}
+
+#[test]
+fn a_waiter_keeps_its_place_behind_one_of_java_that_had_waited_for_minutes() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let [before, behind] = [1, 2].map(|thread| Java::new(&server, "job", thread));
+    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    assert!(before.ask_as_of(250_000).is_some());
+    thread::scope(|scope| {
+        let ours = queue.waiter(scope, hasty_client(&server).fair_lock("job"), super::leave);
+        assert!(behind.ask().is_some());
+        let order = queue.owners();
+        guard.unlock().unwrap();
+        assert_eq!(before.ask(), None);
+        // It took 300 s from everybody behind, more than was between them. Ours asks within a second, before Java does.
+        let asked = server.calls_of("evalsha");
+        eventually(SOON, "ours has asked", || server.calls_of("evalsha") > asked);
+        assert!(behind.ask().is_some());
+        assert_eq!(queue.owners(), order[1..], "a waiter that asks is alive");
+        assert_eq!(before.unlock(), Some(1));
+        joined(ours);
+        assert_eq!(behind.ask(), None);
+        assert_eq!(behind.unlock(), Some(1));
+    });
+    queue.assert_gone();
+}
+
+#[test]
+fn a_waiter_keeps_its_place_when_java_gives_up_in_front_of_it() {
+    for taken in [5_000, 300_000] {
+        let server = RedisServer::start();
+        let queue = Queue { server: &server, name: "job" };
+        let [mut before, behind] = [1, 2].map(|thread| Java::new(&server, "job", thread));
+        before.wait_ms = 5_000;
+        let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+        assert!(before.ask().is_some());
+        thread::scope(|scope| {
+            let ours = queue.waiter(scope, hasty_client(&server).fair_lock("job"), super::leave);
+            assert!(behind.ask().is_some());
+            let order = queue.owners();
+            // An asynchronous wait of Redisson takes 300 s away, whatever it had added.
+            before.give_up(taken);
+            let asked = server.calls_of("evalsha");
+            eventually(SOON, "ours has asked", || server.calls_of("evalsha") > asked);
+            assert_eq!(queue.owners().first(), Some(&order[1]), "it is the first now: {taken}");
+            guard.unlock().unwrap();
+            joined(ours);
+            assert_eq!(behind.ask(), None);
+            assert_eq!(behind.unlock(), Some(1));
+        });
+        queue.assert_gone();
+    }
+}
+
+#[test]
+fn java_behind_us_is_promised_no_more_and_no_less_than_by_java() {
+    for gives_up in [false, true] {
+        let server = RedisServer::start();
+        let queue = Queue { server: &server, name: "job" };
+        let behind = Java::new(&server, "job", 2);
+        let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+        let stop = lockson::Cancel::new();
+        thread::scope(|scope| {
+            let (go, told) = crossbeam_channel::bounded::<()>(1);
+            let lock = hasty_client(&server).fair_lock("job").cancelled_by(&stop);
+            let ours = scope.spawn(move || {
+                let Ok(guard) = lock.lock() else { return };
+                told.recv_timeout(SOON).unwrap();
+                guard.unlock().unwrap();
+            });
+            queue.await_length(1);
+            eventually(SOON, "it is first", || queue.left_ms().values().all(|left| *left <= 2_000));
+            let told_ms = behind.ask().expect("it is held");
+            let left = queue.left_ms();
+            let (before_us, after_us) = (left[&queue.owners()[0]], left[&behind.owner]);
+            assert!((0..=2_000).contains(&before_us) && (told_ms - before_us).abs() <= 200, "{told_ms}, {left:?}");
+            assert!((after_us - before_us - 300_000).abs() <= 200, "{left:?}");
+            if gives_up {
+                stop.cancel();
+            } else {
+                guard.unlock().unwrap();
+            }
+            queue.await_length(1);
+            let now = queue.left_ms()[&behind.owner];
+            // What we had added is taken back, and time has passed.
+            assert!((after_us - 2_000 - 500..=after_us - 2_000).contains(&now), "{after_us} became {now}");
+            if !gives_up {
+                go.send(()).unwrap();
+            }
+            joined(ours);
+        });
+        if gives_up {
+            assert!(queue.owners() == [behind.owner.clone()]);
+        } else {
+            assert_eq!(behind.ask(), None);
+            assert_eq!(behind.unlock(), Some(1));
+            queue.assert_gone();
+        }
+    }
+}
+
+#[test]
+fn our_waiters_and_those_of_java_take_turns_in_the_order_they_came() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let holder = Java::new(&server, "job", 9);
+    assert_eq!(holder.ask(), None);
+    assert_eq!(holder.ask(), None, "Java re-enters");
+    assert_eq!(holder.unlock(), Some(0));
+    let javas = [1, 2, 3].map(|thread| Java::new(&server, "job", thread));
+    let client = hasty_client(&server);
+    let took = parking_lot::Mutex::new(vec![]);
+    thread::scope(|scope| {
+        for (place, java) in javas.iter().enumerate() {
+            assert!(java.ask().is_some());
+            let took = &took;
+            queue.waiter(scope, client.fair_lock("job"), move |guard| {
+                took.lock().push(place);
+                guard.unlock().unwrap();
+            });
+        }
+        assert_eq!(queue.owners().len(), 6);
+        assert_eq!(holder.unlock(), Some(1));
+        for (place, java) in javas.iter().enumerate() {
+            eventually(SOON, "it is its turn", || queue.owners().first() == Some(&java.owner));
+            eventually(SOON, "it gets in", || java.ask().is_none());
+            assert_eq!(took.lock().len(), place, "ours wait behind it");
+            assert_eq!(java.unlock(), Some(1));
+        }
+    });
+    assert_eq!(took.into_inner(), [0, 1, 2]);
+    queue.assert_gone();
+}
+
+#[test]
+fn a_dead_waiter_of_java_costs_our_patience_and_not_its_300_seconds() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let dead = [1, 2].map(|thread| Java::new(&server, "job", thread));
+    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    assert!(dead.iter().all(|java| java.ask().is_some()));
+    thread::scope(|scope| {
+        let ours = queue.waiter(scope, hasty_client(&server).fair_lock("job"), super::leave);
+        guard.unlock().unwrap();
+        let released = std::time::Instant::now();
+        let waited = joined(ours).0.saturating_duration_since(released);
+        assert!(waited <= 2 * PATIENCE + ms(1_000) + SCHEDULING, "{waited:?}");
+    });
+    queue.assert_gone();
+}
+
+/// One thread of a Java client, as far as Redis can tell.
+struct Java<'a> {
+    server: &'a RedisServer,
+    name: String,
+    owner: String,
+    wait_ms: i64,
+}
+
+impl<'a> Java<'a> {
+    fn new(server: &'a RedisServer, name: &str, thread: u32) -> Self {
+        let owner = format!("6f1c0d5e-8a0b-4f5e-9d3c-2b1a00c0ffee:{thread}");
+        Self { server, name: name.to_owned(), owner, wait_ms: 300_000 }
+    }
+
+    /// Asks for the lock; the answer is how long to sleep, or `None` when it is taken.
+    #[track_caller]
+    fn ask(&self) -> Option<i64> {
+        self.ask_as_of(0)
+    }
+
+    /// The same, by a clock that shows an earlier time.
+    #[track_caller]
+    fn ask_as_of(&self, ms_ago: i64) -> Option<i64> {
+        let now = now_ms(self.server) - ms_ago;
+        self.run(ACQUIRE, &["30000", &self.owner, &self.wait_ms.to_string(), &now.to_string()])
+    }
+
+    #[track_caller]
+    fn unlock(&self) -> Option<i64> {
+        let now = now_ms(self.server).to_string();
+        let channel = format!("redisson_lock__channel:{{{}}}", self.name);
+        self.run(UNLOCK, &["0", "30000", &self.owner, &now, "PUBLISH", &channel])
+    }
+
+    #[track_caller]
+    fn give_up(&self, taken_ms: i64) {
+        self.run(GIVE_UP, &["", &self.owner, &taken_ms.to_string()]);
+    }
+
+    /// Opens a connection that hears what this waiter is told.
+    fn listen(&self) -> redis::Connection {
+        let mut connection = self.server.connection();
+        let channel = format!("redisson_lock__channel:{{{}}}:{}", self.name, self.owner);
+        connection.as_pubsub().subscribe(&channel).unwrap();
+        connection.send_packed_command(&redis::cmd("SUBSCRIBE").arg(channel).get_packed_command()).unwrap();
+        connection.recv_response().unwrap();
+        connection
+    }
+
+    #[track_caller]
+    fn run(&self, script: &str, arguments: &[&str]) -> Option<i64> {
+        let keys = ["", "redisson_lock_queue:", "redisson_lock_timeout:"];
+        let keys =
+            keys.map(|prefix| if prefix.is_empty() { self.name.clone() } else { format!("{prefix}{{{}}}", self.name) });
+        let mut words = vec!["EVAL", script, "3"];
+        words.extend(keys.iter().map(String::as_str));
+        words.extend(arguments);
+        self.server.query(&words)
+    }
+}
+
+/// Whether a message came.
+fn heard(connection: &mut redis::Connection) -> bool {
+    connection.set_read_timeout(Some(SOON)).unwrap();
+    connection.recv_response().is_ok()
+}
+
+/// Wire document 5.5: acquire, waiting form. ARGV: lease, owner, wait, now.
+const ACQUIRE: &str = "
+while true do
+  local head = redis.call('lindex', KEYS[2], 0)
+  if head == false then break end
+  local score = redis.call('zscore', KEYS[3], head)
+  if score ~= false and tonumber(score) <= tonumber(ARGV[4]) then
+    redis.call('zrem', KEYS[3], head)
+    redis.call('lpop', KEYS[2])
+  else
+    break
+  end
+end
+if redis.call('exists', KEYS[1]) == 0
+    and (redis.call('exists', KEYS[2]) == 0 or redis.call('lindex', KEYS[2], 0) == ARGV[2]) then
+  redis.call('lpop', KEYS[2])
+  redis.call('zrem', KEYS[3], ARGV[2])
+  for _, member in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do
+    redis.call('zincrby', KEYS[3], -tonumber(ARGV[3]), member)
+  end
+  redis.call('hset', KEYS[1], ARGV[2], 1)
+  redis.call('pexpire', KEYS[1], ARGV[1])
+  return nil
+end
+if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+  redis.call('hincrby', KEYS[1], ARGV[2], 1)
+  redis.call('pexpire', KEYS[1], ARGV[1])
+  return nil
+end
+if redis.call('zscore', KEYS[3], ARGV[2]) ~= false then
+  return math.max(0, redis.call('pttl', KEYS[1]))
+end
+local last = redis.call('lindex', KEYS[2], -1)
+local left
+if last ~= false and last ~= ARGV[2] and redis.call('zscore', KEYS[3], last) ~= false then
+  left = tonumber(redis.call('zscore', KEYS[3], last)) - tonumber(ARGV[4])
+else
+  left = redis.call('pttl', KEYS[1])
+end
+if redis.call('zadd', KEYS[3], left + tonumber(ARGV[3]) + tonumber(ARGV[4]), ARGV[2]) == 1 then
+  redis.call('rpush', KEYS[2], ARGV[2])
+end
+return left";
+
+/// Wire document 5.5: unlock, without the latch that Java deletes at once. ARGV: message, lease, owner, now, publish,
+/// channel.
+const UNLOCK: &str = "
+while true do
+  local head = redis.call('lindex', KEYS[2], 0)
+  if head == false then break end
+  local score = redis.call('zscore', KEYS[3], head)
+  if score ~= false and tonumber(score) <= tonumber(ARGV[4]) then
+    redis.call('zrem', KEYS[3], head)
+    redis.call('lpop', KEYS[2])
+  else
+    break
+  end
+end
+local function notify()
+  local head = redis.call('lindex', KEYS[2], 0)
+  if head ~= false then redis.call(ARGV[5], ARGV[6] .. ':' .. head, ARGV[1]) end
+  return 1
+end
+if redis.call('exists', KEYS[1]) == 0 then return notify() end
+if redis.call('hexists', KEYS[1], ARGV[3]) == 0 then return nil end
+if redis.call('hincrby', KEYS[1], ARGV[3], -1) > 0 then
+  redis.call('pexpire', KEYS[1], ARGV[2])
+  return 0
+end
+redis.call('del', KEYS[1])
+return notify()";
+
+/// Wire document 5.5: give up. ARGV: nothing, owner, wait.
+const GIVE_UP: &str = "
+local behind = false
+for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do
+  if behind then redis.call('zincrby', KEYS[3], -tonumber(ARGV[3]), member) end
+  behind = behind or member == ARGV[2]
+end
+redis.call('zrem', KEYS[3], ARGV[2])
+redis.call('lrem', KEYS[2], 0, ARGV[2])
+return nil";

@@ -1,0 +1,154 @@
+//! The state in Redis is Redisson's, byte for byte.
+
+use std::thread;
+
+use lockson::{Client, Lock};
+use lockson_harness::proxy::{Proxy, When};
+use lockson_harness::{RedisServer, eventually};
+
+use super::{Queue, hasty_client, leave, now_ms};
+use crate::support::{SOON, channel, client, fields, fresh, joined, ms, ttl_ms};
+
+#[test]
+fn the_hash_the_list_and_the_sorted_set_are_redissons() {
+    for name in [fresh("fair"), fresh("{tag}:fair"), fresh("a{b}c"), fresh("brace{")] {
+        let server = RedisServer::shared();
+        let queue = Queue { server, name: &name };
+        let guard = client().fair_lock(&name).lock().unwrap();
+        assert_eq!(fields(server, &name), [(guard.owner().to_owned(), "1".to_owned())]);
+        assert!((29_000..=30_000).contains(&ttl_ms(server, &name)));
+        assert!(queue.owners().is_empty() && queue.left_ms().is_empty(), "a holder does not wait");
+        thread::scope(|scope| {
+            let mut owners = vec![];
+            let waiters = [(); 3].map(|()| {
+                let waiter = queue.waiter(scope, client().fair_lock(&name), |guard| {
+                    let owner = guard.owner().to_owned();
+                    leave(guard);
+                    owner
+                });
+                owners.push(queue.owners().pop().unwrap());
+                waiter
+            });
+            let [list, set] = [queue.list(), queue.deadlines()].map(|key| server.query::<String>(&["TYPE", &key]));
+            assert_eq!((list.as_str(), set.as_str()), ("list", "zset"));
+            assert_eq!(queue.owners(), owners, "the last one who came is the last one");
+            let left = queue.left_ms();
+            assert_eq!(left.len(), 3, "{left:?}");
+            let score: String = server.query(&["ZSCORE", &queue.deadlines(), &owners[0]]);
+            assert!(score.bytes().all(|byte| byte.is_ascii_digit()), "epoch ms: {score}");
+            guard.unlock().unwrap();
+            let told = waiters.map(|waiter| joined(waiter).1);
+            assert_eq!(told.to_vec(), owners, "the owner that waits is the owner that holds");
+        });
+        queue.assert_gone();
+    }
+}
+
+#[test]
+fn each_waiter_is_promised_its_patience_and_that_of_those_in_front() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    // The first of a queue counts as gone after its own patience, because it asks every second.
+    let guard = client().fair_lock(&name).leased(ms(60_000)).lock().unwrap();
+    thread::scope(|scope| {
+        let waiters = [1, 2, 3].map(|place| {
+            let waiter = queue.waiter(scope, client().fair_lock(&name), leave);
+            // It has asked once more since it listens.
+            eventually(SOON, "it is first, or behind those", || {
+                queue.left_ms().into_values().max().unwrap() <= 5_000 * place
+            });
+            waiter
+        });
+        let owners = queue.owners();
+        for _ in 0..50 {
+            let left = queue.left_ms();
+            for (place, owner) in (1..).zip(&owners) {
+                let most = 5_000 * place;
+                // Its last question is a second old at most, and the machine may be busy.
+                assert!((most - 4_000..=most).contains(&left[owner]), "{place}: {left:?}");
+            }
+            thread::sleep(ms(30));
+        }
+        guard.unlock().unwrap();
+        waiters.into_iter().for_each(|waiter| _ = joined(waiter));
+    });
+}
+
+#[test]
+fn a_release_publishes_a_zero_to_the_first_one_alone() {
+    for name in [fresh("fair"), fresh("{tag}:fair")] {
+        let server = RedisServer::shared();
+        let queue = Queue { server, name: &name };
+        let mut stranger = server.connection();
+        let mut messages = stranger.as_pubsub();
+        messages.psubscribe("redisson_lock__channel:*").unwrap();
+        let lock = client().fair_lock(&name);
+        let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
+        let mut owners = vec![];
+        thread::scope(|scope| {
+            let waiters = [(); 3].map(|()| queue.waiter(scope, client().fair_lock(&name), leave));
+            owners = queue.owners();
+            inner.unlock().unwrap();
+            outer.unlock().unwrap();
+            waiters.into_iter().for_each(|waiter| _ = joined(waiter));
+        });
+        drop(lock.lock().unwrap());
+        server.run(&["PUBLISH", &channel(&name), "end"]);
+        // Other tests speak on channels of theirs meanwhile.
+        let mut heard = vec![];
+        while heard.last() != Some(&(channel(&name), "end".to_owned())) {
+            let message = messages.get_message().unwrap();
+            let (from, text) = (message.get_channel_name().to_owned(), message.get_payload().unwrap());
+            if from.starts_with(&channel(&name)) {
+                heard.push((from, text));
+            }
+        }
+        heard.pop();
+        let expected: Vec<_> = owners.iter().map(|owner| (queue.channel_of(owner), "0".to_owned())).collect();
+        assert_eq!(heard, expected, "each was told once, in order, and nobody else: {name:?}");
+    }
+}
+
+#[test]
+fn no_request_brings_a_clients_time_of_day() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let proxy = Proxy::start(server.address());
+    let seen = Client::connect(&proxy.url()).unwrap().fair_lock("job");
+    let guard = seen.leased(ms(60_000)).lock().unwrap();
+    thread::scope(|scope| {
+        let before = now_ms(&server);
+        let waiter = queue.waiter(scope, seen.clone(), leave);
+        let patience = || server.query::<i64>(&["ZSCORE", &queue.deadlines(), &queue.owners()[0]]) - now_ms(&server);
+        eventually(SOON, "it is promised its patience by the server's clock", || (0..=5_000).contains(&patience()));
+        assert!(seen.owned().try_lock_for(ms(50)).unwrap().is_none());
+        guard.unlock().unwrap();
+        joined(waiter);
+        let requests = proxy.fitting(&When::script());
+        assert!(requests.len() >= 7, "{requests:?}");
+        let a_day_ago = before / 1_000 - 86_400;
+        let numbers = requests.iter().flat_map(|request| (0..request.arguments.len()).map(|at| request.text(at)));
+        // In seconds, or anything finer.
+        let times: Vec<_> = numbers.filter(|text| text.parse::<i64>().is_ok_and(|number| number > a_day_ago)).collect();
+        assert_eq!(times, Vec::<String>::new());
+    });
+}
+
+#[test]
+fn an_uncontended_pair_is_two_requests_and_needs_no_queue() {
+    let server = RedisServer::start();
+    let client = hasty_client(&server);
+    for kind in [Client::fair_lock as fn(&Client, &str) -> Lock, Client::non_reentrant_fair_lock] {
+        let lock = kind(&client, "pair");
+        drop(lock.lock().unwrap()); // from here on the scripts are known
+        server.reset_counters();
+        for _ in 0..10 {
+            lock.lock().unwrap().unlock().unwrap();
+        }
+        let calls = server.calls();
+        let count = |command| calls.get(command).copied().unwrap_or(0);
+        assert_eq!((count("evalsha"), count("eval"), count("publish"), count("subscribe")), (20, 0, 0, 0), "{calls:?}");
+        assert_eq!((count("rpush"), count("zadd")), (0, 0), "{calls:?}");
+        assert!(server.keys().is_empty());
+    }
+}

@@ -1,0 +1,202 @@
+//! What arrives late, after its sender gave up, repeated or went on, changes nothing any more.
+
+use std::time::Duration;
+
+use lockson::{Client, ErrorKind, Lock};
+use lockson_harness::RedisServer;
+use lockson_harness::proxy::{Fate, Request, RuleHandle, Then, When};
+
+use crate::fault_support::{PATIENCE, Rig, SOON, fences, ms};
+
+const NAME: &str = "late";
+
+#[test]
+fn a_late_original_is_fenced_before_its_repetition_and_leaves_no_ghost() {
+    let rig = Rig::start();
+    let lock = rig.impatient().connect().unwrap().lock(NAME);
+    for _ in 0..10 {
+        let (rule, original, fence) = take_with_the_original_held(&rig, &lock);
+        assert_eq!(rig.proxy.fate(&fence), Fate::Answered(b":1\r\n".to_vec()), "the fence found its connection");
+        assert_ne!(fence.connection, original.connection);
+        rule.release();
+        let fate = rig.proxy.wait_fate(&original, SOON);
+        assert!(matches!(fate, Fate::Failed(_)), "the server took the original: {fate:?}");
+        rig.assert_no_keys();
+    }
+}
+
+#[test]
+fn a_fence_without_an_answer_is_sent_again_before_the_repetition() {
+    let rig = Rig::start();
+    let lock = rig.impatient().connect().unwrap().lock(NAME);
+    for then in [Then::CutBeforeRequest, Then::CutRequestAfter(20), Then::SwallowRequest, Then::CutReplyAfter(0)] {
+        let fence = rig.proxy.rule(fences(), then);
+        let (rule, original, _) = take_with_the_original_held(&rig, &lock);
+        fence.wait_hit(SOON);
+        rule.release();
+        assert!(matches!(rig.proxy.wait_fate(&original, SOON), Fate::Failed(_)));
+        rig.assert_no_keys();
+    }
+}
+
+#[test]
+fn what_is_cleared_away_in_the_background_is_fenced_first_however_long_that_takes() {
+    let rig = Rig::start();
+    let lock = rig.impatient().connect().unwrap().lock(NAME);
+    let held = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
+    let fence = rig.proxy.rule(fences().times(3), Then::SwallowRequest);
+    assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unknown);
+    fence.wait_hits(3, SOON);
+    let original = held.wait_hit(SOON);
+    let cleared = rig.proxy.wait_for_since(original.number, &rig.release(false), SOON);
+    let fence = rig.fence_of(&original).expect("it is fenced");
+    assert!(fence.number < cleared.number, "cleared away before the fence");
+    held.release();
+    rig.proxy.wait_fate(&original, SOON);
+    rig.assert_no_keys();
+}
+
+#[test]
+fn a_ghost_of_a_user_who_may_not_fence_is_cleared_in_the_background() {
+    let rig = rig_without_fences();
+    let lock = without_fences(&rig).lock(NAME);
+    let (rule, original, fence) = take_with_the_original_held(&rig, &lock);
+    let Fate::Answered(refusal) = rig.proxy.fate(&fence) else { panic!("the fence was not answered") };
+    assert!(refusal.starts_with(b"-NOPERM"));
+    rule.release();
+    assert_eq!(rig.proxy.wait_fate(&original, SOON), Fate::Answered(b"*1\r\n:1\r\n".to_vec()), "the ghost locked it");
+    // Its lease would be 30 s.
+    rig.eventually_no_keys(Duration::from_secs(3));
+}
+
+#[test]
+fn a_ghost_does_not_disturb_whoever_has_the_lock_by_then() {
+    let rig = rig_without_fences();
+    let lock = without_fences(&rig).lock(NAME);
+    let (rule, original, _) = take_with_the_original_held(&rig, &lock);
+    let next = rig.direct().lock(NAME).lock().unwrap();
+    rule.release();
+    let Fate::Answered(reply) = rig.proxy.wait_fate(&original, SOON) else { panic!("it was not answered") };
+    assert!(reply.starts_with(b"*2\r\n:0\r\n"), "it is told that the lock is busy");
+    let releases = rig.proxy.mark();
+    rig.proxy.wait_for_since(releases, &rig.release(false).nth(2), SOON);
+    rig.assert_held_by(NAME, next.owner(), 1);
+    next.unlock().unwrap();
+}
+
+#[test]
+fn late_copies_of_anything_a_thread_sent_never_touch_its_newer_hold() {
+    let rig = Rig::start();
+    let lock = rig.client().lock(NAME);
+    let outer = lock.lock().unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    outer.extend(Duration::from_secs(90)).unwrap();
+    outer.unlock().unwrap();
+    let old = rig.proxy.fitting(&When::script());
+    assert_eq!(old.len(), 5, "acquire, re-enter, release one, renew, release all");
+    let newer = lock.leased(Duration::from_secs(20)).lock().unwrap();
+    let again = lock.leased(Duration::from_secs(20)).lock().unwrap();
+    for request in &old {
+        let copy = rig.proxy.send_copy_anew(request);
+        assert!(matches!(rig.proxy.wait_fate(&copy, SOON), Fate::Answered(_)));
+        rig.assert_held_by(NAME, newer.owner(), 2);
+        assert!((18_000..=20_000).contains(&rig.time_to_live(NAME)));
+    }
+    again.unlock().unwrap();
+    newer.unlock().unwrap();
+    rig.assert_no_keys();
+}
+
+#[test]
+fn a_late_release_of_an_ended_lease_leaves_the_next_holder_alone() {
+    let rig = Rig::start();
+    let client = rig.impatient().connect().unwrap();
+    let guard = client.lock(NAME).leased(PATIENCE).lock().unwrap();
+    let rule = rig.proxy.rule(rig.release(false), Then::HoldRequest);
+    assert!(guard.unlock().is_err());
+    let next = rig.direct().lock(NAME).lock().unwrap(); // when the lease is over
+    rule.release();
+    rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
+    rig.assert_held_by(NAME, next.owner(), 1);
+    next.unlock().unwrap();
+}
+
+#[test]
+fn a_late_release_that_could_not_be_fenced_leaves_the_newer_hold_of_its_thread_alone() {
+    let rig = rig_without_fences();
+    let lock = without_fences(&rig).lock(NAME);
+    let guard = lock.lock().unwrap();
+    let rule = rig.proxy.rule(rig.release(false), Then::HoldRequest);
+    assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Unknown);
+    rig.eventually_no_keys(SOON);
+    let newer = lock.lock().unwrap();
+    rule.release();
+    assert_eq!(rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON), Fate::Answered(b"*1\r\n:2\r\n".to_vec()));
+    rig.assert_held_by(NAME, newer.owner(), 1);
+    newer.unlock().unwrap();
+}
+
+#[test]
+fn a_late_partial_release_never_makes_the_key_end_before_its_holder_thinks() {
+    for may_fence in [true, false] {
+        let rig = rig_without_fences();
+        let client = if may_fence { rig.impatient().connect().unwrap() } else { without_fences(&rig) };
+        let lock = client.lock(NAME);
+        let outer = lock.leased(Duration::from_secs(4)).lock().unwrap();
+        let inner = lock.leased(Duration::from_secs(1)).lock().unwrap();
+        let rule = rig.proxy.rule(rig.release(true), Then::HoldRequest);
+        assert_eq!(inner.unlock().unwrap_err().kind(), ErrorKind::Unknown);
+        let longer = lock.leased(Duration::from_secs(60)).lock().unwrap();
+        rule.release();
+        rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
+        let believed = outer.remaining().as_millis();
+        let real = u128::try_from(rig.time_to_live(NAME)).unwrap();
+        assert!(believed <= real, "may fence: {may_fence}; believed for {believed} ms, but it ends in {real} ms");
+        drop((longer, outer));
+    }
+}
+
+#[test]
+fn an_answer_that_is_older_than_its_lease_is_no_lock() {
+    let rig = Rig::start();
+    let lock = rig.client().lock(NAME).leased(ms(200));
+    let other = rig.direct();
+    std::thread::scope(|scope| {
+        let rule = rig.proxy.rule(rig.script("acquire"), Then::HoldReply);
+        let late = scope.spawn(|| lock.try_lock_for(ms(400)).map(|guard| guard.map(|guard| guard.is_held())));
+        rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
+        let next = other.lock(NAME).lock().unwrap(); // when the lease is over
+        rule.release();
+        assert_eq!(late.join().unwrap().unwrap(), None);
+        rig.assert_held_by(NAME, next.owner(), 1);
+        next.unlock().unwrap();
+    });
+    rig.assert_no_keys();
+}
+
+/// Takes the lock while the first request for it is held, and gives it back.
+fn take_with_the_original_held(rig: &Rig, lock: &Lock) -> (RuleHandle, Request, Request) {
+    let acquire = rig.script("acquire");
+    let mark = rig.proxy.mark();
+    let rule = rig.proxy.rule(acquire.clone(), Then::HoldRequest);
+    let guard = lock.try_lock_for(SOON).unwrap().expect("nobody else wants it");
+    let original = rule.wait_hit(SOON);
+    rig.assert_fenced_before_repeat(mark, &acquire);
+    rig.assert_held_by(NAME, guard.owner(), 1);
+    guard.unlock().unwrap();
+    rig.assert_no_keys();
+    let fence = rig.fence_of(&original).expect("it was fenced");
+    (rule, original, fence)
+}
+
+fn rig_without_fences() -> Rig {
+    let server = RedisServer::start();
+    server.run(&["ACL", "SETUSER", "meek", "on", ">secret", "~*", "&*", "+@all", "-client|kill"]);
+    Rig::around(server)
+}
+
+fn without_fences(rig: &Rig) -> Client {
+    let url = format!("redis://meek:secret@127.0.0.1:{}", rig.proxy.port());
+    let client = Client::builder(&url).command_timeout(PATIENCE).drop_timeout(PATIENCE);
+    client.connect().unwrap()
+}

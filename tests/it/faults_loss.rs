@@ -1,0 +1,410 @@
+//! A holder knows of every loss, in time and once; what is no loss is not told.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::unbounded;
+use lockson::{Client, ErrorKind, Loss, OwnedGuard};
+use lockson_harness::eventually;
+use lockson_harness::proxy::{Direction, Fate, NewConnections, Request, Scope, Then};
+
+use crate::fault_support::{Rig, SLACK, SOON, ms, timed};
+use crate::support::{Notes, joined};
+
+/// How many locks are lost to each fault, half of them leased and half renewed.
+const TRIALS: usize = 40;
+/// Long enough for a margin of 200 ms: the test looks at the order of two moments, and other tests run beside it.
+const LEASE: Duration = Duration::from_secs(20);
+const TICK: Duration = Duration::from_secs(1);
+
+#[test]
+fn every_holder_is_told_before_the_server_forgets_its_lock() {
+    thread::scope(|scope| {
+        for (name, fault, server_answers) in FAULTS {
+            let thread = thread::Builder::new().name(name.to_owned());
+            thread.spawn_scoped(scope, move || told_in_time(fault, server_answers)).unwrap();
+            // So that not all ends come at once: that would test the machine.
+            thread::sleep(TICK / 4);
+        }
+    });
+}
+
+/// The faults, and whether the server itself can be asked meanwhile.
+const FAULTS: [(&str, Fault, bool); 5] = [
+    ("out of reach", |rig| gone(rig, NewConnections::Refuse), true),
+    ("dialled in vain", |rig| gone(rig, NewConnections::Ignore), true),
+    ("mute", |rig| rig.proxy.mute(Scope::All, Direction::Both), true),
+    ("refuses to write", |rig| rig.server.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]), true),
+    ("stopped", |rig| rig.server.pause(), false),
+];
+
+type Fault = fn(&Rig);
+
+fn gone(rig: &Rig, how: NewConnections) {
+    rig.proxy.new_connections(how);
+    rig.proxy.cut(Scope::All);
+}
+
+fn told_in_time(fault: Fault, server_answers: bool) {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(LEASE, TICK).connect().unwrap();
+    let guards: Vec<_> = (0..TRIALS).map(|trial| take(&client, trial)).collect();
+    let (tell, told) = unbounded();
+    for (trial, guard) in guards.iter().enumerate() {
+        let tell = tell.clone();
+        guard.on_lost(move |loss| tell.send((trial, *loss, Instant::now())).unwrap());
+    }
+    let renewal = rig.proxy.wait_for(&rig.script("renew"), SOON);
+    rig.proxy.wait_fate(&renewal, SOON);
+    fault(&rig);
+    let ends = server_answers.then(|| (0..TRIALS).map(|trial| end_by_server(&rig, trial)).collect::<Vec<_>>());
+    thread::scope(|scope| {
+        for (trial, guard) in guards.iter().enumerate() {
+            let tell = tell.clone();
+            scope.spawn(move || {
+                let loss = guard.wait_lost(LEASE * 2).expect("it is lost");
+                tell.send((trial, loss, Instant::now())).unwrap();
+                assert!(!guard.is_held());
+            });
+        }
+    });
+    let told: Vec<_> = (0..TRIALS * 2).map(|_| told.recv_timeout(SOON).expect("each is told twice")).collect();
+    let ends = ends.unwrap_or_else(|| (0..TRIALS).map(|trial| end_by_requests(&rig, trial)).collect());
+    for (trial, loss, at) in told {
+        assert_eq!(loss, Loss::Expired);
+        let late = at.saturating_duration_since(ends[trial]);
+        assert!(late.is_zero(), "lock {trial} was told {late:?} after its end");
+    }
+    for guard in guards {
+        assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Lost(Loss::Expired));
+    }
+    rig.server.resume();
+}
+
+fn take(client: &Client, trial: usize) -> OwnedGuard {
+    let lock = client.lock(&name(trial));
+    let lock = if trial.is_multiple_of(2) { lock } else { lock.leased(LEASE) };
+    lock.owned().lock().unwrap()
+}
+
+fn name(trial: usize) -> String {
+    format!("trial-{trial}.")
+}
+
+/// The earliest moment at which the key ends, by the server's own word.
+fn end_by_server(rig: &Rig, trial: usize) -> Instant {
+    let asked = Instant::now();
+    let left = u64::try_from(rig.time_to_live(&name(trial))).expect("it lives");
+    asked + ms(left.saturating_sub(1))
+}
+
+/// The same of a server that cannot be asked: the last request that it answered came then.
+fn end_by_requests(rig: &Rig, trial: usize) -> Instant {
+    let answered = |request: &Request| matches!(rig.proxy.fate(request), Fate::Answered(_));
+    let mut raising = rig.proxy.fitting(&rig.script("renew").containing(name(trial)));
+    raising.extend(rig.proxy.fitting(&rig.script("acquire").containing(name(trial))));
+    let last = raising.iter().filter(|request| answered(request)).map(|request| request.at).max();
+    last.expect("it was acquired") + LEASE
+}
+
+#[test]
+fn nobody_believes_in_a_lock_that_the_server_has_forgotten() {
+    const LOCKS: usize = 100;
+    let rig = Rig::start();
+    let client = rig.impatient().connect().unwrap();
+    let names: Vec<_> = (0..LOCKS).map(|number| format!("short {number}")).collect();
+    let lease = |number: usize| ms(400 + 5 * number as u64);
+    let take = |number: usize| client.lock(&names[number]).leased(lease(number)).owned().lock().unwrap();
+    let guards: Vec<_> = (0..LOCKS).map(take).collect();
+    assert!(guards[LOCKS - 1].is_held());
+    rig.proxy.mute(Scope::All, Direction::Both);
+    let mut server = rig.server.connection();
+    let mut alive = LOCKS;
+    while alive > 0 {
+        alive = 0;
+        for (name, guard) in names.iter().zip(&guards) {
+            // Asked in this order: what the server has forgotten before, the holder must not believe after.
+            let there: bool = redis::cmd("EXISTS").arg(name).query(&mut server).unwrap();
+            assert!(there || !guard.is_held(), "{name} is believed in");
+            alive += usize::from(there);
+        }
+    }
+    assert!(guards.iter().all(|guard| guard.lost() == Some(Loss::Expired)));
+}
+
+#[test]
+fn the_time_of_a_slow_answer_is_not_believed_in() {
+    const SLOW: Duration = Duration::from_millis(400);
+    let rig = Rig::start();
+    let client = rig.client();
+    let lock = client.lock("slow").leased(Duration::from_secs(2));
+    let delayed = |verb| rig.proxy.rule(rig.script(verb), Then::DelayReply(SLOW));
+    let check = |guard: &lockson::Guard, what: &str| {
+        let left = ms(u64::try_from(rig.time_to_live("slow")).unwrap());
+        let believed = guard.remaining();
+        assert!(believed <= left, "{what}: believed for {believed:?}, but it ends in {left:?}");
+    };
+    delayed("acquire");
+    let outer = lock.lock().unwrap();
+    check(&outer, "acquire");
+    delayed("reenter");
+    let inner = lock.leased(Duration::from_secs(3)).lock().unwrap();
+    check(&outer, "re-enter");
+    delayed("renew");
+    inner.extend(Duration::from_secs(4)).unwrap();
+    check(&outer, "extend");
+    delayed("release");
+    inner.unlock().unwrap();
+    check(&outer, "release of one");
+    outer.unlock().unwrap();
+    let watched = rig.builder().watchdog(Duration::from_secs(2), ms(500)).connect().unwrap();
+    let guard = watched.lock("slow").lock().unwrap();
+    delayed("renew");
+    eventually(SOON, "the renewal is under way", || guard.remaining() < ms(1_300));
+    eventually(SOON, "the renewal is believed in", || guard.remaining() > ms(1_300));
+    check(&guard, "renew");
+}
+
+#[test]
+fn a_watched_section_inside_a_leased_one_is_renewed() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(Duration::from_secs(1), ms(200)).connect().unwrap();
+    let lock = client.lock("nested");
+    let outer = lock.leased(ms(500)).lock().unwrap();
+    let inner = lock.lock().unwrap();
+    assert_eq!(inner.wait_lost(Duration::from_secs(2)), None);
+    inner.unlock().unwrap();
+    drop(outer);
+}
+
+#[test]
+fn renewals_that_are_lost_for_a_while_cost_nothing() {
+    let rig = Rig::start();
+    let told = Notes::default();
+    let client = rig.builder().watchdog(Duration::from_secs(4), ms(200)).observer(told.clone()).connect().unwrap();
+    let guard = client.lock("kept").lock().unwrap();
+    let renewals = rig.script("renew").times(3);
+    for then in [
+        Then::CutBeforeRequest,
+        Then::CutReplyAfter(3),
+        Then::AnswerInstead(b"-BUSY not now\r\n".to_vec()),
+        Then::AnswerInstead(b"-OOM not now\r\n".to_vec()),
+        Then::ReplaceReply(b"+what\r\n".to_vec()),
+    ] {
+        let rule = rig.proxy.rule(renewals.clone(), then.clone());
+        let lost = rule.wait_hits(3, SOON);
+        let next = rig.proxy.wait_for_since(lost[2].number + 1, &renewals, SOON);
+        assert!(matches!(rig.proxy.wait_fate(&next, SOON), Fate::Answered(_)));
+        assert!(guard.is_held(), "{then:?}");
+        assert!(rig.time_to_live("kept") > 3_000, "{then:?}");
+    }
+    // A whole second without any answer.
+    rig.proxy.mute(Scope::All, Direction::Both);
+    assert_eq!(guard.wait_lost(Duration::from_secs(1)), None);
+    rig.proxy.unmute();
+    let next = rig.proxy.wait_for_since(rig.proxy.mark(), &renewals, SOON);
+    rig.proxy.wait_fate(&next, SOON);
+    assert_eq!(guard.wait_lost(Duration::from_secs(4)), None, "it outlives what it was confirmed for before");
+    guard.unlock().unwrap();
+    assert_eq!(told.losses_of("kept"), 0);
+}
+
+#[test]
+fn a_lost_renewal_is_sent_again_at_once_and_not_a_tick_later() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(Duration::from_secs(6), Duration::from_secs(3)).connect().unwrap();
+    let guard = client.lock("kept").lock().unwrap();
+    let renewals = rig.script("renew");
+    let lost = rig.proxy.rule(renewals.clone(), Then::CutBeforeRequest).wait_hit(SOON);
+    let next = rig.proxy.wait_for_since(lost.number + 1, &renewals, SOON);
+    let pause = next.at - lost.at;
+    assert!(pause < ms(1_500), "{pause:?}");
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_flushed_server_is_noticed_at_the_next_renewal_and_told_once_for_each_lock() {
+    const LOCKS: usize = 150;
+    let rig = Rig::start();
+    let told = Notes::default();
+    let client = rig.builder().watchdog(LEASE, ms(500)).observer(told.clone()).connect().unwrap();
+    let names: Vec<_> = (0..LOCKS).map(|number| format!("flushed {number}")).collect();
+    let guards: Vec<_> = names.iter().map(|name| client.lock(name).owned().lock().unwrap()).collect();
+    let (tell, called) = unbounded();
+    for guard in &guards {
+        let tell = tell.clone();
+        guard.on_lost(move |loss| tell.send(*loss).unwrap());
+    }
+    rig.server.run(&["FLUSHALL"]);
+    let (took, ()) = timed(|| guards.iter().for_each(|guard| assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone))));
+    assert!(took < ms(500) + SLACK * 2, "{took:?}");
+    drop(tell);
+    assert_eq!(called.iter().take(LOCKS).filter(|loss| *loss == Loss::Gone).count(), LOCKS);
+    for guard in guards {
+        assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Lost(Loss::Gone));
+    }
+    assert!(called.iter().next().is_none(), "a callback ran twice");
+    assert!(names.iter().all(|name| told.losses_of(name) == 1));
+    assert!(client.held().is_empty());
+}
+
+#[test]
+fn a_lost_lock_does_not_disturb_the_next_hold_of_the_same_name() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(Duration::from_secs(1), ms(100)).connect().unwrap();
+    let lock = client.lock("again");
+    thread::scope(|scope| {
+        let deep: Vec<_> = (0..4).map(|_| lock.lock().unwrap()).collect();
+        rig.server.run(&["DEL", "again"]);
+        // The first ones stay in their guards while another thread takes it and needs its renewals.
+        let next = scope.spawn(|| {
+            let guard = lock.lock().unwrap();
+            assert_eq!(guard.wait_lost(Duration::from_secs(3)), None);
+            rig.assert_held_by("again", guard.owner(), 1);
+            guard.unlock().unwrap();
+        });
+        joined(next);
+        deep.into_iter().rev().for_each(|guard| assert!(guard.unlock().is_err()));
+    });
+    let guard = lock.lock().unwrap();
+    assert_eq!(guard.wait_lost(Duration::from_secs(3)), None, "it is renewed as well");
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_foreign_force_unlock_reaches_a_listening_holder_within_a_tenth_of_a_second() {
+    forced_open_is_told_soon(false);
+}
+
+#[test]
+fn a_foreign_force_unlock_reaches_the_listening_holder_of_a_lease_as_soon() {
+    forced_open_is_told_soon(true);
+}
+
+fn forced_open_is_told_soon(leased: bool) {
+    let rig = Rig::start();
+    let (holder, other) = (rig.client(), rig.direct());
+    let mut times: Vec<_> = (0..9).map(|_| time_to_tell(&rig, &holder, &other, leased)).collect();
+    times.sort();
+    assert!(times[times.len() / 2] < ms(100), "{times:?}");
+}
+
+/// How long a holder, in whose process somebody waits, takes to hear that its lock was forced open.
+fn time_to_tell(rig: &Rig, holder: &Client, other: &Client, leased: bool) -> Duration {
+    let lock = holder.lock("forced");
+    let guard = if leased { lock.leased(LEASE).lock().unwrap() } else { lock.lock().unwrap() };
+    let (tell, told) = unbounded();
+    guard.on_lost(move |loss| tell.send((*loss, Instant::now())).unwrap());
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.lock().unwrap().unlock().unwrap());
+        eventually(SOON, "somebody listens", || rig.server.subscribers("redisson_lock__channel:{forced}") == 1);
+        let forced = Instant::now();
+        assert!(other.lock("forced").force_unlock().unwrap());
+        let (loss, at) = told.recv_timeout(SOON).expect("it is told");
+        assert!(matches!(loss, Loss::Gone | Loss::Taken), "told only after {:?}: {loss:?}", at - forced);
+        joined(waiter);
+        at - forced
+    })
+}
+
+#[test]
+fn a_renewal_that_gets_no_answer_delays_no_other_loss() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(LEASE, ms(200)).connect().unwrap();
+    let renewed = client.lock("renewed").lock().unwrap();
+    let rule = rig.proxy.rule(rig.script("renew"), Then::Mute(Direction::Both));
+    rule.wait_hit(SOON); // the watchdog waits for an answer from now on
+    let short = client.lock("short").leased(ms(1_000)).lock().unwrap();
+    let taken = Instant::now();
+    let (tell, told) = unbounded();
+    short.on_lost(move |_| tell.send(Instant::now()).unwrap());
+    let at = told.recv_timeout(SOON).unwrap();
+    assert!(at - taken < ms(1_000), "told after {:?}", at - taken);
+    assert!(renewed.is_held());
+}
+
+#[test]
+fn nothing_is_renewed_after_its_release_however_that_went() {
+    let rig = Rig::start();
+    let client = rig.impatient().watchdog(Duration::from_secs(2), ms(100)).connect().unwrap();
+    let other = client.lock("other").lock().unwrap(); // keeps the watchdog at work
+    for then in [None, Some(Then::SwallowRequest), Some(Then::SwallowReply), Some(Then::CutReplyAfter(0))] {
+        let guard = client.lock("released").lock().unwrap();
+        let mine = rig.script("renew").containing(guard.owner());
+        rig.proxy.wait_for(&mine, SOON);
+        if let Some(then) = then {
+            rig.proxy.rule(rig.release(false), then);
+        }
+        let _ = guard.unlock();
+        let mark = rig.proxy.mark();
+        rig.proxy.wait_for_since(mark, &rig.script("renew").nth(6), SOON);
+        // One may have been on its way when the guard was given back.
+        let after = rig.proxy.fitting_since(mark, &mine).len();
+        assert!(after <= 1, "{after} renewals after the release");
+        eventually(SOON, "it is open", || !client.lock("released").is_locked().unwrap());
+    }
+    assert!(other.is_held());
+}
+
+#[test]
+fn a_renewal_that_crosses_the_release_never_brings_the_lock_back() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(Duration::from_secs(1), ms(100)).connect().unwrap();
+    thread::scope(|scope| {
+        for thread in 0..8 {
+            let lock = client.lock(&format!("crossing {thread}"));
+            let rig = &rig;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let guard = lock.lock().unwrap();
+                    assert_eq!(guard.wait_lost(ms(90 + round)), None); // about one tick
+                    guard.unlock().unwrap();
+                    let name = lock.name();
+                    assert_eq!(rig.time_to_live(name), -2, "{name} is back");
+                }
+            });
+        }
+    });
+    rig.assert_no_keys();
+}
+
+#[test]
+fn one_key_that_is_no_lock_any_more_does_not_stop_the_others_of_its_batch() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
+    let names: Vec<_> = (0..10).map(|number| format!("batch {number}")).collect();
+    let guards: Vec<_> = names.iter().map(|name| client.lock(name).owned().lock().unwrap()).collect();
+    rig.server.run(&["SET", &names[3], "precious"]);
+    rig.server.run(&["DEL", &names[5]]);
+    assert_eq!(guards[3].wait_lost(SOON), Some(Loss::Taken));
+    assert_eq!(guards[5].wait_lost(SOON), Some(Loss::Gone));
+    // All the others outlive their time to live.
+    assert_eq!(guards[0].wait_lost(Duration::from_secs(4)), None);
+    for (number, guard) in guards.into_iter().enumerate().filter(|(number, _)| ![3, 5].contains(number)) {
+        assert!(guard.is_held(), "{number}");
+        guard.unlock().unwrap();
+    }
+    assert_eq!(rig.server.keys(), [&*names[3]]);
+}
+
+#[test]
+fn a_holder_that_was_out_of_reach_for_too_long_does_not_touch_the_next_one() {
+    let rig = Rig::start();
+    let client = rig.impatient().watchdog(Duration::from_secs(1), ms(100)).connect().unwrap();
+    let lock = client.lock("mine");
+    let guard = lock.lock().unwrap();
+    rig.proxy.mute(Scope::All, Direction::Both);
+    assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
+    let next = rig.direct().lock("mine").lock().unwrap();
+    rig.proxy.heal();
+    let mark = rig.proxy.mark();
+    assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Lost(Loss::Expired), "no silent second hold");
+    assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Lost(Loss::Expired));
+    // What is cleared away in the background is its own hold, not the next one.
+    let cleared = rig.proxy.wait_for_since(mark, &rig.release(false), SOON);
+    rig.proxy.wait_fate(&cleared, SOON);
+    rig.assert_held_by("mine", next.owner(), 1);
+    assert!(lock.try_lock().unwrap().is_none());
+    next.unlock().unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+}

@@ -1,0 +1,363 @@
+//! What each call gets when the server answers, but refuses.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use lockson::{Client, Error, ErrorKind, Loss, Result};
+use lockson_harness::proxy::{Scope, Then, When};
+use lockson_harness::{RedisServer, eventually};
+
+use crate::fault_support::{PATIENCE, Rig, SLACK, SOON, ms, timed};
+
+#[test]
+fn a_full_memory_refuses_new_locks_and_nothing_else() {
+    let rig = Rig::start();
+    let answers = Answers::taken(
+        &rig,
+        &rig.impatient().connect().unwrap(),
+        || rig.server.run(&["CONFIG", "SET", "maxmemory", "1"]),
+        || rig.server.run(&["CONFIG", "SET", "maxmemory", "0"]),
+    );
+    let oom = Some("OOM");
+    let none = None;
+    answers.assert_are([oom, oom, oom, none, none, none, none, none, none]);
+}
+
+#[test]
+fn a_server_that_cannot_save_takes_no_writes() {
+    let rig = Rig::start();
+    // A folder in its place: the file cannot be written, not even by root.
+    fs::create_dir(rig.server.data_folder().join("dump.rdb")).unwrap();
+    let fail = || {
+        rig.server.run(&["CONFIG", "SET", "save", "3600 1000000"]);
+        rig.server.run(&["BGSAVE"]);
+        let failed = || rig.server.info("rdb_last_bgsave_status").as_deref() == Some("err");
+        eventually(SOON, "the saving fails", failed);
+    };
+    let heal = || rig.server.run(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
+    let answers = Answers::taken(&rig, &rig.impatient().connect().unwrap(), fail, heal);
+    answers.assert_all_writes_get("MISCONF");
+}
+
+#[test]
+fn a_replica_takes_no_writes() {
+    let rig = Rig::start();
+    let fail = || rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]);
+    let heal = || rig.server.run(&["REPLICAOF", "NO", "ONE"]);
+    let answers = Answers::taken(&rig, &rig.impatient().connect().unwrap(), fail, heal);
+    answers.assert_all_writes_get("READONLY");
+}
+
+#[test]
+fn a_replica_without_its_master_answers_nothing() {
+    let rig = Rig::start();
+    let fail = || {
+        rig.server.run(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
+        rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]);
+    };
+    let heal = || rig.server.run(&["REPLICAOF", "NO", "ONE"]);
+    let answers = Answers::taken(&rig, &rig.impatient().connect().unwrap(), fail, heal);
+    answers.assert_are([Some("MASTERDOWN"); 9]);
+}
+
+#[test]
+fn a_server_without_its_replicas_takes_no_writes() {
+    let rig = Rig::start();
+    let fail = || rig.server.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let heal = || rig.server.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    let answers = Answers::taken(&rig, &rig.impatient().connect().unwrap(), fail, heal);
+    answers.assert_all_writes_get("NOREPLICAS");
+}
+
+#[test]
+fn a_loading_server_is_waited_for_within_the_bound() {
+    let rig = Rig::around(
+        RedisServer::builder()
+            .config("enable-debug-command yes")
+            .config("loading-process-events-interval-bytes 1024")
+            .start(),
+    );
+    let mut other_database = rig.server.connection();
+    let () = redis::cmd("SELECT").arg(1).query(&mut other_database).unwrap();
+    let () = redis::cmd("DEBUG").arg(&["POPULATE", "100000", "key", "100"]).query(&mut other_database).unwrap();
+    let fail = || {
+        rig.server.run(&["CONFIG", "SET", "key-load-delay", "50"]);
+        thread::spawn(move || redis::cmd("DEBUG").arg("RELOAD").query::<()>(&mut other_database));
+        eventually(SOON, "it loads", || refuses(&rig, "LOADING"));
+    };
+    let heal = || rig.server.run(&["CONFIG", "SET", "key-load-delay", "0"]);
+    let answers = Answers::taken(&rig, &rig.impatient().connect().unwrap(), fail, heal);
+    answers.assert_are([Some("LOADING"); 9]);
+}
+
+#[test]
+fn a_busy_server_is_waited_for_within_the_bound() {
+    let rig = Rig::around(RedisServer::builder().config("lua-time-limit 20").start());
+    let client = rig.impatient().connect().unwrap();
+    thread::scope(|scope| {
+        let fail = || {
+            scope.spawn(|| rig.server.try_query::<()>(&["EVAL", "while true do end", "0"]));
+            eventually(SOON, "it is busy", || refuses(&rig, "BUSY"));
+        };
+        let heal = || rig.server.run(&["SCRIPT", "KILL"]);
+        let answers = Answers::taken(&rig, &client, fail, heal);
+        answers.assert_are([Some("BUSY"); 9]);
+        // And a wait that is long enough sees the end of it.
+        fail();
+        let waiter = scope.spawn(|| client.lock("free").try_lock_for(SOON).unwrap().is_some());
+        rig.proxy.wait_for_since(rig.proxy.mark(), &rig.script("acquire").nth(2), SOON);
+        heal();
+        assert!(waiter.join().unwrap());
+    });
+}
+
+#[test]
+fn a_server_that_is_busy_for_ever_costs_the_bound_and_no_more() {
+    let rig = Rig::around(RedisServer::builder().config("lua-time-limit 20").start());
+    let client = rig.impatient().connect().unwrap();
+    let guard = client.lock("held").leased(PATIENCE * 4).lock().unwrap();
+    let writes = "redis.call('SET', 'x', 1) while true do end"; // what wrote cannot be killed
+    thread::scope(|scope| {
+        scope.spawn(|| rig.server.try_query::<()>(&["EVAL", writes, "0"]));
+        eventually(SOON, "it is busy", || refuses(&rig, "BUSY"));
+        let (took, answer) = timed(|| client.lock("wanted").lock());
+        assert_eq!(answer.unwrap_err().redis_word(), Some("BUSY"));
+        assert!(took < PATIENCE * 3 + SLACK, "{took:?}");
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
+        rig.server.kill();
+    });
+}
+
+#[test]
+fn a_refusal_that_takes_its_time_is_still_told_as_one() {
+    let rig = Rig::start();
+    let client = rig.impatient().connect().unwrap();
+    let guard = client.lock("held").lock().unwrap();
+    rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]);
+    rig.proxy.rule(When::script().always(), Then::DelayReply(PATIENCE / 3));
+    let error = guard.unlock().unwrap_err();
+    assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("READONLY")), "{error}");
+    let error = client.lock("free").lock().unwrap_err();
+    assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("READONLY")), "{error}");
+    rig.server.run(&["REPLICAOF", "NO", "ONE"]);
+    rig.eventually_no_keys(SOON);
+}
+
+#[test]
+fn a_user_whose_rights_were_narrowed_is_told_so() {
+    let server = RedisServer::start();
+    server.run(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]);
+    let rig = Rig::around(server);
+    let url = format!("redis://app:secret@127.0.0.1:{}", rig.proxy.port());
+    let client = Client::builder(&url).command_timeout(PATIENCE).outage_limit(PATIENCE).connect().unwrap();
+    let fail = || rig.server.run(&["ACL", "SETUSER", "app", "-evalsha", "-eval"]);
+    let heal = || rig.server.run(&["ACL", "SETUSER", "app", "+evalsha", "+eval"]);
+    let answers = Answers::taken(&rig, &client, fail, heal);
+    answers.assert_all_scripts_get("NOPERM");
+    // A command inside the scripts, and the key.
+    for (narrow, widen) in [("-hset", "+hset"), ("resetkeys", "~*")] {
+        rig.server.run(&["ACL", "SETUSER", "app", narrow]);
+        let error = client.lock("free").try_lock().unwrap_err();
+        assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("NOPERM")), "{narrow}: {error}");
+        rig.assert_no_keys();
+        rig.server.run(&["ACL", "SETUSER", "app", widen]);
+    }
+}
+
+#[test]
+fn a_missing_or_wrong_password_is_told_at_the_door() {
+    let server = RedisServer::builder().password("right").start();
+    let port = server.port();
+    for (url, word) in [
+        (format!("redis://127.0.0.1:{port}"), "NOAUTH"),
+        (format!("redis://127.0.0.1:{port}/?protocol=resp3"), "NOAUTH"),
+        (format!("redis://:wrong@127.0.0.1:{port}"), "WRONGPASS"),
+        (format!("redis://nobody:wrong@127.0.0.1:{port}"), "WRONGPASS"),
+        (format!("redis://:wrong@127.0.0.1:{port}/?protocol=resp3"), "WRONGPASS"),
+    ] {
+        let error = Client::connect(&url).unwrap_err();
+        assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some(word)), "{error}");
+        let lazily = Client::builder(&url).connect_lazily().unwrap();
+        let error = lazily.lock("wanted").lock().unwrap_err();
+        assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some(word)), "{error}");
+        assert_eq!(error.lock_name(), Some("wanted"));
+    }
+}
+
+#[test]
+fn a_password_that_changed_is_told_on_the_next_connection() {
+    let rig = Rig::around(RedisServer::builder().password("first").start());
+    let url = format!("redis://:first@127.0.0.1:{}", rig.proxy.port());
+    let client = Client::builder(&url).command_timeout(PATIENCE).connect().unwrap();
+    let mut admin = rig.server.connection();
+    let () = redis::cmd("CONFIG").arg(&["SET", "requirepass", "second"]).query(&mut admin).unwrap();
+    client.lock("wanted").lock().unwrap().unlock().unwrap(); // whoever is in stays in
+    rig.proxy.cut(Scope::All);
+    let error = client.lock("wanted").lock().unwrap_err();
+    assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGPASS")), "{error}");
+    let () = redis::cmd("CONFIG").arg(&["SET", "requirepass", "first"]).query(&mut admin).unwrap();
+    client.lock("wanted").lock().unwrap().unlock().unwrap();
+}
+
+#[test]
+fn scripts_that_the_server_forgot_are_sent_again_and_nobody_notices() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(Duration::from_secs(3), ms(200)).connect().unwrap();
+    let lock = client.lock("once");
+    let forget = || rig.server.run(&["SCRIPT", "FLUSH"]);
+    for _ in 0..3 {
+        forget();
+        let outer = lock.lock().unwrap();
+        forget();
+        let inner = lock.lock().unwrap();
+        rig.assert_held_by("once", outer.owner(), 2);
+        forget();
+        inner.unlock().unwrap();
+        forget();
+        let renewal = rig.proxy.wait_for_since(rig.proxy.mark(), &rig.script("renew").nth(3), SOON);
+        rig.proxy.wait_fate(&renewal, SOON);
+        forget();
+        outer.extend(SOON).unwrap();
+        rig.assert_held_by("once", outer.owner(), 1);
+        forget();
+        assert!(lock.force_unlock().unwrap());
+        drop(outer);
+        rig.assert_no_keys();
+    }
+}
+
+#[test]
+fn a_user_who_may_not_send_scripts_needs_them_loaded() {
+    let server = RedisServer::start();
+    server.run(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-eval"]);
+    let rig = Rig::around(server);
+    let client = Client::connect(&format!("redis://app:secret@127.0.0.1:{}", rig.proxy.port())).unwrap();
+    client.lock("once").lock().unwrap().unlock().unwrap();
+    rig.server.run(&["SCRIPT", "FLUSH"]);
+    let error = client.lock("once").lock().unwrap_err();
+    assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("NOPERM")), "{error}");
+}
+
+#[test]
+fn something_else_under_the_name_is_told_and_never_deleted() {
+    let rig = Rig::start();
+    let lock = rig.impatient().connect().unwrap().lock("data");
+    rig.server.run(&["SET", "data", "precious"]);
+    let refused = |error: Error| {
+        assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")), "{error}");
+        assert_eq!(error.lock_name(), Some("data"));
+    };
+    refused(lock.try_lock().unwrap_err());
+    refused(lock.try_lock_for(SOON).unwrap_err());
+    refused(lock.lock().unwrap_err());
+    refused(lock.force_unlock().unwrap_err());
+    refused(lock.holder().unwrap_err());
+    assert!(lock.is_locked().unwrap());
+    let value: String = rig.server.query(&["GET", "data"]);
+    assert_eq!(value, "precious");
+}
+
+#[test]
+fn a_holder_whose_key_was_overwritten_is_told_that_it_was_taken() {
+    for wait_for_renewal in [true, false] {
+        let rig = Rig::start();
+        let client = rig.builder().watchdog(Duration::from_secs(5), ms(if wait_for_renewal { 200 } else { 2_500 }));
+        let lock = client.connect().unwrap().lock("data");
+        let guard = lock.lock().unwrap();
+        rig.server.run(&["SET", "data", "precious"]);
+        if wait_for_renewal {
+            assert_eq!(guard.wait_lost(SOON), Some(Loss::Taken));
+        }
+        let error = guard.unlock().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost(Loss::Taken), "waited: {wait_for_renewal}");
+        let value: String = rig.server.query(&["GET", "data"]);
+        assert_eq!(value, "precious");
+    }
+}
+
+#[test]
+fn a_stranger_in_the_lock_is_busy_and_a_lock_without_end_is_asked_for_every_second() {
+    let rig = Rig::start();
+    let lock = rig.client().lock("data");
+    for field in [["no-owner", "no-number"], ["no-owner", "9223372036854775807"]] {
+        rig.server.run(&["HSET", "data", field[0], field[1]]); // without a time to live
+        assert!(lock.try_lock().unwrap().is_none());
+        assert_eq!(lock.remaining_time_to_live().unwrap(), Some(Duration::MAX));
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| lock.try_lock_for(SOON).unwrap().is_some());
+            rig.proxy.wait_for_since(rig.proxy.mark(), &rig.script("acquire").nth(2), SOON);
+            rig.server.run(&["DEL", "data"]);
+            assert!(waiter.join().unwrap());
+        });
+    }
+}
+
+fn refuses(rig: &Rig, word: &str) -> bool {
+    let answer = rig.server.try_query::<()>(&["EXISTS", "x"]);
+    answer.is_err_and(|error| error.to_string().to_uppercase().contains(word) || error.code() == Some(word))
+}
+
+/// What each call was refused with; `None` where it was not.
+struct Answers([(&'static str, Option<String>); 9]);
+
+impl Answers {
+    /// Takes locks, has the server refuse, calls everything, and sees to it that nothing stays behind.
+    fn taken(rig: &Rig, client: &Client, fail: impl FnOnce(), heal: impl FnOnce()) -> Answers {
+        let bystander = rig.direct();
+        let forced = bystander.lock("forced").lock().unwrap();
+        let last = client.lock("last").lock().unwrap();
+        let twice = client.lock("twice");
+        let (outer, inner) = (twice.lock().unwrap(), twice.lock().unwrap());
+        fail();
+        let free = client.lock("free");
+        let answers = Answers([
+            ("try_lock", word("try_lock", || free.try_lock().map(drop))),
+            ("try_lock_for", word("try_lock_for", || free.try_lock_for(ms(100)).map(drop))),
+            ("lock", word("lock", || free.lock().map(drop))),
+            ("re-enter", word("re-enter", || twice.try_lock().map(drop))),
+            ("extend", word("extend", || last.extend(Duration::from_secs(60)))),
+            ("release of one", word("release of one", || inner.unlock())),
+            ("release", word("release", || last.unlock())),
+            ("force_unlock", word("force_unlock", || client.lock("forced").force_unlock().map(drop))),
+            ("is_locked", word("is_locked", || free.is_locked().map(drop))),
+        ]);
+        heal();
+        eventually(SOON, "it is well again", || outer.extend(Duration::from_secs(30)).is_ok());
+        assert!(outer.is_held());
+        eventually(SOON, "the release was made up for", || !client.lock("last").is_locked().unwrap());
+        assert!(!free.is_locked().unwrap(), "a refused acquire left something behind");
+        outer.unlock().unwrap();
+        drop(forced);
+        rig.eventually_no_keys(SOON);
+        answers
+    }
+
+    #[track_caller]
+    fn assert_are(&self, wanted: [Option<&str>; 9]) {
+        let wanted: Vec<_> = self.0.iter().zip(wanted).map(|((call, _), word)| (*call, word)).collect();
+        let answers: Vec<_> = self.0.iter().map(|(call, word)| (*call, word.as_deref())).collect();
+        assert_eq!(answers, wanted);
+    }
+
+    #[track_caller]
+    fn assert_all_writes_get(&self, word: &str) {
+        let word = Some(word);
+        self.assert_are([word, word, word, word, word, word, word, word, None]);
+    }
+
+    #[track_caller]
+    fn assert_all_scripts_get(&self, word: &str) {
+        self.assert_all_writes_get(word); // nothing writes without a script
+    }
+}
+
+/// Makes a call that may be refused, in time and with a word.
+fn word(call: &str, make: impl FnOnce() -> Result<()>) -> Option<String> {
+    let (took, answer) = timed(make);
+    assert!(took < PATIENCE * 3 + SLACK, "{call} took {took:?}");
+    let error = answer.err()?;
+    assert_eq!(error.kind(), ErrorKind::Refused, "{call}: {error:?}");
+    assert!(error.redis_word().is_some(), "{call}: {error:?}");
+    error.redis_word().map(str::to_owned)
+}

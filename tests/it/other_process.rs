@@ -1,0 +1,212 @@
+//! A process of its own with locks of every kind: this very program, run again.
+
+use std::collections::HashMap;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use lockson::{Client, Guard, Lock};
+use lockson_harness::{HelperProcess, RedisServer, helper};
+
+use crate::support::{SOON, ms};
+
+/// Another process with one client; its lanes are threads that are told what to do one by one.
+#[derive(Debug)]
+pub(crate) struct OtherProcess {
+    process: HelperProcess,
+    client_id: String,
+    /// Lines of lanes that were not asked for yet.
+    early: Vec<String>,
+}
+
+impl OtherProcess {
+    pub(crate) fn start(server: &RedisServer) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("a running program has a path"));
+        command.args(["--exact", "other_process::a_child_does_what_it_is_told", "--nocapture"]);
+        command.env(SERVER, server.url());
+        let process = HelperProcess::spawn_command(command);
+        let ready = loop {
+            // Before that comes what the test program says of itself.
+            let line = process.next_line(SOON);
+            if let Some(client_id) = line.strip_prefix("ready ") {
+                break client_id.to_owned();
+            }
+        };
+        Self { process, client_id: ready, early: vec![] }
+    }
+
+    pub(crate) fn client_id(&self) -> &str {
+        &self.client_id
+    }
+
+    /// Has a lane do something: `lock <kind> <name>`, `try <kind> <name> <wait, ms>`, `unlock`,
+    /// `tokens <kind> <name> <how many>`, `crowd <kind> <name>`.
+    #[track_caller]
+    pub(crate) fn send(&mut self, lane: usize, order: &str) {
+        self.process.send(&format!("{lane} {order}"));
+    }
+
+    /// What a lane answers next.
+    #[track_caller]
+    pub(crate) fn answer(&mut self, lane: usize) -> String {
+        let start = format!("{lane} ");
+        loop {
+            if let Some(index) = self.early.iter().position(|line| line.starts_with(&start)) {
+                return self.early.remove(index)[start.len()..].to_owned();
+            }
+            let line = self.process.next_line(SOON * 2);
+            self.early.push(line);
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn ask(&mut self, lane: usize, order: &str) -> String {
+        self.send(lane, order);
+        self.answer(lane)
+    }
+
+    /// Ends every `crowd`.
+    pub(crate) fn end_crowds(&mut self) {
+        self.process.send("end");
+    }
+
+    /// Sends SIGKILL: nothing is given back.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Sends SIGSTOP and waits until it stands still.
+    pub(crate) fn stop(&self) {
+        self.process.stop();
+    }
+
+    /// Sends SIGCONT.
+    pub(crate) fn resume(&self) {
+        self.process.resume();
+    }
+}
+
+/// The lock of a kind by its word.
+pub(crate) fn lock_of(client: &Client, kind: &str, name: &str) -> Lock {
+    match kind {
+        "plain" => client.lock(name),
+        "fair" => client.fair_lock(name),
+        "fenced" => client.fenced_lock(name),
+        "read" => client.read_write_lock(name).read_lock(),
+        "write" => client.read_write_lock(name).write_lock(),
+        _ => panic!("no kind is called {kind:?}"),
+    }
+}
+
+/// Takes and gives back in every way there is, at random, until told to stop.
+pub(crate) fn crowd(lock: &Lock, seed: u64, ended: impl Fn() -> bool) {
+    let mut random = Random(seed);
+    while !ended() {
+        let guard = match random.below(10) {
+            0..6 => Some(lock.lock().unwrap()),
+            6 => lock.try_lock().unwrap(),
+            7 | 8 => lock.try_lock_for(Duration::from_micros(random.below(8_000))).unwrap(),
+            _ => {
+                let stop = lockson::Cancel::new();
+                thread::scope(|scope| {
+                    let pause = Duration::from_micros(random.below(6_000));
+                    let stop = &stop;
+                    scope.spawn(move || {
+                        thread::sleep(pause);
+                        stop.cancel();
+                    });
+                    lock.cancelled_by(stop).lock().ok()
+                })
+            }
+        };
+        if let Some(guard) = guard {
+            guard.unlock().unwrap();
+        }
+    }
+}
+
+/// Numbers that differ enough for a test.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Nothing to test: where the environment says so, this is the other process.
+#[test]
+fn a_child_does_what_it_is_told() {
+    let Ok(url) = std::env::var(SERVER) else { return };
+    // One that was to be asked for reasons is in the middle of a line already.
+    helper::say("");
+    let client = Client::builder(&url).fair_patience(ms(2_000)).watchdog(ms(1_000), ms(100)).connect().unwrap();
+    helper::say(&format!("ready {}", client.id()));
+    let mut lanes: HashMap<String, Sender<Vec<String>>> = HashMap::new();
+    for line in helper::requests() {
+        if line == "end" {
+            ENDED.store(true, Ordering::Release);
+            continue;
+        }
+        let mut words = line.split(' ').map(str::to_owned);
+        let lane = words.next().expect("a line is not empty");
+        let orders = lanes.entry(lane.clone()).or_insert_with(|| {
+            let (sender, orders) = unbounded();
+            let client = client.clone();
+            thread::spawn(move || work(&client, &lane, &orders));
+            sender
+        });
+        orders.send(words.collect()).expect("a lane works as long as the process");
+    }
+}
+
+fn work(client: &Client, lane: &str, orders: &Receiver<Vec<String>>) {
+    let mut guards: Vec<Guard> = vec![];
+    for order in orders {
+        let order: Vec<&str> = order.iter().map(String::as_str).collect();
+        let answer = match order[..] {
+            ["lock", kind, name] => taken(&mut guards, lock_of(client, kind, name).lock().map(Some)),
+            ["try", kind, name, wait] => {
+                let wait = ms(wait.parse().expect("a number"));
+                taken(&mut guards, lock_of(client, kind, name).try_lock_for(wait))
+            }
+            ["unlock"] => match guards.pop().map(Guard::unlock) {
+                Some(Ok(())) => "unlocked".to_owned(),
+                Some(Err(error)) => format!("failed {error}"),
+                None => "holds nothing".to_owned(),
+            },
+            ["tokens", kind, name, many] => {
+                let lock = lock_of(client, kind, name);
+                let token = |_| lock.lock().unwrap().token().unwrap().to_string();
+                (0..many.parse().expect("a number")).map(token).collect::<Vec<_>>().join(" ")
+            }
+            ["crowd", kind, name] => {
+                let seed = 1 + lane.parse::<u64>().expect("a number") + u64::from(std::process::id()) * 1_000;
+                crowd(&lock_of(client, kind, name), seed, || ENDED.load(Ordering::Acquire));
+                "ended".to_owned()
+            }
+            _ => panic!("no such order: {order:?}"),
+        };
+        helper::say(&format!("{lane} {answer}"));
+    }
+}
+
+fn taken(guards: &mut Vec<Guard>, outcome: lockson::Result<Option<Guard>>) -> String {
+    match outcome {
+        Ok(Some(guard)) => {
+            let answer = format!("holds {}", guard.owner());
+            guards.push(guard);
+            answer
+        }
+        Ok(None) => "busy".to_owned(),
+        Err(error) => format!("failed {error}"),
+    }
+}
+
+static ENDED: AtomicBool = AtomicBool::new(false);
+const SERVER: &str = "LOCKSON_TEST_CHILD_OF";

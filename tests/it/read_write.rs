@@ -1,0 +1,47 @@
+//! What is special about the read-write lock: two sides of one name.
+
+mod java;
+mod leases;
+mod sharing;
+mod sides;
+mod state;
+
+use std::collections::BTreeMap;
+
+use lockson::{Client, Lock};
+use lockson_harness::RedisServer;
+
+/// The read side and the write side of a name.
+fn sides(client: &Client, name: &str) -> (Lock, Lock) {
+    let both = client.read_write_lock(name);
+    (both.read_lock(), both.write_lock())
+}
+
+/// What stands under a name in Redis.
+#[track_caller]
+fn state(server: &RedisServer, name: &str) -> BTreeMap<String, String> {
+    server.query(&["HGETALL", name])
+}
+
+/// A state as it has to be.
+fn is(fields: &[(&str, usize)], mode: &str) -> BTreeMap<String, String> {
+    let counts = fields.iter().map(|(field, count)| ((*field).to_owned(), count.to_string()));
+    counts.chain([("mode".to_owned(), mode.to_owned())]).collect()
+}
+
+/// The key of one read hold.
+fn hold_key(name: &str, owner: &str, number: usize) -> String {
+    let tagged = if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") };
+    format!("{tagged}:{owner}:rwlock_timeout:{number}")
+}
+
+/// Where releases are announced.
+fn channel(name: &str) -> String {
+    if name.contains('{') { format!("redisson_rwlock:{name}") } else { format!("redisson_rwlock:{{{name}}}") }
+}
+
+/// Whether it can be taken now.
+#[track_caller]
+fn is_free(lock: &Lock) -> bool {
+    lock.try_lock().unwrap().is_some()
+}

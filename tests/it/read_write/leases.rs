@@ -1,0 +1,305 @@
+//! How long each side lives: nobody's lease is cut by another's, nobody dead stands in the way.
+
+use std::collections::HashSet;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Client, ErrorKind, Loss};
+use lockson_harness::{RedisServer, eventually};
+
+use super::{hold_key, is_free, sides, state};
+use crate::other_process::OtherProcess;
+use crate::support::{
+    SCHEDULING, SOON, TICK, TTL, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, ttl_ms,
+};
+
+#[test]
+fn a_readers_shorter_lease_never_cuts_a_longer_one() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let read = sides(&client, "job").0;
+    let write = sides(&Client::connect(&server.url()).unwrap(), "job").1;
+    let long = read.leased(ms(2_500)).lock().unwrap();
+    let taken = Instant::now();
+    // Another reader, whose time to live is one second, dies.
+    let mut doomed = OtherProcess::start(&server);
+    assert!(doomed.ask(0, "lock read job").starts_with("holds "));
+    doomed.kill();
+    let short = elsewhere(|| read.leased(ms(300)).owned().lock().unwrap());
+    assert!(ttl_ms(&server, "job") > 1_500);
+    elsewhere(|| {
+        let guard = write.try_lock_for(SOON).unwrap().expect("all readers are gone in the end");
+        let after = taken.elapsed();
+        assert!(after >= ms(2_450) && after <= ms(2_500) + SCHEDULING, "{after:?}");
+        guard.unlock().unwrap();
+    });
+    assert_eq!(kind_of(short.unlock()), ErrorKind::Lost(Loss::Expired));
+    assert_eq!(kind_of(long.unlock()), ErrorKind::Lost(Loss::Expired));
+}
+
+#[test]
+fn a_reader_that_leaves_leaves_the_time_that_the_longest_other_needs() {
+    let (server, name) = (RedisServer::shared(), fresh("rw"));
+    let (read, _) = sides(&client(), &name);
+    let between = |low: i64, high: i64| {
+        let left = ttl_ms(server, &name);
+        assert!((low - 500..=high).contains(&left), "{left} is not between {low} and {high}");
+    };
+    let short = read.leased(ms(10_000)).owned().lock().unwrap();
+    let long = read.leased(ms(60_000)).owned().lock().unwrap();
+    let middle = read.leased(ms(20_000)).owned().lock().unwrap();
+    between(60_000, 60_000);
+    long.unlock().unwrap();
+    between(20_000, 20_000);
+    short.unlock().unwrap();
+    between(20_000, 20_000);
+    let watched = read.owned().lock().unwrap();
+    between(30_000, 30_000);
+    middle.unlock().unwrap();
+    between(30_000, 30_000);
+    watched.unlock().unwrap();
+    assert_eq!(ttl_ms(server, &name), -2);
+}
+
+#[test]
+fn a_second_hold_that_was_given_back_prolongs_nothing() {
+    let name = fresh("rw");
+    let (read, write) = (sides(&client(), &name).0, sides(&client(), &name).1);
+    let lock = read.leased(ms(1_000));
+    let first = lock.lock().unwrap();
+    let taken = Instant::now();
+    assert_eq!(first.wait_lost(ms(700)), None);
+    lock.lock().unwrap().unlock().unwrap();
+    let guard = write.try_lock_for(SOON).unwrap().expect("the first hold ends");
+    let after = taken.elapsed();
+    assert!(after >= ms(950) && after <= ms(1_000) + SCHEDULING, "{after:?}");
+    guard.unlock().unwrap();
+    drop(first);
+}
+
+#[test]
+fn readers_that_wait_are_in_as_soon_as_a_writers_lease_ends() {
+    let name = fresh("rw");
+    sides(&client(), &name).1.leased(ms(800)).lock().unwrap().keep_until_expiry();
+    let taken = Instant::now();
+    thread::scope(|scope| {
+        for client in [client(), client()] {
+            let read = sides(&client, &name).0;
+            scope.spawn(move || {
+                let guard = read.lock().unwrap();
+                assert!(taken.elapsed() <= ms(800) + SCHEDULING, "{:?}", taken.elapsed());
+                guard.unlock().unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn giving_a_read_hold_back_neither_ends_nor_shortens_writing() {
+    let (server, name) = (RedisServer::shared(), fresh("rw"));
+    let (read, write) = sides(&brisk_client(), &name);
+    let others = sides(&client(), &name);
+    // Renewed.
+    let writing = write.lock().unwrap();
+    read.lock().unwrap().unlock().unwrap();
+    let until = Instant::now() + 3 * TTL;
+    while Instant::now() < until {
+        assert!(!is_free(&others.0) && !is_free(&others.1));
+        assert!(ttl_ms(server, &name) > 0 && writing.is_held());
+    }
+    writing.unlock().unwrap();
+
+    // With leases, the write hold the longest.
+    let writing = write.leased(ms(5_000)).lock().unwrap();
+    let short = [read.leased(ms(500)).lock().unwrap(), read.leased(ms(500)).lock().unwrap()];
+    let [first, second] = short;
+    first.unlock().unwrap();
+    assert!(ttl_ms(server, &name) > 4_000);
+    assert!(others.0.try_lock_for(ms(800)).unwrap().is_none(), "the read holds' time is over, writing goes on");
+    assert!(writing.is_held() && second.is_held(), "they are one hold");
+    second.unlock().unwrap();
+    assert!(ttl_ms(server, &name) > 3_000);
+    writing.unlock().unwrap();
+    assert!(is_free(&others.1));
+}
+
+#[test]
+fn reading_goes_on_and_is_renewed_after_writing_ended() {
+    let (server, name) = (RedisServer::shared(), fresh("rw"));
+    let (read, write) = sides(&brisk_client(), &name);
+    let others = sides(&client(), &name);
+    let (writing, reading) = (write.lock().unwrap(), read.lock().unwrap());
+    writing.unlock().unwrap();
+    let until = Instant::now() + 3 * TTL;
+    while Instant::now() < until {
+        assert!(!is_free(&others.1) && reading.is_held());
+        assert!(ttl_ms(server, &hold_key(&name, reading.owner(), 1)) > 0);
+    }
+    reading.unlock().unwrap();
+    assert!(is_free(&others.1));
+}
+
+#[test]
+fn nested_leases_are_never_added_up() {
+    let (server, name) = (RedisServer::shared(), fresh("rw"));
+    for side in [0, 1] {
+        let client = client();
+        let lock = [sides(&client, &name).0, sides(&client, &name).1][side].leased(ms(1_000));
+        let guards: Vec<_> = (0..5).map(|_| lock.lock().unwrap()).collect();
+        assert!((500..=1_000).contains(&ttl_ms(server, &name)), "{}", ttl_ms(server, &name));
+        let taken = Instant::now();
+        assert_eq!(guards[0].wait_lost(ms(700)), None);
+        // One more raises it, as far as its own lease and no farther.
+        let last = lock.lock().unwrap();
+        let others = sides(&crate::support::client(), &name).1;
+        assert!(others.try_lock_for(ms(500)).unwrap().is_none(), "the last one's lease runs");
+        guards.into_iter().for_each(|guard| guard.keep_until_expiry());
+        last.keep_until_expiry();
+        assert!(others.try_lock_for(SOON).unwrap().is_some());
+        let after = taken.elapsed();
+        assert!(after >= ms(1_650) && after <= ms(1_700) + 2 * SCHEDULING, "{after:?}");
+    }
+}
+
+#[test]
+fn a_read_hold_that_ran_out_stands_in_nobodys_way() {
+    let (server, name) = (RedisServer::shared(), fresh("rw"));
+    let (ours, theirs) = (client(), client());
+    let ((read, _), (other_read, write)) = (sides(&ours, &name), sides(&theirs, &name));
+    read.leased(ms(200)).lock().unwrap().keep_until_expiry();
+    let dead = state(server, &name).into_keys().find(|field| field != "mode").unwrap();
+    let beside = other_read.lock().unwrap();
+    eventually(SOON, "its time is over", || ttl_ms(server, &hold_key(&name, &dead, 1)) == -2);
+    assert!(state(server, &name).contains_key(&dead), "its field is there yet");
+    // The same thread reads again and gives back once.
+    read.lock().unwrap().unlock().unwrap();
+    beside.unlock().unwrap();
+    assert!(is_free(&write), "nobody reads any more");
+    assert_eq!(ttl_ms(server, &name), -2);
+}
+
+#[test]
+fn a_reader_killed_without_leaving_ends_with_its_time_to_live() {
+    let server = RedisServer::start();
+    let client = brisk(&server).connect().unwrap();
+    let (read, write) = sides(&client, "job");
+    let mut doomed = OtherProcess::start(&server);
+    let owner = doomed.ask(0, "lock read job").strip_prefix("holds ").unwrap().to_owned();
+    let reading = read.lock().unwrap();
+    doomed.kill();
+    // The living reader is renewed; the dead one is not, by nobody.
+    eventually(TTL + SCHEDULING, "its hold ends", || ttl_ms(&server, &hold_key("job", &owner, 1)) == -2);
+    elsewhere(|| assert!(write.try_lock_for(TTL + ms(200)).unwrap().is_none(), "the living one reads on"));
+    assert!(reading.is_held());
+    let released = Instant::now();
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let _guard = write.lock().unwrap();
+            Instant::now()
+        });
+        reading.unlock().unwrap();
+        let waited = joined(writer).saturating_duration_since(released);
+        assert!(waited <= SCHEDULING, "{waited:?}");
+    });
+    assert!(server.keys().is_empty());
+
+    // A writer that dies, and a lone reader.
+    for kind in ["write", "read"] {
+        let mut doomed = OtherProcess::start(&server);
+        assert!(doomed.ask(0, &format!("lock {kind} job")).starts_with("holds "));
+        doomed.kill();
+        let killed = Instant::now();
+        assert!(write.try_lock_for(SOON).unwrap().is_some());
+        assert!(killed.elapsed() <= TTL + SCHEDULING, "{:?}", killed.elapsed());
+    }
+}
+
+#[test]
+fn every_hold_of_twenty_readers_in_two_clients_is_renewed() {
+    const READERS: usize = 20;
+    let (server, name) = (RedisServer::shared(), fresh("rw"));
+    let clients = [brisk_client(), brisk_client()];
+    let write = sides(&client(), &name).1;
+    let (all_in, done) = (Barrier::new(READERS + 1), Barrier::new(READERS + 1));
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS)
+            .map(|number| {
+                let read = sides(&clients[number % 2], &name).0;
+                let (all_in, done) = (&all_in, &done);
+                scope.spawn(move || {
+                    let (outer, inner) = (read.lock().unwrap(), (number % 4 == 0).then(|| read.lock().unwrap()));
+                    let owner = outer.owner().to_owned();
+                    all_in.wait();
+                    done.wait();
+                    assert!(outer.is_held());
+                    drop(inner);
+                    outer.unlock().unwrap();
+                    owner
+                })
+            })
+            .collect();
+        all_in.wait();
+        assert!(write.try_lock_for(3 * TTL).unwrap().is_none());
+        let fields = state(server, &name);
+        assert_eq!(fields.len(), READERS + 1);
+        for (owner, count) in fields.iter().filter(|(field, _)| *field != "mode") {
+            for number in 1..=count.parse().unwrap() {
+                assert!(ttl_ms(server, &hold_key(&name, owner, number)) > 0, "hold {number} of {owner}");
+            }
+        }
+        done.wait();
+        let owners: HashSet<_> = readers.into_iter().map(joined).collect();
+        assert_eq!(owners.len(), READERS);
+    });
+    assert!(is_free(&write));
+}
+
+#[test]
+fn nothing_is_renewed_after_the_last_hold_was_given_back() {
+    let server = RedisServer::start();
+    let (read, write) = sides(&brisk(&server).connect().unwrap(), "job");
+    for lock in [&read, &write] {
+        let guards = [lock.lock().unwrap(), lock.lock().unwrap(), lock.lock().unwrap()];
+        eventually(SOON, "it is renewed", || server.calls_of("pexpire") > 6);
+        drop(guards);
+    }
+    let mixed = (write.lock().unwrap(), read.lock().unwrap(), write.lock().unwrap());
+    drop(mixed);
+    server.reset_counters();
+    thread::sleep(TICK * 5); // five times over, something would have come
+    assert_eq!(server.calls_of("evalsha"), 0);
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn what_is_kept_of_one_side_stays_taken_while_the_other_is_given_back() {
+    let (server, name) = (RedisServer::shared(), fresh("rw"));
+    let (read, write) = sides(&client(), &name);
+    let others = sides(&client(), &name);
+    let lease = Duration::from_secs(20);
+    // The write side is kept; one of two read holds is given back, then the other.
+    let (writing, reading) = (write.leased(lease).lock().unwrap(), [read.lock().unwrap(), read.lock().unwrap()]);
+    writing.keep_until_expiry();
+    for guard in reading {
+        guard.unlock().unwrap();
+        assert!(!is_free(&others.0) && !is_free(&others.1), "{:?}", state(server, &name));
+    }
+    assert!((15_000..=20_000).contains(&ttl_ms(server, &name)));
+    assert!(others.1.force_unlock().unwrap());
+
+    // Both sides are kept, the read side last; a third hold is given back.
+    let (writing, kept, reading) = (write.lock().unwrap(), read.lock().unwrap(), read.lock().unwrap());
+    writing.keep_until_expiry();
+    kept.keep_until_expiry();
+    reading.unlock().unwrap();
+    assert!(!is_free(&others.0) && !is_free(&others.1), "{:?}", state(server, &name));
+    assert!(others.1.force_unlock().unwrap());
+
+    // The read side is kept, writing ends: others may read, nobody may write.
+    let (writing, kept) = (write.lock().unwrap(), read.lock().unwrap());
+    kept.keep_until_expiry();
+    writing.unlock().unwrap();
+    assert!(is_free(&others.0) && !is_free(&others.1), "{:?}", state(server, &name));
+    assert!(others.0.force_unlock().unwrap());
+}

@@ -1,0 +1,8 @@
+//! What is special about the plain lock: its state in Redis, its leases, its servers, its limits.
+
+mod leases;
+mod limits;
+mod races;
+mod servers;
+mod wakeup;
+mod wire;

@@ -1,0 +1,165 @@
+//! A lease is never shortened by nesting or renewal, and a finished inner one does not outlive its guard.
+
+use std::thread;
+use std::time::Instant;
+
+use lockson::Loss;
+use lockson_harness::{RedisServer, eventually};
+
+use crate::support::{
+    GRACE, SCHEDULING, SOON, TICK, TTL, brisk_client, client, elsewhere, fresh, joined, ms, timed, ttl_ms,
+};
+
+const HOUR: i64 = 3_600_000;
+
+#[track_caller]
+fn assert_ttl(name: &str, most: i64) {
+    let left = ttl_ms(RedisServer::shared(), name);
+    assert!(left <= most && left > most - 2_000, "{left} ms, not {most}");
+}
+
+#[test]
+fn a_shorter_inner_lease_shortens_nothing() {
+    let lock = client().lock(&fresh("lease"));
+    let outer = lock.leased(ms(20_000)).lock().unwrap();
+    let inner = lock.leased(ms(500)).lock().unwrap();
+    assert_ttl(lock.name(), 20_000);
+    assert!(outer.remaining() > ms(18_000) && inner.remaining() > ms(18_000));
+    inner.unlock().unwrap();
+    assert_ttl(lock.name(), 20_000);
+    assert!(outer.is_held());
+}
+
+#[test]
+fn a_longer_inner_lease_ends_with_its_guard() {
+    let lock = client().lock(&fresh("lease"));
+    let outer = lock.lock().unwrap();
+    let inner = lock.leased(ms(3_600_000)).lock().unwrap();
+    assert_ttl(lock.name(), HOUR);
+    assert!(outer.remaining() > ms(3_500_000));
+    inner.unlock().unwrap();
+    assert_ttl(lock.name(), 30_000);
+    assert!(outer.remaining() <= ms(30_000) && outer.remaining() > ms(28_000));
+}
+
+#[test]
+fn an_outer_lease_comes_back_after_an_inner_watched_section() {
+    let lock = client().lock(&fresh("lease"));
+    let outer = lock.leased(ms(6_000)).lock().unwrap();
+    let inner = lock.lock().unwrap();
+    assert_ttl(lock.name(), 30_000);
+    inner.unlock().unwrap();
+    assert_ttl(lock.name(), 6_000);
+    assert!(outer.remaining() <= ms(6_000));
+}
+
+#[test]
+fn an_inner_lease_outlives_the_outer_guard_that_goes_first() {
+    let client = brisk_client();
+    let _renewed = client.lock(&fresh("lease")).lock().unwrap();
+    let lock = client.lock(&fresh("lease"));
+    let outer = lock.lock().unwrap();
+    let started = Instant::now();
+    let inner = lock.leased(ms(600)).lock().unwrap();
+    drop(outer);
+    assert!(inner.is_held());
+    assert!(inner.remaining() <= ms(600), "what is left is the lease, which nobody renews");
+    assert!(ttl_ms(RedisServer::shared(), lock.name()) <= 600);
+    assert_eq!(inner.wait_lost(SOON), Some(Loss::Expired));
+    let after = started.elapsed();
+    assert!(after <= ms(600) + GRACE + SCHEDULING, "{after:?}");
+}
+
+#[test]
+fn no_renewal_lowers_a_longer_lease() {
+    let client = brisk_client();
+    let lock = client.lock(&fresh("lease"));
+    let _outer = lock.lock().unwrap();
+    let _inner = lock.leased(ms(3_600_000)).lock().unwrap();
+    let started = Instant::now();
+    while started.elapsed() < TICK * 5 {
+        assert_ttl(lock.name(), HOUR);
+    }
+}
+
+#[test]
+fn what_was_extended_by_hand_outlives_an_inner_section() {
+    let lock = client().lock(&fresh("lease"));
+    let outer = lock.lock().unwrap();
+    outer.extend(ms(100_000)).unwrap();
+    drop(lock.lock().unwrap());
+    assert_ttl(lock.name(), 100_000);
+    assert!(outer.remaining() > ms(95_000));
+    outer.unlock().unwrap();
+    assert_eq!(ttl_ms(RedisServer::shared(), lock.name()), -2);
+}
+
+#[test]
+fn the_lease_of_one_take_is_not_the_next_one_s() {
+    let client = client();
+    let lock = client.lock(&fresh("lease"));
+    lock.leased(ms(3_600_000)).lock().unwrap().unlock().unwrap();
+    let guard = lock.lock().unwrap();
+    assert_ttl(lock.name(), 30_000);
+    // Nor is that of a try which found it busy, through the very handle of the holder.
+    let hourly = lock.leased(ms(3_600_000));
+    elsewhere(|| assert!(hourly.try_lock().unwrap().is_none()));
+    drop(lock.lock().unwrap());
+    assert_ttl(lock.name(), 30_000);
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn whoever_waits_for_a_loss_follows_a_deadline_that_was_lowered() {
+    // The next renewal would come after ten seconds, the old deadline after thirty.
+    let lock = client().lock(&fresh("lease"));
+    let outer = lock.lock().unwrap();
+    let inner = lock.leased(ms(500)).lock().unwrap();
+    let (told, heard) = crossbeam_channel::unbounded();
+    inner.on_lost(move |loss| told.send(*loss).unwrap());
+    let hold = (*inner).clone();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| timed(|| hold.wait_lost(SOON)));
+        drop(outer);
+        let (took, loss) = joined(waiter);
+        assert_eq!(loss, Some(Loss::Expired));
+        assert!(took <= ms(500) + GRACE + SCHEDULING, "the wait ended after {took:?}");
+    });
+    let late = Instant::now();
+    assert_eq!(heard.recv_timeout(SOON), Ok(Loss::Expired));
+    assert!(late.elapsed() <= SCHEDULING, "the callback came {:?} later", late.elapsed());
+}
+
+#[test]
+fn a_callback_follows_a_deadline_that_was_lowered() {
+    let lock = client().lock(&fresh("lease"));
+    let outer = lock.lock().unwrap();
+    let inner = lock.leased(ms(500)).lock().unwrap();
+    let (told, heard) = crossbeam_channel::unbounded();
+    inner.on_lost(move |loss| told.send(*loss).unwrap());
+    drop(outer);
+    // Nobody asks meanwhile.
+    assert_eq!(heard.recv_timeout(ms(500) + GRACE + 2 * SCHEDULING), Ok(Loss::Expired));
+}
+
+#[test]
+fn a_watched_hold_survives_beside_busy_neighbours_with_short_leases() {
+    let client = brisk_client();
+    let lock = client.lock(&fresh("lease"));
+    let guard = lock.lock().unwrap();
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let busy = client.lock(&fresh("busy")).leased(ms(20));
+                while started.elapsed() < TTL * 3 {
+                    drop(busy.lock().unwrap());
+                    busy.lock().unwrap().keep_until_expiry();
+                    eventually(SOON, "it ran out", || busy.try_lock().unwrap().is_some());
+                }
+            });
+        }
+    });
+    assert!(guard.is_held());
+    guard.unlock().unwrap();
+}

@@ -1,0 +1,174 @@
+//! What a client costs: connections, threads, channels, keys.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use lockson::Client;
+use lockson_harness::proxy::{Proxy, Then, When};
+use lockson_harness::{RedisServer, eventually, thread_names_of};
+
+use crate::support::{Peer, SOON, channel, joined, ms};
+
+#[test]
+fn the_pool_grows_to_its_limit_and_shrinks_to_one() {
+    const MOST: usize = 6;
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.address());
+    // A slow server, so that requests overlap for certain.
+    let slow = proxy.rule(When::script().always(), Then::DelayReply(ms(30)));
+    let client = Client::builder(&proxy.url()).max_connections(MOST).idle_timeout(ms(300)).connect().unwrap();
+    let most_seen = thread::scope(|scope| {
+        let workers: Vec<_> = (0..4 * MOST)
+            .map(|number| {
+                let lock = client.lock(&format!("pool:{number}")).leased(ms(20_000));
+                scope.spawn(move || (0..4).for_each(|_| drop(lock.lock().unwrap())))
+            })
+            .collect();
+        let mut most = 0;
+        while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
+            most = most.max(server.clients_named("lockson"));
+        }
+        workers.into_iter().for_each(joined);
+        most
+    });
+    assert_eq!(most_seen, MOST);
+    slow.remove();
+    eventually(SOON, "one connection is kept", || server.clients_named("lockson") == 1);
+    drop(client.lock("pool:again").leased(ms(20_000)).lock().unwrap());
+    assert_eq!(server.clients_named("lockson"), 1);
+}
+
+#[test]
+fn more_threads_than_connections_all_get_their_turn() {
+    let server = RedisServer::start();
+    let client = Client::builder(&server.url()).max_connections(2).connect().unwrap();
+    let done = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for number in 0..50 {
+            let (client, done) = (&client, &done);
+            scope.spawn(move || {
+                for round in 0..10 {
+                    drop(client.lock(&format!("turn:{number}:{round}")).lock().unwrap());
+                }
+                done.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+    });
+    assert_eq!(done.load(Ordering::SeqCst), 50);
+    assert!(server.clients_named("lockson") <= 4);
+}
+
+#[test]
+fn at_rest_a_client_has_three_connections_and_four_threads_at_most() {
+    let server = RedisServer::start();
+    let mut peer = Peer::open(&format!("address=redis://127.0.0.1:{} client_name=rest", server.port()));
+    peer.ask("lock kind=plain name=first").expect_ok();
+    peer.ask("unlock kind=plain name=first").expect_ok();
+    assert!(server.clients_named("rest") <= 3);
+    if let Some(threads) = ours_of(&peer) {
+        // With the main thread that makes four.
+        assert!(threads.len() <= 3, "{threads:?}");
+    }
+    peer.ask("close").expect_ok();
+    eventually(SOON, "close leaves no connection", || server.clients_named("rest") == 0);
+    eventually(SOON, "close leaves no thread", || ours_of(&peer).is_none_or(|threads| threads.is_empty()));
+}
+
+#[test]
+fn a_thousand_waiters_on_a_thousand_locks_share_few_connections_and_threads() {
+    const WAITERS: usize = 1_000;
+    let server = RedisServer::builder().config("maxclients 200").start();
+    let holder = Client::builder(&server.url()).client_name("holder").connect().unwrap();
+    let guards: Vec<_> = (0..WAITERS).map(|number| holder.lock(&format!("many:{number}")).lock().unwrap()).collect();
+    let mut peer = Peer::open(&format!("address=redis://127.0.0.1:{} client_name=waiting", server.port()));
+    let asked: Vec<u64> = (0..WAITERS)
+        .map(|number| peer.send(&format!("lock kind=plain thread={} name=many%3A{number}", number + 1)))
+        .collect();
+
+    eventually(LONG, "all of them listen", || server.channels().len() == WAITERS);
+    if let Some(threads) = ours_of(&peer) {
+        assert!(threads.len() <= 3, "{threads:?}");
+    }
+    for guard in guards {
+        guard.unlock().unwrap();
+    }
+    for id in asked {
+        assert!(peer.answer(id, LONG).expect_ok().flag("acquired"));
+    }
+    // A connection that is not used is closed after 30 s only: what there is now is the most there was.
+    let most = server.clients_named("waiting");
+    assert!(most <= 64 + 2, "{most} connections");
+    if let Some(threads) = ours_of(&peer) {
+        assert!(threads.len() <= 3, "{threads:?}");
+    }
+}
+
+#[test]
+fn waits_in_vain_leave_no_channel_no_connection_and_no_key() {
+    let server = RedisServer::start();
+    let holder = Client::builder(&server.url()).client_name("holder").connect().unwrap();
+    let waiting = Client::builder(&server.url()).client_name("waiting").idle_timeout(ms(500)).connect().unwrap();
+    let guards: Vec<_> = (0..20).map(|number| holder.lock(&format!("vain:{number}")).lock().unwrap()).collect();
+    thread::scope(|scope| {
+        for number in 0..50 {
+            let waiting = &waiting;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let lock = waiting.lock(&format!("vain:{}", (number + round) % 20));
+                    assert!(lock.try_lock_for(ms(15)).unwrap().is_none());
+                }
+            });
+        }
+    });
+    let told = || format!("{:?}", server.channels());
+    eventually(Duration::from_secs(5), &told(), || server.channels().is_empty());
+    eventually(SOON, "one connection is kept", || server.clients_named("waiting") == 1);
+    drop(guards);
+    assert!(server.keys().is_empty(), "{:?}", server.keys());
+}
+
+#[test]
+fn ten_thousand_names_leave_nothing_behind() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    thread::scope(|scope| {
+        for part in 0..4 {
+            let client = &client;
+            scope.spawn(move || {
+                for number in 0..2_500 {
+                    client.lock(&format!("name:{part}:{number}")).lock().unwrap().unlock().unwrap();
+                }
+            });
+        }
+    });
+    assert!(server.keys().is_empty());
+    assert!(client.held().is_empty());
+    assert!(server.channels().is_empty());
+    assert_eq!(server.subscribers(&channel("name:0:0")), 0);
+}
+
+#[test]
+fn two_hundred_holds_are_renewed_in_batches_over_one_connection() {
+    let server = RedisServer::start();
+    let client = Client::builder(&server.url()).watchdog(ms(1_500), ms(300)).connect().unwrap();
+    let guards: Vec<_> = (0..250).map(|number| client.lock(&format!("batch:{number}")).lock().unwrap()).collect();
+    server.reset_counters();
+    let first = guards.first().unwrap();
+    assert_eq!(first.wait_lost(ms(3_000)), None);
+    assert!(guards.iter().all(|guard| guard.is_held()));
+    let rounds = server.calls_of("time").div_ceil(3);
+    let scripts = server.calls_of("evalsha");
+    // Ten ticks or so, three scripts a tick.
+    assert!((6..=12).contains(&rounds) && scripts <= 3 * rounds + 3, "{scripts} scripts, {rounds} rounds");
+    assert!(server.clients_named("lockson") <= 2);
+}
+
+/// The names of the library's threads in a peer, where the system tells.
+fn ours_of(peer: &Peer) -> Option<Vec<String>> {
+    let mut names = thread_names_of(peer.pid())?;
+    names.retain(|name| name.starts_with("lockson-") && !name.starts_with("lockson-peer"));
+    Some(names)
+}
+
+const LONG: Duration = Duration::from_secs(60);

@@ -1,0 +1,152 @@
+//! Ways to reach a server: protocols, sockets, databases, credentials, names.
+
+use std::thread;
+
+use lockson::{Client, ErrorKind};
+use lockson_harness::{RedisServer, eventually};
+
+use crate::support::{SOON, channel, fields, fresh, joined, kind_of, ms};
+
+/// Everything that crosses the wire, once: take, re-enter, ask, renew, wait, wake, force.
+#[track_caller]
+fn exercise(server: &RedisServer, url: &str) {
+    let (ours, theirs) =
+        (Client::connect(url).unwrap(), Client::builder(url).watchdog(ms(1_000), ms(100)).connect().unwrap());
+    let name = fresh("server");
+    let (lock, others) = (ours.lock(&name), theirs.lock(&name));
+    let guard = lock.lock().unwrap();
+    drop(lock.leased(ms(60_000)).lock().unwrap());
+    assert_eq!(others.holder().unwrap().unwrap().owner(), guard.owner());
+    assert!(lock.remaining_time_to_live().unwrap().is_some());
+    guard.extend(ms(40_000)).unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let guard = others.try_lock_for(SOON).unwrap().expect("it is given back");
+            let renewed = guard.wait_lost(ms(1_500)).is_none();
+            guard.unlock().unwrap();
+            renewed
+        });
+        eventually(SOON, "it listens", || server.subscribers(&channel(&name)) == 1);
+        guard.unlock().unwrap();
+        assert!(joined(waiter), "it is renewed");
+    });
+    let guard = lock.lock().unwrap();
+    assert!(others.force_unlock().unwrap());
+    assert!(guard.unlock().is_err());
+    assert!(!lock.is_locked().unwrap());
+}
+
+#[test]
+fn the_newer_protocol_is_spoken_where_it_is_asked_for() {
+    let server = RedisServer::start();
+    let url = format!("{}?protocol=resp3", server.url());
+    exercise(&server, &url);
+    let client = Client::builder(&url).client_name("newer").connect().unwrap();
+    let protocols: Vec<String> = server
+        .clients()
+        .into_iter()
+        .filter(|client| client["name"] == "newer")
+        .filter_map(|client| client.get("resp").cloned())
+        .collect();
+    assert!(!protocols.is_empty() && protocols.iter().all(|protocol| protocol == "3"), "{protocols:?}");
+    client.close();
+}
+
+#[test]
+fn a_unix_socket_will_do() {
+    let server = RedisServer::start();
+    exercise(&server, &server.unix_url());
+    let absent = format!("redis+unix://{}", server.data_folder().join("nothing.sock").display());
+    assert_eq!(kind_of(Client::connect(&absent)), ErrorKind::Connection);
+}
+
+#[test]
+fn locks_of_two_databases_are_two_locks() {
+    let server = RedisServer::start();
+    exercise(&server, &server.url_db(3));
+    let (ours, theirs) = (Client::connect(&server.url_db(3)).unwrap(), Client::connect(&server.url()).unwrap());
+    let guard = ours.lock("same").lock().unwrap();
+    let other = theirs.lock("same").lock().unwrap();
+    assert_eq!(fields(&server, "same"), [(other.owner().to_owned(), "1".to_owned())]);
+    guard.unlock().unwrap();
+    assert!(other.is_held() && theirs.lock("same").is_locked().unwrap());
+    assert_eq!(kind_of(Client::connect(&server.url_db(9_999))), ErrorKind::Refused);
+}
+
+#[test]
+fn a_password_opens_the_door_and_a_wrong_one_says_so() {
+    let server = RedisServer::builder().password("s3cret-canary").start();
+    exercise(&server, &server.url());
+    exercise(&server, &server.unix_url());
+    exercise(&server, &format!("{}?protocol=resp3", server.url()));
+    let port = server.port();
+    let check = |url: &str, words: &[&str]| {
+        let error = Client::connect(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        assert!(error.redis_word().is_some_and(|word| words.contains(&word)), "{error:?}");
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+    };
+    check(&format!("redis://:wrong-canary@127.0.0.1:{port}"), &["WRONGPASS"]);
+    check(&format!("redis://:wrong-canary@127.0.0.1:{port}?protocol=resp3"), &["WRONGPASS"]);
+    check(&format!("redis://127.0.0.1:{port}"), &["NOAUTH"]);
+    check(&format!("redis://127.0.0.1:{port}?protocol=resp3"), &["NOAUTH"]);
+}
+
+#[test]
+fn a_user_with_the_least_rights_can_do_everything() {
+    let server = RedisServer::start();
+    let rights = "on >pass~word resetkeys resetchannels ~server:* &redisson_lock__channel:{server:* -@all \
+         +evalsha +eval +subscribe +unsubscribe +ping +auth +hello +exists +hexists +hset +hget +hgetall +hlen +hdel +del \
+         +pexpire +pttl +publish +time";
+    let words: Vec<&str> = ["ACL", "SETUSER", "locker"].into_iter().chain(rights.split_whitespace()).collect();
+    server.run(&words);
+    let url = format!("redis://locker:pass~word@127.0.0.1:{}", server.port());
+    exercise(&server, &url);
+    exercise(&server, &format!("{url}?protocol=resp3"));
+    // What lies outside is refused by name, and leaves nothing.
+    let client = Client::connect(&url).unwrap();
+    let error = client.lock("elsewhere").lock().unwrap_err();
+    assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("NOPERM")), "{error}");
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn every_connection_carries_the_client_s_name() {
+    let server = RedisServer::start();
+    let client =
+        Client::builder(&server.url()).watchdog(ms(1_000), ms(100)).client_name("my-service").connect().unwrap();
+    let guard = client.lock("named").lock().unwrap();
+    let foreign = Client::connect(&server.url()).unwrap();
+    let theirs = foreign.lock("other").lock().unwrap();
+    assert_eq!(server.clients_named("lockson"), 1, "the name that one gets unasked");
+    thread::scope(|scope| {
+        let lock = client.lock("other");
+        let waiter = scope.spawn(move || lock.try_lock_for(SOON).unwrap().is_some());
+        eventually(SOON, "one asks, one renews, one listens", || server.clients_named("my-service") == 3);
+        theirs.unlock().unwrap();
+        assert!(joined(waiter));
+    });
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_bad_url_is_told_without_its_password() {
+    for url in ["", "canary", "redis://u:canary@h:port", "http://u:canary@h", "rediss://u:canary@h"] {
+        let error = Client::connect(url).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Config | ErrorKind::Unsupported), "{url}: {error}");
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+        assert!(!format!("{:?}", Client::builder(url)).contains("canary"));
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_at_once_or_at_the_first_use() {
+    let server = RedisServer::start();
+    let url = server.url();
+    server.kill();
+    assert_eq!(kind_of(Client::connect(&url)), ErrorKind::Connection);
+    let lazy = Client::builder(&url).connect_lazily().unwrap();
+    assert_eq!(kind_of(lazy.lock("lazy").try_lock()), ErrorKind::Connection);
+    server.start_again();
+    assert!(lazy.lock("lazy").try_lock().unwrap().is_some(), "the same client serves once there is one");
+}

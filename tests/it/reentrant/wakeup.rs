@@ -1,0 +1,86 @@
+//! Messages are hints: what they may and may not do to a waiter.
+
+use std::thread;
+use std::time::Instant;
+
+use lockson::Client;
+use lockson_harness::{RedisServer, eventually};
+
+use crate::support::{GRACE, SCHEDULING, SOON, channel, client, fresh, joined, listeners, ms};
+
+#[test]
+fn stray_messages_grant_nothing_and_end_no_wait() {
+    let (server, name) = (RedisServer::shared(), fresh("stray"));
+    let guard = client().lock(&name).lock().unwrap();
+    let others = client().lock(&name);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| others.try_lock_for(SOON).unwrap().is_some());
+        eventually(SOON, "it listens", || listeners(server, &name) == 1);
+        for message in ["0", "0", "1", "-1", "", "unlocked", "\0\r\n"] {
+            for _ in 0..20 {
+                server.run(&["PUBLISH", &channel(&name), message]);
+            }
+        }
+        assert!(!waiter.is_finished() && guard.is_held());
+        assert_eq!(others.holder().unwrap().unwrap().owner(), guard.owner());
+        guard.unlock().unwrap();
+        assert!(joined(waiter));
+    });
+}
+
+#[test]
+fn a_release_that_nobody_announced_costs_at_most_a_second() {
+    let (server, name) = (RedisServer::shared(), fresh("unannounced"));
+    let others = client().lock(&name);
+    for forever in [false, true] {
+        server.run(&["HSET", &name, "somebody:1", "1"]);
+        // Also behind a key that has no time to live, which might be waited for without end.
+        if !forever {
+            server.run(&["PEXPIRE", &name, "60000"]);
+        }
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| others.try_lock_for(SOON).unwrap().map(|_| Instant::now()));
+            eventually(SOON, "it listens", || listeners(server, &name) == 1);
+            server.run(&["DEL", &name]);
+            let gone = Instant::now();
+            let late = joined(waiter).expect("it is free").saturating_duration_since(gone);
+            assert!(late <= ms(1_000) + GRACE + SCHEDULING, "{late:?}");
+        });
+    }
+}
+
+#[test]
+fn one_release_sends_one_waiter_of_a_client_to_redis() {
+    let server = RedisServer::start();
+    let (holder, waiting) = (Client::connect(&server.url()).unwrap(), Client::connect(&server.url()).unwrap());
+    let guard = holder.lock("herd").lock().unwrap();
+    let lock = waiting.lock("herd");
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..30).map(|_| scope.spawn(|| drop(lock.lock().unwrap()))).collect();
+        eventually(SOON, "the first one listens", || server.subscribers(&channel("herd")) == 1);
+        server.reset_counters();
+        guard.unlock().unwrap();
+        waiters.into_iter().for_each(joined);
+    });
+    // A pair for each, and little more: nobody asks out of turn.
+    let asked = server.calls_of("evalsha");
+    assert!((60..=100).contains(&asked), "{asked} requests for 30 pairs");
+}
+
+#[test]
+fn a_waiter_costs_little_while_it_waits() {
+    let server = RedisServer::start();
+    let (holder, waiting) = (Client::connect(&server.url()).unwrap(), Client::connect(&server.url()).unwrap());
+    let _guard = holder.lock("idle").lock().unwrap();
+    let lock = waiting.lock("idle");
+    thread::scope(|scope| {
+        let waiters: Vec<_> =
+            (0..10).map(|_| scope.spawn(|| lock.try_lock_for(ms(2_500)).unwrap().is_none())).collect();
+        eventually(SOON, "the first one listens", || server.subscribers(&channel("idle")) == 1);
+        server.reset_counters();
+        assert!(waiters.into_iter().all(joined));
+    });
+    // The first in line asks each second; at the end of its wait each asks once more.
+    let asked = server.calls_of("evalsha");
+    assert!(asked <= 10 + 5, "{asked} requests of ten waiters in 2.5 s");
+}

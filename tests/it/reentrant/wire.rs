@@ -1,0 +1,183 @@
+//! The state in Redis is Redisson's, byte for byte.
+
+use std::time::Duration;
+
+use lockson::{ErrorKind, Loss};
+use lockson_harness::{RedisServer, eventually};
+use redis::PubSub;
+
+use crate::support::{SOON, channel, client, elsewhere, fields, fresh, joined, kind_of, ms, timed, ttl_ms};
+
+#[test]
+fn the_key_is_a_hash_of_one_owner_and_its_count() {
+    let (server, client, name) = (RedisServer::shared(), client(), fresh("wire"));
+    let lock = client.lock(&name);
+    let mut guards = vec![];
+    for count in 1..=3 {
+        guards.push(lock.lock().unwrap());
+        let kind: String = server.query(&["TYPE", &name]);
+        assert_eq!(kind, "hash");
+        assert_eq!(fields(server, &name), [(guards[0].owner().to_owned(), count.to_string())]);
+        assert!((29_000..=30_000).contains(&ttl_ms(server, &name)));
+    }
+    for count in (1..=2).rev() {
+        drop(guards.pop());
+        assert_eq!(fields(server, &name), [(guards[0].owner().to_owned(), count.to_string())]);
+    }
+    drop(guards.pop());
+    assert_eq!(ttl_ms(server, &name), -2, "nothing is left of it");
+}
+
+#[test]
+fn an_owner_is_client_thread_and_hold() {
+    let client = client();
+    let lock = client.lock(&fresh("wire"));
+    let parts_of = |owner: &str| {
+        let (uuid, rest) = owner.split_once(':').unwrap();
+        let (thread, hold) = rest.split_once('.').unwrap();
+        (uuid.to_owned(), thread.parse::<u64>().unwrap(), hold.parse::<u64>().unwrap())
+    };
+    let first = parts_of(lock.lock().unwrap().owner());
+    let second = parts_of(lock.lock().unwrap().owner());
+    let elsewhere = elsewhere(|| parts_of(lock.lock().unwrap().owner()));
+    assert_eq!(first.0, client.id());
+    let form: Vec<usize> = first.0.split('-').map(str::len).collect();
+    assert_eq!(form, [8, 4, 4, 4, 12]);
+    assert!(first.0.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-')), "{}", first.0);
+    assert!(first.1 == second.1 && first.1 != elsewhere.1, "one number a thread");
+    assert!(first.2 < second.2 && second.2 < elsewhere.2, "another number for each hold");
+}
+
+#[test]
+fn the_last_release_and_only_that_publishes_a_zero() {
+    for name in [fresh("wire"), fresh("{tag}:wire"), fresh("a{b}c"), fresh("brace{"), fresh("two words\r\n\0")] {
+        let server = RedisServer::shared();
+        let mut stranger = server.connection();
+        let mut messages = stranger.as_pubsub();
+        messages.subscribe(channel(&name)).unwrap();
+        let lock = client().lock(&name);
+        let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
+        inner.unlock().unwrap();
+        assert!(lock.leased(ms(50_000)).try_lock().unwrap().is_some());
+        outer.unlock().unwrap();
+        assert_eq!(next(&mut messages), b"0", "{name:?}");
+
+        let _guard = lock.lock().unwrap();
+        assert!(lock.force_unlock().unwrap() && !lock.force_unlock().unwrap());
+        assert_eq!(next(&mut messages), b"0", "forced open: {name:?}");
+        server.run(&["PUBLISH", &channel(&name), "end"]);
+        assert_eq!(next(&mut messages), b"end", "no other message: {name:?}");
+    }
+}
+
+#[test]
+fn a_pair_is_two_requests_and_so_is_a_re_entry() {
+    let server = RedisServer::start();
+    let client = lockson::Client::connect(&server.url()).unwrap();
+    let lock = client.lock("pair");
+    drop((lock.lock().unwrap(), lock.lock().unwrap())); // from here on the scripts are known
+    server.reset_counters();
+    for _ in 0..10 {
+        let outer = lock.lock().unwrap();
+        lock.lock().unwrap().unlock().unwrap();
+        outer.unlock().unwrap();
+    }
+    let calls = server.calls();
+    let count = |command| calls.get(command).copied().unwrap_or(0);
+    assert_eq!((count("evalsha"), count("eval"), count("publish")), (40, 0, 10), "{calls:?}");
+    assert_eq!((count("subscribe"), count("ping")), (0, 0), "{calls:?}");
+}
+
+#[test]
+fn a_hold_of_java_is_respected_and_waited_for() {
+    let (server, name) = (RedisServer::shared(), fresh("wire"));
+    let java = "6f1c0d5e-8a0b-4f5e-9d3c-2b1a00c0ffee:77";
+    server.run(&["HSET", &name, java, "2"]);
+    server.run(&["PEXPIRE", &name, "30000"]);
+    let lock = client().lock(&name);
+    assert!(lock.try_lock().unwrap().is_none());
+    let holder = lock.holder().unwrap().unwrap();
+    assert_eq!((holder.owner(), holder.hold_count()), (java, 2));
+    assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.try_lock_for(SOON).unwrap().is_some());
+        eventually(SOON, "it listens", || server.subscribers(&channel(&name)) == 1);
+        // What Redisson's last release does.
+        let (took, got) = timed(|| {
+            server.run(&["DEL", &name]);
+            server.run(&["PUBLISH", &channel(&name), "0"]);
+            joined(waiter)
+        });
+        assert!(got && took <= ms(700), "{took:?}");
+    });
+}
+
+#[test]
+fn a_count_that_java_wrote_without_us_is_no_number_to_trip_over() {
+    let (server, name) = (RedisServer::shared(), fresh("wire"));
+    let lock = client().lock(&name);
+    for odd in ["9223372036854775807", "-1", "many", ""] {
+        server.run(&["HSET", &name, "somebody:1", odd]);
+        assert!(lock.try_lock().unwrap().is_none(), "{odd:?}");
+        assert!(lock.is_locked().unwrap());
+        lock.holder().unwrap();
+        assert!(lock.force_unlock().unwrap());
+    }
+    // Our own field, spoilt: the count is absolute, so the next request puts it right.
+    let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
+    server.run(&["HSET", &name, outer.owner(), "many"]);
+    inner.unlock().unwrap();
+    assert_eq!(fields(server, &name), [(outer.owner().to_owned(), "1".to_owned())]);
+    server.run(&["HSET", &name, outer.owner(), "many"]);
+    outer.unlock().unwrap();
+    assert_eq!(ttl_ms(server, &name), -2);
+}
+
+#[test]
+fn scripts_that_the_server_forgot_are_brought_again() {
+    let server = RedisServer::start();
+    let client = lockson::Client::builder(&server.url()).watchdog(ms(1_000), ms(100)).connect().unwrap();
+    let lock = client.lock("forgotten");
+    let forget = || server.run(&["SCRIPT", "FLUSH", "SYNC"]);
+    let outer = lock.lock().unwrap();
+    forget();
+    let inner = lock.lock().unwrap();
+    forget();
+    inner.unlock().unwrap();
+    forget();
+    // Renewals, too: longer than the time to live, with every script gone again and again.
+    let started = std::time::Instant::now();
+    while started.elapsed() < Duration::from_millis(1_500) {
+        assert!(outer.is_held());
+        forget();
+        std::thread::sleep(ms(20));
+    }
+    outer.extend(ms(2_000)).unwrap();
+    forget();
+    outer.unlock().unwrap();
+    forget();
+    let guard = lock.lock().unwrap();
+    forget();
+    assert!(lock.force_unlock().unwrap());
+    assert_eq!(guard.lost(), Some(Loss::Gone));
+    drop(guard);
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn a_handle_shows_itself_in_a_few_words() {
+    let client = client();
+    let lock = client.lock(&fresh("wire")).leased(ms(5_000));
+    let guard = lock.lock().unwrap();
+    let hold = (*guard).clone();
+    let shown = [format!("{lock:?}"), format!("{guard:?}"), format!("{hold:?}"), format!("{:?}", lock.owned())];
+    for text in shown {
+        assert!(text.contains(lock.name()), "{}", &text[..text.len().min(300)]);
+        assert!(text.len() < 500, "{} bytes: {} ...", text.len(), &text[..300]);
+    }
+}
+
+/// The next message of a stranger's subscription.
+fn next(messages: &mut PubSub<'_>) -> Vec<u8> {
+    messages.get_message().unwrap().get_payload_bytes().to_vec()
+}

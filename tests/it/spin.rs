@@ -1,0 +1,263 @@
+//! What is special about the spin lock: nobody is told anything, waiters ask after pauses.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Backoff, Cancel, Client, ErrorKind};
+use lockson_harness::{RedisServer, eventually};
+use parking_lot::Mutex;
+
+use crate::support::{GRACE, SCHEDULING, SOON, client, elsewhere, fields, fresh, joined, kind_of, ms, timed};
+
+#[test]
+fn nobody_listens_and_nobody_is_told() {
+    let server = RedisServer::start();
+    let [ours, theirs] = [(); 2].map(|()| Client::connect(&server.url()).unwrap());
+    for backoff in [Backoff::default(), Backoff::fixed(ms(50))] {
+        let guard = ours.spin_lock("job").lock().unwrap();
+        thread::scope(|scope| {
+            let waiters = [&ours, &theirs].map(|client| {
+                let lock = client.spin_lock_with("job", backoff.clone());
+                scope.spawn(move || {
+                    assert!(lock.try_lock_for(ms(100)).unwrap().is_none());
+                    lock.lock().unwrap().unlock().unwrap();
+                })
+            });
+            let asked = server.calls_of("evalsha");
+            eventually(SOON, "they ask", || server.calls_of("evalsha") > asked + 20);
+            assert_eq!(server.channels(), Vec::<String>::new());
+            guard.unlock().unwrap();
+            waiters.into_iter().for_each(joined);
+        });
+        let _guard = ours.spin_lock("job").lock().unwrap();
+        assert!(theirs.spin_lock("job").force_unlock().unwrap());
+    }
+    let calls = server.calls();
+    for command in ["subscribe", "ssubscribe", "psubscribe", "publish", "spublish"] {
+        assert!(!calls.contains_key(command), "{command}: {calls:?}");
+    }
+    let listening: Vec<_> = server.clients().into_iter().filter(|client| client["flags"].contains('P')).collect();
+    assert!(listening.is_empty(), "{listening:?}");
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn the_state_is_the_plain_locks() {
+    let (server, name) = (RedisServer::shared(), fresh("spin"));
+    let client = client();
+    let spin = client.spin_lock(&name).lock().unwrap();
+    assert_eq!(fields(server, &name), [(spin.owner().to_owned(), "1".to_owned())]);
+    let inner = client.lock(&name).lock().unwrap();
+    assert_eq!(inner.owner(), spin.owner(), "the plain lock of the name is the same lock");
+    elsewhere(|| assert!(client.lock(&name).try_lock().unwrap().is_none()));
+    drop((inner, spin));
+    let plain = client.lock(&name).lock().unwrap();
+    elsewhere(|| assert!(client.spin_lock(&name).try_lock().unwrap().is_none()));
+    drop(plain);
+}
+
+#[test]
+fn a_waiter_of_the_plain_kind_that_is_told_nothing_is_in_within_a_second() {
+    let (server, name) = (RedisServer::shared(), fresh("spin"));
+    let guard = client().spin_lock(&name).lock().unwrap();
+    let others = client().lock(&name);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let _guard = others.lock().unwrap();
+            Instant::now()
+        });
+        eventually(SOON, "it listens", || crate::support::listeners(server, &name) == 1);
+        guard.unlock().unwrap();
+        let released = Instant::now();
+        let waited = joined(waiter).saturating_duration_since(released);
+        assert!(waited <= ms(1_000) + SCHEDULING, "{waited:?}");
+    });
+}
+
+#[test]
+fn three_tries_half_a_second_apart_are_three_tries() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let lock = client.spin_lock_with("job", Backoff::new(|tries| (tries < 3).then_some(ms(500))));
+    drop(lock.lock().unwrap()); // from here on the scripts are known
+    let guard = Client::connect(&server.url()).unwrap().spin_lock("job").lock().unwrap();
+    server.reset_counters();
+    let (took, got) = timed(|| lock.try_lock_for(SOON).unwrap().is_some());
+    assert!(!got && took >= ms(1_000) && took <= ms(1_000) + SCHEDULING, "{took:?}");
+    assert_eq!(server.calls_of("evalsha"), 3);
+    assert!(lock.try_lock().unwrap().is_none());
+    assert_eq!(server.calls_of("evalsha"), 4, "without a wait it is one");
+    assert!(lock.try_lock_for(ms(700)).unwrap().is_none());
+    assert_eq!(server.calls_of("evalsha"), 7, "at once, after 500 ms, and when the time is up");
+    guard.unlock().unwrap();
+    assert!(lock.try_lock_for(SOON).unwrap().is_some());
+}
+
+#[test]
+fn a_backoff_counts_the_tries_of_one_take_from_one() {
+    let seen = Arc::new(Mutex::new(vec![]));
+    let notes = Arc::clone(&seen);
+    let backoff = Backoff::new(move |tries| {
+        notes.lock().push(tries);
+        (tries < 4).then_some(ms(10))
+    });
+    let name = fresh("spin");
+    let _guard = client().spin_lock(&name).lock().unwrap();
+    let lock = client().spin_lock_with(&name, backoff);
+    for _ in 0..2 {
+        assert!(lock.try_lock_for(SOON).unwrap().is_none());
+    }
+    assert!(lock.try_lock().unwrap().is_none());
+    assert_eq!(*seen.lock(), [1, 2, 3, 4, 1, 2, 3, 4]);
+}
+
+#[test]
+fn the_default_asks_often_at_first_and_then_eight_times_a_second() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let _guard = client.spin_lock("job").lock().unwrap();
+    let lock = Client::connect(&server.url()).unwrap().spin_lock("job");
+    server.reset_counters();
+    assert!(lock.try_lock_for(ms(2_000)).unwrap().is_none());
+    // 1 + 2 + 4 .. 128 ms, each up to a quarter longer; then 128 to 160 ms each.
+    let asked = server.calls_of("evalsha");
+    assert!((8..=23).contains(&asked), "asked {asked} times");
+}
+
+#[test]
+fn a_wait_is_not_longer_than_it_may_be_whatever_the_pauses_are() {
+    let name = fresh("spin");
+    let guard = client().spin_lock(&name).lock().unwrap();
+    for pause in [ms(0), ms(7), ms(10_000), Duration::MAX] {
+        let lock = client().spin_lock_with(&name, Backoff::fixed(pause));
+        let (took, got) = timed(|| lock.try_lock_for(ms(200)).unwrap().is_some());
+        assert!(!got && took >= ms(200) && took <= ms(200) + GRACE + SCHEDULING, "{pause:?}: {took:?}");
+    }
+    let doubling = client().spin_lock_with(&name, Backoff::exponential(Duration::MAX, Duration::MAX));
+    assert!(doubling.try_lock_for(ms(50)).unwrap().is_none(), "a pause that overflows is only long");
+    // The last question comes when the time is up.
+    let lock = client().spin_lock_with(&name, Backoff::fixed(Duration::MAX));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| timed(|| lock.try_lock_for(ms(300)).unwrap().is_some()));
+        guard.unlock().unwrap();
+        let (took, got) = joined(waiter);
+        assert!(got && took <= ms(300) + GRACE + SCHEDULING, "{took:?}");
+    });
+}
+
+#[test]
+fn a_lock_without_limit_waits_on_when_the_tries_are_used_up() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let guard = client.spin_lock("job").lock().unwrap();
+    let lock = Client::connect(&server.url()).unwrap().spin_lock_with("job", Backoff::new(|_| None));
+    thread::scope(|scope| {
+        server.reset_counters();
+        let waiter = scope.spawn(|| lock.lock().map(|guard| (Instant::now(), guard.unlock())));
+        eventually(SOON, "it asks again and again", || server.calls_of("evalsha") >= 3);
+        guard.unlock().unwrap();
+        let released = Instant::now();
+        let (granted, left) = joined(waiter).unwrap();
+        left.unwrap();
+        let waited = granted.saturating_duration_since(released);
+        assert!(waited <= ms(1_000) + SCHEDULING, "{waited:?}");
+        assert!(server.calls_of("evalsha") <= 10, "a second at a time");
+    });
+}
+
+#[test]
+fn threads_of_one_process_hand_it_over_without_waiting_for_their_pauses() {
+    let lock = client().spin_lock_with(&fresh("spin"), Backoff::fixed(Duration::from_secs(60)));
+    let guard = lock.lock().unwrap();
+    let (took, ()) = timed(|| {
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| lock.lock().unwrap().unlock().unwrap());
+            }
+            // Whenever they come, before or after: the release finds the first of them in line.
+            guard.unlock().unwrap();
+        });
+    });
+    assert!(took <= 2 * SCHEDULING, "{took:?}");
+}
+
+#[test]
+fn a_thread_that_sleeps_through_a_long_pause_is_woken_by_a_release_in_its_process() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let lock = client.spin_lock_with("job", Backoff::fixed(Duration::from_secs(60)));
+    let guard = lock.lock().unwrap();
+    let asked = server.calls_of("evalsha") + server.calls_of("eval");
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let _guard = lock.lock().unwrap();
+            Instant::now()
+        });
+        eventually(SOON, "it has asked", || server.calls_of("evalsha") + server.calls_of("eval") > asked);
+        guard.unlock().unwrap();
+        let released = Instant::now();
+        let waited = joined(waiter).saturating_duration_since(released);
+        assert!(waited <= SCHEDULING, "{waited:?}");
+    });
+}
+
+#[test]
+fn a_lease_that_ends_is_followed_after_a_pause_at_most() {
+    let name = fresh("spin");
+    client().spin_lock(&name).leased(ms(600)).lock().unwrap().keep_until_expiry();
+    let (took, guard) = timed(|| client().spin_lock(&name).lock().unwrap().unlock());
+    guard.unwrap();
+    assert!(took <= ms(600 + 160) + SCHEDULING, "{took:?}");
+}
+
+#[test]
+fn a_cancel_and_a_close_end_a_long_pause_at_once() {
+    let server = RedisServer::start();
+    let _guard = Client::connect(&server.url()).unwrap().spin_lock("job").lock().unwrap();
+    let client = Client::connect(&server.url()).unwrap();
+    let lock = client.spin_lock_with("job", Backoff::fixed(Duration::from_secs(60)));
+    let check = |kind: ErrorKind, stop: &Cancel, end: &dyn Fn()| {
+        let lock = lock.cancelled_by(stop);
+        let asked = server.calls_of("evalsha");
+        thread::scope(|scope| {
+            // One sleeps, the other one stands in line behind it.
+            let waiters = [scope.spawn(|| kind_of(lock.lock())), scope.spawn(|| kind_of(lock.try_lock_for(SOON)))];
+            eventually(SOON, "the first one has asked", || server.calls_of("evalsha") > asked);
+            let (took, ()) = timed(|| {
+                end();
+                assert_eq!(waiters.map(joined), [kind, kind]);
+            });
+            assert!(took <= GRACE + SCHEDULING, "{took:?}");
+        });
+    };
+    let stop = Cancel::new();
+    check(ErrorKind::Cancelled, &stop, &|| stop.cancel());
+    check(ErrorKind::Closed, &Cancel::new(), &|| client.close());
+}
+
+#[test]
+fn a_server_that_is_gone_is_an_error_and_no_busy_lock() {
+    let server = RedisServer::start();
+    let lock = Client::builder(&server.url()).outage_limit(ms(1_000)).connect().unwrap().spin_lock("job");
+    drop(lock.lock().unwrap());
+    server.kill();
+    assert_eq!(kind_of(lock.try_lock()), ErrorKind::Connection);
+    let (took, outcome) = timed(|| lock.leased(SOON).try_lock_for(ms(500)).map(|got| got.is_some()));
+    assert_eq!(kind_of(outcome), ErrorKind::Connection);
+    assert!(took <= ms(500) + GRACE + SCHEDULING, "{took:?}");
+    let (took, outcome) = timed(|| lock.lock().map(drop));
+    assert_eq!(kind_of(outcome), ErrorKind::Connection);
+    assert!(took >= ms(900) && took <= ms(1_000) + 2 * SCHEDULING, "{took:?}");
+}
+
+#[test]
+fn the_lease_of_one_take_is_not_the_next_ones() {
+    let (server, name) = (RedisServer::shared(), fresh("spin"));
+    let lock = client().spin_lock(&name);
+    drop(lock.leased(Duration::from_secs(3_600)).lock().unwrap());
+    let guard = lock.lock().unwrap();
+    elsewhere(|| assert!(lock.leased(Duration::from_secs(7_200)).try_lock().unwrap().is_none()));
+    assert!(crate::support::ttl_ms(server, &name) <= 30_000);
+    guard.unlock().unwrap();
+}

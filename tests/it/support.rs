@@ -1,0 +1,160 @@
+//! What many tests need: names of their own, clients, bounds, and the eyes of a stranger on Redis.
+
+mod peer;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Client, ClientBuilder, LockAbandoned, LockAcquired, LockLost, LockReleased, Loss, Observer};
+use lockson_harness::RedisServer;
+use parking_lot::Mutex;
+
+pub(crate) use peer::{Peer, encode};
+
+/// The bound of a wait for what happens at once on an idle machine.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// What a busy machine may add to a time that the library promises.
+pub(crate) const SCHEDULING: Duration = Duration::from_millis(500);
+
+/// What the library may add to a wait while the server answers.
+pub(crate) const GRACE: Duration = Duration::from_millis(50);
+
+/// The time to live and the renewal interval of a client of [`brisk`]: the shortest there are.
+pub(crate) const TTL: Duration = Duration::from_secs(1);
+pub(crate) const TICK: Duration = Duration::from_millis(100);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A name that no other test uses; later ones sort behind earlier ones.
+pub(crate) fn fresh(what: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{what}:{:05}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A client of the shared server, with the settings that users get.
+pub(crate) fn client() -> Client {
+    Client::connect(&RedisServer::shared().url()).expect("the shared server answers")
+}
+
+/// A client of the shared server whose locks live for [`TTL`] and are renewed each [`TICK`].
+pub(crate) fn brisk_client() -> Client {
+    brisk(RedisServer::shared()).connect().expect("the shared server answers")
+}
+
+/// The settings of a client whose locks live for [`TTL`] and are renewed each [`TICK`].
+pub(crate) fn brisk(server: &RedisServer) -> ClientBuilder {
+    Client::builder(&server.url()).watchdog(TTL, TICK)
+}
+
+/// Runs `work` on another thread and waits for it; its panic is ours.
+pub(crate) fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| joined(scope.spawn(work)))
+}
+
+/// The outcome of a thread; its panic is ours.
+pub(crate) fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// How long `work` takes, and what comes of it.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+    let started = Instant::now();
+    let outcome = work();
+    (started.elapsed(), outcome)
+}
+
+/// What stands under a name in Redis: owners and counts of a hash, or a value alone.
+#[track_caller]
+pub(crate) fn fields(server: &RedisServer, name: &str) -> Vec<(String, String)> {
+    let kind: String = server.query(&["TYPE", name]);
+    if kind == "string" {
+        return vec![(server.query(&["GET", name]), String::new())];
+    }
+    let mut fields: Vec<(String, String)> = server.query(&["HGETALL", name]);
+    fields.sort();
+    fields
+}
+
+/// The time to live of a key in ms; negative where it has none or there is no key.
+#[track_caller]
+pub(crate) fn ttl_ms(server: &RedisServer, name: &str) -> i64 {
+    server.query(&["PTTL", name])
+}
+
+/// Counts the waiters of other processes or clients that listen for a release of a plain lock.
+#[track_caller]
+pub(crate) fn listeners(server: &RedisServer, name: &str) -> usize {
+    server.subscribers(&channel(name))
+}
+
+/// Where a release of a plain lock is announced, by the rule of the wire; those of the waiters for a
+/// fair lock begin so.
+pub(crate) fn channel(name: &str) -> String {
+    prefixed("redisson_lock__channel", name)
+}
+
+/// Where a release of a read-write lock is announced.
+pub(crate) fn read_write_channel(name: &str) -> String {
+    prefixed("redisson_rwlock", name)
+}
+
+fn prefixed(prefix: &str, name: &str) -> String {
+    if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
+}
+
+/// Writes down what it is told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Notes(Arc<Mutex<Vec<Note>>>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    Acquired(String),
+    Released(String),
+    Lost(String, Loss),
+    Abandoned(String),
+}
+
+impl Notes {
+    /// Everything about one lock so far.
+    pub(crate) fn of(&self, name: &str) -> Vec<Note> {
+        let about = |note: &&Note| match note {
+            Note::Acquired(of) | Note::Released(of) | Note::Lost(of, _) | Note::Abandoned(of) => of == name,
+        };
+        self.0.lock().iter().filter(about).cloned().collect()
+    }
+
+    /// How often the loss of this lock was told.
+    pub(crate) fn losses_of(&self, name: &str) -> usize {
+        self.of(name).iter().filter(|note| matches!(note, Note::Lost(..))).count()
+    }
+}
+
+impl Observer for Notes {
+    fn acquired(&self, event: &LockAcquired) {
+        self.0.lock().push(Note::Acquired(event.name().into()));
+    }
+
+    fn released(&self, event: &LockReleased) {
+        self.0.lock().push(Note::Released(event.name().into()));
+    }
+
+    fn lost(&self, event: &LockLost) {
+        self.0.lock().push(Note::Lost(event.name().into(), event.loss()));
+    }
+
+    fn abandoned(&self, event: &LockAbandoned) {
+        self.0.lock().push(Note::Abandoned(event.name().into()));
+    }
+}
+
+/// The kind of the error that a call has to end with.
+#[track_caller]
+pub(crate) fn kind_of<T: Debug>(outcome: lockson::Result<T>) -> lockson::ErrorKind {
+    outcome.expect_err("this call has to fail").kind()
+}

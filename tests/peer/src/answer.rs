@@ -1,0 +1,78 @@
+//! What one command answers: when its operation ran, and what came out or why nothing did.
+
+use lockson::ErrorKind;
+
+use crate::clock;
+use crate::percent::encode;
+
+/// The answer to one command, while it is put together.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    started: u64,
+    returned: Option<u64>,
+    values: String,
+}
+
+/// Why a command failed, sorted into the kinds of the protocol.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: &'static str,
+    pub(crate) message: String,
+}
+
+impl Answer {
+    pub(crate) fn new() -> Self {
+        Self { started: clock::nanos(), returned: None, values: String::new() }
+    }
+
+    /// Runs the operation that the command is about; t0 and t1 are taken right around it.
+    pub(crate) fn time<T>(&mut self, operation: impl FnOnce() -> T) -> T {
+        self.started = clock::nanos();
+        let outcome = operation();
+        self.returned = Some(clock::nanos());
+        outcome
+    }
+
+    pub(crate) fn put(&mut self, key: &str, value: impl ToString) {
+        self.values.push_str(&format!(" {key}={}", encode(&value.to_string())));
+    }
+
+    /// The line that tells what came of it.
+    pub(crate) fn line(&self, id: &str, outcome: Result<(), Failure>) -> String {
+        let times = format!("t0={} t1={}", self.started, self.returned.unwrap_or_else(clock::nanos));
+        match outcome {
+            Ok(()) => format!("{id} ok {times}{}", self.values),
+            Err(failure) => format!("{id} err {times} kind={} message={}", failure.kind, encode(&failure.message)),
+        }
+    }
+}
+
+impl Failure {
+    pub(crate) fn bad_input(message: impl Into<String>) -> Self {
+        Self { kind: "bad_input", message: message.into() }
+    }
+
+    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
+        Self { kind: "unsupported", message: message.into() }
+    }
+
+    pub(crate) fn other(error: impl ToString) -> Self {
+        Self { kind: "other", message: error.to_string() }
+    }
+}
+
+impl From<lockson::Error> for Failure {
+    fn from(error: lockson::Error) -> Self {
+        let kind = match error.kind() {
+            ErrorKind::AlreadyHeld => "already_held",
+            ErrorKind::BadInput | ErrorKind::Config => "bad_input",
+            ErrorKind::Cancelled => "interrupted",
+            ErrorKind::Lost(_) | ErrorKind::NotHeld => "not_owner",
+            ErrorKind::Unknown => "timeout",
+            ErrorKind::Connection | ErrorKind::Quorum | ErrorKind::Refused => "redis",
+            ErrorKind::Unsupported => "unsupported",
+            _ => "other",
+        };
+        Self { kind, message: format!("{:?}: {error}", error.kind()) }
+    }
+}

@@ -1,0 +1,197 @@
+//! The open clients, and what the options of `open` mean for them.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use lockson::{Client, ClientBuilder, Lock};
+
+use crate::answer::{Answer, Failure};
+use crate::percent;
+use crate::request::Request;
+
+/// Clients by the numbers that commands give them.
+#[derive(Debug, Default)]
+pub(crate) struct Clients(Mutex<HashMap<u32, Client>>);
+
+impl Clients {
+    pub(crate) fn open(&self, request: &Request, answer: &mut Answer) -> Result<(), Failure> {
+        let number = number_of(request)?;
+        if self.all().contains_key(&number) {
+            return Err(Failure::bad_input(format!("client {number} is open")));
+        }
+        let builder = builder(request)?;
+        let client = answer.time(|| builder.connect())?;
+        answer.put("client_id", client.id());
+        self.all().insert(number, client);
+        Ok(())
+    }
+
+    pub(crate) fn close(&self, request: &Request, answer: &mut Answer) -> Result<(), Failure> {
+        request.allow_only(&["thread", "client"])?;
+        let client = self.find(request)?;
+        self.all().remove(&number_of(request)?);
+        answer.time(|| client.close());
+        Ok(())
+    }
+
+    pub(crate) fn close_all(&self) {
+        let all = std::mem::take(&mut *self.all());
+        all.values().for_each(Client::close);
+    }
+
+    /// The thread and the owner are known where this thread holds something: an owner here belongs to a hold.
+    pub(crate) fn ids(&self, request: &Request, answer: &mut Answer) -> Result<(), Failure> {
+        request.allow_only(&["thread", "client"])?;
+        answer.put("client_id", self.find(request)?.id());
+        Ok(())
+    }
+
+    /// Refuses kinds that this library does not have, before anything else about the request.
+    pub(crate) fn check_kind(request: &Request) -> Result<(), Failure> {
+        match request.text("kind")?.as_str() {
+            kind if OTHER_KINDS.contains(&kind) => Err(Failure::unsupported(format!("this library has no {kind}"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The lock that a request is about, or one of several.
+    pub(crate) fn lock(&self, request: &Request, name: &str) -> Result<Lock, Failure> {
+        let client = self.find(request)?;
+        match request.text("kind")?.as_str() {
+            "plain" => Ok(client.lock(name)),
+            "fair" => Ok(client.fair_lock(name)),
+            "spin" => Ok(client.spin_lock(name)),
+            "non_reentrant" => Ok(client.non_reentrant_lock(name)),
+            "non_reentrant_fair" => Ok(client.non_reentrant_fair_lock(name)),
+            "fenced" => Ok(client.fenced_lock(name)),
+            "read" => Ok(client.read_write_lock(name).read_lock()),
+            "write" => Ok(client.read_write_lock(name).write_lock()),
+            kind => Err(Failure::bad_input(format!("no such kind: '{kind}'"))),
+        }
+    }
+
+    fn find(&self, request: &Request) -> Result<Client, Failure> {
+        let number = number_of(request)?;
+        let client = self.all().get(&number).cloned();
+        client.ok_or_else(|| Failure::bad_input(format!("client {number} is not open")))
+    }
+
+    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Client>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn number_of(request: &Request) -> Result<u32, Failure> {
+    Ok(request.optional_number("client")?.unwrap_or(0))
+}
+
+fn builder(request: &Request) -> Result<ClientBuilder, Failure> {
+    if let Some(option) = request.keys().find(|key| !OPTIONS.contains(key) && !OTHER_OPTIONS.contains(key)) {
+        return Err(Failure::bad_input(format!("open does not take {option}")));
+    }
+    if let Some(option) = request.keys().find(|key| OTHER_OPTIONS.contains(key)) {
+        return Err(Failure::unsupported(format!("this library has nothing like {option}")));
+    }
+    if request.optional_text("mode")?.is_some_and(|mode| mode != "single") {
+        return Err(Failure::unsupported("this library knows the mode single only"));
+    }
+    let mut builder = Client::builder(&url(request)?);
+    if let Some(millis) = request.optional_number("watchdog_ms")? {
+        let timeout = Duration::from_millis(millis);
+        builder = builder.watchdog(timeout, timeout / 3);
+    }
+    if let Some(most) = request.optional_number("watchdog_batch")? {
+        builder = builder.watchdog_batch(most);
+    }
+    if let Some(millis) = request.optional_number("fair_wait_ms")? {
+        builder = builder.fair_patience(Duration::from_millis(millis));
+    }
+    if let Some(prefix) = request.optional_text("name_prefix")? {
+        builder = builder.name_prefix(&prefix);
+    }
+    if let Some(millis) = request.optional_number("timeout_ms")? {
+        builder = builder.command_timeout(Duration::from_millis(millis));
+    }
+    if let Some(most) = request.optional_number("pool_size")? {
+        builder = builder.max_connections(most);
+    }
+    if let Some(name) = request.optional_text("client_name")? {
+        builder = builder.client_name(&name);
+    }
+    Ok(builder)
+}
+
+/// The address with the credentials, the database and the protocol that were given beside it.
+fn url(request: &Request) -> Result<String, Failure> {
+    let [address] = <[String; 1]>::try_from(request.texts("address")?)
+        .map_err(|_| Failure::bad_input("mode single takes one address"))?;
+    let Some((scheme, server)) = address.split_once("://") else {
+        return Err(Failure::bad_input("an address is redis://host:port"));
+    };
+    let mut url = format!("{scheme}://");
+    if let Some(password) = request.optional_text("password")? {
+        let user = request.optional_text("username")?.unwrap_or_default();
+        url.push_str(&format!("{}:{}@", percent::encode(&user), percent::encode(&password)));
+    }
+    url.push_str(server.trim_end_matches('/'));
+    if let Some(database) = request.optional_text("database")? {
+        url.push_str(&format!("/{database}"));
+    }
+    match request.optional_text("protocol")?.as_deref() {
+        Some("resp3") => url.push_str("?protocol=resp3"),
+        Some("resp2") | None => {}
+        Some(_) => return Err(Failure::bad_input("protocol is neither resp2 nor resp3")),
+    }
+    Ok(url)
+}
+
+const OPTIONS: &[&str] = &[
+    "thread",
+    "client",
+    "address",
+    "mode",
+    "username",
+    "password",
+    "database",
+    "client_name",
+    "protocol",
+    "name_prefix",
+    "watchdog_ms",
+    "watchdog_batch",
+    "fair_wait_ms",
+    "timeout_ms",
+    "pool_size",
+];
+const OTHER_OPTIONS: &[&str] = &[
+    "codec",
+    "connect_timeout_ms",
+    "subscription_timeout_ms",
+    "ping_interval_ms",
+    "retry_attempts",
+    "retry_delay_ms",
+    "reconnect_delay_ms",
+    "check_synced_slaves",
+    "slaves_sync_timeout_ms",
+    "script_cache",
+    "keep_pubsub_order",
+    "pool_idle",
+    "subscription_pool_size",
+    "subscriptions_per_connection",
+    "threads",
+    "netty_threads",
+    "read_mode",
+    "subscription_mode",
+    "scan_interval_ms",
+    "sharded",
+    "master_name",
+    "sentinel_username",
+    "sentinel_password",
+    "check_sentinels",
+    "tls_verify",
+    "tls_truststore",
+    "tls_truststore_password",
+    "tls_keystore",
+    "tls_keystore_password",
+];
+const OTHER_KINDS: &[&str] = &["multi", "red", "faster_multi", "semaphore", "permits", "latch"];

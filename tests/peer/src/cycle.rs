@@ -1,0 +1,250 @@
+//! The load loop: enter a lock, hold it, leave it, again until the time is over.
+//!
+//! Beyond the protocol it takes `counter`, a file with a number: inside, it is read and then written
+//! one higher, so that two who are inside at once lose an update.
+
+use std::collections::hash_map::RandomState;
+use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::thread;
+use std::time::Duration;
+
+use lockson::{Cancel, ErrorKind, Guard, Lock};
+
+use crate::answer::{Answer, Failure};
+use crate::clients::Clients;
+use crate::histogram::Histogram;
+use crate::percent::encode;
+use crate::request::Request;
+use crate::witness::Witness;
+use crate::{clock, locks};
+
+/// Reads how the loop is to run, runs it, and answers what came of it.
+pub(crate) fn run(clients: &Clients, request: &Request, answer: &mut Answer, cancel: &Cancel) -> Result<(), Failure> {
+    request.allow_only(KEYS)?;
+    Clients::check_kind(request)?;
+    let mut cycle = Cycle::new(clients, request, cancel)?;
+    let (hold, pause) = (micros(request, "hold_us")?, micros(request, "pause_us")?);
+    let duration = Duration::from_millis(request.number("duration_ms")?);
+    answer.time(|| cycle.run(duration, hold, pause)).map_err(Failure::other)?;
+    cycle.put(answer);
+    Ok(())
+}
+
+struct Cycle<'a> {
+    names: Vec<String>,
+    locks: Vec<Lock>,
+    order: Order,
+    wait: Option<Duration>,
+    cancel: &'a Cancel,
+    witness: Option<Witness>,
+    grants: Option<File>,
+    counter: Option<PathBuf>,
+    waits: Histogram,
+    misses: u64,
+    lost: u64,
+    errors: u64,
+    first_error: Option<String>,
+}
+
+enum Order {
+    RoundRobin(usize),
+    Random(u64),
+}
+
+impl<'a> Cycle<'a> {
+    fn new(clients: &Clients, request: &Request, cancel: &'a Cancel) -> Result<Self, Failure> {
+        let names = request.texts("names")?;
+        let lock = |name: &String| locks::prepared(request, clients.lock(request, name)?, Some(cancel));
+        let locks = names.iter().map(lock).collect::<Result<_, _>>()?;
+        let witness = request.optional_text("witness_dir")?.map(|directory| Witness::at(&directory));
+        let grants = request.optional_text("path")?.map(File::create);
+        Ok(Self {
+            names,
+            locks,
+            order: Order::of(request)?,
+            wait: request.optional_number("wait_ms")?.map(Duration::from_millis),
+            cancel,
+            witness: witness.transpose().map_err(Failure::other)?,
+            grants: grants.transpose().map_err(Failure::other)?,
+            counter: request.optional_text("counter")?.map(PathBuf::from),
+            waits: Histogram::new(),
+            misses: 0,
+            lost: 0,
+            errors: 0,
+            first_error: None,
+        })
+    }
+
+    fn run(&mut self, duration: Duration, hold: Duration, pause: Duration) -> std::io::Result<()> {
+        let end = clock::nanos() + nanos(duration);
+        while !self.cancel.is_cancelled() && clock::nanos() < end {
+            let choice = self.order.next(self.locks.len());
+            let asked = clock::nanos();
+            match self.enter(choice) {
+                Ok(Some(guard)) => {
+                    let acquired = clock::nanos();
+                    self.waits.add(acquired - asked);
+                    self.hold(choice, guard, acquired, nanos(hold))?;
+                }
+                Ok(None) => self.misses += 1,
+                Err(error) => self.note(&error),
+            }
+            idle_until(clock::nanos() + nanos(pause), self.cancel);
+        }
+        Ok(())
+    }
+
+    fn enter(&self, choice: usize) -> lockson::Result<Option<Guard>> {
+        match self.wait {
+            Some(wait) => self.locks[choice].try_lock_for(wait),
+            None => self.locks[choice].lock().map(Some),
+        }
+    }
+
+    fn hold(&mut self, choice: usize, guard: Guard, acquired: u64, hold: u64) -> std::io::Result<()> {
+        let name = &self.names[choice];
+        let seen = match &mut self.witness {
+            Some(witness) => witness.enter(name)?,
+            None => false,
+        };
+        let counted = self.counter.as_deref().map(read_counter).transpose()?;
+        idle_until(acquired + hold, self.cancel);
+        if let (Some(counter), Some(counted)) = (&self.counter, counted) {
+            write_counter(counter, counted + 1)?;
+        }
+        if let Some(witness) = self.witness.as_ref().filter(|_| seen) {
+            witness.leave(name)?;
+        }
+        let released = clock::nanos();
+        let left = guard.unlock();
+        if let Some(grants) = &mut self.grants {
+            writeln!(grants, "{},{acquired},{released}", encode(name))?;
+        }
+        if let Err(error) = left {
+            self.note(&error);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, error: &lockson::Error) {
+        match error.kind() {
+            ErrorKind::Lost(_) | ErrorKind::NotHeld => self.lost += 1,
+            ErrorKind::Cancelled => {}
+            _ => {
+                self.errors += 1;
+                self.first_error.get_or_insert_with(|| error.to_string());
+                idle_until(clock::nanos() + nanos(REST_AFTER_ERROR), self.cancel);
+            }
+        }
+    }
+
+    fn put(&self, answer: &mut Answer) {
+        answer.put("grants", self.waits.count());
+        answer.put("misses", self.misses);
+        answer.put("lost", self.lost);
+        answer.put("errors", self.errors);
+        answer.put("interrupted", self.cancel.is_cancelled());
+        answer.put("wait_p50_ns", self.waits.percentile(50));
+        answer.put("wait_p90_ns", self.waits.percentile(90));
+        answer.put("wait_p99_ns", self.waits.percentile(99));
+        answer.put("longest_wait_ns", self.waits.longest());
+        if let Some(error) = &self.first_error {
+            answer.put("first_error", error);
+        }
+        answer.put("violations", self.witness.as_ref().map_or(0, |witness| witness.violations));
+        answer.put("takeovers", self.witness.as_ref().map_or(0, |witness| witness.takeovers));
+    }
+}
+
+impl Order {
+    fn of(request: &Request) -> Result<Self, Failure> {
+        match request.optional_text("order")?.as_deref() {
+            Some("round_robin") | None => Ok(Self::RoundRobin(0)),
+            Some("random") => {
+                let seed = request.optional_number("seed")?;
+                Ok(Self::Random(seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())))
+            }
+            Some(_) => Err(Failure::bad_input("order is neither round_robin nor random")),
+        }
+    }
+
+    fn next(&mut self, size: usize) -> usize {
+        match self {
+            Self::RoundRobin(next) => {
+                *next += 1;
+                (*next - 1) % size
+            }
+            // SplitMix64.
+            Self::Random(state) => {
+                *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mut mixed = *state;
+                mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+                ((mixed ^ (mixed >> 31)) % size as u64) as usize
+            }
+        }
+    }
+}
+
+fn read_counter(path: &Path) -> std::io::Result<u64> {
+    fs::read_to_string(path)?.trim().parse().map_err(std::io::Error::other)
+}
+
+/// In one step, so that whoever is killed meanwhile leaves the old number or the new one.
+fn write_counter(path: &Path, count: u64) -> std::io::Result<()> {
+    let draft = path.with_extension(format!("{}.draft", process::id()));
+    fs::write(&draft, count.to_string())?;
+    fs::rename(draft, path)
+}
+
+/// Shorter rests spin, because a sleeping thread wakes later than that.
+fn idle_until(deadline: u64, cancel: &Cancel) {
+    loop {
+        let left = deadline.saturating_sub(clock::nanos());
+        if left == 0 || cancel.is_cancelled() {
+            return;
+        }
+        if left < SHORTEST_SLEEP_NANOS {
+            std::hint::spin_loop();
+        } else {
+            thread::sleep(Duration::from_nanos(left).min(LONGEST_SLEEP));
+        }
+    }
+}
+
+fn micros(request: &Request, key: &str) -> Result<Duration, Failure> {
+    Ok(Duration::from_micros(request.optional_number(key)?.unwrap_or(0)))
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2)
+}
+
+const KEYS: &[&str] = &[
+    "thread",
+    "client",
+    "handle",
+    "kind",
+    "name",
+    "names",
+    "of",
+    "clients",
+    "duration_ms",
+    "order",
+    "seed",
+    "wait_ms",
+    "lease_ms",
+    "hold_us",
+    "pause_us",
+    "path",
+    "witness_dir",
+    "counter",
+];
+const REST_AFTER_ERROR: Duration = Duration::from_millis(20);
+const SHORTEST_SLEEP_NANOS: u64 = 100_000;
+/// An interrupt is seen within this time.
+const LONGEST_SLEEP: Duration = Duration::from_millis(20);

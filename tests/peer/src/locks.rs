@@ -1,0 +1,124 @@
+//! What can be done with every lock.
+
+use std::time::Duration;
+
+use lockson::{Cancel, Guard, Lock};
+
+use crate::answer::{Answer, Failure};
+use crate::clients::Clients;
+use crate::request::Request;
+
+pub(crate) const VERBS: &[&str] = &[
+    "lock",
+    "try_lock",
+    "unlock",
+    "force_unlock",
+    "is_locked",
+    "is_held",
+    "hold_count",
+    "ttl",
+    "token",
+    "delete",
+    "expire",
+    "clear_expire",
+];
+
+pub(crate) fn perform(
+    clients: &Clients,
+    request: &Request,
+    answer: &mut Answer,
+    cancel: &Cancel,
+) -> Result<(), Failure> {
+    let own: &[&str] = match request.verb() {
+        "lock" => &["lease_ms", "interruptible", "and_token"],
+        "try_lock" => &["wait_ms", "lease_ms", "and_token"],
+        "expire" => &["ttl_ms"],
+        _ => &[],
+    };
+    request.allow_only(&[&["thread", "client", "kind", "name", "names", "of", "clients", "handle"], own].concat())?;
+    Clients::check_kind(request)?;
+    let lock = clients.lock(request, &request.text("name")?)?;
+    match request.verb() {
+        "lock" => take(request, answer, lock, cancel),
+        "try_lock" => try_take(request, answer, lock, cancel),
+        "unlock" => Ok(answer.time(|| lock.unlock())?),
+        "force_unlock" => put(answer, "unlocked", || lock.force_unlock()),
+        "is_locked" => put(answer, "locked", || lock.is_locked()),
+        "is_held" => put(answer, "held", || Ok(lock.is_held_by_current_thread())),
+        "hold_count" => put(answer, "count", || Ok(lock.hold_count())),
+        "ttl" => put(answer, "ttl_ms", || lock.remaining_time_to_live().map(ttl)),
+        "delete" => put(answer, "deleted", || lock.force_unlock()),
+        verb => Err(Failure::unsupported(format!("this library has no {verb} for this kind"))),
+    }
+}
+
+/// A handle with the lease of the request, whose waits an interrupt ends if it is to.
+pub(crate) fn prepared(request: &Request, lock: Lock, cancel: Option<&Cancel>) -> Result<Lock, Failure> {
+    let lock = match request.optional_number("lease_ms")? {
+        Some(millis) => lock.leased(Duration::from_millis(millis)),
+        None => lock,
+    };
+    Ok(cancel.map_or(lock.clone(), |cancel| lock.cancelled_by(cancel)))
+}
+
+fn take(request: &Request, answer: &mut Answer, lock: Lock, cancel: &Cancel) -> Result<(), Failure> {
+    check_token(request)?;
+    let cancel = request.flag("interruptible")?.then_some(cancel);
+    let lock = prepared(request, lock, cancel)?;
+    let guard = answer.time(|| lock.lock())?;
+    leave_to_unlock(answer, Some(guard));
+    Ok(())
+}
+
+fn try_take(request: &Request, answer: &mut Answer, lock: Lock, cancel: &Cancel) -> Result<(), Failure> {
+    check_token(request)?;
+    let wait = request.optional_number("wait_ms")?.map(Duration::from_millis);
+    if request.has("lease_ms") && wait.is_none() {
+        return Err(Failure::bad_input("lease_ms needs wait_ms"));
+    }
+    let lock = prepared(request, lock, Some(cancel))?;
+    let guard = answer.time(|| match wait {
+        Some(wait) => lock.try_lock_for(wait),
+        None => lock.try_lock(),
+    })?;
+    leave_to_unlock(answer, guard);
+    Ok(())
+}
+
+/// The hold stays with its thread until `unlock` comes.
+fn leave_to_unlock(answer: &mut Answer, guard: Option<Guard>) {
+    answer.put("acquired", guard.is_some());
+    if let Some(guard) = guard {
+        answer.put("owner", guard.owner());
+        if let Some(token) = guard.token() {
+            answer.put("token", token);
+        }
+        guard.into_manual();
+    }
+}
+
+/// Every grant of a fenced lock carries its token here, so `and_token` changes nothing.
+fn check_token(request: &Request) -> Result<(), Failure> {
+    if request.flag("and_token")? && request.text("kind")? != "fenced" {
+        return Err(Failure::unsupported("this kind has no token"));
+    }
+    Ok(())
+}
+
+fn put<T: ToString>(
+    answer: &mut Answer,
+    key: &str,
+    operation: impl FnOnce() -> lockson::Result<T>,
+) -> Result<(), Failure> {
+    let value = answer.time(operation)?;
+    answer.put(key, value);
+    Ok(())
+}
+
+fn ttl(left: Option<Duration>) -> i128 {
+    match left {
+        None => -2,
+        Some(Duration::MAX) => -1,
+        Some(left) => i128::try_from(left.as_millis()).unwrap_or(i128::MAX),
+    }
+}

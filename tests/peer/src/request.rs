@@ -1,0 +1,89 @@
+//! One command line: its verb and its values, decoded when asked for.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use crate::answer::Failure;
+use crate::percent::decode;
+
+/// A command that keeps to the form of the protocol.
+#[derive(Debug)]
+pub(crate) struct Request {
+    verb: String,
+    encoded: BTreeMap<String, String>,
+}
+
+impl Request {
+    /// The id that an answer must carry, also when the rest cannot be understood.
+    pub(crate) fn id_of(line: &str) -> &str {
+        line.split(' ').next().unwrap_or(line)
+    }
+
+    pub(crate) fn parse(line: &str) -> Result<Self, Failure> {
+        let mut words = line.split(' ').skip(1);
+        let verb = words.next().filter(|verb| !verb.is_empty());
+        let verb = verb.ok_or_else(|| Failure::bad_input("expected: <id> <verb> [key=value ...]"))?;
+        let mut encoded = BTreeMap::new();
+        for word in words {
+            let pair = word.split_once('=').filter(|(key, _)| !key.is_empty());
+            let (key, value) = pair.ok_or_else(|| Failure::bad_input(format!("not key=value: '{word}'")))?;
+            if encoded.insert(key.to_owned(), value.to_owned()).is_some() {
+                return Err(Failure::bad_input(format!("given twice: {key}")));
+            }
+        }
+        Ok(Self { verb: verb.to_owned(), encoded })
+    }
+
+    pub(crate) fn verb(&self) -> &str {
+        &self.verb
+    }
+
+    /// Refuses keys that the verb does not know, so that a misspelt one is not ignored.
+    pub(crate) fn allow_only(&self, keys: &[&str]) -> Result<(), Failure> {
+        match self.encoded.keys().find(|key| !keys.contains(&key.as_str())) {
+            Some(key) => Err(Failure::bad_input(format!("{} does not take {key}", self.verb))),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.encoded.keys().map(String::as_str)
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.encoded.contains_key(key)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Result<String, Failure> {
+        self.optional_text(key)?.ok_or_else(|| Failure::bad_input(format!("{} needs {key}", self.verb)))
+    }
+
+    pub(crate) fn optional_text(&self, key: &str) -> Result<Option<String>, Failure> {
+        self.encoded.get(key).map(|value| decode(value)).transpose()
+    }
+
+    /// Items are separated by commas before they are decoded, so an encoded comma belongs to its item.
+    pub(crate) fn texts(&self, key: &str) -> Result<Vec<String>, Failure> {
+        match self.encoded.get(key) {
+            Some(items) if !items.is_empty() => items.split(',').map(decode).collect(),
+            _ => Err(Failure::bad_input(format!("{} needs at least one of {key}", self.verb))),
+        }
+    }
+
+    pub(crate) fn number<T: FromStr>(&self, key: &str) -> Result<T, Failure> {
+        self.optional_number(key)?.ok_or_else(|| Failure::bad_input(format!("{} needs {key}", self.verb)))
+    }
+
+    pub(crate) fn optional_number<T: FromStr>(&self, key: &str) -> Result<Option<T>, Failure> {
+        let Some(text) = self.optional_text(key)? else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| Failure::bad_input(format!("{key} is no possible number: '{text}'")))
+    }
+
+    pub(crate) fn flag(&self, key: &str) -> Result<bool, Failure> {
+        match self.optional_text(key)?.as_deref() {
+            Some("true") => Ok(true),
+            Some("false") | None => Ok(false),
+            Some(_) => Err(Failure::bad_input(format!("{key} is neither true nor false"))),
+        }
+    }
+}

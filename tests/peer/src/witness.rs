@@ -1,0 +1,96 @@
+//! Proves exclusion without asking Redis: whoever is inside a name owns a file in a shared directory.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::percent::encode;
+
+/// One loop's view of the directory.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    directory: PathBuf,
+    /// A file of our own that already holds the pid; hard links to it appear with their content.
+    card: PathBuf,
+    pub(crate) violations: u64,
+    pub(crate) takeovers: u64,
+}
+
+impl Witness {
+    pub(crate) fn at(directory: &str) -> io::Result<Self> {
+        fs::create_dir_all(directory)?;
+        let directory = PathBuf::from(directory);
+        let card = directory.join(scratch("card"));
+        fs::write(&card, process::id().to_string())?;
+        Ok(Self { directory, card, violations: 0, takeovers: 0 })
+    }
+
+    /// True if the name is marked and [`leave`](Self::leave) must be called; false after a violation.
+    pub(crate) fn enter(&mut self, name: &str) -> io::Result<bool> {
+        let file = self.file(name);
+        loop {
+            match fs::hard_link(&self.card, &file) {
+                Ok(()) => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+            if is_living(&file)? || !self.remove_dead(&file)? {
+                self.violations += 1;
+                return Ok(false);
+            }
+        }
+    }
+
+    pub(crate) fn leave(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.file(name))
+    }
+
+    /// Moves the file away first: of several who find a dead holder, only one moves it.
+    fn remove_dead(&mut self, file: &Path) -> io::Result<bool> {
+        let grave = self.directory.join(scratch("dead"));
+        match fs::rename(file, &grave) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => return Err(error),
+        }
+        // Somebody may have entered between the look and the move.
+        let living = is_living(&grave)?;
+        fs::remove_file(&grave)?;
+        self.takeovers += u64::from(!living);
+        Ok(!living)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("{}.inside", encode(name)))
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.card); // it is only litter
+    }
+}
+
+/// A file that vanished has no living owner; one that cannot be understood counts as living.
+fn is_living(file: &Path) -> io::Result<bool> {
+    let content = match fs::read_to_string(file) {
+        Ok(content) => content,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let pid = content.split_whitespace().next().unwrap_or("");
+    if pid.is_empty() || !pid.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(true);
+    }
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Ok(false) };
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    Ok(!matches!(state, Some('Z' | 'X')))
+}
+
+/// A file name that no other process or thread chooses.
+fn scratch(what: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{what}-{}-{}.pid", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}

@@ -1,0 +1,50 @@
+//! One numbered thread: runs its commands in order and lives as long as the process.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use crossbeam_channel::{Sender, unbounded};
+use lockson::Cancel;
+
+use crate::say;
+
+/// What a worker does for one command: given what ends its waits, it makes the line of the answer.
+pub(crate) type Command = Box<dyn FnOnce(&Cancel) -> String + Send>;
+
+/// The handle of a worker's thread.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    commands: Sender<Command>,
+    /// Ends the waits of the command that runs now.
+    running: Arc<Mutex<Option<Cancel>>>,
+}
+
+impl Worker {
+    pub(crate) fn start(number: u32) -> Self {
+        let (commands, inbox) = unbounded::<Command>();
+        let running = Arc::new(Mutex::new(None));
+        let current = Arc::clone(&running);
+        let set = move |cancel| *current.lock().unwrap_or_else(PoisonError::into_inner) = cancel;
+        let run = move || {
+            for command in inbox {
+                let cancel = Cancel::new();
+                set(Some(cancel.clone()));
+                let line = command(&cancel);
+                set(None); // before the answer, so that whoever has read it cannot hit this command
+                say(&line);
+            }
+        };
+        thread::Builder::new().name(format!("peer-{number}")).spawn(run).expect("a thread can be started");
+        Self { commands, running }
+    }
+
+    pub(crate) fn submit(&self, command: Command) {
+        self.commands.send(command).expect("a worker lives as long as the process");
+    }
+
+    /// Interrupts the command that runs now; false if none does.
+    pub(crate) fn interrupt(&self) -> bool {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.as_ref().inspect(|cancel| cancel.cancel()).is_some()
+    }
+}

@@ -1,0 +1,501 @@
+//! The rules about the source, as a test: layers, forbidden words, sizes, headers of scripts, dependencies.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Which part of `src/` may use which: itself, and what stands in a line above its own.
+const LAYERS: &[&[&str]] = &[
+    &["error", "owner", "token"],
+    &["name", "time"],
+    &["event"],
+    &["conn", "script"],
+    &["config"],
+    &["engine"],
+    &["guard"],
+    &["lock"],
+    &["kinds"],
+    &["client", "redisson_yaml"],
+    &["lib"],
+    &["bin"],
+];
+
+/// Parts that may name the `redis` crate.
+const SAY_REDIS: &[&str] = &["conn", "script", "error"];
+/// Parts that may start threads.
+const START_THREADS: &[&str] = &["conn", "engine"];
+/// Parts that may read a clock of the system.
+const READ_CLOCKS: &[&str] = &["time"];
+/// Names that Redisson's own layout forces a script to build: channels of fair waiters, fields and
+/// keys of read-write holds.
+const BUILT_IN_LUA: &[(&str, &str)] = &[
+    ("fair/acquire.lua", "ARGV[5] .. ':' .. head"),
+    ("fair/force_release.lua", "ARGV[1] .. ':' .. head"),
+    ("fair/leave.lua", "ARGV[3] .. ':' .. head"),
+    ("fair/release.lua", "ARGV[4] .. ':' .. head"),
+    ("read_write/reenter.lua", "ARGV[2] .. ':write'"),
+    ("read_write/reenter.lua", "ARGV[5] .. i"),
+    ("read_write/release.lua", "ARGV[1] .. ':write'"),
+    ("read_write/release.lua", "ARGV[5] .. of_owner .. ':rwlock_timeout:' .. number"),
+    ("read_write/renew.lua", "owner .. ':write'"),
+    ("read_write/renew.lua", "holds .. i"),
+];
+
+const MOST_LINES_OF_A_FILE: usize = 400;
+const MOST_LINES_OF_A_FUNCTION: usize = 60;
+const MOST_CRATES: usize = 60;
+
+#[test]
+fn layers_use_only_what_lies_below_them() {
+    check_sources(upward_uses);
+}
+
+#[test]
+fn only_a_few_parts_say_redis() {
+    check_sources(|source| source.forbid(&["redis::"], SAY_REDIS));
+}
+
+#[test]
+fn only_conn_and_engine_start_threads() {
+    check_sources(|source| source.forbid(&["thread::spawn", "thread::Builder", "thread::scope"], START_THREADS));
+}
+
+#[test]
+fn only_time_reads_a_clock() {
+    check_sources(foreign_clocks);
+}
+
+#[test]
+fn nothing_panics_or_prints() {
+    let words = [".unwrap()", "panic!", "todo!", "unimplemented!", "unreachable!", "dbg!", "println!", "eprintln!"];
+    check_sources(|source| source.forbid(&words, &["bin"]));
+}
+
+#[test]
+fn every_file_opens_with_one_sentence() {
+    check_sources(|source| opening_fault(&source.text).into_iter().collect());
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    check_sources(too_long);
+}
+
+#[test]
+fn the_face_has_no_logic() {
+    check_sources(|source| if source.part == "lib" { source.forbid(&["fn ", "impl ", "::*"], &[]) } else { vec![] });
+}
+
+#[test]
+fn scripts_say_what_they_take_and_answer() {
+    let folder = root().join("lua");
+    let mut faults = String::new();
+    for path in files_below(&folder, "lua") {
+        let name = path.strip_prefix(&folder).unwrap().to_str().unwrap().to_owned();
+        for fault in script_faults(&name, &fs::read_to_string(&path).unwrap()) {
+            writeln!(faults, "lua/{name}: {fault}").unwrap();
+        }
+    }
+    for (name, expression) in BUILT_IN_LUA {
+        let text = fs::read_to_string(folder.join(name)).unwrap();
+        assert!(text.contains(expression), "lua/{name} does not say {expression} any more");
+    }
+    assert!(faults.is_empty(), "\n{faults}");
+}
+
+#[test]
+fn every_script_is_declared_once_and_in_script() {
+    let sources = sources();
+    for path in files_below(&root().join("lua"), "lua") {
+        let name = path.strip_prefix(root().join("lua")).unwrap().to_str().unwrap().to_owned();
+        let declared = |source: &&Source| {
+            source.text.contains(&format!("lua!(\"{name}\")"))
+                || source.text.contains(&format!("include_str!(\"../../lua/{name}\")"))
+        };
+        let places: Vec<_> = sources.iter().filter(declared).map(|source| source.part.clone()).collect();
+        assert_eq!(places, ["script"], "lua/{name}");
+    }
+}
+
+#[test]
+fn the_tree_of_dependencies_is_small() {
+    let told = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--edges", "normal", "--package", "lockson", "--prefix", "none"])
+        .args(["--format", "{p}"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let text = String::from_utf8(told.stdout).unwrap();
+    let crates: BTreeSet<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(crates.contains("redis"), "{text}");
+    assert!(crates.len() <= MOST_CRATES, "{} crates: {crates:?}", crates.len());
+}
+
+#[test]
+fn each_rule_sees_what_it_forbids() {
+    let source = |part: &str, code: &str| Source::new(format!("{part}.rs").into(), format!("//! It.\n{code}"));
+    let upward = |part, code| upward_uses(&source(part, code)).len();
+    assert_eq!(upward("error", "use crate::engine::Engine;"), 1);
+    assert_eq!(upward("engine", "use crate::{error::Loss, lock::Lock};"), 1);
+    assert_eq!(upward("conn", "use crate::script::Call;"), 1, "these two do not know each other");
+    assert_eq!(upward("engine", "fn f() -> crate::Loss {}"), 1, "the face is the highest layer");
+    assert_eq!(upward("engine", "// crate::lock\nuse crate::time::Lease; #[cfg(test)] mod t { use crate::lock; }"), 0);
+    assert_eq!(upward("guard", "use super::lock::Lock;"), 1);
+
+    let clocks = |code| foreign_clocks(&source("engine", code)).len();
+    assert_eq!(clocks("use std::time::{Duration, Instant};"), 1);
+    assert_eq!(clocks("fn f() { std::time::SystemTime::now(); }"), 1);
+    assert_eq!(clocks("use std::time::Duration; use crate::time::Instant;"), 0);
+
+    let words = |code| source("lock", code).forbid(&["panic!", ".unwrap()", "redis::"], &["conn"]).len();
+    assert_eq!(words("fn f() { panic!(\"x\"); a.unwrap(); redis::cmd(); }"), 3);
+    assert_eq!(words("fn f() { \"panic! .unwrap() redis::\"; a.unwrap_or(1); my_redis::x } // panic!"), 0);
+    assert_eq!(words("#[cfg(test)]\nmod tests {\n fn f() { panic!() }\n}"), 0);
+
+    let long = |lines| too_long(&source("lock", &format!("fn f() {{\n{}}}", "a();\n".repeat(lines)))).len();
+    assert_eq!((long(20), long(60), long(450)), (0, 1, 2));
+
+    assert!(opening_fault("use a;").is_some() && opening_fault("//! Two. Sentences.\n").is_some());
+    assert!(opening_fault("//! A sentence over\n//! two lines.\n//!\n//! More. Of it.\n").is_none());
+
+    let head = "-- a/b.lua\n-- It does.\n--\n-- KEYS[1] a key\n-- ARGV[1] a word\n--\n-- reply: 1 = done\n";
+    let script = |body: &str| script_faults("a/b.lua", &format!("{head}{body}\n")).len();
+    assert_eq!(script("return redis.call('get', KEYS[1], ARGV[1])"), 0);
+    assert_eq!(script("return redis.call('get', KEYS[1])"), 1, "ARGV[1] is listed and not used");
+    assert_eq!(script("return {KEYS[1], ARGV[1], ARGV[2]}"), 1, "ARGV[2] is used and not listed");
+    assert_eq!(script("return KEYS[1] .. ARGV[1]"), 1, "a name is built");
+    assert_eq!(script("return {'..', KEYS[1], ARGV[1]} -- a..b"), 0);
+    assert_eq!(script_faults("a/c.lua", &format!("{head}return {{KEYS[1], ARGV[1]}}\n")).len(), 1);
+}
+
+/// One file of `src/`.
+struct Source {
+    path: PathBuf,
+    /// The file or folder directly below `src/` that it belongs to.
+    part: String,
+    text: String,
+    /// The text without comments, the content of strings, and what is there for tests only.
+    code: String,
+}
+
+impl Source {
+    fn new(path: PathBuf, text: String) -> Self {
+        let part = path.components().next().unwrap().as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned();
+        let code = without_tests(&without_comments_and_strings(&text));
+        Self { path, part, text, code }
+    }
+
+    /// Where these words stand, unless this is one of the parts that may say them.
+    fn forbid(&self, words: &[&str], parts: &[&str]) -> Vec<String> {
+        if parts.contains(&self.part.as_str()) {
+            return vec![];
+        }
+        let found = |word: &&str| self.places_of(word).into_iter().map(|at| self.at(at, word)).collect::<Vec<_>>();
+        words.iter().flat_map(found).collect()
+    }
+
+    /// Where a word stands in the code and is not the end of a longer one.
+    fn places_of(&self, word: &str) -> Vec<usize> {
+        let begins_name = word.starts_with(is_name_char);
+        let whole = |at: &usize| !(begins_name && self.code[..*at].ends_with(is_name_char));
+        self.code.match_indices(word).map(|(at, _)| at).filter(whole).collect()
+    }
+
+    fn at(&self, at: usize, what: &str) -> String {
+        format!("line {}: {what}", self.code[..at].matches('\n').count() + 1)
+    }
+}
+
+fn upward_uses(source: &Source) -> Vec<String> {
+    let mut used = vec![];
+    for at in source.places_of("crate::") {
+        let rest = &source.code[at + "crate::".len()..];
+        used.extend(first_names(rest).into_iter().map(|name| (at, name)));
+    }
+    // Directly below `src/`, `super` is the crate itself.
+    if source.path.components().count() == 1 {
+        for at in source.places_of("super::") {
+            used.extend(first_names(&source.code[at + "super::".len()..]).into_iter().map(|name| (at, name)));
+        }
+    }
+    let rank = |part: &str| LAYERS.iter().position(|layer| layer.contains(&part));
+    let own = rank(&source.part).unwrap_or_else(|| panic!("{} is in no layer", source.path.display()));
+    let is_upward = |name: &str| {
+        // What is no module is a re-export of the face.
+        let part = if rank(name).is_some() { name } else { "lib" };
+        part != source.part && rank(part).is_some_and(|rank| rank >= own) && source.part != "lib"
+    };
+    used.iter().filter(|(_, name)| is_upward(name)).map(|(at, name)| source.at(*at, name)).collect()
+}
+
+/// The names that a path, or a group of paths in braces, begins with.
+fn first_names(rest: &str) -> Vec<String> {
+    let name = |text: &str| text.trim_start().chars().take_while(|&c| is_name_char(c)).collect::<String>();
+    let Some(group) = rest.strip_prefix('{') else { return vec![name(rest)] };
+    let mut depth = 0;
+    let mut names = vec![name(group)];
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => names.push(name(&group[at + 1..])),
+            _ => {}
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+fn foreign_clocks(source: &Source) -> Vec<String> {
+    if READ_CLOCKS.contains(&source.part.as_str()) {
+        return vec![];
+    }
+    let mut faults = source.forbid(&["SystemTime", "clock_gettime", "rustix::time"], &[]);
+    for at in source.places_of("std::time::") {
+        let rest = &source.code[at + "std::time::".len()..];
+        faults.extend(first_names(rest).iter().filter(|name| *name == "Instant").map(|name| source.at(at, name)));
+    }
+    faults
+}
+
+fn too_long(source: &Source) -> Vec<String> {
+    let code = &source.code;
+    let lines = code.lines().filter(|line| !line.trim().is_empty()).count();
+    let mut faults: Vec<String> =
+        (lines >= MOST_LINES_OF_A_FILE).then(|| format!("{lines} lines of code")).into_iter().collect();
+    let functions = code.match_indices("fn ").filter(|(at, _)| !code[..*at].ends_with(is_name_char));
+    for (at, _) in functions {
+        let Some(body) = body_after(code, at) else { continue };
+        let length = code[at..body.1].matches('\n').count() + 1;
+        if length >= MOST_LINES_OF_A_FUNCTION {
+            let name: String = code[at + 3..].chars().take_while(|&c| is_name_char(c)).collect();
+            faults.push(format!("function {name} has {length} lines"));
+        }
+    }
+    faults
+}
+
+/// What is wrong with the first paragraph of a file's documentation.
+fn opening_fault(text: &str) -> Option<String> {
+    let first: Vec<&str> =
+        text.lines().map_while(|line| line.strip_prefix("//! ")).take_while(|line| !line.is_empty()).collect();
+    let sentence = first.join(" ");
+    if sentence.is_empty() {
+        return Some("it does not open with a sentence in //!".into());
+    }
+    // Before a list it ends in a colon.
+    let several = sentence.contains(". ") || !sentence.ends_with(['.', ':']);
+    several.then(|| format!("it does not open with exactly one sentence: {sentence}"))
+}
+
+fn script_faults(name: &str, text: &str) -> Vec<String> {
+    let mut faults = vec![];
+    let header: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("--")).map(str::trim).collect();
+    if header.first() != Some(&name) {
+        faults.push(format!("its first line is not \"-- {name}\""));
+    }
+    let purpose = header.iter().skip(1).take_while(|line| !line.is_empty()).last();
+    if purpose.is_none_or(|line| !line.ends_with('.')) {
+        faults.push("no sentence below its path says what it does".into());
+    }
+    if !header.iter().any(|line| line.starts_with("reply: ")) {
+        faults.push("no line says \"reply: \"".into());
+    }
+    if !text.ends_with('\n') {
+        faults.push("it does not end with a line end".into());
+    }
+    let body = lua_code(text);
+    for table in ["KEYS", "ARGV"] {
+        let entry =
+            |line: &&str| line.strip_prefix(table)?.strip_prefix('[')?.split_once(']').map(|(n, _)| n.to_owned());
+        let listed: Vec<String> = header.iter().filter_map(entry).collect();
+        let used = indices(&body, table);
+        let order: Vec<String> = (1..=listed.len()).map(|n| n.to_string()).collect();
+        if listed != order && listed != ["*"] {
+            faults.push(format!("{table} are listed as {listed:?}"));
+        }
+        let (listed, used): (BTreeSet<_>, BTreeSet<_>) = (listed.into_iter().collect(), used);
+        faults.extend(used.difference(&listed).map(|n| format!("{table}[{n}] is used and not listed")));
+        faults.extend(listed.difference(&used).map(|n| format!("{table}[{n}] is listed and not used")));
+    }
+    let forced = |line: &str| BUILT_IN_LUA.iter().any(|(script, part)| *script == name && line.contains(part));
+    let built = body.lines().zip(text.lines()).filter(|(code, line)| code.contains("..") && !forced(line));
+    faults.extend(built.map(|(_, line)| format!("it builds a name: {}", line.trim())));
+    faults
+}
+
+/// Which elements of a table a script uses; any that is not a plain number counts as `*`.
+fn indices(code: &str, table: &str) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    for (at, _) in code.match_indices(table) {
+        let rest = &code[at + table.len()..];
+        let index = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(index, _)| index.trim());
+        match index {
+            Some(number) if number.bytes().all(|byte| byte.is_ascii_digit()) => used.insert(number.to_owned()),
+            _ => used.insert("*".to_owned()),
+        };
+    }
+    used
+}
+
+/// A script without its comments and the content of its strings.
+fn lua_code(text: &str) -> String {
+    let mut code = String::new();
+    for line in text.lines() {
+        let mut quote = None;
+        let mut previous = ' ';
+        for c in line.chars() {
+            match quote {
+                Some(open) if c == open && previous != '\\' => quote = None,
+                Some(_) => {}
+                None if c == '\'' || c == '"' => quote = Some(c),
+                None if c == '-' && previous == '-' => {
+                    code.pop();
+                    break;
+                }
+                None => code.push(c),
+            }
+            previous = c;
+        }
+        code.push('\n');
+    }
+    code
+}
+
+/// The code with the same length and lines, with blanks for comments and for the content of strings.
+fn without_comments_and_strings(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut code = bytes.to_vec();
+    let mut at = 0;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let (blank, skip) = match rest {
+            [b'/', b'/', ..] => (0, rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len())),
+            [b'/', b'*', ..] => (0, find(rest, b"*/").map_or(rest.len(), |end| end + 2)),
+            [b'r', b'"' | b'#', ..] if !(at > 0 && is_name_char(char::from(bytes[at - 1]))) => raw_string(rest),
+            [b'"', ..] => (1, string(rest)),
+            // A character, not a lifetime.
+            [b'\'', b'\\', ..] => (1, 2 + rest[2..].iter().skip(1).position(|&b| b == b'\'').map_or(1, |end| end + 2)),
+            [b'\'', _, b'\'', ..] => (1, 3),
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        let (from, to) = (at + blank, (at + skip - blank.min(skip)).max(at + blank));
+        code[from..to].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+        at += skip.max(1);
+    }
+    // Characters of several bytes stand in comments and strings only, or were not touched.
+    String::from_utf8_lossy(&code).into_owned()
+}
+
+fn raw_string(rest: &[u8]) -> (usize, usize) {
+    let hashes = rest[1..].iter().take_while(|&&byte| byte == b'#').count();
+    if rest.get(1 + hashes) != Some(&b'"') {
+        return (0, 0); // a raw name
+    }
+    let end = [b"\"".as_slice(), &b"#".repeat(hashes)].concat();
+    let open = hashes + 2;
+    (0, find(&rest[open..], &end).map_or(rest.len(), |at| open + at + end.len()))
+}
+
+fn string(rest: &[u8]) -> usize {
+    let mut at = 1;
+    while at < rest.len() && rest[at] != b'"' {
+        at += if rest[at] == b'\\' { 2 } else { 1 };
+    }
+    (at + 1).min(rest.len())
+}
+
+/// The code with blanks for the items that are there for tests only.
+fn without_tests(code: &str) -> String {
+    let mut left = code.to_owned();
+    while let Some(at) = left.find("#[cfg(test)]") {
+        let after = at + "#[cfg(test)]".len();
+        let end = match (left[after..].find(';'), body_after(&left, after)) {
+            (Some(semicolon), Some((open, _))) if after + semicolon < open => after + semicolon + 1,
+            (_, Some((_, close))) => close,
+            (Some(semicolon), None) => after + semicolon + 1,
+            (None, None) => left.len(),
+        };
+        let blank: String = left[at..end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
+        left.replace_range(at..end, &blank);
+    }
+    left
+}
+
+/// Where the first block in braces after `at` opens and where it is over; `None` where a `;` comes first.
+fn body_after(code: &str, at: usize) -> Option<(usize, usize)> {
+    let mut depth = 0_usize;
+    let mut open = None;
+    for (offset, c) in code[at..].char_indices() {
+        match c {
+            ';' if depth == 0 && !code[at..at + offset].ends_with(|c: char| c.is_ascii_digit()) => return None,
+            '{' => {
+                open.get_or_insert(at + offset);
+                depth += 1;
+            }
+            '}' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some((open?, at + offset + 1));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn check_sources(rule: impl Fn(&Source) -> Vec<String>) {
+    let mut faults: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in sources() {
+        let found = rule(&source);
+        if !found.is_empty() {
+            faults.insert(source.path.display().to_string(), found);
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+fn sources() -> Vec<Source> {
+    let folder = root().join("src");
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        Source::new(path.strip_prefix(&folder).unwrap().to_owned(), text)
+    };
+    let sources: Vec<_> = files_below(&folder, "rs").into_iter().map(read).collect();
+    assert!(sources.len() > 10, "this does not look at the right place");
+    sources
+}
+
+fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut files = vec![];
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(files_below(&path, extension));
+        } else if path.extension().is_some_and(|other| other == extension) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
