@@ -191,12 +191,14 @@ impl Audit<'_> {
         else {
             return table.row(label, "never sold", Some(format!("nobody sold item {item}")));
         };
-        let wrong = if self.books.has_sold(till, mark.item) {
+        let both = self.books.has_sold(till, mark.item);
+        let wrong = if both {
             Some(format!("item {item} was sold by till {till}, which had lost the lock"))
         } else {
             (*next != mark.item).then(|| format!("when till {till} was out, item {next} was sold, not {item}"))
         };
-        table.row(label, &format!("item {item}, sold by till {by} instead"), wrong);
+        let also = if both { format!(", and by till {till}") } else { " instead".into() };
+        table.row(label, &format!("item {item}, sold by till {by}{also}"), wrong);
     }
 }
 

@@ -61,18 +61,17 @@ impl Manager {
         let started = Instant::now();
         self.open_the_doors()?;
         let mut troubles = vec![];
-        let acts = match fault {
-            Fault::WithoutLock => None, // nobody holds it, so nobody can lose it
-            _ => match self.acts() {
-                Ok(acts) => Some(acts),
-                Err(error) if self.crew.is_done() => {
-                    troubles.push(error.to_string()); // the books will tell how that could be
-                    None
-                }
-                Err(error) => return Err(error),
-            },
+        let mut acts = None;
+        let led = match fault {
+            Fault::WithoutLock => self.sell_out(), // nobody holds it, so nobody can lose it
+            _ => self.acts().and_then(|all| {
+                acts = Some(all);
+                self.sell_out()
+            }),
         };
-        self.sell_out()?;
+        if let Err(error) = led {
+            troubles.push(error.to_string()); // the books may tell how that could be
+        }
         troubles.append(&mut self.crew.dismiss());
         let is_locked = self.lock.is_locked()?;
         println!("\nThe books, after {:.0?}:", started.elapsed());

@@ -196,7 +196,7 @@ impl Exchange<'_> {
         match self.bounds.pause(self.backoff.next(), limit) {
             Some(interruption) => Err(self.failed(interruption)),
             // Too little time is left for one more attempt: this answer is the one that counts.
-            None if Instant::now().after(self.took) >= self.bounds.end => Err(self.failed(error)),
+            None if Instant::now().after(self.took.max(SHORTEST_ATTEMPT)) >= self.bounds.end => Err(self.failed(error)),
             None => Ok(()),
         }
     }
@@ -218,3 +218,6 @@ impl Exchange<'_> {
         Failed { error, loose }
     }
 }
+
+/// With less time left than this, an answer to one more attempt would likely come too late.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);

@@ -168,11 +168,11 @@ fn the_time_of_a_slow_answer_is_not_believed_in() {
 #[test]
 fn a_watched_section_inside_a_leased_one_is_renewed() {
     let rig = Rig::start();
-    let client = rig.builder().watchdog(Duration::from_secs(1), ms(200)).connect().unwrap();
+    let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
     let lock = client.lock("nested");
     let outer = lock.leased(ms(500)).lock().unwrap();
     let inner = lock.lock().unwrap();
-    assert_eq!(inner.wait_lost(Duration::from_secs(2)), None);
+    assert_eq!(inner.wait_lost(Duration::from_secs(3)), None);
     inner.unlock().unwrap();
     drop(outer);
 }
@@ -251,7 +251,7 @@ fn a_flushed_server_is_noticed_at_the_next_renewal_and_told_once_for_each_lock()
 #[test]
 fn a_lost_lock_does_not_disturb_the_next_hold_of_the_same_name() {
     let rig = Rig::start();
-    let client = rig.builder().watchdog(Duration::from_secs(1), ms(100)).connect().unwrap();
+    let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
     let lock = client.lock("again");
     thread::scope(|scope| {
         let deep: Vec<_> = (0..4).map(|_| lock.lock().unwrap()).collect();
@@ -259,7 +259,7 @@ fn a_lost_lock_does_not_disturb_the_next_hold_of_the_same_name() {
         // The first ones stay in their guards while another thread takes it and needs its renewals.
         let next = scope.spawn(|| {
             let guard = lock.lock().unwrap();
-            assert_eq!(guard.wait_lost(Duration::from_secs(3)), None);
+            assert_eq!(guard.wait_lost(ms(2_700)), None);
             rig.assert_held_by("again", guard.owner(), 1);
             guard.unlock().unwrap();
         });
@@ -267,7 +267,7 @@ fn a_lost_lock_does_not_disturb_the_next_hold_of_the_same_name() {
         deep.into_iter().rev().for_each(|guard| assert!(guard.unlock().is_err()));
     });
     let guard = lock.lock().unwrap();
-    assert_eq!(guard.wait_lost(Duration::from_secs(3)), None, "it is renewed as well");
+    assert_eq!(guard.wait_lost(ms(2_700)), None, "it is renewed as well");
     guard.unlock().unwrap();
 }
 
@@ -349,7 +349,7 @@ fn nothing_is_renewed_after_its_release_however_that_went() {
 #[test]
 fn a_renewal_that_crosses_the_release_never_brings_the_lock_back() {
     let rig = Rig::start();
-    let client = rig.builder().watchdog(Duration::from_secs(1), ms(100)).connect().unwrap();
+    let client = rig.builder().watchdog(Duration::from_secs(3), ms(100)).connect().unwrap();
     thread::scope(|scope| {
         for thread in 0..8 {
             let lock = client.lock(&format!("crossing {thread}"));

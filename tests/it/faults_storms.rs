@@ -194,7 +194,7 @@ fn a_lock_that_gets_free_at_the_very_end_of_a_wait_is_taken_or_left_alone() {
 #[test]
 fn a_wait_cancelled_at_the_moment_of_its_grant_leaves_nothing_behind() {
     let rig = Rig::start();
-    let client = rig.builder().watchdog(Duration::from_secs(1), ms(100)).connect().unwrap();
+    let client = rig.builder().watchdog(SOON, ms(100)).connect().unwrap();
     let holder = rig.direct().lock("cancelled");
     for round in 0..60 {
         let held = holder.owned().lock().unwrap();
@@ -210,7 +210,7 @@ fn a_wait_cancelled_at_the_moment_of_its_grant_leaves_nothing_behind() {
                 assert_eq!(error.kind(), ErrorKind::Cancelled);
             }
         });
-        eventually(ms(500), "it is free long before its time to live ends", || rig.fields("cancelled").is_empty());
+        eventually(SOON / 2, "it is free long before its time to live ends", || rig.fields("cancelled").is_empty());
     }
     assert!(client.held().is_empty());
 }
@@ -218,15 +218,15 @@ fn a_wait_cancelled_at_the_moment_of_its_grant_leaves_nothing_behind() {
 #[test]
 fn threads_that_hand_a_lock_over_are_each_renewed_as_long_as_they_hold() {
     let rig = Rig::start();
-    let client = rig.builder().watchdog(Duration::from_secs(1), ms(100)).connect().unwrap();
+    let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
     let lock = client.lock("handed over");
     thread::scope(|scope| {
-        for thread in 0..4 {
+        for thread in 0..3 {
             let lock = &lock;
             scope.spawn(move || {
                 for round in 0..30 {
                     let guard = lock.lock().unwrap();
-                    let hold = if round == 10 + thread { ms(1_400) } else { ms(round % 3) };
+                    let hold = if round == 10 + thread { ms(2_400) } else { ms(round % 3) };
                     assert_eq!(guard.wait_lost(hold), None);
                     guard.unlock().unwrap();
                 }
@@ -239,13 +239,14 @@ fn threads_that_hand_a_lock_over_are_each_renewed_as_long_as_they_hold() {
 #[test]
 fn renewals_do_not_wait_for_a_connection_of_a_full_pool() {
     let rig = Rig::start();
-    let client = rig.builder().max_connections(1).watchdog(Duration::from_secs(1), ms(200)).connect().unwrap();
+    let builder = rig.builder().max_connections(1).command_timeout(SOON);
+    let client = builder.watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
     let guard = client.lock("kept").lock().unwrap();
     thread::scope(|scope| {
         let stuck = rig.proxy.rule(rig.script("acquire").containing("stuck"), Then::HoldReply);
         let caller = scope.spawn(|| client.lock("stuck").try_lock().map(drop));
         stuck.wait_hit(SOON);
-        assert_eq!(guard.wait_lost(Duration::from_secs(2)), None);
+        assert_eq!(guard.wait_lost(Duration::from_secs(3)), None);
         stuck.release();
         joined(caller).unwrap();
     });

@@ -10,7 +10,7 @@ use lockson_harness::{RedisServer, eventually};
 use crate::support::{GRACE, Peer, SCHEDULING, SOON, channel, encode, fields, ms, ttl_ms};
 
 /// The time to live in the peers of these tests.
-const TTL: Duration = Duration::from_millis(1_000);
+const TTL: Duration = Duration::from_millis(2_000);
 
 #[test]
 fn three_processes_of_eight_threads_exclude_each_other() {
@@ -130,7 +130,7 @@ fn a_holder_stopped_for_less_than_its_time_to_live_holds_on() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
     let lock = client.lock("job");
-    let mut peer = Peer::open(&options(&server, "stopped").replace("watchdog_ms=1000", "watchdog_ms=3000"));
+    let mut peer = Peer::open(&options(&server, "stopped").replace("watchdog_ms=2000", "watchdog_ms=3000"));
     peer.ask("lock kind=plain name=job").expect_ok();
     for _ in 0..2 {
         peer.stop();
@@ -167,7 +167,7 @@ fn a_killed_waiter_leaves_nothing_and_holds_up_nobody() {
 fn a_process_that_ends_in_order_gives_its_locks_back() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
-    let mut peer = Peer::open(&options(&server, "leaving").replace("watchdog_ms=1000", "watchdog_ms=30000"));
+    let mut peer = Peer::open(&options(&server, "leaving").replace("watchdog_ms=2000", "watchdog_ms=30000"));
     for thread in 0..3 {
         peer.ask(&format!("lock kind=plain name=job{thread} thread={thread}")).expect_ok();
     }
@@ -268,5 +268,5 @@ fn grants_of(path: &Path) -> Vec<(u64, u64)> {
 }
 
 fn options(server: &RedisServer, name: &str) -> String {
-    format!("address=redis://127.0.0.1:{} watchdog_ms=1000 client_name={name}", server.port())
+    format!("address=redis://127.0.0.1:{} watchdog_ms=2000 client_name={name}", server.port())
 }

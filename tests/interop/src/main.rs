@@ -116,4 +116,4 @@ impl Score {
 const NEWEST: &str = "redisson4";
 const OLDER: &str = "redisson3";
 /// Of everything but the soak.
-const LIMIT: Duration = Duration::from_secs(570);
+const LIMIT: Duration = Duration::from_secs(540);

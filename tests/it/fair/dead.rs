@@ -92,6 +92,8 @@ fn a_waiter_that_died_while_the_lock_was_held_costs_nothing_afterwards() {
     doomed.send(0, "lock fair job");
     queue.await_length(1);
     thread::scope(|scope| {
+        // It has asked again since it joined: the first of a queue is promised its patience and no more.
+        eventually(SOON, "it is first", || queue.left_ms().values().all(|left| *left <= 2_000));
         let next = queue.waiter(scope, hasty_client(&server).fair_lock("job"), leave);
         let alive = queue.owners()[1].clone();
         doomed.kill();

