@@ -79,6 +79,70 @@ fn waiters_outlive_the_loss_of_all_data() {
 }
 
 #[test]
+fn waiters_outlive_a_server_that_comes_back_empty() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let clients = [(); 4].map(|()| hasty_client(&server));
+    let guard = clients[0].fair_lock("job").lock().unwrap();
+    thread::scope(|scope| {
+        let waiters = clients.each_ref().map(|client| queue.waiter(scope, client.fair_lock("job"), leave));
+        server.restart();
+        let restarted = Instant::now();
+        for waiter in waiters {
+            let waited = joined(waiter).0.saturating_duration_since(restarted);
+            assert!(waited <= ms(2_000) + PATIENCE + SCHEDULING, "{waited:?}");
+        }
+    });
+    assert!(guard.unlock().is_err());
+    queue.assert_gone();
+}
+
+#[test]
+fn a_waiter_that_could_not_hear_is_in_within_a_second() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let (ours, theirs) = (hasty_client(&server), hasty_client(&server));
+    for _ in 0..3 {
+        let guard = ours.fair_lock("job").lock().unwrap();
+        thread::scope(|scope| {
+            let waiters = [(); 2].map(|()| queue.waiter(scope, theirs.fair_lock("job"), leave));
+            server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+            let released = Instant::now();
+            guard.unlock().unwrap();
+            for (place, waiter) in (1..).zip(waiters) {
+                let waited = joined(waiter).0.saturating_duration_since(released);
+                assert!(waited <= ms(1_000) * place + SCHEDULING, "{place}: {waited:?}");
+            }
+        });
+    }
+    queue.assert_gone();
+}
+
+#[test]
+fn a_full_memory_refuses_takes_and_no_release() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let lock = hasty_client(&server).fair_lock("job");
+    let [outer, inner] = [lock.lock().unwrap(), lock.lock().unwrap()];
+    // Somebody of another language waits, and somebody dead before him.
+    server.run(&["RPUSH", &queue.list(), "dead:1", "java:1"]);
+    server.run(&["ZADD", &queue.deadlines(), "1", "dead:1", &(now_ms(&server) + 330_000).to_string(), "java:1"]);
+    let mut stranger = server.connection();
+    let mut messages = stranger.as_pubsub();
+    messages.subscribe(queue.channel_of("java:1")).unwrap();
+    server.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    inner.unlock().unwrap();
+    assert_eq!(fields(&server, "job"), [(outer.owner().to_owned(), "1".to_owned())]);
+    outer.unlock().unwrap();
+    assert!(fields(&server, "job").is_empty());
+    assert_eq!(queue.owners(), ["java:1"]);
+    assert_eq!(messages.get_message().unwrap().get_payload::<String>().unwrap(), "0", "the next one is told");
+    let error = lock.try_lock_for(ms(100)).unwrap_err();
+    assert_eq!(error.redis_word(), Some("OOM"));
+    assert_eq!(queue.owners(), ["java:1"], "and nobody has joined");
+}
+
+#[test]
 fn the_keys_of_a_queue_have_an_end_while_there_is_one_and_are_gone_afterwards() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };

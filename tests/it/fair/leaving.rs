@@ -63,17 +63,16 @@ fn those_behind_one_that_gives_up_keep_their_order() {
                 waiter
             })
             .collect();
-        let mut places = queue.owners();
+        let mut waiting: Vec<(usize, String)> = queue.owners().into_iter().enumerate().collect();
         // From the middle, from the head, from the end.
         for place in [2, 0, 3] {
-            let quitter = places.remove(place);
-            let index = [2, 0, 5][[2, 0, 3].iter().position(|other| *other == place).unwrap()];
+            let (index, owner) = waiting.remove(place);
             stops[index].cancel();
-            eventually(SOON, "it left", || queue.owners() == places);
-            assert!(!queue.left_ms().contains_key(&quitter));
+            eventually(SOON, "it left", || queue.owners().iter().eq(waiting.iter().map(|(_, owner)| owner)));
+            assert!(!queue.left_ms().contains_key(&owner));
         }
         let left = queue.left_ms();
-        assert!(places.iter().all(|owner| left[owner] > 0), "nobody counts as gone: {left:?}");
+        assert!(waiting.iter().all(|(_, owner)| left[owner] > 0), "nobody counts as gone: {left:?}");
         guard.unlock().unwrap();
         let outcomes: Vec<_> = waiters.into_iter().map(joined).collect();
         for quitter in [0, 2, 5] {

@@ -270,6 +270,29 @@ fn the_last_reader_to_leave_wakes_a_waiting_writer_at_once() {
 }
 
 #[test]
+fn waiters_of_both_sides_that_could_not_hear_are_in_within_a_second() {
+    let server = RedisServer::start();
+    let [ours, theirs] = [(); 2].map(|()| Client::connect(&server.url()).unwrap());
+    let (own_read, own_write) = sides(&ours, "job");
+    let (read, write) = sides(&theirs, "job");
+    for (held, wanted) in [(&own_write, &read), (&own_write, &write), (&own_read, &write)] {
+        let guard = held.lock().unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let _guard = wanted.lock().unwrap();
+                Instant::now()
+            });
+            eventually(SOON, "it listens", || server.subscribers(&channel("job")) > 0);
+            server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+            let released = Instant::now();
+            guard.unlock().unwrap();
+            let waited = joined(waiter).saturating_duration_since(released);
+            assert!(waited <= ms(1_000) + SCHEDULING, "{waited:?}");
+        });
+    }
+}
+
+#[test]
 fn readers_do_not_wait_behind_a_waiting_writer() {
     let (server, name) = (RedisServer::shared(), fresh("rw"));
     let (ours, theirs) = (client(), client());

@@ -235,6 +235,25 @@ fn a_lock_of_another_kind_with_its_name_is_refused_both_ways() {
     }
 }
 
+#[test]
+fn a_full_memory_refuses_takes_and_no_release() {
+    let server = RedisServer::start();
+    let (read, write) = sides(&Client::connect(&server.url()).unwrap(), "job");
+    let full = |full: bool| server.run(&["CONFIG", "SET", "maxmemory", if full { "1" } else { "0" }]);
+    for order in orders(&[0, 1, 2, 3]) {
+        let mut guards = [&write, &read, &write, &read].map(|side| Some(side.lock().unwrap()));
+        full(true);
+        for index in order {
+            guards[index].take().unwrap().unlock().unwrap();
+        }
+        for lock in [&read, &write] {
+            assert_eq!(lock.try_lock().unwrap_err().redis_word(), Some("OOM"));
+        }
+        full(false);
+        assert!(server.keys().is_empty());
+    }
+}
+
 /// Every order of these.
 fn orders(of: &[usize]) -> Vec<Vec<usize>> {
     let Some((first, rest)) = of.split_first() else { return vec![vec![]] };

@@ -36,7 +36,7 @@ fn fight(server: &RedisServer, cast: &Cast, kind: &'static Kind) -> [Totals; 2] 
     let mut totals = [Totals::default(); 2];
     for ((peer, tickets), total) in peers.iter_mut().zip(started).zip(&mut totals) {
         for ticket in tickets {
-            total.add(&peer.answer(ticket, DURATION + GRACE).expect_ok());
+            *total += Totals::of(&peer.answer(ticket, DURATION + GRACE).expect_ok());
         }
     }
     totals

@@ -5,8 +5,11 @@ mod grants;
 mod handover;
 mod soak;
 
+use std::ops::AddAssign;
+
 use lockson_harness::RedisServer;
 
+use crate::clock;
 use crate::peer::{Answer, Cast, Peer, Seat};
 use crate::verdict::{Score, Verdict};
 
@@ -46,13 +49,26 @@ struct Totals {
 }
 
 impl Totals {
-    fn add(&mut self, answer: &Answer) {
-        self.grants += answer.number("grants");
-        self.lost += answer.number("lost");
-        self.errors += answer.number("errors");
-        self.violations += answer.number("violations");
-        self.takeovers += answer.number("takeovers");
+    fn of(answer: &Answer) -> Self {
         let longest = u64::try_from(answer.number("longest_wait_ns")).unwrap_or(0);
-        self.longest_wait_ms = self.longest_wait_ms.max(crate::clock::millis_between(0, longest));
+        Self {
+            grants: answer.number("grants"),
+            lost: answer.number("lost"),
+            errors: answer.number("errors"),
+            violations: answer.number("violations"),
+            takeovers: answer.number("takeovers"),
+            longest_wait_ms: clock::millis_between(0, longest),
+        }
+    }
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.grants += other.grants;
+        self.lost += other.lost;
+        self.errors += other.errors;
+        self.violations += other.violations;
+        self.takeovers += other.takeovers;
+        self.longest_wait_ms = self.longest_wait_ms.max(other.longest_wait_ms);
     }
 }
