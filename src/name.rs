@@ -73,7 +73,7 @@ impl LockName {
     /// A key or channel beside the lock, in the same hash slot.
     fn prefixed(&self, prefix: &str) -> String {
         // The rule of the wire is only "contains a brace"; whether it closes is not asked.
-        if self.0.contains('{') { format!("{prefix}:{}", self.0) } else { format!("{prefix}:{{{}}}", self.0) }
+        if self.0.contains('{') { [prefix, ":", &self.0].concat() } else { [prefix, ":{", &self.0, "}"].concat() }
     }
 }
 

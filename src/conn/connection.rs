@@ -299,7 +299,11 @@ impl Buffer {
             |error: Box<dyn std::error::Error + Send + Sync>| io::Error::new(io::ErrorKind::InvalidData, error);
         let here = &self.bytes[self.start..self.end];
         let Some(length) = frame::length(here).map_err(|error| garbled(error.into()))? else { return Ok(None) };
-        let value = redis::parse_redis_value(&here[..length]).map_err(|error| garbled(error.into()))?;
+        let reply = &here[..length];
+        let value = match frame::plain(reply) {
+            Some(value) => value,
+            None => redis::parse_redis_value(reply).map_err(|error| garbled(error.into()))?,
+        };
         self.start += length;
         if self.is_empty() {
             (self.start, self.end) = (0, 0);

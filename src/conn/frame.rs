@@ -1,6 +1,8 @@
-//! Finds where one reply ends, and refuses replies that are garbled or too large to be ours.
+//! Finds where one reply ends, refuses what is garbled or too large to be ours, reads what is plain.
 
 use std::fmt;
+
+use redis::Value;
 
 /// The length of the reply at the start of `bytes`; `None` while it is not all there.
 ///
@@ -51,6 +53,49 @@ pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
         }
     }
     Ok(Some(at))
+}
+
+/// Reads a whole reply that is an integer, a text, or a flat list of these: what scripts answer and
+/// how messages come. For others `None`: the general parser takes a new buffer of 8 KiB for every
+/// reply, which costs more than all the rest of a request.
+pub(super) fn plain(reply: &[u8]) -> Option<Value> {
+    let mut rest = reply;
+    let value = match *reply.first()? {
+        b'*' => {
+            let count = usize::try_from(integer(take_line(&mut rest)?)?).ok()?;
+            let values = (0..count).map(|_| scalar(&mut rest)).collect::<Option<_>>()?;
+            Value::Array(values)
+        }
+        _ => scalar(&mut rest)?,
+    };
+    rest.is_empty().then_some(value)
+}
+
+fn scalar(rest: &mut &[u8]) -> Option<Value> {
+    let marker = *rest.first()?;
+    if !matches!(marker, b':' | b'$') {
+        return None;
+    }
+    let number = integer(take_line(rest)?)?;
+    if marker == b':' {
+        return Some(Value::Int(number));
+    }
+    let size = usize::try_from(number).ok()?;
+    let text = rest.get(..size)?.to_vec();
+    *rest = rest.get(size..)?.strip_prefix(b"\r\n")?;
+    Some(Value::BulkString(text))
+}
+
+/// The next line without its marker.
+fn take_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let end = rest.iter().position(|&byte| byte == b'\r')?;
+    let line = rest.get(1..end)?;
+    *rest = rest.get(end + 2..)?;
+    Some(line)
+}
+
+fn integer(digits: &[u8]) -> Option<i64> {
+    str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Why a reply was refused.
@@ -141,6 +186,24 @@ mod tests {
         check(b"+a\rb");
         check(&b"*1\r\n".repeat(9));
         check(&vec![b'+'; LONGEST_TEXT + 2]);
+    }
+
+    #[test]
+    fn plain_replies_read_as_the_general_parser_reads_them() {
+        let check = |reply: &[u8], taken: bool| {
+            let general = redis::parse_redis_value(reply).unwrap();
+            assert_eq!(plain(reply), taken.then_some(general), "{reply:?}");
+        };
+        check(b":-12\r\n", true);
+        check(b"$4\r\na\r\nb\r\n", true);
+        check(b"$0\r\n\r\n", true);
+        check(b"*0\r\n", true);
+        check(b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n:1\r\n", true);
+        check(b"$-1\r\n", false);
+        check(b"*-1\r\n", false);
+        check(b"+OK\r\n", false);
+        check(b"-ERR no\r\n", false);
+        check(b"*1\r\n*1\r\n:1\r\n", false);
     }
 
     proptest::proptest! {

@@ -1,34 +1,40 @@
 //! Wakes a waiting thread; rung before it sleeps, it does not sleep at all.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::time::Instant;
 
 /// The bell of one waiting thread. Ringing is a hint to look again, nothing more.
-#[derive(Clone, Debug)]
-pub(crate) struct Bell {
-    ring: Sender<()>,
-    rung: Receiver<()>,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bell(Arc<Stroke>);
+
+#[derive(Debug, Default)]
+struct Stroke {
+    rung: Mutex<bool>,
+    changed: Condvar,
 }
 
 impl Bell {
     pub(crate) fn new() -> Self {
-        let (ring, rung) = bounded(1);
-        Self { ring, rung }
+        Self::default()
     }
 
     pub(crate) fn ring(&self) {
-        // A bell that still rings needs no second stroke.
-        let _ = self.ring.try_send(());
+        *self.0.rung.lock() = true;
+        self.0.changed.notify_one();
     }
 
     /// Sleeps until it is rung or `until` has come.
     pub(crate) fn wait(&self, until: Instant) {
-        // Either way the sleeper looks for itself.
-        let _ = self.rung.recv_timeout(Instant::now().until(until));
+        let mut rung = self.0.rung.lock();
+        if !*rung {
+            // Woken for nothing, the sleeper looks for itself and comes back.
+            self.0.changed.wait_for(&mut rung, Instant::now().until(until));
+        }
+        *rung = false;
     }
 }
 

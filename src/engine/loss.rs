@@ -57,11 +57,11 @@ impl Engine {
 
     fn tell(&self, hold: &HoldState, news: News) {
         let News { loss, on_lost } = news;
-        for callback in on_lost {
-            self.teller.run(move || callback(&loss));
-        }
         self.observe(|observer| {
             observer.lost(&LockLost { name: hold.name.to_string(), owner: hold.owner.to_string(), loss });
         });
+        for callback in on_lost {
+            self.teller.run(move || callback(&loss));
+        }
     }
 }

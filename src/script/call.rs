@@ -57,7 +57,8 @@ impl Script {
     /// Starts a call: the script, its keys, then its arguments by [`Call::arg`].
     pub(crate) fn call<T>(&self, route: &LockName, keys: &[&[u8]], read: fn(&Value) -> Option<T>) -> Call<T> {
         let hash = self.hash.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned());
-        let mut command = Cmd::new();
+        // Room for what a script about locks is usually given, taken once.
+        let mut command = Cmd::with_capacity(USUAL_WORDS + 2 * keys.len(), USUAL_BYTES + 128 * keys.len());
         command.arg("EVALSHA").arg(hash).arg(keys.len());
         for key in keys {
             command.arg(*key);
@@ -145,6 +146,9 @@ impl<T> fmt::Debug for Talk<T> {
         f.write_str("Talk(..)")
     }
 }
+
+const USUAL_WORDS: usize = 12;
+const USUAL_BYTES: usize = 256;
 
 /// The integer a reply is.
 pub(super) fn int(value: &Value) -> Option<i64> {
