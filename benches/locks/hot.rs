@@ -12,15 +12,18 @@ use crate::plan::Plan;
 use crate::report::Report;
 
 pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
-    let lone = Crowd::new(server, "hot:lone", 1, 1);
-    let one_client = Crowd::new(server, "hot:one-client", 1, 8);
-    let four_clients = Crowd::new(server, "hot:four-clients", 4, 2);
+    let lone = Crowd::new(server, Client::lock, "hot:lone", 1, 1);
+    let one_client = Crowd::new(server, Client::lock, "hot:one-client", 1, 8);
+    let four_clients = Crowd::new(server, Client::lock, "hot:four-clients", 4, 2);
+    let fair = Crowd::new(server, Client::fair_lock, "hot:fair", 1, 8);
     let time = plan.hot_time;
     let values = in_turns(
         plan.hot_rounds,
-        &mut [&mut || lone.push(time / 4), &mut || one_client.push(time), &mut || four_clients.push(time)],
+        &mut [&mut || lone.push(time / 4), &mut || one_client.push(time), &mut || four_clients.push(time), &mut || {
+            fair.push(time)
+        }],
     );
-    let [lone, one_client, four_clients] = &values[..] else { unreachable!("three candidates") };
+    let [lone, one_client, four_clients, fair] = &values[..] else { unreachable!("four candidates") };
 
     report.figure("one thread alone, pairs a second", Spread::of(lone.iter().map(Push::rate)), "");
     show(report, "8 threads in one client", one_client);
@@ -29,6 +32,9 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     show(report, "4 clients of 2 threads", four_clients);
     report.ratio("hot-clients-fairness", Spread::of(four_clients.iter().map(|push| jain(&push.clients()))));
     report.ratio("hot-clients-throughput", Spread::ratio(four_clients, lone, Push::rate));
+    show(report, "fair lock, 8 threads in one client", fair);
+    report.ratio("hot-fair-fairness", Spread::of(fair.iter().map(|push| jain(&push.threads))));
+    report.ratio("hot-fair-throughput", Spread::ratio(fair, lone, Push::rate));
 }
 
 fn show(report: &Report, what: &str, pushes: &[Push]) {
@@ -57,9 +63,15 @@ struct Push {
 }
 
 impl<'a> Crowd<'a> {
-    fn new(server: &'a RedisServer, name: &str, clients: usize, threads: usize) -> Self {
+    fn new(
+        server: &'a RedisServer,
+        kind: fn(&Client, &str) -> Lock,
+        name: &str,
+        clients: usize,
+        threads: usize,
+    ) -> Self {
         let client = |_| Client::connect(&server.url()).expect("redis is reached");
-        Self { server, locks: (0..clients).map(client).map(|client| client.lock(name)).collect(), threads }
+        Self { server, locks: (0..clients).map(client).map(|client| kind(&client, name)).collect(), threads }
     }
 
     fn push(&self, time: Duration) -> Push {
