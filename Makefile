@@ -2,13 +2,15 @@
 #
 #   make demo      watch the lock at work, for a quarter of a minute
 #   make test      all checks and tests
+#   make soak      the long campaigns, for so many MINUTES (5)
 #   make bench     how fast it is
 #   make interop   together with Java's Redisson
 #   make fmt       format the source
 
 CARGO = cargo
+MINUTES = 5
 
-.PHONY: help demo test bench fmt interop
+.PHONY: help demo test soak bench fmt interop
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -29,6 +31,10 @@ test:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features
 	@printf '\n== tests\n'
 	$(CARGO) test --workspace
+
+soak:
+	@sh .ci/need cc redis-server
+	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test --release --test it soak:: -- --ignored --nocapture --test-threads=1
 
 bench:
 	@sh .ci/need cc redis-server

@@ -1,6 +1,6 @@
 //! What is special about the fair locks: the queue in Redis, its order, and how it outlives those who stand in it.
 
-mod crowds;
+pub(crate) mod crowds;
 mod dead;
 mod healing;
 mod java;

@@ -11,8 +11,6 @@ use lockson_harness::proxy::{Direction, Fate, NewConnections, Request, Scope, Th
 use crate::fault_support::{Rig, SLACK, SOON, ms, timed};
 use crate::support::{Notes, joined};
 
-/// How many locks are lost to each fault, half of them leased and half renewed.
-const TRIALS: usize = 40;
 /// Long enough for a margin of 200 ms: the test looks at the order of two moments, and other tests run beside it.
 const LEASE: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_secs(1);
@@ -22,15 +20,28 @@ fn every_holder_is_told_before_the_server_forgets_its_lock() {
     thread::scope(|scope| {
         for (name, fault, server_answers) in FAULTS {
             let thread = thread::Builder::new().name(name.to_owned());
-            thread.spawn_scoped(scope, move || told_in_time(fault, server_answers)).unwrap();
+            let trials = Trials { locks: 40, leased: true, lease: LEASE, tick: TICK, before: Duration::ZERO };
+            thread.spawn_scoped(scope, move || told_in_time(fault, server_answers, &trials)).unwrap();
             // So that not all ends come at once: that would test the machine.
             thread::sleep(TICK / 4);
         }
     });
 }
 
+/// What is lost to one fault.
+#[derive(Debug)]
+pub(crate) struct Trials {
+    pub(crate) locks: usize,
+    /// Whether half of the locks have a lease; all others are renewed.
+    pub(crate) leased: bool,
+    pub(crate) lease: Duration,
+    pub(crate) tick: Duration,
+    /// How long after the first renewal the fault comes.
+    pub(crate) before: Duration,
+}
+
 /// The faults, and whether the server itself can be asked meanwhile.
-const FAULTS: [(&str, Fault, bool); 5] = [
+pub(crate) const FAULTS: [(&str, Fault, bool); 5] = [
     ("out of reach", |rig| gone(rig, NewConnections::Refuse), true),
     ("dialled in vain", |rig| gone(rig, NewConnections::Ignore), true),
     ("mute", |rig| rig.proxy.mute(Scope::All, Direction::Both), true),
@@ -38,17 +49,18 @@ const FAULTS: [(&str, Fault, bool); 5] = [
     ("stopped", |rig| rig.server.pause(), false),
 ];
 
-type Fault = fn(&Rig);
+pub(crate) type Fault = fn(&Rig);
 
 fn gone(rig: &Rig, how: NewConnections) {
     rig.proxy.new_connections(how);
     rig.proxy.cut(Scope::All);
 }
 
-fn told_in_time(fault: Fault, server_answers: bool) {
+pub(crate) fn told_in_time(fault: Fault, server_answers: bool, trials: &Trials) {
+    let Trials { locks, lease, tick, .. } = *trials;
     let rig = Rig::start();
-    let client = rig.builder().watchdog(LEASE, TICK).connect().unwrap();
-    let guards: Vec<_> = (0..TRIALS).map(|trial| take(&client, trial)).collect();
+    let client = rig.builder().watchdog(lease, tick).connect().unwrap();
+    let guards: Vec<_> = (0..locks).map(|trial| take(&client, trial, trials)).collect();
     let (tell, told) = unbounded();
     for (trial, guard) in guards.iter().enumerate() {
         let tell = tell.clone();
@@ -56,20 +68,21 @@ fn told_in_time(fault: Fault, server_answers: bool) {
     }
     let renewal = rig.proxy.wait_for(&rig.script("renew"), SOON);
     rig.proxy.wait_fate(&renewal, SOON);
+    thread::sleep(trials.before); // another point of the interval each time
     fault(&rig);
-    let ends = server_answers.then(|| (0..TRIALS).map(|trial| end_by_server(&rig, trial)).collect::<Vec<_>>());
+    let ends = server_answers.then(|| (0..locks).map(|trial| end_by_server(&rig, trial)).collect::<Vec<_>>());
     thread::scope(|scope| {
         for (trial, guard) in guards.iter().enumerate() {
             let tell = tell.clone();
             scope.spawn(move || {
-                let loss = guard.wait_lost(LEASE * 2).expect("it is lost");
+                let loss = guard.wait_lost(lease * 2).expect("it is lost");
                 tell.send((trial, loss, Instant::now())).unwrap();
                 assert!(!guard.is_held());
             });
         }
     });
-    let told: Vec<_> = (0..TRIALS * 2).map(|_| told.recv_timeout(SOON).expect("each is told twice")).collect();
-    let ends = ends.unwrap_or_else(|| (0..TRIALS).map(|trial| end_by_requests(&rig, trial)).collect());
+    let told: Vec<_> = (0..locks * 2).map(|_| told.recv_timeout(SOON + lease).expect("each is told twice")).collect();
+    let ends = ends.unwrap_or_else(|| (0..locks).map(|trial| end_by_requests(&rig, trial, lease)).collect());
     for (trial, loss, at) in told {
         assert_eq!(loss, Loss::Expired);
         let late = at.saturating_duration_since(ends[trial]);
@@ -81,9 +94,9 @@ fn told_in_time(fault: Fault, server_answers: bool) {
     rig.server.resume();
 }
 
-fn take(client: &Client, trial: usize) -> OwnedGuard {
+fn take(client: &Client, trial: usize, trials: &Trials) -> OwnedGuard {
     let lock = client.lock(&name(trial));
-    let lock = if trial.is_multiple_of(2) { lock } else { lock.leased(LEASE) };
+    let lock = if trials.leased && trial % 2 == 1 { lock.leased(trials.lease) } else { lock };
     lock.owned().lock().unwrap()
 }
 
@@ -99,12 +112,12 @@ fn end_by_server(rig: &Rig, trial: usize) -> Instant {
 }
 
 /// The same of a server that cannot be asked: the last request that it answered came then.
-fn end_by_requests(rig: &Rig, trial: usize) -> Instant {
+fn end_by_requests(rig: &Rig, trial: usize, lease: Duration) -> Instant {
     let answered = |request: &Request| matches!(rig.proxy.fate(request), Fate::Answered(_));
     let mut raising = rig.proxy.fitting(&rig.script("renew").containing(name(trial)));
     raising.extend(rig.proxy.fitting(&rig.script("acquire").containing(name(trial))));
     let last = raising.iter().filter(|request| answered(request)).map(|request| request.at).max();
-    last.expect("it was acquired") + LEASE
+    last.expect("it was acquired") + lease
 }
 
 #[test]
@@ -290,7 +303,7 @@ fn forced_open_is_told_soon(leased: bool) {
 }
 
 /// How long a holder, in whose process somebody waits, takes to hear that its lock was forced open.
-fn time_to_tell(rig: &Rig, holder: &Client, other: &Client, leased: bool) -> Duration {
+pub(crate) fn time_to_tell(rig: &Rig, holder: &Client, other: &Client, leased: bool) -> Duration {
     let lock = holder.lock("forced");
     let guard = if leased { lock.leased(LEASE).lock().unwrap() } else { lock.lock().unwrap() };
     let (tell, told) = unbounded();

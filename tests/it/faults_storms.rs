@@ -13,6 +13,12 @@ use crate::support::{Peer, joined};
 
 #[test]
 fn in_chaos_every_call_ends_in_time_and_no_two_are_inside() {
+    let taken = chaos(7, Duration::from_secs(6));
+    assert!(taken > 20, "{taken} taken: the chaos was too much to show anything");
+}
+
+/// Threads of two clients at one lock, while everything that passes is disturbed; answers how often it was taken.
+pub(crate) fn chaos(seed: u64, how_long: Duration) -> usize {
     const THREADS: usize = 4;
     const WAIT: Duration = Duration::from_millis(500);
     let rig = Rig::start();
@@ -45,13 +51,13 @@ fn in_chaos_every_call_ends_in_time_and_no_two_are_inside() {
                 }
             });
         }
-        make_chaos(&rig.proxy, Duration::from_secs(6));
+        make_chaos(&rig.proxy, seed, how_long);
     });
-    assert!(taken.load(Ordering::Relaxed) > 20, "{taken:?}: the chaos was too much to show anything");
     rig.eventually_no_keys(SOON);
     for client in &clients {
         client.lock("chaos").try_lock_for(SOON).unwrap().expect("all is well again").unlock().unwrap();
     }
+    taken.into_inner()
 }
 
 /// Ends the loops that look at it, also when the test fails.
@@ -63,10 +69,10 @@ impl Drop for Calm<'_> {
     }
 }
 
-/// Disturbs everything that passes, in an order that is the same each time; ends it all at the end.
-fn make_chaos(proxy: &Proxy, how_long: Duration) {
+/// Disturbs everything that passes, in an order that the seed decides; ends it all at the end.
+fn make_chaos(proxy: &Proxy, seed: u64, how_long: Duration) {
     let until = Instant::now() + how_long;
-    let mut random = Random(7);
+    let mut random = Random(seed);
     while Instant::now() < until {
         let when = When::any().nth(1 + random.below(5)).times(1 + random.below(3));
         match random.below(9) {

@@ -19,6 +19,7 @@ mod other_process;
 mod processes;
 mod read_write;
 mod reentrant;
+mod soak;
 mod spin;
 mod support;
 mod token;

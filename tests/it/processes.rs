@@ -37,7 +37,11 @@ fn three_processes_of_eight_threads_exclude_each_other() {
 
 #[test]
 fn killed_holders_leave_no_overlap_and_no_lost_update() {
-    const KILLS: i64 = 3;
+    kills(3);
+}
+
+/// Kills so many processes while they are inside, with others waiting.
+pub(crate) fn kills(kills: i64) {
     let mut scene = Scene::new();
     let how = "duration_ms=60000 hold_us=3000";
     let start_one = |scene: &mut Scene| {
@@ -46,7 +50,7 @@ fn killed_holders_leave_no_overlap_and_no_lost_update() {
         (peer, loops)
     };
     let mut peers: Vec<_> = (0..3).map(|_| start_one(&mut scene)).collect();
-    for _ in 0..KILLS {
+    for _ in 0..kills {
         let victim = kill_whoever_is_inside(&scene, &mut peers);
         let killed = Instant::now();
         eventually(SOON, "somebody else is inside", || scene.inside().is_some_and(|pid| pid != victim));
@@ -68,7 +72,7 @@ fn killed_holders_leave_no_overlap_and_no_lost_update() {
     assert!(takeovers >= 1, "the survivors found a dead one inside");
     // A killed one may have counted without writing its line, never the other way round.
     let lines = i64::try_from(scene.grants().len()).unwrap();
-    assert!((lines..=lines + KILLS).contains(&scene.counter()), "{lines} lines, counted {}", scene.counter());
+    assert!((lines..=lines + kills).contains(&scene.counter()), "{lines} lines, counted {}", scene.counter());
     assert_eq!(scene.overlaps(), Vec::<String>::new());
 }
 

@@ -1,6 +1,4 @@
 //! Crowds of threads and processes that come, give up and die at random: nobody is ever overtaken.
-//!
-//! `LOCKSON_FAIR_GRANTS` says how many grants to see; the default is a few thousand.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +16,11 @@ use crate::support::{SOON, ms};
 
 #[test]
 fn nobody_is_overtaken_in_a_crowd_that_gives_up_and_dies_at_random() {
-    let wanted: u64 = std::env::var("LOCKSON_FAIR_GRANTS").map_or(3_000, |grants| grants.parse().expect("a number"));
+    nobody_is_overtaken(3_000);
+}
+
+/// Sees so many grants in a crowd, and that each went to the one who was first.
+pub(crate) fn nobody_is_overtaken(wanted: u64) {
     let server = RedisServer::start();
     let witness = Witness::of(&server, "job");
     let ended = AtomicBool::new(false);

@@ -1,0 +1,122 @@
+//! Whoever loses a lock is told in time, in every one of a thousand trials.
+
+use std::thread;
+use std::time::Duration;
+
+use lockson::Client;
+use lockson_harness::{RedisServer, eventually};
+
+use super::campaign::Campaign;
+use crate::fault_support::Rig;
+use crate::faults_loss::{FAULTS, Trials, time_to_tell, told_in_time};
+use crate::support::{Peer, SOON, joined, ms};
+
+#[test]
+#[ignore = "make soak"]
+fn loss_is_told_before_the_server_forgets() {
+    let mut campaign = Campaign::start("losses to each of five faults, told before the server's expiry", 1_000, 28);
+    const LOCKS: usize = 50;
+    while campaign.goes_on() {
+        let mut random = campaign.random();
+        thread::scope(|scope| {
+            for (name, fault, server_answers) in FAULTS {
+                let before = ms(random.below(600));
+                let trials = Trials { locks: LOCKS, leased: false, lease: ms(3_000), tick: ms(300), before };
+                let thread = thread::Builder::new().name(name.to_owned());
+                thread.spawn_scoped(scope, move || told_in_time(fault, server_answers, &trials)).unwrap();
+            }
+        });
+        campaign.passed(LOCKS as u64);
+    }
+    campaign.end("every one told in time, by callback and by wait");
+}
+
+#[test]
+#[ignore = "make soak"]
+fn loss_is_what_a_stopped_process_sees_first() {
+    const HOLDS: usize = 15;
+    let mut campaign = Campaign::start("processes stopped for longer than the time to live", 1_000, 8);
+    let server = RedisServer::start();
+    let others = Client::connect(&server.url()).unwrap();
+    let options = format!("address=redis://127.0.0.1:{} watchdog_ms=1000", server.port());
+    let mut peers: Vec<Peer> = (0..4).map(|_| Peer::open(&options)).collect();
+    let name = |peer: usize, hold: usize| format!("job.{peer}.{hold}");
+    let about =
+        |verb: &str, peer: usize, hold: usize| format!("{verb} kind=plain name=job.{peer}.{hold} thread={hold}");
+    while campaign.goes_on() {
+        let mut random = campaign.random();
+        for (number, peer) in peers.iter_mut().enumerate() {
+            for hold in 0..HOLDS {
+                let lease =
+                    if hold % 2 == 0 { String::new() } else { format!(" lease_ms={}", 500 + random.below(500)) };
+                peer.ask(&(about("lock", number, hold) + &lease)).expect_ok();
+            }
+        }
+        thread::sleep(ms(random.below(400))); // another point of the interval each time
+        peers.iter().for_each(Peer::stop);
+        eventually(SOON, "redis has forgotten them", || server.keys().is_empty());
+        // Half of them belong to somebody else by the time of the first look.
+        let taken: Vec<_> = (0..peers.len()).map(|peer| others.lock(&name(peer, 0)).lock().unwrap()).collect();
+        let first_look = |(number, peer): (usize, &mut Peer)| -> Vec<u64> {
+            (0..HOLDS).map(|hold| peer.send(&about("is_held", number, hold))).collect()
+        };
+        let looks: Vec<_> = peers.iter_mut().enumerate().map(first_look).collect();
+        peers.iter().for_each(Peer::resume);
+        for (number, (peer, looks)) in peers.iter_mut().zip(looks).enumerate() {
+            for (hold, look) in looks.into_iter().enumerate() {
+                let held = peer.answer(look, SOON).expect_ok().flag("held");
+                assert!(!held, "{} is believed in", name(number, hold));
+                let told = peer.ask(&about("unlock", number, hold));
+                assert_eq!(told.expect_failure().0, "not_owner");
+            }
+        }
+        assert!(taken.iter().all(|guard| guard.is_held()));
+        taken.into_iter().for_each(|guard| guard.unlock().unwrap());
+        campaign.passed((peers.len() * HOLDS) as u64);
+    }
+    campaign.end("the first look of every hold said lost");
+}
+
+#[test]
+#[ignore = "make soak"]
+fn loss_by_force_is_told_within_a_tenth_of_a_second() {
+    let mut campaign = Campaign::start("locks forced open under a listening holder", 1_000, 2);
+    let rig = Rig::start();
+    let (holder, other) = (rig.client(), rig.direct());
+    let mut times: Vec<Duration> = vec![];
+    while campaign.goes_on() {
+        for leased in [false, true] {
+            times.push(time_to_tell(&rig, &holder, &other, leased));
+        }
+        campaign.passed(2);
+    }
+    times.sort();
+    let late = times.iter().filter(|time| **time >= ms(100)).count();
+    let [middle, high, longest] = [times.len() / 2, times.len() * 99 / 100, times.len() - 1].map(|rank| times[rank]);
+    assert_eq!(late, 0, "of {}: median {middle:?}, 99 % {high:?}, longest {longest:?}", times.len());
+    campaign.end(format!("told after {middle:?} (median), {high:?} (99 %), {longest:?} (longest)"));
+}
+
+#[test]
+#[ignore = "make soak"]
+fn loss_of_everything_at_once_is_told_to_all() {
+    let mut campaign = Campaign::start("holds of many threads whose server loses its data", 1_000, 2);
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(ms(3_000), ms(100)).connect().unwrap();
+    while campaign.goes_on() {
+        thread::scope(|scope| {
+            let holders: Vec<_> = (0..50)
+                .map(|number| {
+                    let lock = client.lock(&format!("all.{number}"));
+                    let guard = lock.owned().lock().unwrap();
+                    scope.spawn(move || guard.wait_lost(SOON).expect("it is told"))
+                })
+                .collect();
+            rig.server.run(&["FLUSHALL"]);
+            holders.into_iter().for_each(|holder| assert_eq!(joined(holder), lockson::Loss::Gone));
+        });
+        campaign.passed(50);
+    }
+    assert!(client.held().is_empty());
+    campaign.end("all told that they are gone");
+}

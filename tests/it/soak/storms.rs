@@ -1,0 +1,98 @@
+//! Faults, kills and crowds, over and over, each time by another seed.
+
+use lockson::Guard;
+use lockson_harness::proxy::{Then, When};
+
+use super::campaign::Campaign;
+use crate::fair::crowds::nobody_is_overtaken;
+use crate::fault_support::Rig;
+use crate::faults_storms::chaos;
+use crate::other_process::Random;
+use crate::processes::kills;
+use crate::support::ms;
+
+#[test]
+#[ignore = "make soak"]
+fn storm_of_every_fault() {
+    let mut campaign = Campaign::start("seconds of chaos", 60, 8);
+    let mut taken = 0;
+    while campaign.goes_on() {
+        taken += chaos(campaign.random().below(u64::MAX), ms(6_000));
+        campaign.passed(6);
+    }
+    campaign.end(format!("{taken} locks taken, never two inside, every call in time"));
+}
+
+#[test]
+#[ignore = "make soak"]
+fn storm_of_kills() {
+    let mut campaign = Campaign::start("holders killed", 30, 5);
+    while campaign.goes_on() {
+        kills(5);
+        campaign.passed(5);
+    }
+    campaign.end("no overlap and no lost update");
+}
+
+#[test]
+#[ignore = "make soak"]
+fn storm_of_fair_waiters() {
+    const GRANTS: u64 = 10_000;
+    let mut campaign = Campaign::start("grants of a fair lock among waiters that give up and die", 100_000, 6);
+    while campaign.goes_on() {
+        nobody_is_overtaken(GRANTS);
+        campaign.passed(GRANTS);
+    }
+    campaign.end("nobody overtaken");
+}
+
+#[test]
+#[ignore = "make soak"]
+fn storm_of_cuts_at_random_bytes() {
+    let mut campaign = Campaign::start("requests of random nestings, half of them cut at a random byte", 10_000, 4);
+    let rig = Rig::start();
+    let client = rig.builder().connect().unwrap();
+    let lock = client.lock("nested");
+    while campaign.goes_on() {
+        let mut random = campaign.random();
+        let mut guards: Vec<Guard> = vec![];
+        for step in 0..STEPS {
+            cut_something(&rig, &mut random);
+            match random.below(5) {
+                0 if !guards.is_empty() => guards[0].extend(ms(20_000 + random.below(20_000))).unwrap(),
+                1 | 2 if !guards.is_empty() => {
+                    let which = random.below(guards.len() as u64);
+                    guards.swap_remove(which as usize).unlock().unwrap();
+                }
+                _ => {
+                    let lock = if random.below(2) == 0 { lock.clone() } else { lock.leased(ms(40_000)) };
+                    guards.push(lock.try_lock().unwrap().expect("nobody else wants it"));
+                }
+            }
+            rig.proxy.heal();
+            assert_eq!(lock.hold_count() as usize, guards.len(), "step {step}");
+            match guards.first() {
+                Some(guard) => rig.assert_held_by("nested", guard.owner(), guards.len() as u64),
+                None => rig.assert_no_keys(),
+            }
+        }
+        guards.into_iter().for_each(|guard| guard.unlock().unwrap());
+        rig.assert_no_keys();
+        campaign.passed(STEPS);
+    }
+    campaign.end("each had its effect once");
+}
+
+/// Has one of the next requests cut at a random byte, before or after it is carried out, or none.
+fn cut_something(rig: &Rig, random: &mut Random) {
+    let byte = random.below(400) as usize;
+    rig.proxy.cut_by_reset(random.below(2) == 0);
+    let then = match random.below(4) {
+        0 => Then::CutRequestAfter(byte),
+        1 => Then::CutReplyAfter(byte % 12),
+        _ => return,
+    };
+    rig.proxy.rule(When::script(), then);
+}
+
+const STEPS: u64 = 50;
