@@ -147,8 +147,11 @@ impl Pool {
         let streams = std::mem::take(&mut state.streams);
         drop(state);
         drop(idle);
-        for stream in streams.iter().filter_map(Weak::upgrade) {
-            stream.shut_down();
+        // What a forked child shuts down is shut down for its parent, too.
+        if !self.is_forked() {
+            for stream in streams.iter().filter_map(Weak::upgrade) {
+                stream.shut_down();
+            }
         }
         self.freed.notify_all();
     }

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use lockson::{Client, Guard, Lock};
+use fork::Fork;
+use lockson::{Client, ErrorKind, Guard, Lock};
 use lockson_harness::{HelperProcess, RedisServer, helper};
 
 use crate::support::{SOON, ms};
@@ -42,7 +43,7 @@ impl OtherProcess {
     }
 
     /// Has a lane do something: `lock <kind> <name>`, `try <kind> <name> <wait, ms>`, `unlock`,
-    /// `tokens <kind> <name> <how many>`, `crowd <kind> <name>`.
+    /// `tokens <kind> <name> <how many>`, `crowd <kind> <name>`, `fork <kind> <name>`.
     #[track_caller]
     pub(crate) fn send(&mut self, lane: usize, order: &str) {
         self.process.send(&format!("{lane} {order}"));
@@ -190,9 +191,27 @@ fn work(client: &Client, lane: &str, orders: &Receiver<Vec<String>>) {
                 crowd(&lock_of(client, kind, name), seed, || ENDED.load(Ordering::Acquire));
                 "ended".to_owned()
             }
+            ["fork", kind, name] => forked(client, &mut guards, &lock_of(client, kind, name)),
             _ => panic!("no such order: {order:?}"),
         };
         helper::say(&format!("{lane} {answer}"));
+    }
+}
+
+/// Forks; the child tries to take a lock, drops what the parent holds, closes the client, and ends.
+fn forked(client: &Client, guards: &mut Vec<Guard>, lock: &Lock) -> String {
+    match fork::fork().expect("there is room for a process") {
+        Fork::Parent(child) => {
+            let status = fork::waitpid(child).expect("it is ours");
+            format!("child {status}")
+        }
+        Fork::Child => {
+            let refused = |outcome: lockson::Result<_>| outcome.is_err_and(|error| error.kind() == ErrorKind::Closed);
+            let asked = refused(lock.try_lock()) && refused(lock.is_locked().map(|_| None));
+            guards.clear();
+            client.close();
+            std::process::exit(if asked { 0 } else { 1 });
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use lockson::Client;
 use lockson_harness::{RedisServer, eventually};
 
+use crate::other_process::OtherProcess;
 use crate::support::{GRACE, Peer, SCHEDULING, SOON, channel, encode, fields, ms, ttl_ms};
 
 /// The time to live in the peers of these tests.
@@ -165,6 +166,34 @@ fn a_killed_waiter_leaves_nothing_and_holds_up_nobody() {
     guard.unlock().unwrap();
     assert!(patient.answer(waiting, SOON).expect_ok().flag("acquired"));
     assert!(released.elapsed() <= SCHEDULING, "{:?}", released.elapsed());
+}
+
+#[test]
+fn a_forked_child_touches_nothing_of_its_parent() {
+    let server = RedisServer::start();
+    let client = Client::builder(&server.url()).client_name("another").connect().unwrap();
+    let mut parent = OtherProcess::start(&server);
+    let connections = || -> Vec<String> {
+        server
+            .clients()
+            .into_iter()
+            .filter(|client| client["name"] == "lockson")
+            .map(|client| client["id"].clone())
+            .collect()
+    };
+    for round in 0..3 {
+        parent.ask(0, "lock plain job");
+        let (before, held) = (connections(), fields(&server, "job"));
+        let asked = Instant::now();
+        assert_eq!(parent.ask(0, "fork plain other"), "child 0", "it is told that its copy is closed");
+        assert!(asked.elapsed() < SCHEDULING, "round {round}: {:?}", asked.elapsed());
+        assert_eq!(fields(&server, "job"), held, "dropping its copy of the guard gave nothing back");
+        assert_eq!(connections(), before, "the parent's connections are as they were");
+        // The parent goes on: it is renewed beyond its time to live, gives back, and takes again.
+        assert!(client.lock("job").try_lock_for(ms(1_500)).unwrap().is_none());
+        assert_eq!(parent.ask(0, "unlock"), "unlocked");
+    }
+    assert_eq!(server.keys(), Vec::<String>::new());
 }
 
 #[test]
