@@ -1,12 +1,13 @@
 //! A holder knows of every loss, in time and once; what is no loss is not told.
 
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
 use lockson::{Client, ErrorKind, Loss, OwnedGuard};
-use lockson_harness::eventually;
 use lockson_harness::proxy::{Direction, Fate, NewConnections, Request, Scope, Then};
+use lockson_harness::{Stalls, eventually};
 
 use crate::fault_support::{Rig, SLACK, SOON, ms, timed};
 use crate::support::{Notes, joined};
@@ -21,7 +22,11 @@ fn every_holder_is_told_before_the_server_forgets_its_lock() {
         for (name, fault, server_answers) in FAULTS {
             let thread = thread::Builder::new().name(name.to_owned());
             let trials = Trials { locks: 40, leased: true, lease: LEASE, tick: TICK, before: Duration::ZERO };
-            thread.spawn_scoped(scope, move || told_in_time(fault, server_answers, &trials)).unwrap();
+            let run = move || {
+                let excused = told_in_time(fault, server_answers, &trials);
+                assert!(excused <= trials.locks / 2, "this machine stood still too often to tell: {excused}");
+            };
+            thread.spawn_scoped(scope, run).unwrap();
             // So that not all ends come at once: that would test the machine.
             thread::sleep(TICK / 4);
         }
@@ -56,9 +61,11 @@ fn gone(rig: &Rig, how: NewConnections) {
     rig.proxy.cut(Scope::All);
 }
 
-pub(crate) fn told_in_time(fault: Fault, server_answers: bool, trials: &Trials) {
+/// Sees that every holder is told before its key ends on the server. Answers how many were told later
+/// only because this process did not get to run meanwhile, by no more than that.
+pub(crate) fn told_in_time(fault: Fault, server_answers: bool, trials: &Trials) -> usize {
     let Trials { locks, lease, tick, .. } = *trials;
-    let rig = Rig::start();
+    let (rig, stalls) = (Rig::start(), Stalls::watch());
     let client = rig.builder().watchdog(lease, tick).connect().unwrap();
     let guards: Vec<_> = (0..locks).map(|trial| take(&client, trial, trials)).collect();
     let (tell, told) = unbounded();
@@ -83,15 +90,23 @@ pub(crate) fn told_in_time(fault: Fault, server_answers: bool, trials: &Trials) 
     });
     let told: Vec<_> = (0..locks * 2).map(|_| told.recv_timeout(SOON + lease).expect("each is told twice")).collect();
     let ends = ends.unwrap_or_else(|| (0..locks).map(|trial| end_by_requests(&rig, trial, lease)).collect());
+    // By so much a holder stops believing earlier than the server.
+    let margin = (lease / 100).max(ms(50)).min(lease / 10);
+    let mut excused = BTreeSet::new();
     for (trial, loss, at) in told {
         assert_eq!(loss, Loss::Expired);
         let late = at.saturating_duration_since(ends[trial]);
-        assert!(late.is_zero(), "lock {trial} was told {late:?} after its end");
+        if !late.is_zero() {
+            let stalled = stalls.between(ends[trial] - margin, at);
+            assert!(late <= stalled, "lock {trial} was told {late:?} after its end, stalled for {stalled:?} before");
+            excused.insert(trial);
+        }
     }
     for guard in guards {
         assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Lost(Loss::Expired));
     }
     rig.server.resume();
+    excused.len()
 }
 
 fn take(client: &Client, trial: usize, trials: &Trials) -> OwnedGuard {

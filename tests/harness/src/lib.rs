@@ -10,6 +10,7 @@ mod ports;
 mod process;
 pub mod proxy;
 mod server;
+mod stalls;
 mod usage;
 mod witness;
 
@@ -18,5 +19,6 @@ pub use pids::is_alive;
 pub use process::HelperProcess;
 pub use proxy::Proxy;
 pub use server::{RedisServer, RedisServerBuilder};
+pub use stalls::Stalls;
 pub use usage::{descriptors_of, resident_bytes, thread_names_of, threads_of};
 pub use witness::{Inside, Witness};

@@ -10,23 +10,25 @@ use lockson_harness::{RedisServer, descriptors_of, eventually, resident_bytes, t
 
 use super::campaign::Campaign;
 use crate::other_process::Random;
-use crate::support::{SOON, joined, ms};
+use crate::support::{SOON, TICK, TTL, joined, ms};
 
 #[test]
 #[ignore = "make soak"]
 fn leak_of_a_million_locks_and_a_thousand_reconnects() {
     let mut campaign = Campaign::start("a million acquires of 100,000 names, 1,000 reconnects", 1_000_000, 30);
     let server = RedisServer::start();
-    let client = Client::builder(&server.url()).idle_timeout(ms(200)).connect().unwrap();
+    let client = Client::builder(&server.url()).idle_timeout(ms(200)).watchdog(TTL, TICK).connect().unwrap();
     let mut reconnects = 0;
     for _ in 0..10 {
         busy_round(&server, &client, &campaign); // warm-up
     }
+    has_a_renewal(&client);
     let before = Usage::at_rest(&server, None);
     while campaign.goes_on() {
         reconnects += busy_round(&server, &client, &campaign);
         campaign.passed(PAIRS_OF_A_ROUND);
     }
+    has_a_renewal(&client);
     let after = Usage::at_rest(&server, Some(&before));
     campaign.end(format!("{reconnects} reconnects; {}", after.compared(&before)));
 }
@@ -74,6 +76,13 @@ fn busy_round(server: &RedisServer, client: &Client, campaign: &Campaign) -> u64
         workers.into_iter().for_each(joined);
         killed
     })
+}
+
+/// The watchdog's connection is opened by the first renewal, and found dead by the next one.
+fn has_a_renewal(client: &Client) {
+    let guard = client.lock("kept").lock().unwrap();
+    assert_eq!(guard.wait_lost(TTL * 2), None);
+    guard.unlock().unwrap();
 }
 
 fn clients_come_and_go(server: &RedisServer) {
