@@ -9,6 +9,8 @@
 
 CARGO = cargo
 MINUTES = 5
+# Most of what tests do is to wait for something, so more of them than processors may run at a time.
+TEST_THREADS = 6
 
 .PHONY: help demo test soak bench fmt interop
 
@@ -30,7 +32,7 @@ test:
 	@printf '\n== documentation\n'
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features
 	@printf '\n== tests\n'
-	$(CARGO) test --workspace
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace
 
 soak:
 	@sh .ci/need cc redis-server
