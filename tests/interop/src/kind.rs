@@ -30,6 +30,8 @@ pub(crate) struct Kind {
     pub(crate) is_timed: bool,
     /// Whether it takes part in the soak.
     pub(crate) is_soaked: bool,
+    /// Whether its waiters stand in one queue.
+    pub(crate) is_queue: bool,
 }
 
 /// A check of what only one kind has: its title and how it goes.
@@ -127,6 +129,7 @@ pub(crate) const KINDS: &[Kind] = &[
         title: "Fair lock",
         rival: "fair",
         sequence: Some(sequence::FAIR_ORDER),
+        is_queue: true,
         with_redisson3: true,
         is_timed: true,
         is_soaked: true,
@@ -140,6 +143,7 @@ pub(crate) const KINDS: &[Kind] = &[
         title: "Non-reentrant fair lock",
         rival: "non_reentrant_fair",
         sequence: Some(sequence::FAIR_ORDER),
+        is_queue: true,
         ..NON_REENTRANT
     },
     Kind {
@@ -239,6 +243,7 @@ const LOCK: Kind = Kind {
     with_redisson3: false,
     is_timed: false,
     is_soaked: false,
+    is_queue: false,
 };
 
 const NON_REENTRANT: Kind = Kind {

@@ -82,6 +82,11 @@ fn run(options: &Options, score: &Score) -> Results {
             results.loads.push(load::fairness(&server, &cast, kind, score));
         }
     });
+    part("order", &mut || {
+        for kind in chosen(|kind| kind.is_queue) {
+            results.loads.push(load::order(&server, &cast, kind, score));
+        }
+    });
     part("soak", &mut || {
         let kinds = chosen(|kind| kind.is_soaked);
         results.loads.push(load::soak(&server, &cast, &kinds, options.soak, score));

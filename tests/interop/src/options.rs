@@ -74,8 +74,8 @@ fn kinds(text: &str) -> Result<Vec<&'static Kind>, String> {
     text.split(',').map(|word| Kind::named(word).ok_or(format!("no such kind: {word}\n{USAGE}"))).collect()
 }
 
-const PARTS: &[&str] = &["matrix", "redisson3", "names", "state", "handover", "fairness", "soak"];
+const PARTS: &[&str] = &["matrix", "redisson3", "names", "state", "handover", "fairness", "order", "soak"];
 const USAGE: &str = "\
-usage: lockson-interop [--only matrix,redisson3,names,state,handover,fairness,soak] [--kinds plain,fair,...]
+usage: lockson-interop [--only matrix,redisson3,names,state,handover,fairness,order,soak] [--kinds plain,fair,...]
                        [--soak-seconds 60] [--rehearse]
 --rehearse   Redisson plays the Rust part too: tries the checks themselves, for every kind";

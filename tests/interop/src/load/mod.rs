@@ -3,6 +3,7 @@
 mod fairness;
 mod grants;
 mod handover;
+mod order;
 mod soak;
 
 use std::ops::AddAssign;
@@ -15,6 +16,7 @@ use crate::verdict::{Score, Verdict};
 
 pub(crate) use fairness::fairness;
 pub(crate) use handover::handover;
+pub(crate) use order::order;
 pub(crate) use soak::soak;
 
 /// A peer with one client.

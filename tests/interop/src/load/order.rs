@@ -1,0 +1,54 @@
+//! One queue of both languages: nobody is overtaken.
+
+use std::time::Duration;
+
+use lockson_harness::{QueueStory, QueueWitness, RedisServer};
+
+use super::{Loaded, open};
+use crate::kind::Kind;
+use crate::peer::{Cast, Seat};
+use crate::verdict::{Score, Verdict, caught};
+
+/// Four threads of each language stand in one queue, while somebody who does not ask them watches.
+pub(crate) fn order(server: &RedisServer, cast: &Cast, kind: &'static Kind, score: &Score) -> Loaded {
+    let verdict = match caught(|| stand_in_line(server, cast, kind)) {
+        Ok(story) => judge(kind, &story),
+        Err(story) => Verdict::Failed(story),
+    };
+    let claim = format!("{THREADS} threads of each in one queue, {LEAST_GRANTS} grants and more: nobody is overtaken");
+    Loaded::new(format!("{}: {claim}", kind.title), verdict, score)
+}
+
+fn stand_in_line(server: &RedisServer, cast: &Cast, kind: &'static Kind) -> QueueStory {
+    let name = format!("line-{}", kind.word);
+    let witness = QueueWitness::of(server, &name);
+    let mut peers = Seat::BOTH.map(|seat| open(server, cast, seat, ""));
+    let command = format!("cycle kind={} names={name} duration_ms={} hold_us=100", kind.word, DURATION.as_millis());
+    let started = peers
+        .each_mut()
+        .map(|peer| (0..THREADS).map(|thread| peer.send(&format!("{command} thread={thread}"))).collect::<Vec<_>>());
+    for (peer, tickets) in peers.iter_mut().zip(started) {
+        for ticket in tickets {
+            peer.answer(ticket, DURATION + GRACE).expect_ok();
+        }
+    }
+    witness.end()
+}
+
+fn judge(kind: &Kind, story: &QueueStory) -> Verdict {
+    let QueueStory { grants, queued, purged, inversions, .. } = story;
+    println!("order: {}: {grants} grants, {queued} of them through the queue", kind.title);
+    let mut wrong: Vec<String> = inversions.iter().take(3).cloned().collect();
+    if !purged.is_empty() {
+        wrong.push(format!("{} live waiters lost their places", purged.len()));
+    }
+    if *grants < LEAST_GRANTS {
+        wrong.push(format!("{grants} grants only"));
+    }
+    Verdict::unless(wrong)
+}
+
+const THREADS: u32 = 4;
+const LEAST_GRANTS: u64 = 2_000;
+const DURATION: Duration = Duration::from_secs(8);
+const GRACE: Duration = Duration::from_secs(40);
