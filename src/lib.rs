@@ -35,6 +35,13 @@
     warn(clippy::unwrap_used, clippy::panic, clippy::todo, clippy::print_stdout, clippy::print_stderr)
 )]
 
+/// The Rust in the README and the documents compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/guarantees.md")]
+#[doc = include_str!("../docs/redisson.md")]
+struct Documents;
+
 #[cfg(not(unix))]
 compile_error!("lockson needs a Unix system: Linux or macOS");
 
