@@ -59,6 +59,7 @@ mod owner;
 #[cfg(feature = "redisson-yaml")]
 mod redisson_yaml;
 mod script;
+mod sync;
 mod time;
 mod token;
 

@@ -13,6 +13,10 @@ pub(crate) struct Instant(Duration);
 
 impl Instant {
     pub(crate) fn now() -> Self {
+        #[cfg(test)]
+        if let Some(pretended) = pretended::NOW.get() {
+            return pretended;
+        }
         #[cfg(target_os = "linux")]
         const CLOCK: ClockId = ClockId::Boottime;
         // Elsewhere the monotonic clock is the one that counts suspended time (macOS).
@@ -55,6 +59,31 @@ impl Instant {
     /// A made-up reading, for state machines that run on virtual time.
     pub(crate) const fn from_millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
+    }
+
+    /// Has the clock of this thread stand at this reading until the answer is dropped.
+    pub(crate) fn pretend(self) -> pretended::Pretence {
+        pretended::NOW.set(Some(self));
+        pretended::Pretence
+    }
+}
+
+#[cfg(test)]
+mod pretended {
+    use std::cell::Cell;
+
+    thread_local! {
+        pub(super) static NOW: Cell<Option<super::Instant>> = const { Cell::new(None) };
+    }
+
+    /// Ends a pretended time when dropped.
+    #[must_use]
+    pub(crate) struct Pretence;
+
+    impl Drop for Pretence {
+        fn drop(&mut self) {
+            NOW.set(None);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Which part of `src/` may use which: itself, and what stands in a line above its own.
 const LAYERS: &[&[&str]] = &[
-    &["error", "owner", "token"],
+    &["error", "owner", "sync", "token"],
     &["name", "time"],
     &["event"],
     &["conn", "script"],
@@ -28,6 +28,10 @@ const SAY_REDIS: &[&str] = &["conn", "script", "error"];
 const START_THREADS: &[&str] = &["conn", "engine"];
 /// Parts that may read a clock of the system.
 const READ_CLOCKS: &[&str] = &["time"];
+/// Parts that choose what to wait by; a checker puts its own there.
+const CHOOSE_MUTEXES: &[&str] = &["sync"];
+/// What stands before items that are there for tests only.
+const FOR_TESTS: &[&str] = &["#[cfg(test)]", "#[cfg(all(test, shuttle))]"];
 /// Names that Redisson's own layout forces a script to build: channels of fair waiters, fields and
 /// keys of read-write holds.
 const BUILT_IN_LUA: &[(&str, &str)] = &[
@@ -60,6 +64,11 @@ fn only_a_few_parts_say_redis() {
 #[test]
 fn only_conn_and_engine_start_threads() {
     check_sources(|source| source.forbid(&["thread::spawn", "thread::Builder", "thread::scope"], START_THREADS));
+}
+
+#[test]
+fn only_sync_chooses_a_mutex() {
+    check_sources(|source| source.forbid(&["parking_lot", "std::sync::Mutex", "std::sync::Condvar"], CHOOSE_MUTEXES));
 }
 
 #[test]
@@ -153,7 +162,10 @@ fn each_rule_sees_what_it_forbids() {
     let words = |code| source("lock", code).forbid(&["panic!", ".unwrap()", "redis::"], &["conn"]).len();
     assert_eq!(words("fn f() { panic!(\"x\"); a.unwrap(); redis::cmd(); }"), 3);
     assert_eq!(words("fn f() { \"panic! .unwrap() redis::\"; a.unwrap_or(1); my_redis::x } // panic!"), 0);
-    assert_eq!(words("#[cfg(test)]\nmod tests {\n fn f() { panic!() }\n}"), 0);
+    for mark in FOR_TESTS {
+        assert_eq!(words(&format!("{mark}\nmod tests {{\n fn f() {{ panic!() }}\n}}")), 0);
+        assert_eq!(words(&format!("{}\nfn f() {{ panic!() }}", mark.replacen('#', "#!", 1))), 0);
+    }
 
     let long = |lines| too_long(&source("lock", &format!("fn f() {{\n{}}}", "a();\n".repeat(lines)))).len();
     assert_eq!((long(20), long(60), long(450)), (0, 1, 2));
@@ -412,11 +424,14 @@ fn string(rest: &[u8]) -> usize {
     (at + 1).min(rest.len())
 }
 
-/// The code with blanks for the items that are there for tests only.
+/// The code with blanks for the items, or the whole file, that are there for tests only.
 fn without_tests(code: &str) -> String {
     let mut left = code.to_owned();
-    while let Some(at) = left.find("#[cfg(test)]") {
-        let after = at + "#[cfg(test)]".len();
+    if FOR_TESTS.iter().any(|mark| left.contains(&mark.replacen('#', "#!", 1))) {
+        return String::new();
+    }
+    while let Some((at, mark)) = FOR_TESTS.iter().find_map(|mark| Some((left.find(mark)?, mark))) {
+        let after = at + mark.len();
         let end = match (left[after..].find(';'), body_after(&left, after)) {
             (Some(semicolon), Some((open, _))) if after + semicolon < open => after + semicolon + 1,
             (_, Some((_, close))) => close,

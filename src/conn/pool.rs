@@ -3,11 +3,10 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
 use super::connection::{Fault, Link};
 use super::socket::Stream;
 use crate::error::{Error, ErrorKind};
+use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
 /// Grows to its limit under load and shrinks to one connection when idle.

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::Instant;
 
 /// A queue of jobs, each with the moment before which it is not run.
@@ -85,7 +84,7 @@ impl Shared {
                 Some(job) if job.at <= now => {
                     let Some(job) = queue.jobs.pop() else { continue };
                     // A job that panics, a callback of a user perhaps, must not take the others along.
-                    parking_lot::MutexGuard::unlocked(&mut queue, || {
+                    MutexGuard::unlocked(&mut queue, || {
                         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job.work));
                     });
                 }

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
-
+use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
 /// The bell of one waiting thread. Ringing is a hint to look again, nothing more.

@@ -3,14 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
-
 use super::kind::Kind;
 use super::ledger::{Ledger, Phase};
 use super::wire::Loose;
 use crate::error::Loss;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
+use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
 /// Who the hold belongs to, and its state.

@@ -2,11 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use parking_lot::Mutex;
-
 use super::bell::Bell;
 use super::kind::Queueing;
 use crate::name::LockName;
+use crate::sync::Mutex;
 
 /// The lines of one client, one for each name that several threads want.
 #[derive(Debug, Default)]

@@ -30,8 +30,6 @@ pub(crate) use ledger::{GuardNumber, Phase};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
 use crate::config::Config;
 use crate::conn::{Server, Topology};
 use crate::error::{Error, ErrorKind, Result};
@@ -39,6 +37,7 @@ use crate::event::{ListeningFailed, Observer};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, Owners, ThreadId, ThreadNumber};
 use crate::script::Call;
+use crate::sync::Mutex;
 use crate::time::Lease;
 use background::Background;
 use bell::Bells;

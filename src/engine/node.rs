@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::wake::Hub;
-use parking_lot::Mutex;
 
 use super::watchdog::Lane;
 use crate::conn::Server;
+use crate::sync::Mutex;
 use crate::time::Instant;
 
 /// A server with what belongs to it alone.

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::hold::HoldState;
 use crate::name::LockName;
 use crate::owner::ThreadNumber;
+use crate::sync::Mutex;
 
 /// Every hold that has not been given back, by name.
 #[derive(Debug, Default)]

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::bell::Bell;
 use crate::conn::{Audience, Demand, Notice, Server, Waker, listen};
 use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::name::LockName;
+use crate::sync::Mutex;
 use crate::time::Instant;
 
 /// The waiters of one server, and its listening connection while there are any.
