@@ -9,6 +9,7 @@ mod contend;
 mod contender;
 mod hold;
 mod housekeeping;
+mod hub;
 mod kind;
 mod ledger;
 mod line;
@@ -16,8 +17,9 @@ mod loss;
 mod node;
 mod registry;
 mod release;
+mod renewal;
 mod settle;
-mod wake;
+mod topics;
 mod watchdog;
 mod wire;
 
@@ -41,10 +43,10 @@ use crate::sync::Mutex;
 use crate::time::Lease;
 use background::Background;
 use bell::Bells;
+use hub::{Hub, Reports};
 use line::Lines;
 use node::Node;
 use registry::Registry;
-use wake::{Hub, Reports};
 use wire::Bounds;
 
 /// Everything that belongs to one client.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::wake::Hub;
+use super::hub::Hub;
 
 use super::watchdog::Lane;
 use crate::conn::Server;

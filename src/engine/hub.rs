@@ -1,0 +1,178 @@
+//! The hub: brings what is listened to and the listening connection of one server together.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::bell::Bell;
+use super::topics::Topics;
+use crate::conn::{Audience, Demand, Notice, Server, Waker, listen};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::LockName;
+use crate::sync::Mutex;
+use crate::time::Instant;
+
+/// The waiters of one server, and its listening connection while there are any.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    server: Arc<Server>,
+    command_timeout: Duration,
+    reports: Box<dyn Reports>,
+    state: Mutex<State>,
+    /// How many channels are listened to; read without the mutex by those who do not wait.
+    live: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    topics: Topics,
+    /// Wakes the listening thread, while there is one.
+    waker: Option<Waker>,
+}
+
+/// What the hub has to tell others than its waiters.
+pub(crate) trait Reports: std::fmt::Debug + Send + Sync {
+    /// Somebody else announced something about this lock.
+    fn announced(&self, name: &LockName);
+
+    fn listening_failed(&self, server: &Server, error: Error);
+}
+
+/// A waiter's place on a channel, given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    hub: Arc<Hub>,
+    channel: String,
+    number: u64,
+}
+
+impl Hub {
+    pub(crate) fn new(server: Arc<Server>, command_timeout: Duration, reports: Box<dyn Reports>) -> Self {
+        Self { server, command_timeout, reports, state: Mutex::default(), live: AtomicUsize::new(0) }
+    }
+
+    /// Has `bell` rung for whatever comes on `channel`, beginning with the moment it is listened to.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        name: Option<&LockName>,
+        channel: String,
+        bell: &Bell,
+    ) -> Result<Subscription> {
+        let mut state = self.state.lock();
+        let number = state.topics.join(name, &channel, bell);
+        self.live.store(state.topics.len(), Ordering::Release);
+        match &state.waker {
+            Some(waker) => waker.wake(),
+            None => {
+                let audience = Arc::downgrade(self) as Weak<dyn Audience>;
+                match listen(Arc::clone(&self.server), audience, self.command_timeout) {
+                    Ok(waker) => state.waker = Some(waker),
+                    Err(error) => {
+                        state.topics.leave(&channel, number, Instant::now());
+                        let text = format!("no thread could be started to listen to redis: {error}");
+                        return Err(Error::with_source(ErrorKind::Connection, text, error));
+                    }
+                }
+            }
+        }
+        drop(state);
+        Ok(Subscription { hub: Arc::clone(self), channel, number })
+    }
+
+    /// Joins only where the channel is listened to already: then nothing can be missed from now on.
+    pub(crate) fn join_live(
+        self: &Arc<Self>,
+        name: &LockName,
+        channel: &dyn Fn() -> String,
+        bell: &Bell,
+    ) -> Option<Subscription> {
+        if self.live.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let channel = channel();
+        let mut state = self.state.lock();
+        if !state.topics.is_subscribed(&channel) {
+            return None;
+        }
+        let number = state.topics.join(Some(name), &channel, bell);
+        drop(state);
+        Some(Subscription { hub: Arc::clone(self), channel, number })
+    }
+
+    /// A release of ours is about to be announced: its message is no news to this process.
+    /// Answers whether the channel is listened to.
+    pub(crate) fn expect_own(&self, channel: &str) -> bool {
+        self.live.load(Ordering::Acquire) != 0 && self.state.lock().topics.expect_own(channel)
+    }
+
+    /// The announcement was not made after all.
+    pub(crate) fn unexpect_own(&self, channel: &str) {
+        self.state.lock().topics.unexpect_own(channel);
+    }
+
+    /// Ends the listening connection and wakes every waiter.
+    pub(crate) fn close(&self) {
+        let state = self.state.lock();
+        state.topics.ring_everybody();
+        if let Some(waker) = &state.waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        // The listening thread wakes, finds its audience gone and ends.
+        self.close();
+    }
+}
+
+impl Subscription {
+    /// Whether messages arrive: from here on none can be missed.
+    pub(crate) fn is_live(&self) -> Result<bool> {
+        self.hub.state.lock().topics.is_live(&self.channel).map_err(Error::refused)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.hub.state.lock().topics.leave(&self.channel, self.number, Instant::now());
+    }
+}
+
+impl Audience for Hub {
+    fn demand(&self, now: Instant) -> Demand {
+        let mut state = self.state.lock();
+        let demand = state.topics.demand(now);
+        if demand == Demand::Close {
+            state.waker = None;
+        }
+        self.live.store(state.topics.len(), Ordering::Release);
+        demand
+    }
+
+    fn notice(&self, notice: Notice) {
+        let mut announced = None;
+        let mut failed = None;
+        {
+            let topics = &mut self.state.lock().topics;
+            match notice {
+                Notice::Connected => topics.connected(),
+                Notice::Subscribed(channel) => topics.subscribed(&channel),
+                Notice::Unsubscribed(channel) => topics.unsubscribed(&channel),
+                Notice::Message(channel) => announced = topics.message(&channel),
+                Notice::Refused(channels, refusal) => topics.refused(&channels, &refusal),
+                Notice::Lost(error) => {
+                    topics.lost();
+                    failed = Some(error);
+                }
+            }
+        }
+        if let Some(name) = announced {
+            self.reports.announced(&name);
+        }
+        if let Some(error) = failed {
+            self.reports.listening_failed(&self.server, error);
+        }
+    }
+}

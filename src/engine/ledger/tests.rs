@@ -1,0 +1,240 @@
+//! Tests of one hold's account: examples, and any steps against a model of the scripts.
+#![cfg(test)]
+
+use super::*;
+
+const START: Instant = Instant::from_millis(1_000_000);
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn at(millis: u64) -> Instant {
+    START.after(ms(millis))
+}
+
+fn lease(millis: u64) -> Lease {
+    Lease::new(ms(millis)).unwrap()
+}
+
+fn leased(until: u64) -> Promise {
+    Promise::Leased { until: at(until) }
+}
+
+const ONE: Counts = Counts { exclusive: 1, shared: 0 };
+const RENEWED: Promise = Promise::Renewed { until: None };
+
+fn watched() -> (Ledger, GuardNumber) {
+    Ledger::granted(lease(30_000), START, lease(30_000), Side::Exclusive, RENEWED)
+}
+
+#[test]
+fn a_hold_is_believed_until_its_lease_less_the_margin() {
+    let (mut ledger, guard) = Ledger::granted(lease(30_000), START, lease(2_000), Side::Exclusive, leased(2_000));
+    assert_eq!(ledger.look(at(1_949)), Phase::Live);
+    assert_eq!(ledger.look(at(1_950)), Phase::Lost(Loss::Expired));
+    assert_eq!(ledger.look(at(0)), Phase::Lost(Loss::Expired), "a loss is never taken back");
+    ledger.confirmed(at(2_000), lease(30_000));
+    assert_eq!(ledger.release(guard, at(2_000)), Release::Lost(Loss::Expired));
+}
+
+#[test]
+fn a_shorter_inner_lease_shortens_nothing() {
+    let (mut ledger, outer) = watched();
+    let inner = ledger.reentered(at(10), at(10), lease(500), Side::Exclusive, leased(510)).unwrap();
+    assert_eq!(ledger.good_until(), at(29_700));
+    assert_eq!(ledger.release(inner, at(20)), Release::Partial { counts: ONE, lease: lease(30_000) });
+    assert_eq!(ledger.release(outer, at(30)), Release::Last);
+    assert_eq!(ledger.release(outer, at(30)), Release::Unknown);
+}
+
+#[test]
+fn a_finished_inner_lease_of_an_hour_does_not_outlive_its_guard() {
+    let (mut ledger, _outer) = watched();
+    let inner = ledger.reentered(at(10), at(10), lease(3_600_000), Side::Exclusive, leased(3_600_010)).unwrap();
+    assert_eq!(ledger.release(inner, at(20)), Release::Partial { counts: ONE, lease: lease(30_000) });
+    assert_eq!(ledger.end(), at(30_020));
+}
+
+#[test]
+fn guards_dropped_out_of_order_leave_what_the_others_were_promised() {
+    let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(5_000), Side::Exclusive, leased(5_000));
+    let inner = ledger.reentered(at(100), at(100), lease(1_000), Side::Exclusive, leased(1_100)).unwrap();
+    assert_eq!(ledger.release(outer, at(200)), Release::Partial { counts: ONE, lease: lease(900) });
+    assert_eq!(ledger.look(at(1_049)), Phase::Live);
+    assert_eq!(ledger.look(at(1_050)), Phase::Lost(Loss::Expired));
+    assert_eq!(ledger.release(inner, at(1_060)), Release::Lost(Loss::Expired));
+}
+
+#[test]
+fn only_a_live_hold_with_a_renewed_guard_is_renewed() {
+    let (mut ledger, outer) = watched();
+    let inner = ledger.reentered(at(10), at(10), lease(60_000), Side::Exclusive, leased(60_010)).unwrap();
+    assert_eq!(ledger.renewal(at(20)), Some(lease(30_000)));
+    ledger.release(outer, at(30));
+    assert_eq!(ledger.renewal(at(40)), None, "the lease that stays is never renewed");
+    ledger.release(inner, at(50));
+    assert_eq!(ledger.renewal(at(60)), None);
+}
+
+#[test]
+fn max_hold_ends_the_renewal_and_then_the_hold() {
+    let (mut ledger, _) = Ledger::granted(
+        lease(30_000),
+        START,
+        lease(30_000),
+        Side::Exclusive,
+        Promise::Renewed { until: Some(at(20_000)) },
+    );
+    assert!(ledger.renewal(at(19_999)).is_some());
+    ledger.confirmed(at(10_000), lease(30_000));
+    assert!(ledger.renewal(at(20_000)).is_none());
+    assert_eq!(ledger.look(at(39_700)), Phase::Lost(Loss::Expired));
+}
+
+#[test]
+fn a_kept_hold_is_left_to_its_time_to_live() {
+    let (mut ledger, guard) = watched();
+    ledger.keep(guard, at(10));
+    assert_eq!(ledger.look(at(20)), Phase::Done);
+    assert_eq!(ledger.renewal(at(20)), None);
+    assert_eq!(ledger.release(guard, at(30)), Release::Unknown);
+}
+
+#[test]
+fn what_an_inner_guard_kept_outlives_the_outer_release() {
+    let (mut ledger, outer) = watched();
+    let inner = ledger.reentered(at(10), at(10), lease(60_000), Side::Exclusive, leased(60_010)).unwrap();
+    ledger.keep(inner, at(20));
+    assert_eq!(ledger.look(at(20)), Phase::Live);
+    assert_eq!(ledger.release(outer, at(30)), Release::Partial { counts: ONE, lease: lease(59_980) });
+    assert_eq!(ledger.look(at(31)), Phase::Done);
+}
+
+#[test]
+fn a_side_that_was_kept_stays_taken_when_the_other_side_is_given_back() {
+    let (mut ledger, write) = watched();
+    let reads: Vec<_> =
+        (0..2).map(|_| ledger.reentered(at(1), at(1), lease(30_000), Side::Shared, RENEWED).unwrap()).collect();
+    ledger.keep(write, at(10));
+    let both = Counts { exclusive: 1, shared: 1 };
+    assert!(matches!(ledger.release(reads[0], at(20)), Release::Partial { counts, .. } if counts == both));
+    assert_eq!(ledger.counts_after_reentry(at(25), Side::Shared), Ok(Counts { exclusive: 1, shared: 2 }));
+    assert!(matches!(ledger.release(reads[1], at(30)), Release::Partial { counts, .. } if counts == ONE));
+    assert_eq!(ledger.look(at(31)), Phase::Done);
+}
+
+#[test]
+fn a_release_under_way_cannot_be_lost() {
+    let (mut ledger, guard) = watched();
+    assert_eq!(ledger.release(guard, at(10)), Release::Last);
+    ledger.lose(Loss::Gone);
+    assert_eq!(ledger.look(at(40_000)), Phase::Releasing);
+    assert_eq!(ledger.renewal(at(20)), None);
+    ledger.settled();
+    assert_eq!(ledger.look(at(40_000)), Phase::Done);
+}
+
+#[test]
+fn a_server_clock_that_ran_ahead_cuts_the_deadline() {
+    let (mut ledger, _) = watched();
+    ledger.confirmed(at(10_000), lease(30_000));
+    ledger.server_ran_ahead(ms(20_000));
+    assert_eq!(ledger.good_until(), at(19_700));
+}
+
+#[test]
+fn what_was_confirmed_before_a_release_was_answered_is_bounded_by_it() {
+    let (mut ledger, outer) = watched();
+    let inner = ledger.reentered(at(10), at(10), lease(3_000), Side::Exclusive, leased(3_010)).unwrap();
+    // A renewal goes out, then the release; the renewal's answer comes last.
+    assert_eq!(ledger.release(outer, at(100)), Release::Partial { counts: ONE, lease: lease(2_910) });
+    ledger.confirmed(at(90), lease(30_000));
+    assert_eq!(ledger.good_until(), lease(2_910).good_until(at(100)));
+    ledger.cut_is_over(at(200));
+    ledger.confirmed(at(150), lease(30_000));
+    assert_eq!(ledger.good_until(), lease(2_910).good_until(at(150)), "it may have run before the release");
+    ledger.confirmed(at(201), lease(30_000));
+    assert_eq!(ledger.good_until(), at(29_901));
+    assert_eq!(ledger.release(inner, at(300)), Release::Last);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Reenter { leased_ms: Option<u64> },
+    Release { which: usize },
+    Renew,
+    Lose,
+    Pass { millis: u64 },
+}
+
+fn steps() -> impl proptest::strategy::Strategy<Value = Vec<Step>> {
+    use proptest::prelude::*;
+    let step = prop_oneof![
+        3 => proptest::option::of(1_u64..100_000).prop_map(|leased_ms| Step::Reenter { leased_ms }),
+        3 => (0_usize..6).prop_map(|which| Step::Release { which }),
+        2 => Just(Step::Renew),
+        1 => Just(Step::Lose),
+        4 => (0_u64..20_000).prop_map(|millis| Step::Pass { millis }),
+    ];
+    proptest::collection::vec(step, 1..40)
+}
+
+proptest::proptest! {
+    /// Against a server that does what the scripts do, under every order of steps: a hold that
+    /// is believed is there, the counts agree, and a loss stays a loss.
+    #[test]
+    fn what_is_believed_is_so_on_the_server(steps in steps()) {
+        let mut now = START;
+        // The server's side: when the key ends, and the count in it.
+        let (mut key_ends, mut key_count) = (now.after(ms(30_000)), 1);
+        let (mut ledger, first) = watched();
+        let mut guards = vec![first];
+        let mut was_lost = false;
+        for step in steps {
+            match step {
+                Step::Pass { millis } => now = now.after(ms(millis)),
+                Step::Lose => {
+                    ledger.lose(Loss::Gone);
+                    key_ends = now;
+                }
+                Step::Renew => if let Some(lease) = ledger.renewal(now) {
+                    key_ends = key_ends.max(now.after(lease.duration()));
+                    ledger.confirmed(now, lease);
+                },
+                Step::Reenter { leased_ms } => {
+                    if guards.is_empty() { continue }
+                    let Ok(counts) = ledger.counts_after_reentry(now, Side::Exclusive) else { continue };
+                    let lease = lease(leased_ms.unwrap_or(30_000));
+                    key_ends = key_ends.max(now.after(lease.duration()));
+                    key_count = counts.exclusive;
+                    let promise = leased_ms.map_or(RENEWED, |_| Promise::Leased { until: now.after(lease.duration()) });
+                    guards.push(ledger.reentered(now, now, lease, Side::Exclusive, promise).unwrap());
+                }
+                Step::Release { which } => {
+                    if guards.is_empty() { continue }
+                    let guard = guards.remove(which % guards.len());
+                    match ledger.release(guard, now) {
+                        Release::Partial { counts, lease } => {
+                            key_ends = now.after(lease.duration());
+                            ledger.cut_is_over(now);
+                            key_count = counts.exclusive;
+                        }
+                        Release::Last => { key_ends = now; ledger.settled(); }
+                        Release::Lost(_) => {}
+                        Release::Unknown => proptest::prop_assert!(false, "a live guard is known"),
+                    }
+                }
+            }
+            let phase = ledger.look(now);
+            if phase == Phase::Live {
+                proptest::prop_assert!(key_ends > now, "believed, but the key is gone");
+                proptest::prop_assert!(ledger.good_until() < key_ends, "believed longer than the key lives");
+                proptest::prop_assert_eq!(key_count, guards.len());
+                proptest::prop_assert_eq!(ledger.counts().exclusive, guards.len());
+                proptest::prop_assert!(!was_lost);
+            }
+            was_lost |= matches!(phase, Phase::Lost(_));
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! Tests of the rounds against a model of a server, on virtual time.
+#![cfg(test)]

@@ -1,0 +1,96 @@
+//! Tests of what is listened to: examples.
+#![cfg(test)]
+
+use super::*;
+
+fn name() -> LockName {
+    LockName::new("n").unwrap()
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(1_000_000 + millis)
+}
+
+fn rung(bell: &Bell) -> bool {
+    let before = Instant::now();
+    bell.wait(before.after(Duration::from_millis(1)));
+    before.until(Instant::now()) < Duration::from_millis(1)
+}
+
+fn subscribed() -> (Topics, Bell) {
+    let mut topics = Topics { connected: true, ..Topics::default() };
+    let bell = Bell::new();
+    topics.join(Some(&name()), "c", &bell);
+    assert_eq!(topics.demand(at(0)), Demand::Subscribe(vec!["c".into()]));
+    topics.subscribed("c");
+    assert!(rung(&bell), "from here on nothing is missed: ask again");
+    (topics, bell)
+}
+
+#[test]
+fn nothing_is_asked_before_the_connection_stands() {
+    let mut topics = Topics::default();
+    topics.join(Some(&name()), "c", &Bell::new());
+    assert!(matches!(topics.demand(at(0)), Demand::Rest(_)));
+}
+
+#[test]
+fn a_lost_connection_wakes_all_and_asks_for_all_again() {
+    let (mut topics, bell) = subscribed();
+    topics.lost();
+    assert!(rung(&bell));
+    topics.connected = true;
+    assert_eq!(topics.demand(at(1)), Demand::Subscribe(vec!["c".into()]));
+}
+
+#[test]
+fn only_foreign_messages_are_news() {
+    let (mut topics, bell) = subscribed();
+    assert!(topics.expect_own("c"));
+    assert_eq!(topics.message("c"), None);
+    assert!(rung(&bell), "also our own release wakes our waiters");
+    assert_eq!(topics.message("c"), Some(name()));
+    assert_eq!(topics.message("another"), None);
+}
+
+#[test]
+fn a_channel_outlives_its_last_waiter_by_its_linger_and_the_connection_its_last_channel() {
+    let (mut topics, _bell) = subscribed();
+    topics.leave("c", 1, at(0));
+    assert!(matches!(topics.demand(at(999)), Demand::Rest(_)));
+    assert_eq!(topics.demand(at(1_000)), Demand::Unsubscribe(vec!["c".into()]));
+    topics.unsubscribed("c");
+    assert_eq!(topics.demand(at(1_001)), Demand::Rest(at(4_001)));
+    assert_eq!(topics.demand(at(4_001)), Demand::Close);
+}
+
+#[test]
+fn a_waiter_that_comes_while_a_channel_is_left_gets_it_anew() {
+    let (mut topics, bell) = subscribed();
+    topics.leave("c", 1, at(0));
+    assert!(matches!(topics.demand(at(2_000)), Demand::Unsubscribe(_)));
+    topics.join(Some(&name()), "c", &bell);
+    assert_eq!(topics.demand(at(2_001)), Demand::Subscribe(vec!["c".into()]));
+    topics.unsubscribed("c");
+    topics.subscribed("c");
+    assert_eq!(topics.topics["c"].state, State::Subscribed);
+}
+
+#[test]
+fn one_refused_channel_does_not_cost_the_others() {
+    let mut topics = Topics { connected: true, ..Topics::default() };
+    for channel in ["a", "b"] {
+        topics.join(Some(&name()), channel, &Bell::new());
+    }
+    let Demand::Subscribe(both) = topics.demand(at(0)) else { panic!("nothing asked") };
+    let refusal = Refusal::for_test("NOPERM");
+    topics.refused(&both, &refusal);
+    for _ in 0..2 {
+        let Demand::Subscribe(one) = topics.demand(at(1)) else { panic!("not asked again") };
+        assert_eq!(one.len(), 1);
+        if one[0] == "a" { topics.refused(&one, &refusal) } else { topics.subscribed("b") }
+    }
+    assert!(matches!(topics.demand(at(2)), Demand::Rest(_)));
+    assert_eq!(topics.topics["b"].state, State::Subscribed);
+    assert_eq!(topics.topics["a"].refusal, Some(refusal));
+}
