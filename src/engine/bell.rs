@@ -37,6 +37,14 @@ impl Bell {
     }
 }
 
+#[cfg(test)]
+impl Bell {
+    /// Whether it was rung since it was looked at last.
+    pub(super) fn was_rung(&self) -> bool {
+        std::mem::take(&mut *self.0.rung.lock())
+    }
+}
+
 /// Bells that are rung together.
 #[derive(Debug, Default)]
 pub(crate) struct Bells(Mutex<Rack>);

@@ -189,10 +189,16 @@ impl Ledger {
         self.retry_at = None;
     }
 
-    /// The server's clock ran ahead of ours by this much; the key may end earlier than we thought.
-    pub(crate) fn server_ran_ahead(&mut self, by: Duration) {
-        self.good_until = self.good_until.before(by);
-        self.end = self.end.before(by);
+    /// The server's clock ran ahead of ours by so much, `within` this time. If it goes on like that,
+    /// the key ends earlier than we thought; that counts where this hold's margin does not cover it.
+    pub(crate) fn server_ran_ahead(&mut self, now: Instant, by: Duration, within: Duration) {
+        // What it did long before this hold says nothing about the time that is left.
+        let left = now.until(self.end);
+        let by = if within > left { by.mul_f64(left.div_duration_f64(within)) } else { by };
+        if by > self.good_until.until(self.end) {
+            self.good_until = self.good_until.before(by);
+            self.end = self.end.before(by);
+        }
     }
 
     /// Every request that lowers the time to live has been answered, or never will be carried out.

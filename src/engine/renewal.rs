@@ -23,7 +23,7 @@ pub(super) trait Upkeep {
     fn abandon(&self, hold: &HoldState);
 
     /// Asks once for all of these, at least one.
-    fn ask(&mut self, batch: &[Due], deadline: Instant) -> Result<RenewalAnswers, Error>;
+    fn ask(&mut self, batch: &[&Due], deadline: Instant) -> Result<RenewalAnswers, Error>;
 
     /// The deadline of this hold was put off.
     fn renewed(&self, hold: &Arc<HoldState>);
@@ -95,21 +95,27 @@ impl Rounds {
         batches.sort_by_key(|batch| batch[0].good_until);
         let mut waited_in_vain = Duration::ZERO;
         for batch in batches {
+            // What was given back while the batches before this one were under way is left out.
+            let wanted = |due: &&Due| upkeep.with(&due.hold, |ledger, now| is_still_due(ledger, now, due.lease));
+            let batch: Vec<&Due> = batch.iter().filter(wanted).collect();
+            if batch.is_empty() {
+                continue;
+            }
             // One mute server costs one time-out a round, however many batches wait.
             if waited_in_vain >= self.command_timeout {
-                put_off(upkeep, batch);
+                put_off(upkeep, &batch);
                 continue;
             }
             let started = Instant::now();
-            if let Err(error) = self.renew_batch(upkeep, batch) {
+            if let Err(error) = self.renew_batch(upkeep, &batch) {
                 waited_in_vain += started.until(Instant::now());
-                put_off(upkeep, batch);
+                put_off(upkeep, &batch);
                 upkeep.failed(batch.len(), error);
             }
         }
     }
 
-    fn renew_batch(&mut self, upkeep: &mut impl Upkeep, batch: &[Due]) -> Result<(), Error> {
+    fn renew_batch(&mut self, upkeep: &mut impl Upkeep, batch: &[&Due]) -> Result<(), Error> {
         let sent = Instant::now();
         // A mute server must not keep us from trying again before the first of them ends.
         let deadline = sent.after(self.command_timeout).min(batch[0].good_until.max(sent.after(SHORTEST_ASK)));
@@ -117,24 +123,22 @@ impl Rounds {
         if answers.answers.len() != batch.len() {
             return Err(Error::new(ErrorKind::Unknown, "redis answered for another number of locks"));
         }
-        let ahead = self.clocks.server_ran_ahead(sent, Instant::now(), answers.server_time_ms);
+        let (ahead, within) = self.clocks.server_ran_ahead(sent, Instant::now(), answers.server_time_ms);
         let mut refusals = vec![];
-        for (due, answer) in batch.iter().zip(answers.answers) {
+        for (&due, answer) in batch.iter().zip(answers.answers) {
             let Due { hold, lease, .. } = due;
             match answer {
                 RenewalAnswer::Renewed => {
-                    upkeep.with(hold, |ledger, _| {
+                    upkeep.with(hold, |ledger, now| {
                         ledger.confirmed(sent, *lease);
-                        if ahead > lease.margin() {
-                            ledger.server_ran_ahead(ahead);
-                        }
+                        ledger.server_ran_ahead(now, ahead, within);
                     });
                     upkeep.renewed(hold);
                 }
                 RenewalAnswer::Lost(loss) => upkeep.with(hold, |ledger, _| ledger.lose(loss)),
                 RenewalAnswer::Refused(refusal) => {
                     refusals.push(refusal);
-                    put_off(upkeep, std::slice::from_ref(due));
+                    put_off(upkeep, &[due]);
                 }
             }
         }
@@ -168,13 +172,14 @@ impl Grid {
 struct Clocks(Option<(Instant, u64)>);
 
 impl Clocks {
-    /// By how much the server's clock ran faster than ours since the last answer.
-    fn server_ran_ahead(&mut self, sent: Instant, now: Instant, server_ms: u64) -> Duration {
+    /// By how much the server's clock ran faster than ours since the last answer, and how long that is ago.
+    fn server_ran_ahead(&mut self, sent: Instant, now: Instant, server_ms: u64) -> (Duration, Duration) {
         let before = self.0.replace((sent, server_ms));
-        let Some((ours, theirs)) = before else { return Duration::ZERO };
+        let Some((ours, theirs)) = before else { return (Duration::ZERO, Duration::ZERO) };
         let by_theirs = Duration::from_millis(server_ms.saturating_sub(theirs));
         // From the earlier request to now is the longest that can have passed here.
-        by_theirs.saturating_sub(ours.until(now))
+        let by_ours = ours.until(now);
+        (by_theirs.saturating_sub(by_ours), by_ours)
     }
 }
 
@@ -186,6 +191,10 @@ fn turn(ledger: &mut Ledger, now: Instant, tick: bool, asked: bool) -> Option<Le
     lease.or_else(|| (asked && ledger.look(now) == Phase::Live).then_some(Lease::SHORTEST))
 }
 
+fn is_still_due(ledger: &mut Ledger, now: Instant, lease: Lease) -> bool {
+    ledger.renewal(now) == Some(lease) || (lease == Lease::SHORTEST && ledger.look(now) == Phase::Live)
+}
+
 /// When a hold whose renewal failed is looked at again: soon, at the latest when its deadline comes.
 fn next_look(ledger: &mut Ledger, now: Instant) -> Option<Instant> {
     ledger.renewal(now)?;
@@ -193,7 +202,7 @@ fn next_look(ledger: &mut Ledger, now: Instant) -> Option<Instant> {
 }
 
 /// An unknown answer is no loss: it is asked again soon, until the hold's own deadline.
-fn put_off(upkeep: &impl Upkeep, batch: &[Due]) {
+fn put_off(upkeep: &impl Upkeep, batch: &[&Due]) {
     for due in batch {
         let pause = (due.lease.duration() / 30).clamp(SHORTEST_RETRY, LONGEST_RETRY);
         upkeep.with(&due.hold, |ledger, now| ledger.renewal_failed(now.after(pause)));
@@ -205,5 +214,7 @@ const SHORTEST_ASK: Duration = Duration::from_millis(50);
 const SHORTEST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -127,7 +127,7 @@ impl Upkeep for Visit<'_> {
         });
     }
 
-    fn ask(&mut self, batch: &[Due], deadline: Instant) -> Result<RenewalAnswers, Error> {
+    fn ask(&mut self, batch: &[&Due], deadline: Instant) -> Result<RenewalAnswers, Error> {
         let renewals: Vec<_> = batch
             .iter()
             .map(|due| Renewal { name: due.hold.name.clone(), owner: due.hold.owner.clone(), lease: due.lease })

@@ -139,8 +139,17 @@ fn a_release_under_way_cannot_be_lost() {
 fn a_server_clock_that_ran_ahead_cuts_the_deadline() {
     let (mut ledger, _) = watched();
     ledger.confirmed(at(10_000), lease(30_000));
-    ledger.server_ran_ahead(ms(20_000));
+    ledger.server_ran_ahead(at(10_000), ms(20_000), ms(10_000));
     assert_eq!(ledger.good_until(), at(19_700));
+    ledger.server_ran_ahead(at(10_000), ms(300), ms(10_000));
+    assert_eq!(ledger.good_until(), at(19_700), "the margin covers so much");
+}
+
+#[test]
+fn a_server_clock_that_was_set_forward_long_ago_cuts_nothing() {
+    let (mut ledger, _) = watched();
+    ledger.server_ran_ahead(at(0), ms(60_000), ms(24 * 60 * 60_000));
+    assert_eq!(ledger.good_until(), at(29_700));
 }
 
 #[test]

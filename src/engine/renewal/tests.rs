@@ -1,2 +1,142 @@
-//! Tests of the rounds against a model of a server, on virtual time.
+//! Tests of the rounds, on virtual time: any plan against the model of a server, and what a good server may expect.
 #![cfg(test)]
+
+use proptest::prelude::*;
+
+use super::model::*;
+use super::*;
+
+fn acts(horizon_ms: u64) -> impl Strategy<Value = Vec<(u64, Act)>> {
+    let leased_ms = || proptest::option::of(100_u64..100_000);
+    let which = 0_usize..8;
+    let act = prop_oneof![
+        4 => leased_ms().prop_map(|leased_ms| Act::Acquire { leased_ms }),
+        3 => (which.clone(), leased_ms()).prop_map(|(which, leased_ms)| Act::Reenter { which, leased_ms }),
+        4 => (which.clone(), 0_usize..4, 0_u64..2_000, 0_u64..2_000)
+            .prop_map(|(which, guard, to_ms, back_ms)| Act::Release { which, guard, to_ms, back_ms }),
+        1 => which.clone().prop_map(|which| Act::Delete { which }),
+        1 => which.clone().prop_map(|which| Act::Take { which }),
+        2 => which.prop_map(|which| Act::Check { which }),
+    ];
+    let watched = Just((0, Act::Acquire { leased_ms: None }));
+    (watched, proptest::collection::vec((0..horizon_ms, act), 0..24)).prop_map(|(first, mut acts)| {
+        acts.insert(0, first);
+        acts
+    })
+}
+
+fn fates() -> impl Strategy<Value = Vec<Fate>> {
+    let fate = prop_oneof![
+        4 => (0_u64..1_500, 0_u64..1_500).prop_map(|(to_ms, back_ms)| Fate::Answered { to_ms, back_ms }),
+        1 => (1_500_u64..40_000, 0_u64..1_500).prop_map(|(to_ms, back_ms)| Fate::Answered { to_ms, back_ms }),
+        3 => Just(Fate::NeverArrives),
+        1 => (0_u64..500).prop_map(|after_ms| Fate::Refused { after_ms }),
+        1 => (0_usize..8).prop_map(|which| Fate::OneRefused { which }),
+        1 => Just(Fate::Garbled),
+        1 => Just(Fate::NotSent),
+    ];
+    proptest::collection::vec(fate, 0..60)
+}
+
+/// A lease of the watchdog, and how much faster than ours a server's clock goes that its margin covers.
+fn any_plan() -> impl Strategy<Value = Plan> {
+    let numbers = (300_u64..60_000, 100_u64..5_000, 1_usize..5, -9_000_i64..9_000);
+    numbers.prop_flat_map(|(lease_ms, timeout_ms, batch, drift)| {
+        (acts(5 * lease_ms), fates()).prop_map(move |(acts, fates)| Plan {
+            lease_ms,
+            timeout_ms,
+            batch,
+            drift,
+            acts,
+            fates,
+        })
+    })
+}
+
+/// How soon a renewal that failed is tried again.
+fn soon(plan: &Plan) -> Duration {
+    (ms(plan.lease_ms) / 30).clamp(ms(50), ms(1_000))
+}
+
+/// Does the rounds of a plan for six leases; answers with the moments of the rounds and who was asked about in each.
+fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
+    let _pretence = START.pretend();
+    let (interval, timeout) = (ms(plan.lease_ms / 3), ms(plan.timeout_ms));
+    let mut world = World::new(plan);
+    let mut rounds = Rounds::new(START, interval, plan.batch, timeout);
+    let (mut wake, mut next_tick) = (rounds.start(), START.after(interval));
+    let mut played = vec![];
+    loop {
+        world.idle_until(wake);
+        let now = Instant::now();
+        if now >= START.after(ms(6 * plan.lease_ms)) {
+            return played;
+        }
+        let notes = std::mem::take(&mut world.notes);
+        let tick = now >= next_tick;
+        while next_tick <= now {
+            next_tick = next_tick.after(interval);
+        }
+        let mut must = vec![];
+        for (which, held) in world.held.iter_mut().enumerate() {
+            (held.asked, held.confirmed) = (false, false);
+            let retry = held.failed.is_some_and(|failed| failed.after(soon(plan)) <= now);
+            if held.is_live() && held.is_watched() && (tick || retry || notes.contains(&held.hold.name)) {
+                must.push(which);
+            }
+        }
+        world.vain = Duration::ZERO;
+        wake = rounds.round(&mut world, &notes);
+        world.idle_until(Instant::now());
+        assert!(wake <= next_tick, "a tick is never slept over");
+        // What the round could not ask any more was put off.
+        let spent = world.vain >= timeout;
+        for (which, held) in world.held.iter_mut().enumerate() {
+            let wanted = held.is_live() && held.is_watched();
+            if must.contains(&which) && wanted {
+                assert!(held.asked || held.confirmed || spent, "{which} had its turn and was left out");
+            }
+            if held.confirmed {
+                held.failed = None;
+            } else if wanted && (must.contains(&which) || held.asked || (spent && held.failed.is_some())) {
+                held.failed = Some(Instant::now());
+            }
+            if wanted && let Some(failed) = held.failed {
+                assert!(wake <= failed.after(soon(plan)), "what failed is tried again soon");
+            }
+        }
+        let asked = world.held.iter().enumerate().filter(|(_, held)| held.asked).map(|(which, _)| which);
+        played.push((now, asked.collect()));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+
+    /// Whatever the network does: what is believed is so on the server, each loss is told once and in time, what
+    /// has ended stays ended and is not renewed, a lease is not renewed, what failed is tried again soon, and a
+    /// mute server costs one time-out a round. The checks are in the model and in `play`.
+    #[test]
+    fn a_hold_is_believed_while_it_is_there_and_lost_once(plan in any_plan()) {
+        play(&plan);
+    }
+
+    /// While the server answers, every tick is on the grid and renews every watched hold once, and none is lost.
+    #[test]
+    fn a_server_that_answers_costs_no_hold_and_no_tick(
+        lease_ms in 3_000_u64..60_000, batch in 1_usize..5, holds in 1_usize..7, drift in -9_000_i64..9_000,
+        delays in proptest::collection::vec((0_u64..50, 0_u64..50), 0..60),
+    ) {
+        let acts = (0..holds).map(|_| (0, Act::Acquire { leased_ms: None })).collect();
+        let fates = delays.into_iter().map(|(to_ms, back_ms)| Fate::Answered { to_ms, back_ms }).collect();
+        let rounds = play(&Plan { lease_ms, timeout_ms: 3_000, batch, drift, acts, fates });
+        let interval = ms(lease_ms / 3);
+        prop_assert!(rounds.len() >= 17);
+        let mut tick = START;
+        for (at, asked) in rounds {
+            tick = tick.after(interval);
+            prop_assert_eq!(at, tick);
+            prop_assert_eq!(asked, (0..holds).collect::<Vec<_>>());
+        }
+    }
+}
