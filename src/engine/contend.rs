@@ -150,4 +150,94 @@ mod tests {
     fn no_wait_means_one_question() {
         assert_eq!(run(&[Some(30_000)], false, Some(0)), (None, vec![Ask]));
     }
+
+    /// What the surroundings do, over and over: how long an answer takes, what it is, whether arming finds that
+    /// something may have been missed, and when a sleeper is rung.
+    #[derive(Clone, Debug)]
+    struct Turn {
+        takes_ms: u64,
+        busy_ms: Option<u64>,
+        live: bool,
+        rung_ms: u64,
+    }
+
+    struct Any {
+        now: Instant,
+        deadline: Deadline,
+        turns: std::vec::IntoIter<Turn>,
+        turn: Turn,
+        /// The answer that nobody has acted upon yet.
+        answer: Option<Duration>,
+        armed: bool,
+        asked: Instant,
+    }
+
+    impl Contest for Any {
+        type Prize = ();
+
+        fn now(&self) -> Instant {
+            self.now
+        }
+
+        fn attempt(&mut self) -> Result<Outcome<()>> {
+            let taken = Turn { takes_ms: 0, busy_ms: None, live: false, rung_ms: 0 };
+            self.turn = self.turns.next().unwrap_or(taken);
+            self.asked = self.now;
+            self.now = self.now.after(Duration::from_millis(self.turn.takes_ms));
+            self.answer = self.turn.busy_ms.map(Duration::from_millis);
+            Ok(self.answer.map_or(Outcome::Taken(()), Outcome::Busy))
+        }
+
+        fn arm(&mut self) -> Result<bool> {
+            assert!(self.answer.is_some());
+            let live = !std::mem::replace(&mut self.armed, true) && self.turn.live;
+            if live {
+                // What this answer said may be over: it must not be slept upon.
+                self.answer = None;
+            }
+            Ok(live)
+        }
+
+        fn pause(&mut self, busy: Duration) -> Option<Duration> {
+            Some(busy.min(LONGEST_SLEEP))
+        }
+
+        fn sleep(&mut self, until: Instant) -> Result<()> {
+            assert!(self.armed, "nobody would ring");
+            let busy = self.answer.take().expect("each sleep follows an answer of its own");
+            assert!(!self.deadline.passed(self.now));
+            assert!(until <= self.deadline.sooner(self.now.after(busy.min(LONGEST_SLEEP))), "slept too long");
+            self.now = until.min(self.now.after(Duration::from_millis(self.turn.rung_ms)));
+            Ok(())
+        }
+    }
+
+    fn turns() -> impl proptest::strategy::Strategy<Value = Vec<Turn>> {
+        use proptest::prelude::*;
+        let takes_ms = prop_oneof![Just(0), 0_u64..300];
+        let turn = (takes_ms, 0_u64..40_000, any::<bool>(), 0_u64..2_000)
+            .prop_map(|(takes_ms, busy, live, rung_ms)| Turn { takes_ms, busy_ms: Some(busy), live, rung_ms });
+        proptest::collection::vec(turn, 0..40)
+    }
+
+    proptest::proptest! {
+        /// Whatever is answered and rung: it asks after arming and before each sleep, sleeps neither beyond its
+        /// deadline nor the holder's time to live nor a second, and gives up by an answer of the very end.
+        #[test]
+        fn nothing_is_slept_over(turns in turns(), wait in proptest::option::of(0_u64..8_000)) {
+            let now = Instant::from_millis(1_000_000);
+            let deadline = wait.map_or(Deadline::Never, |ms| Deadline::At(now.after(Duration::from_millis(ms))));
+            let turn = Turn { takes_ms: 0, busy_ms: None, live: false, rung_ms: 0 };
+            let turns = turns.into_iter();
+            let mut any = Any { now, deadline, turns, turn, answer: None, armed: false, asked: now };
+            let got = contend(&mut any, deadline).unwrap();
+            if got.is_none() {
+                proptest::prop_assert!(deadline.passed(any.now) && any.answer.is_some());
+                let late = Deadline::At(any.asked).sooner(any.now) >= deadline.sooner(any.now);
+                proptest::prop_assert!(any.turn.takes_ms > 0 || late, "the last question came before the end");
+            } else {
+                proptest::prop_assert!(any.turn.busy_ms.is_none());
+            }
+        }
+    }
 }

@@ -50,6 +50,13 @@ impl Lines {
     }
 }
 
+#[cfg(test)]
+impl Lines {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().queues.is_empty()
+    }
+}
+
 impl Place<'_> {
     /// Whether this thread is the one to ask Redis.
     pub(crate) fn is_first(&self) -> bool {
@@ -119,7 +126,7 @@ mod tests {
         drop(first);
         assert!(third.is_first());
         drop(third);
-        assert!(lines.0.lock().queues.is_empty());
+        assert!(lines.is_empty());
     }
 
     #[test]
@@ -131,20 +138,35 @@ mod tests {
     }
 
     proptest::proptest! {
+        /// Of those who stay the oldest is first, and whoever becomes first is rung, nobody else.
         #[test]
-        fn the_first_is_always_the_oldest_that_stayed(steps in proptest::collection::vec((proptest::bool::ANY, 0_usize..8), 1..60)) {
+        fn the_first_is_always_the_oldest_that_stayed(steps in proptest::collection::vec((0_u8..5, 0_usize..8), 1..80)) {
             let (lines, name) = (Lines::default(), name());
-            let mut places = vec![];
-            for (joins, which) in steps {
-                if joins || places.is_empty() {
-                    places.push(lines.join(&name, Queueing::Line, &Bell::new()).unwrap());
-                } else {
-                    drop(places.remove(which % places.len()));
+            let mut waiting: Vec<(Place<'_>, Bell)> = vec![];
+            for (step, which) in steps {
+                let first_before = waiting.first().map(|(place, _)| place.number);
+                let mut rings = false;
+                match step {
+                    0 | 1 => {
+                        let bell = Bell::new();
+                        waiting.push((lines.join(&name, Queueing::Line, &bell).unwrap(), bell));
+                    }
+                    2 | 3 if !waiting.is_empty() => {
+                        drop(waiting.remove(which % waiting.len()));
+                        rings = waiting.first().is_some_and(|(place, _)| Some(place.number) != first_before);
+                    }
+                    _ => {
+                        lines.ring_first(&name);
+                        rings = true;
+                    }
                 }
-                for (index, place) in places.iter().enumerate() {
+                for (index, (place, bell)) in waiting.iter().enumerate() {
                     proptest::prop_assert_eq!(place.is_first(), index == 0);
+                    proptest::prop_assert_eq!(bell.was_rung(), index == 0 && rings);
                 }
             }
+            drop(waiting);
+            proptest::prop_assert!(lines.is_empty());
         }
     }
 }

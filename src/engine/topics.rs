@@ -252,4 +252,6 @@ const CONNECTION_LINGER: Duration = Duration::from_secs(3);
 const MOST_AT_ONCE: usize = 256;
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

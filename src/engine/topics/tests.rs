@@ -1,6 +1,9 @@
-//! Tests of what is listened to: examples.
+//! Tests of what is listened to: examples, and any steps against the model of a server.
 #![cfg(test)]
 
+use proptest::prelude::*;
+
+use super::model::*;
 use super::*;
 
 fn name() -> LockName {
@@ -87,4 +90,36 @@ fn one_refused_channel_does_not_cost_the_others() {
     assert!(matches!(topics.demand(at(2)), Demand::Rest(_)));
     assert_eq!(topics.topics["b"].state, State::Subscribed);
     assert_eq!(topics.topics["a"].refusal, Some(refusal));
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0_usize..4).prop_map(Step::Join),
+        3 => (0_usize..8).prop_map(Step::Leave),
+        6 => Just(Step::Look),
+        5 => Just(Step::Serve),
+        5 => Just(Step::Hear),
+        2 => (0_usize..4).prop_map(Step::Publish),
+        2 => (0_usize..4, any::<bool>()).prop_map(|(which, announced)| Step::Release(which, announced)),
+        2 => Just(Step::Announce),
+        1 => Just(Step::Lose),
+        2 => Just(Step::Connect),
+        1 => (0_usize..4, any::<bool>()).prop_map(|(which, forbidden)| Step::Forbid(which, forbidden)),
+        3 => (0_u64..1_500).prop_map(Step::Pass),
+    ];
+    proptest::collection::vec(step, 1..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    /// Whatever comes late or is lost: nobody waits where nothing is heard, whatever may have been missed rings,
+    /// and in the end nothing is left. The checks are in the model.
+    #[test]
+    fn every_waiter_is_heard_of_and_nothing_is_left(steps in steps()) {
+        let mut model = Model::new();
+        steps.into_iter().for_each(|step| model.step(step));
+        model.settle();
+        model.end();
+    }
 }

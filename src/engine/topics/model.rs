@@ -1,0 +1,328 @@
+//! A server that is listened to and its waiters, on virtual time: each side's words arrive in order, late, or not at all.
+#![cfg(test)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::*;
+
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Join(usize),
+    Leave(usize),
+    /// The listening thread looks what to do.
+    Look,
+    /// The server takes the next request.
+    Serve,
+    /// Its next word arrives.
+    Hear,
+    /// Somebody else announces a release.
+    Publish(usize),
+    /// A release of ours is about to be announced, or to fail.
+    Release(usize, bool),
+    /// It is so.
+    Announce,
+    Lose,
+    Connect,
+    /// From now on the server refuses a channel, or allows it again.
+    Forbid(usize, bool),
+    Pass(u64),
+}
+
+#[derive(Debug)]
+enum Word {
+    Subscribed(String),
+    Unsubscribed(String),
+    Message(String),
+    Refused(Vec<String>),
+}
+
+struct Waiter {
+    channel: String,
+    number: u64,
+    bell: Bell,
+}
+
+pub(super) struct Model {
+    pub(super) topics: Topics,
+    now: Instant,
+    waiters: Vec<Waiter>,
+    listening: bool,
+    connected: bool,
+    requests: VecDeque<Demand>,
+    words: VecDeque<Word>,
+    subscribed: BTreeSet<String>,
+    forbidden: BTreeSet<String>,
+    refused_ever: BTreeSet<String>,
+    /// How many of our own messages each channel may still take for our own.
+    own: BTreeMap<String, usize>,
+    /// Releases under way: where, whether their message is expected, and whether there will be one.
+    releases: VecDeque<(String, bool, bool)>,
+    idle_since: BTreeMap<String, Instant>,
+    empty_since: Instant,
+}
+
+/// The last of these is one waiter's own.
+const CHANNELS: [&str; 4] = ["a", "b", "c", "own"];
+
+fn concerns(channel: &str) -> Option<LockName> {
+    (channel != "own").then(|| LockName::new(channel).unwrap())
+}
+
+impl Model {
+    pub(super) fn new() -> Self {
+        let now = Instant::from_millis(1_000_000);
+        Self {
+            topics: Topics::default(),
+            now,
+            waiters: vec![],
+            listening: false,
+            connected: false,
+            requests: VecDeque::new(),
+            words: VecDeque::new(),
+            subscribed: BTreeSet::new(),
+            forbidden: BTreeSet::new(),
+            refused_ever: BTreeSet::new(),
+            own: BTreeMap::new(),
+            releases: VecDeque::new(),
+            idle_since: BTreeMap::new(),
+            empty_since: now,
+        }
+    }
+
+    pub(super) fn step(&mut self, step: Step) {
+        match step {
+            Step::Join(which) => self.join(CHANNELS[which % 4]),
+            Step::Leave(which) => {
+                if !self.waiters.is_empty() {
+                    self.leave(which % self.waiters.len());
+                }
+            }
+            Step::Look => self.look(),
+            Step::Serve => self.serve(),
+            Step::Hear => self.hear(),
+            Step::Publish(which) => drop(self.publish(CHANNELS[which % 4])),
+            Step::Release(which, announced) => self.release(CHANNELS[which % 4], announced),
+            Step::Announce => self.announce(),
+            Step::Lose => self.lose(),
+            Step::Connect => {
+                if self.listening && !self.connected {
+                    self.connected = true;
+                    self.topics.connected();
+                }
+            }
+            Step::Forbid(which, forbidden) => {
+                let channel = CHANNELS[which % 4].to_owned();
+                let _ = if forbidden { self.forbidden.insert(channel) } else { self.forbidden.remove(&channel) };
+            }
+            Step::Pass(millis) => self.now = self.now.after(Duration::from_millis(millis)),
+        }
+        for channel in CHANNELS {
+            let is_subscribed = self.topics.is_subscribed(channel);
+            assert!(!is_subscribed || self.subscribed.contains(channel), "{channel}: a message would be missed");
+        }
+    }
+
+    fn join(&mut self, channel: &str) {
+        let bell = Bell::new();
+        let number = self.topics.join(concerns(channel).as_ref(), channel, &bell);
+        self.waiters.push(Waiter { channel: channel.to_owned(), number, bell });
+        self.listening = true;
+        self.idle_since.remove(channel);
+    }
+
+    fn leave(&mut self, which: usize) {
+        let waiter = self.waiters.remove(which);
+        self.topics.leave(&waiter.channel, waiter.number, self.now);
+        if !self.waiters.iter().any(|other| other.channel == waiter.channel) {
+            self.idle_since.insert(waiter.channel, self.now);
+        }
+    }
+
+    /// Whether the last waiter of a channel has been gone for long enough.
+    fn is_over(&self, channel: &str) -> bool {
+        let linger = if concerns(channel).is_some() { CHANNEL_LINGER } else { Duration::ZERO };
+        self.idle_since.get(channel).is_some_and(|since| since.after(linger) <= self.now)
+    }
+
+    pub(super) fn look(&mut self) {
+        if !self.listening {
+            return;
+        }
+        for _ in 0..100 {
+            let channels = self.topics.len();
+            let demand = self.topics.demand(self.now);
+            if channels > 0 || !self.waiters.is_empty() {
+                self.empty_since = self.now;
+            }
+            match demand {
+                Demand::Subscribe(ref channels) | Demand::Unsubscribe(ref channels) if channels.is_empty() => {
+                    panic!("nothing is asked for")
+                }
+                Demand::Subscribe(_) => assert!(self.connected),
+                Demand::Unsubscribe(ref channels) => {
+                    assert!(self.connected);
+                    assert!(channels.iter().all(|channel| self.is_over(channel)), "unsubscribed too early");
+                }
+                Demand::Rest(until) => {
+                    assert!(until > self.now && until <= self.now.after(CONNECTION_LINGER));
+                    let lingers = |channel: &str| self.topics.is_subscribed(channel) && self.is_over(channel);
+                    assert!(!self.connected || !CHANNELS.into_iter().any(lingers), "an idle channel is kept");
+                    return;
+                }
+                Demand::Close => {
+                    assert!(self.waiters.is_empty() && self.empty_since.after(CONNECTION_LINGER) <= self.now);
+                    (self.listening, self.connected) = (false, false);
+                    self.requests.clear();
+                    self.words.clear();
+                    self.subscribed.clear();
+                    return;
+                }
+            }
+            self.requests.push_back(demand);
+        }
+        panic!("it never rests");
+    }
+
+    fn serve(&mut self) {
+        match self.requests.pop_front() {
+            Some(Demand::Subscribe(channels)) if channels.iter().any(|channel| self.forbidden.contains(channel)) => {
+                self.words.push_back(Word::Refused(channels));
+            }
+            Some(Demand::Subscribe(channels)) => {
+                self.subscribed.extend(channels.iter().cloned());
+                self.words.extend(channels.into_iter().map(Word::Subscribed));
+            }
+            Some(Demand::Unsubscribe(channels)) => {
+                self.subscribed.retain(|channel| !channels.contains(channel));
+                self.words.extend(channels.into_iter().map(Word::Unsubscribed));
+            }
+            _ => {}
+        }
+    }
+
+    fn hear(&mut self) {
+        let Some(word) = self.words.pop_front() else { return };
+        self.look_at_bells();
+        match word {
+            Word::Subscribed(channel) => {
+                let before = self.topics.is_subscribed(&channel);
+                self.topics.subscribed(&channel);
+                if !before && self.topics.is_subscribed(&channel) {
+                    self.own.remove(&channel);
+                    self.all_rung(|waiter| waiter.channel == channel);
+                }
+            }
+            Word::Unsubscribed(channel) => self.topics.unsubscribed(&channel),
+            Word::Message(channel) => {
+                let known = self.topics.topics.contains_key(&channel);
+                let announced = self.topics.message(&channel);
+                let own = self.own.entry(channel.clone()).or_default();
+                if known && concerns(&channel).is_some() {
+                    assert!(announced.is_some() || *own > 0, "{channel}: a foreign message was taken for our own");
+                    assert!(announced.is_none() || *own == 0 || !self.topics.is_subscribed(&channel));
+                }
+                *own = own.saturating_sub(1);
+                self.all_rung(|waiter| waiter.channel == channel);
+            }
+            Word::Refused(channels) => {
+                let before: Vec<bool> = self.waiters.iter().map(|waiter| self.is_refused(waiter)).collect();
+                self.topics.refused(&channels, &Refusal::for_test("NOPERM"));
+                let alone = channels.len() == 1;
+                self.refused_ever.extend(channels.iter().filter(|_| alone).cloned());
+                for (waiter, before) in self.waiters.iter().zip(before) {
+                    let concerned = alone && channels.contains(&waiter.channel);
+                    assert_eq!(self.is_refused(waiter), before || concerned, "a refusal tells its own waiters");
+                    assert_eq!(waiter.bell.was_rung(), concerned);
+                }
+            }
+        }
+    }
+
+    fn is_refused(&self, waiter: &Waiter) -> bool {
+        self.topics.is_live(&waiter.channel).is_err()
+    }
+
+    /// From here on only what rings anew counts.
+    fn look_at_bells(&self) {
+        for waiter in &self.waiters {
+            waiter.bell.was_rung();
+        }
+    }
+
+    fn all_rung(&self, concerned: impl Fn(&Waiter) -> bool) {
+        let deaf = self.waiters.iter().find(|waiter| concerned(waiter) && !waiter.bell.was_rung());
+        assert!(deaf.is_none(), "a waiter sleeps on");
+    }
+
+    fn publish(&mut self, channel: &str) -> bool {
+        let told = self.subscribed.contains(channel);
+        if told {
+            self.words.push_back(Word::Message(channel.to_owned()));
+        }
+        told
+    }
+
+    fn release(&mut self, channel: &str, announced: bool) {
+        let expected = self.topics.expect_own(channel);
+        assert_eq!(expected, self.topics.is_subscribed(channel));
+        if expected {
+            *self.own.entry(channel.to_owned()).or_default() += 1;
+        }
+        self.releases.push_back((channel.to_owned(), expected, announced));
+    }
+
+    fn announce(&mut self) {
+        let Some((channel, expected, announced)) = self.releases.pop_front() else { return };
+        let told = announced && self.publish(&channel);
+        if expected && !told {
+            self.topics.unexpect_own(&channel);
+            let own = self.own.entry(channel).or_default();
+            *own = own.saturating_sub(1);
+        }
+    }
+
+    fn lose(&mut self) {
+        if self.listening {
+            self.look_at_bells();
+            self.topics.lost();
+            self.connected = false;
+            self.requests.clear();
+            self.words.clear();
+            self.subscribed.clear();
+            self.all_rung(|_| true);
+        }
+    }
+
+    /// Everything that was asked is answered.
+    pub(super) fn settle(&mut self) {
+        self.step(Step::Connect);
+        self.look();
+        while !self.requests.is_empty() || !self.words.is_empty() {
+            while !self.requests.is_empty() || !self.words.is_empty() {
+                self.step(Step::Serve);
+                self.step(Step::Hear);
+            }
+            self.look();
+        }
+        for waiter in &self.waiters {
+            let channel = &waiter.channel;
+            let refused = self.is_refused(waiter) && self.refused_ever.contains(channel);
+            assert!(self.topics.is_subscribed(channel) || refused, "{channel} has a waiter and is not listened to");
+        }
+    }
+
+    /// Everybody goes, and some time after that there is nothing left.
+    pub(super) fn end(&mut self) {
+        while !self.waiters.is_empty() {
+            self.leave(0);
+        }
+        self.settle();
+        self.step(Step::Pass(1_000));
+        self.settle();
+        assert_eq!(self.topics.len(), 0, "{:?}", self.topics);
+        assert!(self.subscribed.is_empty());
+        self.step(Step::Pass(3_000));
+        self.look();
+        assert!(!self.listening, "the connection is closed after the last channel");
+    }
+}
