@@ -87,6 +87,12 @@ impl ThreadId {
         self.ended.load(Ordering::Acquire)
     }
 
+    /// A thread of a scheduler that runs all of them in one thread of the system.
+    #[cfg(all(test, shuttle))]
+    pub(crate) fn for_test() -> Self {
+        Self::fresh()
+    }
+
     fn fresh() -> Self {
         let number = NEXT_THREAD.fetch_add(1, Ordering::Relaxed);
         Self { number: ThreadNumber(number), ended: Arc::new(AtomicBool::new(false)) }

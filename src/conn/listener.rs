@@ -60,6 +60,17 @@ impl Waker {
     }
 }
 
+#[cfg(all(test, shuttle))]
+impl Waker {
+    /// A waker, and what becomes readable when it is used.
+    pub(crate) fn for_test() -> (Self, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        (Self(Arc::new(ours)), theirs)
+    }
+}
+
 /// How patient the listener is.
 #[derive(Clone, Copy, Debug)]
 struct Patience {

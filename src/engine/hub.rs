@@ -120,6 +120,18 @@ impl Hub {
     }
 }
 
+#[cfg(all(test, shuttle))]
+impl Hub {
+    /// Somebody listens already.
+    pub(super) fn is_listened_to(&self, waker: Waker) {
+        self.state.lock().waker = Some(waker);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.lock().topics.len() == 0
+    }
+}
+
 impl Drop for Hub {
     fn drop(&mut self) {
         // The listening thread wakes, finds its audience gone and ends.

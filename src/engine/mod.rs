@@ -18,6 +18,8 @@ mod node;
 mod registry;
 mod release;
 mod renewal;
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod settle;
 mod topics;
 mod watchdog;

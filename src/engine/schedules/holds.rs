@@ -1,0 +1,264 @@
+//! Holds that are taken, re-entered, renewed, lost and given back at once: each ends once and is told of once.
+#![cfg(all(test, shuttle))]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use shuttle::thread;
+
+use super::{START, check};
+use crate::engine::hold::{Granted, HoldState};
+use crate::engine::ledger::{Ledger, Phase, Promise, Release};
+use crate::engine::registry::Registry;
+use crate::engine::renewal::{Due, Rounds, Upkeep};
+use crate::engine::wire::Loose;
+use crate::error::{Error, Loss};
+use crate::kinds::Reentrant;
+use crate::name::LockName;
+use crate::owner::{HoldNumber, OwnerId, ThreadId};
+use crate::script::{RenewalAnswer, RenewalAnswers, Side};
+use crate::sync::Mutex;
+use crate::time::{Instant, Lease};
+
+const INTERVAL: Duration = Duration::from_secs(10);
+const PROMISE: Promise = Promise::Renewed { until: None };
+
+fn lease() -> Lease {
+    Lease::new(3 * INTERVAL).unwrap()
+}
+
+/// The lock as Redis has it: its owner, and owners that have been there.
+#[derive(Default)]
+struct Redis {
+    owner: Option<OwnerId>,
+    next: u64,
+    gone: Vec<OwnerId>,
+}
+
+impl Redis {
+    fn acquire(&mut self) -> Option<(HoldNumber, OwnerId)> {
+        if self.owner.is_some() {
+            return None;
+        }
+        self.next += 1;
+        self.owner = Some(OwnerId::in_other_words(&self.next.to_string()));
+        self.owner.clone().map(|owner| (HoldNumber(self.next), owner))
+    }
+
+    fn about(&self, owner: &OwnerId) -> RenewalAnswer {
+        match &self.owner {
+            Some(present) if present == owner => {
+                assert!(!self.gone.contains(owner), "an owner came back");
+                RenewalAnswer::Renewed
+            }
+            Some(_) => RenewalAnswer::Lost(Loss::Taken),
+            None => RenewalAnswer::Lost(Loss::Gone),
+        }
+    }
+
+    fn remove(&mut self, owner: &OwnerId) -> bool {
+        let found = self.owner.as_ref() == Some(owner);
+        if found {
+            self.gone.extend(self.owner.take());
+        }
+        found
+    }
+}
+
+#[derive(Default)]
+struct Scene {
+    registry: Registry,
+    redis: Mutex<Redis>,
+    /// Every hold there was, and how often its loss was told.
+    holds: Mutex<Vec<(Arc<HoldState>, Arc<AtomicUsize>)>>,
+}
+
+impl Scene {
+    fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
+        let (answer, news) = hold.update(use_ledger);
+        if let Some(news) = news {
+            let loss = news.loss;
+            news.on_lost.into_iter().for_each(|callback| callback(&loss));
+        }
+        answer
+    }
+
+    fn phase(&self, hold: &HoldState) -> Phase {
+        self.with(hold, |ledger, now| ledger.look(now))
+    }
+
+    /// One hold of one thread, from its grant to its end.
+    fn hold(self: &Arc<Self>, name: &LockName) {
+        let thread = ThreadId::for_test();
+        let Some((number, owner)) = self.redis.lock().acquire() else { return };
+        let (ledger, outer) = Ledger::granted(lease(), Instant::now(), lease(), Side::Exclusive, PROMISE);
+        let hold = Arc::new(HoldState::new(Granted {
+            name: name.clone(),
+            kind: Arc::new(Reentrant { once: false }),
+            number,
+            owner,
+            thread: Some(thread.clone()),
+            since: START,
+            token: None,
+            loose: Loose::default(),
+            ledger,
+        }));
+        for older in self.registry.under(name).into_iter().filter(|older| older.number < number) {
+            self.with(&older, |ledger, _| ledger.lose(Loss::Taken));
+        }
+        self.registry.add(Arc::clone(&hold));
+        let told = Arc::new(AtomicUsize::new(0));
+        self.holds.lock().push((Arc::clone(&hold), Arc::clone(&told)));
+        let waiter = Arc::clone(&hold);
+        let waiter = thread::spawn(move || waiter.wait_for_end(START.after(10_000 * INTERVAL)));
+        self.listen(&hold, told);
+
+        let found = self.registry.find(name, thread.number()).expect("a thread finds its own hold");
+        assert_eq!(found.number, hold.number);
+        let reentered = self.reenter(&hold);
+        for guard in reentered.into_iter().chain([outer]) {
+            self.release(&hold, guard);
+        }
+        assert!(self.registry.find(name, thread.number()).is_none(), "what was given back is not re-entered");
+        waiter.join().unwrap();
+    }
+
+    fn listen(&self, hold: &Arc<HoldState>, told: Arc<AtomicUsize>) {
+        let callback = Box::new(move |_: &Loss| {
+            told.fetch_add(1, Ordering::Relaxed);
+        });
+        if let Err((loss, callback)) = hold.on_lost(callback) {
+            callback(&loss);
+        }
+        self.phase(hold);
+    }
+
+    fn reenter(&self, hold: &HoldState) -> Option<crate::engine::GuardNumber> {
+        let counts = |ledger: &mut Ledger, now| ledger.counts_after_reentry(now, Side::Exclusive);
+        self.with(hold, counts).ok()?;
+        let sent = Instant::now();
+        let answer = self.redis.lock().about(&hold.owner);
+        match answer {
+            RenewalAnswer::Renewed => {
+                let reentered =
+                    |ledger: &mut Ledger, now| ledger.reentered(now, sent, lease(), Side::Exclusive, PROMISE);
+                self.with(hold, reentered).ok()
+            }
+            RenewalAnswer::Lost(loss) => {
+                self.with(hold, |ledger, _| ledger.lose(loss));
+                None
+            }
+            RenewalAnswer::Refused(_) => None,
+        }
+    }
+
+    fn release(&self, hold: &Arc<HoldState>, guard: crate::engine::GuardNumber) {
+        match self.with(hold, |ledger, now| ledger.release(guard, now)) {
+            Release::Partial { .. } => {
+                let answer = self.redis.lock().about(&hold.owner);
+                self.with(hold, |ledger, now| ledger.cut_is_over(now));
+                if let RenewalAnswer::Lost(loss) = answer {
+                    self.with(hold, |ledger, _| ledger.lose(loss));
+                }
+            }
+            Release::Last => {
+                self.registry.remove(hold);
+                if !self.redis.lock().remove(&hold.owner) {
+                    self.with(hold, |ledger, _| ledger.release_found_lost(Loss::Gone));
+                }
+                self.with(hold, |ledger, _| ledger.settled());
+            }
+            Release::Lost(_) => {
+                if self.with(hold, |ledger, _| ledger.is_empty()) {
+                    self.registry.remove(hold);
+                }
+            }
+            Release::Unknown => panic!("a guard that is there is known"),
+        }
+    }
+}
+
+/// The watchdog's part.
+struct Visit(Arc<Scene>);
+
+impl Upkeep for Visit {
+    fn holds(&self) -> Vec<Arc<HoldState>> {
+        self.0.registry.all()
+    }
+
+    fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
+        self.0.with(hold, use_ledger)
+    }
+
+    fn abandon(&self, hold: &HoldState) {
+        self.0.registry.remove(hold);
+    }
+
+    fn ask(&mut self, batch: &[&Due], _: Instant) -> Result<RenewalAnswers, Error> {
+        let redis = self.0.redis.lock();
+        let answers = batch.iter().map(|due| redis.about(&due.hold.owner)).collect();
+        Ok(RenewalAnswers { server_time_ms: 0, answers })
+    }
+
+    fn renewed(&self, _: &Arc<HoldState>) {}
+
+    fn failed(&self, _: usize, error: Error) {
+        panic!("{error}");
+    }
+}
+
+fn holds_come_and_go(thieves: usize) {
+    let _pretence = START.pretend();
+    let scene = Arc::new(Scene::default());
+    let name = LockName::new("n").unwrap();
+    let mut threads = vec![];
+    for _ in 0..3 {
+        let (scene, name) = (Arc::clone(&scene), name.clone());
+        threads.push(thread::spawn(move || scene.hold(&name)));
+    }
+    for _ in 0..thieves {
+        let scene = Arc::clone(&scene);
+        threads.push(thread::spawn(move || {
+            let mut redis = scene.redis.lock();
+            let owner = redis.owner.clone();
+            if let Some(owner) = owner {
+                redis.remove(&owner);
+            }
+        }));
+    }
+    let visited = Arc::clone(&scene);
+    threads.push(thread::spawn(move || {
+        let mut rounds = Rounds::new(START, INTERVAL, 100, INTERVAL);
+        // No deadline comes in this time, however long a thread does not run.
+        for tick in 1..3 {
+            std::mem::forget(START.after(tick * INTERVAL).pretend());
+            rounds.round(&mut Visit(Arc::clone(&visited)), &[]);
+        }
+    }));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+
+    assert!(scene.registry.all().is_empty(), "a hold stays");
+    let holds = std::mem::take(&mut *scene.holds.lock());
+    assert!(!holds.is_empty());
+    for (hold, told) in holds {
+        let told = told.load(Ordering::Relaxed);
+        match scene.phase(&hold) {
+            Phase::Done => assert_eq!(told, 0, "nobody is told of a loss after a release"),
+            Phase::Lost(_) => assert_eq!(told, 1, "a loss is told once"),
+            phase => panic!("{phase:?} is no end"),
+        }
+        assert!(thieves > 0 || scene.phase(&hold) == Phase::Done, "lost without a reason");
+        assert_ne!(scene.redis.lock().owner.as_ref(), Some(&hold.owner));
+    }
+}
+
+#[test]
+fn what_is_renewed_while_it_is_given_back_is_given_back() {
+    check(2_000, || holds_come_and_go(0));
+}
+
+#[test]
+fn what_is_stolen_meanwhile_is_told_once() {
+    check(2_000, || holds_come_and_go(2));
+}

@@ -1,0 +1,88 @@
+//! Threads in line for one lock: nobody sleeps on, nobody overtakes, one is inside, nothing is left.
+#![cfg(all(test, shuttle))]
+
+use std::sync::Arc;
+
+use shuttle::thread;
+
+use super::{START, check};
+use crate::engine::bell::Bell;
+use crate::engine::cancel::Cancel;
+use crate::engine::kind::Queueing;
+use crate::engine::line::Lines;
+use crate::name::LockName;
+use crate::sync::Mutex;
+
+/// The lock as Redis has it, and who got it.
+#[derive(Default)]
+struct Redis {
+    taken: bool,
+    inside: usize,
+    served: Vec<u64>,
+}
+
+struct Scene {
+    lines: Lines,
+    name: LockName,
+    redis: Mutex<Redis>,
+}
+
+/// What a caller does that does not give up before it is told to; answers whether it was inside.
+fn take(scene: &Scene, cancel: &Cancel) -> bool {
+    let bell = Bell::new();
+    let place = scene.lines.join(&scene.name, Queueing::Line, &bell).unwrap();
+    let _hung = cancel.hang(&bell);
+    loop {
+        if place.is_first() {
+            let mut redis = scene.redis.lock();
+            if !redis.taken {
+                redis.taken = true;
+                redis.served.push(place.number());
+                break;
+            }
+        }
+        if cancel.is_cancelled() {
+            return false;
+        }
+        bell.wait(START);
+    }
+    drop(place);
+    scene.redis.lock().inside += 1;
+    assert_eq!(scene.redis.lock().inside, 1, "two are inside");
+    let mut redis = scene.redis.lock();
+    (redis.inside, redis.taken) = (0, false);
+    drop(redis);
+    scene.lines.ring_first(&scene.name);
+    true
+}
+
+fn in_line(impatient: usize, patient: usize) {
+    let scene = Scene { lines: Lines::default(), name: LockName::new("n").unwrap(), redis: Mutex::default() };
+    let scene = Arc::new(scene);
+    let mut callers = vec![];
+    for number in 0..impatient + patient {
+        let (scene, cancel) = (Arc::clone(&scene), Cancel::new());
+        if number < impatient {
+            let cancel = cancel.clone();
+            callers.push(thread::spawn(move || {
+                cancel.cancel();
+                true
+            }));
+        }
+        callers.push(thread::spawn(move || take(&scene, &cancel) || number < impatient));
+    }
+    assert!(callers.into_iter().all(|caller| caller.join().unwrap()));
+    let redis = scene.redis.lock();
+    assert!(redis.served.len() >= patient && redis.served.is_sorted(), "{:?}", redis.served);
+    assert!(scene.lines.is_empty());
+}
+
+#[test]
+fn whoever_waits_in_line_is_served_in_turn() {
+    check(2_000, || in_line(0, 4));
+}
+
+#[test]
+fn whoever_gives_up_its_place_holds_up_nobody() {
+    check(2_000, || in_line(2, 2));
+}

@@ -1,0 +1,195 @@
+//! Waiters of one lock, the listening thread and a connection that breaks: nobody sleeps on, nothing is left.
+#![cfg(all(test, shuttle))]
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shuttle::thread;
+
+use super::{START, check};
+use crate::conn::{Address, Audience, Demand, Dialer, Notice, Server, Waker};
+use crate::engine::bell::Bell;
+use crate::engine::contend::{Contest, Outcome, contend};
+use crate::engine::hub::{Hub, Reports, Subscription};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::LockName;
+use crate::sync::Mutex;
+use crate::time::{Deadline, Instant};
+
+/// The lock and its channel as Redis has them.
+#[derive(Default)]
+struct Redis {
+    taken: bool,
+    subscribed: BTreeSet<String>,
+    words: VecDeque<Notice>,
+    cut: bool,
+    waiting: usize,
+}
+
+#[derive(Debug)]
+struct Nobody;
+
+impl Reports for Nobody {
+    fn announced(&self, _: &LockName) {}
+
+    fn listening_failed(&self, _: &Server, _: Error) {}
+}
+
+struct Caller {
+    hub: Arc<Hub>,
+    redis: Arc<Mutex<Redis>>,
+    name: LockName,
+    bell: Bell,
+    subscription: Option<Subscription>,
+}
+
+impl Contest for Caller {
+    type Prize = ();
+
+    fn now(&self) -> Instant {
+        START
+    }
+
+    fn attempt(&mut self) -> Result<Outcome<()>> {
+        let busy = std::mem::replace(&mut self.redis.lock().taken, true);
+        Ok(if busy { Outcome::Busy(Duration::from_secs(30)) } else { Outcome::Taken(()) })
+    }
+
+    fn pause(&mut self, busy: Duration) -> Option<Duration> {
+        Some(busy)
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        if self.subscription.is_some() {
+            return Ok(false);
+        }
+        let subscription = self.hub.join(Some(&self.name), self.name.channel(), &self.bell)?;
+        let live = subscription.is_live()?;
+        self.subscription = Some(subscription);
+        Ok(live)
+    }
+
+    fn sleep(&mut self, until: Instant) -> Result<()> {
+        self.bell.wait(until);
+        Ok(())
+    }
+}
+
+impl Caller {
+    fn run(mut self) {
+        let (name, bell) = (self.name.clone(), self.bell.clone());
+        self.subscription = self.hub.join_live(&name, &|| name.channel(), &bell);
+        contend(&mut self, Deadline::Never).unwrap();
+        self.subscription = None;
+        let channel = self.name.channel();
+        let listening = self.hub.expect_own(&channel);
+        let mut redis = self.redis.lock();
+        redis.taken = false;
+        let told = redis.subscribed.contains(&channel);
+        if told {
+            redis.words.push_back(Notice::Message(channel.clone()));
+        }
+        drop(redis);
+        if listening && !told {
+            self.hub.unexpect_own(&channel);
+        }
+        self.redis.lock().waiting -= 1;
+    }
+}
+
+/// What the listening thread does, from its first connection until nobody listens any more.
+fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &mut UnixStream) {
+    hub.notice(Notice::Connected);
+    let mut asked = VecDeque::new();
+    loop {
+        let rest = loop {
+            match hub.demand(Instant::now()) {
+                Demand::Rest(until) => break until,
+                Demand::Close => return,
+                request => asked.push_back(request),
+            }
+        };
+        loop {
+            let mut server = redis.lock();
+            if std::mem::take(&mut server.cut) {
+                asked.clear();
+                server.words.clear();
+                server.subscribed.clear();
+                drop(server);
+                hub.notice(Notice::Lost(Error::new(ErrorKind::Connection, "cut")));
+                hub.notice(Notice::Connected);
+                break;
+            }
+            match asked.pop_front() {
+                Some(Demand::Subscribe(channels)) => {
+                    server.subscribed.extend(channels.iter().cloned());
+                    server.words.extend(channels.into_iter().map(Notice::Subscribed));
+                }
+                Some(Demand::Unsubscribe(channels)) => {
+                    server.subscribed.retain(|channel| !channels.contains(channel));
+                    server.words.extend(channels.into_iter().map(Notice::Unsubscribed));
+                }
+                _ => {}
+            }
+            let word = server.words.pop_front();
+            let over = server.waiting == 0;
+            drop(server);
+            if let Some(word) = word {
+                hub.notice(word);
+                break;
+            }
+            // Like the real one it looks again when woken, when something came, or when its rest is over.
+            if woken.read(&mut [0; 64]).is_ok() {
+                break;
+            }
+            if over {
+                std::mem::forget(rest.pretend());
+                break;
+            }
+            thread::yield_now();
+        }
+    }
+}
+
+fn waiters(count: usize, cuts: usize) {
+    let _pretence = START.pretend();
+    let address = Address::parse("redis://localhost").unwrap();
+    let server = Arc::new(Server::new(Dialer::new(address, String::new()), 1));
+    let hub = Arc::new(Hub::new(server, Duration::from_secs(3), Box::new(Nobody)));
+    let redis = Arc::new(Mutex::new(Redis { waiting: count, ..Redis::default() }));
+    let (waker, mut woken) = Waker::for_test();
+    hub.is_listened_to(waker);
+    let caller = || Caller {
+        hub: Arc::clone(&hub),
+        redis: Arc::clone(&redis),
+        name: LockName::new("n").unwrap(),
+        bell: Bell::new(),
+        subscription: None,
+    };
+    let mut threads = vec![];
+    for _ in 0..count {
+        let caller = caller();
+        threads.push(thread::spawn(move || caller.run()));
+    }
+    for _ in 0..cuts {
+        let redis = Arc::clone(&redis);
+        threads.push(thread::spawn(move || redis.lock().cut = true));
+    }
+    let listening = (Arc::clone(&hub), Arc::clone(&redis));
+    threads.push(thread::spawn(move || listen(&listening.0, &listening.1, &mut woken)));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(hub.is_empty(), "a channel stays");
+}
+
+#[test]
+fn whoever_waits_for_a_message_is_woken() {
+    check(1_000, || waiters(3, 0));
+}
+
+#[test]
+fn whoever_waits_is_woken_though_the_connection_breaks() {
+    check(1_000, || waiters(3, 2));
+}
