@@ -119,6 +119,8 @@ pub(super) struct Held {
     ended: Option<Phase>,
     pub(super) asked: bool,
     pub(super) confirmed: bool,
+    /// The server said that it is lost.
+    pub(super) disowned: bool,
     /// When a renewal had failed that nothing has made good since.
     pub(super) failed: Option<Instant>,
 }
@@ -244,7 +246,7 @@ impl World {
     }
 
     /// What must be so at every moment.
-    fn check(&mut self) {
+    pub(super) fn check(&mut self) {
         let now = Instant::now();
         for which in 0..self.held.len() {
             let phase = self.use_ledger(which, |ledger, now| ledger.look(now));
@@ -255,6 +257,7 @@ impl World {
                 Phase::Live => {
                     assert_eq!(held.ended, None, "what has ended never comes back");
                     assert_eq!(told, 0);
+                    assert!(now < good_until, "believed beyond its deadline");
                     assert!(held.stolen || held.key.ends > good_until, "believed longer than the key lives");
                 }
                 Phase::Releasing | Phase::Done => assert_eq!(told, 0, "nobody is told of a loss after a release"),
@@ -345,7 +348,10 @@ impl World {
                 let server_time_ms = self.server_time_ms();
                 let answers: Vec<_> = locks.iter().map(|&(which, lease)| self.renew(which, lease)).collect();
                 self.pass_until(sent.after(ms(to_ms + back_ms)));
-                locks.iter().for_each(|&(which, _)| self.held[which].confirmed = true);
+                for (&(which, _), answer) in locks.iter().zip(&answers) {
+                    self.held[which].confirmed = true;
+                    self.held[which].disowned = matches!(answer, RenewalAnswer::Lost(_));
+                }
                 Ok(RenewalAnswers { server_time_ms, answers })
             }
             Fate::Answered { to_ms, .. } => {

@@ -87,12 +87,13 @@ fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
         }
         world.vain = Duration::ZERO;
         wake = rounds.round(&mut world, &notes);
-        world.idle_until(Instant::now());
+        world.check();
         assert!(wake <= next_tick, "a tick is never slept over");
         // What the round could not ask any more was put off.
         let spent = world.vain >= timeout;
         for (which, held) in world.held.iter_mut().enumerate() {
             let wanted = held.is_live() && held.is_watched();
+            assert!(!held.disowned || !held.is_live(), "what the server calls lost is lost");
             if must.contains(&which) && wanted {
                 assert!(held.asked || held.confirmed || spent, "{which} had its turn and was left out");
             }

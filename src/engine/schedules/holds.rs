@@ -70,14 +70,17 @@ impl Redis {
 struct Scene {
     registry: Registry,
     redis: Mutex<Redis>,
-    /// Every hold there was, and how often its loss was told.
+    /// Every hold there was, and how often its callback was called.
     holds: Mutex<Vec<(Arc<HoldState>, Arc<AtomicUsize>)>>,
+    /// Whose loss was news.
+    news: Mutex<Vec<HoldNumber>>,
 }
 
 impl Scene {
     fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
         let (answer, news) = hold.update(use_ledger);
         if let Some(news) = news {
+            self.news.lock().push(hold.number);
             let loss = news.loss;
             news.on_lost.into_iter().for_each(|callback| callback(&loss));
         }
@@ -243,6 +246,7 @@ fn holds_come_and_go(thieves: usize) {
     assert!(!holds.is_empty());
     for (hold, told) in holds {
         let told = told.load(Ordering::Relaxed);
+        assert_eq!(scene.news.lock().iter().filter(|number| **number == hold.number).count(), told);
         match scene.phase(&hold) {
             Phase::Done => assert_eq!(told, 0, "nobody is told of a loss after a release"),
             Phase::Lost(_) => assert_eq!(told, 1, "a loss is told once"),

@@ -94,18 +94,19 @@ fn one_refused_channel_does_not_cost_the_others() {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        4 => (0_usize..4).prop_map(Step::Join),
+        4 => (0_usize..3).prop_map(Step::Join),
         3 => (0_usize..8).prop_map(Step::Leave),
         6 => Just(Step::Look),
         5 => Just(Step::Serve),
         5 => Just(Step::Hear),
-        2 => (0_usize..4).prop_map(Step::Publish),
-        2 => (0_usize..4, any::<bool>()).prop_map(|(which, announced)| Step::Release(which, announced)),
+        2 => (0_usize..3).prop_map(Step::Publish),
+        2 => (0_usize..3, any::<bool>()).prop_map(|(which, announced)| Step::Release(which, announced)),
         2 => Just(Step::Announce),
         1 => Just(Step::Lose),
         2 => Just(Step::Connect),
-        1 => (0_usize..4, any::<bool>()).prop_map(|(which, forbidden)| Step::Forbid(which, forbidden)),
+        1 => (0_usize..3, any::<bool>()).prop_map(|(which, forbidden)| Step::Forbid(which, forbidden)),
         3 => (0_u64..1_500).prop_map(Step::Pass),
+        2 => Just(Step::Settle),
     ];
     proptest::collection::vec(step, 1..120)
 }

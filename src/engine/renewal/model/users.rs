@@ -70,6 +70,7 @@ impl World {
             ended: None,
             asked: false,
             confirmed: false,
+            disowned: false,
             failed: None,
         });
     }
