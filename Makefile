@@ -33,6 +33,8 @@ test:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features
 	@printf '\n== tests\n'
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace
+	@printf '\n== schedules\n'
+	RUSTFLAGS="$$RUSTFLAGS --cfg shuttle" $(CARGO) test --lib --target-dir target/shuttle schedules::
 
 soak:
 	@sh .ci/need cc redis-server
