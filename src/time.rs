@@ -61,10 +61,15 @@ impl Instant {
         Self(Duration::from_millis(millis))
     }
 
-    /// Has the clock of this thread stand at this reading until the answer is dropped.
+    /// Has the clock of this thread stand still, here at first, until the answer is dropped.
     pub(crate) fn pretend(self) -> pretended::Pretence {
-        pretended::NOW.set(Some(self));
+        self.comes();
         pretended::Pretence
+    }
+
+    /// Moves the clock of this thread, which stands still, to this reading.
+    pub(crate) fn comes(self) {
+        pretended::NOW.set(Some(self));
     }
 }
 

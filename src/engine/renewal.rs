@@ -8,6 +8,7 @@ use super::hold::HoldState;
 use super::ledger::{Ledger, Phase};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
+use crate::owner::ThreadId;
 use crate::script::{RenewalAnswer, RenewalAnswers};
 use crate::time::{Instant, Lease};
 
@@ -66,7 +67,7 @@ impl Rounds {
         let tick = self.grid.tick(Instant::now());
         let mut holds = upkeep.holds();
         holds.retain(|hold| {
-            let ended = hold.thread.as_ref().is_some_and(crate::owner::ThreadId::has_ended);
+            let ended = hold.thread.as_ref().is_some_and(ThreadId::has_ended);
             if ended {
                 upkeep.abandon(hold);
             }
@@ -191,6 +192,7 @@ fn turn(ledger: &mut Ledger, now: Instant, tick: bool, asked: bool) -> Option<Le
     lease.or_else(|| (asked && ledger.look(now) == Phase::Live).then_some(Lease::SHORTEST))
 }
 
+/// Whether this lease is still what to ask with.
 fn is_still_due(ledger: &mut Ledger, now: Instant, lease: Lease) -> bool {
     ledger.renewal(now) == Some(lease) || (lease == Lease::SHORTEST && ledger.look(now) == Phase::Live)
 }

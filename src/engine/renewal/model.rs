@@ -177,7 +177,7 @@ impl World {
         // Every deadline is looked at when it comes, as the timer does.
         let deadlines = self.held.iter().filter(|held| held.ended.is_none()).map(|held| held.good_until());
         let stop = next.into_iter().chain(deadlines).chain([to]).min().unwrap().max(Instant::now());
-        let _ = std::mem::ManuallyDrop::new(stop.pretend());
+        stop.comes();
         let done = stop >= to && next.is_none_or(|next| next > to);
         if let Some(entry) = self.agenda.first_entry()
             && entry.key().0 <= stop

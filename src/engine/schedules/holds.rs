@@ -235,7 +235,7 @@ fn holds_come_and_go(thieves: usize) {
         let mut rounds = Rounds::new(START, INTERVAL, 100, INTERVAL);
         // No deadline comes in this time, however long a thread does not run.
         for tick in 1..3 {
-            std::mem::forget(START.after(tick * INTERVAL).pretend());
+            START.after(tick * INTERVAL).comes();
             rounds.round(&mut Visit(Arc::clone(&visited)), &[]);
         }
     }));
