@@ -1,0 +1,1 @@
+//! The least rights of a user of the plain lock, as `docs/operations.md` lists them.
