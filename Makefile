@@ -3,12 +3,13 @@
 #   make demo      watch the lock at work, for a quarter of a minute
 #   make test      all checks and tests
 #   make bench     how fast it is
+#   make servers   what differs between versions of Redis and Valkey; WRITE=1 writes it into docs/operations.md
 #   make interop   together with Java's Redisson
 #   make fmt       format the source
 
 CARGO = cargo
 
-.PHONY: help demo test bench fmt interop
+.PHONY: help demo test bench fmt servers interop
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -37,6 +38,11 @@ bench:
 fmt:
 	@sh .ci/need rustfmt
 	$(CARGO) fmt --all
+
+servers:
+	@sh .ci/need cc
+	@sh .ci/servers
+	LOCKSON_ALL_SERVERS=1 $(if $(WRITE),LOCKSON_WRITE_TABLE=1) $(CARGO) test --test it servers::
 
 interop:
 	@sh .ci/interop $(INTEROP)

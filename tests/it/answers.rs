@@ -91,7 +91,9 @@ impl Answers {
         if trouble.holds_stay {
             eventually(SOON, "it is well again", || outer.extend(Duration::from_secs(30)).is_ok());
             assert!(outer.is_held());
-            eventually(SOON, "the release was made up for", || bystander.lock("last").is_locked().is_ok_and(|held| !held));
+            eventually(SOON, "the release was made up for", || {
+                bystander.lock("last").is_locked().is_ok_and(|held| !held)
+            });
             assert!(!bystander.lock("free").is_locked().unwrap(), "a refused acquire left something behind");
             outer.unlock().unwrap();
             drop((forced, busy));

@@ -1,5 +1,6 @@
 //! The same questions to servers of several versions, which `.ci/servers` puts side by side.
 
+mod deeds;
 mod document;
 mod own_command;
 mod refusals;

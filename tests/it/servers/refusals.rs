@@ -64,7 +64,8 @@ fn columns(way: &Way, answers: &Answers) -> Vec<String> {
         &["is_locked"],
         &["connect"],
     ];
-    let told = groups.into_iter().map(|calls| summary(calls.iter().map(|call| (*call, in_words(way, answers.of(call))))));
+    let told =
+        groups.into_iter().map(|calls| summary(calls.iter().map(|call| (*call, in_words(way, answers.of(call))))));
     let asked_on = |answer: &Answer| if answer.asked_on { "yes" } else { "no" }.to_owned();
     let refused = answers.0.iter().filter(|answer| is_refusal(way, answer));
     let (once, within): (Vec<&Answer>, Vec<&Answer>) = refused.partition(|answer| ASK_ONCE.contains(&answer.call));

@@ -58,11 +58,8 @@ impl Way {
     pub(crate) fn answers(&self, version: &Version) -> Answers {
         let scene = Scene::set(self, version);
         let client = scene.builder().connect().expect("it is well yet");
-        let trouble = Trouble {
-            fail: &|| (self.fail)(&scene),
-            heal: &|| (self.heal)(&scene),
-            holds_stay: self.holds_stay,
-        };
+        let trouble =
+            Trouble { fail: &|| (self.fail)(&scene), heal: &|| (self.heal)(&scene), holds_stay: self.holds_stay };
         Answers::taken(&scene.rig, &client, || scene.builder().connect(), &trouble)
     }
 

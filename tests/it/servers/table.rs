@@ -35,8 +35,7 @@ impl Table {
         let mut text = line(&self.head) + &line(&vec!["---".to_owned(); self.head.len()]).replace(' ', "");
         for row in &self.rows {
             let cells = (0..self.head.len() - 2).map(|column| row.cell(column));
-            let whole: Vec<String> =
-                [row.title.clone()].into_iter().chain(cells).chain([row.advice.clone()]).collect();
+            let whole: Vec<String> = [row.title.clone()].into_iter().chain(cells).chain([row.advice.clone()]).collect();
             text += &line(&whole);
         }
         text
