@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::{Cancel, Client, ClientBuilder, Error, ErrorKind, Lock, Result as LockResult};
-use lockson_harness::proxy::{Then, When};
+use lockson_harness::proxy::Then;
 
 use super::Version;
 use crate::fault_support::Rig;
@@ -89,9 +89,9 @@ impl Stage {
         Client::builder(&self.url(rest)).watchdog(SOON * 3, TICK).drop_timeout(ms(50))
     }
 
-    /// Whether this lock has been asked for so often.
+    /// Whether this lock has been asked for so often, renewals not counted.
     fn asked(&self, name: &str, times: usize) -> bool {
-        self.rig.proxy.count(&When::script().containing(name)) >= times
+        self.rig.proxy.count(&self.rig.script("acquire").containing(name)) >= times
     }
 
     /// Whether the connection of a request without an answer is killed before it is sent again.

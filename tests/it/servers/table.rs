@@ -70,7 +70,7 @@ impl Table {
         for (version, seen) in &row.seen {
             for (column, seen) in seen.iter().enumerate() {
                 let said = said_of(version, &written[column + 1]);
-                if said != seen {
+                if !said.contains(&seen.as_str()) {
                     let (title, column) = (&row.title, &self.head[column + 1]);
                     writeln!(differences, "{title}, {column}: {version} was seen to say {seen:?}, not {said:?}")
                         .unwrap();
@@ -97,13 +97,16 @@ impl Row {
     }
 }
 
-/// What a cell says of one version.
-fn said_of<'a>(version: &str, cell: &'a str) -> &'a str {
+/// What a cell says of one version; of one that was not there when it was written, all that it says.
+fn said_of<'a>(version: &str, cell: &'a str) -> Vec<&'a str> {
     let mut parts = cell.split(BUT);
     let common = parts.next().unwrap_or_default();
-    let mut others = parts.filter_map(|part| part.split_once(SAY));
-    let own = others.find(|(versions, _)| versions.split(", ").any(|one| one == version));
-    own.map_or(common, |(_, text)| text)
+    let others: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once(SAY)).collect();
+    if !WRITTEN_WITH.contains(&version) {
+        return others.iter().map(|(_, text)| *text).chain([common]).collect();
+    }
+    let own = others.iter().find(|(versions, _)| versions.split(", ").any(|one| one == version));
+    vec![own.map_or(common, |(_, text)| text)]
 }
 
 fn line(cells: &[String]) -> String {
@@ -115,6 +118,8 @@ fn cells(line: &str) -> Vec<String> {
     if inner.is_empty() { vec![] } else { inner.split('|').map(|cell| cell.trim().to_owned()).collect() }
 }
 
+/// The versions that the committed tables were written with.
+const WRITTEN_WITH: [&str; 6] = ["Redis 6.2", "Redis 7.0", "Redis 8.0", "Redis 8.6", "Valkey 8", "Valkey 9"];
 const BUT: &str = "; on ";
 const SAY: &str = ": ";
 
@@ -132,10 +137,11 @@ fn a_table_tells_what_versions_do_differently_and_notices_what_is_not_so() {
     let text = all.in_markdown();
     assert_eq!(text, "| word | acquire | advice |\n|---|---|---|\n| `A` | refused; on Redis 6.2: works | do |\n");
     assert_eq!(all.differences_from(&text), "");
-    for few in [[("Redis 6.2", "works")], [("Valkey 8", "refused")], [("Redis 9.9", "refused")]] {
+    for few in [("Redis 6.2", "works"), ("Valkey 8", "refused"), ("Redis 9.9", "refused"), ("Redis 9.9", "works")] {
+        let few = [few];
         assert_eq!(table(&few).differences_from(&text), "");
     }
-    for wrong in [[("Redis 6.2", "refused")], [("Valkey 8", "works")], [("Redis 9.9", "works")]] {
+    for wrong in [[("Redis 6.2", "refused")], [("Valkey 8", "works")], [("Redis 9.9", "waits")]] {
         assert_ne!(table(&wrong).differences_from(&text), "");
     }
     assert_ne!(all.differences_from(&text.replace("do", "do not")), "");
