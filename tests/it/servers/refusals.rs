@@ -138,4 +138,4 @@ const WAYS: [&Way; 20] = [
     &ways_cluster::MOVED,
 ];
 
-const WORKERS: usize = 4;
+const WORKERS: usize = 6;

@@ -8,8 +8,8 @@ use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
 use super::Version;
-use crate::answers::{Answers, Trouble};
-use crate::fault_support::{PATIENCE, Rig, SOON};
+use crate::answers::{Answers, PATIENCE, Trouble};
+use crate::fault_support::{Rig, SOON};
 
 /// One way in which a server refuses.
 pub(crate) struct Way {

@@ -72,7 +72,7 @@ pub(crate) const LOADING: Way = Way {
         // How many keys of what size, and how long to sleep for each, in microseconds. An old server
         // answers once for two megabytes of data, so there each key is so large.
         let [count, size, delay] =
-            if scene.version.is_old() { ["90", "2000000", "90000"] } else { ["100000", "100", "200"] };
+            if scene.version.is_old() { ["90", "2000000", "150000"] } else { ["100000", "100", "300"] };
         let mut connection = scene.rig.server.connection();
         let () = redis::cmd("SELECT").arg(1).query(&mut connection).unwrap();
         let () = redis::cmd("DEBUG").arg(&["POPULATE", count, "key", size]).query(&mut connection).unwrap();
