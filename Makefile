@@ -4,6 +4,7 @@
 #   make test      all checks and tests
 #   make soak      the long campaigns, for so many MINUTES (5)
 #   make bench     how fast it is
+#   make servers   what differs between versions of Redis and Valkey; WRITE=1 writes it into docs/operations.md
 #   make interop   together with Java's Redisson
 #   make fmt       format the source
 
@@ -12,7 +13,7 @@ MINUTES = 5
 # Most of what tests do is to wait for something, so more of them than processors may run at a time.
 TEST_THREADS = 6
 
-.PHONY: help demo test soak bench fmt interop
+.PHONY: help demo test soak servers bench interop fmt
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -47,6 +48,11 @@ bench:
 fmt:
 	@sh .ci/need rustfmt
 	$(CARGO) fmt --all
+
+servers:
+	@sh .ci/need cc
+	@sh .ci/servers
+	LOCKSON_ALL_SERVERS=1 $(if $(WRITE),LOCKSON_WRITE_TABLE=1) $(CARGO) test --test it servers::
 
 interop:
 	@sh .ci/interop $(INTEROP)

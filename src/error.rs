@@ -189,16 +189,22 @@ pub(crate) struct Refusal {
 impl Refusal {
     pub(crate) fn new(reply: &redis::ServerError) -> Self {
         let detail = reply.details().unwrap_or("");
+        if !is_word(reply.code()) {
+            // What a script hands on as its answer, before 7.0: "@user_script: 9: -OOM ...".
+            return Self::from_text(&format!("{} {detail}", reply.code()));
+        }
         let text = if reply.code() == "ERR" { detail.to_owned() } else { format!("{} {detail}", reply.code()) };
         Self { word: word_of(reply.code(), detail).to_owned(), text }
     }
 
     /// A refusal of which only the text of the error reply is left.
     pub(crate) fn from_text(text: &str) -> Self {
-        // Servers before 7.0 keep the marker of an error in its text.
-        let text = text.strip_prefix('-').unwrap_or(text);
-        let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
-        Self { word: word_of(code, detail).to_owned(), text: text.to_owned() }
+        let text = without_places(text);
+        let word = match text.split_once(' ') {
+            Some((code, detail)) if is_word(code) => word_of(code, detail),
+            _ => word_of("ERR", text),
+        };
+        Self { word: word.to_owned(), text: text.to_owned() }
     }
 
     /// The same without what the server said, which may quote a secret.
@@ -252,16 +258,29 @@ fn word_of<'a>(code: &'a str, detail: &'a str) -> &'a str {
     if detail.starts_with("The user executing the script can't") || detail.contains("ACL failure in script") {
         return "NOPERM";
     }
-    // 6.2: "Error running script (call to f_...): @user_script:9: -OOM command not allowed ...".
+    // 6.2: "Error running script (call to f_...): @user_script:9: @user_script: 9: -OOM command not ...".
     // Its ACL refusals keep the plain text of the command.
-    if detail.starts_with("Error running script") {
-        if detail.contains("The user executing the script can't") {
-            return "NOPERM";
-        }
-        let buried = detail.split_whitespace().find_map(|part| part.strip_prefix('-'));
-        return buried.filter(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase())).unwrap_or(code);
+    if let Some((_, buried)) = detail.strip_prefix("Error running script").and_then(|rest| rest.split_once("): ")) {
+        let buried = without_places(buried);
+        let word = buried.split(' ').next().filter(|word| is_word(word));
+        return word.unwrap_or_else(|| word_of(code, buried));
     }
     code
+}
+
+/// The text of an error without what servers before 7.0 put in front: where in a script it happened,
+/// and the marker of an error.
+fn without_places(text: &str) -> &str {
+    let mut text = text;
+    while let Some(rest) = text.strip_prefix("@user_script:").or_else(|| text.strip_prefix("user_script:")) {
+        let rest = rest.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
+        text = rest.strip_prefix(':').unwrap_or(rest).trim_start();
+    }
+    text.strip_prefix('-').unwrap_or(text)
+}
+
+fn is_word(text: &str) -> bool {
+    text.len() > 1 && text.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
 #[cfg(test)]
@@ -277,7 +296,24 @@ mod tests {
         check("ERR", "ACL failure in script: User x has no permissions", "NOPERM");
         check("ERR", "max number of clients reached", "MAXCLIENTS");
         check("ERR", "Error running script (call to f_a): @user_script:4: user_script:4: - x", "ERR");
+        check("ERR", "Error running script (call to f_a): @user_script:1: WRONGTYPE Operation against", "WRONGTYPE");
+        let twice = "Error running script (call to f_a): @user_script:1: @user_script: 1: -READONLY You can't";
+        check("ERR", twice, "READONLY");
+        let acl =
+            "Error running script (call to f_a): @user_script:1: @user_script: 1: The user executing the script can't";
+        check("ERR", acl, "NOPERM");
         check("WRONGTYPE", "Operation against a key", "WRONGTYPE");
+    }
+
+    #[test]
+    fn the_word_is_found_in_a_mere_text() {
+        let check = |text, word| assert_eq!(Refusal::from_text(text).word(), word, "{text}");
+        check("READONLY You can't write against a read only replica.", "READONLY");
+        check("@user_script: 20: -READONLY You can't write against a read only replica.", "READONLY");
+        check("@user_script: 1: The user executing the script can't run this command or subcommand", "NOPERM");
+        check("ERR ACL failure in script: User x has no permissions", "NOPERM");
+        check("WRONGTYPE Operation against a key holding the wrong kind of value", "WRONGTYPE");
+        check("Something odd", "ERR");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 use super::call::{Said, int};
 use super::transaction::{Entry, refused};
 use super::{Kept, Say, Stop};
-use crate::error::Loss;
+use crate::error::{Loss, Refusal};
 
 /// Finds out which of the commands a server has, and remembers it for all its copies.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +53,10 @@ impl CompareAndDelete {
         for command in if known == DELIFEQ { [DELIFEQ, DELEX] } else { [DELEX, DELIFEQ] } {
             match say(&[in_words(command, entry)])?.first()? {
                 Value::ServerError(error) if is_unknown(error.details()) => {}
+                Value::ServerError(error) if is_no_string(error.details()) => {
+                    self.0.store(command, Ordering::Relaxed);
+                    return Some(Err(Stop::Refused(Refusal::from_text("WRONGTYPE the key is no string"))));
+                }
                 Value::ServerError(error) => return Some(Err(refused(error))),
                 deleted => {
                     let deleted = int(deleted)? == 1;
@@ -78,6 +82,11 @@ fn in_words(which: u8, entry: &Entry) -> Cmd {
 
 fn is_unknown(details: Option<&str>) -> bool {
     details.is_some_and(|details| details.starts_with("unknown command"))
+}
+
+/// How `DELEX` says that the key is of another type; `DELIFEQ` has the usual word for it.
+fn is_no_string(details: Option<&str>) -> bool {
+    details.is_some_and(|details| details.starts_with("Key should be of string type"))
 }
 
 #[cfg(test)]

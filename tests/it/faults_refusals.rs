@@ -1,113 +1,62 @@
 //! What each call gets when the server answers, but refuses.
 
-use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, Error, ErrorKind, Loss, Result};
+use lockson::{Client, Error, ErrorKind, Loss};
 use lockson_harness::proxy::{Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
+use crate::answers::{ACQUIRES, Answers, EVERYTHING, WRITES, WRITES_AND_WAITS};
 use crate::fault_support::{PATIENCE, Rig, SLACK, SOON, ms, timed};
+use crate::servers::{Version, Way, refuses, ways};
 
 #[test]
 fn a_full_memory_refuses_new_locks_and_nothing_else() {
-    let rig = Rig::start();
-    let answers = Answers::taken(
-        &rig,
-        &rig.impatient().connect().unwrap(),
-        || rig.server.run(&["CONFIG", "SET", "maxmemory", "1"]),
-        || rig.server.run(&["CONFIG", "SET", "maxmemory", "0"]),
-    );
-    let oom = Some("OOM");
-    let none = None;
-    answers.assert_are([oom, oom, oom, none, none, none, none, none, none]);
+    answers(&ways::OOM).assert_refused("OOM", &ACQUIRES);
 }
 
 #[test]
 fn a_server_that_cannot_save_takes_no_writes() {
-    let rig = Rig::start();
-    // A folder in its place: the file cannot be written, not even by root.
-    fs::create_dir(rig.server.data_folder().join("dump.rdb")).unwrap();
-    let fail = || {
-        rig.server.run(&["CONFIG", "SET", "save", "3600 1000000"]);
-        rig.server.run(&["BGSAVE"]);
-        let failed = || rig.server.info("rdb_last_bgsave_status").as_deref() == Some("err");
-        eventually(SOON, "the saving fails", failed);
-    };
-    let heal = || rig.server.run(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
-    let answers = Answers::taken(&rig, &rig.impatient().connect().unwrap(), fail, heal);
-    answers.assert_all_writes_get("MISCONF");
+    // It refuses PING, too, and that is what `connect` asks.
+    answers(&ways::MISCONF).assert_refused("MISCONF", &[&WRITES[..], &["connect"]].concat());
 }
 
 #[test]
 fn a_replica_takes_no_writes() {
-    let rig = Rig::start();
-    let fail = || rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]);
-    let heal = || rig.server.run(&["REPLICAOF", "NO", "ONE"]);
-    let answers = Answers::taken(&rig, &rig.impatient().connect().unwrap(), fail, heal);
-    answers.assert_all_writes_get("READONLY");
+    answers(&ways::READONLY).assert_refused("READONLY", &WRITES);
 }
 
 #[test]
 fn a_replica_without_its_master_answers_nothing() {
-    let rig = Rig::start();
-    let fail = || {
-        rig.server.run(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
-        rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]);
-    };
-    let heal = || rig.server.run(&["REPLICAOF", "NO", "ONE"]);
-    let answers = Answers::taken(&rig, &rig.impatient().connect().unwrap(), fail, heal);
-    answers.assert_are([Some("MASTERDOWN"); 9]);
+    answers(&ways::MASTERDOWN).assert_refused("MASTERDOWN", &EVERYTHING);
 }
 
 #[test]
 fn a_server_without_its_replicas_takes_no_writes() {
-    let rig = Rig::start();
-    let fail = || rig.server.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    let heal = || rig.server.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
-    let answers = Answers::taken(&rig, &rig.impatient().connect().unwrap(), fail, heal);
-    answers.assert_all_writes_get("NOREPLICAS");
+    answers(&ways::NOREPLICAS).assert_refused("NOREPLICAS", &WRITES);
 }
 
 #[test]
 fn a_loading_server_is_waited_for_within_the_bound() {
-    let rig = Rig::around(
-        RedisServer::builder()
-            .config("enable-debug-command yes")
-            .config("loading-process-events-interval-bytes 1024")
-            .start(),
-    );
-    let mut other_database = rig.server.connection();
-    let () = redis::cmd("SELECT").arg(1).query(&mut other_database).unwrap();
-    let () = redis::cmd("DEBUG").arg(&["POPULATE", "100000", "key", "100"]).query(&mut other_database).unwrap();
-    let fail = || {
-        rig.server.run(&["CONFIG", "SET", "key-load-delay", "50"]);
-        thread::spawn(move || redis::cmd("DEBUG").arg("RELOAD").query::<()>(&mut other_database));
-        eventually(SOON, "it loads", || refuses(&rig, "LOADING"));
-    };
-    let heal = || rig.server.run(&["CONFIG", "SET", "key-load-delay", "0"]);
-    let answers = Answers::taken(&rig, &rig.impatient().connect().unwrap(), fail, heal);
-    answers.assert_are([Some("LOADING"); 9]);
+    answers(&ways::LOADING).assert_refused("LOADING", &EVERYTHING);
 }
 
 #[test]
 fn a_busy_server_is_waited_for_within_the_bound() {
+    answers(&ways::BUSY).assert_refused("BUSY", &EVERYTHING);
+}
+
+#[test]
+fn a_wait_that_is_long_enough_sees_the_end_of_a_busy_time() {
     let rig = Rig::around(RedisServer::builder().config("lua-time-limit 20").start());
     let client = rig.impatient().connect().unwrap();
     thread::scope(|scope| {
-        let fail = || {
-            scope.spawn(|| rig.server.try_query::<()>(&["EVAL", "while true do end", "0"]));
-            eventually(SOON, "it is busy", || refuses(&rig, "BUSY"));
-        };
-        let heal = || rig.server.run(&["SCRIPT", "KILL"]);
-        let answers = Answers::taken(&rig, &client, fail, heal);
-        answers.assert_are([Some("BUSY"); 9]);
-        // And a wait that is long enough sees the end of it.
-        fail();
+        scope.spawn(|| rig.server.try_query::<()>(&["EVAL", "while true do end", "0"]));
+        eventually(SOON, "it is busy", || refuses(&rig, "BUSY"));
         let waiter = scope.spawn(|| client.lock("free").try_lock_for(SOON).unwrap().is_some());
         rig.proxy.wait_for_since(rig.proxy.mark(), &rig.script("acquire").nth(2), SOON);
-        heal();
+        rig.server.run(&["SCRIPT", "KILL"]);
         assert!(waiter.join().unwrap());
     });
 }
@@ -146,15 +95,11 @@ fn a_refusal_that_takes_its_time_is_still_told_as_one() {
 
 #[test]
 fn a_user_whose_rights_were_narrowed_is_told_so() {
+    answers(&ways::NO_SCRIPTS).assert_refused("NOPERM", &WRITES_AND_WAITS);
     let server = RedisServer::start();
     server.run(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]);
     let rig = Rig::around(server);
-    let url = format!("redis://app:secret@127.0.0.1:{}", rig.proxy.port());
-    let client = Client::builder(&url).command_timeout(PATIENCE).outage_limit(PATIENCE).connect().unwrap();
-    let fail = || rig.server.run(&["ACL", "SETUSER", "app", "-evalsha", "-eval"]);
-    let heal = || rig.server.run(&["ACL", "SETUSER", "app", "+evalsha", "+eval"]);
-    let answers = Answers::taken(&rig, &client, fail, heal);
-    answers.assert_all_scripts_get("NOPERM");
+    let client = Client::connect(&format!("redis://app:secret@127.0.0.1:{}", rig.proxy.port())).unwrap();
     // A command inside the scripts, and the key.
     for (narrow, widen) in [("-hset", "+hset"), ("resetkeys", "~*")] {
         rig.server.run(&["ACL", "SETUSER", "app", narrow]);
@@ -293,71 +238,7 @@ fn a_stranger_in_the_lock_is_busy_and_a_lock_without_end_is_asked_for_every_seco
     }
 }
 
-fn refuses(rig: &Rig, word: &str) -> bool {
-    let answer = rig.server.try_query::<()>(&["EXISTS", "x"]);
-    answer.is_err_and(|error| error.to_string().to_uppercase().contains(word) || error.code() == Some(word))
-}
-
-/// What each call was refused with; `None` where it was not.
-struct Answers([(&'static str, Option<String>); 9]);
-
-impl Answers {
-    /// Takes locks, has the server refuse, calls everything, and sees to it that nothing stays behind.
-    fn taken(rig: &Rig, client: &Client, fail: impl FnOnce(), heal: impl FnOnce()) -> Answers {
-        let bystander = rig.direct();
-        let forced = bystander.lock("forced").lock().unwrap();
-        let last = client.lock("last").lock().unwrap();
-        let twice = client.lock("twice");
-        let (outer, inner) = (twice.lock().unwrap(), twice.lock().unwrap());
-        fail();
-        let free = client.lock("free");
-        let answers = Answers([
-            ("try_lock", word("try_lock", || free.try_lock().map(drop))),
-            ("try_lock_for", word("try_lock_for", || free.try_lock_for(ms(100)).map(drop))),
-            ("lock", word("lock", || free.lock().map(drop))),
-            ("re-enter", word("re-enter", || twice.try_lock().map(drop))),
-            ("extend", word("extend", || last.extend(Duration::from_secs(60)))),
-            ("release of one", word("release of one", || inner.unlock())),
-            ("release", word("release", || last.unlock())),
-            ("force_unlock", word("force_unlock", || client.lock("forced").force_unlock().map(drop))),
-            ("is_locked", word("is_locked", || free.is_locked().map(drop))),
-        ]);
-        heal();
-        eventually(SOON, "it is well again", || outer.extend(Duration::from_secs(30)).is_ok());
-        assert!(outer.is_held());
-        eventually(SOON, "the release was made up for", || !client.lock("last").is_locked().unwrap());
-        assert!(!free.is_locked().unwrap(), "a refused acquire left something behind");
-        outer.unlock().unwrap();
-        drop(forced);
-        rig.eventually_no_keys(SOON);
-        answers
-    }
-
-    #[track_caller]
-    fn assert_are(&self, wanted: [Option<&str>; 9]) {
-        let wanted: Vec<_> = self.0.iter().zip(wanted).map(|((call, _), word)| (*call, word)).collect();
-        let answers: Vec<_> = self.0.iter().map(|(call, word)| (*call, word.as_deref())).collect();
-        assert_eq!(answers, wanted);
-    }
-
-    #[track_caller]
-    fn assert_all_writes_get(&self, word: &str) {
-        let word = Some(word);
-        self.assert_are([word, word, word, word, word, word, word, word, None]);
-    }
-
-    #[track_caller]
-    fn assert_all_scripts_get(&self, word: &str) {
-        self.assert_all_writes_get(word); // nothing writes without a script
-    }
-}
-
-/// Makes a call that may be refused, in time and with a word.
-fn word(call: &str, make: impl FnOnce() -> Result<()>) -> Option<String> {
-    let (took, answer) = timed(make);
-    assert!(took < PATIENCE * 3 + SLACK, "{call} took {took:?}");
-    let error = answer.err()?;
-    assert_eq!(error.kind(), ErrorKind::Refused, "{call}: {error:?}");
-    assert!(error.redis_word().is_some(), "{call}: {error:?}");
-    error.redis_word().map(str::to_owned)
+/// What each call is answered by the server that all tests use.
+fn answers(way: &Way) -> Answers {
+    way.answers(&Version::of_this_machine().expect("redis-server runs here"))
 }

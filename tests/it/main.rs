@@ -1,5 +1,6 @@
 //! Lockson against real servers.
 
+mod answers;
 mod contract;
 mod exactly_once;
 mod fair;
@@ -19,6 +20,7 @@ mod other_process;
 mod processes;
 mod read_write;
 mod reentrant;
+mod servers;
 mod soak;
 mod spin;
 mod support;

@@ -1,0 +1,106 @@
+//! The same questions to servers of several versions, which `.ci/servers` puts side by side.
+
+mod deeds;
+mod document;
+mod own_command;
+mod refusals;
+mod rights;
+mod scene;
+mod table;
+pub(crate) mod ways;
+mod ways_cluster;
+mod ways_login;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, io};
+
+use lockson_harness::{RedisServer, RedisServerBuilder};
+
+pub(crate) use scene::{Way, refuses};
+
+/// A server program of some version.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version {
+    /// `Redis 7.0`; of Valkey the first number alone, `Valkey 8`.
+    pub(crate) label: String,
+    program: PathBuf,
+}
+
+impl Version {
+    /// What this program says that it is; `None` where it does not run.
+    fn of(program: &Path) -> Option<Version> {
+        let told = Command::new(program).arg("--version").output().ok()?;
+        let text = String::from_utf8(told.stdout).ok()?;
+        let product = text.split_whitespace().next()?;
+        let number = text.split_once(" v=")?.1.split_whitespace().next()?;
+        let mut parts = number.split('.');
+        let (major, minor) = (parts.next()?, parts.next()?);
+        let label = if product == "Valkey" { format!("Valkey {major}") } else { format!("{product} {major}.{minor}") };
+        Some(Version { label, program: program.to_owned() })
+    }
+
+    /// The one that a test gets if it does not say which.
+    pub(crate) fn of_this_machine() -> Option<Version> {
+        let program = env::var_os("LOCKSON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        Version::of(Path::new(&program))
+    }
+
+    /// Prepares a server of this version.
+    pub(crate) fn builder(&self) -> RedisServerBuilder {
+        RedisServer::builder().program(&self.program)
+    }
+
+    /// Starts a server of this version.
+    pub(crate) fn start(&self) -> RedisServer {
+        self.builder().start()
+    }
+
+    /// Redis 6.2 lacks settings that tests like to have; it always allows `DEBUG`.
+    fn is_old(&self) -> bool {
+        self.label == "Redis 6.2"
+    }
+}
+
+/// The machine's own server, and those that were fetched.
+///
+/// With `LOCKSON_ALL_SERVERS` in the environment each of them has to be there.
+pub(crate) fn versions() -> Vec<Version> {
+    let mut versions: Vec<Version> = vec![];
+    let mut absent = vec![];
+    for name in FETCHED {
+        match Version::of(&folder().join(name).join("server")) {
+            Some(version) => versions.push(version),
+            None => absent.push(name),
+        }
+    }
+    if let Some(own) = Version::of_this_machine()
+        && versions.iter().all(|version| version.label != own.label)
+    {
+        absent.retain(|name| *name != own.label.replace(' ', "-").to_lowercase());
+        versions.push(own);
+    }
+    versions.sort();
+    assert!(!versions.is_empty(), "no server runs here");
+    if !absent.is_empty() {
+        let text = format!("left out, because they are not here: {absent:?}; `sh .ci/servers` fetches them");
+        assert!(!all_are_required(), "{text}");
+        // Past the test runner, which shows only what failed.
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        ONCE.call_once(|| drop(writeln!(io::stderr(), "{text}")));
+    }
+    versions
+}
+
+fn all_are_required() -> bool {
+    env::var_os("LOCKSON_ALL_SERVERS").is_some()
+}
+
+/// Where `.ci/servers` puts them: beside the folder for temporary files of tests.
+fn folder() -> PathBuf {
+    let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    temporary.parent().expect("it is below the target folder").join("servers")
+}
+
+const FETCHED: [&str; 6] = ["redis-6.2", "redis-7.0", "redis-8.0", "redis-new", "valkey-8", "valkey-new"];

@@ -1,0 +1,98 @@
+//! The server's own command that compares and deletes, on the servers that have it.
+
+use lockson::{Client, ErrorKind, Lock, Loss, ReleaseBy, TokenOptions};
+use lockson_harness::RedisServer;
+
+use super::{Version, versions};
+use crate::support::{SOON, TTL, brisk, kind_of, ms};
+
+#[test]
+fn the_servers_own_command_opens_only_the_lock_of_its_holder() {
+    for_each_that_can(|server, word| {
+        let client = brisk(server).connect().unwrap();
+        let lock = by_server(&client, "own");
+        let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
+        let value: String = server.query(&["GET", "own"]);
+        assert_eq!(value, outer.owner());
+        let other = by_server(&brisk(server).connect().unwrap(), "own");
+        assert!(other.try_lock_for(TTL * 2).unwrap().is_none(), "it is renewed");
+        inner.unlock().unwrap();
+        assert_eq!(other.holder().unwrap().expect("it is held").owner(), outer.owner());
+        outer.unlock().unwrap();
+        assert_eq!(server.keys(), Vec::<String>::new());
+        assert!(server.calls_of(word) >= 2, "asked whether it is there, and used");
+        for script in ["eval", "evalsha"] {
+            assert_eq!(server.calls_of(script), 0);
+        }
+
+        let guard = lock.lock().unwrap();
+        server.run(&["SET", "own", "theirs"]);
+        assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken));
+        let value: String = server.query(&["GET", "own"]);
+        assert_eq!(value, "theirs");
+        assert!(lock.try_lock_for(ms(50)).unwrap().is_none());
+        assert!(lock.force_unlock().unwrap());
+
+        let guard = lock.lock().unwrap();
+        server.run(&["DEL", "own"]);
+        assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Gone));
+    });
+}
+
+#[test]
+fn something_else_under_the_name_is_no_business_of_the_servers_own_command() {
+    for_each_that_can(|server, word| {
+        let client = brisk(server).connect().unwrap();
+        let lock = by_server(&client, "data");
+        server.run(&["LPUSH", "data", "precious"]);
+        let error = lock.try_lock().unwrap_err();
+        assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")), "{word}: {error}");
+        server.run(&["DEL", "data"]);
+        let guard = lock.lock().unwrap();
+        server.run(&["DEL", "data"]);
+        server.run(&["LPUSH", "data", "precious"]);
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Taken), "{word}");
+        drop(guard);
+        server.run(&["DEL", "data"]);
+        let guard = client.token_lock_with("data", TokenOptions::new().release_by(ReleaseBy::Server)).lock().unwrap();
+        server.run(&["DEL", "data"]);
+        server.run(&["LPUSH", "data", "precious"]);
+        assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken), "{word}");
+        let length: i64 = server.query(&["LLEN", "data"]);
+        assert_eq!(length, 1);
+    });
+}
+
+#[test]
+fn servers_without_a_command_of_their_own_say_so_and_take_nothing() {
+    for version in versions().iter().filter(|version| word_of(version).is_none()) {
+        let server = version.start();
+        let error = by_server(&Client::connect(&server.url()).unwrap(), "own").lock().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{}: {error}", version.label);
+        assert_eq!(server.keys(), Vec::<String>::new());
+    }
+}
+
+fn by_server(client: &Client, name: &str) -> Lock {
+    client.token_lock_with(name, TokenOptions::new().release_by(ReleaseBy::Server))
+}
+
+fn for_each_that_can(check: impl Fn(&RedisServer, &str)) {
+    for version in versions() {
+        if let Some(word) = word_of(&version) {
+            eprintln!("{}: {word}", version.label);
+            check(&version.start(), word);
+        }
+    }
+}
+
+/// The command of this version, by its own documentation.
+fn word_of(version: &Version) -> Option<&'static str> {
+    let (product, number) = version.label.split_once(' ')?;
+    let mut parts = number.split('.').map(|part| part.parse::<u32>().expect("a number"));
+    match (product, parts.next()?, parts.next()) {
+        ("Redis", major, Some(minor)) if (major, minor) >= (8, 4) => Some("delex"),
+        ("Valkey", 9.., _) => Some("delifeq"),
+        _ => None,
+    }
+}

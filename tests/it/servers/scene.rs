@@ -1,0 +1,156 @@
+//! A server that is to refuse, a client in front of it, and what makes it refuse and heals it.
+
+use std::net::{IpAddr, UdpSocket};
+
+use lockson::{Client, ClientBuilder};
+use lockson_harness::proxy::Scope;
+use lockson_harness::{RedisServer, eventually};
+use parking_lot::Mutex;
+
+use super::Version;
+use crate::answers::{Answers, PATIENCE, Trouble};
+use crate::fault_support::{Rig, SOON};
+
+/// One way in which a server refuses.
+pub(crate) struct Way {
+    /// Redis's own word.
+    pub(crate) word: &'static str,
+    /// When Redis says it.
+    pub(crate) when: &'static str,
+    /// What an operator does about it.
+    pub(crate) advice: &'static str,
+    /// Lines of the server's configuration.
+    pub(crate) lines: &'static [&'static str],
+    pub(crate) login: Login,
+    /// Done before the first client comes.
+    pub(crate) prepare: fn(&Scene),
+    pub(crate) fail: fn(&Scene),
+    pub(crate) heal: fn(&Scene),
+    /// Whether holds outlive it.
+    pub(crate) holds_stay: bool,
+}
+
+/// As whom the client comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Login {
+    Nobody,
+    /// The user `app` with all rights, until some are taken away.
+    User,
+    /// The password `first`.
+    Password,
+}
+
+/// What most ways have in common.
+pub(crate) const PLAIN: Way = Way {
+    word: "",
+    when: "",
+    advice: "",
+    lines: &[],
+    login: Login::Nobody,
+    prepare: |_| {},
+    fail: |_| {},
+    heal: |_| {},
+    holds_stay: true,
+};
+
+impl Way {
+    /// What each call is answered by a server of this version that refuses so.
+    pub(crate) fn answers(&self, version: &Version) -> Answers {
+        let scene = Scene::set(self, version);
+        let client = scene.builder().connect().expect("it is well yet");
+        let trouble =
+            Trouble { fail: &|| (self.fail)(&scene), heal: &|| (self.heal)(&scene), holds_stay: self.holds_stay };
+        Answers::taken(&scene.rig, &client, || scene.builder().connect(), &trouble)
+    }
+
+    /// Whether this machine can bring it about.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.word != "DENIED" || own_address().is_some()
+    }
+}
+
+/// A server, and a client's way to it.
+pub(crate) struct Scene {
+    pub(crate) rig: Rig,
+    pub(crate) version: Version,
+    /// Made while everybody may connect.
+    admin: Mutex<redis::Connection>,
+    /// Another server that the first one has to do with.
+    pub(crate) other: Mutex<Option<RedisServer>>,
+    login: Login,
+}
+
+impl Scene {
+    fn set(way: &Way, version: &Version) -> Scene {
+        let mut builder = version.builder();
+        if !version.is_old() {
+            builder = builder.config("enable-debug-command yes").config("loading-process-events-interval-bytes 1024");
+        }
+        if let Some(address) = own_address() {
+            builder = builder.config(format!("bind 127.0.0.1 {address}")).config("protected-mode no");
+        }
+        for line in way.lines {
+            builder = builder.config(*line);
+        }
+        if way.login == Login::Password {
+            builder = builder.password("first");
+        }
+        let rig = Rig::around(builder.start());
+        let admin = Mutex::new(rig.server.connection());
+        let scene = Scene { rig, version: version.clone(), admin, other: Mutex::default(), login: way.login };
+        if way.login == Login::User {
+            scene.run(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]);
+        }
+        (way.prepare)(&scene);
+        scene
+    }
+
+    /// The settings of the client under test.
+    fn builder(&self) -> ClientBuilder {
+        let login = match self.login {
+            Login::Nobody => "",
+            Login::User => "app:secret@",
+            Login::Password => ":first@",
+        };
+        let url = format!("redis://{login}127.0.0.1:{}", self.rig.proxy.port());
+        Client::builder(&url).command_timeout(PATIENCE).outage_limit(PATIENCE * 2).drop_timeout(PATIENCE / 2)
+    }
+
+    /// Runs a command as an administrator who has been here from the start.
+    #[track_caller]
+    pub(crate) fn run(&self, words: &[&str]) {
+        let mut command = redis::Cmd::new();
+        let _: redis::Value = command.arg(words).query(&mut *self.admin.lock()).unwrap();
+    }
+
+    /// Narrows or widens the rights of the user.
+    #[track_caller]
+    pub(crate) fn set_user(&self, rules: &[&str]) {
+        self.run(&[&["ACL", "SETUSER", "app"], rules].concat());
+    }
+
+    /// Ends all connections of the client, so that it has to come in anew.
+    pub(crate) fn send_away(&self) {
+        self.rig.proxy.cut(Scope::All);
+    }
+
+    /// Waits until the server says this word to everybody.
+    #[track_caller]
+    pub(crate) fn wait_for_word(&self, word: &str) {
+        eventually(SOON, word, || refuses(&self.rig, word));
+    }
+}
+
+/// Whether a plain question is refused with this word.
+pub(crate) fn refuses(rig: &Rig, word: &str) -> bool {
+    let answer = rig.server.try_query::<()>(&["EXISTS", "x"]);
+    answer.is_err_and(|error| error.to_string().to_uppercase().contains(word) || error.code() == Some(word))
+}
+
+/// An address of this machine that is not the loopback's, if it has one. Nothing is sent.
+pub(crate) fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?; // an address of documentation, routed as any other
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
+}
