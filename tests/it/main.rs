@@ -25,3 +25,4 @@ mod soak;
 mod spin;
 mod support;
 mod token;
+mod token_peers;

@@ -1,12 +1,11 @@
 //! What is special about the token lock: one value under the key, its forms of release, its neighbours.
 
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use lockson::{Backoff, Client, ErrorKind, Lock, Loss, ReleaseBy, TokenOptions};
+use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Then, When};
-use lockson_harness::{HelperProcess, RedisServer, eventually};
 
 use crate::fault_support::Rig;
 use crate::support::{SOON, TTL, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, timed, ttl_ms};
@@ -270,63 +269,3 @@ fn what_changes_between_look_and_act_is_looked_at_again() {
     });
     assert_eq!(value(&rig.server, "race").as_deref(), Some("theirs"));
 }
-
-#[test]
-fn redis_py_and_we_keep_each_other_out() {
-    let python = python_with_redis();
-    let server = RedisServer::shared();
-    for form in FORMS {
-        let lock = by(&client(), &fresh("token"), form);
-        let mut peer = HelperProcess::spawn(&python, &["-u", "-c", PEER, &server.url(), lock.name()]);
-        peer.expect_line("ready", Duration::from_secs(60));
-
-        let guard = lock.lock().unwrap();
-        assert_eq!(peer.ask("try", SOON), "False");
-        peer.send("lock");
-        assert_eq!(peer.line(ms(300)), None, "it waits for us");
-        guard.unlock().unwrap();
-        assert_eq!(peer.next_line(SOON), "True");
-
-        assert!(lock.try_lock().unwrap().is_none());
-        assert!(lock.is_locked().unwrap());
-        thread::scope(|scope| {
-            let waiter = scope.spawn(|| lock.lock().and_then(lockson::Guard::unlock));
-            thread::sleep(ms(100));
-            assert!(!waiter.is_finished());
-            assert_eq!(peer.ask("unlock", SOON), "done");
-            waiter.join().unwrap().unwrap();
-        });
-        assert_eq!(peer.ask("try", SOON), "True");
-        assert_eq!(peer.ask("unlock", SOON), "done");
-        eventually(SOON, "nobody holds it", || value(server, lock.name()).is_none());
-    }
-}
-
-/// A Python that has redis-py: in an environment of its own below the target folder, made once.
-fn python_with_redis() -> std::path::PathBuf {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("redis-py");
-    let python = folder.join("bin/python");
-    let has_it =
-        || Command::new(&python).args(["-c", "import redis.lock"]).status().is_ok_and(|status| status.success());
-    if !has_it() {
-        let run = |command: &mut Command| {
-            let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; install python3"));
-            assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-        };
-        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
-        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "redis==5.2.1"]));
-    }
-    python
-}
-
-const PEER: &str = r#"
-import sys, redis
-lock = redis.Redis.from_url(sys.argv[1]).lock(sys.argv[2], timeout=30, sleep=0.01)
-print("ready")
-for line in sys.stdin:
-    if line.strip() == "unlock":
-        lock.release()
-        print("done")
-    else:
-        print(lock.acquire(blocking=line.strip() == "lock"))
-"#;
