@@ -9,6 +9,7 @@ use crate::matrix::Row;
 use crate::names;
 use crate::peer::workspace;
 use crate::state::Compared;
+use crate::token::Library;
 use crate::verdict::Verdict;
 
 /// Everything that a whole run finds out.
@@ -19,6 +20,7 @@ pub(crate) struct Results {
     pub(crate) names: Vec<names::Column>,
     pub(crate) states: Vec<Compared>,
     pub(crate) loads: Vec<Loaded>,
+    pub(crate) token: Vec<Library>,
     /// The newest Redisson and the last one of the older line.
     pub(crate) versions: [String; 2],
 }
@@ -32,6 +34,7 @@ pub(crate) fn write(results: &Results) -> io::Result<()> {
     text += &format!("\n## Conformance with Redisson {older}\n\n{}", matrix(&results.matrix_of_3));
     text += &format!("\n## Names\n\n{NAMES}\n{}", name_table(&results.names));
     text += &format!("\n## Under load\n\n{}", load_table(&results.loads));
+    text += &format!("\n## The token lock beside other libraries\n\n{TOKEN}\n{}", token_table(&results.token));
     text += &format!("\n## State after each operation\n\n{STATES}");
     for compared in &results.states {
         text += &format!("\n### {}\n\n{}", compared.kind.title, state_tables(compared));
@@ -91,6 +94,14 @@ fn load_table(loads: &[Loaded]) -> String {
     table(&["claim", ""], loads.iter().map(|load| vec![load.claim.clone(), word(&load.verdict).to_owned()]))
 }
 
+fn token_table(libraries: &[Library]) -> String {
+    let row = |library: &Library| {
+        let test = format!("`{}`", library.test);
+        vec![library.title.to_owned(), library.version.clone(), test, word(&library.verdict).to_owned()]
+    };
+    table(&["library", "version", "test", ""], libraries.iter().map(row))
+}
+
 fn state_tables(compared: &Compared) -> String {
     let (same, other): (Vec<_>, Vec<_>) =
         compared.operations.iter().partition(|operation| operation.rust == operation.java);
@@ -131,6 +142,14 @@ a waiter of this crate would look again by itself after 1 s. *Killed* is `kill -
 
 const NAMES: &str = "\
 Each cell: both languages keep each other out under such a name, and wake each other.
+";
+
+const TOKEN: &str = "\
+The real thing in a process of its own (`tests/token_peers`), and this crate's `token_lock` on the same key: each waits for
+the other and gets in when it lets go or its lease ends, nobody is inside twice, and neither extends nor releases what the
+other has taken meanwhile. They also release a lock of ours when they are told its value. Each is done with
+`ReleaseBy::Script` and `ReleaseBy::Transaction`, with our values and with values that look like theirs.
+`ReleaseBy::Server` writes and compares the same value; it needs a newer server and is not part of this.
 ";
 
 const STATES: &str = "\

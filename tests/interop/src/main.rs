@@ -1,4 +1,4 @@
-//! Holds real Redisson and Lockson against each other, and writes down what came of it.
+//! Holds Lockson and real Redisson, and other lock libraries, against each other, and writes down what came of it.
 
 mod actor;
 mod checks;
@@ -16,6 +16,7 @@ mod stage;
 mod starved;
 mod state;
 mod subscribed;
+mod token;
 mod verdict;
 
 use std::process::{self, ExitCode};
@@ -91,6 +92,9 @@ fn run(options: &Options, score: &Score) -> Results {
         let kinds = chosen(|kind| kind.is_soaked);
         results.loads.push(load::soak(&server, &cast, &kinds, options.soak, score));
     });
+    if options.wants_token() {
+        score.attempt("token", || results.token = token::run(&server, score));
+    }
     if options.is_whole() {
         results.versions =
             [NEWEST, OLDER].map(|profile| Peer::launch(&options.cast(profile).java).version().to_owned());

@@ -46,6 +46,11 @@ impl Options {
         &self.kinds
     }
 
+    /// Whether the token lock is checked: where nothing is chosen, or this is. Redisson has no such lock.
+    pub(crate) fn wants_token(&self) -> bool {
+        self.is_whole() || self.parts.iter().any(|part| part == "token")
+    }
+
     /// Whether everything is checked, so that the result may be written down.
     pub(crate) fn is_whole(&self) -> bool {
         !self.rehearse && self.parts.is_empty() && self.kinds.len() == KINDS.len()
@@ -74,8 +79,8 @@ fn kinds(text: &str) -> Result<Vec<&'static Kind>, String> {
     text.split(',').map(|word| Kind::named(word).ok_or(format!("no such kind: {word}\n{USAGE}"))).collect()
 }
 
-const PARTS: &[&str] = &["matrix", "redisson3", "names", "state", "handover", "fairness", "order", "soak"];
+const PARTS: &[&str] = &["matrix", "redisson3", "names", "state", "handover", "fairness", "order", "soak", "token"];
 const USAGE: &str = "\
-usage: lockson-interop [--only matrix,redisson3,names,state,handover,fairness,order,soak] [--kinds plain,fair,...]
-                       [--soak-seconds 60] [--rehearse]
+usage: lockson-interop [--only matrix,redisson3,names,state,handover,fairness,order,soak,token]
+                       [--kinds plain,fair,...] [--soak-seconds 60] [--rehearse]
 --rehearse   Redisson plays the Rust part too: tries the checks themselves, for every kind";

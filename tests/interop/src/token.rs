@@ -1,0 +1,79 @@
+//! The token lock beside the lock libraries of others: runs the tests of `tests/it/token_peers.rs` and counts each.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use lockson_harness::{HelperProcess, RedisServer};
+
+use crate::peer::workspace;
+use crate::verdict::{Score, Verdict, caught};
+
+/// A lock library, and what came of its test.
+#[derive(Debug)]
+pub(crate) struct Library {
+    pub(crate) title: &'static str,
+    pub(crate) version: String,
+    pub(crate) test: &'static str,
+    pub(crate) verdict: Verdict,
+}
+
+pub(crate) fn run(server: &RedisServer, score: &Score) -> Vec<Library> {
+    let said = run_tests();
+    let ran = said.iter().filter(|line| line.starts_with("test token_peers::")).count();
+    let known = if ran == LIBRARIES.len() { vec![] } else { vec![format!("{ran} tests ran: {said:#?}")] };
+    score.count("as many token tests as libraries", &Verdict::unless(known));
+    LIBRARIES
+        .iter()
+        .map(|&(peer, title, test)| {
+            let passed = said.contains(&format!("test token_peers::{test} ... ok"));
+            let verdict = Verdict::unless(if passed { vec![] } else { vec![format!("{test} failed")] });
+            score.count(&format!("token lock beside {title}"), &verdict);
+            let version = caught(|| version(server, peer)).unwrap_or("not there".into());
+            Library { title, version, test, verdict }
+        })
+        .collect()
+}
+
+/// What the tests say, which is shown when one of them fails.
+fn run_tests() -> Vec<String> {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
+    command.current_dir(workspace());
+    command.args(["test", "--workspace", "--test", "it", "token_peers::", "--", "--ignored"]);
+    // They wait more than they work.
+    command.arg(format!("--test-threads={}", LIBRARIES.len()));
+    let mut process = HelperProcess::spawn_command(command);
+    let said: Vec<String> = std::iter::from_fn(|| process.line(LIMIT)).collect();
+    if !process.wait(LIMIT).success() {
+        // The tests are counted here, so their own count must not be added to ours.
+        let story = said.iter().filter(|line| !line.starts_with("test result:"));
+        story.for_each(|line| println!("{line}"));
+        println!("{}", process.errors());
+    }
+    said
+}
+
+/// A peer greets with `ready <library> <version>`.
+fn version(server: &RedisServer, peer: &str) -> String {
+    let greeting = HelperProcess::spawn(built().join(peer).join("peer"), &[&server.url(), "version"]).next_line(LIMIT);
+    greeting.rsplit(' ').next().unwrap_or_default().to_owned()
+}
+
+/// The folder of the peers; this program stands two below its target folder.
+fn built() -> PathBuf {
+    let program = env::current_exe().expect("this program is somewhere");
+    program.ancestors().nth(2).expect("it is in a target folder").join("token_peers")
+}
+
+/// Folder of the peer, title, test.
+const LIBRARIES: &[(&str, &str, &str)] = &[
+    ("redis-py", "redis-py, `Lock`", "redis_py_and_we_keep_each_other_out"),
+    ("redsync", "redsync", "redsync_and_we_keep_each_other_out"),
+    ("redlock", "node-redlock", "node_redlock_and_we_keep_each_other_out"),
+    ("redlock5", "node-redlock, the next", "the_next_node_redlock_and_we_keep_each_other_out"),
+    ("rslock", "rslock", "rslock_and_we_keep_each_other_out"),
+    ("jedis", "Jedis, written by hand", "code_written_by_hand_for_jedis_and_we_keep_each_other_out"),
+];
+/// Of all the tests, which take half a minute once they are built.
+const LIMIT: Duration = Duration::from_secs(180);
