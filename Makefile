@@ -5,7 +5,7 @@
 #   make soak      the long campaigns, for so many MINUTES (5)
 #   make bench     how fast it is
 #   make servers   what differs between versions of Redis and Valkey; WRITE=1 writes it into docs/operations.md
-#   make interop   together with Java's Redisson
+#   make interop   together with Java's Redisson, and with other libraries' token locks
 #   make fmt       format the source
 
 CARGO = cargo

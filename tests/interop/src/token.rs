@@ -31,6 +31,7 @@ pub(crate) fn run(server: &RedisServer, score: &Score) -> Vec<Library> {
             let verdict = Verdict::unless(if passed { vec![] } else { vec![format!("{test} failed")] });
             score.count(&format!("token lock beside {title}"), &verdict);
             let version = caught(|| version(server, peer)).unwrap_or("not there".into());
+            println!("token: {title} {version}: {}", if passed { "passed" } else { "FAILED" });
             Library { title, version, test, verdict }
         })
         .collect()
