@@ -149,7 +149,7 @@ The real thing in a process of its own (`tests/token_peers`), and this crate's `
 the other and gets in when it lets go or its lease ends, nobody is inside twice, and neither extends nor releases what the
 other has taken meanwhile. They also release a lock of ours when they are told its value. Each is done with
 `ReleaseBy::Script` and `ReleaseBy::Transaction`, with our values and with values that look like theirs.
-`ReleaseBy::Server` writes and compares the same value; it needs a newer server and is not part of this.
+`ReleaseBy::Server` writes and compares the same value; it needs a newer server, and `make servers` shows it on those.
 ";
 
 const STATES: &str = "\
