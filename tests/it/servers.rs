@@ -65,7 +65,8 @@ impl Version {
 
 /// The machine's own server, and those that were fetched.
 ///
-/// With `LOCKSON_ALL_SERVERS` in the environment each of them has to be there.
+/// With `LOCKSON_ALL_SERVERS` in the environment each of them has to be there, but for those that come
+/// from where versions come and go.
 pub(crate) fn versions() -> Vec<Version> {
     let mut versions: Vec<Version> = vec![];
     let mut absent = vec![];
@@ -85,7 +86,7 @@ pub(crate) fn versions() -> Vec<Version> {
     assert!(!versions.is_empty(), "no server runs here");
     if !absent.is_empty() {
         let text = format!("left out, because they are not here: {absent:?}; `sh .ci/servers` fetches them");
-        assert!(!all_are_required(), "{text}");
+        assert!(!all_are_required() || absent.iter().all(|name| name.ends_with("-new")), "{text}");
         // Past the test runner, which shows only what failed.
         static ONCE: std::sync::Once = std::sync::Once::new();
         ONCE.call_once(|| drop(writeln!(io::stderr(), "{text}")));
