@@ -28,14 +28,26 @@ if redis.call('hexists', lock, owner) == 1 then
   return {1}
 end
 
+-- What those in front may still take from us, and our patience. Redisson's waiters have no hold number in their
+-- names, and take 300 s from everybody behind them when they get in, whatever was between; ours take their patience.
+local function least_ms(in_front)
+  local ms = patience_ms
+  for _, waiter in ipairs(in_front) do
+    ms = ms + (string.find(waiter, '%.%d+$') and patience_ms or 300000)
+  end
+  return ms
+end
+
 -- We are alive: the time since we asked does not count against our place.
 local mine = redis.call('zscore', deadlines, owner)
-if mine and not redis.call('lpos', queue, owner) then
+local place = mine and redis.call('lpos', queue, owner)
+if mine and not place then
   redis.call('zrem', deadlines, owner)
   mine = false
 end
 if mine then
-  local mine_ends = math.max(tonumber(mine) + tonumber(ARGV[4]), now + patience_ms)
+  local in_front = place > 0 and redis.call('lrange', queue, 0, place - 1) or {}
+  local mine_ends = math.max(tonumber(mine) + tonumber(ARGV[4]), now + least_ms(in_front))
   redis.call('zadd', deadlines, string.format('%.0f', mine_ends), owner)
 end
 
@@ -84,7 +96,8 @@ if not mine then
   local last = redis.call('lindex', queue, -1)
   local last_ends = last and redis.call('zscore', deadlines, last)
   local ahead_ms = last_ends and tonumber(last_ends) - now or math.max(redis.call('pttl', lock), 0)
-  redis.call('zadd', deadlines, now + ahead_ms + patience_ms, owner)
+  local mine_ends = now + math.max(ahead_ms + patience_ms, least_ms(redis.call('lrange', queue, 0, -1)))
+  redis.call('zadd', deadlines, string.format('%.0f', mine_ends), owner)
   redis.call('rpush', queue, owner)
 elseif head == owner then
   -- First in line and alive: should we die now, it costs the others our patience and no more.

@@ -34,7 +34,7 @@ if redis.call('exists', lock) == 0 then
   local head = redis.call('lindex', queue, 0)
   if head then
     local ends = tonumber(redis.call('zscore', deadlines, head) or '')
-    if ends and ends > now + patience_ms then
+    if ends and ends > now + patience_ms and redis.call('llen', queue) > 1 then
       redis.call('zadd', deadlines, now + patience_ms, head)
     end
     redis.pcall(ARGV[5], ARGV[3] .. ':' .. head, ARGV[4])

@@ -10,7 +10,7 @@
 -- ARGV[4] channel of the lock; each waiter has its own, with ':' and its owner id added
 -- ARGV[5] message
 -- ARGV[6] command that publishes
--- ARGV[7] patience, ms: whoever is told now has so long to come
+-- ARGV[7] patience, ms: whoever is told now has so long to come, if others wait behind
 --
 -- reply: {1, n} = done, n clients were told (-1 = telling them was refused)
 --        | {0} = lost, nobody holds it | {2} = lost, somebody else has it
@@ -39,8 +39,9 @@ end
 if not head then
   return {1, 0}
 end
+-- Alone it costs nobody anything, and whoever joins behind it counts from its deadline.
 local comes_by = now + tonumber(ARGV[7])
-if tonumber(redis.call('zscore', deadlines, head)) > comes_by then
+if redis.call('llen', queue) > 1 and tonumber(redis.call('zscore', deadlines, head)) > comes_by then
   redis.call('zadd', deadlines, comes_by, head)
 end
 local told = redis.pcall(ARGV[6], ARGV[4] .. ':' .. head, ARGV[5])

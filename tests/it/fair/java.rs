@@ -62,17 +62,49 @@ fn a_waiter_keeps_its_place_behind_one_of_java_that_had_waited_for_minutes() {
         let order = queue.owners();
         guard.unlock().unwrap();
         assert_eq!(before.ask(), None);
-        // It took 300 s from everybody behind, more than was between them. Ours asks within a second, before Java does.
-        let asked = server.calls_of("evalsha");
-        eventually(SOON, "ours has asked", || server.calls_of("evalsha") > asked);
+        // It took 300 s from everybody behind, more than was between them; and asks again at once, which purges.
         assert!(behind.ask().is_some());
-        assert_eq!(queue.owners(), order[1..], "a waiter that asks is alive");
+        assert_eq!(queue.owners(), order[1..], "whoever waits behind one of Java has 300 s to give away");
         assert_eq!(before.unlock(), Some(1));
         joined(ours);
         assert_eq!(behind.ask(), None);
         assert_eq!(behind.unlock(), Some(1));
     });
     queue.assert_gone();
+}
+
+#[test]
+fn whoever_joins_behind_one_of_java_that_is_about_to_get_in_keeps_its_place() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let [before, behind, last] = [1, 2, 3].map(|thread| Java::new(&server, "job", thread));
+    let take = || hasty_client(&server).fair_lock("job").lock().unwrap();
+    for joins in ["ours", "java's"] {
+        let guard = take();
+        assert!(before.ask().is_some());
+        guard.unlock().unwrap(); // it is told, and has not come yet
+        thread::scope(|scope| {
+            let ours =
+                (joins == "ours").then(|| queue.waiter(scope, hasty_client(&server).fair_lock("job"), super::leave));
+            assert!(behind.ask().is_some());
+            let order = queue.owners();
+            assert_eq!(before.ask(), None);
+            assert!(last.ask().is_some());
+            assert_eq!(queue.owners()[..order.len() - 1], order[1..], "{joins}: nobody counts as gone");
+            if joins == "java's" {
+                // Not even after our patience, which was the time that the first one had.
+                throughout(PATIENCE + ms(500), || assert!(last.ask().is_some()));
+                assert_eq!(queue.owners()[0], order[1], "{joins}: nor later");
+            }
+            assert_eq!(before.unlock(), Some(1));
+            ours.map(joined);
+        });
+        for java in [&behind, &last] {
+            assert_eq!(java.ask(), None);
+            assert_eq!(java.unlock(), Some(1));
+        }
+        queue.assert_gone();
+    }
 }
 
 #[test]
