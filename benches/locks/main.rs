@@ -10,6 +10,7 @@ mod figure;
 mod hand_over;
 mod hot;
 mod pair;
+mod picture;
 mod placement;
 mod plan;
 mod remote;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use lockson_harness::RedisServer;
 
 use crate::figure::Spread;
+use crate::picture;
 
 /// Collects the ratios of a run.
 #[derive(Debug)]
@@ -52,6 +53,10 @@ impl Report {
         println!();
         for (name, spread) in &self.ratios {
             println!("ratio {name} {:.3}", spread.median);
+        }
+        match picture::save(&self.ratios) {
+            Ok(path) => println!("\nas a picture: {}", path.display()),
+            Err(error) => println!("\nno picture: {error}"),
         }
     }
 }
