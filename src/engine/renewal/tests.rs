@@ -140,4 +140,16 @@ proptest! {
             prop_assert_eq!(asked, (0..holds).collect::<Vec<_>>());
         }
     }
+
+    /// A server's clock that is set forward costs no hold whose key outlives that until its renewal.
+    #[test]
+    fn a_clock_that_is_set_forward_costs_only_what_it_ends(
+        lease_ms in 3_000_u64..60_000, batch in 1_usize..5, holds in 1_usize..7, at in 0_f64..4.0, by in 0_f64..0.65,
+    ) {
+        let [at, by_ms] = [at, by].map(|leases| (leases * lease_ms as f64) as u64);
+        let acquires = (0..holds).map(|_| (0, Act::Acquire { leased_ms: None }));
+        let acts = acquires.chain([(at, Act::Step { by_ms })]).collect();
+        let rounds = play(&Plan { lease_ms, timeout_ms: 3_000, batch, drift: 0, acts, fates: vec![] });
+        prop_assert_eq!(&rounds.last().unwrap().1, &(0..holds).collect::<Vec<_>>(), "all are renewed to the end");
+    }
 }

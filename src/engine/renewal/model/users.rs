@@ -25,12 +25,13 @@ impl World {
             Act::Take { which } => {
                 let held = self.some(which);
                 held.stolen = true;
-                held.key = Key { ends: now.after(ms(1_000_000)), ours: false };
+                held.key = Key { ends: now.after(ms(1_000_000)), ours: false, stepped: false };
             }
             Act::Check { which } => {
                 let name = self.some(which).hold.name.clone();
                 self.notes.push(name);
             }
+            Act::Step { by_ms } => self.set_clock_forward(ms(by_ms)),
         }
     }
 
@@ -63,7 +64,7 @@ impl World {
         self.held.push(Held {
             hold,
             guards: vec![(guard, leased_ms.is_none())],
-            key: Key { ends: self.ends(now, lease), ours: true },
+            key: Key { ends: self.ends(now, lease), ours: true, stepped: false },
             stolen: false,
             busy: false,
             promised: leased_ms.map(|_| lease.good_until(now)),
