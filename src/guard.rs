@@ -78,7 +78,7 @@ impl Hold {
     /// Says whether the lock is held, by everything this process knows.
     ///
     /// `false` once it was given back, was found lost, or its deadline passed without Redis having
-    /// confirmed it anew. No I/O.
+    /// confirmed it anew; and in a forked child, whose copy of the guard holds nothing. No I/O.
     pub fn is_held(&self) -> bool {
         self.phase() == Phase::Live
     }
@@ -88,6 +88,9 @@ impl Hold {
     /// It is counted from before the last answered request was sent, less a margin (1 %, at least
     /// 50 ms, at most a tenth of the lease). No I/O.
     pub fn remaining(&self) -> Duration {
+        if self.engine.is_forked() {
+            return Duration::ZERO;
+        }
         self.engine.with(&self.state, |ledger, now| match ledger.look(now) {
             Phase::Live => now.until(ledger.good_until()),
             _ => Duration::ZERO,
@@ -110,7 +113,9 @@ impl Hold {
             Deadline::At(at) => at,
             Deadline::Never => Instant::now().after(Lease::LONGEST),
         };
-        self.state.wait_for_end(until);
+        if !self.engine.is_forked() {
+            self.state.wait_for_end(until);
+        }
         self.lost()
     }
 
@@ -148,6 +153,9 @@ impl Hold {
     }
 
     fn phase(&self) -> Phase {
+        if self.engine.is_forked() {
+            return Phase::Lost(Loss::Closed);
+        }
         self.engine.with(&self.state, |ledger, now| ledger.look(now))
     }
 

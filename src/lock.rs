@@ -226,6 +226,9 @@ impl Lock {
     /// Returns how often this thread holds the lock; zero when it does not. No I/O.
     pub fn hold_count(&self) -> u64 {
         let Ok(name) = self.checked_name() else { return 0 };
+        if self.engine.is_forked() {
+            return 0;
+        }
         let Some(hold) = self.engine.registry.find(&name, ThreadId::current().number()) else { return 0 };
         let count = self.engine.with(&hold, |ledger, now| {
             if ledger.look(now) == Phase::Live { ledger.counts().of(self.kind.side()) } else { 0 }

@@ -7,6 +7,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use uuid::Uuid;
 
+/// The process in which a client was opened. A forked child has a copy of the client, and must not use it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Home(u32);
+
+impl Home {
+    pub(crate) fn here() -> Self {
+        Self(std::process::id())
+    }
+
+    pub(crate) fn is_elsewhere(self) -> bool {
+        std::process::id() != self.0
+    }
+}
+
 /// The owner of one hold as it stands in Redis: `<client uuid>:<thread>.<hold>`.
 ///
 /// It belongs to the hold, not to the thread: every outermost acquire call draws a new one, so a

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::connection::{Fault, Link};
 use super::socket::Stream;
 use crate::error::{Error, ErrorKind};
+use crate::owner::Home;
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
@@ -13,8 +14,8 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(super) struct Pool {
     most: usize,
-    /// The process that opened it; a forked child shares the sockets and must not use them.
-    process: u32,
+    /// A forked child shares the sockets.
+    home: Home,
     state: Mutex<State>,
     freed: Condvar,
 }
@@ -45,7 +46,7 @@ pub(super) enum Place {
 
 impl Pool {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, process: std::process::id(), state: Mutex::default(), freed: Condvar::new() }
+        Self { most, home: Home::here(), state: Mutex::default(), freed: Condvar::new() }
     }
 
     /// Waits for an idle connection or for room to open one.
@@ -134,7 +135,7 @@ impl Pool {
     }
 
     fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        self.home.is_elsewhere()
     }
 
     /// Closes every connection, also those in use.

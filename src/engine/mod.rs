@@ -39,7 +39,7 @@ use crate::conn::{Server, Topology};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{ListeningFailed, Observer};
 use crate::name::LockName;
-use crate::owner::{HoldNumber, OwnerId, Owners, ThreadId, ThreadNumber};
+use crate::owner::{HoldNumber, Home, OwnerId, Owners, ThreadId, ThreadNumber};
 use crate::script::Call;
 use crate::sync::Mutex;
 use crate::time::Lease;
@@ -69,6 +69,7 @@ pub(crate) struct Engine {
     closing: Bells,
     closed: AtomicBool,
     has_observer: bool,
+    home: Home,
     myself: Weak<Self>,
 }
 
@@ -91,6 +92,7 @@ impl Engine {
             closing: Bells::default(),
             closed: AtomicBool::new(false),
             has_observer: config.has_observer,
+            home: Home::here(),
             myself: Weak::clone(myself),
             config,
         }))
@@ -143,6 +145,11 @@ impl Engine {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether this is a forked child's copy: what the parent holds is not the child's.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.home.is_elsewhere()
     }
 
     pub(crate) fn observe(&self, event: impl FnOnce(&dyn Observer)) {

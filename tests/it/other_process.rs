@@ -208,9 +208,11 @@ fn forked(client: &Client, guards: &mut Vec<Guard>, lock: &Lock) -> String {
         Fork::Child => {
             let refused = |outcome: lockson::Result<_>| outcome.is_err_and(|error| error.kind() == ErrorKind::Closed);
             let asked = refused(lock.try_lock()) && refused(lock.is_locked().map(|_| None));
+            let is_lost = |guard: &Guard| !guard.is_held() && guard.wait_lost(SOON) == Some(lockson::Loss::Closed);
+            let holds_nothing = guards.iter().all(is_lost) && guards[0].remaining().is_zero();
             guards.clear();
             client.close();
-            std::process::exit(if asked { 0 } else { 1 });
+            std::process::exit(i32::from(!asked) + 2 * i32::from(!holds_nothing));
         }
     }
 }
