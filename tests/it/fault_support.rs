@@ -92,6 +92,21 @@ impl Rig {
         eventually(limit, "no key is left", || self.server.keys().is_empty());
     }
 
+    /// Waits until a waiter had slept its second and has asked: unless it is woken, its next question is due in a
+    /// second. Its first questions come in quick succession, around its subscription.
+    pub(crate) fn has_asked_after_its_second(&self, question: &When) {
+        let mut asked = self.proxy.wait_for_since(self.proxy.mark(), question, SOON);
+        loop {
+            let next = self.proxy.wait_for_since(asked.number + 1, question, SOON);
+            let had_slept = next.at - asked.at > ms(500);
+            asked = next;
+            if had_slept {
+                break;
+            }
+        }
+        self.proxy.wait_fate(&asked, SOON);
+    }
+
     /// The command that fences this request: it kills the very connection that sent it, and the
     /// server has answered it.
     pub(crate) fn fence_of(&self, request: &Request) -> Option<Request> {

@@ -47,8 +47,7 @@ fn close_is_bounded(soon: Duration, fault: fn(&Rig)) {
         let sleep = || (client.lock("busy").lock().map(drop), Instant::now());
         let sleepers: Vec<_> = (0..3).map(|_| scope.spawn(sleep)).collect();
         eventually(SOON, "the first one listens", || rig.server.channels().len() == 1);
-        let asked = rig.proxy.wait_for_since(rig.proxy.mark(), &rig.script("acquire"), SOON);
-        rig.proxy.wait_fate(&asked, SOON); // the next one is due in a second
+        rig.has_asked_after_its_second(&rig.script("acquire"));
         fault(&rig);
         let mut callers = vec![];
         for number in 0..WANTING {

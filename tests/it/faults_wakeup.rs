@@ -225,11 +225,9 @@ impl Waiter {
         self.has_just_asked_for(rig, NAME);
     }
 
-    /// Waits for a question, so that the next one is due only in a second.
+    /// Waits for a question after which the next one is due only in a second.
     fn has_just_asked_for(&self, rig: &Rig, name: &str) {
-        let question = rig.script("acquire").containing(name);
-        let question = rig.proxy.wait_for_since(rig.proxy.mark(), &question, SOON);
-        rig.proxy.wait_fate(&question, SOON);
+        rig.has_asked_after_its_second(&rig.script("acquire").containing(name));
     }
 
     /// Gives the lock back; says how long the waiter took to get it.
