@@ -59,8 +59,10 @@ impl Queue<'_> {
     /// For how many ms each waiter keeps its place if it is not heard of.
     #[track_caller]
     fn left_ms(&self) -> BTreeMap<String, i64> {
-        let now = now_ms(self.server);
-        let scores: Vec<(String, i64)> = self.server.query(&["ZRANGE", &self.deadlines(), "0", "-1", "WITHSCORES"]);
+        // At one moment: a waiter may ask between two questions of ours.
+        const LOOK: &str = "local t = redis.call('time')
+            return {t[1] * 1000 + math.floor(t[2] / 1000), redis.call('zrange', KEYS[1], 0, -1, 'withscores')}";
+        let (now, scores): (i64, Vec<(String, i64)>) = self.server.query(&["EVAL", LOOK, "1", &self.deadlines()]);
         scores.into_iter().map(|(owner, score)| (owner, score - now)).collect()
     }
 

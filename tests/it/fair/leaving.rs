@@ -94,8 +94,9 @@ fn a_wait_that_fails_leaves_no_entry() {
         queue.await_length(1);
         // A read-write lock now has the name.
         guard.keep_until_expiry();
-        server.run(&["DEL", &name]);
-        server.run(&["HSET", &name, "mode", "read", "somebody:1", "1"]);
+        // At one moment: the waiter may ask between two commands.
+        let overwrite = "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'mode', 'read', 'somebody:1', 1)";
+        server.run(&["EVAL", overwrite, "1", &name]);
         assert_eq!(joined(failing), ErrorKind::OtherKind);
     });
     eventually(ms(2_000), "it left the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
