@@ -1,6 +1,9 @@
 //! Questions that tests put to a server about what it holds and what it has done.
 
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
 
 use redis::{FromRedisValue, RedisResult, Value};
 
@@ -35,7 +38,13 @@ impl RedisServer {
     pub fn try_query<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         let mut command = redis::Cmd::new();
         command.arg(words);
-        command.query(&mut self.connect()?)
+        loop {
+            match self.connect().and_then(|mut connection| command.query(&mut connection)) {
+                // Whoever freezes this process for a moment ends system calls that have a time-out.
+                Err(error) if is_interrupted(&error) => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Lists all keys of database 0, sorted.
@@ -125,5 +134,26 @@ impl RedisServer {
             .filter_map(|line| line.trim_end().split_once(':'))
             .find(|(name, _)| *name == field)
             .map(|(_, value)| value.to_owned())
+    }
+}
+
+fn is_interrupted(error: &redis::RedisError) -> bool {
+    // What `redis` hands out as the cause is its counted reference to the cause.
+    let shared = error.source().and_then(|cause| cause.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    let cause = shared.and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use super::is_interrupted;
+
+    #[test]
+    fn an_interrupted_system_call_is_told_from_a_time_out() {
+        assert!(is_interrupted(&Error::from(ErrorKind::Interrupted).into()));
+        assert!(is_interrupted(&Error::from_raw_os_error(4).into()));
+        assert!(!is_interrupted(&Error::from(ErrorKind::TimedOut).into()));
     }
 }
