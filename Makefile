@@ -33,13 +33,13 @@ test:
 	@printf '\n== documentation\n'
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features
 	@printf '\n== tests\n'
-	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --all-features
 	@printf '\n== schedules\n'
 	RUSTFLAGS="$$RUSTFLAGS --cfg shuttle" $(CARGO) test --lib --target-dir target/shuttle schedules::
 
 soak:
 	@sh .ci/need cc redis-server
-	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test --release --test it soak:: -- --ignored --nocapture --test-threads=1
+	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test --release --all-features --test it soak:: -- --ignored --nocapture --test-threads=1
 
 bench:
 	@sh .ci/need cc redis-server
@@ -52,7 +52,7 @@ fmt:
 servers:
 	@sh .ci/need cc
 	@sh .ci/servers
-	LOCKSON_ALL_SERVERS=1 $(if $(WRITE),LOCKSON_WRITE_TABLE=1) $(CARGO) test --test it servers:: -- --skip reentrant::
+	LOCKSON_ALL_SERVERS=1 $(if $(WRITE),LOCKSON_WRITE_TABLE=1) $(CARGO) test --all-features --test it servers:: -- --skip reentrant::
 
 interop:
 	@sh .ci/interop $(INTEROP)

@@ -47,8 +47,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Config` for a malformed URL, `Connection` when the server is not reached, `Refused` when it
-    /// does not let us in.
+    /// `Config` for a malformed URL, `Unsupported` for one with TLS, `Connection` when the server is not
+    /// reached, `Refused` when it does not let us in.
     pub fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect()
     }
@@ -144,9 +144,12 @@ impl Client {
         Lock::new(&self.engine, Arc::new(Fair { patience, once }), name)
     }
 
-    /// Lists what this client holds now, also guards that were leaked.
+    /// Lists what this client holds now, also guards that were leaked; nothing in a forked child.
     pub fn held(&self) -> Vec<Held> {
         let mut held = vec![];
+        if self.engine.is_forked() {
+            return held;
+        }
         for hold in self.engine.registry.all() {
             let live = self.engine.with(&hold, |ledger, now| {
                 (ledger.look(now) == Phase::Live).then(|| (ledger.counts(), now.until(ledger.good_until())))
@@ -179,7 +182,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// `Config` for impossible settings; otherwise as [`Client::connect`].
+    /// As [`Client::connect`], and `Config` for impossible settings.
     pub fn connect(self) -> Result<Client> {
         let client = self.connect_lazily()?;
         client.engine.greet()?;
@@ -190,7 +193,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// `Config` for impossible settings.
+    /// `Config` for impossible settings or a malformed URL, `Unsupported` for one with TLS.
     pub fn connect_lazily(self) -> Result<Client> {
         let Self { url, config } = self;
         config.check()?;

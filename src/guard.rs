@@ -19,8 +19,21 @@ use crate::token::Token;
 /// What it cannot promise: a thread can be stopped between the look and the write that follows.
 /// Where that matters, have the resource itself refuse late writers.
 ///
-/// Clones are the same hold. They keep the client alive but do not keep the lock.
-#[derive(Clone)]
+/// A guard is used like the hold it keeps. [`hold`](Self::hold) gives the hold without the guard, for
+/// another thread that is to watch it:
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let guard = client.lock("stock:42").lock()?;
+/// let hold = guard.hold();
+/// std::thread::spawn(move || {
+///     if let Some(loss) = hold.wait_lost(Duration::MAX) {
+///         eprintln!("stop the work: {loss:?}");
+///     }
+/// });
+/// # Ok::<(), lockson::Error>(())
+/// ```
 pub struct Hold {
     engine: Arc<Engine>,
     state: Arc<HoldState>,
@@ -140,6 +153,13 @@ impl Hold {
     /// Returns the fencing token of the grant; only fenced locks have one. Stable over re-entry.
     pub fn token(&self) -> Option<Token> {
         self.state.token.map(Token::new)
+    }
+
+    /// Returns the hold itself, which may move to another thread and outlive the guard.
+    ///
+    /// It keeps the client alive but does not keep the lock.
+    pub fn hold(&self) -> Self {
+        Self { engine: Arc::clone(&self.engine), state: Arc::clone(&self.state) }
     }
 
     /// Returns the name of the lock.

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::{Guard, OwnedGuard};
 use crate::name::LockName;
 use crate::owner::ThreadId;
-use crate::script::query;
+use crate::script::{Side, query};
 use crate::time::{Deadline, Lease};
 
 /// A lock by its name; making one does no I/O and cannot fail.
@@ -82,14 +82,19 @@ impl Lock {
 
     /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
     ///
+    /// A grant whose lease is over when it arrives is none: with a lease shorter than a request takes
+    /// the lock is never had.
+    ///
     /// Re-entering with a lease never shortens what an outer section was promised.
     pub fn leased(&self, lease: Duration) -> Self {
         Self { lease: Some(lease), ..self.clone() }
     }
 
-    /// Returns a handle whose locks are renewed for at most `most`; after that they run out.
+    /// Returns a handle whose locks are renewed for at most `most`, counted from the grant.
     ///
-    /// It guards against work that hangs. Without effect on a handle with a lease.
+    /// It guards against work that hangs: the lock ends at most one
+    /// [`watchdog`](crate::ClientBuilder::watchdog) timeout after `most`, and never before the first
+    /// such timeout. For an exact end take a [lease](Self::leased); without effect on a handle with one.
     pub fn max_hold(&self, most: Duration) -> Self {
         Self { max_hold: Some(most), ..self.clone() }
     }
@@ -133,7 +138,7 @@ impl Lock {
         Ok(self.take(Wait::Not, false)?.map(|grant| Guard::new(&self.engine, grant)))
     }
 
-    /// Takes the lock, waiting for it at most for `wait`; [`Duration::MAX`] waits for ever.
+    /// Takes the lock, waiting for it at most for `wait`; [`Duration::MAX`] waits as [`lock`](Self::lock).
     ///
     /// `None` means that somebody else kept it all the time. While the server answers, the call is
     /// over at most 50 ms after the wait; where it is mute, one
@@ -141,7 +146,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), but a server out of reach is tried again until the wait is over.
+    /// As [`lock`](Self::lock), but a server out of reach is tried again until the wait is over, however
+    /// long it is (`Duration::MAX` is no such wait).
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
         Ok(self.take(within(wait), false)?.map(|grant| Guard::new(&self.engine, grant)))
     }
@@ -163,8 +169,13 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As [`try_lock`](Self::try_lock); an interval must be a possible lease.
+    /// As [`try_lock`](Self::try_lock); an interval must be a possible lease. `BadInput` for a read
+    /// lock, which lets everybody in.
     pub fn once_per(&self, interval: Duration) -> Result<bool> {
+        if self.kind.side() == Side::Shared {
+            let error = Error::new(ErrorKind::BadInput, "a read lock lets everybody in; use the write lock");
+            return Err(error.about(&self.checked_name()?));
+        }
         // An owner of its own: the interval is nobody's to re-enter.
         let guard = self.leased(interval).owned().try_lock()?;
         Ok(guard.map(OwnedGuard::keep_until_expiry).is_some())
@@ -188,6 +199,9 @@ impl Lock {
 
     /// Opens the lock whoever has it, and wakes waiters. Answers whether it was held.
     ///
+    /// Of a read-write lock it opens its own side: while a writer reads, too, the read side stays as it
+    /// is and the answer is `false`; open the write side.
+    ///
     /// A holder that uses this crate learns of it at once while anybody in its process waits for the
     /// lock, otherwise at its next renewal; one with a lease, which is never renewed, when it gives the
     /// lock back. A holder that does not ask works on beside the next one.
@@ -196,6 +210,7 @@ impl Lock {
     ///
     /// `Unknown` when Redis did not answer: the lock may have been opened or not. It is not sent again
     /// by itself, because by then somebody else may have it; ask [`holder`](Self::holder) and decide.
+    /// `Connection` when the server was not reached, `Refused` when it would not do it.
     pub fn force_unlock(&self) -> Result<bool> {
         let name = self.checked_name()?;
         // Taken before asking: who is granted the lock meanwhile has it.
@@ -219,11 +234,15 @@ impl Lock {
     }
 
     /// Says whether this thread holds the lock, by everything this process knows. No I/O.
+    ///
+    /// What an [`OwnedGuard`] holds belongs to no thread and does not count.
     pub fn is_held_by_current_thread(&self) -> bool {
         self.hold_count() > 0
     }
 
     /// Returns how often this thread holds the lock; zero when it does not. No I/O.
+    ///
+    /// What an [`OwnedGuard`] holds belongs to no thread and does not count.
     pub fn hold_count(&self) -> u64 {
         let Ok(name) = self.checked_name() else { return 0 };
         if self.engine.is_forked() {
@@ -247,7 +266,7 @@ impl Lock {
         self.ask(query::time_to_live)
     }
 
-    /// Asks Redis who holds the lock; `None` when nobody does.
+    /// Asks Redis who holds the lock; `None` when nobody does. Of several readers it is any one.
     ///
     /// # Errors
     ///
@@ -302,6 +321,11 @@ impl fmt::Debug for Lock {
 }
 
 impl OwnedLock {
+    /// Returns the name of the lock.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
     /// Takes the lock, waiting for it without limit; see [`Lock::lock`].
     ///
     /// # Errors

@@ -44,17 +44,28 @@ impl ClientBuilder {
     pub fn from_redisson_yaml(yaml: &str) -> Result<RedissonConfig> {
         // The parser's own message is dropped: it may repeat a line with a password.
         let malformed = |_| config("the Redisson configuration is not valid YAML");
-        let root: Value = serde_norway::from_str(&substitute(yaml)?).map_err(malformed)?;
+        let yaml = substitute(yaml)?;
+        let root: Value = serde_norway::from_str(&yaml).map_err(malformed)?;
         let Value::Mapping(root) = root else { return Err(config("the Redisson configuration is empty")) };
-        let mut reader = Reader { yaml, builder: Self::new(""), server: Server::default(), warnings: vec![] };
+        // The parser keeps only tags that begin with an exclamation mark; texts are not read from this.
+        let tagged = serde_norway::from_str(&yaml.replace("!<", "!<!")).map_err(malformed)?;
+        let mut reader = Reader { tagged, builder: Self::new(""), server: Server::default(), warnings: vec![] };
         reader.common(&root)?;
         reader.finish()
     }
 }
 
+/// Redisson's own classes that leave names and commands as they are; the second is that of Redisson 3.
+const MAPPERS_OF_NOTHING: [&str; 3] = [
+    "org.redisson.config.DefaultNameMapper",
+    "org.redisson.api.DefaultNameMapper",
+    "org.redisson.config.DefaultCommandMapper",
+];
+
 /// Takes settings one by one.
-struct Reader<'a> {
-    yaml: &'a str,
+struct Reader {
+    /// The same configuration with the Java classes of its values.
+    tagged: Value,
     builder: ClientBuilder,
     server: Server,
     warnings: Vec<String>,
@@ -69,7 +80,7 @@ struct Server {
     resp3: bool,
 }
 
-impl Reader<'_> {
+impl Reader {
     fn common(&mut self, settings: &Mapping) -> Result<()> {
         for (key, value) in settings {
             let key = name(key)?;
@@ -93,7 +104,10 @@ impl Reader<'_> {
                     self.builder = self.builder.clone().watchdog_batch(most);
                 }
                 "fairLockWaitTimeout" => self.builder = self.builder.clone().fair_patience(millis(key, value)?),
-                "username" | "password" | "protocol" | "nameMapper" | "commandMapper" => self.shared(key, value)?,
+                "username" | "password" | "protocol" | "nameMapper" | "commandMapper" => {
+                    let class = class_of(Some(&self.tagged), key);
+                    self.shared(key, value, class)?;
+                }
                 "useScriptCache" if value == &Value::Bool(true) => {}
                 "codec" => self.warn(key, "locks are stored as plain text, whatever the codec"),
                 "checkLockSyncedSlaves" | "slavesSyncTimeout" => {
@@ -121,7 +135,10 @@ impl Reader<'_> {
                     self.builder = self.builder.clone().max_connections(most);
                 }
                 "idleConnectionTimeout" => self.builder = self.builder.clone().idle_timeout(millis(key, value)?),
-                "username" | "password" | "protocol" | "nameMapper" | "commandMapper" => self.shared(key, value)?,
+                "username" | "password" | "protocol" | "nameMapper" | "commandMapper" => {
+                    let class = class_of(self.tagged.get("singleServerConfig"), key);
+                    self.shared(key, value, class)?;
+                }
                 "connectTimeout" => self.warn(key, "connecting counts towards the command timeout"),
                 "retryAttempts" | "retryInterval" | "retryDelay" | "reconnectionDelay" => {
                     self.warn(key, "a request is repeated until its caller's own time is over");
@@ -143,15 +160,15 @@ impl Reader<'_> {
     }
 
     /// Settings that may stand at the top or at the server.
-    fn shared(&mut self, key: &str, value: &Value) -> Result<()> {
+    fn shared(&mut self, key: &str, value: &Value, class: Option<String>) -> Result<()> {
         match (key, value) {
-            (_, Value::Null) => {}
+            // What these two do is nothing.
+            ("nameMapper" | "commandMapper", _)
+                if class.as_ref().is_some_and(|class| MAPPERS_OF_NOTHING.contains(&class.as_str())) => {}
+            (_, Value::Null) if class.is_none() => {}
             ("username", _) => self.server.username = Some(text(key, value)?),
             ("password", _) => self.server.password = Some(text(key, value)?),
             ("protocol", _) => self.server.resp3 = text(key, value)? == "RESP3",
-            // Both are Java classes; what the default ones do is nothing.
-            _ if class_of(self.yaml, key)
-                .is_some_and(|class| class.contains("Direct") || class.contains("Default")) => {}
             ("nameMapper", mapper) => match prefix(mapper) {
                 Some(prefix) => {
                     self.builder = self.builder.clone().name_prefix(&prefix);
@@ -208,10 +225,12 @@ fn substitute(yaml: &str) -> Result<String> {
     Ok(out)
 }
 
-/// The Java class that a setting is tagged with; the parser does not keep such tags.
-fn class_of<'a>(yaml: &'a str, key: &str) -> Option<&'a str> {
-    let (_, after) = yaml.split_once(&format!("{key}:"))?;
-    after.trim_start().strip_prefix("!<")?.split_once('>').map(|(class, _)| class)
+/// The Java class that a setting is tagged with.
+fn class_of(settings: Option<&Value>, key: &str) -> Option<String> {
+    match settings?.get(key)? {
+        Value::Tagged(tagged) => Some(tagged.tag.to_string().trim_start_matches('!').to_owned()),
+        _ => None,
+    }
 }
 
 /// The prefix that the fields of a mapper name, if they name one.
@@ -315,10 +334,33 @@ nameMapper: !<com.acme.Prefixer> { prefix: "app:" }
         };
         check("clusterServersConfig: {nodeAddresses: []}", ErrorKind::Unsupported);
         check("singleServerConfig: {address: 'redis://h'}\nnameMapper: !<com.acme.Mapper> {}", ErrorKind::Unsupported);
+        let mapped = |mapper: &str| format!("singleServerConfig: {{address: 'redis://h'}}\nnameMapper: {mapper}\n");
+        check(&mapped("!<com.acme.DefaultMapper> {}"), ErrorKind::Unsupported);
+        check(&mapped("!<com.acme.Mapper>"), ErrorKind::Unsupported);
+        let commented = format!("# nameMapper: !<{}> {{}}\n", MAPPERS_OF_NOTHING[0]);
+        check(&(commented + &mapped("!<com.acme.Mapper> {}")), ErrorKind::Unsupported);
+        let inside = "singleServerConfig: {address: 'redis://h', nameMapper: !<com.acme.Mapper> {}}";
+        check(&format!("{inside}\nnameMapper: !<{}> {{}}", MAPPERS_OF_NOTHING[0]), ErrorKind::Unsupported);
         check("singleServerConfig: {password: canary}", ErrorKind::Config);
         check("singleServerConfig: {address: 'redis://h', timeout: canary}", ErrorKind::Config);
         check("password: [canary", ErrorKind::Config);
         check("", ErrorKind::Config);
+    }
+
+    #[test]
+    fn a_mapper_that_does_nothing_is_none_and_one_with_a_prefix_is_that() {
+        let read = |mapper: &str| {
+            let yaml =
+                format!("singleServerConfig: {{address: 'redis://h', password: 'a!<b'}}\nnameMapper: {mapper}\n");
+            let read = ClientBuilder::from_redisson_yaml(&yaml).unwrap();
+            assert_eq!(read.builder.url.0, "redis://:a%21%3Cb@h/0");
+            (read.builder.config.name_prefix, read.warnings.len())
+        };
+        for class in MAPPERS_OF_NOTHING {
+            assert_eq!(read(&format!("!<{class}> {{}}")), (String::new(), 0));
+        }
+        assert_eq!(read("null"), (String::new(), 0));
+        assert_eq!(read("!<com.acme.DefaultPrefixer> {prefix: 't:'}"), ("t:".to_owned(), 1));
     }
 
     #[test]

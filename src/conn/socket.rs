@@ -33,7 +33,8 @@ pub(super) enum Stream {
 impl Socket {
     pub(super) fn dial(place: &Place, deadline: Instant) -> io::Result<Self> {
         let stream = match place {
-            Place::Tcp(host, port) => Stream::Tcp(dial_tcp(host, *port, deadline)?),
+            // A name is looked up for each connection: it may lead elsewhere by now.
+            Place::Tcp(host, port) => Stream::Tcp(dial_first(&resolve(host, *port, deadline)?, deadline)?),
             Place::Unix(path) => Stream::Unix(dial_unix(path, deadline)?),
         };
         Ok(Self { stream: Arc::new(stream), read_timeout: None, write_timeout: None })
@@ -134,8 +135,8 @@ impl AsFd for Stream {
     }
 }
 
-fn dial_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
-    let addresses = resolve(host, port, deadline)?;
+/// The first of the addresses that takes the connection; each gets its share of the time that is left.
+fn dial_first(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
     for (index, address) in addresses.iter().enumerate() {
         let others = u32::try_from(addresses.len() - index).unwrap_or(1);
@@ -203,3 +204,45 @@ fn is_early_wake(error: &io::Error) -> bool {
 const SHORTEST: Duration = Duration::from_micros(100);
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const TOLERANCE: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    const CLOSED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+
+    fn local(listener: &TcpListener) -> SocketAddr {
+        listener.local_addr().unwrap()
+    }
+
+    #[test]
+    fn the_next_address_is_dialled_when_one_refuses() {
+        let open = TcpListener::bind("127.0.0.1:0").unwrap();
+        let deadline = Instant::now().after(Duration::from_secs(10));
+        let stream = dial_first(&[CLOSED, local(&open)], deadline).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), local(&open));
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_leaves_time_for_the_next() {
+        let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Its queue is full when one more does not get in; nobody ever takes anybody out of it.
+        let mut queue = vec![];
+        while let Ok(stream) = TcpStream::connect_timeout(&local(&mute), Duration::from_millis(200)) {
+            queue.push(stream);
+        }
+        let open = TcpListener::bind("127.0.0.1:0").unwrap();
+        let deadline = Instant::now().after(Duration::from_secs(4));
+        let stream = dial_first(&[local(&mute), local(&open)], deadline).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), local(&open));
+        assert!(Instant::now() < deadline);
+    }
+
+    #[test]
+    fn the_last_refusal_is_told_when_no_address_takes_the_connection() {
+        let deadline = Instant::now().after(Duration::from_secs(10));
+        let error = dial_first(&[CLOSED, CLOSED], deadline).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    }
+}

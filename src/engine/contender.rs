@@ -168,7 +168,7 @@ impl<'a> Contender<'a> {
         self.clear_away();
         (self.number, self.owner) = self.engine.draw_owner(&**self.wish.kind, self.thread.as_ref());
         (self.subscription, self.asked) = (None, None);
-        Outcome::Busy(Duration::ZERO)
+        Outcome::Busy(REST_AFTER_A_LATE_ANSWER)
     }
 
     /// Gives up a place in Redis's queue, so that nobody waits behind a waiter who went away. A caller
@@ -295,6 +295,9 @@ impl Contest for Contender<'_> {
         self.engine.check_caller(self.wish.cancel)
     }
 }
+
+/// Where every answer comes too late, clearing away must be able to keep up.
+const REST_AFTER_A_LATE_ANSWER: Duration = Duration::from_millis(10);
 
 /// How long a wait that failed is kept to take itself out of Redis's queue.
 const LONGEST_FAREWELL: Duration = Duration::from_millis(50);

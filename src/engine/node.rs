@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::hub::Hub;
-
 use super::watchdog::Lane;
 use crate::conn::Server;
 use crate::sync::Mutex;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::Engine;
 use super::hold::HoldState;
-use super::ledger::Phase;
-use super::ledger::{GuardNumber, Release};
+use super::ledger::{GuardNumber, Phase, Release};
 use super::settle::Settlement;
 use super::wire::{self, Answer, Bounds, Loose};
 use crate::error::{Error, ErrorKind, Loss, Result};

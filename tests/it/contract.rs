@@ -12,13 +12,15 @@ mod telling;
 mod threads;
 mod waiting;
 
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, Lock, ReleaseBy, TokenOptions};
+use lockson::{Backoff, Client, Lock, ReleaseBy, TokenOptions};
 use lockson_harness::{RedisServer, eventually};
+use parking_lot::Mutex;
 
-use crate::support::{SOON, channel, fresh, joined, read_write_channel};
+use crate::support::{SOON, channel, fresh, is_free, joined, ms, read_write_channel};
 
 /// One kind, as the contract sees it.
 #[derive(Debug)]
@@ -48,7 +50,13 @@ const KINDS: &[Kind] = &[
         counted: true,
         channel: Some(channel),
     },
-    Kind { label: "spin", lock: |client, name| client.spin_lock(name), reenters: true, counted: true, channel: None },
+    Kind {
+        label: "spin",
+        lock: |client, name| client.spin_lock_with(name, noted_pauses(name)),
+        reenters: true,
+        counted: true,
+        channel: None,
+    },
     Kind {
         label: "fenced",
         lock: |client, name| client.fenced_lock(name),
@@ -79,14 +87,17 @@ const KINDS: &[Kind] = &[
     },
     Kind {
         label: "token",
-        lock: |client, name| client.token_lock(name),
+        lock: |client, name| client.token_lock_with(name, TokenOptions::new().backoff(noted_pauses(name))),
         reenters: true,
         counted: false,
         channel: None,
     },
     Kind {
         label: "token without scripts",
-        lock: |client, name| client.token_lock_with(name, TokenOptions::new().release_by(ReleaseBy::Transaction)),
+        lock: |client, name| {
+            let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
+            client.token_lock_with(name, options.backoff(noted_pauses(name)))
+        },
         reenters: true,
         counted: false,
         channel: None,
@@ -130,18 +141,28 @@ impl Kind {
         fresh(self.label)
     }
 
-    /// Waits until a client waits for this name. Where that cannot be seen, gives it time to begin.
+    /// Waits until a client waits for this name.
     fn await_waiter(&self, server: &RedisServer, name: &str) {
-        let Some(channel) = self.channel else { return thread::sleep(Duration::from_millis(200)) };
+        let Some(channel) = self.channel else {
+            PAUSED.lock().remove(name);
+            return eventually(SOON, "somebody pauses", || PAUSED.lock().contains(name));
+        };
         let start = channel(name);
         eventually(SOON, "somebody waits", || server.channels().iter().any(|other| other.starts_with(&start)));
-        // It asks once more when its subscription stands; after that only a message wakes it.
+        // It asks once more when its subscription stands. What follows is right before and after that; after it,
+        // a message is all that wakes it.
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Whether another client can have it now.
-#[track_caller]
-fn is_free(lock: &Lock) -> bool {
-    lock.try_lock().unwrap().is_some()
+/// The default pauses without their random part, which show that somebody waits.
+fn noted_pauses(name: &str) -> Backoff {
+    let name = name.to_owned();
+    Backoff::new(move |tries| {
+        PAUSED.lock().insert(name.clone());
+        Some(ms(1 << (tries - 1).min(7)))
+    })
 }
+
+/// Names for which somebody that nobody tells began a pause.
+static PAUSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());

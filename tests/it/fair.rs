@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use lockson::{Client, ClientBuilder, Guard, Lock};
 use lockson_harness::{RedisServer, eventually};
 
-use crate::support::{SOON, ms};
+use crate::support::{SOON, ms, prefixed};
 
 /// The shortest patience there is.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -103,10 +103,6 @@ impl Queue<'_> {
         self.await_listening(&self.owners()[place]);
         waiter
     }
-}
-
-fn prefixed(prefix: &str, name: &str) -> String {
-    if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
 }
 
 /// The server's own clock.

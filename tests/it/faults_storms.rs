@@ -9,7 +9,7 @@ use lockson_harness::proxy::{Direction, Proxy, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use crate::fault_support::{PATIENCE, Rig, SLACK, SOON, ms, timed};
-use crate::support::{Peer, joined};
+use crate::support::{Peer, Random, joined};
 
 #[test]
 fn in_chaos_every_call_ends_in_time_and_no_two_are_inside() {
@@ -72,33 +72,24 @@ impl Drop for Calm<'_> {
 /// Disturbs everything that passes, in an order that the seed decides; ends it all at the end.
 fn make_chaos(proxy: &Proxy, seed: u64, how_long: Duration) {
     let until = Instant::now() + how_long;
-    let mut random = Random(seed);
+    let mut random = Random(seed | 1);
+    let mut below = |limit: usize| usize::try_from(random.below(limit as u64)).unwrap();
     while Instant::now() < until {
-        let when = When::any().nth(1 + random.below(5)).times(1 + random.below(3));
-        match random.below(9) {
+        let when = When::any().nth(1 + below(5)).times(1 + below(3));
+        match below(9) {
             0 => proxy.cut(Scope::All),
             1 => proxy.mute(Scope::All, Direction::Both),
             2 => proxy.mute(Scope::All, Direction::Replies),
-            3 => drop(proxy.rule(when, Then::CutReplyAfter(random.below(12)))),
-            4 => drop(proxy.rule(when, Then::CutRequestAfter(random.below(120)))),
+            3 => drop(proxy.rule(when, Then::CutReplyAfter(below(12)))),
+            4 => drop(proxy.rule(when, Then::CutRequestAfter(below(120)))),
             5 => drop(proxy.rule(when, Then::SwallowReply)),
             6 => drop(proxy.rule(when, Then::HoldRequest)),
-            7 => drop(proxy.rule(when, Then::DelayReply(ms(random.below(400) as u64)))),
+            7 => drop(proxy.rule(when, Then::DelayReply(ms(below(400) as u64)))),
             _ => drop(proxy.rule(when, Then::ReplaceReply(b"*1\r\n$3\r\n".to_vec()))),
         }
-        thread::sleep(ms(10 + random.below(60) as u64));
+        thread::sleep(ms(10 + below(60) as u64));
         proxy.heal(); // what was held arrives late
-        thread::sleep(ms(random.below(40) as u64));
-    }
-}
-
-/// Numbers that look random and are the same each time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % limit
+        thread::sleep(ms(below(40) as u64));
     }
 }
 

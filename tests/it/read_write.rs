@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use lockson::{Client, Lock};
 use lockson_harness::RedisServer;
 
+use crate::support::{is_free, read_write_channel as channel};
+
 /// The read side and the write side of a name.
 fn sides(client: &Client, name: &str) -> (Lock, Lock) {
     let both = client.read_write_lock(name);
@@ -33,15 +35,4 @@ fn is(fields: &[(&str, usize)], mode: &str) -> BTreeMap<String, String> {
 fn hold_key(name: &str, owner: &str, number: usize) -> String {
     let tagged = if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") };
     format!("{tagged}:{owner}:rwlock_timeout:{number}")
-}
-
-/// Where releases are announced.
-fn channel(name: &str) -> String {
-    if name.contains('{') { format!("redisson_rwlock:{name}") } else { format!("redisson_rwlock:{{{name}}}") }
-}
-
-/// Whether it can be taken now.
-#[track_caller]
-fn is_free(lock: &Lock) -> bool {
-    lock.try_lock().unwrap().is_some()
 }

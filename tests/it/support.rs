@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Client, ClientBuilder, LockAbandoned, LockAcquired, LockLost, LockReleased, Loss, Observer};
+use lockson::{Client, ClientBuilder, Lock, LockAbandoned, LockAcquired, LockLost, LockReleased, Loss, Observer};
 use lockson_harness::RedisServer;
 use parking_lot::Mutex;
 
@@ -78,6 +78,24 @@ pub(crate) fn median(runs: usize, run: impl FnMut(usize) -> Duration) -> Duratio
     times[runs / 2]
 }
 
+/// Numbers that differ enough for a test, and are the same for each seed but zero.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Whether another client can have it now.
+#[track_caller]
+pub(crate) fn is_free(lock: &Lock) -> bool {
+    lock.try_lock().unwrap().is_some()
+}
+
 /// What stands under a name in Redis: owners and counts of a hash, or a value alone.
 #[track_caller]
 pub(crate) fn fields(server: &RedisServer, name: &str) -> Vec<(String, String)> {
@@ -113,7 +131,8 @@ pub(crate) fn read_write_channel(name: &str) -> String {
     prefixed("redisson_rwlock", name)
 }
 
-fn prefixed(prefix: &str, name: &str) -> String {
+/// The key or channel of a lock beside its own, by the rule of the wire.
+pub(crate) fn prefixed(prefix: &str, name: &str) -> String {
     if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
 }
 

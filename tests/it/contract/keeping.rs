@@ -13,7 +13,7 @@ fn a_kept_hold_keeps_its_own_thread_out_too() {
         let lock = kind.lock(&client(), &kind.fresh());
         let started = Instant::now();
         let guard = lock.leased(ms(600)).lock().unwrap();
-        let hold = (*guard).clone();
+        let hold = guard.hold();
         guard.keep_until_expiry();
         assert!(!is_free(&lock), "the thread that kept it has to wait, too");
         assert_eq!((lock.hold_count(), lock.is_held_by_current_thread(), hold.is_held()), (0, false, false));
@@ -103,5 +103,26 @@ fn a_lost_manual_hold_is_told_by_unlock_once() {
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
         assert!(!is_free(&lock), "the new holder was left alone");
         theirs.unlock().unwrap();
+    });
+}
+
+#[test]
+fn once_per_interval_one_of_all_who_ask_gets_it() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh());
+        let others = kind.lock(&client(), lock.name());
+        let interval = ms(1_000);
+        for _ in 0..2 {
+            let asked = Instant::now();
+            assert!(lock.once_per(interval).unwrap());
+            let taken = Instant::now();
+            assert!(!lock.is_held_by_current_thread(), "it is nobody's to give back");
+            let refused = [lock.once_per(interval).unwrap(), others.once_per(interval).unwrap()];
+            assert!(refused == [false, false] || asked.elapsed() >= interval, "{refused:?}");
+            drop(others.try_lock_for(SOON).unwrap().expect("the interval ends"));
+            assert!(asked.elapsed() + ms(1) >= interval, "{:?}", asked.elapsed());
+            assert!(taken.elapsed() <= interval + GRACE + SCHEDULING, "{:?}", taken.elapsed());
+        }
+        assert_eq!(kind_of(lock.once_per(ms(0))), ErrorKind::BadInput);
     });
 }

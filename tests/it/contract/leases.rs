@@ -35,15 +35,15 @@ fn a_lease_ends_by_itself_and_not_before() {
 fn a_holder_stops_believing_before_the_lock_is_free() {
     for_every_kind(|kind| {
         let lock = kind.lock(&client(), &kind.fresh());
-        for lease in [ms(100), ms(300)] {
-            let guard = lock.leased(lease).lock().unwrap();
-            assert!(guard.remaining() < lease);
-            assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
-            let left = ttl_ms(RedisServer::shared(), lock.name());
-            // Where this thread was not run for longer than the margin, the look came too late to tell.
-            let told_late = left < 0;
-            assert!(told_late || guard.remaining().is_zero());
-            drop(guard);
+        for (lease, half_a_margin) in [(ms(100), 5), (ms(300), 15)] {
+            let is_told_before = || {
+                let guard = lock.leased(lease).lock().unwrap();
+                assert!(guard.remaining() < lease);
+                assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
+                ttl_ms(RedisServer::shared(), lock.name()) > half_a_margin
+            };
+            // Where this thread was not run for longer than that, the look came too late to tell.
+            assert!((0..20).any(|_| is_told_before()), "told only when a lease of {lease:?} was over");
         }
     });
 }
@@ -85,7 +85,7 @@ fn a_released_hold_is_renewed_no_more() {
 fn max_hold_ends_the_renewal() {
     for_every_kind(|kind| {
         let lock = kind.lock(&brisk_client(), &kind.fresh());
-        let most = ms(600);
+        let most = ms(2_000);
         let started = Instant::now();
         let guard = lock.max_hold(most).lock().unwrap();
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
@@ -110,7 +110,7 @@ fn extend_raises_the_time_to_live_and_never_lowers_it() {
         assert!(guard.remaining() > ms(18_000));
         assert!(ttl_ms(RedisServer::shared(), lock.name()) > 18_000);
         // The hold itself may be asked from any thread.
-        let hold = (*guard).clone();
+        let hold = guard.hold();
         elsewhere(|| hold.extend(ms(40_000)).unwrap());
         assert!(guard.remaining() > ms(39_000));
         guard.unlock().unwrap();

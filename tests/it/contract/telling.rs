@@ -23,7 +23,7 @@ fn a_loss_is_told_by_question_wait_callback_and_observer_once_each() {
         let (told, heard) = unbounded();
         outer.on_lost(tell(&told));
         inner.on_lost(tell(&told));
-        let hold = (*inner).clone();
+        let hold = inner.hold();
         thread::scope(|scope| {
             let waiters = [scope.spawn(|| hold.wait_lost(SOON)), scope.spawn(|| hold.wait_lost(Duration::MAX))];
             RedisServer::shared().run(&["DEL", lock.name()]);
@@ -91,7 +91,7 @@ fn a_callback_after_the_loss_runs_at_once_and_none_runs_for_a_lock_given_back() 
         let lock = kind.lock(&client(), &kind.fresh());
         let (told, heard) = unbounded();
         let guard = lock.lock().unwrap();
-        let hold = (*guard).clone();
+        let hold = guard.hold();
         guard.on_lost(tell(&told));
         guard.unlock().unwrap();
         hold.on_lost(tell(&told));
@@ -113,7 +113,7 @@ fn a_wait_for_a_loss_ends_at_its_limit_and_with_the_hold() {
         let (took, loss) = timed(|| guard.wait_lost(ms(100)));
         assert!(loss.is_none() && took >= ms(100) && took <= ms(100) + GRACE + SCHEDULING, "{took:?}");
         assert_eq!(guard.wait_lost(Duration::ZERO), None);
-        let hold = (*guard).clone();
+        let hold = guard.hold();
         thread::scope(|scope| {
             let waiter = scope.spawn(|| timed(|| hold.wait_lost(SOON)));
             guard.unlock().unwrap();
@@ -149,7 +149,7 @@ fn a_callback_may_use_the_client_and_take_locks() {
         let guard = lock.lock().unwrap();
         let (told, heard) = unbounded();
         let (same, other) = (lock.clone(), kind.lock(&client, &kind.fresh()));
-        let hold = (*guard).clone();
+        let hold = guard.hold();
         guard.on_lost(move |loss| {
             let again = same.try_lock().unwrap().map(|guard| guard.unlock());
             let other = other.lock().unwrap();
@@ -166,7 +166,7 @@ fn a_callback_that_keeps_its_own_hold_keeps_the_client_no_longer_open() {
         let label = fresh("cycle").replace(':', "-");
         let client = Client::builder(&RedisServer::shared().url()).client_name(&label).connect().unwrap();
         let guard = kind.lock(&client, &kind.fresh()).lock().unwrap();
-        let hold = (*guard).clone();
+        let hold = guard.hold();
         guard.on_lost(move |_| assert!(!hold.is_held()));
         guard.unlock().unwrap();
         drop(client);

@@ -298,7 +298,7 @@ fn heard(connection: &mut redis::Connection) -> bool {
     connection.recv_response().is_ok()
 }
 
-/// Wire document 5.5: acquire, waiting form. ARGV: lease, owner, wait, now.
+/// `RedissonFairLock` 4.7.0: acquire, waiting form. ARGV: lease, owner, wait, now.
 const ACQUIRE: &str = "
 while true do
   local head = redis.call('lindex', KEYS[2], 0)
@@ -342,7 +342,7 @@ if redis.call('zadd', KEYS[3], left + tonumber(ARGV[3]) + tonumber(ARGV[4]), ARG
 end
 return left";
 
-/// Wire document 5.5: unlock, without the latch that Java deletes at once. ARGV: message, lease, owner, now, publish,
+/// `RedissonFairLock` 4.7.0: unlock, without the latch that Java deletes at once. ARGV: message, lease, owner, now, publish,
 /// channel.
 const UNLOCK: &str = "
 while true do
@@ -370,7 +370,7 @@ end
 redis.call('del', KEYS[1])
 return notify()";
 
-/// Wire document 5.5: give up. ARGV: nothing, owner, wait.
+/// `RedissonFairLock` 4.7.0: give up. ARGV: nothing, owner, wait.
 const GIVE_UP: &str = "
 local behind = false
 for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do

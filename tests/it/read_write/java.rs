@@ -183,7 +183,7 @@ impl Java<'_> {
     }
 }
 
-/// Wire document 5.8: acquire.
+/// `RedissonReadLock` 4.7.0: acquire.
 const READ: &str = "
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then
@@ -204,7 +204,7 @@ if mode == 'read' or (mode == 'write' and redis.call('hexists', KEYS[1], ARGV[3]
 end
 return redis.call('pttl', KEYS[1])";
 
-/// Wire document 5.9: acquire.
+/// `RedissonWriteLock` 4.7.0: acquire.
 const WRITE: &str = "
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then
@@ -220,7 +220,7 @@ if mode == 'write' and redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
 end
 return redis.call('pttl', KEYS[1])";
 
-/// Wire document 5.8: unlock, without the latch that Java deletes at once.
+/// `RedissonReadLock` 4.7.0: unlock, without the latch that Java deletes at once.
 const UNLOCK_READ: &str = "
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then
@@ -251,7 +251,7 @@ redis.call('del', KEYS[1])
 redis.call(ARGV[3], KEYS[2], ARGV[1])
 return 1";
 
-/// Wire document 5.9: unlock, without the latch.
+/// `RedissonWriteLock` 4.7.0: unlock, without the latch.
 const UNLOCK_WRITE: &str = "
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then

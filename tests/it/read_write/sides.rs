@@ -107,6 +107,16 @@ fn only_the_side_that_is_held_can_be_forced_open() {
 }
 
 #[test]
+fn once_per_interval_is_refused_to_readers_whom_nothing_keeps_out() {
+    let (server, name) = (RedisServer::shared(), fresh("both"));
+    let (read, write) = sides(&client(), &name);
+    let error = read.once_per(ms(1_000)).unwrap_err();
+    assert_eq!((error.kind(), error.lock_name()), (ErrorKind::BadInput, Some(name.as_str())));
+    assert!(state(server, &name).is_empty());
+    assert!(write.once_per(ms(1_000)).unwrap() && !write.once_per(ms(1_000)).unwrap());
+}
+
+#[test]
 fn forcing_readers_out_lets_a_waiting_writer_in_at_once() {
     let name = fresh("rw");
     let (read, write) = sides(&client(), &name);

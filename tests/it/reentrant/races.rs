@@ -50,7 +50,7 @@ fn an_extension_answered_late_does_not_outweigh_a_partial_release() {
     let outer = lock.leased(ms(700)).lock().unwrap();
     let inner = lock.leased(ms(600)).lock().unwrap();
     let held = proxy.rule(When::script().containing(lock.name()).containing("77777"), Then::HoldReply);
-    let hold = (*outer).clone();
+    let hold = outer.hold();
     thread::scope(|scope| {
         let extending = scope.spawn(|| hold.extend(ms(77_777)));
         let request = held.wait_hit(SOON);

@@ -4,7 +4,7 @@ use std::env;
 use std::fmt::Display;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::other_process::Random;
+use crate::support::Random;
 
 /// One campaign on its way.
 #[derive(Debug)]

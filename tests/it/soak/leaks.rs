@@ -9,8 +9,7 @@ use lockson::Client;
 use lockson_harness::{RedisServer, descriptors_of, eventually, resident_bytes, threads_of};
 
 use super::campaign::Campaign;
-use crate::other_process::Random;
-use crate::support::{SOON, TICK, TTL, joined, ms};
+use crate::support::{Random, SOON, TICK, TTL, joined, ms};
 
 #[test]
 #[ignore = "make soak"]

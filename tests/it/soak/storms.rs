@@ -7,9 +7,8 @@ use super::campaign::Campaign;
 use crate::fair::crowds::nobody_is_overtaken;
 use crate::fault_support::Rig;
 use crate::faults_storms::chaos;
-use crate::other_process::Random;
 use crate::processes::kills;
-use crate::support::ms;
+use crate::support::{Random, ms};
 
 #[test]
 #[ignore = "make soak"]

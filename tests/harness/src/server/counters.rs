@@ -73,7 +73,8 @@ impl RedisServer {
 
     /// Lists what `CLIENT LIST` says, one map of fields for each connection.
     ///
-    /// The connection that asks is left out.
+    /// The connection that asks is left out. One that asked before may be listed until the server has
+    /// noticed its end.
     #[track_caller]
     pub fn clients(&self) -> Vec<BTreeMap<String, String>> {
         let text: String = self.query(&["CLIENT", "LIST"]);

@@ -12,7 +12,7 @@ fn a_held_request_arrives_after_its_client_has_gone() {
     let (server, proxy) = rig();
     let (rule, request) = hold_and_leave(&proxy);
     assert!(server.keys().is_empty());
-    assert_eq!(server.clients().len(), 1); // the connection to the server is still open
+    eventually(SOON, "the connection to the server alone is there", || server.clients().len() == 1);
     rule.release();
     let fate = proxy.wait_fate(&request, SOON);
     assert_eq!(fate, Fate::Answered(b":1\r\n".to_vec()));
