@@ -224,6 +224,11 @@ impl Refusal {
         )
     }
 
+    /// Whether it was a replica that spoke, so that the master is elsewhere.
+    pub(crate) fn is_of_replica(&self) -> bool {
+        matches!(self.word.as_str(), "READONLY" | "MASTERDOWN")
+    }
+
     #[cfg(test)]
     pub(crate) fn for_test(word: &str) -> Self {
         Self { word: word.to_owned(), text: String::new() }

@@ -8,8 +8,8 @@ use crate::error::{Error, Loss};
 /// Sees what a client does.
 ///
 /// Methods run on the thread where the fact happened, also on the client's own threads, so they
-/// must return soon; a slow one delays renewals. Nothing is locked meanwhile. Each method does
-/// nothing by default.
+/// must return soon; a slow one delays renewals. Nothing is locked meanwhile. A method that panics
+/// stops nothing but itself. Each method does nothing by default.
 ///
 /// ```
 /// use lockson::{LockLost, Observer};

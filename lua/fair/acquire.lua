@@ -88,6 +88,10 @@ if free and (not head or head == owner) then
   end
   return {1}
 end
+-- Whoever was told that it is free is gone: the next one's turn it is, and that one has to hear of it.
+if free and purged then
+  redis.pcall(ARGV[7], ARGV[5] .. ':' .. head, ARGV[6])
+end
 if patience_ms == 0 then
   return {0, math.max(redis.call('pttl', lock), 0)}
 end
@@ -105,20 +109,20 @@ elseif head == owner then
 end
 -- Whatever becomes of the waiters, their keys do not stay for ever.
 local last_end = redis.call('zrevrange', deadlines, 0, 0, 'withscores')[2]
-local keep_ms = math.max(tonumber(last_end) - now, 0) + 3600000
+local keep_ms = math.max(tonumber(last_end) - now, 0) + 86400000
 redis.call('pexpire', queue, keep_ms)
 redis.call('pexpire', deadlines, keep_ms)
 
 if not free then
   return {0, redis.call('pttl', lock)}
 end
--- Free, and another one's turn. It was told, or is told now if that was somebody who is gone; it
--- has our patience to come.
-if purged then
-  redis.pcall(ARGV[7], ARGV[5] .. ':' .. head, ARGV[6])
-end
+-- Free, and another one's turn: it has our patience to come. Whoever took the one before it out may have told
+-- nobody, as Redisson does, so it is told once more when that time begins.
 if head_ends > now + patience_ms then
   head_ends = now + patience_ms
   redis.call('zadd', deadlines, head_ends, head)
+  if not purged then
+    redis.pcall(ARGV[7], ARGV[5] .. ':' .. head, ARGV[6])
+  end
 end
 return {0, math.max(head_ends - now, 10)}

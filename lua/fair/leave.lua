@@ -32,6 +32,11 @@ redis.call('zrem', deadlines, owner)
 -- Perhaps it was our turn: then it is the next one's now.
 if redis.call('exists', lock) == 0 then
   local head = redis.call('lindex', queue, 0)
+  while head and tonumber(redis.call('zscore', deadlines, head) or 0) <= now do
+    redis.call('zrem', deadlines, head)
+    redis.call('lpop', queue)
+    head = redis.call('lindex', queue, 0)
+  end
   if head then
     local ends = tonumber(redis.call('zscore', deadlines, head) or '')
     if ends and ends > now + patience_ms and redis.call('llen', queue) > 1 then

@@ -251,9 +251,8 @@ impl Link {
     }
 
     fn learn_address(&mut self, info: &str) {
-        let address = info.split_whitespace().find_map(|field| field.strip_prefix("addr="));
-        if let (Some(identity), Some(address)) = (&mut self.identity, address) {
-            identity.address = Some(address.to_owned());
+        if let Some(identity) = &mut self.identity {
+            identity.address = address_of(info);
         }
     }
 }
@@ -267,6 +266,13 @@ impl Identity {
         }
         kill
     }
+}
+
+/// Our end in the text of `CLIENT INFO`; the path of a Unix socket may contain spaces.
+fn address_of(info: &str) -> Option<String> {
+    let (_, after) = info.split_once(" addr=")?;
+    let (address, _) = after.split_once(" laddr=").or_else(|| after.split_once(" fd="))?;
+    Some(address.to_owned())
 }
 
 /// Packs plain words as a command.
@@ -329,3 +335,17 @@ impl Buffer {
 }
 
 const SMALLEST_BUFFER: usize = 4 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_read_whole() {
+        let check = |info, address: Option<&str>| assert_eq!(address_of(info).as_deref(), address, "{info}");
+        check("id=3 addr=127.0.0.1:50188 laddr=127.0.0.1:6379 fd=8 name=addr=x", Some("127.0.0.1:50188"));
+        check("id=4 addr=/run/my redis.sock:0 laddr=/run/my redis.sock:0 fd=9 name=", Some("/run/my redis.sock:0"));
+        check("id=5 addr=[::1]:7 fd=9 name=", Some("[::1]:7"));
+        check("id=6", None);
+    }
+}

@@ -214,7 +214,7 @@ impl Session<'_> {
             self.link.fill(Instant::now().after(self.listener.patience.command_timeout))?;
             while let Some(frame) = self.link.received()? {
                 self.heard = Instant::now();
-                if self.hear(frame).is_none() {
+                if !self.hear(frame)? {
                     return Ok(false);
                 }
             }
@@ -259,41 +259,48 @@ impl Session<'_> {
         self.link.send(&command(words).get_packed_command(), deadline)
     }
 
-    /// Takes one frame; `None` when nobody listens any more.
-    fn hear(&mut self, frame: Value) -> Option<()> {
+    /// Takes one frame; `false` when nobody listens any more.
+    fn hear(&mut self, frame: Value) -> io::Result<bool> {
         let notice = match frame {
             Value::ServerError(error) => match self.sent.pop_front() {
-                Some(Sent::Subscribe { channels, .. }) => Notice::Refused(channels, Refusal::new(&error)),
+                Some(Sent::Subscribe { channels, .. }) => {
+                    let refusal = Refusal::new(&error);
+                    if refusal.is_transient() {
+                        // Asked again on the next connection, after a pause.
+                        return Err(io::Error::other(Error::refused(refusal)));
+                    }
+                    Notice::Refused(channels, refusal)
+                }
                 // Not allowed to stop listening: what comes there wakes nobody, so it is left as it is.
                 Some(Sent::Unsubscribe { channels, .. }) => {
-                    return channels
-                        .into_iter()
-                        .try_for_each(|channel| self.listener.tell(Notice::Unsubscribed(channel)));
+                    let told =
+                        channels.into_iter().try_for_each(|channel| self.listener.tell(Notice::Unsubscribed(channel)));
+                    return Ok(told.is_some());
                 }
-                _ => return Some(()),
+                _ => return Ok(true),
             },
-            Value::Push { kind, data } => self.sort(kind, data)?,
+            Value::Push { kind, data } => self.sort(kind, data),
             Value::Array(values) => {
                 let mut values = values.into_iter();
-                let kind = match text(values.next())?.as_str() {
-                    "message" => PushKind::Message,
-                    "subscribe" => PushKind::Subscribe,
-                    "unsubscribe" => PushKind::Unsubscribe,
+                let kind = match text(values.next()).as_deref() {
+                    Some("message") => PushKind::Message,
+                    Some("subscribe") => PushKind::Subscribe,
+                    Some("unsubscribe") => PushKind::Unsubscribe,
                     _ => PushKind::Other(String::new()),
                 };
-                self.sort(kind, values.collect())?
+                self.sort(kind, values.collect())
             }
             _ => {
                 self.answered_ping();
-                return Some(());
+                return Ok(true);
             }
         };
-        self.listener.tell(notice)
+        Ok(self.listener.tell(notice).is_some())
     }
 
-    fn sort(&mut self, kind: PushKind, data: Vec<Value>) -> Option<Notice> {
+    fn sort(&mut self, kind: PushKind, data: Vec<Value>) -> Notice {
         let channel = text(data.into_iter().next()).unwrap_or_default();
-        Some(match kind {
+        match kind {
             PushKind::Message => Notice::Message(channel),
             PushKind::Subscribe => {
                 self.answered_one();
@@ -308,7 +315,7 @@ impl Session<'_> {
                 // A message nobody asked for wakes nobody.
                 Notice::Message(String::new())
             }
-        })
+        }
     }
 
     fn answered_ping(&mut self) {

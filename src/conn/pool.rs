@@ -111,6 +111,18 @@ impl Pool {
         state.streams.push(stream);
     }
 
+    /// Closes the connections that nobody uses right now.
+    pub(super) fn close_idle(&self) {
+        let mut state = self.state.lock();
+        let idle = std::mem::take(&mut state.idle);
+        state.open -= idle.len();
+        if state.waiting > 0 {
+            self.freed.notify_all();
+        }
+        drop(state);
+        drop(idle);
+    }
+
     /// Closes connections idle for `limit`, all but the last used one. Says when to come again.
     pub(super) fn trim(&self, now: Instant, limit: Duration) -> Option<Instant> {
         let mut closing = vec![];

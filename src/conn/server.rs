@@ -43,7 +43,10 @@ impl Server {
     ) -> Result<T, Fault> {
         let mut link = self.take(deadline)?;
         let answer = link.request(request, deadline, read);
-        self.put_away(link, matches!(answer, Ok(_) | Err(Fault::Refused(_))));
+        self.put_away(link, is_usable(&answer));
+        if is_of_replica(&answer) {
+            self.leave_replica();
+        }
         answer
     }
 
@@ -56,7 +59,15 @@ impl Server {
         let mut link = self.take(deadline)?;
         let answer = link.converse(deadline, talk);
         self.put_away(link, answer.is_ok());
+        if is_of_replica(&answer) {
+            self.leave_replica();
+        }
         answer
+    }
+
+    /// The connections lead to a replica: the next ones may lead to the master, where the name does by now.
+    pub(crate) fn leave_replica(&self) {
+        self.pool.close_idle();
     }
 
     fn take(&self, deadline: Instant) -> Result<Link, Fault> {
@@ -133,7 +144,7 @@ impl Connection {
     ) -> Result<T, Fault> {
         let mut link = self.take(deadline)?;
         let answer = link.request(request, deadline, read);
-        if matches!(answer, Ok(_) | Err(Fault::Refused(_))) {
+        if is_usable(&answer) {
             self.link = Some(link);
         }
         answer
@@ -153,10 +164,28 @@ impl Connection {
         answer
     }
 
+    /// Closes it; the next request makes it anew.
+    pub(crate) fn hang_up(&mut self) {
+        self.link = None;
+    }
+
     fn take(&mut self, deadline: Instant) -> Result<Link, Fault> {
         match self.link.take() {
             Some(link) if !link.is_stale() => Ok(link),
             _ => self.server.dial(deadline),
         }
     }
+}
+
+/// Whether the connection is in step after this, and leads to where requests are carried out.
+fn is_usable<T>(answer: &Result<T, Fault>) -> bool {
+    match answer {
+        Ok(_) => true,
+        Err(Fault::Refused(refusal)) => !refusal.is_of_replica(),
+        Err(_) => false,
+    }
+}
+
+fn is_of_replica<T>(answer: &Result<T, Fault>) -> bool {
+    matches!(answer, Err(Fault::Refused(refusal)) if refusal.is_of_replica())
 }

@@ -112,7 +112,7 @@ impl Engine {
     /// How long a request of a call with this deadline may take.
     pub(super) fn bounds<'a>(&self, node: &Node, started: Instant, deadline: Deadline) -> Bounds<'a> {
         let now = Instant::now();
-        let since = node.last_answer().max(started);
+        let since = node.mute_since().unwrap_or(now).max(started);
         let (retry_until, end) = match deadline {
             Deadline::At(at) => (at, at.max(now).after(self.config.command_timeout)),
             // Not without end: a server that answers nobody for so long is an error, not a busy lock.

@@ -1,7 +1,6 @@
 //! One thread for what nobody waits for: started when there is work, ended when there is none.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -18,6 +17,13 @@ pub(crate) struct Background {
 
 type Work = Box<dyn FnOnce() + Send>;
 
+/// Names one job: when it is due, and its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket {
+    pub(crate) at: Instant,
+    number: u64,
+}
+
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
@@ -26,15 +32,10 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    jobs: BinaryHeap<Job>,
+    /// In the order in which they are run.
+    jobs: BTreeMap<Ticket, Work>,
     next: u64,
     running: bool,
-}
-
-struct Job {
-    at: Instant,
-    number: u64,
-    work: Work,
 }
 
 impl Background {
@@ -43,18 +44,25 @@ impl Background {
     }
 
     /// Runs `work` on the background thread, not before `at`.
-    pub(crate) fn run_at(&self, at: Instant, work: impl FnOnce() + Send + 'static) {
+    pub(crate) fn run_at(&self, at: Instant, work: impl FnOnce() + Send + 'static) -> Ticket {
         let mut queue = self.shared.queue.lock();
         queue.next += 1;
-        let number = queue.next;
-        queue.jobs.push(Job { at, number, work: Box::new(work) });
+        let ticket = Ticket { at, number: queue.next };
+        queue.jobs.insert(ticket, Box::new(work));
         if queue.running {
             self.shared.added.notify_one();
-            return;
+            return ticket;
         }
         let shared = Arc::clone(&self.shared);
         // Without a thread the jobs wait for the next one that can be started.
         queue.running = thread::Builder::new().name(self.name.into()).spawn(move || shared.work()).is_ok();
+        ticket
+    }
+
+    /// Drops a job that has not been started.
+    pub(crate) fn cancel(&self, ticket: Ticket) {
+        let work = self.shared.queue.lock().jobs.remove(&ticket);
+        drop(work);
     }
 
     pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) {
@@ -80,16 +88,16 @@ impl Shared {
         let mut queue = self.queue.lock();
         loop {
             let now = Instant::now();
-            match queue.jobs.peek() {
-                Some(job) if job.at <= now => {
-                    let Some(job) = queue.jobs.pop() else { continue };
+            match queue.jobs.first_key_value().map(|(ticket, _)| ticket.at) {
+                Some(at) if at <= now => {
+                    let Some((_, work)) = queue.jobs.pop_first() else { continue };
                     // A job that panics, a callback of a user perhaps, must not take the others along.
                     MutexGuard::unlocked(&mut queue, || {
-                        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job.work));
+                        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                     });
                 }
-                Some(job) => {
-                    let left = now.nap_until(job.at);
+                Some(at) => {
+                    let left = now.nap_until(at);
                     self.added.wait_for(&mut queue, left);
                 }
                 None => {
@@ -101,27 +109,6 @@ impl Shared {
                 }
             }
         }
-    }
-}
-
-impl PartialEq for Job {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Job {}
-
-impl PartialOrd for Job {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Job {
-    /// The earliest job is the greatest: that is the one a heap hands out.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.number).cmp(&(self.at, self.number))
     }
 }
 
@@ -145,5 +132,18 @@ mod tests {
         }
         let got: Vec<i32> = (0..3).map(|_| order.recv_timeout(Duration::from_secs(5)).unwrap()).collect();
         assert_eq!(got, [0, 1, 2]);
+    }
+    #[test]
+    fn a_cancelled_job_is_dropped_and_the_thread_waits_for_nothing() {
+        let background = Background::new("test");
+        let (kept, dropped) = crossbeam_channel::bounded::<()>(0);
+        let far = background.run_at(Instant::now().after(Duration::from_secs(3_600)), move || drop(kept));
+        background.cancel(far);
+        let limit = Duration::from_secs(5);
+        assert_eq!(dropped.recv_timeout(limit), Err(crossbeam_channel::RecvTimeoutError::Disconnected));
+        let (done, order) = crossbeam_channel::unbounded();
+        let ticket = background.run_at(Instant::now(), move || done.send(()).unwrap());
+        order.recv_timeout(limit).unwrap();
+        background.cancel(ticket); // too late, and nothing to it
     }
 }

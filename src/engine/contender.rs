@@ -98,8 +98,9 @@ impl<'a> Contender<'a> {
         while self.place.as_ref().is_some_and(|place| !place.is_first()) {
             let now = Instant::now();
             // Where the first one gets no answers, the others find that out for themselves.
+            let mute_since = self.node.mute_since().map(|since| since.max(self.started));
             if self.deadline.passed(now)
-                || now >= self.node.last_answer().max(self.started).after(self.engine.config.outage_limit)
+                || mute_since.is_some_and(|since| now >= since.after(self.engine.config.outage_limit))
             {
                 break;
             }
@@ -135,6 +136,10 @@ impl<'a> Contender<'a> {
         }));
         self.exclude_older_holds(sent);
         self.engine.registry.add(Arc::clone(&hold));
+        if self.engine.is_closed() {
+            // Closing went over the registry before this hold was in it.
+            self.engine.lose(&hold, Loss::Closed);
+        }
         self.engine.mind_if_heard(&hold);
         if matches!(promise, Promise::Renewed { .. }) {
             self.node.lane.start(self.engine, &self.node);
@@ -215,6 +220,7 @@ impl Contest for Contender<'_> {
         let ask = Ask { name: self.wish.name, owner: &self.owner, lease: self.lease, waits };
         let call = self.wish.kind.acquire(&ask);
         let interrupted = || self.engine.check_caller(self.wish.cancel).err();
+        self.node.is_asked(now);
         let bounds = Bounds {
             bell: Some(self.bell),
             interrupted: &interrupted,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::background::Ticket;
 use super::kind::Kind;
 use super::ledger::{Ledger, Phase};
 use super::wire::Loose;
@@ -36,14 +37,21 @@ struct State {
     ledger: Ledger,
     on_lost: Vec<OnLost>,
     told: bool,
-    /// When the timer looks at it next.
-    minded: Option<Instant>,
+    /// The timer's next look at it.
+    minded: Option<Ticket>,
 }
 
 /// A loss that was noticed just now and is still to be told.
 pub(crate) struct News {
     pub(crate) loss: Loss,
     pub(crate) on_lost: Vec<OnLost>,
+}
+
+/// What using a ledger leaves to do, without its mutex.
+pub(super) struct Aftermath {
+    pub(super) news: Option<News>,
+    /// The timer's look that nobody needs any more.
+    pub(super) unminded: Option<Ticket>,
 }
 
 /// What a new hold is made of.
@@ -79,7 +87,7 @@ impl HoldState {
 
     /// Uses the ledger under its mutex; a loss noticed by that is handed out, once. Only
     /// [`Engine::with`](super::Engine::with) calls it: that one tells the news.
-    pub(super) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Option<News>) {
+    pub(super) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Aftermath) {
         let now = Instant::now();
         let mut state = self.state.lock();
         let answer = use_ledger(&mut state.ledger, now);
@@ -97,9 +105,10 @@ impl HoldState {
         // Nobody will be told any more. What the callbacks keep alive may be this very client, so
         // they go, and not under the mutex.
         let useless = if phase == Phase::Done { std::mem::take(&mut state.on_lost) } else { vec![] };
+        let unminded = if phase == Phase::Live { None } else { state.minded.take() };
         drop(state);
         drop(useless);
-        (answer, news)
+        (answer, Aftermath { news, unminded })
     }
 
     /// Remembers whom to tell of the loss; hands the callback back when it is lost already.
@@ -138,25 +147,24 @@ impl HoldState {
         !self.state.lock().on_lost.is_empty()
     }
 
-    /// The deadline at which the timer is to look, unless it looks earlier anyway.
-    pub(super) fn minded_at(&self) -> Option<Instant> {
+    /// Has `set` set the timer to the deadline, unless the timer looks earlier anyway or nobody needs it.
+    /// Answers with a later look that this one makes needless.
+    pub(super) fn mind(&self, set: impl FnOnce(Instant) -> Ticket) -> Option<Ticket> {
         let mut state = self.state.lock();
         let deadline = state.ledger.good_until();
-        if state.minded.is_some_and(|minded| minded <= deadline) {
+        // A deadline that has just passed is for the timer to find, which tells of it.
+        if !state.ledger.is_live() || state.minded.is_some_and(|minded| minded.at <= deadline) {
             return None;
         }
-        state.minded = Some(deadline);
-        Some(deadline)
+        state.minded.replace(set(deadline))
     }
 
-    /// The timer has come; `false` when it was set anew meanwhile, to an earlier moment.
-    pub(super) fn was_minded(&self, at: Instant) -> bool {
+    /// The timer has come for the look at this moment.
+    pub(super) fn was_minded(&self, at: Instant) {
         let mut state = self.state.lock();
-        let current = state.minded == Some(at);
-        if current {
+        if state.minded.is_some_and(|minded| minded.at == at) {
             state.minded = None;
         }
-        current
     }
 
     /// Waits until the hold is not live any more, or until `until`.

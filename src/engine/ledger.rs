@@ -150,6 +150,11 @@ impl Ledger {
         self.phase
     }
 
+    /// Whether it was live at the last look.
+    pub(crate) fn is_live(&self) -> bool {
+        self.phase == Phase::Live
+    }
+
     /// The counts that a re-entry on this side is to write, or the loss that forbids it.
     pub(crate) fn counts_after_reentry(&mut self, now: Instant, side: Side) -> Result<Counts, Loss> {
         if let Phase::Lost(loss) = self.look(now) {
@@ -169,15 +174,21 @@ impl Ledger {
         side: Side,
         promise: Promise,
     ) -> Result<GuardNumber, Loss> {
-        self.confirmed(sent, lease);
+        self.raised(sent, lease);
         match self.look(now) {
             Phase::Lost(loss) => Err(loss),
             _ => Ok(self.admit(side, promise)),
         }
     }
 
-    /// Redis confirmed that the key lives at least for `lease` from `sent` on.
-    pub(crate) fn confirmed(&mut self, sent: Instant, lease: Lease) {
+    /// Redis confirmed a renewal that was sent at `sent`.
+    pub(crate) fn renewed(&mut self, sent: Instant, lease: Lease) {
+        self.raised(sent, lease);
+        self.retry_at = None;
+    }
+
+    /// The key lives at least for `lease` from `sent` on.
+    fn raised(&mut self, sent: Instant, lease: Lease) {
         let sure = match self.cut {
             Some(cut) if cut.over.is_none_or(|over| sent < over) => lease.min(cut.lease),
             _ => lease,
@@ -186,7 +197,6 @@ impl Ledger {
         if self.phase == Phase::Live {
             self.good_until = self.good_until.max(sure.good_until(sent));
         }
-        self.retry_at = None;
     }
 
     /// The server's clock ran ahead of ours by so much, `within` this time. If it goes on like that,
@@ -210,7 +220,7 @@ impl Ledger {
 
     /// A time to live asked for by hand was confirmed.
     pub(crate) fn extended(&mut self, sent: Instant, lease: Lease) {
-        self.confirmed(sent, lease);
+        self.raised(sent, lease);
         self.extended = self.extended.max(Some(sent.after(lease.duration())));
     }
 

@@ -31,6 +31,7 @@ pub(crate) use hold::HoldState;
 pub(crate) use kind::{Ask, Kind, Pauses, Queueing, Waking};
 pub(crate) use ledger::{GuardNumber, Phase};
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -152,9 +153,10 @@ impl Engine {
         self.home.is_elsewhere()
     }
 
+    /// Tells the observer. A panic of it must end neither a thread of the client nor a caller's request.
     pub(crate) fn observe(&self, event: impl FnOnce(&dyn Observer)) {
         if self.has_observer {
-            event(&*self.config.observer);
+            let _ = catch_unwind(AssertUnwindSafe(|| event(&*self.config.observer)));
         }
     }
 

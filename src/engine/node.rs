@@ -14,21 +14,27 @@ pub(crate) struct Node {
     pub(crate) server: Arc<Server>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) lane: Lane,
-    answered: Mutex<Instant>,
+    /// When the first question was asked that has had no answer, nor any other since.
+    unanswered: Mutex<Option<Instant>>,
 }
 
 impl Node {
     pub(crate) fn new(server: Arc<Server>, hub: Arc<Hub>) -> Self {
-        Self { server, hub, lane: Lane::default(), answered: Mutex::new(Instant::now()) }
+        Self { server, hub, lane: Lane::default(), unanswered: Mutex::default() }
+    }
+
+    /// Somebody asks the server.
+    pub(crate) fn is_asked(&self, now: Instant) {
+        self.unanswered.lock().get_or_insert(now);
     }
 
     /// The server answered somebody.
     pub(crate) fn has_answered(&self) {
-        *self.answered.lock() = Instant::now();
+        *self.unanswered.lock() = None;
     }
 
-    /// When the server last answered anybody.
-    pub(crate) fn last_answer(&self) -> Instant {
-        *self.answered.lock()
+    /// Since when it has been asked without answering anybody; `None` while it answers.
+    pub(crate) fn mute_since(&self) -> Option<Instant> {
+        *self.unanswered.lock()
     }
 }

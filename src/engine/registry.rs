@@ -8,47 +8,131 @@ use crate::name::LockName;
 use crate::owner::ThreadNumber;
 use crate::sync::Mutex;
 
-/// Every hold that has not been given back, by name.
+/// Every hold that has not been given back.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(Mutex<HashMap<LockName, Vec<Arc<HoldState>>>>);
+pub(crate) struct Registry(Mutex<Holds>);
+
+#[derive(Debug, Default)]
+struct Holds {
+    by_name: HashMap<LockName, Vec<Arc<HoldState>>>,
+    count: usize,
+    /// With so many it is looked for dead ones.
+    sweep_at: usize,
+}
 
 impl Registry {
     pub(crate) fn add(&self, hold: Arc<HoldState>) {
-        let mut by_name = self.0.lock();
-        match by_name.get_mut(&hold.name) {
-            Some(holds) => {
-                // What a thread that has ended lost can be re-entered by nobody.
-                holds.retain(|other| !other.is_dead());
-                holds.push(hold);
+        let mut dead = vec![];
+        {
+            let mut holds = self.0.lock();
+            if holds.count >= holds.sweep_at {
+                dead = holds.sweep();
             }
-            None => {
-                by_name.insert(hold.name.clone(), vec![hold]);
+            holds.count += 1;
+            match holds.by_name.get_mut(&hold.name) {
+                Some(same_name) => same_name.push(hold),
+                None => drop(holds.by_name.insert(hold.name.clone(), vec![hold])),
             }
         }
+        // What their callbacks keep alive may want this very registry.
+        drop(dead);
     }
 
     pub(crate) fn remove(&self, hold: &HoldState) {
-        let mut by_name = self.0.lock();
-        if let Some(holds) = by_name.get_mut(&hold.name) {
-            holds.retain(|other| other.number != hold.number);
-            if holds.is_empty() {
-                by_name.remove(&hold.name);
-            }
+        let mut holds = self.0.lock();
+        let Some(same_name) = holds.by_name.get_mut(&hold.name) else { return };
+        let Some(place) = same_name.iter().position(|other| other.number == hold.number) else { return };
+        same_name.remove(place);
+        if same_name.is_empty() {
+            holds.by_name.remove(&hold.name);
         }
+        holds.count -= 1;
     }
 
     /// The hold that `thread` would re-enter under `name`.
     pub(crate) fn find(&self, name: &LockName, thread: ThreadNumber) -> Option<Arc<HoldState>> {
-        let by_name = self.0.lock();
+        let holds = self.0.lock();
         let of_thread = |hold: &&Arc<HoldState>| hold.thread.as_ref().is_some_and(|id| id.number() == thread);
-        by_name.get(name)?.iter().find(of_thread).cloned()
+        holds.by_name.get(name)?.iter().find(of_thread).cloned()
     }
 
     pub(crate) fn under(&self, name: &LockName) -> Vec<Arc<HoldState>> {
-        self.0.lock().get(name).cloned().unwrap_or_default()
+        self.0.lock().by_name.get(name).cloned().unwrap_or_default()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<HoldState>> {
-        self.0.lock().values().flatten().cloned().collect()
+        self.0.lock().by_name.values().flatten().cloned().collect()
+    }
+}
+
+impl Holds {
+    /// Takes out what nobody can give back or re-enter any more: a thread lost it and has ended.
+    fn sweep(&mut self) -> Vec<Arc<HoldState>> {
+        let mut dead = vec![];
+        self.by_name.retain(|_, holds| {
+            dead.extend(holds.extract_if(.., |hold| hold.is_dead()));
+            !holds.is_empty()
+        });
+        self.count -= dead.len();
+        self.sweep_at = 2 * self.count.max(FEWEST_TO_SWEEP);
+        dead
+    }
+}
+
+const FEWEST_TO_SWEEP: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::engine::hold::Granted;
+    use crate::engine::ledger::{Ledger, Promise};
+    use crate::engine::wire::Loose;
+    use crate::error::Loss;
+    use crate::kinds::Reentrant;
+    use crate::owner::{Owners, ThreadId};
+    use crate::script::Side;
+    use crate::time::{Instant, Lease};
+
+    fn hold(owners: &Owners, name: usize) -> Arc<HoldState> {
+        let thread = ThreadId::current();
+        let (number, owner) = owners.draw(thread.number());
+        let lease = Lease::new(Duration::from_secs(30)).unwrap();
+        let promise = Promise::Renewed { until: None };
+        let (ledger, _) = Ledger::granted(lease, Instant::now(), lease, Side::Exclusive, promise);
+        Arc::new(HoldState::new(Granted {
+            name: LockName::new(&format!("name:{name}")).unwrap(),
+            kind: Arc::new(Reentrant { once: false }),
+            number,
+            owner,
+            thread: Some(thread),
+            since: Instant::now(),
+            token: None,
+            loose: Loose::default(),
+            ledger,
+        }))
+    }
+
+    #[test]
+    fn what_threads_lost_that_have_ended_does_not_pile_up() {
+        let (registry, owners) = (Registry::default(), Owners::new());
+        let live: Vec<_> = (0..10).map(|name| hold(&owners, name)).collect();
+        live.iter().for_each(|hold| registry.add(Arc::clone(hold)));
+        for name in 0..10_000 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let hold = hold(&owners, name);
+                    hold.update(|ledger, _| ledger.lose(Loss::Gone));
+                    registry.add(hold);
+                });
+            });
+        }
+        assert!(registry.all().len() <= 2 * FEWEST_TO_SWEEP + 1, "{} are left", registry.all().len());
+        for hold in &live {
+            assert!(registry.under(&hold.name).iter().any(|other| other.number == hold.number));
+            registry.remove(hold);
+            registry.remove(hold); // once is enough
+        }
     }
 }

@@ -29,9 +29,11 @@ impl Engine {
             }
             Release::Lost(loss) => {
                 self.forget_if_empty(hold);
-                if loss == Loss::Expired {
-                    // Nobody here knew it to be gone, so it may still stand in everybody's way.
-                    self.settle(self.leftover(hold, Loose::default()));
+                let loose = hold.take_loose();
+                // Nobody here knew it to be gone, or an old request may bring it back: so it may stand in
+                // everybody's way.
+                if loss == Loss::Expired || loose.haunted || !loose.open.is_empty() {
+                    self.settle(self.leftover(hold, loose));
                 }
                 Err(Error::lost(loss))
             }
@@ -154,27 +156,27 @@ impl Engine {
 
     /// Raises the time to live of a hold.
     pub(crate) fn extend(&self, hold: &Arc<HoldState>, lease: Lease) -> Result<()> {
-        match self.with(hold, |ledger, now| ledger.look(now)) {
-            Phase::Live => {}
-            Phase::Lost(loss) => return Err(Error::lost(loss)),
-            Phase::Releasing | Phase::Done => {
-                return Err(Error::new(ErrorKind::NotHeld, "this hold was given back already"));
-            }
-        }
+        self.with(hold, |ledger, now| must_be_live(ledger.look(now)))?;
         let limit = self.config.command_timeout;
         let call = hold.kind.renew(&[Renewal { name: hold.name.clone(), owner: hold.owner.clone(), lease }]);
-        let answer = wire::send(&self.node(&hold.name).server, &call, &Bounds::within(limit, limit))
-            .map_err(|failed| failed.error)?;
+        let node = self.node(&hold.name);
+        let answer = wire::send(&node.server, &call, &Bounds::within(limit, limit)).map_err(|failed| failed.error)?;
         match answer.value.answers.first() {
-            Some(RenewalAnswer::Renewed) => {
-                self.with(hold, |ledger, _| ledger.extended(answer.sent, lease));
-                Ok(())
-            }
+            // It may have been lost, or given back, while the request was under way.
+            Some(RenewalAnswer::Renewed) => self.with(hold, |ledger, now| {
+                ledger.extended(answer.sent, lease);
+                must_be_live(ledger.look(now))
+            }),
             Some(RenewalAnswer::Lost(loss)) => {
                 self.lose(hold, *loss);
-                Err(Error::lost(*loss))
+                self.with(hold, |ledger, now| must_be_live(ledger.look(now)))
             }
-            Some(RenewalAnswer::Refused(refusal)) => Err(Error::refused(refusal.clone())),
+            Some(RenewalAnswer::Refused(refusal)) => {
+                if refusal.is_of_replica() {
+                    node.server.leave_replica();
+                }
+                Err(Error::refused(refusal.clone()))
+            }
             None => Err(Error::new(ErrorKind::Unknown, "redis answered for another number of locks")),
         }
     }
@@ -188,5 +190,13 @@ impl Engine {
             loose,
             until: end,
         }
+    }
+}
+
+fn must_be_live(phase: Phase) -> Result<()> {
+    match phase {
+        Phase::Live => Ok(()),
+        Phase::Lost(loss) => Err(Error::lost(loss)),
+        Phase::Releasing | Phase::Done => Err(Error::new(ErrorKind::NotHeld, "this hold was given back already")),
     }
 }

@@ -21,7 +21,7 @@ pub(super) trait Upkeep {
     fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T;
 
     /// The thread of this hold ended without giving it back: it is left to its time to live.
-    fn abandon(&self, hold: &HoldState);
+    fn abandon(&self, hold: &Arc<HoldState>);
 
     /// Asks once for all of these, at least one.
     fn ask(&mut self, batch: &[&Due], deadline: Instant) -> Result<RenewalAnswers, Error>;
@@ -131,7 +131,7 @@ impl Rounds {
             match answer {
                 RenewalAnswer::Renewed => {
                     upkeep.with(hold, |ledger, now| {
-                        ledger.confirmed(sent, *lease);
+                        ledger.renewed(sent, *lease);
                         ledger.server_ran_ahead(now, ahead, within);
                     });
                     upkeep.renewed(hold);

@@ -16,7 +16,7 @@ use crate::conn::{Connection, Fault};
 use crate::error::Error;
 use crate::event::{LockAbandoned, RenewalFailed};
 use crate::name::LockName;
-use crate::script::{Renewal, RenewalAnswers};
+use crate::script::{Renewal, RenewalAnswer, RenewalAnswers};
 use crate::time::Instant;
 
 /// The way to the worker of one server; the worker starts at first use.
@@ -120,8 +120,9 @@ impl Upkeep for Visit<'_> {
         self.engine.with(hold, use_ledger)
     }
 
-    fn abandon(&self, hold: &HoldState) {
+    fn abandon(&self, hold: &Arc<HoldState>) {
         self.engine.registry.remove(hold);
+        self.engine.outlast(hold);
         self.engine.observe(|observer| {
             observer.abandoned(&LockAbandoned { name: hold.name.to_string(), owner: hold.owner.to_string() });
         });
@@ -145,7 +146,13 @@ impl Upkeep for Visit<'_> {
             answer = self.connection.request(&whole, deadline, read);
         }
         match answer {
-            Ok(answers) => Ok(answers),
+            Ok(answers) => {
+                let refused = |answer: &_| matches!(answer, RenewalAnswer::Refused(why) if why.is_of_replica());
+                if answers.answers.iter().any(refused) {
+                    self.connection.hang_up();
+                }
+                Ok(answers)
+            }
             Err(Fault::Refused(refusal)) => Err(Error::refused(refusal)),
             // A renewal that arrives late finds its owner or nothing, so it needs no fence.
             Err(Fault::NotSent(error) | Fault::Unanswered(_, error)) => Err(error),

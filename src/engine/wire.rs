@@ -134,10 +134,18 @@ impl Exchange<'_> {
             let deadline = Instant::now().after(self.bounds.command_timeout).min(self.bounds.end);
             let fenced = fence(self.server, &mut self.loose, deadline);
             let sent = Instant::now();
-            let answer = fenced.and_then(|()| match call.round_trips() {
-                None => self.server.request(&request, deadline, |reply| call.read(reply)),
-                Some(talk) => self.server.converse(deadline, |say| Some(talk.run(say)?.map_err(stopped))),
-            });
+            let answer = match fenced {
+                // The fence is sent again; the request itself was not sent this time.
+                Err(Fault::Unanswered(_, error)) => {
+                    self.rest_or_fail(Some(self.bounds.end), error)?;
+                    continue;
+                }
+                Err(fault) => Err(fault),
+                Ok(()) => match call.round_trips() {
+                    None => self.server.request(&request, deadline, |reply| call.read(reply)),
+                    Some(talk) => self.server.converse(deadline, |say| Some(talk.run(say)?.map_err(stopped))),
+                },
+            };
             let fault = match answer {
                 Ok(value) => return Ok(Answer { value, sent, repeated: self.unanswered, haunted: self.loose.haunted }),
                 Err(fault) => fault,

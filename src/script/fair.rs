@@ -63,6 +63,8 @@ pub(crate) fn leave(name: &LockName, owner: &OwnerId, patience: Lease, announcem
 
 pub(crate) fn force_release(name: &LockName, announcement: Announcement<'_>) -> Call<bool> {
     FORCE_RELEASE
-        .call(name, &[name.key(), name.queue().as_bytes()], |reply| Some(int(reply)? == 1))
+        .call(name, &[name.key(), name.queue().as_bytes(), name.queue_deadlines().as_bytes()], |reply| {
+            Some(int(reply)? == 1)
+        })
         .announced(announcement)
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lockson::{Client, ErrorKind, Lock};
+use lockson::{Client, ErrorKind, Lock, Loss};
 use lockson_harness::RedisServer;
-use lockson_harness::proxy::{Fate, Request, RuleHandle, Then, When};
+use lockson_harness::proxy::{Direction, Fate, Request, RuleHandle, Then, When};
 
 use crate::fault_support::{PATIENCE, Rig, SOON, fences, ms};
 
@@ -199,4 +199,24 @@ fn without_fences(rig: &Rig) -> Client {
     let url = format!("redis://meek:secret@127.0.0.1:{}", rig.proxy.port());
     let client = Client::builder(&url).command_timeout(PATIENCE).drop_timeout(PATIENCE);
     client.connect().unwrap()
+}
+
+#[test]
+fn a_fence_without_an_answer_makes_no_release_of_one_that_was_never_sent() {
+    let rig = Rig::start();
+    let client = rig.impatient().connect().unwrap();
+    let lock = client.lock(NAME);
+    let outer = lock.lock().unwrap();
+    let lost = rig.proxy.rule(rig.script("reenter"), Then::Mute(Direction::Replies));
+    let deaf = rig.proxy.rule(fences().times(9), Then::SwallowRequest);
+    assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unknown, "re-entered or not");
+    assert_eq!(lost.hits(), 1);
+    deaf.remove();
+    rig.server.run(&["DEL", NAME]);
+    let fence = rig.proxy.rule(fences(), Then::CutReplyAfter(0));
+    let mark = rig.proxy.mark();
+    // The release goes out once, and finds nothing: that is no doubt, that is a loss.
+    assert_eq!(outer.unlock().unwrap_err().kind(), ErrorKind::Lost(Loss::Gone));
+    assert_eq!(fence.hits(), 1);
+    assert_eq!(rig.proxy.fitting_since(mark, &rig.release(false)).len(), 1);
 }

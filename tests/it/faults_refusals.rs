@@ -79,6 +79,42 @@ fn a_server_that_is_busy_for_ever_costs_the_bound_and_no_more() {
 }
 
 #[test]
+fn a_replica_is_left_for_the_master_to_which_its_name_leads_by_now() {
+    let rig = Rig::start();
+    let successor = RedisServer::start();
+    let client = rig.builder().watchdog(Duration::from_secs(4), ms(100)).connect().unwrap();
+    let kept = client.lock("kept").lock().unwrap();
+    let leased = client.lock("leased").leased(Duration::from_secs(60)).lock().unwrap();
+    // Several idle connections, and the watchdog's own.
+    thread::scope(|scope| {
+        let busy = rig.proxy.rule(rig.script("acquire").times(4), Then::DelayReply(ms(200)));
+        let takes: Vec<_> = (0..4)
+            .map(|number| {
+                scope.spawn({
+                    let lock = client.lock(&format!("other:{number}"));
+                    move || lock.lock().unwrap().unlock().unwrap()
+                })
+            })
+            .collect();
+        busy.wait_hits(4, SOON);
+        takes.into_iter().for_each(|take| take.join().unwrap());
+    });
+    successor.run(&["REPLICAOF", "127.0.0.1", &rig.server.address().port().to_string()]);
+    eventually(SOON, "it has the lock", || successor.query::<i64>(&["EXISTS", "kept"]) == 1);
+    successor.run(&["REPLICAOF", "NO", "ONE"]);
+    rig.server.run(&["REPLICAOF", "127.0.0.1", &successor.address().port().to_string()]);
+    rig.proxy.retarget(successor.address()); // connections that are open stay where they are
+    let taken = client.lock("wanted").try_lock_for(SOON).unwrap().expect("the new master grants it");
+    assert_eq!(successor.query::<i64>(&["EXISTS", "wanted"]), 1);
+    leased.extend(Duration::from_secs(90)).unwrap();
+    assert_eq!(kept.wait_lost(Duration::from_secs(6)), None, "it is renewed there");
+    for guard in [taken, kept, leased] {
+        guard.unlock().unwrap();
+    }
+    assert!(successor.keys().is_empty());
+}
+
+#[test]
 fn a_refusal_that_takes_its_time_is_still_told_as_one() {
     let rig = Rig::start();
     let client = rig.impatient().connect().unwrap();

@@ -169,6 +169,21 @@ fn a_user_who_may_not_subscribe_is_told_so_instead_of_waiting_blindly() {
 }
 
 #[test]
+fn a_subscription_that_is_refused_for_a_moment_or_answered_oddly_is_made_again() {
+    let answers: [&[u8]; 4] =
+        [b"-BUSY Redis is busy running a script.\r\n", b"-LOADING Redis is loading\r\n", b"*0\r\n", b"*1\r\n:1\r\n"];
+    for answer in answers {
+        let rig = Rig::start();
+        let odd = rig.proxy.rule(When::command("SUBSCRIBE"), Then::AnswerInstead(answer.to_vec()));
+        let waiter = Waiter::start(&rig);
+        assert_eq!(odd.hits(), 1);
+        waiter.has_just_asked(&rig);
+        let late = waiter.serve();
+        assert!(late < AT_ONCE, "{}: {late:?}", answer.escape_ascii());
+    }
+}
+
+#[test]
 fn a_subscription_that_is_never_confirmed_blocks_no_other_name() {
     let rig = Rig::start();
     let client = rig.client();

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::unbounded;
 use lockson::{Backoff, Cancel, Client, ErrorKind};
+use lockson_harness::proxy::{NewConnections, Proxy, Scope};
 use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
@@ -260,4 +262,30 @@ fn the_lease_of_one_take_is_not_the_next_ones() {
     elsewhere(|| assert!(lock.leased(Duration::from_secs(7_200)).try_lock().unwrap().is_none()));
     assert!(crate::support::ttl_ms(server, &name) <= 30_000);
     guard.unlock().unwrap();
+}
+
+#[test]
+fn a_moment_without_the_server_after_a_long_pause_is_no_outage() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.address());
+    let (pauses, begun) = unbounded();
+    let backoff = Backoff::new(move |_| {
+        pauses.send(()).unwrap();
+        Some(ms(1_500))
+    });
+    let limit = ms(1_000); // shorter than a pause
+    let client = Client::builder(&proxy.url()).outage_limit(limit).connect().unwrap();
+    let guard = Client::connect(&server.url()).unwrap().spin_lock("job").lock().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| client.spin_lock_with("job", backoff).lock().map(drop));
+        begun.recv_timeout(SOON).unwrap();
+        proxy.new_connections(NewConnections::CloseAtOnce);
+        proxy.cut(Scope::All);
+        let before = proxy.connections_made();
+        eventually(SOON, "it asks in vain", || proxy.connections_made() > before);
+        proxy.new_connections(NewConnections::Accept);
+        begun.recv_timeout(SOON).expect("it has asked again, and pauses");
+        guard.unlock().unwrap();
+        joined(waiter).unwrap();
+    });
 }

@@ -29,12 +29,24 @@ fn watched() -> (Ledger, GuardNumber) {
 }
 
 #[test]
+fn only_a_renewal_takes_the_place_of_one_that_failed() {
+    let (mut ledger, _) = watched();
+    ledger.renewal_failed(at(16_000));
+    ledger.extended(at(15_000), lease(1_000));
+    let inner = ledger.reentered(at(15_100), at(15_000), lease(1_000), Side::Exclusive, leased(16_000));
+    assert!(inner.is_ok());
+    assert_eq!(ledger.retry_at(), Some(at(16_000)), "nothing was raised by these");
+    ledger.renewed(at(16_000), lease(30_000));
+    assert_eq!(ledger.retry_at(), None);
+}
+
+#[test]
 fn a_hold_is_believed_until_its_lease_less_the_margin() {
     let (mut ledger, guard) = Ledger::granted(lease(30_000), START, lease(2_000), Side::Exclusive, leased(2_000));
     assert_eq!(ledger.look(at(1_949)), Phase::Live);
     assert_eq!(ledger.look(at(1_950)), Phase::Lost(Loss::Expired));
     assert_eq!(ledger.look(at(0)), Phase::Lost(Loss::Expired), "a loss is never taken back");
-    ledger.confirmed(at(2_000), lease(30_000));
+    ledger.renewed(at(2_000), lease(30_000));
     assert_eq!(ledger.release(guard, at(2_000)), Release::Lost(Loss::Expired));
 }
 
@@ -87,7 +99,7 @@ fn max_hold_ends_the_renewal_and_then_the_hold() {
         Promise::Renewed { until: Some(at(20_000)) },
     );
     assert!(ledger.renewal(at(19_999)).is_some());
-    ledger.confirmed(at(10_000), lease(30_000));
+    ledger.renewed(at(10_000), lease(30_000));
     assert!(ledger.renewal(at(20_000)).is_none());
     assert_eq!(ledger.look(at(39_700)), Phase::Lost(Loss::Expired));
 }
@@ -138,7 +150,7 @@ fn a_release_under_way_cannot_be_lost() {
 #[test]
 fn a_server_clock_that_ran_ahead_cuts_the_deadline() {
     let (mut ledger, _) = watched();
-    ledger.confirmed(at(10_000), lease(30_000));
+    ledger.renewed(at(10_000), lease(30_000));
     ledger.server_ran_ahead(at(10_000), ms(20_000), ms(10_000));
     assert_eq!(ledger.good_until(), at(19_700));
     ledger.server_ran_ahead(at(10_000), ms(300), ms(10_000));
@@ -158,12 +170,12 @@ fn what_was_confirmed_before_a_release_was_answered_is_bounded_by_it() {
     let inner = ledger.reentered(at(10), at(10), lease(3_000), Side::Exclusive, leased(3_010)).unwrap();
     // A renewal goes out, then the release; the renewal's answer comes last.
     assert_eq!(ledger.release(outer, at(100)), Release::Partial { counts: ONE, lease: lease(2_910) });
-    ledger.confirmed(at(90), lease(30_000));
+    ledger.renewed(at(90), lease(30_000));
     assert_eq!(ledger.good_until(), lease(2_910).good_until(at(100)));
     ledger.cut_is_over(at(200));
-    ledger.confirmed(at(150), lease(30_000));
+    ledger.renewed(at(150), lease(30_000));
     assert_eq!(ledger.good_until(), lease(2_910).good_until(at(150)), "it may have run before the release");
-    ledger.confirmed(at(201), lease(30_000));
+    ledger.renewed(at(201), lease(30_000));
     assert_eq!(ledger.good_until(), at(29_901));
     assert_eq!(ledger.release(inner, at(300)), Release::Last);
 }
@@ -209,7 +221,7 @@ proptest::proptest! {
                 }
                 Step::Renew => if let Some(lease) = ledger.renewal(now) {
                     key_ends = key_ends.max(now.after(lease.duration()));
-                    ledger.confirmed(now, lease);
+                    ledger.renewed(now, lease);
                 },
                 Step::Reenter { leased_ms } => {
                     if guards.is_empty() { continue }

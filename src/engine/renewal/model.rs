@@ -7,7 +7,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::engine::hold::News;
 use crate::engine::ledger::GuardNumber;
 use crate::engine::registry::Registry;
 use crate::error::{Loss, Refusal};
@@ -313,14 +312,14 @@ impl Upkeep for World {
     }
 
     fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
-        let (answer, news) = hold.update(use_ledger);
-        if let Some(News { .. }) = news {
+        let (answer, aftermath) = hold.update(use_ledger);
+        if aftermath.news.is_some() {
             self.told.borrow_mut()[usize::try_from(hold.number.0).unwrap()] += 1;
         }
         answer
     }
 
-    fn abandon(&self, _: &HoldState) {
+    fn abandon(&self, _: &Arc<HoldState>) {
         panic!("no thread ends here");
     }
 

@@ -78,8 +78,8 @@ struct Scene {
 
 impl Scene {
     fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
-        let (answer, news) = hold.update(use_ledger);
-        if let Some(news) = news {
+        let (answer, aftermath) = hold.update(use_ledger);
+        if let Some(news) = aftermath.news {
             self.news.lock().push(hold.number);
             let loss = news.loss;
             news.on_lost.into_iter().for_each(|callback| callback(&loss));
@@ -194,7 +194,7 @@ impl Upkeep for Visit {
         self.0.with(hold, use_ledger)
     }
 
-    fn abandon(&self, hold: &HoldState) {
+    fn abandon(&self, hold: &Arc<HoldState>) {
         self.0.registry.remove(hold);
     }
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use crossbeam_channel::{Sender, bounded, unbounded};
-use lockson::{ErrorKind, Guard, Lock};
+use lockson::{ErrorKind, Guard, Lock, Loss};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{for_every_kind, is_free};
@@ -191,5 +191,23 @@ fn a_manual_hold_of_a_thread_that_ended_is_left_to_its_time_to_live() {
         let ended = Instant::now();
         assert!(lock.try_lock_for(SOON).unwrap().is_some());
         assert!(ended.elapsed() <= TTL + TICK + GRACE + SCHEDULING + ms(100), "{:?}", ended.elapsed());
+    });
+}
+
+#[test]
+fn the_loss_of_what_an_ended_thread_left_to_unlock_is_told() {
+    for_every_kind(|kind| {
+        let notes = Notes::default();
+        let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let lock = kind.lock(&client, &kind.fresh());
+        let (tell, told) = bounded(1);
+        elsewhere(|| {
+            let guard = lock.lock().unwrap();
+            guard.on_lost(move |loss| tell.send(*loss).unwrap());
+            guard.into_manual();
+        });
+        assert_eq!(told.recv_timeout(TTL + SOON), Ok(Loss::Expired));
+        eventually(SOON, "the observer hears of it", || notes.losses_of(lock.name()) == 1);
+        assert!(lock.try_lock_for(SOON).unwrap().is_some());
     });
 }

@@ -2,10 +2,11 @@
 
 use std::thread;
 
+use lockson::{Cancel, Client};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{PATIENCE, Queue, hasty, hasty_client, now_ms, throughout};
-use crate::support::{SCHEDULING, SOON, TICK, TTL, fields, joined, ms};
+use crate::support::{SCHEDULING, SOON, TICK, TTL, fields, fresh, joined, ms};
 
 #[test]
 fn a_waiter_keeps_its_place_between_two_of_java_behind_a_long_hold() {
@@ -229,6 +230,51 @@ fn a_dead_waiter_of_java_costs_our_patience_and_not_its_300_seconds() {
         assert!(waited <= 2 * PATIENCE + ms(1_000) + SCHEDULING, "{waited:?}");
     });
     queue.assert_gone();
+}
+
+#[test]
+fn a_waiter_of_java_hears_that_it_is_its_turn_whoever_took_the_dead_one_before_it_out() {
+    type Act = fn(&Client, &str, &Queue<'_>);
+    let acts: [(&str, bool, Act); 4] = [
+        ("a try", true, |client, name, _| assert!(client.fair_lock(name).try_lock().unwrap().is_none())),
+        ("a waiter", true, |client, name, queue| {
+            // As Java does it: in silence.
+            queue.server.run(&["LPOP", &queue.list()]);
+            queue.server.run(&["ZREM", &queue.deadlines(), "dead:1"]);
+            assert!(client.fair_lock(name).try_lock_for(ms(100)).unwrap().is_none());
+            assert!(queue.left_ms()["java:1"] <= i64::try_from(PATIENCE.as_millis()).unwrap());
+        }),
+        ("a force unlock", false, |client, name, _| assert!(client.fair_lock(name).force_unlock().unwrap())),
+        ("one that leaves", false, |client, name, queue| {
+            let cancel = Cancel::new();
+            let lock = client.fair_lock(name).cancelled_by(&cancel);
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| lock.lock().map(drop));
+                eventually(SOON, "it has joined", || queue.owners().last().is_some_and(|last| last != "java:1"));
+                queue.server.run(&["LPUSH", &queue.list(), "dead:2"]);
+                queue.server.run(&["ZADD", &queue.deadlines(), "1", "dead:2"]);
+                queue.server.run(&["DEL", name]);
+                cancel.cancel();
+                assert!(joined(waiter).is_err());
+            });
+        }),
+    ];
+    for (what, free, act) in acts {
+        let (server, name) = (RedisServer::shared(), fresh("fair"));
+        let queue = Queue { server, name: &name };
+        let client = hasty_client(server);
+        let held = (!free).then(|| hasty_client(server).fair_lock(&name).lock().unwrap());
+        let (now, later) = (now_ms(server), |ms: i64| (now_ms(server) + ms).to_string());
+        server.run(&["RPUSH", &queue.list(), "dead:1", "java:1"]);
+        server.run(&["ZADD", &queue.deadlines(), &now.to_string(), "dead:1", &later(300_000), "java:1"]);
+        let mut listening = server.connection();
+        let () = redis::cmd("SUBSCRIBE").arg(queue.channel_of("java:1")).query(&mut listening).unwrap();
+        act(&client, &name, &queue);
+        assert!(heard(&mut listening), "{what}");
+        assert_eq!(queue.owners(), ["java:1"], "{what}");
+        drop(held);
+        server.run(&["DEL", &name, &queue.list(), &queue.deadlines()]);
+    }
 }
 
 /// One thread of a Java client, as far as Redis can tell.

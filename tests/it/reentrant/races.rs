@@ -66,6 +66,22 @@ fn an_extension_answered_late_does_not_outweigh_a_partial_release() {
 }
 
 #[test]
+fn an_extension_that_is_answered_after_the_loss_says_so() {
+    let (proxy, client) = rig();
+    let lock = client.lock(&fresh("race"));
+    let guard = lock.leased(ms(700)).lock().unwrap();
+    let held = proxy.rule(When::script().containing(lock.name()).containing("77777"), Then::HoldReply);
+    let hold = guard.hold();
+    thread::scope(|scope| {
+        let extending = scope.spawn(|| hold.extend(ms(77_777)));
+        held.wait_hit(SOON);
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired), "nobody has confirmed it");
+        held.release();
+        assert_eq!(kind_of(joined(extending)), ErrorKind::Lost(Loss::Expired));
+    });
+}
+
+#[test]
 fn a_partial_release_that_arrives_late_lowers_nothing() {
     let proxy = Proxy::start(RedisServer::shared().address());
     let client = Client::builder(&proxy.url()).command_timeout(ms(300)).connect().unwrap();
