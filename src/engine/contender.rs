@@ -98,13 +98,13 @@ impl<'a> Contender<'a> {
         while self.place.as_ref().is_some_and(|place| !place.is_first()) {
             let now = Instant::now();
             // Where the first one gets no answers, the others find that out for themselves.
-            let mute_since = self.node.mute_since().map(|since| since.max(self.started));
-            if self.deadline.passed(now)
-                || mute_since.is_some_and(|since| now >= since.after(self.engine.config.outage_limit))
-            {
+            let limit = self.engine.config.outage_limit;
+            let outage = self.node.mute_since().map(|since| since.max(self.started).after(limit));
+            if self.deadline.passed(now) || outage.is_some_and(|outage| now >= outage) {
                 break;
             }
-            self.sleep(self.deadline.sooner(now.after(LONGEST_SLEEP)))?;
+            let longest = now.after(LONGEST_SLEEP);
+            self.sleep(self.deadline.sooner(outage.map_or(longest, |outage| outage.min(longest))))?;
         }
         // Where the channel is listened to already, being there before the first question saves the second.
         if matches!(self.wish.kind.waking(), Waking::Message) {
