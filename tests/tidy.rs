@@ -6,6 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[path = "tidy/code.rs"]
+mod code;
+
+use code::{FOR_TESTS, body_after, is_name_char, without_comments_and_strings, without_tests};
+
 /// Which part of `src/` may use which: itself, and what stands in a line above its own.
 const LAYERS: &[&[&str]] = &[
     &["error", "owner", "sync", "token"],
@@ -30,8 +35,6 @@ const START_THREADS: &[&str] = &["conn", "engine"];
 const READ_CLOCKS: &[&str] = &["time"];
 /// Parts that choose what to wait by; a checker puts its own there.
 const CHOOSE_MUTEXES: &[&str] = &["sync"];
-/// What stands before items that are there for tests only.
-const FOR_TESTS: &[&str] = &["#[cfg(test)]", "#[cfg(all(test, shuttle))]"];
 /// Names that Redisson's own layout forces a script to build: channels of fair waiters, fields and
 /// keys of read-write holds.
 const BUILT_IN_LUA: &[(&str, &str)] = &[
@@ -90,6 +93,12 @@ fn every_file_opens_with_one_sentence() {
 #[test]
 fn files_and_functions_are_short() {
     check_sources(too_long);
+    for folder in ["tests", "benches", "examples"] {
+        for path in files_below(&root().join(folder), "rs") {
+            let lines = lines_of(&without_comments_and_strings(&fs::read_to_string(&path).unwrap()));
+            assert!(lines < MOST_LINES_OF_A_FILE, "{} has {lines} lines of code", path.display());
+        }
+    }
 }
 
 #[test]
@@ -280,7 +289,7 @@ fn foreign_clocks(source: &Source) -> Vec<String> {
 
 fn too_long(source: &Source) -> Vec<String> {
     let code = &source.code;
-    let lines = code.lines().filter(|line| !line.trim().is_empty()).count();
+    let lines = lines_of(code);
     let mut faults: Vec<String> =
         (lines >= MOST_LINES_OF_A_FILE).then(|| format!("{lines} lines of code")).into_iter().collect();
     let functions = code.match_indices("fn ").filter(|(at, _)| !code[..*at].ends_with(is_name_char));
@@ -293,6 +302,10 @@ fn too_long(source: &Source) -> Vec<String> {
         }
     }
     faults
+}
+
+fn lines_of(code: &str) -> usize {
+    code.lines().filter(|line| !line.trim().is_empty()).count()
 }
 
 /// What is wrong with the first paragraph of a file's documentation.
@@ -382,95 +395,6 @@ fn lua_code(text: &str) -> String {
     code
 }
 
-/// The code with the same length and lines, with blanks for comments and for the content of strings.
-fn without_comments_and_strings(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut code = bytes.to_vec();
-    let mut at = 0;
-    while at < bytes.len() {
-        let rest = &bytes[at..];
-        let (blank, skip) = match rest {
-            [b'/', b'/', ..] => (0, rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len())),
-            [b'/', b'*', ..] => (0, find(rest, b"*/").map_or(rest.len(), |end| end + 2)),
-            [b'r', b'"' | b'#', ..] if !(at > 0 && is_name_char(char::from(bytes[at - 1]))) => raw_string(rest),
-            [b'"', ..] => (1, string(rest)),
-            // A character, not a lifetime.
-            [b'\'', b'\\', ..] => (1, 2 + rest[2..].iter().skip(1).position(|&b| b == b'\'').map_or(1, |end| end + 2)),
-            [b'\'', _, b'\'', ..] => (1, 3),
-            _ => {
-                at += 1;
-                continue;
-            }
-        };
-        let (from, to) = (at + blank, (at + skip - blank.min(skip)).max(at + blank));
-        code[from..to].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
-        at += skip.max(1);
-    }
-    // Characters of several bytes stand in comments and strings only, or were not touched.
-    String::from_utf8_lossy(&code).into_owned()
-}
-
-fn raw_string(rest: &[u8]) -> (usize, usize) {
-    let hashes = rest[1..].iter().take_while(|&&byte| byte == b'#').count();
-    if rest.get(1 + hashes) != Some(&b'"') {
-        return (0, 0); // a raw name
-    }
-    let end = [b"\"".as_slice(), &b"#".repeat(hashes)].concat();
-    let open = hashes + 2;
-    (0, find(&rest[open..], &end).map_or(rest.len(), |at| open + at + end.len()))
-}
-
-fn string(rest: &[u8]) -> usize {
-    let mut at = 1;
-    while at < rest.len() && rest[at] != b'"' {
-        at += if rest[at] == b'\\' { 2 } else { 1 };
-    }
-    (at + 1).min(rest.len())
-}
-
-/// The code with blanks for the items, or the whole file, that are there for tests only.
-fn without_tests(code: &str) -> String {
-    let mut left = code.to_owned();
-    if FOR_TESTS.iter().any(|mark| left.contains(&mark.replacen('#', "#!", 1))) {
-        return String::new();
-    }
-    while let Some((at, mark)) = FOR_TESTS.iter().find_map(|mark| Some((left.find(mark)?, mark))) {
-        let after = at + mark.len();
-        let end = match (left[after..].find(';'), body_after(&left, after)) {
-            (Some(semicolon), Some((open, _))) if after + semicolon < open => after + semicolon + 1,
-            (_, Some((_, close))) => close,
-            (Some(semicolon), None) => after + semicolon + 1,
-            (None, None) => left.len(),
-        };
-        let blank: String = left[at..end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
-        left.replace_range(at..end, &blank);
-    }
-    left
-}
-
-/// Where the first block in braces after `at` opens and where it is over; `None` where a `;` comes first.
-fn body_after(code: &str, at: usize) -> Option<(usize, usize)> {
-    let mut depth = 0_usize;
-    let mut open = None;
-    for (offset, c) in code[at..].char_indices() {
-        match c {
-            ';' if depth == 0 && !code[at..at + offset].ends_with(|c: char| c.is_ascii_digit()) => return None,
-            '{' => {
-                open.get_or_insert(at + offset);
-                depth += 1;
-            }
-            '}' => {
-                depth = depth.checked_sub(1)?;
-                if depth == 0 {
-                    return Some((open?, at + offset + 1));
-                }
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
 fn check_sources(rule: impl Fn(&Source) -> Vec<String>) {
     let mut faults: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for source in sources() {
@@ -509,12 +433,4 @@ fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
-    bytes.windows(part.len()).position(|window| window == part)
-}
-
-fn is_name_char(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
 }

@@ -4,6 +4,7 @@ pub(crate) mod crowds;
 mod dead;
 mod healing;
 mod java;
+mod java_client;
 mod leaving;
 mod order;
 mod wire;

@@ -12,6 +12,7 @@ mod faults_late;
 mod faults_loss;
 mod faults_misuse;
 mod faults_refusals;
+mod faults_renewal;
 mod faults_storms;
 mod faults_wakeup;
 mod fenced;
