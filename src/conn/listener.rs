@@ -115,8 +115,12 @@ impl Listener {
                     if self.tell(Notice::Connected).is_none() {
                         return;
                     }
-                    self.pause = FIRST_PAUSE;
-                    Session { listener: &self, link, sent: VecDeque::new(), heard: Instant::now() }.run()
+                    let mut session = Session::new(&self, link);
+                    let end = session.run();
+                    if session.confirmed {
+                        self.pause = FIRST_PAUSE;
+                    }
+                    end
                 }
                 Err(fault) => End::Broken(fault.into_error()),
             };
@@ -176,6 +180,8 @@ struct Session<'a> {
     sent: VecDeque<Sent>,
     /// When the last whole frame came.
     heard: Instant,
+    /// Whether the server did anything it was asked for: a door that opens is not enough.
+    confirmed: bool,
 }
 
 enum Sent {
@@ -184,8 +190,12 @@ enum Sent {
     Unsubscribe { channels: Vec<String>, missing: usize },
 }
 
-impl Session<'_> {
-    fn run(mut self) -> End {
+impl<'a> Session<'a> {
+    fn new(listener: &'a Listener, link: Link) -> Self {
+        Self { listener, link, sent: VecDeque::new(), heard: Instant::now(), confirmed: false }
+    }
+
+    fn run(&mut self) -> End {
         loop {
             match self.turn() {
                 Ok(true) => {}
@@ -325,6 +335,7 @@ impl Session<'_> {
     }
 
     fn answered_one(&mut self) {
+        self.confirmed = true;
         if let Some(Sent::Subscribe { missing, .. } | Sent::Unsubscribe { missing, .. }) = self.sent.front_mut() {
             *missing -= 1;
             if *missing == 0 {

@@ -8,6 +8,7 @@ use lockson_harness::proxy::{Direction, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use crate::fault_support::{Rig, SLACK, SOON, ms, timed};
+use crate::support::joined;
 
 const NAME: &str = "wake";
 
@@ -181,6 +182,28 @@ fn a_subscription_that_is_refused_for_a_moment_or_answered_oddly_is_made_again()
         let late = waiter.serve();
         assert!(late < AT_ONCE, "{}: {late:?}", answer.escape_ascii());
     }
+}
+
+#[test]
+fn a_server_that_refuses_subscriptions_for_a_while_is_not_asked_busily() {
+    let rig = Rig::start();
+    let busy = rig.proxy.rule(
+        When::command("SUBSCRIBE").always(),
+        Then::AnswerInstead(b"-BUSY Redis is busy running a script.\r\n".to_vec()),
+    );
+    let client = rig.client();
+    let held = rig.direct().lock(NAME).lock().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| client.lock(NAME).lock().unwrap().unlock().unwrap());
+        // After 50 ms, 100, 200 and 400.
+        let asked = busy.wait_hits(5, SOON);
+        let within = asked[4].at - asked[0].at;
+        assert!(within >= ms(700), "{within:?}");
+        busy.remove();
+        eventually(SOON, "it listens", || rig.server.subscribers(CHANNEL) == 1);
+        held.unlock().unwrap();
+        joined(waiter);
+    });
 }
 
 #[test]
