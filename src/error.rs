@@ -133,6 +133,11 @@ impl Error {
         self.0.word.as_deref()
     }
 
+    /// Whether the server answered, and will answer the same in a moment.
+    pub(crate) fn is_final_refusal(&self) -> bool {
+        self.kind() == ErrorKind::Refused && !self.redis_word().is_some_and(is_passing)
+    }
+
     /// The loss, if this error reports one.
     pub fn loss(&self) -> Option<Loss> {
         match self.0.kind {
@@ -218,10 +223,7 @@ impl Refusal {
 
     /// Whether the same request may be answered otherwise a little later.
     pub(crate) fn is_transient(&self) -> bool {
-        matches!(
-            self.word.as_str(),
-            "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "READONLY" | "MAXCLIENTS"
-        )
+        is_passing(&self.word)
     }
 
     /// Whether it was a replica that spoke, so that the master is elsewhere.
@@ -249,6 +251,10 @@ impl Refusal {
             _ => "see the server's log",
         }
     }
+}
+
+fn is_passing(word: &str) -> bool {
+    matches!(word, "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "READONLY" | "MAXCLIENTS")
 }
 
 /// Finds the word that tells refusals apart; servers before 7.0 bury it in the text of a script error.

@@ -135,10 +135,9 @@ impl<'a> Contender<'a> {
             ledger,
         }));
         self.exclude_older_holds(sent);
-        self.engine.registry.add(Arc::clone(&hold));
-        if self.engine.is_closed() {
-            // Closing went over the registry before this hold was in it.
-            self.engine.lose(&hold, Loss::Closed);
+        for dead in self.engine.registry.add(Arc::clone(&hold)) {
+            // Perhaps nobody was told of its loss yet.
+            self.engine.with(&dead, |ledger, now| ledger.look(now));
         }
         self.engine.mind_if_heard(&hold);
         if matches!(promise, Promise::Renewed { .. }) {
@@ -151,6 +150,10 @@ impl<'a> Contender<'a> {
                 waited: self.started.until(now),
             });
         });
+        if self.engine.is_closed() {
+            // Closing may have gone over the registry before this hold was in it.
+            self.engine.end_hold(&hold, Instant::now().after(self.engine.config.drop_timeout));
+        }
         Outcome::Taken((hold, guard))
     }
 
@@ -220,15 +223,16 @@ impl Contest for Contender<'_> {
         let ask = Ask { name: self.wish.name, owner: &self.owner, lease: self.lease, waits };
         let call = self.wish.kind.acquire(&ask);
         let interrupted = || self.engine.check_caller(self.wish.cancel).err();
-        self.node.is_asked(now);
+        self.node.asking_begins(now);
         let bounds = Bounds {
             bell: Some(self.bell),
             interrupted: &interrupted,
             ..self.engine.bounds(&self.node, self.started, self.deadline)
         };
-        match wire::send(&self.node.server, &call, &bounds) {
+        let outcome = wire::send(&self.node.server, &call, &bounds);
+        self.node.asking_ends(outcome.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
+        match outcome {
             Ok(answer) => {
-                self.node.has_answered();
                 self.engine.after_request(&self.node);
                 match answer.value {
                     Attempt::Granted { token } => Ok(self.granted(answer.sent, answer.haunted, token)),

@@ -152,8 +152,13 @@ impl HoldState {
     pub(super) fn mind(&self, set: impl FnOnce(Instant) -> Ticket) -> Option<Ticket> {
         let mut state = self.state.lock();
         let deadline = state.ledger.good_until();
-        // A deadline that has just passed is for the timer to find, which tells of it.
-        if !state.ledger.is_live() || state.minded.is_some_and(|minded| minded.at <= deadline) {
+        // A loss that was seen just now and not told yet is for the timer to find, at once.
+        let is_over = match state.ledger.phase() {
+            Phase::Live => false,
+            Phase::Lost(_) => state.told,
+            Phase::Releasing | Phase::Done => true,
+        };
+        if is_over || state.minded.is_some_and(|minded| minded.at <= deadline) {
             return None;
         }
         state.minded.replace(set(deadline))

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Engine;
+use super::hold::HoldState;
 use super::ledger::Phase;
 use super::node::Node;
 use super::wire::{self, Bounds};
@@ -55,17 +56,7 @@ impl Engine {
         self.timer.clear();
         let end = Instant::now().after(self.config.drop_timeout);
         for hold in self.registry.all() {
-            let held = self.with(&hold, |ledger, now| {
-                let held = ledger.look(now) == Phase::Live;
-                ledger.lose(Loss::Closed);
-                held
-            });
-            let left = Instant::now().until(end);
-            if held && !left.is_zero() {
-                // Whoever cannot be reached in time frees itself at the end of its time to live.
-                let call = hold.kind.release(&hold.name, &hold.owner, None);
-                let _ = wire::send(&self.node(&hold.name).server, &call, &Bounds::within(left, left));
-            }
+            self.end_hold(&hold, end);
         }
         for server in self.topology.servers() {
             server.close();
@@ -73,6 +64,21 @@ impl Engine {
         for node in self.nodes.lock().iter() {
             node.hub.close();
             node.lane.close();
+        }
+    }
+
+    /// Ends one hold because the client is closed, and gives it back if that can be done by `end`.
+    pub(super) fn end_hold(&self, hold: &HoldState, end: Instant) {
+        let held = self.with(hold, |ledger, now| {
+            let held = ledger.look(now) == Phase::Live;
+            ledger.lose(Loss::Closed);
+            held
+        });
+        let left = Instant::now().until(end);
+        if held && !left.is_zero() {
+            // Whoever cannot be reached in time frees itself at the end of its time to live.
+            let call = hold.kind.release(&hold.name, &hold.owner, None);
+            let _ = wire::send(&self.node(&hold.name).server, &call, &Bounds::within(left, left));
         }
     }
 }

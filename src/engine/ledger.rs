@@ -150,9 +150,9 @@ impl Ledger {
         self.phase
     }
 
-    /// Whether it was live at the last look.
-    pub(crate) fn is_live(&self) -> bool {
-        self.phase == Phase::Live
+    /// Where it stood at the last look.
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
     }
 
     /// The counts that a re-entry on this side is to write, or the loss that forbids it.

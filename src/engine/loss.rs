@@ -61,16 +61,15 @@ impl Engine {
         }
     }
 
-    /// Keeps a hold that nobody has any more until its deadline: somebody is to be told then.
+    /// Keeps a hold that nobody has any more until its deadline, when somebody may be to be told.
     pub(super) fn outlast(&self, hold: &Arc<HoldState>) {
-        if !self.has_observer && !hold.has_listeners() {
-            return;
-        }
         let (engine, hold) = (Weak::clone(&self.myself), Arc::clone(hold));
         let deadline = self.with(&hold, |ledger, _| ledger.good_until());
         self.timer.run_at(deadline, move || {
-            if let Some(engine) = engine.upgrade() {
-                engine.with(&hold, |ledger, now| ledger.look(now));
+            if let Some(engine) = engine.upgrade()
+                && engine.with(&hold, |ledger, now| ledger.look(now)) == Phase::Live
+            {
+                engine.outlast(&hold); // somebody extended it
             }
         });
     }

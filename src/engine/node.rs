@@ -1,6 +1,7 @@
 //! One server as the engine sees it: requests, a hub for waiting, a lane for renewing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::hub::Hub;
 use super::watchdog::Lane;
@@ -14,27 +15,99 @@ pub(crate) struct Node {
     pub(crate) server: Arc<Server>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) lane: Lane,
-    /// When the first question was asked that has had no answer, nor any other since.
-    unanswered: Mutex<Option<Instant>>,
+    asking: Mutex<Asking>,
+}
+
+/// How many ask the server for locks, and since when in vain.
+#[derive(Debug, Default)]
+struct Asking {
+    under_way: usize,
+    /// Since then it has answered nobody who asked.
+    in_vain_since: Option<Instant>,
+    /// When the last one gave up.
+    gave_up: Option<Instant>,
 }
 
 impl Node {
     pub(crate) fn new(server: Arc<Server>, hub: Arc<Hub>) -> Self {
-        Self { server, hub, lane: Lane::default(), unanswered: Mutex::default() }
+        Self { server, hub, lane: Lane::default(), asking: Mutex::default() }
     }
 
     /// Somebody asks the server.
-    pub(crate) fn is_asked(&self, now: Instant) {
-        self.unanswered.lock().get_or_insert(now);
+    pub(crate) fn asking_begins(&self, now: Instant) {
+        let mut asking = self.asking.lock();
+        let is_forgotten = asking.gave_up.is_none_or(|gave_up| gave_up.after(FORGOTTEN) <= now);
+        if asking.under_way == 0 && is_forgotten {
+            asking.in_vain_since = None;
+        }
+        asking.in_vain_since.get_or_insert(now);
+        asking.under_way += 1;
     }
 
-    /// The server answered somebody.
-    pub(crate) fn has_answered(&self) {
-        *self.unanswered.lock() = None;
+    /// One who asked has an answer, or gives up.
+    pub(crate) fn asking_ends(&self, has_answer: bool) {
+        let mut asking = self.asking.lock();
+        asking.under_way = asking.under_way.saturating_sub(1);
+        if !has_answer {
+            asking.gave_up = Some(Instant::now());
+        } else if asking.under_way == 0 {
+            asking.in_vain_since = None;
+        } else {
+            asking.in_vain_since = Some(Instant::now());
+        }
     }
 
-    /// Since when it has been asked without answering anybody; `None` while it answers.
+    /// Since when the server has been asked without answering anybody; `None` while it answers.
     pub(crate) fn mute_since(&self) -> Option<Instant> {
-        *self.unanswered.lock()
+        self.asking.lock().in_vain_since
+    }
+}
+
+/// In an outage somebody asks all the time; after so long a silence the next question begins anew.
+const FORGOTTEN: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conn::{Address, Dialer};
+    use crate::engine::hub::Reports;
+    use crate::error::Error;
+    use crate::name::LockName;
+
+    #[derive(Debug)]
+    struct ToNobody;
+
+    impl Reports for ToNobody {
+        fn announced(&self, _: &LockName) {}
+
+        fn listening_failed(&self, _: &Server, _: Error) {}
+    }
+
+    #[test]
+    fn an_outage_lasts_from_the_first_question_in_vain() {
+        let address = Address::parse("redis://127.0.0.1:1").unwrap();
+        let server = Arc::new(Server::new(Dialer::new(address, "test".into()), 1));
+        let hub = Arc::new(Hub::new(Arc::clone(&server), FORGOTTEN, Box::new(ToNobody)));
+        let node = Node::new(server, hub);
+        assert_eq!(node.mute_since(), None);
+        let now = Instant::now();
+        node.asking_begins(now);
+        node.asking_begins(now.after(Duration::from_millis(1)));
+        assert_eq!(node.mute_since(), Some(now));
+        node.asking_ends(true);
+        let answered = node.mute_since().expect("one still asks");
+        assert!(answered >= now);
+        node.asking_ends(false);
+        // One after another in vain: it is one outage.
+        let now = Instant::now();
+        node.asking_begins(now);
+        assert_eq!(node.mute_since(), Some(answered));
+        node.asking_ends(false);
+        // Nobody asked for a while, and now somebody does: who knows what was between.
+        let later = Instant::now().after(FORGOTTEN);
+        node.asking_begins(later);
+        assert_eq!(node.mute_since(), Some(later));
+        node.asking_ends(true);
+        assert_eq!(node.mute_since(), None);
     }
 }

@@ -21,21 +21,17 @@ struct Holds {
 }
 
 impl Registry {
-    pub(crate) fn add(&self, hold: Arc<HoldState>) {
-        let mut dead = vec![];
-        {
-            let mut holds = self.0.lock();
-            if holds.count >= holds.sweep_at {
-                dead = holds.sweep();
-            }
-            holds.count += 1;
-            match holds.by_name.get_mut(&hold.name) {
-                Some(same_name) => same_name.push(hold),
-                None => drop(holds.by_name.insert(hold.name.clone(), vec![hold])),
-            }
+    /// Adds a hold, and answers with dead ones that were in the way: nobody else knows them any more.
+    pub(crate) fn add(&self, hold: Arc<HoldState>) -> Vec<Arc<HoldState>> {
+        let mut holds = self.0.lock();
+        let dead = if holds.count >= holds.sweep_at { holds.sweep() } else { vec![] };
+        holds.count += 1;
+        match holds.by_name.get_mut(&hold.name) {
+            Some(same_name) => same_name.push(hold),
+            None => drop(holds.by_name.insert(hold.name.clone(), vec![hold])),
         }
-        // What their callbacks keep alive may want this very registry.
-        drop(dead);
+        // Dropped by the caller, without the mutex: their callbacks may keep this very registry alive.
+        dead
     }
 
     pub(crate) fn remove(&self, hold: &HoldState) {
@@ -118,13 +114,13 @@ mod tests {
     fn what_threads_lost_that_have_ended_does_not_pile_up() {
         let (registry, owners) = (Registry::default(), Owners::new());
         let live: Vec<_> = (0..10).map(|name| hold(&owners, name)).collect();
-        live.iter().for_each(|hold| registry.add(Arc::clone(hold)));
+        live.iter().for_each(|hold| assert!(registry.add(Arc::clone(hold)).is_empty()));
         for name in 0..10_000 {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let hold = hold(&owners, name);
                     hold.update(|ledger, _| ledger.lose(Loss::Gone));
-                    registry.add(hold);
+                    drop(registry.add(hold));
                 });
             });
         }

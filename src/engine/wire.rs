@@ -137,6 +137,7 @@ impl Exchange<'_> {
             let answer = match fenced {
                 // The fence is sent again; the request itself was not sent this time.
                 Err(Fault::Unanswered(_, error)) => {
+                    self.took = Duration::ZERO;
                     self.rest_or_fail(Some(self.bounds.end), error)?;
                     continue;
                 }

@@ -110,7 +110,7 @@ impl Scene {
         for older in self.registry.under(name).into_iter().filter(|older| older.number < number) {
             self.with(&older, |ledger, _| ledger.lose(Loss::Taken));
         }
-        self.registry.add(Arc::clone(&hold));
+        assert!(self.registry.add(Arc::clone(&hold)).is_empty());
         let told = Arc::new(AtomicUsize::new(0));
         self.holds.lock().push((Arc::clone(&hold), Arc::clone(&told)));
         let waiter = Arc::clone(&hold);
