@@ -54,7 +54,7 @@ impl Backoff {
         })
     }
 
-    /// Makes a back-off with the same pause every time.
+    /// Makes a back-off with the same pause every time; with none it asks as fast as Redis answers.
     pub fn fixed(pause: Duration) -> Self {
         Self::new(move |_| Some(pause))
     }

@@ -69,7 +69,7 @@ fn an_extension_answered_late_does_not_outweigh_a_partial_release() {
 fn an_extension_that_is_answered_after_the_loss_says_so() {
     let (proxy, client) = rig();
     let lock = client.lock(&fresh("race"));
-    let guard = lock.leased(ms(700)).lock().unwrap();
+    let guard = lock.leased(ms(1_500)).lock().unwrap();
     let held = proxy.rule(When::script().containing(lock.name()).containing("77777"), Then::HoldReply);
     let hold = guard.hold();
     thread::scope(|scope| {
@@ -84,10 +84,10 @@ fn an_extension_that_is_answered_after_the_loss_says_so() {
 #[test]
 fn a_partial_release_that_arrives_late_lowers_nothing() {
     let proxy = Proxy::start(RedisServer::shared().address());
-    let client = Client::builder(&proxy.url()).command_timeout(ms(300)).connect().unwrap();
+    let client = Client::builder(&proxy.url()).command_timeout(SCHEDULING).connect().unwrap();
     let lock = client.lock(&fresh("race"));
-    let outer = lock.leased(ms(1_500)).lock().unwrap();
-    let inner = lock.leased(ms(1_500)).lock().unwrap();
+    let outer = lock.leased(ms(4_000)).lock().unwrap();
+    let inner = lock.leased(ms(4_000)).lock().unwrap();
     let release = When::script().containing(lock.name()).containing(b"PUBLISH");
     let held = proxy.rule(release.clone(), Then::HoldRequest);
     assert!(inner.unlock().is_err(), "nobody answers");
