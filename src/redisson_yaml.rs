@@ -245,8 +245,9 @@ fn name(key: &Value) -> Result<&str> {
 fn text(key: &str, value: &Value) -> Result<String> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        // A password of digits is a number to YAML.
-        Value::Number(number) => Ok(number.to_string()),
+        // A password of digits is a number to YAML; of another number the text is lost.
+        Value::Number(number) if number.is_u64() => Ok(number.to_string()),
+        Value::Number(_) => Err(config(&format!("put the value of {key} in quotes: without, it is a number"))),
         _ => Err(bad(key)),
     }
 }
@@ -344,6 +345,7 @@ nameMapper: !<com.acme.Prefixer> { prefix: "app:" }
         check("singleServerConfig: {password: canary}", ErrorKind::Config);
         check("singleServerConfig: {address: 'redis://h', timeout: canary}", ErrorKind::Config);
         check("password: [canary", ErrorKind::Config);
+        check("singleServerConfig: {address: 'redis://h', password: 1.50}", ErrorKind::Config);
         check("", ErrorKind::Config);
     }
 

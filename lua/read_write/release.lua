@@ -32,15 +32,18 @@ if not (had_writes or had_reads) or (writes > 0 and not had_writes) or (reads > 
   return {redis.call('exists', lock) * 2}
 end
 
--- Times to live first: after them a full memory does not refuse the counts.
+-- The time to live first: after it a full memory does not refuse the rest.
+if writes > 0 or reads > 0 then
+  redis.call('pexpire', lock, lease_ms)
+end
 for i = 1, reads do
-  redis.call('pexpire', hold_key(owner, i), lease_ms)
+  -- One that ran out while writing kept the lock is made anew: nobody else has written since.
+  redis.call('set', hold_key(owner, i), 1, 'px', lease_ms)
 end
 for i = reads + 1, tonumber(had_reads or 0) do
   redis.call('del', hold_key(owner, i))
 end
 if writes > 0 then
-  redis.call('pexpire', lock, lease_ms)
   redis.call('hset', lock, writer, writes)
 elseif had_writes then
   redis.call('hdel', lock, writer)

@@ -9,13 +9,6 @@
 local now = redis.call('time')
 local answers = {now[1] * 1000 + math.floor(now[2] / 1000)}
 
-local function raise(key, lease_ms)
-  if redis.call('pttl', key) < lease_ms then
-    return redis.pcall('pexpire', key, lease_ms)
-  end
-  return 1
-end
-
 local function renew(lock, owner, lease_ms, holds)
   -- One key that is no lock must not stop the others.
   local reads = redis.pcall('hget', lock, owner)
@@ -25,12 +18,19 @@ local function renew(lock, owner, lease_ms, holds)
   if not reads and redis.call('hexists', lock, owner .. ':write') == 0 then
     return redis.call('exists', lock) * 2
   end
-  local raised = raise(lock, lease_ms)
+  -- Always, and first: after it a full memory does not refuse the keys of read holds.
+  local raised = redis.pcall('pexpire', lock, math.max(lease_ms, redis.call('pttl', lock)))
   if type(raised) == 'table' then
     return raised.err
   end
   for i = 1, tonumber(reads or 0) do
-    raise(holds .. i, lease_ms)
+    -- One that ran out while something else kept the lock is made anew: nobody has written since.
+    if redis.call('pttl', holds .. i) < lease_ms then
+      local set = redis.pcall('set', holds .. i, 1, 'px', lease_ms)
+      if set.err then
+        return set.err
+      end
+    end
   end
   return 1
 end

@@ -43,6 +43,12 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Whether others can come in as soon as Redis knows that only this is held any more.
+    fn lets_others_in(&self, left: Counts) -> bool {
+        let _ = left;
+        false
+    }
+
     /// Where a release is announced to this waiter; empty where nothing is announced.
     fn channel(&self, name: &LockName, owner: &OwnerId) -> String;
 

@@ -239,17 +239,28 @@ impl Ledger {
             self.phase = Phase::Releasing;
             return Release::Last;
         }
+        let (counts, lease) = self.cut_down(now);
+        if self.guards.is_empty() {
+            self.phase = Phase::Done;
+        }
+        Release::Partial { counts, lease }
+    }
+
+    /// What a partial release that was never answered is to write now; `None` where nothing is held any more.
+    pub(crate) fn repeated_release(&mut self, now: Instant) -> Option<(Counts, Lease)> {
+        (self.look(now) == Phase::Live && !self.guards.is_empty()).then(|| self.cut_down(now))
+    }
+
+    /// The counts and the time to live that remain; the time to live may be lowered by them.
+    fn cut_down(&mut self, now: Instant) -> (Counts, Lease) {
         let counts = self.counts_on_wire(now);
         let lease = Lease::until(now, self.promised(now));
         let under_way = self.cut.filter(|cut| cut.over.is_none());
         self.cut = Some(Cut { lease: under_way.map_or(lease, |cut| cut.lease.min(lease)), over: None });
-        if self.guards.is_empty() {
-            self.phase = Phase::Done;
-        }
         // Believed at once: whether the request arrives or not, it does not end before this.
         self.good_until = self.good_until.min(lease.good_until(now));
         self.end = self.end.min(now.after(lease.duration()));
-        Release::Partial { counts, lease }
+        (counts, lease)
     }
 
     /// Takes a guard out and leaves its part of the hold to its time to live.

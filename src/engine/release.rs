@@ -1,6 +1,6 @@
 //! Giving back: one guard, a whole hold, or somebody else's.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Engine;
@@ -52,8 +52,33 @@ impl Engine {
         self.forget_if_empty(hold);
         let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
         let bounds = Bounds::within(limit, self.config.command_timeout.min(limit));
-        // If it fails, the next request of this hold writes the right count.
-        match self.ask_about(hold, &call, &bounds)?.value {
+        let outcome = self.ask_about(hold, &call, &bounds).and_then(|answer| self.done_or_lost(hold, answer.value));
+        // If it fails, the next release of this hold writes the right count; others may not wait for that.
+        if outcome.is_err() && hold.kind.lets_others_in(counts) {
+            self.repeat_release(hold);
+        }
+        outcome
+    }
+
+    /// Writes in the background what a partial release could not, as it stands by then.
+    fn repeat_release(&self, hold: &Arc<HoldState>) {
+        let (engine, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));
+        self.settler.run_at(Instant::now().after(PAUSE), move || {
+            let (Some(engine), Some(hold)) = (engine.upgrade(), hold.upgrade()) else { return };
+            let left = engine.with(&hold, |ledger, now| ledger.repeated_release(now));
+            let Some((counts, lease)) = left.filter(|_| !engine.is_closed()) else { return };
+            let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
+            let limit = engine.config.command_timeout;
+            match engine.ask_about(&hold, &call, &Bounds::within(limit, limit)) {
+                // A loss is told by that; there is nobody here to hear of it.
+                Ok(answer) => drop(engine.done_or_lost(&hold, answer.value)),
+                Err(_) => engine.repeat_release(&hold),
+            }
+        });
+    }
+
+    fn done_or_lost<T>(&self, hold: &HoldState, answer: Kept<T>) -> Result<()> {
+        match answer {
             Kept::Done(_) => Ok(()),
             Kept::Lost(loss) => {
                 self.lose(hold, loss);
@@ -200,3 +225,6 @@ fn must_be_live(phase: Phase) -> Result<()> {
         Phase::Releasing | Phase::Done => Err(Error::new(ErrorKind::NotHeld, "this hold was given back already")),
     }
 }
+
+/// Between two attempts to write counts in the background.
+const PAUSE: Duration = Duration::from_millis(500);

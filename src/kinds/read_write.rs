@@ -85,6 +85,10 @@ impl Kind for ReadWrite {
         Ok(())
     }
 
+    fn lets_others_in(&self, left: Counts) -> bool {
+        left.exclusive == 0
+    }
+
     fn channel(&self, name: &LockName, _: &OwnerId) -> String {
         name.read_write_channel()
     }

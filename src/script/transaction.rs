@@ -134,7 +134,10 @@ impl Entry {
                     Err(stop) => return Some(Err(stop)),
                 }
             }
-            let mut ttl_ms = int(ttl_ms)?;
+            let mut ttl_ms = match ttl_ms {
+                Value::ServerError(error) => return Some(Err(refused(error))),
+                ttl_ms => int(ttl_ms)?,
+            };
             if ttl_ms == -1 && repairs {
                 let to_do = |ttl_ms| (ttl_ms == -1).then(|| self.expire(lease));
                 match self.change(say, |value| value == holder, to_do)? {
@@ -211,6 +214,9 @@ fn renew_all(say: &mut Say<'_>, locks: &[(Entry, Lease)]) -> Said<RenewalAnswers
         let (mut answers, mut raised, mut to_do) = (vec![], vec![], vec![]);
         for ((entry, lease), state) in locks.iter().zip(states.chunks_exact(2)) {
             match &state[0] {
+                Value::BulkString(value) if entry.is(value) && matches!(state[1], Value::ServerError(_)) => {
+                    answers.push(RenewalAnswer::read(&state[1])?);
+                }
                 Value::BulkString(value) if entry.is(value) => {
                     if is_less(int(&state[1])?, *lease) {
                         raised.push(answers.len());

@@ -196,6 +196,21 @@ fn without_scripts_nothing_is_a_script() {
 }
 
 #[test]
+fn without_scripts_a_missing_right_is_told_by_its_word() {
+    let server = RedisServer::start();
+    server.run(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-pttl"]);
+    let url = server.url().replace("redis://", "redis://app:secret@");
+    let client = brisk(&server).connect().unwrap();
+    let guard = by(&client, "job", ReleaseBy::Transaction).lock().unwrap();
+    let refused = Client::connect(&url).unwrap();
+    let (took, outcome) = timed(|| by(&refused, "job", ReleaseBy::Transaction).try_lock_for(SOON));
+    let error = outcome.unwrap_err();
+    assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("NOPERM")), "{error}");
+    assert!(took < SOON, "{took:?}");
+    guard.unlock().unwrap();
+}
+
+#[test]
 fn a_server_without_a_command_of_its_own_says_so_and_takes_nothing() {
     let server = RedisServer::start();
     let lock = by(&Client::connect(&server.url()).unwrap(), "own", ReleaseBy::Server);

@@ -5,7 +5,8 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Client, ErrorKind, Loss};
+use lockson::{Client, ErrorKind, Guard, Lock, Loss};
+use lockson_harness::proxy::{Proxy, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{hold_key, is_free, sides, state};
@@ -124,6 +125,56 @@ fn giving_a_read_hold_back_neither_ends_nor_shortens_writing() {
     assert!(ttl_ms(server, &name) > 3_000);
     writing.unlock().unwrap();
     assert!(is_free(&others.1));
+}
+
+#[test]
+fn reading_that_writing_outlived_is_there_for_others_when_writing_ends() {
+    let (server, own) = (RedisServer::shared(), brisk_client());
+    let others = client();
+    let check = |what: &str, take: &dyn Fn(&Lock) -> Guard, prolong: &dyn Fn(&Guard)| {
+        let name = fresh("rw");
+        let (read, write) = sides(&own, &name);
+        let writing = write.leased(ms(60_000)).lock().unwrap();
+        let reading = take(&read);
+        let key = hold_key(&name, reading.owner(), 1);
+        eventually(SOON, "the read hold's own time is over", || ttl_ms(server, &key) == -2);
+        prolong(&reading);
+        writing.unlock().unwrap();
+        assert!(ttl_ms(server, &key) > 20_000, "{what}");
+        // A reader who comes and goes looks whether anybody is left.
+        let (other_read, other_write) = sides(&others, &name);
+        other_read.lock().unwrap().unlock().unwrap();
+        assert!(reading.is_held() && !is_free(&other_write), "{what}: a writer beside a reader");
+        reading.unlock().unwrap();
+        assert!(is_free(&other_write), "{what}");
+    };
+    let leased = |read: &Lock| read.leased(ms(300)).lock().unwrap();
+    check("extended", &leased, &|reading| reading.extend(ms(50_000)).unwrap());
+    check("with a limit", &|read| read.max_hold(ms(500)).lock().unwrap(), &|_| {});
+}
+
+#[test]
+fn a_step_down_that_got_no_answer_lets_readers_in_as_soon_as_the_server_is_back() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.address());
+    let away = Client::builder(&proxy.url()).command_timeout(SCHEDULING).drop_timeout(ms(100)).connect().unwrap();
+    let others = sides(&Client::connect(&server.url()).unwrap(), "job");
+    for drops in [false, true] {
+        let (read, write) = sides(&away, "job");
+        let (writing, reading) = (write.lock().unwrap(), read.lock().unwrap());
+        let lost = proxy.rule(When::script().always(), Then::SwallowRequest);
+        if drops {
+            drop(writing);
+        } else {
+            assert!(writing.unlock().is_err());
+        }
+        lost.remove();
+        assert!(!is_free(&others.1), "it reads on");
+        assert!(others.0.try_lock_for(SOON).unwrap().is_some(), "others may read, too");
+        assert!(reading.is_held());
+        reading.unlock().unwrap();
+        assert!(is_free(&others.1));
+    }
 }
 
 #[test]
