@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
-use lockson::{Client, ErrorKind, Loss, OwnedGuard};
+use lockson::{Cancel, Client, ErrorKind, Loss, OwnedGuard};
 use lockson_harness::proxy::{Direction, Fate, NewConnections, Request, Scope, Then};
 use lockson_harness::{Stalls, eventually};
 
@@ -185,11 +185,11 @@ fn the_time_of_a_slow_answer_is_not_believed_in() {
     inner.unlock().unwrap();
     check(&outer, "release of one");
     outer.unlock().unwrap();
-    let watched = rig.builder().watchdog(Duration::from_secs(2), ms(500)).connect().unwrap();
+    let watched = rig.builder().watchdog(Duration::from_secs(4), ms(1_000)).connect().unwrap();
     let guard = watched.lock("slow").lock().unwrap();
-    delayed("renew");
-    eventually(SOON, "the renewal is under way", || guard.remaining() < ms(1_300));
-    eventually(SOON, "the renewal is believed in", || guard.remaining() > ms(1_300));
+    rig.proxy.rule(rig.script("renew"), Then::DelayReply(ms(1_000)));
+    eventually(SOON, "the renewal is under way", || guard.remaining() < ms(2_700));
+    eventually(SOON, "the renewal is believed in", || guard.remaining() > ms(2_700));
     check(&guard, "renew");
 }
 
@@ -258,6 +258,29 @@ fn forced_open_is_told_soon(leased: bool) {
     let mut times: Vec<_> = (0..9).map(|_| time_to_tell(&rig, &holder, &other, leased)).collect();
     times.sort();
     assert!(times[times.len() / 2] < ms(100), "{times:?}");
+}
+
+#[test]
+fn an_announcement_is_looked_into_at_once_though_nobody_of_this_process_gets_in() {
+    let rig = Rig::start();
+    let client = rig.client(); // the next renewal is ten seconds away
+    let stranger = "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'stranger:1', 1)
+        redis.call('pexpire', KEYS[1], 30000) redis.call('publish', ARGV[1], '0')";
+    for leased in [false, true] {
+        let name = if leased { "leased" } else { "watched" };
+        let lock = if leased { client.lock(name).leased(LEASE) } else { client.lock(name) };
+        let (guard, cancel) = (lock.lock().unwrap(), Cancel::new());
+        let channel = format!("redisson_lock__channel:{{{name}}}");
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| lock.cancelled_by(&cancel).lock().map(drop));
+            eventually(SOON, "somebody listens", || rig.server.subscribers(&channel) == 1);
+            rig.server.run(&["EVAL", stranger, "1", name, &channel]);
+            let (took, loss) = timed(|| guard.wait_lost(SOON / 2));
+            cancel.cancel();
+            assert_eq!(waiter.join().unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
+            assert_eq!(loss, Some(Loss::Taken), "{name}: told only after {took:?}");
+        });
+    }
 }
 
 /// How long a holder, in whose process somebody waits, takes to hear that its lock was forced open.

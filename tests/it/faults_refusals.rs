@@ -117,10 +117,12 @@ fn a_replica_is_left_for_the_master_to_which_its_name_leads_by_now() {
 #[test]
 fn a_refusal_that_takes_its_time_is_still_told_as_one() {
     let rig = Rig::start();
-    let client = rig.impatient().connect().unwrap();
+    // Room for two answers and not for a third.
+    let (patience, pause) = (Duration::from_secs(3), ms(1_000));
+    let client = rig.builder().command_timeout(patience).outage_limit(patience).connect().unwrap();
     let guard = client.lock("held").lock().unwrap();
     rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]);
-    rig.proxy.rule(When::script().always(), Then::DelayReply(PATIENCE / 3));
+    rig.proxy.rule(When::script().always(), Then::DelayReply(pause));
     let error = guard.unlock().unwrap_err();
     assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("READONLY")), "{error}");
     let error = client.lock("free").lock().unwrap_err();

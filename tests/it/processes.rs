@@ -183,6 +183,7 @@ fn a_forked_child_touches_nothing_of_its_parent() {
     };
     for round in 0..3 {
         parent.ask(0, "lock plain job");
+        eventually(SOON, "its watchdog is connected", || connections().len() == 2);
         let (before, held) = (connections(), fields(&server, "job"));
         let asked = Instant::now();
         assert_eq!(parent.ask(0, "fork plain other"), "child 0", "it is told that its copy is closed");

@@ -143,7 +143,7 @@ fn nobody_asks_busily_behind_a_dead_head() {
             scope.spawn(|| leave(client.fair_lock("job").try_lock_for(3 * SOON).unwrap().expect("its turn comes")));
         }
         // Each asks when it comes, when it listens, and after a second.
-        throughout(ms(1_500), || assert!(server.calls_of("evalsha") <= 10, "{} times", server.calls_of("evalsha")));
+        throughout(ms(1_200), || assert!(server.calls_of("evalsha") <= 10, "{} times", server.calls_of("evalsha")));
         assert_eq!(queue.owners().len(), 4, "they wait all the same");
     });
     let took = began.elapsed();

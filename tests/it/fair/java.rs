@@ -157,7 +157,9 @@ fn java_behind_us_is_promised_no_more_and_no_less_than_by_java() {
             let told_ms = behind.ask().expect("it is held");
             let left = queue.left_ms();
             let (before_us, after_us) = (left[&queue.owners()[0]], left[&behind.owner]);
-            assert!((0..=2_000).contains(&before_us) && (told_ms - before_us).abs() <= 200, "{told_ms}, {left:?}");
+            // Ours was looked at a little later than theirs was told; the lock lives for 30 s.
+            let between = told_ms - before_us;
+            assert!((0..=2_000).contains(&before_us) && (0..=1_000).contains(&between), "{told_ms}, {left:?}");
             assert!((after_us - before_us - 300_000).abs() <= 200, "{left:?}");
             if gives_up {
                 stop.cancel();

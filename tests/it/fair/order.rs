@@ -99,7 +99,7 @@ fn waiters_of_several_processes_get_in_in_the_order_they_came() {
 
 #[test]
 fn leases_that_nobody_gives_back_are_followed_in_order() {
-    const LEASE: Duration = ms(1_000);
+    const LEASE: Duration = ms(2_000);
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let (order, client) = (Mutex::new(vec![]), client());
@@ -126,11 +126,12 @@ fn the_next_one_is_in_as_soon_as_a_lease_ends() {
     let queue = Queue { server, name: &name };
     let mut late: Vec<Duration> = (0..3)
         .map(|_| {
-            let guard = client().fair_lock(&name).leased(ms(1_500)).lock().unwrap();
-            let end = Instant::now() + ms(1_500);
+            let clients = [(); 3].map(|()| client());
+            let guard = client().fair_lock(&name).leased(ms(3_000)).lock().unwrap();
+            let end = Instant::now() + ms(3_000);
             guard.keep_until_expiry();
             thread::scope(|scope| {
-                let waiters = [(); 3].map(|()| queue.waiter(scope, client().fair_lock(&name), leave));
+                let waiters = clients.each_ref().map(|client| queue.waiter(scope, client.fair_lock(&name), leave));
                 let [(first, ()), ..] = waiters.map(joined);
                 first.saturating_duration_since(end)
             })

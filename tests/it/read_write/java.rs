@@ -121,7 +121,7 @@ fn a_dead_reader_of_java_stands_in_nobodys_way() {
     let (server, name) = (RedisServer::shared(), fresh("rw"));
     let (read, write) = sides(&client(), &name);
     let dead = Java::new(&name, 1);
-    assert_eq!(dead.read(100), None);
+    assert_eq!(dead.read(2_000), None);
     let reading = read.lock().unwrap();
     eventually(SOON, "its time is over", || ttl_ms(server, &hold_key(&name, &dead.owner, 1)) == -2);
     assert!(state(server, &name).contains_key(&dead.owner));

@@ -243,11 +243,11 @@ fn one_release_of_a_writer_lets_all_readers_in() {
 
 #[test]
 fn the_last_reader_to_leave_wakes_a_waiting_writer_at_once() {
-    let (server, name) = (RedisServer::shared(), fresh("rw"));
     let (ours, theirs) = (client(), client());
-    let (read, write) = (sides(&ours, &name).0, sides(&theirs, &name).1);
     let mut late: Vec<Duration> = (0..7)
         .map(|_| {
+            let (server, name) = (RedisServer::shared(), fresh("rw"));
+            let (read, write) = (sides(&ours, &name).0, sides(&theirs, &name).1);
             let guards = [read.owned().lock().unwrap(), read.owned().lock().unwrap(), read.owned().lock().unwrap()];
             thread::scope(|scope| {
                 let writer = scope.spawn(|| {

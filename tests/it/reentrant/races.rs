@@ -47,8 +47,8 @@ fn a_renewal_answered_late_does_not_outweigh_a_partial_release() {
 fn an_extension_answered_late_does_not_outweigh_a_partial_release() {
     let (proxy, client) = rig();
     let lock = client.lock(&fresh("race"));
-    let outer = lock.leased(ms(700)).lock().unwrap();
-    let inner = lock.leased(ms(600)).lock().unwrap();
+    let outer = lock.leased(ms(7_000)).lock().unwrap();
+    let inner = lock.leased(ms(6_000)).lock().unwrap();
     let held = proxy.rule(When::script().containing(lock.name()).containing("77777"), Then::HoldReply);
     let hold = outer.hold();
     thread::scope(|scope| {
@@ -110,15 +110,17 @@ fn a_release_settles_before_a_renewal_that_is_under_way() {
     let lock = client.lock(&fresh("race"));
     let guard = lock.lock().unwrap();
     let held = proxy.rule(renewal_of(lock.name()), Then::HoldRequest);
-    held.wait_hit(SOON);
+    let renewal = held.wait_hit(SOON);
     guard.unlock().unwrap();
     let theirs = elsewhere(|| {
         let other = Client::connect(&RedisServer::shared().url()).unwrap();
-        other.lock(lock.name()).leased(ms(800)).owned().lock().unwrap()
+        other.lock(lock.name()).leased(ms(2_000)).owned().lock().unwrap()
     });
     let before = fields(RedisServer::shared(), lock.name());
     held.release();
-    assert_eq!(theirs.wait_lost(SOON), Some(Loss::Expired), "nobody prolonged it");
+    proxy.wait_fate(&renewal, SOON);
+    assert!(ttl_ms(RedisServer::shared(), lock.name()) <= 2_000, "somebody prolonged it");
+    assert_eq!(theirs.wait_lost(SOON), Some(Loss::Expired));
     assert_eq!(before, [(theirs.owner().to_owned(), "1".to_owned())]);
     assert!(lock.try_lock_for(SOON).unwrap().is_some());
 }

@@ -30,9 +30,9 @@ fn stray_messages_grant_nothing_and_end_no_wait() {
 
 #[test]
 fn a_release_that_nobody_announced_costs_at_most_a_second() {
-    let (server, name) = (RedisServer::shared(), fresh("unannounced"));
-    let others = client().lock(&name);
     for forever in [false, true] {
+        let (server, name) = (RedisServer::shared(), fresh("unannounced"));
+        let others = client().lock(&name);
         server.run(&["HSET", &name, "somebody:1", "1"]);
         // Also behind a key that has no time to live, which might be waited for without end.
         if !forever {
@@ -80,7 +80,8 @@ fn a_waiter_costs_little_while_it_waits() {
         server.reset_counters();
         assert!(waiters.into_iter().all(joined));
     });
-    // The first in line asks each second; at the end of its wait each asks once more.
+    // The first in line asks each second; at the end of its wait each asks once more, or twice if it got to the front
+    // right before. If each asked each second, it would be 30 and more.
     let asked = server.calls_of("evalsha");
-    assert!(asked <= 10 + 5, "{asked} requests of ten waiters in 2.5 s");
+    assert!(asked <= 25, "{asked} requests of ten waiters in 2.5 s");
 }

@@ -110,19 +110,21 @@ impl Stage {
         let held = self.bystander.lock(name).owned().lock().expect("nobody has it");
         let lock = self.lock(name);
         thread::scope(|scope| {
-            let waiter = scope.spawn(|| -> std::result::Result<Instant, String> {
-                let got = told(lock.try_lock_for(SOON))?;
-                let at = Instant::now();
-                drop(got.ok_or("never")?);
-                Ok(at)
-            });
+            let waiter = scope.spawn(|| told(lock.try_lock_for(SOON))?.map(drop).ok_or("never".to_owned()));
             // It asks, listens, asks again, and then only when it hears something or after a second.
             let sleeps = || self.rig.server.subscribers(&channel(name)) == 1 && self.asked(name, 2);
             within(SOON, || sleeps() || waiter.is_finished());
-            let released = Instant::now();
             held.unlock().expect("it is the bystander's");
-            in_time(waiter.join().expect("a waiter does not panic")?, released)
+            waiter.join().expect("a waiter does not panic")?;
+            self.was_woken(name)
         })
+    }
+
+    /// Whether the question that was granted came sooner than an untold waiter's: that one sleeps for a second.
+    fn was_woken(&self, name: &str) -> Outcome {
+        let asked = self.rig.proxy.fitting(&self.rig.script("acquire").containing(name));
+        let [.., before, granted] = &asked[..] else { return Err("it did not wait".to_owned()) };
+        if granted.at - before.at < ms(950) { Ok(()) } else { Err("up to a second late".to_owned()) }
     }
 }
 
@@ -197,13 +199,12 @@ fn wake_others(stage: &Stage) -> Act<'_> {
     let lock = stage.rig.client().lock(name);
     Box::new(move || {
         thread::scope(|scope| {
-            let waiter = scope.spawn(|| lock.try_lock_for(SOON).map(|_| Instant::now()));
+            let waiter = scope.spawn(|| lock.try_lock_for(SOON).map(drop));
             let sleeps = || stage.rig.server.subscribers(&channel(name)) == 1 && stage.asked(name, 3);
             assert!(within(SOON, sleeps), "the bystander may do everything");
-            let released = Instant::now();
             let outcome = told(guard.unlock());
-            let got = waiter.join().expect("a waiter does not panic").expect("the bystander may do everything");
-            outcome.and_then(|()| in_time(got, released))
+            waiter.join().expect("a waiter does not panic").expect("the bystander may do everything");
+            outcome.and_then(|()| stage.was_woken(name))
         })
     })
 }
@@ -260,11 +261,6 @@ pub(crate) fn told<T>(outcome: LockResult<T>) -> std::result::Result<T, String> 
         (ErrorKind::Refused, Some(word)) => format!("`{word}`"),
         (kind, _) => format!("`{kind:?}`"),
     })
-}
-
-/// Who is not told asks after a second.
-fn in_time(got: Instant, released: Instant) -> Outcome {
-    if got.saturating_duration_since(released) < ms(600) { Ok(()) } else { Err("up to a second late".to_owned()) }
 }
 
 fn within(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
