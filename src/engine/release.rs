@@ -1,6 +1,6 @@
 //! Giving back: one guard, a whole hold, or somebody else's.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
@@ -60,24 +60,7 @@ impl Engine {
         outcome
     }
 
-    /// Writes in the background what a partial release could not, as it stands by then.
-    fn repeat_release(&self, hold: &Arc<HoldState>) {
-        let (engine, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));
-        self.settler.run_at(Instant::now().after(PAUSE), move || {
-            let (Some(engine), Some(hold)) = (engine.upgrade(), hold.upgrade()) else { return };
-            let left = engine.with(&hold, |ledger, now| ledger.repeated_release(now));
-            let Some((counts, lease)) = left.filter(|_| !engine.is_closed()) else { return };
-            let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
-            let limit = engine.config.command_timeout;
-            match engine.ask_about(&hold, &call, &Bounds::within(limit, limit)) {
-                // A loss is told by that; there is nobody here to hear of it.
-                Ok(answer) => drop(engine.done_or_lost(&hold, answer.value)),
-                Err(_) => engine.repeat_release(&hold),
-            }
-        });
-    }
-
-    fn done_or_lost<T>(&self, hold: &HoldState, answer: Kept<T>) -> Result<()> {
+    pub(super) fn done_or_lost<T>(&self, hold: &HoldState, answer: Kept<T>) -> Result<()> {
         match answer {
             Kept::Done(_) => Ok(()),
             Kept::Lost(loss) => {
@@ -225,6 +208,3 @@ fn must_be_live(phase: Phase) -> Result<()> {
         Phase::Releasing | Phase::Done => Err(Error::new(ErrorKind::NotHeld, "this hold was given back already")),
     }
 }
-
-/// Between two attempts to write counts in the background.
-const PAUSE: Duration = Duration::from_millis(500);

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Engine;
+use super::hold::HoldState;
 use super::kind::Kind;
 use super::wire::{self, Bounds, Loose};
 use crate::name::LockName;
@@ -49,6 +50,23 @@ impl Engine {
             let fenced = wire::fence(&engine.node(&name).server, &mut loose, deadline).is_ok();
             if !fenced && Instant::now() < until && !engine.is_closed() {
                 engine.fence_at(Instant::now().after(PAUSE), until, name, loose);
+            }
+        });
+    }
+
+    /// Writes in the background what a partial release could not, as it stands by then.
+    pub(super) fn repeat_release(&self, hold: &Arc<HoldState>) {
+        let (engine, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));
+        self.settler.run_at(Instant::now().after(PAUSE), move || {
+            let (Some(engine), Some(hold)) = (engine.upgrade(), hold.upgrade()) else { return };
+            let left = engine.with(&hold, |ledger, now| ledger.repeated_release(now));
+            let Some((counts, lease)) = left.filter(|_| !engine.is_closed()) else { return };
+            let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
+            let limit = engine.config.command_timeout;
+            match engine.ask_about(&hold, &call, &Bounds::within(limit, limit)) {
+                // A loss is told by that; there is nobody here to hear of it.
+                Ok(answer) => drop(engine.done_or_lost(&hold, answer.value)),
+                Err(_) => engine.repeat_release(&hold),
             }
         });
     }
