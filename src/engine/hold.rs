@@ -186,6 +186,30 @@ impl HoldState {
     }
 }
 
+#[cfg(test)]
+impl HoldState {
+    /// A hold of the plain lock that nobody asked Redis for.
+    pub(crate) fn for_test(
+        name: &LockName,
+        (number, owner): (HoldNumber, OwnerId),
+        thread: Option<ThreadId>,
+        since: Instant,
+        ledger: Ledger,
+    ) -> Arc<Self> {
+        Arc::new(Self::new(Granted {
+            name: name.clone(),
+            kind: Arc::new(crate::kinds::Reentrant { once: false }),
+            number,
+            owner,
+            thread,
+            since,
+            token: None,
+            loose: Loose::default(),
+            ledger,
+        }))
+    }
+}
+
 impl fmt::Debug for HoldState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();

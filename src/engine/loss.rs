@@ -92,11 +92,8 @@ mod tests {
     use super::*;
     use crate::config::ClientBuilder;
     use crate::conn::{Address, Dialer, Server, Standalone};
-    use crate::engine::hold::Granted;
     use crate::engine::ledger::Promise;
-    use crate::engine::wire::Loose;
     use crate::event::Observer;
-    use crate::kinds::Reentrant;
     use crate::name::LockName;
     use crate::owner::ThreadId;
     use crate::script::Side;
@@ -116,21 +113,11 @@ mod tests {
         let jobs = || format!("{:?}", engine.timer);
         let hour = Lease::new(Duration::from_secs(3_600)).unwrap();
         for gives_back in [true, false] {
-            let (number, owner) = engine.owners.draw(ThreadId::current().number());
+            let owner = engine.owners.draw(ThreadId::current().number());
             let now = Instant::now();
             let promise = Promise::Leased { until: now.after(hour.duration()) };
             let (ledger, guard) = Ledger::granted(hour, now, hour, Side::Exclusive, promise);
-            let hold = Arc::new(HoldState::new(Granted {
-                name: LockName::new("job").unwrap(),
-                kind: Arc::new(Reentrant { once: false }),
-                number,
-                owner,
-                thread: None,
-                since: now,
-                token: None,
-                loose: Loose::default(),
-                ledger,
-            }));
+            let hold = HoldState::for_test(&LockName::new("job").unwrap(), owner, None, now, ledger);
             engine.mind_if_heard(&hold);
             engine.mind_if_heard(&hold);
             assert_eq!(jobs(), "Background(lockson-timer, 1 jobs)");

@@ -82,32 +82,20 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::engine::hold::Granted;
     use crate::engine::ledger::{Ledger, Promise};
-    use crate::engine::wire::Loose;
     use crate::error::Loss;
-    use crate::kinds::Reentrant;
     use crate::owner::{Owners, ThreadId};
     use crate::script::Side;
     use crate::time::{Instant, Lease};
 
     fn hold(owners: &Owners, name: usize) -> Arc<HoldState> {
         let thread = ThreadId::current();
-        let (number, owner) = owners.draw(thread.number());
+        let owner = owners.draw(thread.number());
         let lease = Lease::new(Duration::from_secs(30)).unwrap();
         let promise = Promise::Renewed { until: None };
         let (ledger, _) = Ledger::granted(lease, Instant::now(), lease, Side::Exclusive, promise);
-        Arc::new(HoldState::new(Granted {
-            name: LockName::new(&format!("name:{name}")).unwrap(),
-            kind: Arc::new(Reentrant { once: false }),
-            number,
-            owner,
-            thread: Some(thread),
-            since: Instant::now(),
-            token: None,
-            loose: Loose::default(),
-            ledger,
-        }))
+        let name = LockName::new(&format!("name:{name}")).unwrap();
+        HoldState::for_test(&name, owner, Some(thread), Instant::now(), ledger)
     }
 
     #[test]

@@ -8,13 +8,11 @@ use std::time::Duration;
 use shuttle::thread;
 
 use super::{START, check};
-use crate::engine::hold::{Granted, HoldState};
+use crate::engine::hold::HoldState;
 use crate::engine::ledger::{Ledger, Phase, Promise, Release};
 use crate::engine::registry::Registry;
 use crate::engine::renewal::{Due, Rounds, Upkeep};
-use crate::engine::wire::Loose;
 use crate::error::{Error, Loss};
-use crate::kinds::Reentrant;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::{RenewalAnswer, RenewalAnswers, Side};
@@ -96,17 +94,7 @@ impl Scene {
         let thread = ThreadId::for_test();
         let Some((number, owner)) = self.redis.lock().acquire() else { return };
         let (ledger, outer) = Ledger::granted(lease(), Instant::now(), lease(), Side::Exclusive, PROMISE);
-        let hold = Arc::new(HoldState::new(Granted {
-            name: name.clone(),
-            kind: Arc::new(Reentrant { once: false }),
-            number,
-            owner,
-            thread: Some(thread.clone()),
-            since: START,
-            token: None,
-            loose: Loose::default(),
-            ledger,
-        }));
+        let hold = HoldState::for_test(name, (number, owner), Some(thread.clone()), START, ledger);
         for older in self.registry.under(name).into_iter().filter(|older| older.number < number) {
             self.with(&older, |ledger, _| ledger.lose(Loss::Taken));
         }

@@ -2,10 +2,7 @@
 #![cfg(test)]
 
 use super::*;
-use crate::engine::hold::Granted;
 use crate::engine::ledger::{Promise, Release};
-use crate::engine::wire::Loose;
-use crate::kinds::Reentrant;
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;
 
@@ -48,17 +45,9 @@ impl World {
             .map_or(Promise::Renewed { until: None }, |_| Promise::Leased { until: now.after(lease.duration()) });
         let watchdog = Lease::new(ms(self.plan.lease_ms)).unwrap();
         let (ledger, guard) = Ledger::granted(watchdog, now, lease, Side::Exclusive, promise);
-        let hold = Arc::new(HoldState::new(Granted {
-            name: LockName::new(&format!("n{number}")).unwrap(),
-            kind: Arc::new(Reentrant { once: false }),
-            number: HoldNumber(number as u64),
-            owner: OwnerId::in_other_words(&format!("o{number}")),
-            thread: None,
-            since: now,
-            token: None,
-            loose: Loose::default(),
-            ledger,
-        }));
+        let name = LockName::new(&format!("n{number}")).unwrap();
+        let owner = (HoldNumber(number as u64), OwnerId::in_other_words(&format!("o{number}")));
+        let hold = HoldState::for_test(&name, owner, None, now, ledger);
         self.registry.add(Arc::clone(&hold));
         self.told.borrow_mut().push(0);
         self.held.push(Held {
