@@ -3,7 +3,8 @@
 --
 -- KEYS[1] lock hash: owner id -> hold count
 -- KEYS[2] list of waiting owners, the next one first
--- KEYS[3] sorted set of waiting owners, by the server time in ms at which each counts as gone
+-- KEYS[3] sorted set of waiting owners, by the server time in ms at which each counts as gone for Redisson
+-- KEYS[4] sorted set of our waiters, by the server time in ms at which each will have been silent for its patience
 -- ARGV[1] owner id
 -- ARGV[2] patience of this owner, ms
 -- ARGV[3] channel of the lock; each waiter has its own, with ':' and its owner id added
@@ -11,38 +12,47 @@
 -- ARGV[5] command that publishes
 --
 -- reply: 1
-local lock, queue, deadlines, owner = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
-local patience_ms = tonumber(ARGV[2])
+local lock, queue, deadlines, alive, owner = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local comes_by = now + tonumber(ARGV[2])
 -- A key of another type holds nothing of ours.
 redis.pcall('hdel', lock, owner)
-local place = redis.call('lpos', queue, owner)
-if place then
-  -- Those behind counted our patience in front of their own.
-  for _, waiter in ipairs(redis.call('lrange', queue, place + 1, -1)) do
-    local ends = tonumber(redis.call('zscore', deadlines, waiter) or '')
-    if ends then
-      redis.call('zadd', deadlines, string.format('%.0f', math.max(ends - patience_ms, now + patience_ms)), waiter)
-    end
-  end
-  redis.call('lrem', queue, 0, owner)
-end
+local was_first = redis.call('lindex', queue, 0) == owner
+redis.call('lrem', queue, 0, owner)
 redis.call('zrem', deadlines, owner)
+redis.call('zrem', alive, owner)
+local free = redis.call('exists', lock) == 0
+if not free and not was_first then
+  return 1
+end
+-- A head that has been silent for its patience, that passed its deadline or has none makes room; but a waiter of
+-- Redisson that has just become the head has our patience at least.
+local head, head_ends = redis.call('lindex', queue, 0), 0
+while head do
+  local silent = redis.call('zscore', alive, head)
+  head_ends = tonumber(silent or redis.call('zscore', deadlines, head) or 0)
+  if was_first and not silent and head_ends > 0 then
+    head_ends = math.max(head_ends, comes_by)
+  end
+  if head_ends > now then
+    break
+  end
+  redis.call('zrem', deadlines, head)
+  redis.call('zrem', alive, head)
+  redis.call('lpop', queue)
+  head = redis.call('lindex', queue, 0)
+end
+if not head then
+  return 1
+end
 -- Perhaps it was our turn: then it is the next one's now.
-if redis.call('exists', lock) == 0 then
-  local head = redis.call('lindex', queue, 0)
-  while head and tonumber(redis.call('zscore', deadlines, head) or 0) <= now do
-    redis.call('zrem', deadlines, head)
-    redis.call('lpop', queue)
-    head = redis.call('lindex', queue, 0)
-  end
-  if head then
-    local ends = tonumber(redis.call('zscore', deadlines, head) or '')
-    if ends and ends > now + patience_ms and redis.call('llen', queue) > 1 then
-      redis.call('zadd', deadlines, now + patience_ms, head)
-    end
-    redis.pcall(ARGV[5], ARGV[3] .. ':' .. head, ARGV[4])
-  end
+if free and redis.call('llen', queue) > 1 then
+  head_ends = math.min(head_ends, comes_by)
+  redis.call('zadd', alive, 'xx', head_ends, head)
+end
+redis.call('zadd', deadlines, string.format('%.0f', head_ends), head)
+if free then
+  redis.pcall(ARGV[5], ARGV[3] .. ':' .. head, ARGV[4])
 end
 return 1

@@ -17,7 +17,16 @@ if mode == 'write' then
 end
 -- Questions first, then the hold key: where one of them is not allowed, nothing is left behind.
 local ttl_ms = redis.call('pttl', KEYS[1])
+-- Not allowed to give it back, not allowed to take it: a release begins with this one, too, and writes by the other.
+if redis.call('exists', KEYS[2]) == 0 then
+  redis.call('hgetall', KEYS[2])
+end
 redis.call('set', KEYS[2], 1, 'px', ARGV[1])
+local gives_back = redis.pcall('hdel', KEYS[1], '')
+if type(gives_back) == 'table' then
+  redis.call('pexpire', KEYS[2], 0)
+  return gives_back
+end
 redis.call('hset', KEYS[1], 'mode', 'read', ARGV[2], 1)
 if ttl_ms < tonumber(ARGV[1]) then
   local set = redis.pcall('pexpire', KEYS[1], ARGV[1])
@@ -25,9 +34,9 @@ if ttl_ms < tonumber(ARGV[1]) then
     -- Not allowed to end it, not allowed to begin it: a lock without end helps nobody.
     redis.call('hdel', KEYS[1], ARGV[2])
     if not mode then
-      redis.call('del', KEYS[1])
+      redis.call('hdel', KEYS[1], 'mode')
     end
-    redis.call('del', KEYS[2])
+    redis.pcall('del', KEYS[2])
     return set
   end
 end

@@ -8,12 +8,20 @@
 -- reply: {1} = granted | {0, ms} = busy, and the time to live of whoever holds (-1 = without end)
 --        | {2} = another kind of lock has this name
 if redis.call('exists', KEYS[1]) == 0 then
+  -- Not allowed to give it back, not allowed to take it: a release begins with this question.
+  redis.call('hgetall', KEYS[1])
   redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], 1)
   local set = redis.pcall('pexpire', KEYS[1], ARGV[1])
   if type(set) == 'table' then
     -- Not allowed to end it, not allowed to begin it: a lock without end helps nobody.
-    redis.call('del', KEYS[1])
+    redis.call('hdel', KEYS[1], 'mode', ARGV[2])
     return set
+  end
+  -- As the question. After the first write: before it, a full memory would not refuse that one any more.
+  local gives_back = redis.pcall('hdel', KEYS[1], '')
+  if type(gives_back) == 'table' then
+    redis.call('pexpire', KEYS[1], 0)
+    return gives_back
   end
   return {1}
 end

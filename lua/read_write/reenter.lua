@@ -7,6 +7,7 @@
 -- ARGV[3] write count, absolute
 -- ARGV[4] read count, absolute
 -- ARGV[5] what the keys of this owner's read holds begin with; their number follows
+-- ARGV[6] lease of a lock that has no time to live, ms
 --
 -- reply: 1 = re-entered | 0 = lost, nobody holds it | 2 = lost, somebody else has it
 local lock, owner, writer = KEYS[1], ARGV[2], ARGV[2] .. ':write'
@@ -18,15 +19,17 @@ if (writes > 0 and not writing) or not (writing or reading) then
   return redis.call('exists', lock) * 2
 end
 -- First the times to live: after them a full memory does not refuse the counts.
-redis.call('pexpire', lock, math.max(lease_ms, redis.call('pttl', lock)))
-if writes > 0 then
-  redis.call('hset', lock, writer, writes)
-end
+local ttl_ms = redis.call('pttl', lock)
+redis.call('pexpire', lock, ttl_ms == -1 and ARGV[6] or math.max(lease_ms, ttl_ms))
 if reads > 0 then
-  redis.call('hset', lock, owner, reads)
+  -- The count last: where a key is refused, the hold is what it was.
   for i = 1, reads do
     local key = ARGV[5] .. i
     redis.call('set', key, 1, 'px', math.max(lease_ms, redis.call('pttl', key)))
   end
+  redis.call('hset', lock, owner, reads)
+end
+if writes > 0 then
+  redis.call('hset', lock, writer, writes)
 end
 return 1

@@ -15,8 +15,6 @@
 --        | {0} = lost, nobody holds it | {2} = lost, somebody else has it
 local lock, owner, writer = KEYS[1], ARGV[1], ARGV[1] .. ':write'
 local writes, reads, lease_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local had_writes = redis.call('hget', lock, writer)
-local had_reads = redis.call('hget', lock, owner)
 
 local function hold_key(of_owner, number)
   return ARGV[5] .. of_owner .. ':rwlock_timeout:' .. number
@@ -28,21 +26,52 @@ local function tell(message)
   return type(told) == 'number' and told or -1
 end
 
+-- Everything is asked before anything is written: where a question is refused, the lock is what it was.
+local fields = redis.call('hgetall', lock)
+local had_writes, had_reads, has_others
+-- Reading goes on as long as the longest hold of anybody: ours, and theirs by their own keys.
+local longest_ms = reads > 0 and lease_ms or 0
+for f = 1, #fields, 2 do
+  local field, count = fields[f], tonumber(fields[f + 1])
+  if field == writer then
+    had_writes = count
+  elseif field == owner then
+    had_reads = count
+  elseif field ~= 'mode' and writes == 0 then
+    has_others = true
+    for i = count or 0, 1, -1 do
+      longest_ms = math.max(longest_ms, redis.call('pttl', hold_key(field, i)))
+    end
+  end
+end
 if not (had_writes or had_reads) or (writes > 0 and not had_writes) or (reads > 0 and not had_reads) then
-  return {redis.call('exists', lock) * 2}
+  return {#fields > 0 and 2 or 0}
+end
+
+-- A key that stays ends by itself, and nobody asks for it.
+local function forget_reads()
+  for i = reads + 1, had_reads or 0 do
+    redis.pcall('del', hold_key(owner, i))
+  end
+end
+
+if writes == 0 and longest_ms <= 0 then
+  redis.call('hdel', lock, 'mode', writer, owner)
+  -- Those of readers whose time ran out.
+  for f = 1, has_others and #fields or 0, 2 do
+    redis.call('hdel', lock, fields[f])
+  end
+  forget_reads()
+  return {1, tell(had_writes and '1' or '0')}
 end
 
 -- The time to live first: after it a full memory does not refuse the rest.
-if writes > 0 or reads > 0 then
-  redis.call('pexpire', lock, lease_ms)
-end
+redis.call('pexpire', lock, writes > 0 and lease_ms or longest_ms)
 for i = 1, reads do
   -- One that ran out while writing kept the lock is made anew: nobody else has written since.
   redis.call('set', hold_key(owner, i), 1, 'px', lease_ms)
 end
-for i = reads + 1, tonumber(had_reads or 0) do
-  redis.call('del', hold_key(owner, i))
-end
+forget_reads()
 if writes > 0 then
   redis.call('hset', lock, writer, writes)
 elseif had_writes then
@@ -53,26 +82,8 @@ if reads > 0 then
 elseif had_reads then
   redis.call('hdel', lock, owner)
 end
-if writes > 0 then
-  return {1, 0}
+if writes == 0 and had_writes then
+  redis.call('hset', lock, 'mode', 'read')
+  return {1, tell('1')}
 end
-
--- Reading goes on as long as the longest hold of anybody: ours, and theirs by their own keys.
-local longest_ms = reads > 0 and lease_ms or 0
-local fields = redis.call('hgetall', lock)
-for f = 1, #fields, 2 do
-  local count = fields[f] ~= 'mode' and fields[f] ~= owner and tonumber(fields[f + 1])
-  for i = count or 0, 1, -1 do
-    longest_ms = math.max(longest_ms, redis.call('pttl', hold_key(fields[f], i)))
-  end
-end
-if longest_ms > 0 then
-  redis.call('pexpire', lock, longest_ms)
-  if had_writes then
-    redis.call('hset', lock, 'mode', 'read')
-    return {1, tell('1')}
-  end
-  return {1, 0}
-end
-redis.call('del', lock)
-return {1, tell(had_writes and '1' or '0')}
+return {1, 0}

@@ -2,14 +2,15 @@
 -- Raises the time to live of each lock whose owner still holds it, and of the owner's read holds.
 --
 -- KEYS[*] lock hashes: 'mode' -> read or write, owner id -> read count, owner id:write -> write count
--- ARGV[*] for each key in order: owner id, lease in ms, what the keys of the owner's read holds begin with
+-- ARGV[*] for each key in order: owner id, lease in ms, the same for a lock that has no time to live, what the keys of
+--         the owner's read holds begin with
 --
 -- reply: {server time in ms, answer for each key in order}; an answer is
 --        1 = renewed | 0 = lost, nobody holds it | 2 = lost, somebody else has it | text of an error
 local now = redis.call('time')
 local answers = {now[1] * 1000 + math.floor(now[2] / 1000)}
 
-local function renew(lock, owner, lease_ms, holds)
+local function renew(lock, owner, lease_ms, endless_ms, holds)
   -- One key that is no lock must not stop the others.
   local reads = redis.pcall('hget', lock, owner)
   if type(reads) == 'table' then
@@ -19,10 +20,13 @@ local function renew(lock, owner, lease_ms, holds)
     return redis.call('exists', lock) * 2
   end
   -- Always, and first: after it a full memory does not refuse the keys of read holds.
-  local raised = redis.pcall('pexpire', lock, math.max(lease_ms, redis.call('pttl', lock)))
+  local ttl_ms = redis.call('pttl', lock)
+  local raised = redis.pcall('pexpire', lock, ttl_ms == -1 and endless_ms or math.max(lease_ms, ttl_ms))
   if type(raised) == 'table' then
     return raised.err
   end
+  -- Read after it was written: so a connection with tracking hears of what happens to it next.
+  redis.call('pttl', lock)
   for i = 1, tonumber(reads or 0) do
     -- One that ran out while something else kept the lock is made anew: nobody has written since.
     if redis.call('pttl', holds .. i) < lease_ms then
@@ -36,6 +40,6 @@ local function renew(lock, owner, lease_ms, holds)
 end
 
 for i, lock in ipairs(KEYS) do
-  answers[i + 1] = renew(lock, ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), ARGV[3 * i])
+  answers[i + 1] = renew(lock, ARGV[4 * i - 3], tonumber(ARGV[4 * i - 2]), tonumber(ARGV[4 * i - 1]), ARGV[4 * i])
 end
 return answers

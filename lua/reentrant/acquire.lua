@@ -15,6 +15,13 @@ if redis.call('exists', KEYS[1]) == 0 then
     redis.call('hdel', KEYS[1], ARGV[2])
     return set
   end
+  -- Not allowed to give it back, not allowed to take it. Asked for after the first write: before it, a full memory
+  -- would not refuse that one any more.
+  local gives_back = redis.pcall('hdel', KEYS[1], '')
+  if type(gives_back) == 'table' then
+    redis.call('pexpire', KEYS[1], 0)
+    return gives_back
+  end
   return {1}
 end
 -- The same request came before and its answer was lost: grant it again.

@@ -11,20 +11,22 @@
 --
 -- reply: {1, n} = done, n clients were told (-1 = telling them was refused)
 --        | {0} = lost, nobody holds it | {2} = lost, somebody else has it
-if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
-  return {redis.call('exists', KEYS[1]) * 2}
-end
 if tonumber(ARGV[2]) > 0 then
+  if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+    return {redis.call('exists', KEYS[1]) * 2}
+  end
   -- First the time to live: after it a full memory does not refuse the count.
   redis.call('pexpire', KEYS[1], ARGV[3])
   redis.call('hset', KEYS[1], ARGV[1], ARGV[2])
   return {1, 0}
 end
-redis.call('hdel', KEYS[1], ARGV[1])
-if ARGV[4] == '' or redis.call('exists', KEYS[1]) == 1 then
+if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then
+  return {redis.call('exists', KEYS[1]) * 2}
+end
+-- The lock is open whatever becomes of the rest; waiters also ask by themselves.
+if ARGV[4] == '' or redis.pcall('exists', KEYS[1]) == 1 then
   return {1, 0}
 end
--- The lock is open whatever becomes of the message; waiters also ask by themselves.
 local told = redis.pcall(ARGV[6], ARGV[4], ARGV[5])
 if type(told) ~= 'number' then
   told = -1

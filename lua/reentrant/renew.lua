@@ -23,6 +23,8 @@ local function renew(key, owner, lease_ms)
     if type(set) == 'table' then
       return set.err
     end
+    -- Read after it was written: so a connection with tracking hears of what happens to it next.
+    redis.call('pttl', key)
   end
   return 1
 end

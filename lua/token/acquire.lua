@@ -8,10 +8,17 @@
 --
 -- reply: {1} = granted | {0, ms} = busy, and the time to live of whoever holds (-1 = without end)
 --        | {2} = another kind of lock has this name
-if redis.call('set', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[1]) then
+local holder = redis.pcall('get', KEYS[1])
+if not holder then
+  redis.call('set', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[1])
+  -- Not allowed to give it back, not allowed to take it: a release gets the value and ends its time to live.
+  local gives_back = redis.pcall('pexpire', KEYS[1], ARGV[1])
+  if type(gives_back) == 'table' then
+    redis.call('set', KEYS[1], ARGV[2], 'PX', 1)
+    return gives_back
+  end
   return {1}
 end
-local holder = redis.pcall('get', KEYS[1])
 if type(holder) == 'table' then
   if redis.call('type', KEYS[1]).ok == 'hash' then
     return {2}

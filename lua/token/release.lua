@@ -10,9 +10,6 @@ local holder = redis.call('get', KEYS[1])
 if holder ~= ARGV[1] then
   return holder and 2 or 0
 end
-if tonumber(ARGV[2]) > 0 then
-  redis.call('pexpire', KEYS[1], ARGV[2])
-else
-  redis.call('del', KEYS[1])
-end
+-- None deletes the key.
+redis.call('pexpire', KEYS[1], ARGV[2])
 return 1

@@ -118,7 +118,23 @@ pub(crate) struct Announcement<'a> {
 pub(crate) struct Renewal {
     pub(crate) name: LockName,
     pub(crate) owner: OwnerId,
+    pub(crate) raise: Raise,
+}
+
+/// What a time to live is raised to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Raise {
     pub(crate) lease: Lease,
+    /// What a lock gets that has none because somebody took it away: as much as its holder believes in, so not
+    /// less than the lease.
+    pub(crate) endless: Lease,
+}
+
+impl Renewal {
+    /// One lease for both, as scripts take it that raise one time to live.
+    pub(super) fn lease_ms(&self) -> u64 {
+        self.raise.endless.millis()
+    }
 }
 
 /// What a renewal of several locks answered.
@@ -133,6 +149,7 @@ pub(crate) struct RenewalAnswers {
 /// What the renewal of one lock answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RenewalAnswer {
+    /// Renewed, or still there where that was all that was asked.
     Renewed,
     Lost(Loss),
     Refused(Refusal),

@@ -117,6 +117,11 @@ impl<T> Call<T> {
         self.command.get_packed_command()
     }
 
+    /// Whether the call is a script's, so that it can be sent with the whole script.
+    pub(crate) fn has_source(&self) -> bool {
+        self.source.is_some()
+    }
+
     /// The same call with the whole script in it, for a server that does not know the script.
     pub(crate) fn packed_with_source(&self) -> Option<Vec<u8>> {
         let source = self.source?;

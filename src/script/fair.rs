@@ -1,7 +1,5 @@
 //! The scripts of the fair lock: the plain lock's state, and a queue beside it.
 
-use std::time::Duration;
-
 use super::answer::{Announcement, Attempt, Kept, Told};
 use super::call::int;
 use super::{Call, Script, lua};
@@ -14,21 +12,36 @@ static RELEASE: Script = lua!("fair/release.lua");
 static LEAVE: Script = lua!("fair/leave.lua");
 static FORCE_RELEASE: Script = lua!("fair/force_release.lua");
 
-/// `waits` is the patience of a waiter and the time since it asked before; `None` asks once.
+/// The keys of every script here.
+struct Keys<'a> {
+    lock: &'a [u8],
+    beside: [String; 3],
+}
+
+impl<'a> Keys<'a> {
+    fn of(name: &'a LockName) -> Self {
+        Self { lock: name.key(), beside: [name.queue(), name.queue_deadlines(), name.queue_alive()] }
+    }
+
+    fn list(&self) -> [&[u8]; 4] {
+        let [queue, deadlines, alive] = &self.beside;
+        [self.lock, queue.as_bytes(), deadlines.as_bytes(), alive.as_bytes()]
+    }
+}
+
+/// `patience` is that of a waiter; `None` asks once.
 pub(crate) fn acquire(
     name: &LockName,
     owner: &OwnerId,
     lease: Lease,
-    waits: Option<(Lease, Duration)>,
+    patience: Option<Lease>,
     announcement: Announcement<'_>,
 ) -> Call<Attempt> {
-    let (patience_ms, since_ms) = waits.map_or((0, 0), |(patience, since)| (patience.millis(), since.as_millis()));
     ACQUIRE
-        .call(name, &[name.key(), name.queue().as_bytes(), name.queue_deadlines().as_bytes()], Attempt::read)
+        .call(name, &Keys::of(name).list(), Attempt::read)
         .arg(lease.millis())
         .arg(owner.as_str())
-        .arg(patience_ms)
-        .arg(u64::try_from(since_ms).unwrap_or(u64::MAX))
+        .arg(patience.map_or(0, Lease::millis))
         .announced(announcement)
 }
 
@@ -42,7 +55,7 @@ pub(crate) fn release(
 ) -> Call<Kept<Told>> {
     let (count, lease_ms) = remaining.map_or((0, 0), |(count, lease)| (count, lease.millis()));
     RELEASE
-        .call(name, &[name.key(), name.queue().as_bytes(), name.queue_deadlines().as_bytes()], Kept::read_release)
+        .call(name, &Keys::of(name).list(), Kept::read_release)
         .arg(owner.as_str())
         .arg(count)
         .arg(lease_ms)
@@ -53,18 +66,12 @@ pub(crate) fn release(
 /// Takes a hold and a place in the queue away, whichever there is.
 pub(crate) fn leave(name: &LockName, owner: &OwnerId, patience: Lease, announcement: Announcement<'_>) -> Call<()> {
     LEAVE
-        .call(name, &[name.key(), name.queue().as_bytes(), name.queue_deadlines().as_bytes()], |reply| {
-            int(reply).map(drop)
-        })
+        .call(name, &Keys::of(name).list(), |reply| int(reply).map(drop))
         .arg(owner.as_str())
         .arg(patience.millis())
         .announced(announcement)
 }
 
 pub(crate) fn force_release(name: &LockName, announcement: Announcement<'_>) -> Call<bool> {
-    FORCE_RELEASE
-        .call(name, &[name.key(), name.queue().as_bytes(), name.queue_deadlines().as_bytes()], |reply| {
-            Some(int(reply)? == 1)
-        })
-        .announced(announcement)
+    FORCE_RELEASE.call(name, &Keys::of(name).list(), |reply| Some(int(reply)? == 1)).announced(announcement)
 }

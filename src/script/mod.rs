@@ -5,15 +5,21 @@ mod call;
 mod compare_and_delete;
 pub(crate) mod fair;
 pub(crate) mod fenced;
+pub(crate) mod look;
 pub(crate) mod query;
 pub(crate) mod read_write;
 pub(crate) mod reentrant;
+mod rehearsal;
 pub(crate) mod token;
 pub(crate) mod transaction;
 
-pub(crate) use answer::{Announcement, Attempt, Counts, Kept, Renewal, RenewalAnswer, RenewalAnswers, Side, Told};
+pub(crate) use answer::{
+    Announcement, Attempt, Counts, Kept, Raise, Renewal, RenewalAnswer, RenewalAnswers, Side, Told,
+};
 pub(crate) use call::{Call, Say, Script, Stop};
 pub(crate) use compare_and_delete::CompareAndDelete;
+pub(crate) use rehearsal::Rehearsal;
+pub(crate) use transaction::Opening;
 
 /// Declares a bundled script by its path below `lua/`.
 macro_rules! lua {

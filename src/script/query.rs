@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::Call;
-use super::call::int;
+use super::call::{int, list};
 use crate::name::LockName;
 
 pub(crate) fn exists(name: &LockName) -> Call<bool> {
@@ -22,46 +22,67 @@ pub(crate) fn time_to_live(name: &LockName) -> Call<Option<Duration>> {
     })
 }
 
-/// The first owner in a hash of owners and counts.
+/// One of the owners in a hash of owners and counts.
 pub(crate) fn holder(name: &LockName) -> Call<Option<(String, u64)>> {
-    Call::plain(&["HGETALL"], name, |reply| {
-        Some(read_fields(reply)?.into_iter().find_map(|(owner, count)| Some((owner, count.parse().ok()?))))
-    })
+    some_fields(name, |reply| Some(read_fields(reply)?.into_iter().find_map(counted)))
 }
 
 /// The writer in the hash of a read-write lock.
 pub(crate) fn writer(name: &LockName) -> Call<Option<(String, u64)>> {
-    Call::plain(&["HGETALL"], name, |reply| {
-        Some(
-            read_fields(reply)?
-                .into_iter()
-                .find_map(|(field, count)| Some((field.strip_suffix(":write")?.to_owned(), count.parse().ok()?))),
-        )
+    some_fields(name, |reply| {
+        let of_writer = |(field, count): (String, String)| counted((field.strip_suffix(":write")?.to_owned(), count));
+        Some(read_fields(reply)?.into_iter().find_map(of_writer))
     })
 }
 
 /// One of the readers in the hash of a read-write lock.
 pub(crate) fn reader(name: &LockName) -> Call<Option<(String, u64)>> {
-    Call::plain(&["HGETALL"], name, |reply| {
-        let reads = |field: &String| field != "mode" && !field.ends_with(":write");
-        Some(
-            read_fields(reply)?
-                .into_iter()
-                .filter(|(field, _)| reads(field))
-                .find_map(|(owner, count)| Some((owner, count.parse().ok()?))),
-        )
+    some_fields(name, |reply| {
+        let reads = |(field, _): &(String, String)| field != "mode" && !field.ends_with(":write");
+        Some(read_fields(reply)?.into_iter().filter(reads).find_map(counted))
     })
 }
 
+/// Asks for three fields of a hash, whichever: the hash may have as many as there are readers. Beside
+/// a writer there are only its mode and its own reading; in any other hash all fields but one are owners.
+fn some_fields<T>(name: &LockName, read: fn(&Value) -> Option<T>) -> Call<T> {
+    Call::plain(&["HRANDFIELD"], name, read).arg(3).arg("WITHVALUES")
+}
+
+fn counted((owner, count): (String, String)) -> Option<(String, u64)> {
+    Some((owner, count.parse().ok()?))
+}
+
+/// Fields and values: a flat list, and in the newer protocol a list of pairs.
 fn read_fields(reply: &Value) -> Option<Vec<(String, String)>> {
     let text = |value: &Value| match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         Value::SimpleString(text) => Some(text.clone()),
         _ => None,
     };
-    match reply {
-        Value::Map(pairs) => pairs.iter().map(|(field, value)| Some((text(field)?, text(value)?))).collect(),
-        Value::Array(values) => values.chunks_exact(2).map(|pair| Some((text(&pair[0])?, text(&pair[1])?))).collect(),
+    let pair = |pair: &[Value]| match pair {
+        [field, value] => Some((text(field)?, text(value)?)),
         _ => None,
+    };
+    match list(reply)? {
+        values @ [Value::Array(_), ..] => values.iter().map(|value| pair(list(value)?)).collect(),
+        values => values.chunks(2).map(pair).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_in_both_protocols() {
+        let read = |reply: &str| read_fields(&redis::parse_redis_value(reply.as_bytes()).unwrap());
+        let wanted = Some(vec![("mode".to_owned(), "read".to_owned()), ("a:1.1".to_owned(), "2".to_owned())]);
+        let [mode, owner] = ["$4\r\nmode\r\n$4\r\nread\r\n", "$5\r\na:1.1\r\n$1\r\n2\r\n"];
+        assert_eq!(read(&format!("*4\r\n{mode}{owner}")), wanted);
+        assert_eq!(read(&format!("*2\r\n*2\r\n{mode}*2\r\n{owner}")), wanted);
+        assert_eq!(read("*0\r\n"), Some(vec![]));
+        assert_eq!(read("*1\r\n$1\r\na\r\n"), None);
+        assert_eq!(read(":1\r\n"), None);
     }
 }

@@ -1,7 +1,8 @@
 //! The scripts of the read-write lock: one hash for both sides, a key for each read hold.
 
-use super::answer::{Announcement, Attempt, Counts, Kept, Renewal, RenewalAnswers, Told};
+use super::answer::{Announcement, Attempt, Counts, Kept, Raise, Renewal, RenewalAnswer, RenewalAnswers, Told};
 use super::call::int;
+use super::look::{self, Claim};
 use super::{Call, Script, lua};
 use crate::name::LockName;
 use crate::owner::OwnerId;
@@ -24,14 +25,15 @@ pub(crate) fn acquire_write(name: &LockName, owner: &OwnerId, lease: Lease) -> C
     ACQUIRE_WRITE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(format!("{owner}:write"))
 }
 
-pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease, counts: Counts) -> Call<Kept<()>> {
+pub(crate) fn reenter(name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Kept<()>> {
     REENTER
         .call(name, &[name.key()], Kept::read)
-        .arg(lease.millis())
+        .arg(raise.lease.millis())
         .arg(owner.as_str())
         .arg(counts.exclusive)
         .arg(counts.shared)
         .arg(name.read_holds_of(owner))
+        .arg(raise.endless.millis())
 }
 
 /// Gives one hold back; `remaining` are the counts that stay and the lease promised to them.
@@ -59,8 +61,15 @@ pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
     let keys: Vec<&[u8]> = locks.iter().map(|lock| lock.name.key()).collect();
     let call = RENEW.call(&locks[0].name, &keys, RenewalAnswers::read);
     locks.iter().fold(call, |call, lock| {
-        call.arg(lock.owner.as_str()).arg(lock.lease.millis()).arg(lock.name.read_holds_of(&lock.owner))
+        let Raise { lease, endless } = lock.raise;
+        let call = call.arg(lock.owner.as_str()).arg(lease.millis()).arg(endless.millis());
+        call.arg(lock.name.read_holds_of(&lock.owner))
     })
+}
+
+/// Asks whether these owners still hold any side, at least one.
+pub(crate) fn look(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
+    look::fields(claims, |owner| vec![owner.to_string(), format!("{owner}:write")])
 }
 
 /// Opens the side that `mode` names.

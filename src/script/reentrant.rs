@@ -41,7 +41,7 @@ pub(crate) fn release(
 pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
     let keys: Vec<&[u8]> = locks.iter().map(|lock| lock.name.key()).collect();
     let call = RENEW.call(&locks[0].name, &keys, RenewalAnswers::read);
-    locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease.millis()))
+    locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
 }
 
 pub(crate) fn force_release(name: &LockName, announcement: Announcement<'_>) -> Call<bool> {

@@ -5,11 +5,18 @@ use redis::{Cmd, ServerError, ToRedisArgs, Value};
 use super::answer::{Attempt, Kept, Renewal, RenewalAnswer, RenewalAnswers, Told};
 use super::call::{Said, int, list};
 use super::compare_and_delete::CompareAndDelete;
-use super::{Call, Say, Stop};
+use super::{Call, Rehearsal, Say, Stop};
 use crate::error::{Loss, Refusal};
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::time::Lease;
+
+/// How a lock is opened without scripts. Before a lock is taken the server is asked whether that is allowed.
+#[derive(Clone, Debug)]
+pub(crate) enum Opening {
+    Transaction(Rehearsal),
+    Command(CompareAndDelete),
+}
 
 /// The key of a lock and the value of one hold, kept for whenever the request is sent.
 #[derive(Clone)]
@@ -19,23 +26,23 @@ pub(super) struct Entry {
 }
 
 /// With `repairs`, a lock found without time to live gets the lease as its own.
-///
-/// `needs` is the server's own command that will release it: without it nothing is taken.
 pub(crate) fn acquire(
     name: &LockName,
     owner: &OwnerId,
     lease: Lease,
     repairs: bool,
-    needs: Option<CompareAndDelete>,
+    opening: Opening,
 ) -> Call<Attempt> {
     let entry = Entry::of(name, owner);
     Call::talk(name, move |say| {
-        if let Some(needs) = &needs
-            && let Err(stop) = needs.look_for(say, &entry)?
-        {
-            return Some(Err(stop));
+        let allowed = match &opening {
+            Opening::Transaction(rehearsal) => rehearsal.run(say, &entry)?,
+            Opening::Command(own) => own.look_for(say, &entry)?,
+        };
+        match allowed {
+            Ok(()) => entry.acquire(say, lease, repairs),
+            Err(stop) => Some(Err(stop)),
         }
-        entry.acquire(say, lease, repairs)
     })
 }
 
@@ -44,19 +51,20 @@ pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Ke
     Call::talk(name, move |say| entry.change(say, |value| entry.is(value), |ttl_ms| entry.raise(lease, ttl_ms)))
 }
 
-/// Gives one hold back; `remaining` is the lease promised to the holds that stay. The server's `own`
-/// command opens the lock where one is given.
+/// Gives one hold back; `remaining` is the lease promised to the holds that stay.
 pub(crate) fn release(
     name: &LockName,
     owner: &OwnerId,
     remaining: Option<Lease>,
-    own: Option<CompareAndDelete>,
+    opening: Opening,
 ) -> Call<Kept<Told>> {
     let entry = Entry::of(name, owner);
     Call::talk(name, move |say| {
-        let kept = match (remaining, &own) {
-            (None, Some(own)) => own.run(say, &entry)?,
-            (None, None) => entry.change(say, |value| entry.is(value), |_| Some(entry.command("DEL")))?,
+        let kept = match (remaining, &opening) {
+            (None, Opening::Command(own)) => own.run(say, &entry)?,
+            (None, Opening::Transaction(_)) => {
+                entry.change(say, |value| entry.is(value), |_| Some(entry.command("DEL")))?
+            }
             (Some(lease), _) => entry.change(say, |value| entry.is(value), |_| Some(entry.expire(lease)))?,
         };
         Some(kept.map(Kept::telling_nobody))
@@ -74,7 +82,7 @@ pub(crate) fn force_release(name: &LockName) -> Call<bool> {
 /// Renews several locks of one server, at least one.
 pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
     let route = locks[0].name.clone();
-    let locks: Vec<_> = locks.iter().map(|lock| (Entry::of(&lock.name, &lock.owner), lock.lease)).collect();
+    let locks: Vec<_> = locks.iter().map(|lock| (Entry::of(&lock.name, &lock.owner), lock.raise.endless)).collect();
     Call::talk(&route, move |say| renew_all(say, &locks))
 }
 
@@ -218,9 +226,9 @@ fn renew_all(say: &mut Say<'_>, locks: &[(Entry, Lease)]) -> Said<RenewalAnswers
                     answers.push(RenewalAnswer::read(&state[1])?);
                 }
                 Value::BulkString(value) if entry.is(value) => {
-                    if is_less(int(&state[1])?, *lease) {
+                    if let Some(raise) = entry.raise(*lease, int(&state[1])?) {
                         raised.push(answers.len());
-                        to_do.push(entry.expire(*lease));
+                        to_do.push(raise);
                     }
                     answers.push(RenewalAnswer::Renewed);
                 }
@@ -233,6 +241,8 @@ fn renew_all(say: &mut Say<'_>, locks: &[(Entry, Lease)]) -> Said<RenewalAnswers
             say(&[word("UNWATCH")])?;
             return Some(Ok(RenewalAnswers { server_time_ms, answers }));
         }
+        // Read after they were written: so a connection with tracking hears of what happens to them next.
+        to_do.extend(raised.iter().map(|&place| locks[place].0.command("PTTL")));
         match transact(say, to_do)? {
             Ok(None) => {}
             Ok(Some(results)) => {
@@ -262,7 +272,7 @@ fn transact(say: &mut Say<'_>, to_do: Vec<Cmd>) -> Said<Option<Vec<Value>>> {
 }
 
 /// A command without arguments.
-fn word(word: &str) -> Cmd {
+pub(super) fn word(word: &str) -> Cmd {
     let mut command = Cmd::new();
     command.arg(word);
     command
@@ -303,7 +313,96 @@ fn milliseconds(time: &Value) -> Option<u64> {
         _ => None,
     };
     match list(time)? {
-        [seconds, micros] => Some(number(seconds)? * 1_000 + number(micros)? / 1_000),
+        [seconds, micros] => number(seconds)?.checked_mul(1_000)?.checked_add(number(micros)? / 1_000),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::script::answer::Raise;
+
+    /// What a server that holds these answers to a renewal, and what it was asked.
+    fn renew(count: usize, replies: &[&str]) -> (Vec<String>, RenewalAnswers) {
+        let lease = Lease::new(Duration::from_secs(30)).unwrap();
+        let renewal = |place| Renewal {
+            name: LockName::new(&format!("L{place}")).unwrap(),
+            owner: OwnerId::in_other_words(&format!("o{place}")),
+            raise: Raise { lease, endless: lease },
+        };
+        let locks: Vec<_> = (0..count).map(renewal).collect();
+        let (mut asked, mut replies) = (vec![], replies.iter());
+        let answers = super::renew(&locks).round_trips().unwrap().run(&mut |commands| {
+            asked.extend(commands.iter().map(in_words));
+            Some(
+                commands
+                    .iter()
+                    .map(|_| redis::parse_redis_value(replies.next().unwrap().as_bytes()).unwrap())
+                    .collect(),
+            )
+        });
+        (asked, answers.unwrap().expect("it is answered"))
+    }
+
+    fn in_words(command: &Cmd) -> String {
+        let words = command.args_iter().map(|word| match word {
+            redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            _ => String::new(),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    const TIME: &str = "*2\r\n$1\r\n7\r\n$1\r\n0\r\n";
+
+    #[test]
+    fn each_answer_of_a_renewal_is_that_of_its_lock() {
+        // The first one has no end, the second one lives long enough, the third one ends just then.
+        let replies = [
+            TIME,
+            "+OK\r\n",
+            "$2\r\no0\r\n",
+            ":-1\r\n",
+            "$2\r\no1\r\n",
+            ":60000\r\n",
+            "$2\r\no2\r\n",
+            ":1\r\n",
+            "$1\r\nx\r\n",
+            ":1\r\n",
+            "$-1\r\n",
+            ":-2\r\n",
+            "$2\r\no5\r\n",
+            ":-1\r\n",
+            "+OK\r\n",
+            "+QUEUED\r\n",
+            "+QUEUED\r\n",
+            "+QUEUED\r\n",
+            "+QUEUED\r\n",
+            "+QUEUED\r\n",
+            "+QUEUED\r\n",
+            "*6\r\n:1\r\n:0\r\n:1\r\n:30000\r\n:-2\r\n:30000\r\n",
+        ];
+        let (asked, answers) = renew(6, &replies);
+        assert_eq!(answers.server_time_ms, 7_000);
+        use RenewalAnswer::{Lost, Renewed};
+        assert_eq!(answers.answers, [Renewed, Renewed, Lost(Loss::Gone), Lost(Loss::Taken), Lost(Loss::Gone), Renewed]);
+        let written = ["PEXPIRE L0 30000", "PEXPIRE L2 30000", "PEXPIRE L5 30000"];
+        let read = ["PTTL L0", "PTTL L2", "PTTL L5"];
+        assert_eq!(asked[14..], [&["MULTI"], &written[..], &read[..], &["EXEC"]].concat());
+    }
+
+    #[test]
+    fn a_time_that_no_clock_shows_is_no_answer() {
+        let time = |seconds: &str, micros: &str| {
+            let text = |digits: &str| Value::BulkString(digits.as_bytes().to_vec());
+            milliseconds(&Value::Array(vec![text(seconds), text(micros)]))
+        };
+        assert_eq!(time("1700000000", "123456"), Some(1_700_000_000_123));
+        let huge = u64::MAX.to_string();
+        for (seconds, micros) in [(&*huge, "0"), ("18446744073709551", &*huge), ("-1", "0"), ("", "")] {
+            assert_eq!(time(seconds, micros), None, "{seconds} {micros}");
+        }
     }
 }

@@ -1,0 +1,163 @@
+//! The question whether holds still stand in Redis, in plain commands that write nothing.
+
+use redis::{Cmd, Value};
+
+use super::answer::RenewalAnswer;
+use super::call::{Said, int};
+use super::transaction::command;
+use super::{Call, Say};
+use crate::error::Loss;
+use crate::name::LockName;
+use crate::owner::OwnerId;
+
+/// A hold that is asked about.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) name: LockName,
+    pub(crate) owner: OwnerId,
+}
+
+/// Asks for fields of hashes, those of each claim's owner; any of them is a hold.
+pub(crate) fn fields(claims: &[Claim], of_owner: fn(&OwnerId) -> Vec<String>) -> Call<Vec<RenewalAnswer>> {
+    let claims: Vec<_> = claims.iter().map(|claim| (claim.name.clone(), of_owner(&claim.owner))).collect();
+    Call::talk(&claims[0].0.clone(), move |say| {
+        let question = |name: &LockName, field: &String| {
+            let mut question = command("HEXISTS", name.key());
+            question.arg(field);
+            question
+        };
+        let questions: Vec<Cmd> =
+            claims.iter().flat_map(|(name, fields)| fields.iter().map(|field| question(name, field))).collect();
+        let mut replies = say(&questions)?.into_iter();
+        let mut answers = Vec::with_capacity(claims.len());
+        for (_, fields) in &claims {
+            let mut answer = None;
+            for reply in replies.by_ref().take(fields.len()) {
+                match reply {
+                    Value::Int(0) => {}
+                    other => answer = answer.or(Some(RenewalAnswer::read(&other)?)),
+                }
+            }
+            answers.push(answer);
+        }
+        gone_or_taken(say, claims.iter().map(|(name, _)| name), answers)
+    })
+}
+
+/// Asks for values, one under each name.
+pub(crate) fn values(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
+    let claims = claims.to_vec();
+    Call::talk(&claims[0].name.clone(), move |say| {
+        let questions: Vec<Cmd> = claims.iter().map(|claim| command("GET", claim.name.key())).collect();
+        let answer = |(claim, reply): (&Claim, Value)| match reply {
+            Value::BulkString(value) if value == claim.owner.as_str().as_bytes() => Some(RenewalAnswer::Renewed),
+            Value::BulkString(_) => Some(RenewalAnswer::Lost(Loss::Taken)),
+            Value::Nil => Some(RenewalAnswer::Lost(Loss::Gone)),
+            other => RenewalAnswer::read(&other),
+        };
+        let replies = say(&questions)?;
+        let answers = claims.iter().zip(replies).map(answer).collect::<Option<_>>()?;
+        Some(Ok(answers))
+    })
+}
+
+/// Where a claim has no answer, its field is missing: asks whether there is anything under the name. When the data
+/// of a server are gone, that is one question for all of them.
+fn gone_or_taken<'a>(
+    say: &mut Say<'_>,
+    names: impl Iterator<Item = &'a LockName>,
+    answers: Vec<Option<RenewalAnswer>>,
+) -> Said<Vec<RenewalAnswer>> {
+    let missing: Vec<&LockName> =
+        names.zip(&answers).filter(|(_, answer)| answer.is_none()).map(|(name, _)| name).collect();
+    let mut there = vec![Value::Int(0); missing.len()].into_iter();
+    let exist = |names: &[&LockName]| command("EXISTS", names.iter().map(|name| name.key()).collect::<Vec<_>>());
+    if !missing.is_empty() && say(&[exist(&missing)])?.first()? != &Value::Int(0) {
+        let questions: Vec<Cmd> = missing.iter().map(|name| exist(&[*name])).collect();
+        there = say(&questions)?.into_iter();
+    }
+    let answer = |known: Option<RenewalAnswer>| match known {
+        Some(answer) => Some(answer),
+        None => Some(match there.next()? {
+            error @ Value::ServerError(_) => RenewalAnswer::read(&error)?,
+            count => RenewalAnswer::Lost(if int(&count)? == 0 { Loss::Gone } else { Loss::Taken }),
+        }),
+    };
+    answers.into_iter().map(answer).collect::<Option<_>>().map(Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes of a look at these claims, where the server answers each of three questions with this.
+    fn look(call: &Call<Vec<RenewalAnswer>>, replies: [&[u8]; 3]) -> (Vec<Vec<String>>, Option<Vec<RenewalAnswer>>) {
+        let mut asked = vec![];
+        let mut replies = replies.into_iter();
+        let outcome = call.round_trips().unwrap().run(&mut |commands| {
+            let words = |command: &Cmd| {
+                let text = |argument: redis::Arg<&[u8]>| match argument {
+                    redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+                    _ => panic!("a plain argument"),
+                };
+                command.args_iter().map(text).collect::<Vec<_>>().join(" ")
+            };
+            asked.push(commands.iter().map(words).collect());
+            match redis::parse_redis_value(replies.next()?).unwrap() {
+                Value::Array(replies) => Some(replies),
+                _ => panic!("a list"),
+            }
+        });
+        (asked, outcome.map(Result::unwrap))
+    }
+
+    fn claims(names: &[&str]) -> Vec<Claim> {
+        let claim = |name: &&str| Claim { name: LockName::new(name).unwrap(), owner: OwnerId::in_other_words("me") };
+        names.iter().map(claim).collect()
+    }
+
+    #[test]
+    fn a_field_is_there_gone_taken_or_refused() {
+        let call = fields(&claims(&["a", "b", "c", "d", "e"]), |owner| vec![owner.to_string()]);
+        let wrong = b"*5\r\n:1\r\n:0\r\n:0\r\n-WRONGTYPE no hash\r\n-NOPERM no\r\n";
+        let (asked, answers) = look(&call, [wrong, b"*1\r\n:1\r\n", b"*2\r\n:0\r\n:1\r\n"]);
+        assert_eq!(asked[0], ["HEXISTS a me", "HEXISTS b me", "HEXISTS c me", "HEXISTS d me", "HEXISTS e me"]);
+        assert_eq!(asked[1..], [vec!["EXISTS b c"], vec!["EXISTS b", "EXISTS c"]]);
+        let answers = answers.unwrap();
+        let (known, refused) = answers.split_at(4);
+        assert_eq!(
+            known,
+            [
+                RenewalAnswer::Renewed,
+                RenewalAnswer::Lost(Loss::Gone),
+                RenewalAnswer::Lost(Loss::Taken),
+                RenewalAnswer::Lost(Loss::Taken),
+            ]
+        );
+        assert!(matches!(&refused[0], RenewalAnswer::Refused(refusal) if refusal.word() == "NOPERM"));
+    }
+
+    #[test]
+    fn one_field_of_two_is_a_hold() {
+        let call = fields(&claims(&["a", "b"]), |owner| vec![owner.to_string(), format!("{owner}:write")]);
+        let (asked, answers) = look(&call, [b"*4\r\n:0\r\n:1\r\n:0\r\n:0\r\n", b"*1\r\n:0\r\n", b"*0\r\n"]);
+        assert_eq!(asked.len(), 2, "all that are missing are gone");
+        assert_eq!(asked[0], ["HEXISTS a me", "HEXISTS a me:write", "HEXISTS b me", "HEXISTS b me:write"]);
+        assert_eq!(answers.unwrap(), [RenewalAnswer::Renewed, RenewalAnswer::Lost(Loss::Gone)]);
+    }
+
+    #[test]
+    fn a_value_is_ours_or_not() {
+        let (_, answers) =
+            look(&values(&claims(&["a", "b", "c"])), [b"*3\r\n$2\r\nme\r\n$3\r\nyou\r\n$-1\r\n", b"*0\r\n", b"*0\r\n"]);
+        let lost = RenewalAnswer::Lost;
+        assert_eq!(answers.unwrap(), [RenewalAnswer::Renewed, lost(Loss::Taken), lost(Loss::Gone)]);
+    }
+
+    #[test]
+    fn a_reply_of_unknown_shape_is_no_answer() {
+        let call = fields(&claims(&["a"]), |owner| vec![owner.to_string()]);
+        assert!(look(&call, [b"*1\r\n+what\r\n", b"*0\r\n", b"*0\r\n"]).1.is_none());
+        assert!(look(&call, [b"*1\r\n:0\r\n", b"*1\r\n:1\r\n", b"*1\r\n$1\r\nx\r\n"]).1.is_none());
+    }
+}
