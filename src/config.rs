@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::conn::Address;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{NoObserver, Observer};
+use crate::name::LockName;
 use crate::time::Lease;
 
 /// Collects the settings of a client; [`connect`](Self::connect) checks them and opens it.
@@ -46,6 +47,8 @@ pub(crate) struct Config {
     pub(crate) watchdog_interval: Duration,
     pub(crate) watchdog_batch: usize,
     pub(crate) command_timeout: Duration,
+    /// Whether somebody chose the command timeout.
+    pub(crate) has_command_timeout: bool,
     pub(crate) outage_limit: Duration,
     pub(crate) drop_timeout: Duration,
     pub(crate) fair_patience: Duration,
@@ -79,7 +82,8 @@ impl ClientBuilder {
     }
 
     /// Sets what is put in front of every name, in Redis and in all texts: the same as a Redisson
-    /// `NameMapper` that adds a prefix. Defaults to nothing.
+    /// `NameMapper` that adds a prefix. At most 4,095 bytes, as the whole name has at most 4,096.
+    /// Defaults to nothing.
     pub fn name_prefix(mut self, prefix: &str) -> Self {
         self.config.name_prefix = prefix.to_owned();
         self
@@ -87,21 +91,24 @@ impl ClientBuilder {
 
     /// Sets the time in which a server must have answered one request, connecting included.
     ///
-    /// 10 ms to 1 hour. Defaults to 3 seconds.
+    /// 10 ms to 1 hour, and shorter than the [watchdog](Self::watchdog)'s timeout: a renewal that may
+    /// take longer than the lock lives keeps no lock. Defaults to 3 seconds, or to three quarters of the
+    /// watchdog's timeout where that is shorter.
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.config.command_timeout = timeout;
+        self.config.has_command_timeout = true;
         self
     }
 
     /// Sets how long [`Lock::lock`](crate::Lock::lock), which waits without limit for a busy lock,
-    /// bears a server that does not answer at all. Defaults to 10 seconds.
+    /// bears a server that does not answer at all. At most 365 days. Defaults to 10 seconds.
     pub fn outage_limit(mut self, limit: Duration) -> Self {
         self.config.outage_limit = limit;
         self
     }
 
     /// Sets how long dropping a guard may take before the release goes on in the background.
-    /// Defaults to 1 second.
+    /// At most 1 hour. Defaults to 1 second.
     pub fn drop_timeout(mut self, timeout: Duration) -> Self {
         self.config.drop_timeout = timeout;
         self
@@ -110,7 +117,7 @@ impl ClientBuilder {
     /// Sets how long a waiter for a fair lock keeps its place without being heard of, and so what a
     /// dead one costs those behind it.
     ///
-    /// Waiters ask at least once a second. In a fleet with Redisson, whose clients go by their own
+    /// Waiters ask at least twice in that time. In a fleet with Redisson, whose clients go by their own
     /// clocks, add the largest difference between clocks. 2 seconds to 1 hour. Defaults to 5 seconds.
     pub fn fair_patience(mut self, patience: Duration) -> Self {
         self.config.fair_patience = patience;
@@ -119,21 +126,22 @@ impl ClientBuilder {
 
     /// Sets how many connections for requests may be open to one server.
     ///
-    /// Beside them there are at most two: one listens, one renews. 1 to 10,000. Defaults to 64.
+    /// Beside them there are at most two: one listens, one renews and watches. 1 to 10,000. Defaults to 64.
     pub fn max_connections(mut self, most: usize) -> Self {
         self.config.max_connections = most;
         self
     }
 
     /// Sets after which time a connection nobody uses is closed; one is always kept.
-    /// Defaults to 30 seconds.
+    /// 10 ms to 365 days. Defaults to 30 seconds.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.config.idle_timeout = timeout;
         self
     }
 
-    /// Sets the name that `CLIENT LIST` shows for our connections: 1 to 64 printable ASCII
-    /// characters without spaces. Defaults to `lockson`.
+    /// Sets the name that `CLIENT LIST` shows for our connections, followed by a colon and the
+    /// [id](crate::Client::id) of the client: 1 to 64 printable ASCII characters without spaces.
+    /// Defaults to `lockson`.
     pub fn client_name(mut self, name: &str) -> Self {
         self.config.client_name = name.to_owned();
         self
@@ -148,42 +156,52 @@ impl ClientBuilder {
 }
 
 impl Config {
-    /// Refuses what cannot work, before anything is opened.
-    pub(crate) fn check(&self) -> Result<()> {
-        let fail = |text: String| Err(Error::new(ErrorKind::Config, text));
+    /// Refuses what cannot work, before anything is opened, and fills in what depends on other settings.
+    pub(crate) fn checked(mut self) -> Result<Self> {
         let (timeout, interval) = (self.watchdog_timeout, self.watchdog_interval);
-        if timeout < Duration::from_secs(1) || timeout > Lease::LONGEST {
-            return fail(format!("a watchdog timeout of {timeout:?} is not possible; give 1 second to 365 days"));
-        }
+        within("the timeout of watchdog()", timeout, SECOND, Lease::LONGEST, "1 second to 365 days")?;
         if interval < Duration::from_millis(100) || interval > timeout / 2 {
+            let half = timeout / 2;
             return fail(format!(
-                "a watchdog interval of {interval:?} is not possible; give 100 ms to half of the timeout ({:?})",
-                timeout / 2
+                "the interval of watchdog() cannot be {interval:?}; give 100 ms to half of the timeout ({half:?})"
             ));
         }
-        if self.command_timeout < Duration::from_millis(10) || self.command_timeout > Duration::from_secs(3_600) {
+        if !self.has_command_timeout {
+            self.command_timeout = self.command_timeout.min(timeout * 3 / 4);
+        }
+        within("command_timeout()", self.command_timeout, Duration::from_millis(10), HOUR, "10 ms to 1 hour")?;
+        if self.command_timeout >= timeout {
             return fail(format!(
-                "a command timeout of {:?} is not possible; give 10 ms to 1 hour",
+                "command_timeout() cannot be {:?} where the timeout of watchdog() is {timeout:?}: a renewal could take \
+                 longer than the lock lives; give less than {timeout:?}, a third or a tenth of it",
                 self.command_timeout
             ));
         }
-        if self.fair_patience < Duration::from_secs(2) || self.fair_patience > Duration::from_secs(3_600) {
-            return fail(format!(
-                "a fair patience of {:?} is not possible; give 2 seconds to 1 hour",
-                self.fair_patience
-            ));
-        }
+        within("fair_patience()", self.fair_patience, SECOND * 2, HOUR, "2 seconds to 1 hour")?;
+        within("outage_limit()", self.outage_limit, Duration::ZERO, Lease::LONGEST, "at most 365 days")?;
+        within("drop_timeout()", self.drop_timeout, Duration::ZERO, HOUR, "at most 1 hour")?;
+        within("idle_timeout()", self.idle_timeout, Duration::from_millis(10), Lease::LONGEST, "10 ms to 365 days")?;
         if self.watchdog_batch == 0 || self.watchdog_batch > 1_000 {
-            return fail(format!("{} locks in one renewal are not possible; give 1 to 1,000", self.watchdog_batch));
+            return fail(format!("watchdog_batch() cannot be {}; give 1 to 1,000", self.watchdog_batch));
         }
         if self.max_connections == 0 || self.max_connections > 10_000 {
-            return fail(format!("{} connections are not possible; give 1 to 10,000", self.max_connections));
+            return fail(format!("max_connections() cannot be {}; give 1 to 10,000", self.max_connections));
         }
         let name = &self.client_name;
         if name.is_empty() || name.len() > 64 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return fail("the client name must be 1 to 64 printable ASCII characters without spaces".into());
+            return fail(format!(
+                "client_name() cannot be {:?}; give 1 to 64 printable ASCII characters without spaces",
+                name.chars().take(64).collect::<String>()
+            ));
         }
-        Ok(())
+        if self.name_prefix.len() >= LockName::LONGEST {
+            return fail(format!(
+                "name_prefix() cannot have {} bytes: a name with its prefix has at most {}",
+                self.name_prefix.len(),
+                LockName::LONGEST
+            ));
+        }
+        Ok(self)
     }
 
     pub(crate) fn watchdog_lease(&self) -> Result<Lease> {
@@ -198,6 +216,7 @@ impl Default for Config {
             watchdog_interval: Duration::from_secs(10),
             watchdog_batch: 100,
             command_timeout: Duration::from_secs(3),
+            has_command_timeout: false,
             outage_limit: Duration::from_secs(10),
             drop_timeout: Duration::from_secs(1),
             fair_patience: Duration::from_secs(5),
@@ -211,27 +230,56 @@ impl Default for Config {
     }
 }
 
+fn within(setting: &str, value: Duration, least: Duration, most: Duration, bounds: &str) -> Result<()> {
+    if value < least || value > most {
+        let value = if value == Duration::MAX { "Duration::MAX".to_owned() } else { format!("{value:?}") };
+        return fail(format!("{setting} cannot be {value}; give {bounds}"));
+    }
+    Ok(())
+}
+
+fn fail<T>(text: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Config, text))
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn settings_that_cannot_work_are_refused() {
-        let check = |change: &dyn Fn(ClientBuilder) -> ClientBuilder| {
-            let error = change(ClientBuilder::new("redis://h")).config.check().unwrap_err();
+        let check = |setting: &str, change: &dyn Fn(ClientBuilder) -> ClientBuilder| {
+            let error = change(ClientBuilder::new("redis://h")).config.checked().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+            assert!(error.to_string().contains(&format!("{setting}() cannot")), "{error}");
         };
         let seconds = Duration::from_secs;
-        check(&|b| b.watchdog(Duration::from_millis(999), Duration::from_millis(300)));
-        check(&|b| b.watchdog(seconds(10), seconds(6)));
-        check(&|b| b.watchdog(seconds(10), Duration::from_millis(99)));
-        check(&|b| b.watchdog(Duration::MAX, seconds(1)));
-        check(&|b| b.command_timeout(Duration::ZERO));
-        check(&|b| b.fair_patience(seconds(1)));
-        check(&|b| b.watchdog_batch(0));
-        check(&|b| b.max_connections(0));
-        check(&|b| b.client_name("two words"));
-        assert!(ClientBuilder::new("redis://h").config.check().is_ok());
+        let millis = Duration::from_millis;
+        check("watchdog", &|b| b.watchdog(millis(999), millis(300)));
+        check("watchdog", &|b| b.watchdog(seconds(10), seconds(6)));
+        check("watchdog", &|b| b.watchdog(seconds(10), millis(99)));
+        check("watchdog", &|b| b.watchdog(Duration::MAX, seconds(1)));
+        check("command_timeout", &|b| b.command_timeout(Duration::ZERO));
+        check("command_timeout", &|b| b.command_timeout(seconds(30)));
+        check("command_timeout", &|b| b.command_timeout(seconds(2)).watchdog(seconds(2), millis(500)));
+        check("fair_patience", &|b| b.fair_patience(seconds(1)));
+        check("outage_limit", &|b| b.outage_limit(Duration::MAX));
+        check("drop_timeout", &|b| b.drop_timeout(Duration::MAX));
+        check("idle_timeout", &|b| b.idle_timeout(Duration::ZERO));
+        check("idle_timeout", &|b| b.idle_timeout(Duration::MAX));
+        check("watchdog_batch", &|b| b.watchdog_batch(0));
+        check("max_connections", &|b| b.max_connections(0));
+        check("client_name", &|b| b.client_name("two words"));
+        check("name_prefix", &|b| b.name_prefix(&"x".repeat(5_000)));
+        let good = |builder: ClientBuilder| builder.config.checked().unwrap();
+        let builder = || ClientBuilder::new("redis://h");
+        assert_eq!(good(builder()).command_timeout, seconds(3));
+        assert_eq!(good(builder().watchdog(seconds(2), millis(500))).command_timeout, millis(1_500));
+        good(builder().command_timeout(millis(1_999)).watchdog(seconds(2), millis(500)));
+        good(builder().outage_limit(Duration::ZERO).drop_timeout(Duration::ZERO).name_prefix(&"x".repeat(4_095)));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_norway::{Mapping, Value};
 
 use crate::config::ClientBuilder;
+use crate::conn::Address;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a Redisson configuration says here: the settings, and what they do not cover.
@@ -42,9 +43,8 @@ impl ClientBuilder {
     /// `Config` for a file that is no such configuration, `Unsupported` for other topologies, TLS,
     /// and mappers of names or commands that are Java code.
     pub fn from_redisson_yaml(yaml: &str) -> Result<RedissonConfig> {
-        // The parser's own message is dropped: it may repeat a line with a password.
-        let malformed = |_| config("the Redisson configuration is not valid YAML");
         let yaml = substitute(yaml)?;
+        let malformed = |error: serde_norway::Error| config(&not_yaml(&yaml, error.location().map(|at| at.line())));
         let root: Value = serde_norway::from_str(&yaml).map_err(malformed)?;
         let Value::Mapping(root) = root else { return Err(config("the Redisson configuration is empty")) };
         // The parser keeps only tags that begin with an exclamation mark; texts are not read from this.
@@ -55,11 +55,64 @@ impl ClientBuilder {
     }
 }
 
-/// Redisson's own classes that leave names and commands as they are; the second is that of Redisson 3.
-const MAPPERS_OF_NOTHING: [&str; 3] = [
+/// Redisson's own classes that leave names, commands and logins as they are; the second is that of Redisson 3.
+const CLASSES_OF_NOTHING: [&str; 4] = [
     "org.redisson.config.DefaultNameMapper",
     "org.redisson.api.DefaultNameMapper",
     "org.redisson.config.DefaultCommandMapper",
+    "org.redisson.config.DefaultCredentialsResolver",
+];
+
+/// The settings of the file that count here; one that is written almost so is misspelled.
+const COUNTED: [&str; 16] = [
+    "singleServerConfig",
+    "lockWatchdogTimeout",
+    "lockWatchdogBatchSize",
+    "fairLockWaitTimeout",
+    "username",
+    "password",
+    "protocol",
+    "nameMapper",
+    "commandMapper",
+    "credentialsResolver",
+    "address",
+    "database",
+    "clientName",
+    "timeout",
+    "connectionPoolSize",
+    "idleConnectionTimeout",
+];
+
+/// Settings of Redisson that are about its own threads, buffers and other objects than locks.
+const WITHOUT_EFFECT: [&str; 28] = [
+    "threads",
+    "nettyThreads",
+    "executor",
+    "nettyExecutor",
+    "eventLoopGroup",
+    "transportMode",
+    "nettyHook",
+    "connectionListener",
+    "addressResolverGroupFactory",
+    "useScriptCache",
+    "useThreadClassLoader",
+    "keepPubSubOrder",
+    "reliableTopicWatchdogTimeout",
+    "minCleanUpDelay",
+    "maxCleanUpDelay",
+    "cleanUpKeysAmount",
+    "meterMode",
+    "meterRegistryProvider",
+    "lazyInitialization",
+    "registrationKey",
+    "tcpNoDelay",
+    "keepAlive",
+    "tcpKeepAlive",
+    "tcpKeepAliveCount",
+    "tcpKeepAliveIdle",
+    "tcpKeepAliveInterval",
+    "tcpUserTimeout",
+    "valkeyCapabilities",
 ];
 
 /// Takes settings one by one.
@@ -93,18 +146,18 @@ impl Reader {
                 | "masterSlaveServersConfig"
                 | "clusterServersConfig"
                 | "replicatedServersConfig" => {
-                    return Err(unsupported(key, "only singleServerConfig can be used yet"));
+                    return Err(unsupported(key, "only singleServerConfig can be used"));
                 }
                 "lockWatchdogTimeout" => {
                     let timeout = millis(key, value)?;
                     self.builder = self.builder.clone().watchdog(timeout, timeout / 3);
                 }
                 "lockWatchdogBatchSize" => {
-                    let most = usize::try_from(number(key, value)?).map_err(|_| bad(key))?;
+                    let most = usize::try_from(number(key, value)?).map_err(|_| bad(key, "a smaller number"))?;
                     self.builder = self.builder.clone().watchdog_batch(most);
                 }
                 "fairLockWaitTimeout" => self.builder = self.builder.clone().fair_patience(millis(key, value)?),
-                "username" | "password" | "protocol" | "nameMapper" | "commandMapper" => {
+                "username" | "password" | "protocol" | "nameMapper" | "commandMapper" | "credentialsResolver" => {
                     let class = class_of(Some(&self.tagged), key);
                     self.shared(key, value, class)?;
                 }
@@ -113,7 +166,7 @@ impl Reader {
                 "checkLockSyncedSlaves" | "slavesSyncTimeout" => {
                     self.warn(key, "replicas are not waited for, as in Redisson's own single server mode");
                 }
-                _ => self.warn(key, "this setting has no meaning here"),
+                _ => self.no_effect(key)?,
             }
         }
         Ok(())
@@ -131,11 +184,11 @@ impl Reader {
                 },
                 "timeout" => self.builder = self.builder.clone().command_timeout(millis(key, value)?),
                 "connectionPoolSize" => {
-                    let most = usize::try_from(number(key, value)?).map_err(|_| bad(key))?;
+                    let most = usize::try_from(number(key, value)?).map_err(|_| bad(key, "a smaller number"))?;
                     self.builder = self.builder.clone().max_connections(most);
                 }
                 "idleConnectionTimeout" => self.builder = self.builder.clone().idle_timeout(millis(key, value)?),
-                "username" | "password" | "protocol" | "nameMapper" | "commandMapper" => {
+                "username" | "password" | "protocol" | "nameMapper" | "commandMapper" | "credentialsResolver" => {
                     let class = class_of(self.tagged.get("singleServerConfig"), key);
                     self.shared(key, value, class)?;
                 }
@@ -153,7 +206,7 @@ impl Reader {
                     self.warn(key, "the name is resolved at every connect")
                 }
                 "tcpNoDelay" | "keepAlive" | "tcpKeepAlive" if value == &Value::Bool(true) => {}
-                _ => self.warn(key, "this setting has no meaning here"),
+                _ => self.no_effect(key)?,
             }
         }
         Ok(())
@@ -162,13 +215,22 @@ impl Reader {
     /// Settings that may stand at the top or at the server.
     fn shared(&mut self, key: &str, value: &Value, class: Option<String>) -> Result<()> {
         match (key, value) {
-            // What these two do is nothing.
-            ("nameMapper" | "commandMapper", _)
-                if class.as_ref().is_some_and(|class| MAPPERS_OF_NOTHING.contains(&class.as_str())) => {}
+            // What these do is nothing.
+            ("nameMapper" | "commandMapper" | "credentialsResolver", _)
+                if class.as_ref().is_some_and(|class| CLASSES_OF_NOTHING.contains(&class.as_str())) => {}
             (_, Value::Null) if class.is_none() => {}
             ("username", _) => self.server.username = Some(text(key, value)?),
             ("password", _) => self.server.password = Some(text(key, value)?),
-            ("protocol", _) => self.server.resp3 = text(key, value)? == "RESP3",
+            ("protocol", _) => match text(key, value)?.as_str() {
+                "RESP2" => self.server.resp3 = false,
+                "RESP3" => self.server.resp3 = true,
+                _ => return Err(bad(key, "RESP2 or RESP3")),
+            },
+            ("credentialsResolver", _) => {
+                let why = "this Java class, which gives user and password, cannot be run here; give them as username and \
+                           password, or in the URL of Client::builder()";
+                return Err(unsupported(key, why));
+            }
             ("nameMapper", mapper) => match prefix(mapper) {
                 Some(prefix) => {
                     self.builder = self.builder.clone().name_prefix(&prefix);
@@ -182,24 +244,78 @@ impl Reader {
     }
 
     fn finish(mut self) -> Result<RedissonConfig> {
-        let address = self.server.address.ok_or_else(|| config("singleServerConfig needs an address"))?;
-        let Some((scheme, place)) = address.split_once("://") else { return Err(bad("address")) };
+        let address = self
+            .server
+            .address
+            .ok_or_else(|| config("singleServerConfig in the Redisson configuration needs an address"))?;
+        let Some((scheme, place)) = address.split_once("://") else {
+            return Err(bad("address", "one like redis://host:6379"));
+        };
         let login = match (&self.server.username, &self.server.password) {
             (None, None) => String::new(),
+            _ if place.contains('@') => {
+                return Err(bad("address", "no user and password where username or password are given, too"));
+            }
             (user, password) => {
                 let part = |part: &Option<String>| encode(part.as_deref().unwrap_or(""));
                 format!("{}:{}@", part(user), part(password))
             }
         };
         let protocol = if self.server.resp3 { "?protocol=resp3" } else { "" };
-        self.builder.url.0 =
-            format!("{scheme}://{login}{}/{}{protocol}", place.trim_end_matches('/'), self.server.database);
+        let url = format!("{scheme}://{login}{}/{}{protocol}", place.trim_end_matches('/'), self.server.database);
+        Address::parse(&url).map_err(|error| {
+            let why = error.to_string().replace("the server URL: ", "");
+            Error::new(error.kind(), format!("the address in the Redisson configuration: {why}"))
+        })?;
+        self.builder.url.0 = url;
         Ok(RedissonConfig { builder: self.builder, warnings: self.warnings })
+    }
+
+    /// A setting that changes nothing here; one that only looks so is an error, as it is to Redisson.
+    fn no_effect(&mut self, key: &str) -> Result<()> {
+        if WITHOUT_EFFECT.contains(&key) || key.starts_with("ssl") {
+            self.warn(key, "it has no effect here: locks do not depend on it");
+        } else if let Some(meant) = COUNTED.iter().find(|counted| is_almost(key, counted)) {
+            return Err(config(&format!("{key} in the Redisson configuration is no setting; is {meant} meant?")));
+        } else {
+            self.warn(key, "it is not known here and has no effect");
+        }
+        Ok(())
     }
 
     fn warn(&mut self, key: &str, why: &str) {
         self.warnings.push(format!("{key}: {why}"));
     }
+}
+
+/// Where a file is no YAML. The parser's own message is dropped: it may repeat a line with a password.
+fn not_yaml(yaml: &str, line: Option<usize>) -> String {
+    // A tab stops the parser where it stands, or a line later.
+    let indented_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
+    let tab = yaml.lines().position(indented_by_tab).map(|at| at + 1);
+    match (tab, line) {
+        (Some(tab), _) => {
+            format!("line {tab} of the Redisson configuration begins with a tab; YAML takes only spaces there")
+        }
+        (None, Some(line)) => format!("the Redisson configuration is not valid YAML, see its line {line}"),
+        (None, None) => "the Redisson configuration is not valid YAML".to_owned(),
+    }
+}
+
+/// Whether two names differ by at most two letters, in whatever case.
+fn is_almost(one: &str, other: &str) -> bool {
+    let (one, other) = (one.to_lowercase(), other.to_lowercase());
+    let other: Vec<char> = other.chars().collect();
+    let mut costs: Vec<usize> = (0..=other.len()).collect();
+    for (row, letter) in one.chars().enumerate() {
+        let mut before = std::mem::replace(&mut costs[0], row + 1);
+        for (column, counterpart) in other.iter().enumerate() {
+            let changed = before + usize::from(letter != *counterpart);
+            before = costs[column + 1];
+            costs[column + 1] = changed.min(before + 1).min(costs[column] + 1);
+        }
+    }
+    costs[other.len()] <= 2
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` by the environment.
@@ -248,12 +364,12 @@ fn text(key: &str, value: &Value) -> Result<String> {
         // A password of digits is a number to YAML; of another number the text is lost.
         Value::Number(number) if number.is_u64() => Ok(number.to_string()),
         Value::Number(_) => Err(config(&format!("put the value of {key} in quotes: without, it is a number"))),
-        _ => Err(bad(key)),
+        _ => Err(bad(key, "a text")),
     }
 }
 
 fn number(key: &str, value: &Value) -> Result<u64> {
-    value.as_u64().ok_or_else(|| bad(key))
+    value.as_u64().ok_or_else(|| bad(key, "a whole number"))
 }
 
 fn millis(key: &str, value: &Value) -> Result<Duration> {
@@ -270,8 +386,8 @@ fn config(text: &str) -> Error {
     Error::new(ErrorKind::Config, text)
 }
 
-fn bad(key: &str) -> Error {
-    config(&format!("the value of {key} in the Redisson configuration is not possible"))
+fn bad(key: &str, wanted: &str) -> Error {
+    config(&format!("the value of {key} in the Redisson configuration is not possible; it must be {wanted}"))
 }
 
 fn unsupported(key: &str, why: &str) -> Error {
@@ -338,15 +454,47 @@ nameMapper: !<com.acme.Prefixer> { prefix: "app:" }
         let mapped = |mapper: &str| format!("singleServerConfig: {{address: 'redis://h'}}\nnameMapper: {mapper}\n");
         check(&mapped("!<com.acme.DefaultMapper> {}"), ErrorKind::Unsupported);
         check(&mapped("!<com.acme.Mapper>"), ErrorKind::Unsupported);
-        let commented = format!("# nameMapper: !<{}> {{}}\n", MAPPERS_OF_NOTHING[0]);
+        let commented = format!("# nameMapper: !<{}> {{}}\n", CLASSES_OF_NOTHING[0]);
         check(&(commented + &mapped("!<com.acme.Mapper> {}")), ErrorKind::Unsupported);
         let inside = "singleServerConfig: {address: 'redis://h', nameMapper: !<com.acme.Mapper> {}}";
-        check(&format!("{inside}\nnameMapper: !<{}> {{}}", MAPPERS_OF_NOTHING[0]), ErrorKind::Unsupported);
+        check(&format!("{inside}\nnameMapper: !<{}> {{}}", CLASSES_OF_NOTHING[0]), ErrorKind::Unsupported);
+        let resolved = "singleServerConfig: {address: 'redis://h', credentialsResolver: !<com.acme.Vault> {}}";
+        check(resolved, ErrorKind::Unsupported);
+        check(
+            &resolved.replace("redis:", "rediss:").replace("com.acme.Vault", CLASSES_OF_NOTHING[3]),
+            ErrorKind::Unsupported,
+        );
+        check("singleServerConfig: {address: 'redis://u:canary@h', password: canary}", ErrorKind::Config);
+        check("singleServerConfig: {address: 'redis://h', protocol: RESP4}", ErrorKind::Config);
         check("singleServerConfig: {password: canary}", ErrorKind::Config);
         check("singleServerConfig: {address: 'redis://h', timeout: canary}", ErrorKind::Config);
         check("password: [canary", ErrorKind::Config);
         check("singleServerConfig: {address: 'redis://h', password: 1.50}", ErrorKind::Config);
         check("", ErrorKind::Config);
+    }
+
+    #[test]
+    fn a_text_names_the_setting_or_the_line_and_what_to_do() {
+        let check = |yaml: &str, words: &[&str]| {
+            let error = ClientBuilder::from_redisson_yaml(yaml).map(drop).unwrap_err().to_string();
+            assert!(words.iter().all(|word| error.contains(word)), "{yaml}: {error}");
+        };
+        check("singleServerConfig:\n\taddress: 'redis://h'", &["line 2", "tab", "spaces"]);
+        check("singleServerConfig:\n  address: 'redis://h'\n  password: 'canary\n", &["not valid YAML", "line"]);
+        check("singleServerConfig: {adress: 'redis://h'}", &["adress in", "is address meant?"]);
+        check("singleServerConfig: {address: 'redis://h', databse: 3}", &["databse", "is database meant?"]);
+        check("lockWatchDogTimout: 3", &["lockWatchDogTimout", "is lockWatchdogTimeout meant?"]);
+        check(
+            "singleServerConfig: {address: 'redis://h', credentialsResolver: !<a.B> {}}",
+            &["credentialsResolver", "username"],
+        );
+        check("singleServerConfig: {address: 'redis://h:0'}", &["address", "port"]);
+        check("singleServerConfig: {address: 'redis://h', timeout: soon}", &["timeout", "whole number"]);
+        let unknown =
+            "singleServerConfig: {address: 'redis://h', newlyInvented: 1, sslProtocols: x, tcpUserTimeout: 1}";
+        let warnings = ClientBuilder::from_redisson_yaml(unknown).unwrap().warnings;
+        assert!(warnings[0].starts_with("newlyInvented: it is not known"), "{warnings:?}");
+        assert!(warnings[1..].iter().all(|warning| warning.contains("has no effect here")), "{warnings:?}");
     }
 
     #[test]
@@ -358,7 +506,7 @@ nameMapper: !<com.acme.Prefixer> { prefix: "app:" }
             assert_eq!(read.builder.url.0, "redis://:a%21%3Cb@h/0");
             (read.builder.config.name_prefix, read.warnings.len())
         };
-        for class in MAPPERS_OF_NOTHING {
+        for class in &CLASSES_OF_NOTHING[..3] {
             assert_eq!(read(&format!("!<{class}> {{}}")), (String::new(), 0));
         }
         assert_eq!(read("null"), (String::new(), 0));

@@ -1,14 +1,19 @@
 //! One connection: introduced to the server, one request and one whole reply at a time.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use redis::{Cmd, Value};
 
-use super::address::Address;
+use super::address::{Address, Place};
 use super::frame;
+use super::introduction::{Hello, Introduction, Step, text_of};
+use super::limits::Limits;
+use super::resolver::Resolver;
 use super::socket::{Socket, Stream};
-use crate::error::{Error, ErrorKind, Refusal};
+use super::trouble::{self, Moment};
+use crate::error::{Error, Refusal};
 use crate::time::Instant;
 
 /// Why a request has no answer that can be used.
@@ -39,13 +44,19 @@ pub(crate) struct Identity {
     /// The client's end as the server sees it. Numbers start anew with a restart; both together
     /// never mean somebody else.
     address: Option<String>,
+    /// The server's end as the server sees it, and as we dialled it: where the connection led.
+    server: Option<String>,
+    peer: Option<SocketAddr>,
 }
 
 /// Makes connections to one server.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     address: Address,
-    client_name: String,
+    /// The address as it stands in texts.
+    label: Arc<str>,
+    introduction: Introduction,
+    resolver: Resolver,
 }
 
 /// A connection that is ready for requests.
@@ -54,105 +65,107 @@ pub(crate) struct Link {
     socket: Socket,
     buffer: Buffer,
     identity: Option<Identity>,
+    /// The server, for texts.
+    server: Arc<str>,
+    /// An answer did not come in time.
+    mute: bool,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Locks,
+    /// To make sure that an earlier request is over, whatever the server has become since.
+    Fence,
 }
 
 impl Dialer {
+    /// `client_name` is what `CLIENT LIST` is to show.
     pub(crate) fn new(address: Address, client_name: String) -> Self {
-        Self { address, client_name }
+        let introduction = Introduction::new(&address, &client_name);
+        Self { label: address.to_string().into(), introduction, resolver: Resolver::of_the_system(), address }
     }
 
-    pub(crate) fn address(&self) -> &Address {
-        &self.address
+    /// Where the server is, without secrets.
+    pub(crate) fn label(&self) -> &Arc<str> {
+        &self.label
     }
 
     /// Connects and introduces ourselves, all by `deadline`. `opened` sees the stream before the
     /// first byte, so that closing the client can end this too.
     pub(super) fn dial(&self, deadline: Instant, opened: impl FnOnce(Weak<Stream>)) -> Result<Link, Fault> {
-        let socket =
-            Socket::dial(&self.address.place, deadline).map_err(|error| Fault::NotSent(self.unreachable(error)))?;
+        self.dial_to(&self.address.place, Purpose::Locks, deadline, opened)
+    }
+
+    /// The same at the place where the connection of this identity led; `None` where that is not known.
+    pub(super) fn dial_again(&self, identity: &Identity, deadline: Instant) -> Option<Result<Link, Fault>> {
+        let peer = identity.peer?;
+        let place = Place::Tcp(peer.ip().to_string(), peer.port());
+        Some(self.dial_to(&place, Purpose::Fence, deadline, |_| {}))
+    }
+
+    fn dial_to(
+        &self,
+        place: &Place,
+        purpose: Purpose,
+        deadline: Instant,
+        opened: impl FnOnce(Weak<Stream>),
+    ) -> Result<Link, Fault> {
+        let limit = Instant::now().until(deadline);
+        let socket = Socket::dial(place, &self.resolver, deadline)
+            .map_err(|why| Fault::NotSent(trouble::not_reached(&self.label, place, why, limit)))?;
         opened(Arc::downgrade(socket.stream()));
-        let mut link = Link { socket, buffer: Buffer::default(), identity: None };
-        self.introduce(&mut link, deadline).map_err(|fault| match fault {
-            // Nothing of a caller's went over this connection yet.
-            Fault::Unanswered(_, error) => Fault::NotSent(error),
-            other => other,
-        })?;
+        let server = Arc::clone(&self.label);
+        let mut link = Link { socket, buffer: Buffer::default(), identity: None, server, mute: false };
+        self.introduce(&mut link, purpose, deadline)?;
+        if let Some(identity) = &mut link.identity {
+            identity.peer = link.socket.peer();
+        }
         Ok(link)
     }
 
-    fn introduce(&self, link: &mut Link, deadline: Instant) -> Result<(), Fault> {
-        let mut steps = vec![];
-        if self.address.resp3 {
-            let mut hello = Cmd::new();
-            hello.arg("HELLO").arg(3);
-            if let Some(password) = &self.address.password {
-                hello.arg("AUTH").arg(self.address.username.as_deref().unwrap_or("default")).arg(password);
+    /// All in one round trip. Nothing of a caller's goes over this connection before.
+    fn introduce(&self, link: &mut Link, purpose: Purpose, deadline: Instant) -> Result<(), Fault> {
+        let limit = Instant::now().until(deadline);
+        let mut moment = Moment::Greeting;
+        let lost = |moment, error| Fault::NotSent(trouble::failed(&self.label, moment, error, limit));
+        link.send(self.introduction.packed(), deadline).map_err(|error| lost(moment, error))?;
+        let mut refused_login = None;
+        for step in self.introduction.steps() {
+            let reply = match link.receive(deadline) {
+                Ok(reply) => reply,
+                Err(error) => return Err(refused_login.unwrap_or_else(|| lost(moment, error))),
+            };
+            moment = Moment::Request;
+            match (self.take_step(link, *step, purpose, reply), refused_login.take()) {
+                (Ok(()), None) => {}
+                // What the server is explains more than that it did not like the password.
+                (Err(fault), None) if *step == Step::Login => refused_login = Some(fault),
+                (Err(Fault::NotSent(error)), _) => return Err(Fault::NotSent(error)),
+                (_, Some(fault)) | (Err(fault), None) => return Err(fault),
             }
-            steps.push((hello, Step::Login));
-        } else if let Some(password) = &self.address.password {
-            let mut auth = Cmd::new();
-            auth.arg("AUTH").arg(self.address.username.as_deref()).arg(password);
-            steps.push((auth, Step::Login));
-        }
-        if self.address.database != 0 {
-            steps.push((command(&["SELECT", &self.address.database.to_string()]), Step::Needed));
-        }
-        // The rest helps where the user may do it: a name for the operator, an identity for fencing.
-        steps.push((command(&["CLIENT", "SETNAME", &self.client_name]), Step::Wished));
-        steps.push((command(&["CLIENT", "ID"]), Step::Id));
-        steps.push((command(&["CLIENT", "INFO"]), Step::Info));
-
-        let mut request = vec![];
-        for (step, _) in &steps {
-            step.write_packed_command(&mut request);
-        }
-        link.send(&request, deadline).map_err(|error| Fault::NotSent(self.unreachable(error)))?;
-        for (_, step) in steps {
-            let reply = link.receive(deadline).map_err(|error| Fault::NotSent(self.unreachable(error)))?;
-            self.take_step(link, &step, reply)?;
         }
         Ok(())
     }
 
-    fn take_step(&self, link: &mut Link, step: &Step, reply: Value) -> Result<(), Fault> {
-        match (step, reply) {
-            (_, Value::ServerError(error)) => {
-                // Some servers quote what they do not understand, here the password.
-                let refusal = Refusal::new(&error);
-                let refusal = if matches!(step, Step::Login) { refusal.without_text() } else { refusal };
-                let lacks_right = matches!(refusal.word(), "NOPERM" | "ERR");
-                if matches!(step, Step::Login | Step::Needed) || !lacks_right {
-                    return Err(Fault::Refused(refusal));
+    fn take_step(&self, link: &mut Link, step: Step, purpose: Purpose, reply: Value) -> Result<(), Fault> {
+        if let Value::ServerError(error) = &reply {
+            let refusal = self.introduction.refusal(step, Refusal::new(error));
+            return refusal.map_or(Ok(()), |refusal| Err(Fault::Refused(refusal.at(Arc::clone(&self.label)))));
+        }
+        match step {
+            Step::Hello => {
+                let server = Hello::read(&reply);
+                if purpose == Purpose::Locks {
+                    server.check(&self.label)?;
                 }
+                link.identity = server.id.map(Identity::new);
             }
-            (Step::Id, Value::Int(id)) => {
-                link.identity = u64::try_from(id).ok().map(|id| Identity { id, address: None });
-            }
-            (Step::Info, Value::BulkString(_) | Value::VerbatimString { .. }) if link.identity.is_none() => {}
-            (Step::Info, Value::BulkString(text)) => link.learn_address(&String::from_utf8_lossy(&text)),
-            (Step::Info, Value::VerbatimString { text, .. }) => link.learn_address(&text),
-            _ => {}
+            Step::Info => link.learn_from(&text_of(&reply).unwrap_or_default()),
+            Step::Login | Step::Database | Step::Name => {}
         }
         Ok(())
     }
-
-    fn unreachable(&self, error: io::Error) -> Error {
-        Error::with_source(
-            ErrorKind::Connection,
-            format!("redis at {} cannot be reached: {error}", self.address),
-            error,
-        )
-    }
-}
-
-/// What the reply of one step of the introduction is good for.
-enum Step {
-    /// It carries the credentials.
-    Login,
-    Needed,
-    Wished,
-    Id,
-    Info,
 }
 
 impl Link {
@@ -161,21 +174,28 @@ impl Link {
     pub(super) fn request<T>(
         &mut self,
         request: &[u8],
-        deadline: Instant,
+        limits: Limits,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        let lost =
-            |error: io::Error, what| Error::with_source(ErrorKind::Connection, format!("{what}: {error}"), error);
-        self.send(request, deadline).map_err(|error| Fault::NotSent(lost(error, "the request could not be sent")))?;
-        let error = match self.receive(deadline) {
-            Ok(Value::ServerError(error)) => return Err(Fault::Refused(Refusal::new(&error))),
+        self.send(request, limits.end()).map_err(|error| Fault::NotSent(self.lost(error, limits)))?;
+        let error = match self.receive(limits.answer_by()) {
+            Ok(Value::ServerError(error)) => return Err(self.refused(Refusal::new(&error))),
             Ok(value) => match read(&value) {
                 Some(answer) => return Ok(answer),
-                None => io::Error::new(io::ErrorKind::InvalidData, "an answer that this request never has"),
+                None => trouble::odd_reply(),
             },
             Err(error) => error,
         };
-        Err(Fault::Unanswered(self.identity.clone(), lost(error, "redis did not answer")))
+        self.mute = error.kind() == io::ErrorKind::TimedOut;
+        Err(Fault::Unanswered(self.identity.clone(), self.lost(error, limits)))
+    }
+
+    fn lost(&self, error: io::Error, limits: Limits) -> Error {
+        trouble::failed(&self.server, Moment::Request, error, limits.of(self.socket.limit()))
+    }
+
+    fn refused(&self, refusal: Refusal) -> Fault {
+        Fault::Refused(refusal.at(Arc::clone(&self.server)))
     }
 
     /// Several round trips in which each request may depend on the replies before. `talk` is given
@@ -184,9 +204,10 @@ impl Link {
     /// dropped: it may be in the middle of a transaction.
     pub(super) fn converse<T>(
         &mut self,
-        deadline: Instant,
+        limits: Limits,
         talk: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Option<Vec<Value>>) -> Option<Result<T, Fault>>,
     ) -> Result<T, Fault> {
+        let deadline = limits.answer_by();
         let (mut failure, mut said) = (None, 0);
         let outcome = talk(&mut |commands| {
             if failure.is_some() {
@@ -202,11 +223,14 @@ impl Link {
             heard.map_err(|error| failure = Some(error)).ok()
         });
         let (error, sent) = match (outcome, failure) {
+            (Some(Err(Fault::Refused(refusal))), None) => return Err(self.refused(refusal)),
+            (Some(Err(Fault::NotSent(error))), None) => return Err(Fault::NotSent(error.at(&self.server))),
             (Some(outcome), None) => return outcome,
             (_, Some(failure)) => failure,
-            (None, None) => (io::Error::new(io::ErrorKind::InvalidData, "an answer that this request never has"), true),
+            (None, None) => (trouble::odd_reply(), true),
         };
-        let error = Error::with_source(ErrorKind::Connection, format!("redis did not answer: {error}"), error);
+        self.mute = error.kind() == io::ErrorKind::TimedOut;
+        let error = self.lost(error, limits);
         // Of several commands the first ones may have arrived whole.
         if !sent && said == 1 {
             Err(Fault::NotSent(error))
@@ -246,18 +270,52 @@ impl Link {
         !self.buffer.is_empty() || self.socket.is_stale()
     }
 
+    /// The number by which the server knows this connection.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.identity.as_ref().map(|identity| identity.id)
+    }
+
     pub(super) fn stream(&self) -> &Arc<Stream> {
         self.socket.stream()
     }
 
-    fn learn_address(&mut self, info: &str) {
-        if let Some(identity) = &mut self.identity {
-            identity.address = address_of(info);
+    /// Whether an answer did not come in time, while the connection seemed to be whole.
+    pub(super) fn is_mute(&self) -> bool {
+        self.mute
+    }
+
+    /// Whether this connection leads to the server to which that of this identity led.
+    pub(super) fn leads_where(&self, identity: &Identity) -> bool {
+        let Some(own) = &self.identity else { return self.socket.peer() == identity.peer };
+        match (&own.server, &identity.server) {
+            (Some(own), Some(other)) => own == other,
+            _ => own.peer == identity.peer,
         }
+    }
+
+    /// Takes number and addresses from the text of `CLIENT INFO`. Where `HELLO` told another number, a
+    /// proxy answers one of both for itself, and a fence could hit somebody else.
+    fn learn_from(&mut self, info: &str) {
+        let told = self.identity.as_ref().map(|identity| identity.id);
+        let id = match (told, id_of(info)) {
+            (Some(told), Some(id)) if told != id => None,
+            (told, id) => told.or(id),
+        };
+        let (address, server) = (address_of(info), server_of(info));
+        self.identity = id.map(|id| Identity { address, server, ..Identity::new(id) });
     }
 }
 
 impl Identity {
+    fn new(id: u64) -> Self {
+        Self { id, address: None, server: None, peer: None }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(id: u64) -> Self {
+        Self::new(id)
+    }
+
     /// The command that makes sure nothing of this connection is carried out any more.
     pub(super) fn kill(&self) -> Cmd {
         let mut kill = command(&["CLIENT", "KILL", "ID", &self.id.to_string()]);
@@ -268,10 +326,22 @@ impl Identity {
     }
 }
 
+/// Our number in the text of `CLIENT INFO`.
+fn id_of(info: &str) -> Option<u64> {
+    info.strip_prefix("id=")?.split(' ').next()?.parse().ok()
+}
+
 /// Our end in the text of `CLIENT INFO`; the path of a Unix socket may contain spaces.
 fn address_of(info: &str) -> Option<String> {
     let (_, after) = info.split_once(" addr=")?;
     let (address, _) = after.split_once(" laddr=").or_else(|| after.split_once(" fd="))?;
+    Some(address.to_owned())
+}
+
+/// The server's end in the text of `CLIENT INFO`.
+fn server_of(info: &str) -> Option<String> {
+    let (_, after) = info.split_once(" laddr=")?;
+    let (address, _) = after.split_once(" fd=")?;
     Some(address.to_owned())
 }
 
@@ -339,6 +409,26 @@ const SMALLEST_BUFFER: usize = 4 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fence_names_number_and_address() {
+        let identity = Identity { address: Some("127.0.0.1:50188".into()), ..Identity::new(7) };
+        let words: Vec<_> = identity
+            .kill()
+            .args_iter()
+            .map(|word| match word {
+                redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                _ => String::new(),
+            })
+            .collect();
+        assert_eq!(words, ["CLIENT", "KILL", "ID", "7", "ADDR", "127.0.0.1:50188"]);
+    }
+
+    #[test]
+    fn the_number_is_read_where_nothing_else_told_it() {
+        assert_eq!(id_of("id=12 addr=127.0.0.1:50188 fd=8"), Some(12));
+        assert_eq!(id_of("addr=127.0.0.1:50188 id=12"), None);
+    }
 
     #[test]
     fn the_address_is_read_whole() {

@@ -102,6 +102,17 @@ fn integer(digits: &[u8]) -> Option<i64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Garbled(&'static str);
 
+impl Garbled {
+    pub(super) fn why(self) -> &'static str {
+        self.0
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_test(why: &'static str) -> Self {
+        Self(why)
+    }
+}
+
 impl fmt::Display for Garbled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the reply is garbled: {}", self.0)
@@ -186,6 +197,20 @@ mod tests {
         check(b"+a\rb");
         check(&b"*1\r\n".repeat(9));
         check(&vec![b'+'; LONGEST_TEXT + 2]);
+    }
+
+    #[test]
+    fn many_long_texts_are_too_long_before_their_end_has_come() {
+        let mut reply = b"*17\r\n".to_vec();
+        for _ in 0..16 {
+            assert_eq!(length(&reply), Ok(None));
+            reply.extend(format!("${LONGEST_TEXT}\r\n").bytes());
+            reply.resize(reply.len() + LONGEST_TEXT, b'x');
+            reply.extend(b"\r\n");
+        }
+        // The header of the last text alone.
+        reply.extend(format!("${LONGEST_TEXT}\r\n").bytes());
+        assert_eq!(length(&reply), Err(Garbled("too long")));
     }
 
     #[test]

@@ -1,20 +1,22 @@
 //! The listening connection of one server: one thread that sleeps on the socket and on a waker.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
 use redis::{PushKind, Value};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::connection::{Link, command};
 use super::server::Server;
-use crate::error::{Error, ErrorKind, Refusal};
+use super::trouble::{Moment, failed};
+use super::waker::{Sleeper, Waker, sleeper};
+use crate::error::{Error, Refusal};
 use crate::time::Instant;
+
+/// Where a server tells which keys were changed that a connection with tracking had read.
+pub(crate) const INVALIDATIONS: &str = "__redis__:invalidate";
 
 /// Whoever wants to hear: says what to ask of the server, and is told what comes.
 pub(crate) trait Audience: Send + Sync {
@@ -39,36 +41,17 @@ pub(crate) enum Demand {
 /// What the listening connection has to tell.
 #[derive(Debug)]
 pub(crate) enum Notice {
-    Connected,
+    /// A connection stands; by this number the server knows it, where the server says so.
+    Connected(Option<u64>),
     Subscribed(String),
     Unsubscribed(String),
     Message(String),
+    /// These keys were changed or deleted; `None` means all of them.
+    Invalidated(Option<Vec<String>>),
     /// The server does not let us listen to these channels.
     Refused(Vec<String>, Refusal),
     /// The connection is gone; every subscription with it.
     Lost(Error),
-}
-
-/// Wakes a listening thread, from any thread.
-#[derive(Clone, Debug)]
-pub(crate) struct Waker(Arc<UnixStream>);
-
-impl Waker {
-    pub(crate) fn wake(&self) {
-        // Full means that it is awake already, closed that it has ended.
-        let _ = (&*self.0).write(&[0]);
-    }
-}
-
-#[cfg(all(test, shuttle))]
-impl Waker {
-    /// A waker, and what becomes readable when it is used.
-    pub(crate) fn for_test() -> (Self, UnixStream) {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        ours.set_nonblocking(true).unwrap();
-        theirs.set_nonblocking(true).unwrap();
-        (Self(Arc::new(ours)), theirs)
-    }
 }
 
 /// How patient the listener is.
@@ -83,19 +66,16 @@ pub(crate) fn listen(
     audience: Weak<dyn Audience>,
     command_timeout: Duration,
 ) -> io::Result<Waker> {
-    let (ours, theirs) = UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
-    theirs.set_nonblocking(true)?;
-    let listener =
-        Listener { server, audience, woken: theirs, patience: Patience { command_timeout }, pause: FIRST_PAUSE };
+    let (waker, sleeper) = sleeper()?;
+    let listener = Listener { server, audience, sleeper, patience: Patience { command_timeout }, pause: FIRST_PAUSE };
     thread::Builder::new().name("lockson-listen".into()).spawn(move || listener.run())?;
-    Ok(Waker(Arc::new(ours)))
+    Ok(waker)
 }
 
 struct Listener {
     server: Arc<Server>,
     audience: Weak<dyn Audience>,
-    woken: UnixStream,
+    sleeper: Sleeper,
     patience: Patience,
     /// How long to wait before the next attempt to connect.
     pause: Duration,
@@ -112,7 +92,7 @@ impl Listener {
         loop {
             let end = match self.server.dial(Instant::now().after(self.patience.command_timeout)) {
                 Ok(link) => {
-                    if self.tell(Notice::Connected).is_none() {
+                    if self.tell(Notice::Connected(link.number())).is_none() {
                         return;
                     }
                     let mut session = Session::new(&self, link);
@@ -142,7 +122,7 @@ impl Listener {
             if self.audience.upgrade()?.demand(Instant::now()) == Demand::Close {
                 return None;
             }
-            self.sleep(None, next);
+            self.sleeper.sleep(None, next);
         }
         Some(())
     }
@@ -150,25 +130,6 @@ impl Listener {
     fn tell(&self, notice: Notice) -> Option<()> {
         self.audience.upgrade()?.notice(notice);
         Some(())
-    }
-
-    /// Sleeps until the socket is readable (then `true`), the waker was used, or `until`.
-    fn sleep(&self, link: Option<&Link>, until: Instant) -> bool {
-        let left = Instant::now().until(until);
-        let timeout =
-            Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
-        let stream = link.map(|link| link.stream().as_fd());
-        let mut fds = vec![PollFd::from_borrowed_fd(self.woken.as_fd(), PollFlags::IN)];
-        fds.extend(stream.map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN)));
-        if poll(&mut fds, Some(&timeout)).is_err() {
-            // A signal; whoever called looks again.
-            return false;
-        }
-        if !fds[0].revents().is_empty() {
-            // What was written does not matter, only that something was.
-            let _ = (&self.woken).read(&mut [0; 64]);
-        }
-        fds.get(1).is_some_and(|fd| !fd.revents().is_empty())
     }
 }
 
@@ -201,10 +162,17 @@ impl<'a> Session<'a> {
                 Ok(true) => {}
                 Ok(false) => return End::Closed,
                 Err(error) => {
-                    let text = format!("the listening connection to {} broke: {error}", self.listener.server.label());
-                    return End::Broken(Error::with_source(ErrorKind::Connection, text, error));
+                    return End::Broken(self.broken(error));
                 }
             }
+        }
+    }
+
+    /// Why the connection broke; an error reply among the reasons speaks for itself.
+    fn broken(&self, error: io::Error) -> Error {
+        match error.get_ref().and_then(|cause| cause.downcast_ref::<Error>()) {
+            Some(refused) => refused.clone(),
+            None => failed(&self.listener.server.label(), Moment::Request, error, SILENCE_BEFORE_PING + ANSWER_LIMIT),
         }
     }
 
@@ -220,7 +188,7 @@ impl<'a> Session<'a> {
             }
         };
         let next_check = self.check_liveness()?;
-        if self.listener.sleep(Some(&self.link), rest.min(next_check)) {
+        if self.listener.sleeper.sleep(Some(&self.link), rest.min(next_check)) {
             self.link.fill(Instant::now().after(self.listener.patience.command_timeout))?;
             while let Some(frame) = self.link.received()? {
                 self.heard = Instant::now();
@@ -274,7 +242,7 @@ impl<'a> Session<'a> {
         let notice = match frame {
             Value::ServerError(error) => match self.sent.pop_front() {
                 Some(Sent::Subscribe { channels, .. }) => {
-                    let refusal = Refusal::new(&error);
+                    let refusal = Refusal::new(&error).at(self.listener.server.label());
                     if refusal.is_transient() {
                         // Asked again on the next connection, after a pause.
                         return Err(io::Error::other(Error::refused(refusal)));
@@ -309,8 +277,14 @@ impl<'a> Session<'a> {
     }
 
     fn sort(&mut self, kind: PushKind, data: Vec<Value>) -> Notice {
-        let channel = text(data.into_iter().next()).unwrap_or_default();
+        let mut data = data.into_iter();
+        let first = data.next();
+        if kind == PushKind::Invalidate {
+            return invalidated(first);
+        }
+        let channel = text(first).unwrap_or_default();
         match kind {
+            PushKind::Message if channel == INVALIDATIONS => invalidated(data.next()),
             PushKind::Message => Notice::Message(channel),
             PushKind::Subscribe => {
                 self.answered_one();
@@ -345,6 +319,17 @@ impl<'a> Session<'a> {
     }
 }
 
+/// A list of keys, or nothing in its place for all of them.
+fn invalidated(keys: Option<Value>) -> Notice {
+    match keys {
+        // A key that is no text is no lock of ours.
+        Some(Value::Array(keys)) => {
+            Notice::Invalidated(Some(keys.into_iter().filter_map(|key| text(Some(key))).collect()))
+        }
+        _ => Notice::Invalidated(None),
+    }
+}
+
 fn text(value: Option<Value>) -> Option<String> {
     match value? {
         Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
@@ -357,4 +342,4 @@ fn text(value: Option<Value>) -> Option<String> {
 const SILENCE_BEFORE_PING: Duration = Duration::from_secs(1);
 const ANSWER_LIMIT: Duration = Duration::from_millis(1_500);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);

@@ -3,17 +3,27 @@
 mod address;
 mod connection;
 mod frame;
+mod introduction;
+mod limits;
 mod listener;
 mod pool;
+mod resolver;
+#[cfg(test)]
+pub(crate) mod scripted;
 mod server;
 mod socket;
 mod standalone;
+mod trouble;
+mod url;
+mod waker;
 
 pub(crate) use address::Address;
 pub(crate) use connection::{Dialer, Fault, Identity, command};
-pub(crate) use listener::{Audience, Demand, Notice, Waker, listen};
+pub(crate) use limits::Limits;
+pub(crate) use listener::{Audience, Demand, INVALIDATIONS, Notice, listen};
 pub(crate) use server::{Connection, Server};
 pub(crate) use standalone::Standalone;
+pub(crate) use waker::{Sleeper, Waker, sleeper};
 
 use std::fmt;
 use std::sync::Arc;

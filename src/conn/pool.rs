@@ -1,6 +1,6 @@
 //! The connections of one server that nobody uses right now, and how many may be open.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::connection::{Fault, Link};
@@ -13,6 +13,8 @@ use crate::time::Instant;
 /// Grows to its limit under load and shrinks to one connection when idle.
 #[derive(Debug)]
 pub(super) struct Pool {
+    /// The server, for texts.
+    server: Arc<str>,
     most: usize,
     /// A forked child shares the sockets.
     home: Home,
@@ -37,42 +39,38 @@ struct Idle {
     since: Instant,
 }
 
-/// What a caller gets from the pool.
-pub(super) enum Place {
-    Ready(Link),
-    /// The caller opens a connection and keeps the place for it.
-    Free,
-}
-
 impl Pool {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, home: Home::here(), state: Mutex::default(), freed: Condvar::new() }
+    pub(super) fn new(server: Arc<str>, most: usize) -> Self {
+        Self { server, most, home: Home::here(), state: Mutex::default(), freed: Condvar::new() }
     }
 
-    /// Waits for an idle connection or for room to open one.
-    pub(super) fn take(&self, deadline: Instant) -> Result<Place, Fault> {
+    /// Waits for an idle connection, or for room to open one: then the answer is `None`, and the caller has the place.
+    pub(super) fn take(&self, deadline: Instant) -> Result<Option<Link>, Fault> {
         let mut state = self.state.lock();
         loop {
-            if state.closed || self.is_forked() {
+            if state.closed {
                 return Err(closed());
             }
             if let Some(idle) = state.idle.pop() {
                 // One system call, always: bytes nobody asked for would answer the next request.
                 if !idle.link.is_stale() {
-                    return Ok(Place::Ready(idle.link));
+                    return Ok(Some(idle.link));
                 }
                 state.open -= 1;
                 continue;
             }
             if state.open < self.most {
                 state.open += 1;
-                return Ok(Place::Free);
+                return Ok(None);
             }
             let left = Instant::now().until(deadline);
             if left.is_zero() {
                 return Err(Fault::NotSent(Error::new(
                     ErrorKind::Connection,
-                    format!("all {} connections stayed in use; raise max_connections or use fewer threads", self.most),
+                    format!(
+                        "all {} connections to redis at {} stayed in use; raise max_connections or use fewer threads",
+                        self.most, self.server
+                    ),
                 )));
             }
             state.waiting += 1;
@@ -143,15 +141,19 @@ impl Pool {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.state.lock().closed || self.is_forked()
+        self.is_forked() || self.state.lock().closed
     }
 
-    fn is_forked(&self) -> bool {
+    pub(super) fn is_forked(&self) -> bool {
         self.home.is_elsewhere()
     }
 
-    /// Closes every connection, also those in use.
+    /// Closes every connection, also those in use. In a forked child it does nothing: what a child shuts down is
+    /// shut down for its parent, too.
     pub(super) fn close(&self) {
+        if self.is_forked() {
+            return;
+        }
         let mut state = self.state.lock();
         state.closed = true;
         state.open -= state.idle.len();
@@ -159,12 +161,7 @@ impl Pool {
         let streams = std::mem::take(&mut state.streams);
         drop(state);
         drop(idle);
-        // What a forked child shuts down is shut down for its parent, too.
-        if !self.is_forked() {
-            for stream in streams.iter().filter_map(Weak::upgrade) {
-                stream.shut_down();
-            }
-        }
+        streams.iter().filter_map(Weak::upgrade).for_each(|stream| stream.shut_down());
         self.freed.notify_all();
     }
 
@@ -181,4 +178,56 @@ pub(super) fn closed() -> Fault {
         ErrorKind::Closed,
         "the client was closed, or opened before this process was forked; open another one",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn a_full_pool_says_which_server_and_what_to_do() {
+        let pool = Pool::new("h:1/0".into(), 1);
+        assert!(matches!(pool.take(Instant::now()), Ok(None)));
+        let Err(Fault::NotSent(error)) = pool.take(Instant::now()) else { panic!("the only place is taken") };
+        assert_eq!(error.kind(), ErrorKind::Connection);
+        let text = "all 1 connections to redis at h:1/0 stayed in use; raise max_connections or use fewer threads";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn a_stream_that_opens_after_the_end_is_shut_down() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = Arc::new(Stream::Tcp(TcpStream::connect(listener.local_addr().unwrap()).unwrap()));
+        let (mut theirs, _) = listener.accept().unwrap();
+        theirs.set_read_timeout(Some(SOON)).unwrap();
+        let pool = Pool::new("h:1/0".into(), 1);
+        assert!(matches!(pool.take(Instant::now()), Ok(None)));
+        pool.close();
+        pool.opened(Arc::downgrade(&stream));
+        assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "nothing is sent to the server any more");
+    }
+
+    #[test]
+    fn the_end_of_a_connection_makes_room_for_a_waiter_at_once() {
+        let pool = Pool::new("h:1/0".into(), 1);
+        assert!(matches!(pool.take(Instant::now()), Ok(None)));
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| pool.take(Instant::now().after(SOON)).is_ok());
+            let begun = Instant::now();
+            while pool.state.lock().waiting == 0 {
+                assert!(begun.until(Instant::now()) < SOON, "nobody waits");
+                thread::yield_now();
+            }
+            pool.give_up();
+            assert!(waiter.join().unwrap());
+            assert!(begun.until(Instant::now()) < SOON / 2, "it was woken, not by its own deadline");
+        });
+    }
 }

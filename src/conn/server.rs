@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::connection::{Dialer, Fault, Identity, Link};
-use super::pool::{Place, Pool, closed};
+use super::connection::{Dialer, Fault, Identity, Link, command};
+use super::introduction::Hello;
+use super::limits::Limits;
+use super::pool::{Pool, closed};
+use super::waker::Sleeper;
 use crate::time::Instant;
 
 /// A server of the topology.
@@ -21,16 +24,19 @@ pub(crate) struct Server {
 pub(crate) struct Connection {
     server: Arc<Server>,
     link: Option<Link>,
+    /// How many links it has had.
+    links: u64,
 }
 
 impl Server {
     pub(crate) fn new(dialer: Dialer, most_connections: usize) -> Self {
-        Self { dialer, pool: Pool::new(most_connections) }
+        let pool = Pool::new(Arc::clone(dialer.label()), most_connections);
+        Self { dialer, pool }
     }
 
     /// Where the server is, without secrets.
     pub(crate) fn label(&self) -> String {
-        self.dialer.address().to_string()
+        self.dialer.label().to_string()
     }
 
     /// Sends one request over a pooled connection and waits for its reply. A reply that `read` does
@@ -38,11 +44,11 @@ impl Server {
     pub(crate) fn request<T>(
         &self,
         request: &[u8],
-        deadline: Instant,
+        limits: Limits,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        let mut link = self.take(deadline)?;
-        let answer = link.request(request, deadline, read);
+        let mut link = self.take(limits.end())?;
+        let answer = link.request(request, limits, read);
         self.put_away(link, is_usable(&answer));
         if is_of_replica(&answer) {
             self.leave_replica();
@@ -53,11 +59,11 @@ impl Server {
     /// Several round trips over one pooled connection; see [`Link::converse`].
     pub(crate) fn converse<T>(
         &self,
-        deadline: Instant,
+        limits: Limits,
         talk: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Option<Vec<Value>>) -> Option<Result<T, Fault>>,
     ) -> Result<T, Fault> {
-        let mut link = self.take(deadline)?;
-        let answer = link.converse(deadline, talk);
+        let mut link = self.take(limits.end())?;
+        let answer = link.converse(limits, talk);
         self.put_away(link, answer.is_ok());
         if is_of_replica(&answer) {
             self.leave_replica();
@@ -72,10 +78,16 @@ impl Server {
 
     fn take(&self, deadline: Instant) -> Result<Link, Fault> {
         match self.pool.take(deadline)? {
-            Place::Ready(link) => Ok(link),
-            Place::Free => {
+            Some(link) => Ok(link),
+            None => {
                 let dialled = self.dialer.dial(deadline, |stream| self.pool.opened(stream));
-                dialled.inspect_err(|_| self.pool.give_up())
+                if dialled.is_err() {
+                    self.pool.give_up();
+                }
+                if is_of_replica(&dialled) {
+                    self.leave_replica();
+                }
+                dialled
             }
         }
     }
@@ -84,28 +96,38 @@ impl Server {
         if usable {
             self.pool.give_back(link);
         } else {
+            let mute = link.is_mute();
             // Its socket is closed before anybody fences or repeats.
             drop(link);
             self.pool.give_up();
+            if mute {
+                // What made it mute may have made mute those that nobody uses: a gateway that forgot them all.
+                self.pool.close_idle();
+            }
         }
     }
 
     /// Makes sure that no request of a broken connection is carried out from now on: it has run,
-    /// or it never will. `Ok(false)` when this server does not let us.
-    pub(crate) fn fence(&self, identity: &Identity, deadline: Instant) -> Result<bool, Fault> {
-        match self.request(&identity.kill().get_packed_command(), deadline, |reply| {
-            matches!(reply, Value::Int(_) | Value::Okay).then_some(())
-        }) {
-            Ok(_) => Ok(true),
-            Err(Fault::Refused(refusal)) if refusal.is_transient() => Err(Fault::Refused(refusal)),
-            Err(Fault::Refused(_)) => Ok(false),
-            Err(fault) => Err(fault),
+    /// or it never will. `Ok(false)` when this server does not let us, or when the connection led to
+    /// another server that cannot be asked now.
+    pub(crate) fn fence(&self, identity: &Identity, limits: Limits) -> Result<bool, Fault> {
+        let mut link = self.take(limits.end())?;
+        if link.leads_where(identity) {
+            let outcome = kill(&mut link, identity, limits);
+            self.put_away(link, is_usable(&outcome));
+            return fenced(outcome);
+        }
+        self.put_away(link, true);
+        // The host name leads to another server by now, where the copy is not.
+        match self.dialer.dial_again(identity, limits.end()) {
+            Some(Ok(mut link)) if link.leads_where(identity) => fenced(kill(&mut link, identity, limits)),
+            _ => Ok(false),
         }
     }
 
     /// A connection of its own for a thread that must not wait for the pool.
     pub(crate) fn connection(self: &Arc<Self>) -> Connection {
-        Connection { server: Arc::clone(self), link: None }
+        Connection { server: Arc::clone(self), link: None, links: 0 }
     }
 
     pub(super) fn dial(&self, deadline: Instant) -> Result<Link, Fault> {
@@ -143,7 +165,7 @@ impl Connection {
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
         let mut link = self.take(deadline)?;
-        let answer = link.request(request, deadline, read);
+        let answer = link.request(request, Limits::by(deadline), read);
         if is_usable(&answer) {
             self.link = Some(link);
         }
@@ -157,11 +179,48 @@ impl Connection {
         talk: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Option<Vec<Value>>) -> Option<Result<T, Fault>>,
     ) -> Result<T, Fault> {
         let mut link = self.take(deadline)?;
-        let answer = link.converse(deadline, talk);
+        let answer = link.converse(Limits::by(deadline), talk);
         if answer.is_ok() {
             self.link = Some(link);
         }
         answer
+    }
+
+    /// Makes it ready for requests, if it is not.
+    pub(crate) fn open(&mut self, deadline: Instant) -> Result<(), Fault> {
+        self.link = Some(self.take(deadline)?);
+        Ok(())
+    }
+
+    /// Has the connection of this number told what happens to the keys that are read here from now on.
+    pub(crate) fn track(&mut self, number: u64, deadline: Instant) -> Result<(), Fault> {
+        let number = number.to_string();
+        let request = command(&["CLIENT", "TRACKING", "ON", "REDIRECT", &number, "NOLOOP"]).get_packed_command();
+        self.request(&request, deadline, |reply| matches!(reply, Value::Okay).then_some(()))
+    }
+
+    /// Which of its links it has now: another number after each time that it was made anew.
+    pub(crate) fn link(&self) -> Option<u64> {
+        self.link.is_some().then_some(self.links)
+    }
+
+    /// Sleeps until woken or until `until`. A connection that breaks meanwhile is closed, and ends the sleep.
+    pub(crate) fn sleep(&mut self, sleeper: &Sleeper, until: Instant) {
+        // Nothing is asked meanwhile, so whatever comes makes it useless.
+        if sleeper.sleep(self.link.as_ref(), until) {
+            self.hang_up();
+        }
+    }
+
+    /// Makes sure that a master is at the other end, as far as the server tells; leaves any other server.
+    pub(crate) fn check_role(&mut self, deadline: Instant) -> Result<(), Fault> {
+        let hello = command(&["HELLO"]).get_packed_command();
+        let told = match self.request(&hello, deadline, |reply| Some(Hello::read(reply))) {
+            // As at the introduction: one can do without.
+            Err(Fault::Refused(_)) => return Ok(()),
+            told => told?,
+        };
+        told.check(self.server.dialer.label()).inspect_err(|_| self.hang_up())
     }
 
     /// Closes it; the next request makes it anew.
@@ -170,10 +229,32 @@ impl Connection {
     }
 
     fn take(&mut self, deadline: Instant) -> Result<Link, Fault> {
+        if self.server.pool.is_forked() {
+            return Err(closed());
+        }
         match self.link.take() {
             Some(link) if !link.is_stale() => Ok(link),
-            _ => self.server.dial(deadline),
+            _ => {
+                let link = self.server.dial(deadline)?;
+                self.links += 1;
+                Ok(link)
+            }
         }
+    }
+}
+
+fn kill(link: &mut Link, identity: &Identity, limits: Limits) -> Result<(), Fault> {
+    link.request(&identity.kill().get_packed_command(), limits, |reply| {
+        matches!(reply, Value::Int(_) | Value::Okay).then_some(())
+    })
+}
+
+fn fenced(outcome: Result<(), Fault>) -> Result<bool, Fault> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(Fault::Refused(refusal)) if refusal.is_transient() => Err(Fault::Refused(refusal)),
+        Err(Fault::Refused(_)) => Ok(false),
+        Err(fault) => Err(fault),
     }
 }
 
@@ -189,3 +270,6 @@ fn is_usable<T>(answer: &Result<T, Fault>) -> bool {
 fn is_of_replica<T>(answer: &Result<T, Fault>) -> bool {
     matches!(answer, Err(Fault::Refused(refusal)) if refusal.is_of_replica())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,18 +1,19 @@
 //! A stream to a server whose every operation ends by a deadline.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
 
 use super::address::Place;
+use super::resolver::Resolver;
+use super::trouble::NoConnection;
 use crate::time::Instant;
 
 /// A connected stream. Others may hold it too, only to shut it down.
@@ -22,6 +23,8 @@ pub(super) struct Socket {
     /// What the stream's time-outs are set to; setting one costs a system call.
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
+    /// How much time was left when the last request was begun.
+    limit: Duration,
 }
 
 #[derive(Debug)]
@@ -31,19 +34,32 @@ pub(super) enum Stream {
 }
 
 impl Socket {
-    pub(super) fn dial(place: &Place, deadline: Instant) -> io::Result<Self> {
+    pub(super) fn dial(place: &Place, resolver: &Resolver, deadline: Instant) -> Result<Self, NoConnection> {
         let stream = match place {
             // A name is looked up for each connection: it may lead elsewhere by now.
-            Place::Tcp(host, port) => Stream::Tcp(dial_first(&resolve(host, *port, deadline)?, deadline)?),
-            Place::Unix(path) => Stream::Unix(dial_unix(path, deadline)?),
+            Place::Tcp(host, port) => {
+                let addresses = resolver.addresses(host, *port, deadline)?;
+                dial_first(&addresses, deadline).map(Stream::Tcp)
+            }
+            Place::Unix(path) => dial_unix(path, deadline).map(Stream::Unix),
         };
-        Ok(Self { stream: Arc::new(stream), read_timeout: None, write_timeout: None })
+        let stream = Arc::new(stream.map_err(NoConnection::Failed)?);
+        Ok(Self { stream, read_timeout: None, write_timeout: None, limit: Duration::ZERO })
+    }
+
+    /// How long the server had to answer the last request.
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
     }
 
     /// Writes all of `bytes` or fails; after a failure the server has not got the whole.
     pub(super) fn write_all(&mut self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        let whole = bytes.len();
         while !bytes.is_empty() {
             let left = left_until(deadline)?;
+            if bytes.len() == whole {
+                self.limit = left;
+            }
             if needs_setting(self.write_timeout, left) {
                 self.stream.set_write_timeout(left)?;
                 self.write_timeout = Some(left);
@@ -79,6 +95,14 @@ impl Socket {
         let mut fds = [PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         !matches!(poll(&mut fds, Some(&at_once)), Ok(0))
+    }
+
+    /// Where the stream leads; `None` for the socket of a path.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        match &*self.stream {
+            Stream::Tcp(stream) => stream.peer_addr().ok(),
+            Stream::Unix(_) => None,
+        }
     }
 
     /// The stream itself, for sleeping on it and for shutting it down.
@@ -154,35 +178,32 @@ fn dial_first(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStre
     Err(last)
 }
 
-fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, port)]);
-    }
-    let host = host.to_owned();
-    within(deadline, "the host name was not resolved in time", move || {
-        (host.as_str(), port).to_socket_addrs().map(Iterator::collect)
-    })
-}
-
+/// Connects to a Unix socket. Where the queue of the server is full, the call waits for as long as the
+/// socket's own time-out for writing says.
 fn dial_unix(path: &Path, deadline: Instant) -> io::Result<UnixStream> {
-    let path = path.to_owned();
-    within(deadline, "the server's socket did not take the connection in time", move || UnixStream::connect(path))
+    let address = SocketAddrUnix::new(path)?;
+    loop {
+        let socket = unix_socket()?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(left_until(deadline)?))?;
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => return Ok(UnixStream::from(socket)),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
-/// Runs a call of the system that takes no deadline on a thread that is left behind when it takes
-/// too long.
-fn within<T: Send + 'static>(
-    deadline: Instant,
-    too_late: &'static str,
-    call: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    let left = left_until(deadline)?;
-    let (answer, answered) = crossbeam_channel::bounded(1);
-    thread::Builder::new().name("lockson-dial".into()).spawn(move || {
-        // Nobody listens any more when the deadline has passed.
-        let _ = answer.send(call());
-    })?;
-    answered.recv_timeout(left).unwrap_or_else(|_| Err(io::Error::new(ErrorKind::TimedOut, too_late)))
+#[cfg(not(target_vendor = "apple"))]
+fn unix_socket() -> rustix::io::Result<OwnedFd> {
+    let for_us_alone = rustix::net::SocketFlags::CLOEXEC;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, for_us_alone, None)
+}
+
+#[cfg(target_vendor = "apple")]
+fn unix_socket() -> rustix::io::Result<OwnedFd> {
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(socket)
 }
 
 fn left_until(deadline: Instant) -> io::Result<Duration> {
@@ -208,7 +229,8 @@ const TOLERANCE: Duration = Duration::from_millis(2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::net::{IpAddr, Ipv4Addr, TcpListener};
+    use std::os::unix::net::UnixListener;
 
     const CLOSED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
@@ -244,5 +266,27 @@ mod tests {
         let deadline = Instant::now().after(Duration::from_secs(10));
         let error = dial_first(&[CLOSED, CLOSED], deadline).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn a_unix_socket_with_a_full_queue_costs_the_deadline_and_no_thread() {
+        let folder = std::env::temp_dir().join(format!("lockson-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("mute.sock");
+        let mute = UnixListener::bind(&path).unwrap();
+        let soon = || Instant::now().after(Duration::from_millis(500));
+        let mut queue = vec![];
+        let error = loop {
+            match dial_unix(&path, soon()) {
+                Ok(stream) => queue.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+        assert!(!queue.is_empty(), "{error}");
+        mute.accept().unwrap();
+        dial_unix(&path, Instant::now().after(Duration::from_secs(10))).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(dial_unix(&path, soon()).unwrap_err().kind(), ErrorKind::NotFound);
     }
 }

@@ -1,0 +1,191 @@
+//! What a new connection begins with, in one round trip: login, a look at who answers, database, name.
+
+use std::sync::Arc;
+
+use redis::{Cmd, Value};
+
+use super::address::Address;
+use super::connection::{Fault, command};
+use crate::error::{Error, ErrorKind, Refusal};
+
+/// The commands of the introduction, packed once.
+pub(super) struct Introduction {
+    packed: Vec<u8>,
+    steps: Vec<Step>,
+    resp3: bool,
+    lacks_password: bool,
+}
+
+/// One command of the introduction, by what its reply is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It carries the credentials.
+    Login,
+    /// It tells what kind of server this is, and our number there.
+    Hello,
+    Database,
+    /// For the operator.
+    Name,
+    /// It tells our address, for fencing.
+    Info,
+}
+
+impl Introduction {
+    pub(super) fn new(address: &Address, client_name: &str) -> Self {
+        let mut commands: Vec<(Step, Cmd)> = vec![];
+        let login = address.login();
+        if let Some((user, password)) = login {
+            let mut auth = Cmd::new();
+            auth.arg("AUTH").arg(user).arg(password);
+            commands.push((Step::Login, auth));
+        }
+        // Logged in before, because a server that wants a password refuses a mere HELLO.
+        commands.push((Step::Hello, command(&["HELLO", if address.resp3 { "3" } else { "2" }])));
+        if address.database != 0 {
+            commands.push((Step::Database, command(&["SELECT", &address.database.to_string()])));
+        }
+        commands.push((Step::Name, command(&["CLIENT", "SETNAME", client_name])));
+        commands.push((Step::Info, command(&["CLIENT", "INFO"])));
+        let mut packed = vec![];
+        for (_, command) in &commands {
+            command.write_packed_command(&mut packed);
+        }
+        Self {
+            packed,
+            steps: commands.into_iter().map(|(step, _)| step).collect(),
+            resp3: address.resp3,
+            lacks_password: login.is_some_and(|(_, password)| password.is_empty()),
+        }
+    }
+
+    pub(super) fn packed(&self) -> &[u8] {
+        &self.packed
+    }
+
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// What a refusal of one step means; `None` where one can do without the step: the server, or a
+    /// proxy before it, does not know the command, or the user has no right to it.
+    pub(super) fn refusal(&self, step: Step, refusal: Refusal) -> Option<Refusal> {
+        match step {
+            Step::Login if self.lacks_password && refusal.word() == "WRONGPASS" => {
+                let advice = "the URL names a user and no password; a password alone is written redis://:password@host";
+                Some(refusal.of_login().advising(advice))
+            }
+            // Some servers quote what they do not understand, here the password.
+            Step::Login => Some(refusal.of_login()),
+            Step::Database => Some(refusal),
+            Step::Hello if self.resp3 => Some(refusal),
+            Step::Hello | Step::Name | Step::Info => (!refusal.lacks_command()).then_some(refusal),
+        }
+    }
+}
+
+impl std::fmt::Debug for Introduction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The bytes hold the password.
+        f.debug_tuple("Introduction").field(&self.steps).finish()
+    }
+}
+
+/// What a server tells about itself without asking for any right.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Hello {
+    /// What the server calls this connection.
+    pub(super) id: Option<u64>,
+    /// `standalone`, `cluster` or `sentinel`.
+    mode: String,
+    /// `master` or `replica`; a Sentinel has none.
+    role: String,
+}
+
+impl Hello {
+    /// Takes what is there; a proxy may tell less.
+    pub(super) fn read(reply: &Value) -> Self {
+        let mut told = Self::default();
+        let pairs: Vec<(&Value, &Value)> = match reply {
+            Value::Map(pairs) => pairs.iter().map(|(key, value)| (key, value)).collect(),
+            Value::Array(values) => values.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect(),
+            _ => vec![],
+        };
+        for (key, value) in pairs {
+            match (text_of(key).as_deref(), value) {
+                (Some("id"), Value::Int(id)) => told.id = u64::try_from(*id).ok(),
+                (Some("mode"), value) => told.mode = text_of(value).unwrap_or_default(),
+                (Some("role"), value) => told.role = text_of(value).unwrap_or_default(),
+                _ => {}
+            }
+        }
+        told
+    }
+
+    /// Refuses servers on which no lock can be kept.
+    pub(super) fn check(&self, server: &Arc<str>) -> Result<(), Fault> {
+        let what = match (self.mode.as_str(), self.role.as_str()) {
+            ("cluster", _) => "a node of a Redis Cluster, which is not supported: connect to a server of its own",
+            ("sentinel", _) => {
+                "a Sentinel, which keeps no locks: connect to the master; SENTINEL GET-MASTER-ADDR-BY-NAME tells where it is"
+            }
+            // As if it had refused to write: its name may lead to the master a moment later.
+            (_, "replica" | "slave") => return Err(Fault::Refused(Refusal::replica().at(Arc::clone(server)))),
+            _ => return Ok(()),
+        };
+        Err(Fault::NotSent(Error::new(ErrorKind::Unsupported, format!("redis at {server} is {what}"))))
+    }
+}
+
+pub(super) fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Hello {
+        Hello::read(&redis::parse_redis_value(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn who_answers_is_read_in_both_protocols() {
+        let flat = "*6\r\n$2\r\nid\r\n:7\r\n$4\r\nmode\r\n$7\r\ncluster\r\n$4\r\nrole\r\n$6\r\nmaster\r\n";
+        let map = flat.replacen("*6", "%3", 1);
+        let wanted = Hello { id: Some(7), mode: "cluster".into(), role: "master".into() };
+        assert_eq!((told(flat), told(&map)), (Hello { id: Some(7), ..told(flat) }, wanted));
+        assert_eq!(told(flat), told(&map));
+        assert_eq!(told("+OK\r\n"), Hello::default());
+        assert_eq!(told("*3\r\n$2\r\nid\r\n$1\r\n7\r\n:1\r\n"), Hello::default());
+    }
+
+    #[test]
+    fn servers_that_keep_no_locks_are_refused_by_name() {
+        let check = |mode: &str, role: &str| {
+            let told = Hello { id: None, mode: mode.into(), role: role.into() };
+            told.check(&"h:1/0".into()).map_err(|fault| fault.into_error().to_string())
+        };
+        assert_eq!(check("standalone", "master"), Ok(()));
+        assert_eq!(check("", ""), Ok(()));
+        assert!(check("cluster", "master").unwrap_err().starts_with("redis at h:1/0 is a node of a Redis Cluster"));
+        assert!(check("sentinel", "").unwrap_err().starts_with("redis at h:1/0 is a Sentinel"));
+        assert!(check("standalone", "replica").unwrap_err().starts_with("redis at h:1/0 is a replica"));
+    }
+
+    #[test]
+    fn the_introduction_logs_in_before_it_says_hello_and_hides_the_password() {
+        let steps = |url: &str| {
+            let introduction = Introduction::new(&Address::parse(url).unwrap(), "name");
+            assert!(!format!("{introduction:?}").contains("canary"));
+            introduction.steps
+        };
+        assert_eq!(steps("redis://h"), [Step::Hello, Step::Name, Step::Info]);
+        let whole = [Step::Login, Step::Hello, Step::Database, Step::Name, Step::Info];
+        assert_eq!(steps("redis://:canary@h/3?protocol=3"), whole);
+        assert_eq!(steps("redis://alice@h/3"), whole);
+    }
+}

@@ -1,0 +1,131 @@
+//! A server for tests in this process: it introduces itself like Redis and answers the rest by a script.
+#![cfg(test)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use crate::sync::Mutex;
+
+/// A request as the server saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// The number of its connection, as `CLIENT INFO` says it.
+    pub(crate) connection: u64,
+    pub(crate) words: Vec<String>,
+}
+
+/// What the server does about a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Reaction {
+    Reply(&'static str),
+    /// Never answers, and reads nothing more on this connection.
+    Mute,
+    /// Closes the connection.
+    HangUp,
+}
+
+/// Runs until the process ends; its threads wait for connections and requests.
+#[derive(Debug)]
+pub(crate) struct Scripted {
+    port: u16,
+    /// The server's own address, as `CLIENT INFO` says it.
+    label: Arc<Mutex<String>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+type Script = dyn Fn(&Seen) -> Reaction + Send + Sync;
+
+impl Scripted {
+    /// Starts it on a free port; `script` answers every request but those of an introduction.
+    pub(crate) fn start(script: impl Fn(&Seen) -> Reaction + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (seen, script): (Arc<Mutex<Vec<Seen>>>, Arc<Script>) = (Arc::default(), Arc::new(script));
+        let label = Arc::new(Mutex::new(format!("127.0.0.1:{port}")));
+        let (in_thread, label_in_thread) = (Arc::clone(&seen), Arc::clone(&label));
+        let next = AtomicU64::new(1);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (seen, script, label) = (Arc::clone(&in_thread), Arc::clone(&script), Arc::clone(&label_in_thread));
+                let id = next.fetch_add(1, Ordering::Relaxed);
+                thread::spawn(move || {
+                    let label = label.lock().clone();
+                    serve(stream.unwrap(), id, &label, &seen, &*script);
+                });
+            }
+        });
+        Self { port, label, seen }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// From now on connections lead to another server.
+    pub(crate) fn becomes(&self, label: &str) {
+        *self.label.lock() = label.to_owned();
+    }
+
+    /// What was asked so far, introductions left out.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().clone()
+    }
+}
+
+fn serve(mut stream: TcpStream, id: u64, label: &str, seen: &Mutex<Vec<Seen>>, script: &Script) {
+    stream.set_nodelay(true).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let peer = stream.peer_addr().unwrap();
+    while let Some(words) = request(&mut reader) {
+        let introduction = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["HELLO", ..] => Some("-ERR unknown command 'HELLO'\r\n".to_owned()),
+            ["CLIENT", "SETNAME", _] => Some("+OK\r\n".to_owned()),
+            ["CLIENT", "INFO"] => {
+                let info = format!("id={id} addr={peer} laddr={label} fd=8 name=");
+                Some(format!("${}\r\n{info}\r\n", info.len()))
+            }
+            _ => None,
+        };
+        let reply = match introduction {
+            Some(reply) => reply,
+            None => {
+                let asked = Seen { connection: id, words };
+                seen.lock().push(asked.clone());
+                match script(&asked) {
+                    Reaction::Reply(reply) => reply.to_owned(),
+                    Reaction::Mute => {
+                        // Until the other end is closed.
+                        let _ = reader.read_to_end(&mut vec![]);
+                        return;
+                    }
+                    Reaction::HangUp => return,
+                }
+            }
+        };
+        if stream.write_all(reply.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// The words of the next request; `None` at the end of the connection.
+fn request(reader: &mut impl BufRead) -> Option<Vec<String>> {
+    let count = header(reader, '*')?;
+    (0..count)
+        .map(|_| {
+            let mut text = vec![0; header(reader, '$')? + 2];
+            reader.read_exact(&mut text).ok()?;
+            text.truncate(text.len() - 2);
+            Some(String::from_utf8_lossy(&text).into_owned())
+        })
+        .collect()
+}
+
+fn header(reader: &mut impl BufRead, marker: char) -> Option<usize> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    line.strip_prefix(marker)?.trim().parse().ok()
+}

@@ -1,0 +1,54 @@
+//! Tests of what becomes of a connection that is of no use any more.
+#![cfg(test)]
+
+use super::*;
+use crate::conn::Address;
+use crate::conn::scripted::{Reaction, Scripted};
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn soon() -> Instant {
+    Instant::now().after(SOON)
+}
+
+/// A server that answers each request by this, over at most one connection at a time.
+fn served(reaction: Reaction) -> (Scripted, Arc<Server>) {
+    let scripted = Scripted::start(move |_| reaction.clone());
+    let dialer = Dialer::new(Address::parse(&scripted.url()).unwrap(), "test".into());
+    (scripted, Arc::new(Server::new(dialer, 1)))
+}
+
+fn ping(server: &Server) -> Result<(), Fault> {
+    server.request(&command(&["PING"]).get_packed_command(), Limits::by(soon()), |_| Some(()))
+}
+
+#[test]
+fn a_connection_out_of_step_leaves_its_place_to_the_next() {
+    // Nobody asked for the second reply.
+    let (scripted, server) = served(Reaction::Reply("+PONG\r\n+PONG\r\n"));
+    (0..3).for_each(|_| ping(&server).unwrap());
+    let seen = scripted.seen();
+    assert!(seen.windows(2).all(|pair| pair[0].connection != pair[1].connection), "{seen:?}");
+}
+
+#[test]
+fn connections_closed_while_idle_leave_their_places() {
+    let (_scripted, server) = served(Reaction::Reply("+PONG\r\n"));
+    for _ in 0..3 {
+        ping(&server).unwrap();
+        server.leave_replica();
+    }
+}
+
+#[test]
+fn a_talk_without_an_answer_ends_its_connection() {
+    let (_scripted, server) = served(Reaction::Mute);
+    let mut connection = server.connection();
+    connection.open(soon()).unwrap();
+    let outcome = connection.converse(Instant::now().after(Duration::from_millis(50)), |say| {
+        say(&[command(&["PING"])])?;
+        Some(Ok(()))
+    });
+    assert!(matches!(outcome, Err(Fault::Unanswered(..))), "{outcome:?}");
+    assert_eq!(connection.link(), None, "the next answer would be that of this question");
+}

@@ -1,0 +1,146 @@
+//! What it means that a server is not reached or does not answer, in words; the system's own error is the source.
+
+use std::io;
+use std::time::Duration;
+
+use super::address::Place;
+use super::frame::Garbled;
+use crate::error::{Error, ErrorKind};
+
+/// Why no connection could be made.
+#[derive(Debug)]
+pub(super) enum NoConnection {
+    /// The host name leads nowhere.
+    NotResolved(io::Error),
+    /// Nobody said in time where the host name leads.
+    NotResolvedInTime,
+    Failed(io::Error),
+}
+
+/// How far it had come when a connection failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// Nothing was ever heard from the server over this connection.
+    Greeting,
+    Request,
+}
+
+/// The server at `label` could not be connected to within `limit`.
+pub(super) fn not_reached(label: &str, place: &Place, trouble: NoConnection, limit: Duration) -> Error {
+    let text = |why: &str| format!("redis at {label} cannot be reached: {why}");
+    let error = match trouble {
+        NoConnection::NotResolved(error) => {
+            return Error::with_source(ErrorKind::Connection, text("its host name is not known"), error);
+        }
+        NoConnection::NotResolvedInTime => {
+            let why = format!("its host name was not resolved within {}", in_words(limit));
+            return Error::new(ErrorKind::Connection, text(&why));
+        }
+        NoConnection::Failed(error) => error,
+    };
+    let is_socket = matches!(place, Place::Unix(_));
+    let why = match error.kind() {
+        io::ErrorKind::ConnectionRefused if is_socket => "no server listens on this socket".to_owned(),
+        io::ErrorKind::ConnectionRefused => "the machine is there, but nothing listens on this port".to_owned(),
+        io::ErrorKind::NotFound if is_socket => "there is no such socket".to_owned(),
+        io::ErrorKind::PermissionDenied => "this process has no right to connect there".to_owned(),
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => "there is no route to it".to_owned(),
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+            format!(
+                "nobody took the connection within {}; the machine is down, or a firewall drops it",
+                in_words(limit)
+            )
+        }
+        // "address not available" and the like: a word for the kind, without the system's number.
+        other => other.to_string(),
+    };
+    Error::with_source(ErrorKind::Connection, text(&why), error)
+}
+
+/// A connection to the server at `label` was made, and then failed while `limit` was left for an answer.
+pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Duration) -> Error {
+    let garbled = error.get_ref().and_then(|cause| cause.downcast_ref::<Garbled>());
+    let what = match (error.kind(), moment) {
+        (io::ErrorKind::TimedOut, Moment::Greeting) => {
+            format!(
+                "took the connection but did not answer within {}: it stands still or is overloaded",
+                in_words(limit)
+            )
+        }
+        (io::ErrorKind::TimedOut, Moment::Request) => format!("did not answer within {}", in_words(limit)),
+        (kind, Moment::Greeting) if is_end(kind) => {
+            "closed the connection without a word; a port that expects TLS does so".to_owned()
+        }
+        (kind, Moment::Request) if is_end(kind) => "closed the connection before it answered".to_owned(),
+        (io::ErrorKind::InvalidData, Moment::Greeting) => {
+            "does not speak Redis's protocol: it is another service, or a port that expects TLS".to_owned()
+        }
+        (io::ErrorKind::InvalidData, Moment::Request) => match garbled {
+            Some(garbled) => format!("sent a reply that cannot be read ({})", garbled.why()),
+            None => "sent an answer that this request never has".to_owned(),
+        },
+        (other, _) => format!("did not answer: {other}"),
+    };
+    Error::with_source(ErrorKind::Connection, format!("redis at {label} {what}"), error)
+}
+
+/// The reply of a server has a shape that the request never has.
+pub(super) fn odd_reply() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "an unexpected reply")
+}
+
+fn is_end(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof, WriteZero};
+    matches!(kind, UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe | NotConnected | WriteZero)
+}
+
+/// A limit as somebody set it, without what the machine took of it.
+pub(super) fn in_words(limit: Duration) -> String {
+    let millis = limit.as_micros().div_ceil(1_000);
+    let step = if millis < 100 { 1 } else { 10 };
+    let millis = u64::try_from(millis.div_ceil(step) * step).unwrap_or(u64::MAX);
+    format!("{:?}", Duration::from_millis(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn a_limit_reads_as_it_was_set() {
+        let check = |micros, shown: &str| assert_eq!(in_words(Duration::from_micros(micros)), shown);
+        check(2_999_870, "3s");
+        check(1_499_999, "1.5s");
+        check(499_100, "500ms");
+        check(9_100, "10ms");
+        check(99_400, "100ms");
+    }
+
+    #[test]
+    fn a_text_never_repeats_its_source() {
+        let limit = Duration::from_secs(3);
+        let kinds = [1, 2, 13, 32, 99, 101, 104, 110, 111, 113].map(io::Error::from_raw_os_error);
+        for (number, error) in kinds.into_iter().enumerate() {
+            let again = || io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0));
+            let place = if number % 2 == 0 { Place::Tcp("h".into(), 1) } else { Place::Unix("/s".into()) };
+            let errors = [
+                not_reached("h:1/0", &place, NoConnection::NotResolved(again()), limit),
+                not_reached("h:1/0", &place, NoConnection::Failed(again()), limit),
+                failed("h:1/0", Moment::Greeting, again(), limit),
+                failed("h:1/0", Moment::Request, again(), limit),
+            ];
+            for error in errors {
+                let source = error.source().expect("it has one").to_string();
+                assert!(!error.to_string().contains(&source), "{error}: {source}");
+                assert!(error.to_string().starts_with("redis at h:1/0 "), "{error}");
+            }
+        }
+        for error in [io::Error::new(io::ErrorKind::InvalidData, Garbled::for_test("too long")), odd_reply()] {
+            let error = failed("h:1/0", Moment::Request, error, limit);
+            let source = error.source().expect("it has one").to_string();
+            assert!(!error.to_string().contains(&source), "{error}: {source}");
+        }
+    }
+}

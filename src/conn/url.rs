@@ -1,0 +1,343 @@
+//! Reads the URL of a server; what a URL says counts, or is refused by name.
+//!
+//! No text repeats what stands in the URL but the names of parameters: the rest may be a password.
+
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
+
+use super::address::{Address, Place};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What a URL gives, once each.
+#[derive(Debug, Default)]
+struct Parts {
+    username: Option<String>,
+    password: Option<String>,
+    database: Option<i64>,
+    resp3: Option<bool>,
+}
+
+pub(super) fn parse(url: &str) -> Result<Address> {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return fail("it must look like redis://[user:password@]host[:port][/database] or redis+unix:///path");
+    };
+    if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return fail("it has a space or a line break in it; a space that is meant is written %20");
+    }
+    let (rest, has_fragment) = rest.split_once('#').map_or((rest, false), |(rest, _)| (rest, true));
+    let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, path) = before.find('/').map_or((before, ""), |slash| before.split_at(slash));
+    match scheme.to_ascii_lowercase().as_str() {
+        "redis" | "valkey" => {
+            let behind = url.len() - scheme.len() - "://".len() - authority.len();
+            if url[url.len() - behind..].contains('@') {
+                return fail(
+                    "an @ stands behind the host; in user and password write / as %2F, ? as %3F, # as %23, @ as %40",
+                );
+            }
+            no_fragment(has_fragment)?;
+            tcp(authority, path, query)
+        }
+        "redis+unix" | "valkey+unix" | "unix" => {
+            no_fragment(has_fragment)?;
+            unix(authority, path, query)
+        }
+        "rediss" | "valkeys" => Err(Error::new(
+            ErrorKind::Unsupported,
+            "the server URL: TLS (rediss://) is not built into this version; use redis:// through a TLS tunnel",
+        )),
+        _ => fail("it must begin with redis://, valkey://, redis+unix:// or unix://"),
+    }
+}
+
+fn tcp(authority: &str, path: &str, query: &str) -> Result<Address> {
+    let mut parts = Parts::default();
+    // A host has no @, so the last one ends the login.
+    let place = match authority.rsplit_once('@') {
+        None => authority,
+        Some((login, place)) => {
+            let (user, password) = login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word)));
+            parts.username = decoded(user, "user")?;
+            parts.password = password.map_or(Ok(None), |password| decoded(password, "password"))?;
+            place
+        }
+    };
+    let (host, port) = host_and_port(place)?;
+    let database = path.strip_prefix('/').unwrap_or(path);
+    let database = database.strip_suffix('/').unwrap_or(database);
+    if !database.is_empty() {
+        parts.database = Some(number_of_database(database)?);
+    }
+    parts.take_query(query)?;
+    Ok(parts.address(Place::Tcp(host, port)))
+}
+
+fn unix(authority: &str, path: &str, query: &str) -> Result<Address> {
+    if authority.contains('@') {
+        return fail("user and password for a Unix socket are parameters: redis+unix:///path?user=name&pass=word");
+    }
+    if !matches!(authority, "" | "localhost") || path.len() < 2 {
+        return fail("a Unix socket needs its whole path behind three slashes, as in redis+unix:///run/redis.sock");
+    }
+    let mut parts = Parts::default();
+    parts.take_query(query)?;
+    let path = decoded(path, "path")?.unwrap_or_default();
+    if path.contains('\0') {
+        return fail("the path of the Unix socket is not possible");
+    }
+    Ok(parts.address(Place::Unix(PathBuf::from(path))))
+}
+
+fn host_and_port(place: &str) -> Result<(String, u16)> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let Some((host, port)) = rest.split_once(']') else { return fail("an IPv6 address lacks its ]") };
+            let Ok(host) = host.parse::<Ipv6Addr>() else {
+                return fail("there is no IPv6 address between [ and ]");
+            };
+            match port.strip_prefix(':') {
+                None if !port.is_empty() => return fail("behind the ] of an IPv6 address comes :port or nothing"),
+                port => (host.to_string(), port),
+            }
+        }
+        None => match place.split_once(':') {
+            Some((_, port)) if port.contains(':') => {
+                return fail("there are several : in host and port; write an IPv6 address as [::1]:6379");
+            }
+            Some((host, port)) => (host.to_owned(), Some(port)),
+            None => (place.to_owned(), None),
+        },
+    };
+    let port = match port.map(str::parse::<u16>) {
+        None => DEFAULT_PORT,
+        Some(Ok(port)) if port != 0 => port,
+        _ => return fail("the port must be a number from 1 to 65535"),
+    };
+    if host.is_empty() {
+        return fail("it names no host, as in redis://host:6379");
+    }
+    if host == "0.0.0.0" || host.parse() == Ok(Ipv6Addr::UNSPECIFIED) {
+        return fail("0.0.0.0 and :: are no address to connect to; name the server, or 127.0.0.1");
+    }
+    let is_of_host = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+    if !host.chars().all(is_of_host) {
+        return fail("the host has a character that no host name has");
+    }
+    Ok((host, port))
+}
+
+impl Parts {
+    fn take_query(&mut self, query: &str) -> Result<()> {
+        let mut seen = vec![];
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            // What lacks a value may be anything, also the rest of a password.
+            let Some((name, value)) = pair.split_once('=') else {
+                return fail("a parameter behind the ? has no value; it looks like ?db=3");
+            };
+            if seen.contains(&name) {
+                return fail(format!("the parameter {name} stands there twice"));
+            }
+            let spaced = value.replace('+', " ");
+            match name {
+                "db" => same(name, &mut self.database, number_of_database(value)?)?,
+                "protocol" => same(name, &mut self.resp3, protocol(value)?)?,
+                "user" => give(name, &mut self.username, decoded(&spaced, name)?)?,
+                "pass" => give(name, &mut self.password, decoded(&spaced, name)?)?,
+                _ => {
+                    let is_name =
+                        name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+                    let which = if is_name { format!("the parameter {name}") } else { "a parameter".to_owned() };
+                    return fail(format!(
+                        "{which} is not known; the URL takes db, user, pass and protocol, all else is set on Client::builder()"
+                    ));
+                }
+            }
+            seen.push(name);
+        }
+        Ok(())
+    }
+
+    fn address(self, place: Place) -> Address {
+        let Self { username, password, database, resp3 } = self;
+        Address { place, username, password, database: database.unwrap_or(0), resp3: resp3.unwrap_or(false) }
+    }
+}
+
+fn give<T: PartialEq>(name: &str, slot: &mut Option<T>, value: Option<T>) -> Result<()> {
+    value.map_or(Ok(()), |value| same(name, slot, value))
+}
+
+/// Takes a value that may stand elsewhere in the URL, too.
+fn same<T: PartialEq>(name: &str, slot: &mut Option<T>, value: T) -> Result<()> {
+    match slot {
+        Some(known) if *known != value => fail(format!("the parameter {name} contradicts what stands before the ?")),
+        _ => {
+            *slot = Some(value);
+            Ok(())
+        }
+    }
+}
+
+fn number_of_database(text: &str) -> Result<i64> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse::<i32>() {
+        Ok(number) if is_number => Ok(number.into()),
+        _ if text.contains('/') => {
+            fail("there is more than one part behind the host; only the database's number may follow")
+        }
+        _ => fail("the database must be a number, as in redis://host/3"),
+    }
+}
+
+fn protocol(text: &str) -> Result<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "2" | "resp2" => Ok(false),
+        "3" | "resp3" => Ok(true),
+        _ => fail("the parameter protocol must be resp2 or resp3"),
+    }
+}
+
+/// The text with its %XX read; `None` for an empty one. A % that begins no such thing stays.
+fn decoded(text: &str, what: &str) -> Result<Option<String>> {
+    let bytes = text.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let digit = |at: usize| bytes.get(at).and_then(|&byte| char::from(byte).to_digit(16));
+        match (bytes[at], digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                plain.extend(u8::try_from(high * 16 + low));
+                at += 3;
+            }
+            (byte, ..) => {
+                plain.push(byte);
+                at += 1;
+            }
+        }
+    }
+    match String::from_utf8(plain) {
+        Ok(plain) => Ok(Some(plain).filter(|plain| !plain.is_empty())),
+        Err(_) => fail(format!("the {what} is not UTF-8 once its %XX are read")),
+    }
+}
+
+fn fail<T>(why: impl Into<String>) -> Result<T> {
+    Err(Error::new(ErrorKind::Config, format!("the server URL: {}", why.into())))
+}
+
+fn no_fragment(has_fragment: bool) -> Result<()> {
+    if has_fragment { fail("what follows a # has no meaning; in user and password write # as %23") } else { Ok(()) }
+}
+
+const DEFAULT_PORT: u16 = 6379;
+
+#[cfg(test)]
+mod tests {
+    use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
+
+    use super::*;
+
+    #[test]
+    fn good_urls_mean_what_other_programs_read_in_them() {
+        let check = |url: &str| {
+            let ours = parse(url).unwrap();
+            let theirs = url.into_connection_info().unwrap();
+            let place = match theirs.addr() {
+                ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
+                ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
+                _ => panic!("no such place"),
+            };
+            let settings = theirs.redis_settings();
+            assert_eq!(ours.place, place, "{url}");
+            assert_eq!(
+                (ours.username.as_deref(), ours.password.as_deref()),
+                (settings.username(), settings.password()),
+                "{url}"
+            );
+            assert_eq!(
+                (ours.database, ours.resp3),
+                (settings.db(), settings.protocol() == ProtocolVersion::RESP3),
+                "{url}"
+            );
+        };
+        check("redis://example.com");
+        check("valkey://Example-1.com:7000/");
+        check("redis://user:secret@127.0.0.1:7000/3?protocol=resp3");
+        check("redis://:p%40ss%2Fword%20100%25@h/0");
+        check("redis://:p@ss@h");
+        check("redis://u:100%sure:x@h?protocol=2");
+        check("redis://alice@h/15/");
+        check("redis://[::1]:6380/1");
+        check("redis://[FE80::0:1]");
+        check("redis+unix:///run/redis.sock?db=2&pass=secret");
+        check("unix:///run/my%20redis.sock?user=u&pass=a+b%2Bc&protocol=3");
+    }
+
+    #[test]
+    fn parameters_count_wherever_they_stand() {
+        let database = |url: &str| parse(url).unwrap().database;
+        assert_eq!(database("redis://h?db=3"), 3);
+        assert_eq!(database("redis://h/3?db=3"), 3);
+        let address = parse("redis://h?user=alice&pass=s%26t").unwrap();
+        assert_eq!(address.login(), Some((Some("alice"), "s&t")));
+        assert_eq!(parse("redis://alice@h").unwrap().login(), Some((Some("alice"), "")));
+        assert_eq!(parse("redis://:@h").unwrap().login(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_by_name_and_without_secrets() {
+        let check = |url: &str, words: &str| {
+            let error = parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error}");
+            assert!(error.to_string().starts_with("the server URL: "), "{error}");
+            assert!(error.to_string().contains(words), "{url}: {error}");
+            assert!(!format!("{error} {error:?}").contains("canary"), "{url}: {error:?}");
+        };
+        check("canary", "redis://[user:password@]host");
+        check("http://u:canary@h", "begin with redis://");
+        check("redis://:can ary@h", "%20");
+        check("redis://h?timeout=canary", "parameter timeout is not known");
+        check("redis://h?password=canary", "parameter password is not known");
+        check("redis://h?canary", "has no value");
+        check("redis://h?can%61rycanary=1", "a parameter is not known");
+        check("redis://h/3?db=4", "db contradicts");
+        check("redis://u:canary@h?pass=another", "pass contradicts");
+        check("redis://h?db=4&db=4", "db stands there twice");
+        check("redis://h?protocol=canary", "resp2 or resp3");
+        check("redis://u:can/ary@h", "%2F");
+        check("redis://u:can?ary@h", "%3F");
+        check("redis://u:can#ary@h", "%23");
+        check("redis://h/0#canary", "follows a #");
+        check("redis://u:canary@:6379", "no host");
+        check("redis:///3", "no host");
+        check("redis://u:canary@h:", "port");
+        check("redis://h:0", "port");
+        check("redis://h:65536", "port");
+        check("redis://h:canary", "port");
+        check("redis://::1:6379", "[::1]");
+        check("redis://[::1", "]");
+        check("redis://[canary]:1", "IPv6");
+        check("redis://[::1]6379", ":port");
+        check("redis://0.0.0.0", "127.0.0.1");
+        check("redis://[::]", "127.0.0.1");
+        check("redis://h%41:1", "character");
+        check("redis://h/canary", "database must be a number");
+        check("redis://h/-1", "database must be a number");
+        check("redis://h/+1", "database must be a number");
+        check("redis://h/1/canary", "more than one part");
+        check("redis://h?db=", "database must be a number");
+        check("redis://%ff:canary@h", "user is not UTF-8");
+        check("unix://run/redis.sock", "three slashes");
+        check("unix:///", "three slashes");
+        check("redis+unix://u:canary@/run/redis.sock", "?user=name&pass=word");
+        assert_eq!(parse("rediss://u:canary@h").unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn an_address_shows_place_and_database_and_no_login() {
+        let check = |url: &str, shown: &str| assert_eq!(parse(url).unwrap().to_string(), shown);
+        check("redis://user:canary@localhost", "localhost:6379/0");
+        check("redis://user:canary@[::1]/3", "[::1]:6379/3");
+        check("unix:///run/redis.sock?pass=canary&db=2", "/run/redis.sock?db=2");
+    }
+}

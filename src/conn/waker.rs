@@ -1,0 +1,60 @@
+//! A thread that sleeps on a connection and can be woken by others.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::connection::Link;
+use crate::time::Instant;
+
+/// Wakes a sleeping thread, from any thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Waker(Arc<UnixStream>);
+
+/// What the thread itself sleeps by.
+#[derive(Debug)]
+pub(crate) struct Sleeper(UnixStream);
+
+/// A sleeper, and what wakes it.
+pub(crate) fn sleeper() -> io::Result<(Waker, Sleeper)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    theirs.set_nonblocking(true)?;
+    Ok((Waker(Arc::new(ours)), Sleeper(theirs)))
+}
+
+impl Waker {
+    pub(crate) fn wake(&self) {
+        // Full means that it is awake already, closed that it has ended.
+        let _ = (&*self.0).write(&[0]);
+    }
+}
+
+impl Sleeper {
+    /// Sleeps until the link is readable (then `true`), the waker was used, or `until`.
+    pub(super) fn sleep(&self, link: Option<&Link>, until: Instant) -> bool {
+        let left = Instant::now().until(until);
+        let timeout =
+            Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+        let stream = link.map(|link| link.stream().as_fd());
+        let mut fds = vec![PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
+        fds.extend(stream.map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN)));
+        if poll(&mut fds, Some(&timeout)).is_err() {
+            // A signal; whoever called looks again.
+            return false;
+        }
+        if !fds[0].revents().is_empty() {
+            self.was_woken();
+        }
+        fds.get(1).is_some_and(|fd| !fd.revents().is_empty())
+    }
+
+    /// Forgets that the waker was used; answers whether it was.
+    pub(crate) fn was_woken(&self) -> bool {
+        // What was written does not matter, only that something was.
+        (&self.0).read(&mut [0; 64]).is_ok()
+    }
+}

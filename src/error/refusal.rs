@@ -1,0 +1,297 @@
+//! An error reply of Redis: the word that tells refusals apart, and its text without what helps nobody.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// An error reply, reduced to the word that matters and the server's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    word: String,
+    /// What Redis said, or nothing where the word says it all.
+    text: String,
+    server: Option<Arc<str>>,
+    /// What to do, where more is known than the word tells.
+    advice: Option<&'static str>,
+}
+
+impl Refusal {
+    pub(crate) fn new(reply: &redis::ServerError) -> Self {
+        let detail = reply.details().unwrap_or("");
+        if !is_word(reply.code()) {
+            // What a script hands on as its answer, before 7.0: "@user_script: 9: -OOM ...".
+            return Self::from_text(&format!("{} {detail}", reply.code()));
+        }
+        let text = if reply.code() == "ERR" { detail.to_owned() } else { format!("{} {detail}", reply.code()) };
+        Self::of(word_of(reply.code(), detail), &text)
+    }
+
+    /// A refusal of which only the text of the error reply is left.
+    pub(crate) fn from_text(text: &str) -> Self {
+        let text = without_places(text);
+        let word = match text.split_once(' ') {
+            Some((code, detail)) if is_word(code) => word_of(code, detail),
+            _ => word_of("ERR", text),
+        };
+        Self::of(word, text.strip_prefix("ERR ").unwrap_or(text))
+    }
+
+    /// What a server that is a replica would say to a write, before it is asked to write.
+    pub(crate) fn replica() -> Self {
+        Self::of(REPLICA, "")
+    }
+
+    fn of(word: &str, text: &str) -> Self {
+        Self { word: word.to_owned(), text: shortened(text), server: None, advice: None }
+    }
+
+    /// Says which server it was.
+    pub(crate) fn at(self, server: impl Into<Arc<str>>) -> Self {
+        Self { server: Some(server.into()), ..self }
+    }
+
+    /// Has `advice` said in place of what the word alone leads to.
+    pub(crate) fn advising(self, advice: &'static str) -> Self {
+        Self { advice: Some(advice), ..self }
+    }
+
+    /// The answer to a login without what the server said, which may quote a secret.
+    pub(crate) fn of_login(self) -> Self {
+        let is_harmless = self.text.starts_with(NO_PASSWORD_SET);
+        let text = if is_harmless { self.text } else { "the login was not taken".to_owned() };
+        Self { text, ..self }
+    }
+
+    pub(crate) fn word(&self) -> &str {
+        &self.word
+    }
+
+    pub(super) fn into_word(self) -> String {
+        self.word
+    }
+
+    /// Whether the same request may be answered otherwise a little later.
+    pub(crate) fn is_transient(&self) -> bool {
+        is_passing(&self.word)
+    }
+
+    /// Whether the connection that messages were to be sent to is not there any more.
+    pub(crate) fn is_of_redirection(&self) -> bool {
+        self.text.contains("redirect to does not exist")
+    }
+
+    /// Whether it was a replica that spoke, so that the master is elsewhere.
+    pub(crate) fn is_of_replica(&self) -> bool {
+        matches!(self.word.as_str(), REPLICA | "MASTERDOWN")
+    }
+
+    /// Whether the server has no such command for this user.
+    pub(crate) fn lacks_command(&self) -> bool {
+        matches!(self.word.as_str(), "NOPERM" | "ERR" | "NOPROTO")
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(word: &str) -> Self {
+        Self::of(word, "")
+    }
+
+    fn advice(&self) -> Option<&'static str> {
+        self.advice.or_else(|| by_text(&self.text)).or_else(|| by_word(&self.word))
+    }
+}
+
+/// "redis at host:port/database refused: WORD what it says; what to do".
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("redis")?;
+        if let Some(server) = &self.server {
+            write!(f, " at {server}")?;
+        }
+        match (self.word.as_str(), self.text.as_str()) {
+            (REPLICA, "") => f.write_str(" is a replica")?,
+            (word, "") => write!(f, " refused with {word}")?,
+            // Redis's own text explains how a client logs in, not how a user does.
+            ("NOAUTH", _) => f.write_str(" refused with NOAUTH: it wants a password")?,
+            ("WRONGPASS", _) => f.write_str(
+                " refused with WRONGPASS: the password is wrong, there is no such user, or the user is off",
+            )?,
+            ("ERR", text) if text.starts_with(NO_PASSWORD_SET) => {
+                f.write_str(" refused the password: none is set for the default user")?
+            }
+            ("ERR", text) => write!(f, " refused: {text}")?,
+            (word, text) if text.split(' ').next() == Some(word) => write!(f, " refused: {text}")?,
+            (word, text) => write!(f, " refused with {word}: {text}")?,
+        }
+        self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
+    }
+}
+
+fn by_word(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "OOM" => "free memory or raise maxmemory; locks that are held can still be renewed and given back",
+        "MISCONF" => "free its disk; until then locks that are held run out",
+        "NOREPLICAS" => {
+            "bring its replicas back, or lower min-replicas-to-write; until then locks that are held run out"
+        }
+        "NOPERM" => "give the user the rights listed in docs/operations.md; ACL LOG names what was refused",
+        "NOAUTH" => "put it into the URL, as in redis://user:password@host",
+        "WRONGPASS" => "correct user and password in the URL; ACL LIST shows which users there are",
+        REPLICA | "MASTERDOWN" => "connect to its master",
+        "LOADING" => "try again when it has read its data",
+        "WRONGTYPE" => "the key of this name is no such lock: use another name, or remove the key",
+        "MAXCLIENTS" => "raise maxclients or close connections",
+        "DENIED" => "set a password on the server",
+        "MOVED" | "ASK" | "CLUSTERDOWN" | "CROSSSLOT" | "TRYAGAIN" => {
+            "it belongs to a Redis Cluster, which is not supported: connect to a single server"
+        }
+        _ => return None,
+    })
+}
+
+/// What the word `ERR` alone does not tell.
+fn by_text(text: &str) -> Option<&'static str> {
+    Some(match text {
+        _ if text.starts_with(NO_PASSWORD_SET) => "leave the password out of the URL, or name a user there",
+        _ if text.starts_with("DB index is out of range") => {
+            "the URL names a database that the server does not have; see `databases` in its configuration"
+        }
+        _ if text.starts_with("unknown command") || text.starts_with("Unknown Redis command") => {
+            "locks need this command: it was renamed, or a proxy does not know it"
+        }
+        _ => return None,
+    })
+}
+
+pub(super) fn is_passing(word: &str) -> bool {
+    matches!(word, "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | REPLICA | "MAXCLIENTS")
+}
+
+/// Finds the word that tells refusals apart; servers before 7.0 bury it in the text of a script error.
+fn word_of<'a>(code: &'a str, detail: &'a str) -> &'a str {
+    if code != "ERR" {
+        return code;
+    }
+    if detail.starts_with("max number of clients") {
+        return "MAXCLIENTS";
+    }
+    // 7.0: "The user executing the script can't ...", 8.0 and Valkey: "ACL failure in script: ...".
+    if detail.starts_with("The user executing the script can't") || detail.contains("ACL failure in script") {
+        return "NOPERM";
+    }
+    // 6.2: "Error running script (call to f_...): @user_script:9: @user_script: 9: -OOM command not ...".
+    // Its ACL refusals keep the plain text of the command.
+    match buried(detail) {
+        Some(buried) => buried.split(' ').next().filter(|word| is_word(word)).unwrap_or_else(|| word_of(code, buried)),
+        None => code,
+    }
+}
+
+/// What went wrong in a script, from what servers before 7.0 say about the script.
+fn buried(text: &str) -> Option<&str> {
+    let (_, buried) = text.strip_prefix("Error running script")?.split_once("): ")?;
+    Some(without_places(buried))
+}
+
+/// The text of an error without what servers before 7.0 put in front: where in a script it happened,
+/// and the marker of an error.
+fn without_places(text: &str) -> &str {
+    let mut text = text;
+    while let Some(rest) = text.strip_prefix("@user_script:").or_else(|| text.strip_prefix("user_script:")) {
+        let rest = rest.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
+        text = rest.strip_prefix(':').unwrap_or(rest).trim_start();
+    }
+    text.strip_prefix('-').unwrap_or(text)
+}
+
+/// The text without hashes and places of scripts, arguments that are quoted, and long explanations.
+fn shortened(text: &str) -> String {
+    let text = buried(text).unwrap_or(text);
+    // "... script: <hash>, on @user_script:9." since 7.0; "unknown command 'X', with args beginning with: ...".
+    let ends = [" script: ", " Script: ", ", with args beginning with"].map(|end| text.find(end).unwrap_or(text.len()));
+    let text = &text[..ends.into_iter().min().unwrap_or(text.len())];
+    let text = match text.char_indices().nth(LONGEST) {
+        None => text,
+        Some((end, _)) => text[..end].rfind(". ").map_or(&text[..end], |end| &text[..end]),
+    };
+    text.trim_end_matches([' ', '.', ',']).to_owned()
+}
+
+fn is_word(text: &str) -> bool {
+    text.len() > 1 && text.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+const REPLICA: &str = "READONLY";
+/// How Redis begins its answer to a password where none is set; this text quotes nothing.
+const NO_PASSWORD_SET: &str = "AUTH <password> called without any password configured";
+/// Longer texts are cut at the end of a sentence.
+const LONGEST: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_is_found_wherever_a_server_puts_it() {
+        let check = |code, detail, word| assert_eq!(word_of(code, detail), word, "{code} {detail}");
+        check("OOM", "command not allowed when used memory > 'maxmemory'. script: x", "OOM");
+        check("ERR", "Error running script (call to f_a): @user_script:4: -OOM command not allowed", "OOM");
+        check("ERR", "The user executing the script can't run this command or subcommand script: x", "NOPERM");
+        check("ERR", "ACL failure in script: User x has no permissions", "NOPERM");
+        check("ERR", "max number of clients reached", "MAXCLIENTS");
+        check("ERR", "Error running script (call to f_a): @user_script:4: user_script:4: - x", "ERR");
+        check("ERR", "Error running script (call to f_a): @user_script:1: WRONGTYPE Operation against", "WRONGTYPE");
+        let twice = "Error running script (call to f_a): @user_script:1: @user_script: 1: -READONLY You can't";
+        check("ERR", twice, "READONLY");
+        let acl =
+            "Error running script (call to f_a): @user_script:1: @user_script: 1: The user executing the script can't";
+        check("ERR", acl, "NOPERM");
+        check("WRONGTYPE", "Operation against a key", "WRONGTYPE");
+    }
+
+    #[test]
+    fn the_word_is_found_in_a_mere_text() {
+        let check = |text, word| assert_eq!(Refusal::from_text(text).word(), word, "{text}");
+        check("READONLY You can't write against a read only replica.", "READONLY");
+        check("@user_script: 20: -READONLY You can't write against a read only replica.", "READONLY");
+        check("@user_script: 1: The user executing the script can't run this command or subcommand", "NOPERM");
+        check("ERR ACL failure in script: User x has no permissions", "NOPERM");
+        check("WRONGTYPE Operation against a key holding the wrong kind of value", "WRONGTYPE");
+        check("Something odd", "ERR");
+    }
+
+    #[test]
+    fn a_text_names_no_script_and_quotes_no_argument() {
+        let check = |text: &str, shown: &str| assert_eq!(Refusal::from_text(text).text, shown);
+        let hash = "33f3a1b2c3d4e5f60718293a4b5c6d7e8f901234";
+        check(
+            &format!("OOM command not allowed when used memory > 'maxmemory'. script: {hash}, on @user_script:12."),
+            "OOM command not allowed when used memory > 'maxmemory'",
+        );
+        check(
+            &format!("ERR Error running script (call to f_{hash}): @user_script:9: @user_script: 9: -OOM not allowed."),
+            "OOM not allowed",
+        );
+        check(
+            &format!("ERR unknown command 'EVALSHA', with args beginning with: '{hash}' '1' 'orders' "),
+            "unknown command 'EVALSHA'",
+        );
+        check(
+            &format!("DENIED Redis is protected. {}", "You may. ".repeat(99)).replace("You may. ", "You may "),
+            "DENIED Redis is protected",
+        );
+        check(&"é".repeat(999), &"é".repeat(LONGEST));
+    }
+
+    #[test]
+    fn a_refusal_says_its_word_once_where_and_what_to_do() {
+        let check = |text: &str, shown: &str| assert_eq!(Refusal::from_text(text).at("h:1/0").to_string(), shown);
+        check("BUSY Redis is busy running a script.", "redis at h:1/0 refused: BUSY Redis is busy running a script");
+        check(
+            "ERR max number of clients reached",
+            "redis at h:1/0 refused with MAXCLIENTS: max number of clients reached; raise maxclients or close connections",
+        );
+        check("ERR odd", "redis at h:1/0 refused: odd");
+        assert_eq!(Refusal::replica().at("h:1/0").to_string(), "redis at h:1/0 is a replica; connect to its master");
+        let login = Refusal::from_text("ODD password canary").of_login();
+        assert!(!login.to_string().contains("canary"), "{login}");
+    }
+}
