@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bell::Bell;
+use super::caller::Caller;
 use super::contender::Contender;
+use super::exchange::Bounds;
 use super::hold::HoldState;
 use super::kind::Kind;
 use super::ledger::{GuardNumber, Promise};
 use super::node::Node;
-use super::wire::Bounds;
+use super::release::still_kept;
 use super::{Cancel, Engine};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::owner::ThreadId;
-use crate::script::Kept;
 use crate::time::{Deadline, Instant, Lease};
 
 /// What a caller wants.
@@ -57,52 +57,46 @@ pub(crate) type Grant = (Arc<HoldState>, GuardNumber);
 impl Engine {
     /// Takes or re-enters the lock; `None` when somebody else kept it until the deadline.
     pub(crate) fn acquire(self: &Arc<Self>, wish: &Wish<'_>, wait: Wait) -> Result<Option<Grant>> {
-        self.check_caller(wish.cancel)?;
+        let caller = Caller::new(self, wish.cancel);
+        caller.check()?;
         let thread = (!wish.owned).then(ThreadId::current);
         if let Some(thread) = &thread
             && let Some(hold) = self.registry.find(wish.name, thread.number())
         {
-            return self.reenter(wish, hold, wait.deadline()).map(Some);
+            return self.reenter(wish, hold, &caller, wait.deadline()).map(Some);
         }
-        let bell = Bell::new();
-        Contender::new(self, wish, thread, &bell, wait).run()
+        Contender::new(self, wish, thread, &caller, wait).run()
     }
 
-    fn reenter(self: &Arc<Self>, wish: &Wish<'_>, hold: Arc<HoldState>, deadline: Deadline) -> Result<Grant> {
+    fn reenter(
+        self: &Arc<Self>,
+        wish: &Wish<'_>,
+        hold: Arc<HoldState>,
+        caller: &Caller<'_>,
+        deadline: Deadline,
+    ) -> Result<Grant> {
         let side = wish.kind.side();
         let (held, counts) = self.with(&hold, |ledger, now| (ledger.counts(), ledger.counts_after_reentry(now, side)));
-        let counts = counts.map_err(Error::lost)?;
+        let counts = counts.map_err(|loss| self.lost(&hold, loss))?;
         if hold.kind.family() != wish.kind.family() {
             return Err(Error::new(ErrorKind::OtherKind, "this thread holds another kind of lock of this name"));
         }
         wish.kind.reenters(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
         let lease = self.lease_of(wish);
+        let raise = self.with(&hold, |ledger, now| ledger.raise(now, lease));
         let node = self.node(wish.name);
-        let call = hold.kind.reenter(wish.name, &hold.owner, lease, counts);
-        let interrupted = || self.check_caller(wish.cancel).err();
-        let bounds = Bounds { interrupted: &interrupted, ..self.bounds(&node, Instant::now(), deadline) };
-        let answer = self.ask_about(&hold, &call, &bounds)?;
-        if let Kept::Lost(loss) = answer.value {
-            self.lose(&hold, loss);
-            return Err(Error::lost(loss));
-        }
-        let promise = promise(wish, lease, answer.sent);
-        let guard = self.with(&hold, |ledger, now| ledger.reentered(now, answer.sent, lease, side, promise));
-        if matches!(promise, Promise::Renewed { .. }) {
-            node.lane.start(self, &node);
-        }
-        Ok((hold, guard.map_err(Error::lost)?))
-    }
-
-    /// Why this caller must not go on.
-    pub(super) fn check_caller(&self, cancel: Option<&Cancel>) -> Result<()> {
-        if self.is_closed() {
-            return Err(Error::new(ErrorKind::Closed, "the client was closed"));
-        }
-        if cancel.is_some_and(Cancel::is_cancelled) {
-            return Err(Error::new(ErrorKind::Cancelled, "the wait was cancelled; the lock is not held"));
-        }
-        Ok(())
+        let call = hold.kind.reenter(wish.name, &hold.owner, raise, counts);
+        let interrupted = || caller.check().err();
+        let bounds =
+            Bounds { caller: Some(caller), interrupted: &interrupted, ..self.bounds(&node, Instant::now(), deadline) };
+        let reentered = self.ask_about(&hold, &call, &bounds, |ledger, now, answer| {
+            still_kept(ledger, now, &answer.value)?;
+            ledger.reentered(now, answer.sent, lease, side, promise(wish, lease, answer.sent))
+        });
+        // Written or not, it is not what this hold was promised.
+        let guard = reentered.inspect_err(|_| self.repeat_release(&hold))?;
+        let guard = guard.map_err(|loss| self.lost(&hold, loss))?;
+        Ok((hold, guard))
     }
 
     pub(super) fn lease_of(&self, wish: &Wish<'_>) -> Lease {
@@ -125,8 +119,9 @@ impl Engine {
             retry_until,
             end,
             repeat: true,
+            fences: true,
             command_timeout: self.config.command_timeout,
-            bell: None,
+            caller: None,
             interrupted: &|| None,
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use crate::owner::{Home, ThreadId, ThreadNumber};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::Instant;
 
@@ -12,6 +13,7 @@ use crate::time::Instant;
 #[derive(Clone)]
 pub(crate) struct Background {
     name: &'static str,
+    home: Home,
     shared: Arc<Shared>,
 }
 
@@ -28,6 +30,8 @@ pub(crate) struct Ticket {
 struct Shared {
     queue: Mutex<Queue>,
     added: Condvar,
+    /// A job has been run, and somebody waits for that.
+    done: Condvar,
 }
 
 #[derive(Default)]
@@ -36,18 +40,33 @@ struct Queue {
     jobs: BTreeMap<Ticket, Work>,
     next: u64,
     running: bool,
+    /// The thread that runs a job now.
+    busy: Option<ThreadNumber>,
+    /// Jobs are run whatever their moment: the client closes.
+    hurries: bool,
+    /// No job is taken any more.
+    ended: bool,
 }
 
 impl Background {
     pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, shared: Arc::default() }
+        Self { name, home: Home::here(), shared: Arc::default() }
     }
 
     /// Runs `work` on the background thread, not before `at`.
     pub(crate) fn run_at(&self, at: Instant, work: impl FnOnce() + Send + 'static) -> Ticket {
+        if self.home.is_elsewhere() {
+            // An observer forked in the middle of an operation: the child clears nothing away.
+            return Ticket { at, number: 0 };
+        }
         let mut queue = self.shared.queue.lock();
         queue.next += 1;
         let ticket = Ticket { at, number: queue.next };
+        if queue.ended {
+            // Dropped without the mutex.
+            drop(queue);
+            return ticket;
+        }
         queue.jobs.insert(ticket, Box::new(work));
         if queue.running {
             self.shared.added.notify_one();
@@ -65,13 +84,24 @@ impl Background {
         drop(work);
     }
 
-    pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) {
-        self.run_at(Instant::now(), work);
-    }
-
-    /// Drops what has not been started.
-    pub(crate) fn clear(&self) {
-        let jobs = std::mem::take(&mut self.shared.queue.lock().jobs);
+    /// Runs all jobs now, whatever their moment, and waits for them at most until `until`. What is left then is
+    /// dropped, and so is what comes later.
+    pub(crate) fn finish(&self, until: Instant) {
+        let mut queue = self.shared.queue.lock();
+        queue.hurries = true;
+        self.shared.added.notify_one();
+        let me = ThreadId::current().number();
+        // A job that closes the client must not wait for itself.
+        while queue.running && queue.busy != Some(me) && !(queue.jobs.is_empty() && queue.busy.is_none()) {
+            let now = Instant::now();
+            if now >= until {
+                break;
+            }
+            self.shared.done.wait_for(&mut queue, now.nap_until(until));
+        }
+        queue.ended = true;
+        let jobs = std::mem::take(&mut queue.jobs);
+        drop(queue);
         drop(jobs);
         self.shared.added.notify_one();
     }
@@ -85,16 +115,22 @@ impl std::fmt::Debug for Background {
 
 impl Shared {
     fn work(&self) {
+        let me = ThreadId::current().number();
         let mut queue = self.queue.lock();
         loop {
             let now = Instant::now();
             match queue.jobs.first_key_value().map(|(ticket, _)| ticket.at) {
-                Some(at) if at <= now => {
+                Some(at) if at <= now || queue.hurries => {
                     let Some((_, work)) = queue.jobs.pop_first() else { continue };
+                    queue.busy = Some(me);
                     // A job that panics, a callback of a user perhaps, must not take the others along.
                     MutexGuard::unlocked(&mut queue, || {
                         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                     });
+                    queue.busy = None;
+                    if queue.hurries {
+                        self.done.notify_all();
+                    }
                 }
                 Some(at) => {
                     let left = now.nap_until(at);
@@ -133,6 +169,7 @@ mod tests {
         let got: Vec<i32> = (0..3).map(|_| order.recv_timeout(Duration::from_secs(5)).unwrap()).collect();
         assert_eq!(got, [0, 1, 2]);
     }
+
     #[test]
     fn a_cancelled_job_is_dropped_and_the_thread_waits_for_nothing() {
         let background = Background::new("test");
@@ -145,5 +182,39 @@ mod tests {
         let ticket = background.run_at(Instant::now(), move || done.send(()).unwrap());
         order.recv_timeout(limit).unwrap();
         background.cancel(ticket); // too late, and nothing to it
+    }
+
+    #[test]
+    fn what_waits_for_its_moment_is_run_at_the_end_and_nothing_after_it() {
+        let background = Background::new("test");
+        let (done, order) = crossbeam_channel::unbounded();
+        let hour = Instant::now().after(Duration::from_secs(3_600));
+        let (first, again, late) = (done.clone(), background.clone(), done);
+        background.run_at(hour, move || {
+            first.send(1).unwrap();
+            again.run_at(hour, move || first.send(2).unwrap());
+        });
+        background.finish(hour);
+        background.run_at(Instant::now(), move || late.send(3).unwrap());
+        assert_eq!(order.into_iter().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn the_end_waits_neither_for_itself_nor_for_ever() {
+        let background = Background::new("test");
+        let limit = Duration::from_secs(5);
+        let (done, ended) = crossbeam_channel::unbounded();
+        let (inner, hour) = (background.clone(), Instant::now().after(Duration::from_secs(3_600)));
+        background.run_at(Instant::now(), move || {
+            inner.finish(hour);
+            done.send(()).unwrap();
+        });
+        ended.recv_timeout(limit).unwrap();
+
+        let background = Background::new("test");
+        let (release, released) = crossbeam_channel::bounded::<()>(0);
+        background.run_at(Instant::now(), move || assert!(released.recv().is_err()));
+        background.finish(Instant::now().after(Duration::from_millis(50)));
+        drop(release);
     }
 }

@@ -1,32 +1,37 @@
 //! Pauses that grow, with jitter, so that many clients do not come back at once.
 
 use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
+use std::hash::BuildHasher;
 use std::time::Duration;
 
-/// Full jitter over a bound that doubles.
+/// Pauses over a bound that doubles.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     bound: Duration,
-    random: RandomState,
-    draws: u64,
 }
 
 impl Backoff {
     pub(crate) fn new() -> Self {
-        Self { bound: FIRST, random: RandomState::new(), draws: 0 }
+        Self { bound: FIRST }
     }
 
     /// The next pause: between half of the bound and the bound.
     pub(crate) fn next(&mut self) -> Duration {
-        self.draws += 1;
-        let mut hasher = self.random.build_hasher();
-        hasher.write_u64(self.draws);
-        let half = self.bound / 2;
-        let share = u32::try_from(hasher.finish() % 1_000).unwrap_or(0);
-        self.bound = (self.bound * 2).min(LONGEST);
-        half + half * share / 1_000
+        let bound = self.bound;
+        self.bound = (bound * 2).min(LONGEST);
+        share(bound / 2, bound)
     }
+
+    /// Has the next pause be one of at least this bound.
+    pub(crate) fn at_least(&mut self, bound: Duration) {
+        self.bound = self.bound.max(bound.min(LONGEST));
+    }
+}
+
+/// Some duration between `least` and `most`, another one each time.
+pub(crate) fn share(least: Duration, most: Duration) -> Duration {
+    let share = u32::try_from(RandomState::new().hash_one(()) % 1_000).unwrap_or(0);
+    least + most.saturating_sub(least) * share / 1_000
 }
 
 const FIRST: Duration = Duration::from_millis(10);

@@ -46,8 +46,8 @@ impl Bell {
 }
 
 /// Bells that are rung together.
-#[derive(Debug, Default)]
-pub(crate) struct Bells(Mutex<Rack>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bells(Arc<Mutex<Rack>>);
 
 #[derive(Debug, Default)]
 struct Rack {
@@ -57,12 +57,12 @@ struct Rack {
 
 impl Bells {
     /// Hangs a bell; it is taken down when the answer is dropped.
-    pub(crate) fn hang<'a>(&'a self, bell: &Bell) -> Hung<'a> {
+    pub(crate) fn hang(&self, bell: &Bell) -> Hung {
         let mut rack = self.0.lock();
         rack.next += 1;
         let number = rack.next;
         rack.bells.insert(number, bell.clone());
-        Hung { bells: self, number }
+        Hung { bells: self.clone(), number }
     }
 
     pub(crate) fn ring_all(&self) {
@@ -74,12 +74,12 @@ impl Bells {
 
 /// A bell in its place.
 #[derive(Debug)]
-pub(crate) struct Hung<'a> {
-    bells: &'a Bells,
+pub(crate) struct Hung {
+    bells: Bells,
     number: u64,
 }
 
-impl Drop for Hung<'_> {
+impl Drop for Hung {
     fn drop(&mut self) {
         self.bells.0.lock().bells.remove(&self.number);
     }

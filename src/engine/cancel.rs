@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use once_cell::race::OnceBox;
+
 use super::bell::{Bell, Bells, Hung};
+use crate::owner::Home;
 
 /// Ends waits from another thread, like interrupting a thread in Java.
 ///
@@ -31,7 +34,16 @@ pub struct Cancel(Arc<Token>);
 #[derive(Debug, Default)]
 struct Token {
     cancelled: AtomicBool,
+    waits: Waits,
+}
+
+/// The waits of one process that use a token.
+#[derive(Debug)]
+struct Waits {
+    home: Home,
     bells: Bells,
+    /// Those of a forked child: its copy of `bells` may be locked for ever.
+    of_child: OnceBox<Waits>,
 }
 
 impl Cancel {
@@ -43,7 +55,7 @@ impl Cancel {
     /// Ends every wait that uses this token, now and later.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
-        self.0.bells.ring_all();
+        self.0.waits.here().ring_all();
     }
 
     /// Says whether it was cancelled.
@@ -51,7 +63,24 @@ impl Cancel {
         self.0.cancelled.load(Ordering::Acquire)
     }
 
-    pub(crate) fn hang(&self, bell: &Bell) -> Hung<'_> {
-        self.0.bells.hang(bell)
+    pub(crate) fn hang(&self, bell: &Bell) -> Hung {
+        self.0.waits.here().hang(bell)
+    }
+}
+
+impl Waits {
+    /// The bells of this very process.
+    fn here(&self) -> &Bells {
+        let mut waits = self;
+        while waits.home.is_elsewhere() {
+            waits = waits.of_child.get_or_init(Box::default);
+        }
+        &waits.bells
+    }
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self { home: Home::here(), bells: Bells::default(), of_child: OnceBox::new() }
     }
 }

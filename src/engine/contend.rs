@@ -11,6 +11,9 @@ pub(super) trait Contest {
 
     fn now(&self) -> Instant;
 
+    /// Waits while it is the others' turn, but not beyond `deadline`.
+    fn stand_back(&mut self, deadline: Deadline) -> Result<()>;
+
     /// Asks once.
     fn attempt(&mut self) -> Result<Outcome<Self::Prize>>;
 
@@ -35,6 +38,7 @@ pub(super) enum Outcome<Prize> {
 /// answer counts.
 pub(super) fn contend<C: Contest>(contest: &mut C, deadline: Deadline) -> Result<Option<C::Prize>> {
     loop {
+        contest.stand_back(deadline)?;
         let busy = match contest.attempt()? {
             Outcome::Taken(prize) => return Ok(Some(prize)),
             Outcome::Busy(busy) => busy,
@@ -60,6 +64,7 @@ mod tests {
 
     #[derive(Debug, PartialEq, Eq)]
     enum Did {
+        StandBack,
         Ask,
         Arm,
         Sleep(u64),
@@ -71,6 +76,7 @@ mod tests {
         answers: std::collections::VecDeque<Option<u64>>,
         armed_live: bool,
         armed: bool,
+        is_others_turn: bool,
         did: Vec<Did>,
     }
 
@@ -93,6 +99,13 @@ mod tests {
             Some(busy.min(LONGEST_SLEEP))
         }
 
+        fn stand_back(&mut self, _: Deadline) -> Result<()> {
+            if self.is_others_turn {
+                self.did.push(Did::StandBack);
+            }
+            Ok(())
+        }
+
         fn arm(&mut self) -> Result<bool> {
             if std::mem::replace(&mut self.armed, true) {
                 return Ok(false);
@@ -112,13 +125,22 @@ mod tests {
     fn run(answers: &[Option<u64>], armed_live: bool, wait: Option<u64>) -> (Option<()>, Vec<Did>) {
         let now = Instant::from_millis(1_000_000);
         let answers = answers.iter().copied().collect();
-        let mut scripted = Scripted { now, answers, armed_live, armed: false, did: vec![] };
+        let mut scripted = Scripted { now, answers, armed_live, armed: false, is_others_turn: false, did: vec![] };
         let deadline = wait.map_or(Deadline::Never, |ms| Deadline::At(now.after(Duration::from_millis(ms))));
         let got = contend(&mut scripted, deadline).unwrap();
         (got, scripted.did)
     }
 
-    use Did::{Arm, Ask, Sleep};
+    use Did::{Arm, Ask, Sleep, StandBack};
+
+    #[test]
+    fn a_waiter_stands_back_before_each_question() {
+        let now = Instant::from_millis(1_000_000);
+        let answers = [Some(900), Some(900), None].into();
+        let mut scripted = Scripted { now, answers, armed_live: true, armed: false, is_others_turn: true, did: vec![] };
+        assert_eq!(contend(&mut scripted, Deadline::Never).unwrap(), Some(()));
+        assert_eq!(scripted.did, [StandBack, Ask, Arm, StandBack, Ask, Sleep(900), StandBack, Ask]);
+    }
 
     #[test]
     fn a_free_lock_costs_one_question() {
@@ -186,6 +208,10 @@ mod tests {
             self.now = self.now.after(Duration::from_millis(self.turn.takes_ms));
             self.answer = self.turn.busy_ms.map(Duration::from_millis);
             Ok(self.answer.map_or(Outcome::Taken(()), Outcome::Busy))
+        }
+
+        fn stand_back(&mut self, _: Deadline) -> Result<()> {
+            Ok(())
         }
 
         fn arm(&mut self) -> Result<bool> {

@@ -1,22 +1,27 @@
 //! One caller on its way to one lock: what it asked, where it stands, what it must not leave behind.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use super::Engine;
 use super::acquire::{Grant, Wait, Wish, promise};
-use super::bell::{Bell, Hung};
+use super::caller::Caller;
 use super::contend::{Contest, LONGEST_SLEEP, Outcome, contend};
+use super::exchange::{Bounds, Loose};
+use super::handle::closed;
 use super::hold::{Granted, HoldState};
 use super::hub::Subscription;
 use super::kind::{Ask, Queueing, Waking};
-use super::ledger::{Ledger, Promise};
+use super::ledger::Ledger;
 use super::line::Place;
 use super::node::Node;
 use super::settle::Settlement;
-use super::wire::{self, Bounds, Loose};
+use super::waiters::{Listed, Waiter};
+use super::wire;
 use crate::error::{Error, ErrorKind, Loss, Result};
-use crate::event::LockAcquired;
+use crate::event::{LockAcquired, WaitGivenUp, WaitStarted};
+use crate::listing::LockKind;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::{Attempt, Side};
 use crate::time::{Deadline, Instant, Lease};
@@ -33,16 +38,18 @@ pub(super) struct Contender<'a> {
     deadline: Deadline,
     owner: OwnerId,
     number: HoldNumber,
-    bell: &'a Bell,
-    hung: Vec<Hung<'a>>,
+    caller: &'a Caller<'a>,
     place: Option<Place<'a>>,
     subscription: Option<Subscription>,
     /// Requests of the present owner that were never answered.
     loose: Option<Loose>,
-    /// When it asked before.
-    asked: Option<Instant>,
+    /// Whether it has asked as its present owner.
+    asked: bool,
     tries: u32,
     granted: bool,
+    /// While the thread sleeps, and between.
+    listed: Option<Listed<'a>>,
+    has_slept: bool,
 }
 
 impl<'a> Contender<'a> {
@@ -50,7 +57,7 @@ impl<'a> Contender<'a> {
         engine: &'a Arc<Engine>,
         wish: &'a Wish<'a>,
         thread: Option<ThreadId>,
-        bell: &'a Bell,
+        caller: &'a Caller<'a>,
         wait: Wait,
     ) -> Self {
         let (number, owner) = engine.draw_owner(&**wish.kind, thread.as_ref());
@@ -65,14 +72,15 @@ impl<'a> Contender<'a> {
             deadline: wait.deadline(),
             owner,
             number,
-            bell,
-            hung: vec![],
+            caller,
             place: None,
             subscription: None,
             loose: None,
-            asked: None,
+            asked: false,
             tries: 0,
             granted: false,
+            listed: None,
+            has_slept: false,
         }
     }
 
@@ -87,14 +95,60 @@ impl<'a> Contender<'a> {
                 Outcome::Busy(_) => None,
             })
         };
+        if self.engine.was_forked_within() {
+            // What would be given up here may be locked for ever in the child.
+            std::mem::forget(self);
+            return Err(closed());
+        }
+        let outcome = outcome.map_err(|error| error.about(self.wish.name));
         self.leave(outcome.as_ref().err().map(Error::kind));
+        if self.has_slept && !self.granted {
+            self.tell_end_of_wait(outcome.as_ref().err());
+        }
         outcome
+    }
+
+    /// Lists the thread as one that waits, and tells the observer the first time.
+    fn tell_wait(&mut self) {
+        let engine = self.engine;
+        let waiter = Waiter {
+            name: self.wish.name.clone(),
+            kind: self.label(),
+            owner: self.owner.clone(),
+            number: self.thread.as_ref().map_or_else(|| ThreadId::current().number(), ThreadId::number),
+            thread: thread::current(),
+            since: self.started,
+        };
+        self.listed = Some(engine.waiters.list(self.number, waiter));
+        if !std::mem::replace(&mut self.has_slept, true) {
+            let (name, kind, owner) = (self.wish.name, self.label(), &self.owner);
+            engine.observe(|observer| {
+                observer.waiting(&WaitStarted { name: name.to_string(), kind, owner: owner.to_string() });
+            });
+        }
+    }
+
+    fn tell_end_of_wait(&mut self, error: Option<&Error>) {
+        self.listed = None;
+        self.engine.observe(|observer| {
+            observer.gave_up(&WaitGivenUp {
+                name: self.wish.name.to_string(),
+                kind: self.label(),
+                owner: self.owner.to_string(),
+                waited: self.started.until(Instant::now()),
+                error: error.cloned(),
+            });
+        });
+    }
+
+    fn label(&self) -> LockKind {
+        self.wish.kind.label(self.wish.kind.side())
     }
 
     /// Waits until this thread is the first of its process that wants the lock, or time is up:
     /// then it asks all the same, so that the answer is Redis's and not a guess.
     fn wait_in_line(&mut self) -> Result<()> {
-        self.place = self.engine.lines.join(self.wish.name, self.wish.kind.queueing(), self.bell);
+        self.place = self.engine.lines.join(self.wish.name, self.wish.kind.queueing(), &self.caller.bell);
         while self.place.as_ref().is_some_and(|place| !place.is_first()) {
             let now = Instant::now();
             // Where the first one gets no answers, the others find that out for themselves.
@@ -109,20 +163,22 @@ impl<'a> Contender<'a> {
         // Where the channel is listened to already, being there before the first question saves the second.
         if matches!(self.wish.kind.waking(), Waking::Message) {
             let (name, kind, owner) = (self.wish.name, self.wish.kind, &self.owner);
-            self.subscription = self.node.hub.join_live(name, &|| kind.channel(name, owner), self.bell);
+            self.subscription = self.node.hub.join_live(name, &|| kind.channel(name, owner), &self.caller.bell);
         }
         Ok(())
     }
 
-    fn granted(&mut self, sent: Instant, haunted: bool, token: Option<u64>) -> Outcome<Grant> {
+    fn granted(&mut self, sent: Instant, haunted: bool, token: Option<u64>) -> Result<Outcome<Grant>> {
         let now = Instant::now();
         if now >= self.lease.good_until(sent) {
-            return self.granted_too_late(haunted);
+            return Ok(self.granted_too_late(haunted));
         }
         let promise = promise(self.wish, self.lease, sent);
         let (ledger, guard) =
             Ledger::granted(self.engine.watchdog_lease, sent, self.lease, self.wish.kind.side(), promise);
-        self.granted = true;
+        if self.wish.kind.stands_back() {
+            self.engine.stand_backs.granted(self.wish.name, now);
+        }
         let hold = Arc::new(HoldState::new(Granted {
             name: self.wish.name.clone(),
             kind: Arc::clone(self.wish.kind),
@@ -135,26 +191,30 @@ impl<'a> Contender<'a> {
             ledger,
         }));
         self.exclude_older_holds(sent);
-        for dead in self.engine.registry.add(Arc::clone(&hold)) {
+        let Some(dead) = self.engine.registry.add(Arc::clone(&hold)) else { return Err(self.granted_while_closing()) };
+        self.granted = true;
+        self.listed = None;
+        for dead in dead {
             // Perhaps nobody was told of its loss yet.
             self.engine.with(&dead, |ledger, now| ledger.look(now));
         }
         self.engine.mind_if_heard(&hold);
-        if matches!(promise, Promise::Renewed { .. }) {
-            self.node.lane.start(self.engine, &self.node);
-        }
+        self.node.lane.granted(self.engine, &self.node, &hold);
         self.engine.observe(|observer| {
             observer.acquired(&LockAcquired {
                 name: hold.name.to_string(),
+                kind: hold.label(),
                 owner: hold.owner.to_string(),
                 waited: self.started.until(now),
             });
         });
-        if self.engine.is_closed() {
-            // Closing may have gone over the registry before this hold was in it.
-            self.engine.end_hold(&hold, Instant::now().after(self.engine.config.drop_timeout));
-        }
-        Outcome::Taken((hold, guard))
+        Ok(Outcome::Taken((hold, guard)))
+    }
+
+    /// `close()` has gone over the holds already and waits for this call: the grant goes back.
+    fn granted_while_closing(&mut self) -> Error {
+        self.withdraw(self.engine.config.drop_timeout);
+        closed()
     }
 
     /// Redis gave it to us, so who of this process had it before has it no more. Only a hold that was
@@ -175,23 +235,47 @@ impl<'a> Contender<'a> {
         self.loose.get_or_insert_default().haunted |= haunted;
         self.clear_away();
         (self.number, self.owner) = self.engine.draw_owner(&**self.wish.kind, self.thread.as_ref());
-        (self.subscription, self.asked) = (None, None);
+        (self.subscription, self.asked, self.listed) = (None, false, None);
         Outcome::Busy(REST_AFTER_A_LATE_ANSWER)
     }
 
     /// Gives up a place in Redis's queue, so that nobody waits behind a waiter who went away. A caller
     /// whose wait failed is kept for a moment only; what that did not do goes on in the background.
     fn leave(&mut self, failed: Option<ErrorKind>) {
-        let queued = self.wait != Wait::Not && self.asked.is_some() && self.wish.kind.queueing() == Queueing::InRedis;
+        let queued = self.wait != Wait::Not && self.asked && self.wish.kind.queueing() == Queueing::InRedis;
         if queued && !self.granted && self.loose.is_none() {
             let command_timeout = self.engine.config.command_timeout;
             let limit = if failed.is_none() { command_timeout } else { command_timeout.min(LONGEST_FAREWELL) };
-            let call = self.wish.kind.withdraw(self.wish.name, &self.owner);
-            if wire::send(&self.node.server, &call, &Bounds::within(limit, limit)).is_err() {
-                self.loose = Some(Loose::default());
-            }
+            self.withdraw(limit);
         }
         self.clear_away();
+    }
+
+    /// Looks who holds the lock: the threads seen are those that want it.
+    fn look(&self, limit: Duration) {
+        let now = Instant::now();
+        self.node.asking_begins(now);
+        let call = self.wish.kind.holder(self.wish.name);
+        let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(limit, limit) };
+        let answer = wire::send(&self.node.server, &call, &bounds);
+        self.node.asking_ends(answer.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
+        let (stand_backs, now) = (&self.engine.stand_backs, Instant::now());
+        match answer {
+            Ok(answer) => {
+                let ours = self.engine.owners.client();
+                let owner = answer.value.map(|(owner, _)| owner).filter(|owner| !owner.starts_with(ours));
+                stand_backs.looked(self.wish.name, owner.as_deref(), now);
+            }
+            Err(_) => stand_backs.cannot_look(self.wish.name, now),
+        }
+    }
+
+    /// Takes away what Redis has of this owner; what that does not do is left to the background.
+    fn withdraw(&mut self, limit: Duration) {
+        let call = self.wish.kind.withdraw(self.wish.name, &self.owner);
+        if wire::send(&self.node.server, &call, &Bounds::within(limit, limit)).is_err() {
+            self.loose.get_or_insert_default();
+        }
     }
 
     /// Has what unanswered requests may have left behind released in the background.
@@ -215,17 +299,34 @@ impl Contest for Contender<'_> {
         Instant::now()
     }
 
+    fn stand_back(&mut self, deadline: Deadline) -> Result<()> {
+        while self.wish.kind.stands_back() {
+            let now = Instant::now();
+            let Some(pause) = self.engine.stand_backs.pause(self.wish.name, now).filter(|_| !deadline.passed(now))
+            else {
+                break;
+            };
+            let time = now.until(deadline.sooner(now.after(self.engine.config.command_timeout)));
+            if pause.looks && time >= SHORTEST_LOOK {
+                self.look(time);
+            } else {
+                self.sleep(deadline.sooner(pause.until))?;
+            }
+        }
+        Ok(())
+    }
+
     fn attempt(&mut self) -> Result<Outcome<Grant>> {
         let now = Instant::now();
-        let waits = (self.wait != Wait::Not).then(|| self.asked.map_or(Duration::ZERO, |asked| asked.until(now)));
-        self.asked = Some(now);
+        let waits = self.wait != Wait::Not;
+        self.asked = true;
         self.tries = self.tries.saturating_add(1);
         let ask = Ask { name: self.wish.name, owner: &self.owner, lease: self.lease, waits };
         let call = self.wish.kind.acquire(&ask);
-        let interrupted = || self.engine.check_caller(self.wish.cancel).err();
         self.node.asking_begins(now);
+        let interrupted = || self.caller.check().err();
         let bounds = Bounds {
-            bell: Some(self.bell),
+            caller: Some(self.caller),
             interrupted: &interrupted,
             ..self.engine.bounds(&self.node, self.started, self.deadline)
         };
@@ -235,10 +336,13 @@ impl Contest for Contender<'_> {
             Ok(answer) => {
                 self.engine.after_request(&self.node);
                 match answer.value {
-                    Attempt::Granted { token } => Ok(self.granted(answer.sent, answer.haunted, token)),
+                    Attempt::Granted { token } => self.granted(answer.sent, answer.haunted, token),
                     Attempt::OtherKind => Err(Error::new(
                         ErrorKind::OtherKind,
-                        "another kind of lock has this name; use one kind for one name",
+                        format!(
+                            "redis at {} has another kind of lock under this name; use one kind for one name",
+                            self.node.server.label()
+                        ),
                     )),
                     Attempt::Busy { ttl_ms } => {
                         if answer.haunted {
@@ -254,9 +358,7 @@ impl Contest for Contender<'_> {
             }
             Err(failed) => {
                 if let Some(loose) = failed.loose {
-                    let kept = self.loose.get_or_insert_default();
-                    kept.haunted |= loose.haunted;
-                    kept.open.extend(loose.open);
+                    self.loose.get_or_insert_default().add(loose);
                 }
                 Err(failed.error)
             }
@@ -264,7 +366,11 @@ impl Contest for Contender<'_> {
     }
 
     fn pause(&mut self, busy: Duration) -> Option<Duration> {
-        let Waking::Pauses(pauses) = self.wish.kind.waking() else { return Some(busy.min(LONGEST_SLEEP)) };
+        let pauses = match self.wish.kind.waking() {
+            Waking::Message => return Some(busy.min(LONGEST_SLEEP)),
+            Waking::OwnMessage => return Some(busy.min(LONGEST_SLEEP_IN_A_QUEUE)),
+            Waking::Pauses(pauses) => pauses,
+        };
         match (pauses.0)(self.tries) {
             // A wait without limit has no last try.
             None if self.wait == Wait::ForEver => Some(LONGEST_SLEEP),
@@ -285,7 +391,7 @@ impl Contest for Contender<'_> {
         let channel = self.wish.kind.channel(self.wish.name, &self.owner);
         // What is said to one waiter is no news to those who hold.
         let concerns = matches!(self.wish.kind.waking(), Waking::Message).then_some(self.wish.name);
-        let subscription = self.node.hub.join(concerns, channel, self.bell)?;
+        let subscription = self.node.hub.join(concerns, channel, &self.caller.bell)?;
         let live = subscription.is_live()?;
         self.subscription = Some(subscription);
         // Not live yet: the bell rings as soon as it is, and the loop asks then.
@@ -293,21 +399,21 @@ impl Contest for Contender<'_> {
     }
 
     fn sleep(&mut self, until: Instant) -> Result<()> {
-        if self.hung.is_empty() {
-            self.hung.push(self.engine.closing.hang(self.bell));
-            if let Some(cancel) = self.wish.cancel {
-                self.hung.push(cancel.hang(self.bell));
-            }
+        if self.listed.is_none() {
+            self.tell_wait();
         }
-        // After hanging the bell, so that nothing falls between the look and the sleep.
-        self.engine.check_caller(self.wish.cancel)?;
-        self.bell.wait(until);
-        self.engine.check_caller(self.wish.cancel)
+        self.caller.sleep(until)
     }
 }
 
 /// Where every answer comes too late, clearing away must be able to keep up.
 const REST_AFTER_A_LATE_ANSWER: Duration = Duration::from_millis(10);
+
+/// With less time left than this, who holds the lock is of no use.
+const SHORTEST_LOOK: Duration = Duration::from_millis(100);
+
+/// Far back in a queue in Redis, which knows the place and says when to ask again.
+const LONGEST_SLEEP_IN_A_QUEUE: Duration = Duration::from_secs(2);
 
 /// How long a wait that failed is kept to take itself out of Redis's queue.
 const LONGEST_FAREWELL: Duration = Duration::from_millis(50);

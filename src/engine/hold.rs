@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::background::Ticket;
+use super::exchange::Loose;
 use super::kind::Kind;
 use super::ledger::{Ledger, Phase};
-use super::wire::Loose;
+use super::requests::Requests;
 use crate::error::Loss;
+use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::sync::{Condvar, Mutex};
@@ -26,8 +29,9 @@ pub(crate) struct HoldState {
     pub(crate) token: Option<u64>,
     state: Mutex<State>,
     changed: Condvar,
-    /// Its requests that were neither answered nor fenced: they may still come.
-    loose: Mutex<Loose>,
+    pub(super) requests: Requests,
+    /// The server was asked to tell what happens to its key.
+    watched: AtomicBool,
 }
 
 /// Called once when the hold is lost.
@@ -80,9 +84,14 @@ impl HoldState {
             since,
             token,
             state,
-            loose: Mutex::new(loose),
+            requests: Requests::new(loose),
             changed: Condvar::new(),
+            watched: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn label(&self) -> LockKind {
+        self.kind.label(self.kind.side())
     }
 
     /// Uses the ledger under its mutex; a loss noticed by that is handed out, once. Only
@@ -125,21 +134,19 @@ impl HoldState {
         }
     }
 
+    /// The server is about to be asked to tell what happens to its key.
+    pub(super) fn watch(&self) {
+        self.watched.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Acquire)
+    }
+
     /// Whether nobody can do anything with it any more: not live, and its thread has ended.
     pub(crate) fn is_dead(&self) -> bool {
         let ended = self.thread.as_ref().is_some_and(ThreadId::has_ended);
         ended && self.state.lock().ledger.look(Instant::now()) != Phase::Live
-    }
-
-    pub(super) fn take_loose(&self) -> Loose {
-        std::mem::take(&mut self.loose.lock())
-    }
-
-    pub(super) fn keep_loose(&self, loose: Loose) {
-        // Two requests of one hold can be under way, so what the other one left stays.
-        let mut kept = self.loose.lock();
-        kept.haunted |= loose.haunted;
-        kept.open.extend(loose.open);
     }
 
     /// Whether somebody is to be told at the very moment of a loss.
@@ -219,5 +226,76 @@ impl fmt::Debug for HoldState {
             .field("kind", &self.kind.family())
             .field("ledger", &state.ledger)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::engine::background::Background;
+    use crate::engine::ledger::{GuardNumber, Promise};
+    use crate::script::Side;
+    use crate::time::Lease;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+    const ROUNDS: usize = 5;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(1_000_000 + millis)
+    }
+
+    /// A hold of an hour, and its guard.
+    fn hold(since: Instant) -> (Arc<HoldState>, GuardNumber) {
+        let lease = Lease::new(HOUR).unwrap();
+        let (ledger, guard) = Ledger::granted(lease, since, lease, Side::Exclusive, Promise::Renewed { until: None });
+        let owner = (HoldNumber(1), OwnerId::in_other_words("me"));
+        (HoldState::for_test(&LockName::new("n").unwrap(), owner, None, since, ledger), guard)
+    }
+
+    #[test]
+    fn whoever_waits_for_the_end_is_woken_by_it() {
+        let ends: [fn(&mut Ledger, GuardNumber, Instant); 2] = [
+            |ledger, _, _| ledger.lose(Loss::Gone),
+            |ledger, guard, now| {
+                ledger.release(guard, now);
+            },
+        ];
+        let start = Instant::now();
+        for end in ends.iter().cycle().take(2 * ROUNDS) {
+            let began = Instant::now();
+            let (hold, guard) = hold(began);
+            std::thread::scope(|scope| {
+                let waiter = scope.spawn(|| hold.wait_for_end(began.after(HOUR)));
+                std::thread::sleep(Duration::from_millis(20)); // it sleeps by now, or sees the end at its first look
+                hold.update(|ledger, now| end(ledger, guard, now));
+                waiter.join().unwrap();
+            });
+        }
+        // A waiter that nobody wakes looks by itself when its nap is over.
+        let took = start.until(Instant::now());
+        assert!(took < Duration::from_secs(5), "{took:?}");
+    }
+
+    #[test]
+    fn the_timer_follows_a_deadline_that_came_nearer() {
+        let _pretence = at(0).pretend();
+        let timer = Background::new("lockson-test");
+        let (hold, guard) = hold(at(0));
+        let set = |deadline| timer.run_at(deadline, || {});
+        assert!(hold.mind(set).is_none());
+        let far = hold.state.lock().minded.expect("it is set");
+        assert!(hold.mind(|_| panic!("it is set already")).is_none());
+        let lease = Lease::new(Duration::from_secs(10)).unwrap();
+        let promise = Promise::Leased { until: at(10_000) };
+        hold.update(|ledger, now| ledger.reentered(now, now, lease, Side::Exclusive, promise)).0.unwrap();
+        hold.update(|ledger, now| ledger.release(guard, now));
+        assert_eq!(hold.mind(set), Some(far), "the later look is needless");
+        let near = hold.state.lock().minded.expect("it is set");
+        assert!(near.at < far.at && near.at <= at(10_000), "{near:?}");
+        hold.was_minded(near.at);
+        assert!(hold.mind(set).is_none());
+        assert!(hold.state.lock().minded.is_some(), "it is set again after it came");
     }
 }

@@ -5,11 +5,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Engine;
+use super::exchange::Bounds;
 use super::hold::HoldState;
 use super::ledger::Phase;
 use super::node::Node;
-use super::wire::{self, Bounds};
-use crate::conn::{Fault, Server, command};
+use super::wire;
+use crate::conn::{Fault, Limits, Server, command};
 use crate::error::{Loss, Result};
 use crate::time::Instant;
 
@@ -19,7 +20,7 @@ impl Engine {
         let ping = command(&["PING"]).get_packed_command();
         for server in self.topology.servers() {
             let deadline = Instant::now().after(self.config.command_timeout);
-            server.request(&ping, deadline, |_| Some(())).map_err(Fault::into_error)?;
+            server.request(&ping, Limits::by(deadline), |_| Some(())).map_err(Fault::into_error)?;
         }
         Ok(())
     }
@@ -38,6 +39,9 @@ impl Engine {
             let limit = engine.config.idle_timeout.max(Duration::from_millis(10));
             let trim = |server: Arc<Server>| server.trim(Instant::now(), limit);
             engine.trimming.store(false, Ordering::Release);
+            if engine.is_closed() {
+                return;
+            }
             if let Some(next) = engine.topology.servers().into_iter().filter_map(trim).min()
                 && !engine.trimming.swap(true, Ordering::AcqRel)
             {
@@ -46,37 +50,47 @@ impl Engine {
         });
     }
 
-    /// Ends every wait and every hold, and gives back what can be within the drop time-out.
+    /// Stops new work, ends every wait and every hold, lets what is under way come to its end, and gives back
+    /// what can be; all that within the drop time-out. Then the connections are closed.
     pub(crate) fn close(&self) {
-        if self.closed.swap(true, Ordering::AcqRel) {
+        if self.is_forked() || !self.under_way.close() {
             return;
         }
-        self.closing.ring_all();
-        self.settler.clear();
-        self.timer.clear();
         let end = Instant::now().after(self.config.drop_timeout);
-        for hold in self.registry.all() {
-            self.end_hold(&hold, end);
-        }
+        self.closing.ring_all();
+        // All are told before the first one is given back: that takes a request each.
+        let mut held = self.registry.close();
+        held.retain(|hold| self.end_hold(hold));
+        held.iter().for_each(|hold| self.give_back(hold, end));
+        self.under_way.wait_for_others(self.own_operations(), end);
+        self.settler.finish(end);
+        // Without the mutex: what is settled looks for its server.
+        let nodes = self.nodes.lock().clone();
+        nodes.iter().for_each(|node| node.settler.finish(end));
         for server in self.topology.servers() {
             server.close();
         }
-        for node in self.nodes.lock().iter() {
+        for node in &nodes {
             node.hub.close();
             node.lane.close();
         }
+        self.timer.finish(Instant::now());
     }
 
-    /// Ends one hold because the client is closed, and gives it back if that can be done by `end`.
-    pub(super) fn end_hold(&self, hold: &HoldState, end: Instant) {
-        let held = self.with(hold, |ledger, now| {
-            let held = ledger.look(now) == Phase::Live;
+    /// Ends one hold because the client closes; answers whether it was live.
+    fn end_hold(&self, hold: &HoldState) -> bool {
+        self.with(hold, |ledger, now| {
+            let was_live = ledger.look(now) == Phase::Live;
             ledger.lose(Loss::Closed);
-            held
-        });
+            was_live
+        })
+    }
+
+    /// Gives a hold back that nobody here has any more, if that can be done by `end`.
+    fn give_back(&self, hold: &HoldState, end: Instant) {
         let left = Instant::now().until(end);
-        if held && !left.is_zero() {
-            // Whoever cannot be reached in time frees itself at the end of its time to live.
+        if !left.is_zero() {
+            // What Redis is not told in time ends with its time to live.
             let call = hold.kind.release(&hold.name, &hold.owner, None);
             let _ = wire::send(&self.node(&hold.name).server, &call, &Bounds::within(left, left));
         }

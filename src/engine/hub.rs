@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::bell::Bell;
 use super::topics::Topics;
-use crate::conn::{Audience, Demand, Notice, Server, Waker, listen};
+use crate::conn::{Audience, Demand, INVALIDATIONS, Notice, Server, Waker, listen};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::sync::Mutex;
@@ -28,12 +28,38 @@ struct State {
     topics: Topics,
     /// Wakes the listening thread, while there is one.
     waker: Option<Waker>,
+    /// How many connections it has made.
+    connections: u64,
+    /// By this number the server knows the one that stands, where the server says so.
+    number: Option<u64>,
+}
+
+/// What there is to hear of changed keys.
+#[derive(Debug)]
+pub(crate) enum Ear {
+    /// Messages about them arrive.
+    Open {
+        /// Another one after each time that the connection was made anew.
+        connection: u64,
+        /// By this number the server knows it, where the server says so.
+        number: Option<u64>,
+    },
+    /// Not yet, or not at the moment.
+    Closed,
+    /// The server does not let us.
+    Refused(Error),
 }
 
 /// What the hub has to tell others than its waiters.
 pub(crate) trait Reports: std::fmt::Debug + Send + Sync {
     /// Somebody else announced something about this lock.
     fn announced(&self, name: &LockName);
+
+    /// These keys were changed or deleted; `None` means all of them.
+    fn invalidated(&self, keys: Option<&[String]>);
+
+    /// What there is to hear of changed keys is not what it was; with `lost`, something may have been missed.
+    fn ear_changed(&self, lost: bool);
 
     fn listening_failed(&self, server: &Server, error: Error);
 }
@@ -69,7 +95,7 @@ impl Hub {
                     Ok(waker) => state.waker = Some(waker),
                     Err(error) => {
                         state.topics.leave(&channel, number, Instant::now());
-                        let text = format!("no thread could be started to listen to redis: {error}");
+                        let text = format!("no thread could be started to listen to redis at {}", self.server.label());
                         return Err(Error::with_source(ErrorKind::Connection, text, error));
                     }
                 }
@@ -97,6 +123,21 @@ impl Hub {
         let number = state.topics.join(Some(name), &channel, bell);
         drop(state);
         Some(Subscription { hub: Arc::clone(self), channel, number })
+    }
+
+    /// Has changed keys reported, until the answer is dropped.
+    pub(crate) fn watch(self: &Arc<Self>) -> Result<Subscription> {
+        self.join(None, INVALIDATIONS.to_owned(), &Bell::new())
+    }
+
+    /// What there is to hear of changed keys, while somebody has them reported.
+    pub(crate) fn ear(&self) -> Ear {
+        let state = self.state.lock();
+        match state.topics.is_live(INVALIDATIONS) {
+            Ok(true) => Ear::Open { connection: state.connections, number: state.number },
+            Ok(false) => Ear::Closed,
+            Err(refusal) => Ear::Refused(Error::refused(refusal)),
+        }
     }
 
     /// A release of ours is about to be announced: its message is no news to this process.
@@ -164,16 +205,36 @@ impl Audience for Hub {
     }
 
     fn notice(&self, notice: Notice) {
-        let mut announced = None;
+        let (mut announced, mut rung) = (None, None);
         let mut failed = None;
+        let mut ear_changed = false;
         {
-            let topics = &mut self.state.lock().topics;
+            let mut state = self.state.lock();
+            let State { topics, connections, number, .. } = &mut *state;
             match notice {
-                Notice::Connected => topics.connected(),
-                Notice::Subscribed(channel) => topics.subscribed(&channel),
+                Notice::Connected(number_there) => {
+                    *connections += 1;
+                    *number = number_there;
+                    topics.connected();
+                }
+                Notice::Subscribed(channel) => {
+                    ear_changed = channel == INVALIDATIONS;
+                    topics.subscribed(&channel);
+                }
                 Notice::Unsubscribed(channel) => topics.unsubscribed(&channel),
-                Notice::Message(channel) => announced = topics.message(&channel),
-                Notice::Refused(channels, refusal) => topics.refused(&channels, &refusal),
+                Notice::Message(channel) => {
+                    announced = topics.message(&channel);
+                    rung = Some(channel);
+                }
+                Notice::Invalidated(keys) => {
+                    drop(state);
+                    self.reports.invalidated(keys.as_deref());
+                    return;
+                }
+                Notice::Refused(channels, refusal) => {
+                    ear_changed = channels == [INVALIDATIONS];
+                    topics.refused(&channels, &refusal);
+                }
                 Notice::Lost(error) => {
                     topics.lost();
                     failed = Some(error);
@@ -182,6 +243,13 @@ impl Audience for Hub {
         }
         if let Some(name) = announced {
             self.reports.announced(&name);
+        }
+        // After the report: whoever is woken knows already that somebody else spoke.
+        if let Some(channel) = rung {
+            self.state.lock().topics.ring(&channel);
+        }
+        if ear_changed || failed.is_some() {
+            self.reports.ear_changed(failed.is_some());
         }
         if let Some(error) = failed {
             self.reports.listening_failed(&self.server, error);

@@ -3,9 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Kept, Renewal, RenewalAnswers, Side, Told, query, reentrant};
+use crate::script::look::{self, Claim};
+use crate::script::{
+    Attempt, Call, Counts, Kept, Raise, Renewal, RenewalAnswer, RenewalAnswers, Side, Told, query, reentrant,
+};
 use crate::time::Lease;
 
 /// One kind of exclusive lock: the requests that make it what it is.
@@ -16,6 +20,9 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     fn family(&self) -> &'static str {
         "hash"
     }
+
+    /// What the kind is called in events and lists, by the side that is held.
+    fn label(&self, side: Side) -> LockKind;
 
     /// The owner as this kind writes it; different owners must stay different.
     fn written(&self, owner: OwnerId) -> OwnerId {
@@ -32,6 +39,11 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         Waking::Message
     }
 
+    /// Whether processes stand back for each other: one holds at a time, and a release tells all who wait.
+    fn stands_back(&self) -> bool {
+        self.queueing() == Queueing::Line && matches!(self.waking(), Waking::Message)
+    }
+
     /// Which side of the lock a guard of this kind holds.
     fn side(&self) -> Side {
         Side::Exclusive
@@ -43,20 +55,14 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether others can come in as soon as Redis knows that only this is held any more.
-    fn lets_others_in(&self, left: Counts) -> bool {
-        let _ = left;
-        false
-    }
-
     /// Where a release is announced to this waiter; empty where nothing is announced.
     fn channel(&self, name: &LockName, owner: &OwnerId) -> String;
 
     fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt>;
 
     /// `counts` are those after the re-entry.
-    fn reenter(&self, name: &LockName, owner: &OwnerId, lease: Lease, counts: Counts) -> Call<Kept<()>> {
-        reentrant::reenter(name, owner, lease, counts.exclusive)
+    fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Kept<()>> {
+        reentrant::reenter(name, owner, raise.endless, counts.exclusive)
     }
 
     /// `remaining` are the counts that stay and what is promised to them; `None` gives all back.
@@ -69,6 +75,11 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
     fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
         reentrant::renew(locks)
+    }
+
+    /// Asks whether these holds are still there, at least one; changes nothing.
+    fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
+        look::fields(claims, |owner| vec![owner.to_string()])
     }
 
     fn force_release(&self, name: &LockName) -> Call<bool>;
@@ -89,8 +100,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) name: &'a LockName,
     pub(crate) owner: &'a OwnerId,
     pub(crate) lease: Lease,
-    /// The caller waits: the time since it asked before, zero the first time. `None` asks just once.
-    pub(crate) waits: Option<Duration>,
+    /// The caller waits; otherwise it asks just once.
+    pub(crate) waits: bool,
 }
 
 /// How threads of one process wait for the same lock.

@@ -7,10 +7,9 @@
 //! | Done      | given back, or left to its time to live       | never                               |
 //! | Lost      | Redis said so, or its deadline passed         | never                               |
 
-use std::time::Duration;
-
+use super::clocks::Pace;
 use crate::error::Loss;
-use crate::script::{Counts, Side};
+use crate::script::{Counts, Raise, Side};
 use crate::time::{Instant, Lease};
 
 /// The account of one hold.
@@ -29,7 +28,8 @@ pub(crate) struct Ledger {
     kept: Sides,
     phase: Phase,
     cut: Option<Cut>,
-    /// When a renewal that got no answer is tried again.
+    next_cut: u64,
+    /// When a request of the watchdog that got no answer is tried again.
     retry_at: Option<Instant>,
 }
 
@@ -46,10 +46,15 @@ pub(crate) enum Promise {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GuardNumber(u64);
 
+/// Names one partial release of a hold; later ones are greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CutNumber(u64);
+
 /// A partial release that lowers the time to live. What was sent before its answer may have been
 /// carried out before it, and then be lowered by it.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
+    number: CutNumber,
     lease: Lease,
     /// When it was answered; `None` while it may still come.
     over: Option<Instant>,
@@ -108,13 +113,21 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Release {
     /// Write the count and the time to live that remain.
-    Partial { counts: Counts, lease: Lease },
+    Partial(Remaining),
     /// Open the lock.
     Last,
     /// It was lost before; there may be something to clear away.
     Lost(Loss),
     /// This guard was given back already.
     Unknown,
+}
+
+/// What a partial release leaves held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Remaining {
+    pub(crate) counts: Counts,
+    pub(crate) lease: Lease,
+    pub(crate) cut: CutNumber,
 }
 
 impl Ledger {
@@ -136,6 +149,7 @@ impl Ledger {
             kept: Sides::default(),
             phase: Phase::Live,
             cut: None,
+            next_cut: 0,
             retry_at: None,
         };
         let guard = ledger.admit(side, promise);
@@ -199,22 +213,24 @@ impl Ledger {
         }
     }
 
-    /// The server's clock ran ahead of ours by so much, `within` this time. If it goes on like that,
-    /// the key ends earlier than we thought; that counts where this hold's margin does not cover it.
-    pub(crate) fn server_ran_ahead(&mut self, now: Instant, by: Duration, within: Duration) {
-        // What it did long before this hold says nothing about the time that is left.
-        let left = now.until(self.end);
-        let by = if within > left { by.mul_f64(left.div_duration_f64(within)) } else { by };
-        if by > self.good_until.until(self.end) {
-            self.good_until = self.good_until.before(by);
-            self.end = self.end.before(by);
+    /// By an answer to what was sent at `sent`, the server's clock goes like this. If it goes on so, the key ends
+    /// earlier than we thought; that counts where it takes more than half of the margin, which is also there for
+    /// what this measure misses.
+    pub(crate) fn server_goes(&mut self, sent: Instant, pace: Pace) {
+        let left = sent.until(self.end);
+        let by = left.saturating_sub(pace.ours(left));
+        let lease = Lease::until(sent, self.end.before(by));
+        if by > lease.margin() / 2 {
+            self.good_until = self.good_until.min(lease.good_until(sent));
         }
     }
 
-    /// Every request that lowers the time to live has been answered, or never will be carried out.
-    pub(crate) fn cut_is_over(&mut self, now: Instant) {
-        if let Some(cut) = &mut self.cut {
-            cut.over.get_or_insert(now);
+    /// Of this partial release and those before it no request is carried out after `over` any more.
+    pub(crate) fn cut_is_over(&mut self, number: CutNumber, over: Instant) {
+        if let Some(cut) = &mut self.cut
+            && cut.number <= number
+        {
+            cut.over.get_or_insert(over);
         }
     }
 
@@ -239,28 +255,42 @@ impl Ledger {
             self.phase = Phase::Releasing;
             return Release::Last;
         }
-        let (counts, lease) = self.cut_down(now);
+        let remaining = self.cut_down(now);
         if self.guards.is_empty() {
             self.phase = Phase::Done;
         }
-        Release::Partial { counts, lease }
+        Release::Partial(remaining)
     }
 
     /// What a partial release that was never answered is to write now; `None` where nothing is held any more.
-    pub(crate) fn repeated_release(&mut self, now: Instant) -> Option<(Counts, Lease)> {
-        (self.look(now) == Phase::Live && !self.guards.is_empty()).then(|| self.cut_down(now))
+    pub(crate) fn repeated_release(&mut self, now: Instant) -> Option<Remaining> {
+        let is_held = match self.look(now) {
+            Phase::Live => !self.guards.is_empty(),
+            // The last guard is gone, and another one had left its part to its time to live.
+            Phase::Done => !self.kept.is_over(now),
+            Phase::Releasing | Phase::Lost(_) => false,
+        };
+        is_held.then(|| self.cut_down(now))
     }
 
     /// The counts and the time to live that remain; the time to live may be lowered by them.
-    fn cut_down(&mut self, now: Instant) -> (Counts, Lease) {
+    fn cut_down(&mut self, now: Instant) -> Remaining {
         let counts = self.counts_on_wire(now);
         let lease = Lease::until(now, self.promised(now));
         let under_way = self.cut.filter(|cut| cut.over.is_none());
-        self.cut = Some(Cut { lease: under_way.map_or(lease, |cut| cut.lease.min(lease)), over: None });
+        self.next_cut += 1;
+        let cut = CutNumber(self.next_cut);
+        let lowest = under_way.map_or(lease, |cut| cut.lease.min(lease));
+        self.cut = Some(Cut { number: cut, lease: lowest, over: None });
         // Believed at once: whether the request arrives or not, it does not end before this.
         self.good_until = self.good_until.min(lease.good_until(now));
         self.end = self.end.min(now.after(lease.duration()));
-        (counts, lease)
+        Remaining { counts, lease, cut }
+    }
+
+    /// Whether nothing was given back since.
+    pub(crate) fn is_newest(&self, cut: CutNumber) -> bool {
+        cut.0 == self.next_cut
     }
 
     /// Takes a guard out and leaves its part of the hold to its time to live.
@@ -299,12 +329,25 @@ impl Ledger {
         wanted.then_some(self.watchdog)
     }
 
-    /// A renewal got no usable answer; try again at `retry_at`.
+    /// What a renewal or a re-entry with this lease writes. It raises the time to live where that is less, and
+    /// sets it where somebody took it away: to no less than what is believed.
+    pub(crate) fn raise(&self, now: Instant, lease: Lease) -> Raise {
+        Raise { lease, endless: lease.max(Lease::until(now, self.end)) }
+    }
+
+    /// A renewal or a look got no usable answer; try again at `retry_at`.
     pub(crate) fn renewal_failed(&mut self, retry_at: Instant) {
         self.retry_at = Some(retry_at);
     }
 
-    /// When a failed renewal is to be tried again.
+    /// A look is over. That renews nothing, so a renewal that failed is still to be tried again.
+    pub(crate) fn looked(&mut self, now: Instant) {
+        if self.renewal(now).is_none() {
+            self.retry_at = None;
+        }
+    }
+
+    /// When a failed renewal, or a look that failed, is to be tried again.
     pub(crate) fn retry_at(&self) -> Option<Instant> {
         self.retry_at
     }

@@ -42,6 +42,11 @@ impl Lines {
         Some(Place { lines: self, name, number })
     }
 
+    /// How many wait for `name`.
+    pub(crate) fn len(&self, name: &LockName) -> usize {
+        self.0.lock().queues.get(name).map_or(0, VecDeque::len)
+    }
+
     /// Wakes whoever is first for `name`: the lock may be free.
     pub(crate) fn ring_first(&self, name: &LockName) {
         if let Some(first) = self.0.lock().first(name) {

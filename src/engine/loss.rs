@@ -1,11 +1,12 @@
 //! How a loss becomes known: whoever uses a ledger may notice it, and then it is told once.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::Engine;
 use super::hold::{Aftermath, HoldState, News, OnLost};
 use super::ledger::{Ledger, Phase};
-use crate::error::Loss;
+use crate::error::{Error, Loss};
 use crate::event::LockLost;
 use crate::time::Instant;
 
@@ -24,14 +25,18 @@ impl Engine {
 
     /// Redis says that this hold is gone.
     pub(crate) fn lose(&self, hold: &HoldState, loss: Loss) {
-        self.with(hold, |ledger, _| ledger.lose(loss));
+        self.with(hold, |ledger, now| {
+            // What ran out before is not lost to somebody else.
+            ledger.look(now);
+            ledger.lose(loss);
+        });
     }
 
     /// Has `callback` run once when the hold is lost, at the very moment.
     pub(crate) fn on_lost(&self, hold: &Arc<HoldState>, callback: OnLost) {
         match hold.on_lost(callback) {
             Ok(()) => self.mind(hold),
-            Err((loss, callback)) => self.teller.run(move || callback(&loss)),
+            Err((loss, callback)) => self.callbacks.run(move || callback(&loss)),
         }
     }
 
@@ -74,28 +79,46 @@ impl Engine {
         });
     }
 
+    /// The error of a caller whose hold is lost.
+    pub(super) fn lost(&self, hold: &HoldState, loss: Loss) -> Error {
+        Error::lost(loss, &self.node(&hold.name).server.label(), self.stood_still(hold, loss))
+    }
+
+    /// For about how long the process stood still when the hold expired, if it did.
+    fn stood_still(&self, hold: &HoldState, loss: Loss) -> Option<Duration> {
+        if loss != Loss::Expired {
+            return None;
+        }
+        let deadline = self.with(hold, |ledger, _| ledger.good_until());
+        self.heartbeat.standstill_at(deadline, Instant::now())
+    }
+
     fn tell(&self, hold: &HoldState, news: News) {
         let News { loss, on_lost } = news;
         self.observe(|observer| {
-            observer.lost(&LockLost { name: hold.name.to_string(), owner: hold.owner.to_string(), loss });
+            observer.lost(&LockLost {
+                name: hold.name.to_string(),
+                kind: hold.label(),
+                owner: hold.owner.to_string(),
+                loss,
+                stood_still: self.stood_still(hold, loss),
+            });
         });
         for callback in on_lost {
-            self.teller.run(move || callback(&loss));
+            self.callbacks.run(move || callback(&loss));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::config::ClientBuilder;
     use crate::conn::{Address, Dialer, Server, Standalone};
     use crate::engine::ledger::Promise;
     use crate::event::Observer;
     use crate::name::LockName;
-    use crate::owner::ThreadId;
+    use crate::owner::{Owners, ThreadId};
     use crate::script::Side;
     use crate::time::Lease;
 
@@ -104,12 +127,64 @@ mod tests {
 
     impl Observer for Quiet {}
 
+    #[derive(Debug, Default)]
+    struct Noted(crate::sync::Mutex<Vec<Option<Duration>>>);
+
+    impl Observer for Arc<Noted> {
+        fn lost(&self, event: &LockLost) {
+            self.0.lock().push(event.stood_still());
+        }
+    }
+
+    #[test]
+    fn a_loss_says_that_the_process_stood_still() {
+        let (url, noted) = ("redis://127.0.0.1:1", Arc::<Noted>::default());
+        let config = ClientBuilder::new(url).observer(Arc::clone(&noted)).config;
+        let server = Server::new(Dialer::new(Address::parse(url).unwrap(), "test".into()), 1);
+        let engine = Engine::new(config, crate::owner::Owners::new(), Box::new(Standalone::new(server))).unwrap();
+        let at = Instant::from_millis;
+        let _pretence = at(1_000_000).pretend();
+        let lease = Lease::new(Duration::from_secs(10)).unwrap();
+        for (wakes, stood_still) in [(1_001_500, None), (1_040_000, Some(Duration::from_millis(39_500)))] {
+            at(1_000_000).comes();
+            let owner = engine.owners.draw(ThreadId::current().number());
+            let promise = Promise::Renewed { until: None };
+            let (ledger, guard) = Ledger::granted(lease, at(1_000_000), lease, Side::Exclusive, promise);
+            let hold = HoldState::for_test(&LockName::new("job").unwrap(), owner, None, at(1_000_000), ledger);
+            engine.heartbeat.rests(at(1_000_000), at(1_001_000));
+            at(wakes).comes();
+            engine.heartbeat.wakes(at(wakes));
+            at(1_040_000).comes();
+            let error = engine.release(&hold, guard, Duration::ZERO).unwrap_err();
+            assert_eq!(error.to_string().contains("stood still for about 40 s"), stood_still.is_some(), "{error}");
+            assert_eq!(noted.0.lock().pop(), Some(stood_still));
+        }
+    }
+
+    #[test]
+    fn the_timer_is_set_again_where_the_deadline_was_put_off() {
+        let url = "redis://127.0.0.1:1";
+        let server = Server::new(Dialer::new(Address::parse(url).unwrap(), "test".into()), 1);
+        let engine =
+            Engine::new(ClientBuilder::new(url).config, Owners::new(), Box::new(Standalone::new(server))).unwrap();
+        let lease = |millis| Lease::new(Duration::from_millis(millis)).unwrap();
+        let (owner, now) = (engine.owners.draw(ThreadId::current().number()), Instant::now());
+        let promise = Promise::Leased { until: now.after(Duration::from_millis(300)) };
+        let (ledger, _) = Ledger::granted(lease(300), now, lease(300), Side::Exclusive, promise);
+        let hold = HoldState::for_test(&LockName::new("job").unwrap(), owner, None, now, ledger);
+        let (told, heard) = crossbeam_channel::unbounded();
+        engine.on_lost(&hold, Box::new(move |loss| told.send(*loss).unwrap()));
+        engine.with(&hold, |ledger, now| ledger.extended(now, lease(900)));
+        assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(Loss::Expired), "nobody asks meanwhile");
+        assert!(now.until(Instant::now()) >= Duration::from_millis(800), "at its new end");
+    }
+
     #[test]
     fn the_timer_forgets_what_was_given_back_or_lost() {
         let url = "redis://127.0.0.1:1";
         let config = ClientBuilder::new(url).observer(Quiet).config;
         let server = Server::new(Dialer::new(Address::parse(url).unwrap(), "test".into()), 1);
-        let engine = Engine::new(config, Box::new(Standalone::new(server))).unwrap();
+        let engine = Engine::new(config, Owners::new(), Box::new(Standalone::new(server))).unwrap();
         let jobs = || format!("{:?}", engine.timer);
         let hour = Lease::new(Duration::from_secs(3_600)).unwrap();
         for gives_back in [true, false] {

@@ -4,53 +4,76 @@ mod acquire;
 mod background;
 mod backoff;
 mod bell;
+mod callbacks;
+mod caller;
 mod cancel;
+mod clocks;
 mod contend;
 mod contender;
+mod exchange;
+mod handle;
+mod heartbeat;
 mod hold;
 mod housekeeping;
 mod hub;
+mod inbox;
 mod kind;
+mod lane;
 mod ledger;
 mod line;
 mod loss;
 mod node;
+mod questions;
 mod registry;
 mod release;
 mod renewal;
+mod requests;
+mod ripening;
 #[cfg(all(test, shuttle))]
 mod schedules;
 mod settle;
+mod stand_back;
 mod topics;
+mod under_way;
+mod waiters;
+mod watch;
 mod watchdog;
 mod wire;
 
 pub(crate) use acquire::{Grant, Wait, Wish};
 pub use cancel::Cancel;
+pub(crate) use handle::Handle;
 pub(crate) use hold::HoldState;
 pub(crate) use kind::{Ask, Kind, Pauses, Queueing, Waking};
 pub(crate) use ledger::{GuardNumber, Phase};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use crate::config::Config;
 use crate::conn::{Server, Topology};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::event::{ListeningFailed, Observer};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, Home, OwnerId, Owners, ThreadId, ThreadNumber};
 use crate::script::Call;
 use crate::sync::Mutex;
-use crate::time::Lease;
+use crate::time::{Instant, Lease};
 use background::Background;
 use bell::Bells;
+use callbacks::Callbacks;
+use caller::Caller;
+use exchange::Bounds;
+use heartbeat::Heartbeat;
 use hub::{Hub, Reports};
+use lane::Lane;
 use line::Lines;
 use node::Node;
 use registry::Registry;
-use wire::Bounds;
+use stand_back::StandBacks;
+use under_way::UnderWay;
+use waiters::Waiters;
 
 /// Everything that belongs to one client.
 #[derive(Debug)]
@@ -58,40 +81,47 @@ pub(crate) struct Engine {
     pub(crate) config: Config,
     pub(crate) owners: Owners,
     pub(crate) registry: Registry,
+    pub(crate) waiters: Waiters,
     watchdog_lease: Lease,
     pub(crate) fair_patience: Lease,
     topology: Box<dyn Topology>,
     nodes: Mutex<Vec<Arc<Node>>>,
     lines: Lines,
+    stand_backs: StandBacks,
     settler: Background,
-    teller: Background,
+    callbacks: Callbacks,
     timer: Background,
     trimming: AtomicBool,
+    under_way: UnderWay,
+    heartbeat: Arc<Heartbeat>,
+    /// The bells of callers that pause; `close()` rings them.
     closing: Bells,
-    closed: AtomicBool,
     has_observer: bool,
     home: Home,
     myself: Weak<Self>,
 }
 
 impl Engine {
-    pub(crate) fn new(config: Config, topology: Box<dyn Topology>) -> Result<Arc<Self>> {
+    pub(crate) fn new(config: Config, owners: Owners, topology: Box<dyn Topology>) -> Result<Arc<Self>> {
         let watchdog_lease = config.watchdog_lease()?;
         let fair_patience = Lease::new(config.fair_patience)?;
         Ok(Arc::new_cyclic(|myself| Self {
             watchdog_lease,
             fair_patience,
-            owners: Owners::new(),
+            owners,
             registry: Registry::default(),
+            waiters: Waiters::default(),
+            heartbeat: Arc::default(),
             topology,
             nodes: Mutex::default(),
             lines: Lines::default(),
+            stand_backs: StandBacks::default(),
             settler: Background::new("lockson-settle"),
-            teller: Background::new("lockson-tell"),
+            callbacks: Callbacks::default(),
             timer: Background::new("lockson-timer"),
             trimming: AtomicBool::new(false),
+            under_way: UnderWay::default(),
             closing: Bells::default(),
-            closed: AtomicBool::new(false),
             has_observer: config.has_observer,
             home: Home::here(),
             myself: Weak::clone(myself),
@@ -101,12 +131,8 @@ impl Engine {
 
     /// Asks Redis a question that changes nothing.
     pub(crate) fn ask<T>(&self, call: &Call<T>) -> Result<T> {
-        let unanswered = |error: Error| match error.kind() {
-            // Nothing had any effect, so nothing is unknown.
-            ErrorKind::Unknown => Error::with_source(ErrorKind::Connection, "redis did not answer the question", error),
-            _ => error,
-        };
-        self.send(call, true).map_err(unanswered)
+        // Nothing had any effect, so nothing is unknown.
+        self.send(call, true).map_err(Error::without_effect)
     }
 
     /// Has Redis do something once, no matter whose hold it concerns.
@@ -117,7 +143,16 @@ impl Engine {
     fn send<T>(&self, call: &Call<T>, repeat: bool) -> Result<T> {
         let limit = self.config.command_timeout;
         let node = self.node(call.route());
-        let answer = wire::send(&node.server, call, &Bounds { repeat, ..Bounds::within(limit, limit) });
+        let caller = Caller::new(self, None);
+        let interrupted = || caller.check().err();
+        let bounds = Bounds {
+            repeat,
+            fences: !repeat,
+            caller: Some(&caller),
+            interrupted: &interrupted,
+            ..Bounds::within(limit, limit)
+        };
+        let answer = wire::send(&node.server, call, &bounds);
         self.after_request(&node);
         answer.map(|answer| answer.value).map_err(|failed| {
             if let Some(loose) = failed.loose.filter(|_| !repeat) {
@@ -129,14 +164,9 @@ impl Engine {
 
     /// Something happened to this lock that we did not do: asks soon whether our holds are still ours.
     pub(crate) fn check(&self, name: &LockName) {
-        if self.registry.under(name).is_empty() {
-            return;
+        if !self.registry.under(name).is_empty() {
+            self.node(name).lane.check([name.clone()]);
         }
-        let node = self.node(name);
-        if let Some(engine) = self.myself.upgrade() {
-            node.lane.start(&engine, &node);
-        }
-        node.lane.check(name);
     }
 
     /// The name that stands in Redis. No name stays none: a prefix alone names no lock.
@@ -145,7 +175,7 @@ impl Engine {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.under_way.is_closed()
     }
 
     /// Whether this is a forked child's copy: what the parent holds is not the child's.
@@ -173,9 +203,10 @@ impl Engine {
         if let Some(node) = nodes.iter().find(|node| Arc::ptr_eq(&node.server, server)) {
             return Arc::clone(node);
         }
-        let reports = Box::new(EngineReports(Weak::clone(&self.myself)));
+        let lane = Arc::new(Lane::default());
+        let reports = Box::new(EngineReports { engine: Weak::clone(&self.myself), lane: Arc::clone(&lane) });
         let hub = Arc::new(Hub::new(Arc::clone(server), self.config.command_timeout, reports));
-        let node = Arc::new(Node::new(Arc::clone(server), hub));
+        let node = Arc::new(Node::new(Arc::clone(server), hub, lane));
         nodes.push(Arc::clone(&node));
         node
     }
@@ -185,25 +216,36 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-/// What the hub reports, brought to the engine.
+/// What the hub reports, brought to the engine and to the watchdog.
 #[derive(Debug)]
-struct EngineReports(Weak<Engine>);
+struct EngineReports {
+    engine: Weak<Engine>,
+    lane: Arc<Lane>,
+}
 
 impl Reports for EngineReports {
     fn announced(&self, name: &LockName) {
-        if let Some(engine) = self.0.upgrade() {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.stand_backs.heard(name, Instant::now());
             engine.check(name);
         }
     }
 
+    fn invalidated(&self, keys: Option<&[String]>) {
+        let Some(keys) = keys else { return self.lane.check_all() };
+        let Some(engine) = self.engine.upgrade() else { return };
+        let names = engine.registry.watched(keys);
+        if !names.is_empty() {
+            self.lane.check(names);
+        }
+    }
+
+    fn ear_changed(&self, lost: bool) {
+        self.lane.ear_changed(lost);
+    }
+
     fn listening_failed(&self, server: &Server, error: Error) {
-        if let Some(engine) = self.0.upgrade() {
+        if let Some(engine) = self.engine.upgrade() {
             engine.observe(|observer| observer.listening_failed(&ListeningFailed { server: server.label(), error }));
         }
     }

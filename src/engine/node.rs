@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::background::Background;
 use super::hub::Hub;
-use super::watchdog::Lane;
+use super::lane::Lane;
 use crate::conn::Server;
 use crate::sync::Mutex;
 use crate::time::Instant;
@@ -14,7 +15,9 @@ use crate::time::Instant;
 pub(crate) struct Node {
     pub(crate) server: Arc<Server>,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) lane: Lane,
+    /// Clears away what requests to this server left behind; one mute server delays no other's.
+    pub(super) settler: Background,
+    pub(crate) lane: Arc<Lane>,
     asking: Mutex<Asking>,
 }
 
@@ -29,8 +32,8 @@ struct Asking {
 }
 
 impl Node {
-    pub(crate) fn new(server: Arc<Server>, hub: Arc<Hub>) -> Self {
-        Self { server, hub, lane: Lane::default(), asking: Mutex::default() }
+    pub(crate) fn new(server: Arc<Server>, hub: Arc<Hub>, lane: Arc<Lane>) -> Self {
+        Self { server, hub, lane, settler: Background::new("lockson-settle"), asking: Mutex::default() }
     }
 
     /// Somebody asks the server.
@@ -80,15 +83,41 @@ mod tests {
     impl Reports for ToNobody {
         fn announced(&self, _: &LockName) {}
 
+        fn invalidated(&self, _: Option<&[String]>) {}
+
+        fn ear_changed(&self, _: bool) {}
+
         fn listening_failed(&self, _: &Server, _: Error) {}
+    }
+
+    fn node() -> Node {
+        let address = Address::parse("redis://127.0.0.1:1").unwrap();
+        let server = Arc::new(Server::new(Dialer::new(address, "test".into()), 1));
+        let hub = Arc::new(Hub::new(Arc::clone(&server), FORGOTTEN, Box::new(ToNobody)));
+        Node::new(server, hub, Arc::default())
+    }
+
+    #[test]
+    fn a_server_that_answers_somebody_all_the_time_is_not_mute() {
+        let node = node();
+        let mut now = Instant::from_millis(1_000_000);
+        let _pretence = now.pretend();
+        node.asking_begins(now);
+        for _ in 0..10 {
+            // There is always one more under way.
+            now = now.after(FORGOTTEN * 2);
+            now.comes();
+            node.asking_begins(now);
+            node.asking_ends(true);
+            assert_eq!(node.mute_since(), Some(now), "since the last answer");
+        }
+        node.asking_ends(true);
+        assert_eq!(node.mute_since(), None);
     }
 
     #[test]
     fn an_outage_lasts_from_the_first_question_in_vain() {
-        let address = Address::parse("redis://127.0.0.1:1").unwrap();
-        let server = Arc::new(Server::new(Dialer::new(address, "test".into()), 1));
-        let hub = Arc::new(Hub::new(Arc::clone(&server), FORGOTTEN, Box::new(ToNobody)));
-        let node = Node::new(server, hub);
+        let node = node();
         assert_eq!(node.mute_since(), None);
         let now = Instant::now();
         node.asking_begins(now);

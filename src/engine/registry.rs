@@ -16,14 +16,19 @@ pub(crate) struct Registry(Mutex<Holds>);
 struct Holds {
     by_name: HashMap<LockName, Vec<Arc<HoldState>>>,
     count: usize,
+    closed: bool,
     /// With so many it is looked for dead ones.
     sweep_at: usize,
 }
 
 impl Registry {
     /// Adds a hold, and answers with dead ones that were in the way: nobody else knows them any more.
-    pub(crate) fn add(&self, hold: Arc<HoldState>) -> Vec<Arc<HoldState>> {
+    /// `None` when the registry was closed before: then the hold is not in it.
+    pub(crate) fn add(&self, hold: Arc<HoldState>) -> Option<Vec<Arc<HoldState>>> {
         let mut holds = self.0.lock();
+        if holds.closed {
+            return None;
+        }
         let dead = if holds.count >= holds.sweep_at { holds.sweep() } else { vec![] };
         holds.count += 1;
         match holds.by_name.get_mut(&hold.name) {
@@ -31,18 +36,26 @@ impl Registry {
             None => drop(holds.by_name.insert(hold.name.clone(), vec![hold])),
         }
         // Dropped by the caller, without the mutex: their callbacks may keep this very registry alive.
-        dead
+        Some(dead)
     }
 
-    pub(crate) fn remove(&self, hold: &HoldState) {
+    /// Answers with every hold there is; from here on none is added.
+    pub(crate) fn close(&self) -> Vec<Arc<HoldState>> {
+        self.0.lock().closed = true;
+        self.all()
+    }
+
+    /// Answers whether the hold was there.
+    pub(crate) fn remove(&self, hold: &HoldState) -> bool {
         let mut holds = self.0.lock();
-        let Some(same_name) = holds.by_name.get_mut(&hold.name) else { return };
-        let Some(place) = same_name.iter().position(|other| other.number == hold.number) else { return };
+        let Some(same_name) = holds.by_name.get_mut(&hold.name) else { return false };
+        let Some(place) = same_name.iter().position(|other| other.number == hold.number) else { return false };
         same_name.remove(place);
         if same_name.is_empty() {
             holds.by_name.remove(&hold.name);
         }
         holds.count -= 1;
+        true
     }
 
     /// The hold that `thread` would re-enter under `name`.
@@ -54,6 +67,20 @@ impl Registry {
 
     pub(crate) fn under(&self, name: &LockName) -> Vec<Arc<HoldState>> {
         self.0.lock().by_name.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Those of these keys that are the name of a watched hold.
+    pub(crate) fn watched(&self, keys: &[String]) -> Vec<LockName> {
+        let holds = self.0.lock();
+        let watched = |key: &String| {
+            let (name, same_name) = holds.by_name.get_key_value(key.as_str())?;
+            same_name.iter().any(|hold| hold.is_watched()).then(|| name.clone())
+        };
+        keys.iter().filter_map(watched).collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().count == 0
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<HoldState>> {
@@ -99,24 +126,59 @@ mod tests {
     }
 
     #[test]
+    fn a_hold_is_taken_out_from_among_others_of_its_name() {
+        let (registry, owners) = (Registry::default(), Owners::new());
+        let numbers = || registry.under(&LockName::new("name:1").unwrap()).iter().map(|hold| hold.number).collect();
+        let holds: Vec<_> = (0..3).map(|_| hold(&owners, 1)).collect();
+        holds.iter().for_each(|hold| assert!(registry.add(Arc::clone(hold)).is_some()));
+        registry.remove(&holds[1]);
+        let left: Vec<_> = numbers();
+        assert_eq!(left, [holds[0].number, holds[2].number], "the others are to be renewed on");
+        registry.remove(&holds[2]);
+        registry.remove(&holds[2]);
+        let left: Vec<_> = numbers();
+        assert_eq!(left, [holds[0].number]);
+        assert!(!registry.is_empty());
+        registry.remove(&holds[0]);
+        assert!(registry.is_empty());
+    }
+
+    #[test]
+    fn one_watched_hold_of_a_name_brings_its_key_into_question() {
+        let (registry, owners) = (Registry::default(), Owners::new());
+        let (watched, young) = (hold(&owners, 1), hold(&owners, 1));
+        for hold in [&young, &watched, &hold(&owners, 2)] {
+            assert!(registry.add(Arc::clone(hold)).is_some());
+        }
+        let keys = ["name:1", "name:2", "name:3"].map(str::to_owned);
+        assert!(registry.watched(&keys).is_empty());
+        watched.watch();
+        assert_eq!(
+            registry.watched(&keys),
+            std::slice::from_ref(&watched.name),
+            "the young one beside it does not hide it"
+        );
+    }
+
+    #[test]
     fn what_threads_lost_that_have_ended_does_not_pile_up() {
         let (registry, owners) = (Registry::default(), Owners::new());
         let live: Vec<_> = (0..10).map(|name| hold(&owners, name)).collect();
-        live.iter().for_each(|hold| assert!(registry.add(Arc::clone(hold)).is_empty()));
+        live.iter().for_each(|hold| assert!(registry.add(Arc::clone(hold)).unwrap().is_empty()));
         for name in 0..10_000 {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let hold = hold(&owners, name);
                     hold.update(|ledger, _| ledger.lose(Loss::Gone));
-                    drop(registry.add(hold));
+                    registry.add(hold).unwrap();
                 });
             });
         }
         assert!(registry.all().len() <= 2 * FEWEST_TO_SWEEP + 1, "{} are left", registry.all().len());
         for hold in &live {
             assert!(registry.under(&hold.name).iter().any(|other| other.number == hold.number));
-            registry.remove(hold);
-            registry.remove(hold); // once is enough
+            assert!(registry.remove(hold));
+            assert!(!registry.remove(hold), "once is enough");
         }
     }
 }

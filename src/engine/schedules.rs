@@ -3,9 +3,11 @@
 //! Nothing times out here, so whoever is not woken sleeps for ever, and the checker says so.
 #![cfg(all(test, shuttle))]
 
+mod closing;
 mod holds;
 mod line;
 mod listening;
+mod watching;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, MaxSteps, Runner};

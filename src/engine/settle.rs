@@ -4,9 +4,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Engine;
+use super::exchange::{Bounds, Loose};
 use super::hold::HoldState;
 use super::kind::Kind;
-use super::wire::{self, Bounds, Loose};
+use super::wire;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::time::Instant;
@@ -29,11 +30,27 @@ impl Engine {
 
     fn settle_at(self: &Arc<Self>, at: Instant, settlement: Settlement) {
         let engine = Arc::downgrade(self);
-        self.settler.run_at(at, move || {
+        self.node(&settlement.name).settler.run_at(at, move || {
             if let Some(engine) = engine.upgrade() {
                 engine.settle_once(settlement);
             }
         });
+    }
+
+    fn settle_once(self: &Arc<Self>, mut settlement: Settlement) {
+        if Instant::now() >= settlement.until {
+            return;
+        }
+        let limit = self.config.command_timeout;
+        let server = &self.node(&settlement.name).server;
+        let fenced = wire::fence(server, &mut settlement.loose, Instant::now().after(limit)).is_ok();
+        let call = settlement.kind.withdraw(&settlement.name, &settlement.owner);
+        let released = fenced && wire::send(server, &call, &Bounds::within(limit, limit)).is_ok();
+        // Without a fence the original may still arrive: the release is repeated until its lease is over.
+        let settled = released && !settlement.loose.haunted;
+        if !settled && !self.is_closed() {
+            self.settle_at(Instant::now().after(PAUSE), settlement);
+        }
     }
 
     /// Sees to it that requests which were given up are not carried out later.
@@ -44,11 +61,14 @@ impl Engine {
 
     fn fence_at(&self, at: Instant, until: Instant, name: LockName, mut loose: Loose) {
         let engine = Weak::clone(&self.myself);
-        self.settler.run_at(at, move || {
+        self.node(&name).settler.run_at(at, move || {
             let Some(engine) = engine.upgrade() else { return };
+            if Instant::now() >= until {
+                return;
+            }
             let deadline = Instant::now().after(engine.config.command_timeout);
             let fenced = wire::fence(&engine.node(&name).server, &mut loose, deadline).is_ok();
-            if !fenced && Instant::now() < until && !engine.is_closed() {
+            if !fenced && !engine.is_closed() {
                 engine.fence_at(Instant::now().after(PAUSE), until, name, loose);
             }
         });
@@ -56,33 +76,47 @@ impl Engine {
 
     /// Writes in the background what a partial release could not, as it stands by then.
     pub(super) fn repeat_release(&self, hold: &Arc<HoldState>) {
-        let (engine, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));
-        self.settler.run_at(Instant::now().after(PAUSE), move || {
-            let (Some(engine), Some(hold)) = (engine.upgrade(), hold.upgrade()) else { return };
-            let left = engine.with(&hold, |ledger, now| ledger.repeated_release(now));
-            let Some((counts, lease)) = left.filter(|_| !engine.is_closed()) else { return };
-            let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
-            let limit = engine.config.command_timeout;
-            match engine.ask_about(&hold, &call, &Bounds::within(limit, limit)) {
-                // A loss is told by that; there is nobody here to hear of it.
-                Ok(answer) => drop(engine.done_or_lost(&hold, answer.value)),
-                Err(_) => engine.repeat_release(&hold),
+        if hold.requests.leave_unwritten() {
+            self.repeat_release_after(PAUSE, Arc::clone(hold));
+        }
+    }
+
+    fn repeat_release_after(&self, pause: Duration, hold: Arc<HoldState>) {
+        let engine = Weak::clone(&self.myself);
+        self.node(&hold.name).settler.run_at(Instant::now().after(pause), move || {
+            if let Some(engine) = engine.upgrade()
+                && !engine.repeat_release_once(&hold)
+                && !engine.is_closed()
+            {
+                engine.repeat_release_after((pause * 2).min(LONGEST_PAUSE), hold);
             }
         });
     }
 
-    fn settle_once(self: &Arc<Self>, mut settlement: Settlement) {
+    /// Answers whether nothing is left to write.
+    fn repeat_release_once(self: &Arc<Self>, hold: &Arc<HoldState>) -> bool {
         let limit = self.config.command_timeout;
-        let server = &self.node(&settlement.name).server;
-        let fenced = wire::fence(server, &mut settlement.loose, Instant::now().after(limit)).is_ok();
-        let call = settlement.kind.withdraw(&settlement.name, &settlement.owner);
-        let released = fenced && wire::send(server, &call, &Bounds::within(limit, limit)).is_ok();
-        // Without a fence the original may still arrive: the release is repeated until its lease is over.
-        let settled = released && !settlement.loose.haunted;
-        if !settled && Instant::now() < settlement.until && !self.is_closed() {
-            self.settle_at(Instant::now().after(PAUSE), settlement);
+        let bounds = Bounds::within(limit, limit);
+        let Some(turn) = hold.requests.turn(bounds.end) else { return false };
+        if !turn.has_unwritten() {
+            return true;
         }
+        // In its turn: no request of the hold is under way that knows another count.
+        let Some(remaining) = self.with(hold, |ledger, now| ledger.repeated_release(now)) else {
+            turn.written();
+            let loose = turn.take_loose();
+            if self.with(hold, |ledger, _| ledger.is_empty()) && !loose.is_empty() {
+                // Its last guard has gone meanwhile, and nobody else knows of these.
+                self.settle(self.leftover(hold, loose));
+            } else {
+                turn.keep_loose(loose);
+            }
+            return true;
+        };
+        // A loss is told by that; there is nobody here to hear of it.
+        self.write_remaining(hold, &turn, remaining, &bounds).is_ok() && !turn.has_unwritten()
     }
 }
 
 const PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::bell::Bell;
-use crate::conn::Demand;
+use crate::conn::{Demand, INVALIDATIONS};
 use crate::error::Refusal;
 use crate::name::LockName;
 use crate::time::Instant;
@@ -139,10 +139,9 @@ impl Topics {
         }
     }
 
-    /// Wakes the waiters of a channel; answers with the lock if somebody else spoke.
+    /// A message came; answers with the lock if somebody else spoke. The waiters are to be rung after it.
     pub(super) fn message(&mut self, channel: &str) -> Option<LockName> {
         let topic = self.topics.get_mut(channel)?;
-        topic.ring();
         if topic.own > 0 {
             topic.own -= 1;
             return None;
@@ -150,9 +149,14 @@ impl Topics {
         topic.name.clone()
     }
 
+    /// Wakes the waiters of a channel.
+    pub(super) fn ring(&self, channel: &str) {
+        self.topics.get(channel).inspect(|topic| topic.ring());
+    }
+
     /// The server does not let us listen to one of these.
     pub(super) fn refused(&mut self, channels: &[String], refusal: &Refusal) {
-        self.one_by_one = true;
+        self.one_by_one |= channels.len() > 1;
         for channel in channels {
             if let Some(topic) = self.topics.get_mut(channel)
                 && topic.state == State::Asked
@@ -202,6 +206,14 @@ impl Topics {
     }
 
     fn subscribe(&mut self) -> Option<Demand> {
+        // Alone: it needs a right of its own, and a refusal must not cost the waiters a second question.
+        if let Some(topic) = self.topics.get_mut(INVALIDATIONS)
+            && topic.state == State::Wanted
+            && topic.refusal.is_none()
+        {
+            topic.state = State::Asked;
+            return Some(Demand::Subscribe(vec![INVALIDATIONS.to_owned()]));
+        }
         let most = if self.one_by_one { 1 } else { MOST_AT_ONCE };
         let wanted =
             self.topics.iter_mut().filter(|(_, topic)| topic.state == State::Wanted && topic.refusal.is_none());

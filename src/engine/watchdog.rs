@@ -1,105 +1,199 @@
-//! The watchdog: one lane for each server that has holds, renewing them on a fixed grid.
+//! The watchdog: renews the holds of one server on a fixed grid, and watches their keys.
 
 use std::sync::{Arc, Weak};
-use std::thread;
-
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use once_cell::sync::OnceCell;
+use std::time::Duration;
 
 use super::Engine;
+use super::heartbeat::Heartbeat;
 use super::hold::HoldState;
+use super::hub::Subscription;
+use super::inbox::{Inbox, News};
 use super::ledger::Ledger;
 use super::node::Node;
-use super::renewal::{Due, Rounds, Upkeep};
+use super::renewal::{All, Asked, Due, Rounds, Upkeep};
+use super::ripening::Ripening;
+use super::watch::{Step, Watch};
 use super::wire::stopped;
-use crate::conn::{Connection, Fault};
+use crate::conn::{Connection, Fault, Sleeper};
 use crate::error::Error;
-use crate::event::{LockAbandoned, RenewalFailed};
-use crate::name::LockName;
-use crate::script::{Renewal, RenewalAnswer, RenewalAnswers};
+use crate::event::{LockAbandoned, LocksRenewed, LossesToldLate, RenewalFailed, RenewalRecovered};
+use crate::script::look::Claim;
+use crate::script::{Call, RenewalAnswer, RenewalAnswers};
 use crate::time::Instant;
 
-/// The way to the worker of one server; the worker starts at first use.
-#[derive(Debug, Default)]
-pub(crate) struct Lane(OnceCell<Sender<Note>>);
-
-/// What the worker is told between its rounds.
-#[derive(Debug)]
-enum Note {
-    /// Something was announced about this lock: ask whether we still have it.
-    Check(LockName),
-    /// The client was closed.
-    Close,
-}
-
-impl Lane {
-    /// Starts the worker if it does not run yet.
-    pub(crate) fn start(&self, engine: &Arc<Engine>, node: &Arc<Node>) {
-        if self.0.get().is_some() {
-            return;
-        }
-        let _ = self.0.get_or_try_init(|| {
-            // A few notes may wait; more would say nothing new, since every round looks at all holds.
-            let (notes, inbox) = bounded(64);
-            let worker = Worker {
-                engine: Arc::downgrade(engine),
-                node: Arc::downgrade(node),
-                inbox,
-                connection: node.server.connection(),
-                rounds: Rounds::new(
-                    Instant::now(),
-                    engine.config.watchdog_interval,
-                    engine.config.watchdog_batch,
-                    engine.config.command_timeout,
-                ),
-            };
-            // Where no thread can be started, holds run out and say so; the next acquire tries again.
-            thread::Builder::new().name("lockson-watchdog".into()).spawn(move || worker.run()).map(|_| notes)
-        });
-    }
-
-    /// Asks soon whether the holds of `name` are still ours.
-    pub(crate) fn check(&self, name: &LockName) {
-        if let Some(notes) = self.0.get() {
-            let _ = notes.try_send(Note::Check(name.clone()));
-        }
-    }
-
-    /// Has the worker see that the client was closed.
-    pub(crate) fn close(&self) {
-        if let Some(notes) = self.0.get() {
-            let _ = notes.try_send(Note::Close);
-        }
-    }
-}
-
-/// The thread that keeps the holds of one server alive.
-struct Worker {
+/// What keeps the holds of one server alive.
+pub(super) struct Worker {
     engine: Weak<Engine>,
     node: Weak<Node>,
-    inbox: Receiver<Note>,
+    inbox: Arc<Inbox>,
     /// Of its own, so that it never waits behind the callers.
     connection: Connection,
+    command_timeout: Duration,
     rounds: Rounds,
+    next_round: Instant,
+    ripening: Ripening,
+    watch: Watch,
+    /// Has changed keys reported, while there are holds to be watched.
+    subscription: Option<Subscription>,
+    next_step: Option<Instant>,
+    /// Since then nothing is held.
+    empty_since: Option<Instant>,
+    heartbeat: Arc<Heartbeat>,
 }
 
 impl Worker {
-    fn run(mut self) {
-        let mut wake_at = self.rounds.start();
+    /// `restarted` means that another one ended in the middle of something. `None` where the client has ended.
+    pub(super) fn new(engine: &Weak<Engine>, node: &Weak<Node>, inbox: &Arc<Inbox>, restarted: bool) -> Option<Self> {
+        let (strong_engine, strong_node) = (engine.upgrade()?, node.upgrade()?);
+        let config = &strong_engine.config;
+        let now = Instant::now();
+        let mut watch = Watch::new(now);
+        if restarted {
+            // Nobody knows what the other one did last.
+            watch.begin();
+            watch.lost(now);
+        }
+        let rounds = Rounds::new(now, config.watchdog_interval, config.watchdog_batch, config.command_timeout);
+        Some(Self {
+            engine: Weak::clone(engine),
+            node: Weak::clone(node),
+            inbox: Arc::clone(inbox),
+            connection: strong_node.server.connection(),
+            command_timeout: config.command_timeout,
+            next_round: rounds.next_tick(),
+            rounds,
+            ripening: Ripening::new(now),
+            watch,
+            subscription: None,
+            next_step: None,
+            empty_since: None,
+            heartbeat: Arc::clone(&strong_engine.heartbeat),
+        })
+    }
+
+    pub(super) fn run(&mut self, sleeper: &Sleeper) {
         loop {
-            let mut asked = vec![];
-            match self.inbox.recv_timeout(Instant::now().nap_until(wake_at)) {
-                Ok(Note::Check(name)) => asked.push(name),
-                Err(RecvTimeoutError::Timeout) if Instant::now() < wake_at => continue,
-                Ok(Note::Close) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
+            let times = [self.ripening.step_at(), self.inbox.next_names(), self.next_step];
+            let until = times.into_iter().flatten().fold(self.next_round, Instant::min);
+            let now = Instant::now();
+            let until = now.after(now.nap_until(until));
+            self.heartbeat.rests(now, until);
+            self.connection.sleep(sleeper, until);
+            self.heartbeat.wakes(Instant::now());
             let (Some(engine), Some(node)) = (self.engine.upgrade(), self.node.upgrade()) else { return };
             if engine.is_closed() {
                 return;
             }
-            let mut upkeep = Visit { engine: &engine, node: &node, connection: &mut self.connection };
-            wake_at = self.rounds.round(&mut upkeep, &asked);
+            self.turn(&engine, &node);
+        }
+    }
+
+    /// Sees to whatever came, and to what is due.
+    fn turn(&mut self, engine: &Arc<Engine>, node: &Arc<Node>) {
+        let now = Instant::now();
+        let News { flushed, lost } = self.inbox.take();
+        if lost {
+            self.watch.lost(now);
+        }
+        if flushed {
+            self.watch.flushed();
+        }
+        self.rest(now, engine.registry.is_empty());
+        let ripe = self.ripen(now);
+        if !ripe.is_empty() && self.subscription.is_none() {
+            // Without a thread to listen losses are told late; the next ripe hold tries again.
+            self.subscription = node.hub.watch().ok();
+            self.watch.begin();
+        }
+        let all = self.see_to_watch(engine, node);
+        let Self { rounds, watch, connection, inbox, .. } = self;
+        let mut visit = Visit { engine, node, watch, connection, inbox, gone: 0 };
+        let mut holds = visit.urgent();
+        if visit.is_watching() {
+            holds.extend(ripe);
+        }
+        let asked = Asked { all, holds };
+        let started = Instant::now();
+        if asked.all.is_none() && asked.holds.is_empty() && started < self.next_round {
+            return;
+        }
+        self.next_round = rounds.round(&mut visit, &asked);
+        let gone = visit.gone;
+        let now = Instant::now();
+        if self.watch.found_gone(now, gone, asked.all.is_some()) {
+            self.next_step = Some(now);
+        }
+        if asked.all.is_some() {
+            self.watch.asked(now, started.until(now));
+        }
+    }
+
+    /// Where nothing has been held for a while, nothing is listened to and no connection is kept.
+    fn rest(&mut self, now: Instant, nothing_held: bool) {
+        if !nothing_held {
+            self.empty_since = None;
+        } else if self.empty_since.get_or_insert(now).after(LINGER) <= now {
+            self.subscription = None;
+            self.watch.end();
+            self.connection.hang_up();
+        }
+    }
+
+    /// The holds that have lived long enough to be watched.
+    fn ripen(&mut self, now: Instant) -> Vec<Arc<HoldState>> {
+        match self.ripening.step_at() {
+            Some(at) if at <= now => {
+                let granted = self.inbox.take_granted(self.ripening.is_about_to_rest());
+                self.ripening.step(now, granted)
+            }
+            None if !self.inbox.awaits_grants() => {
+                self.ripening.begin(now);
+                vec![]
+            }
+            _ => vec![],
+        }
+    }
+
+    /// Has the server tell of changed keys; answers with what is to be asked about all holds.
+    fn see_to_watch(&mut self, engine: &Arc<Engine>, node: &Arc<Node>) -> Option<All> {
+        loop {
+            let now = Instant::now();
+            let (link, ear) = (self.connection.link(), node.hub.ear());
+            // A mute server must not keep us from trying to renew in time.
+            let deadline = now.after(self.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
+            let complaint = match self.watch.next(now, link, ear) {
+                Step::Open => {
+                    if self.connection.open(deadline).is_err() {
+                        self.watch.failed(Instant::now());
+                    }
+                    continue;
+                }
+                Step::Track(number) => match self.connection.track(number, deadline) {
+                    Ok(()) => {
+                        self.watch.tracked();
+                        continue;
+                    }
+                    Err(Fault::Refused(refusal)) if !refusal.is_transient() && !refusal.is_of_redirection() => {
+                        let error = Error::refused(refusal);
+                        if !self.watch.untracked() {
+                            continue;
+                        }
+                        error
+                    }
+                    Err(_) => {
+                        self.watch.failed(Instant::now());
+                        continue;
+                    }
+                },
+                Step::Complain(error) => error,
+                Step::Ask(all) => return Some(all),
+                Step::Rest(until) => {
+                    self.next_step = until;
+                    return None;
+                }
+            };
+            let server = node.server.label();
+            engine.observe(|observer| observer.losses_told_late(&LossesToldLate { server, error: complaint }));
         }
     }
 }
@@ -108,33 +202,22 @@ impl Worker {
 struct Visit<'a> {
     engine: &'a Arc<Engine>,
     node: &'a Arc<Node>,
+    watch: &'a Watch,
     connection: &'a mut Connection,
+    inbox: &'a Inbox,
+    /// How many holds were found gone.
+    gone: usize,
 }
 
-impl Upkeep for Visit<'_> {
-    fn holds(&self) -> Vec<Arc<HoldState>> {
-        self.engine.registry.all().into_iter().filter(|hold| self.engine.is_on(self.node, hold)).collect()
+impl Visit<'_> {
+    /// Whether a key that is read now is watched from then on.
+    fn is_watching(&self) -> bool {
+        self.watch.is_live(self.connection.link())
     }
 
-    fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
-        self.engine.with(hold, use_ledger)
-    }
-
-    fn abandon(&self, hold: &Arc<HoldState>) {
-        self.engine.registry.remove(hold);
-        self.engine.outlast(hold);
-        self.engine.observe(|observer| {
-            observer.abandoned(&LockAbandoned { name: hold.name.to_string(), owner: hold.owner.to_string() });
-        });
-    }
-
-    fn ask(&mut self, batch: &[&Due], deadline: Instant) -> Result<RenewalAnswers, Error> {
-        let renewals: Vec<_> = batch
-            .iter()
-            .map(|due| Renewal { name: due.hold.name.clone(), owner: due.hold.owner.clone(), lease: due.lease })
-            .collect();
-        let call = batch[0].hold.kind.renew(&renewals);
+    fn request<T>(&mut self, call: &Call<T>, deadline: Instant) -> Result<T, Error> {
         let read = |reply: &_| call.read(reply);
+        self.engine.heartbeat.rests(Instant::now(), deadline);
         let mut answer = match call.round_trips() {
             None => self.connection.request(&call.packed(), deadline, read),
             Some(talk) => self.connection.converse(deadline, |say| Some(talk.run(say)?.map_err(stopped))),
@@ -145,27 +228,100 @@ impl Upkeep for Visit<'_> {
         {
             answer = self.connection.request(&whole, deadline, read);
         }
-        match answer {
-            Ok(answers) => {
-                let refused = |answer: &_| matches!(answer, RenewalAnswer::Refused(why) if why.is_of_replica());
-                if answers.answers.iter().any(refused) {
-                    self.connection.hang_up();
+        self.engine.heartbeat.wakes(Instant::now());
+        // A renewal that arrives late finds its owner or nothing, so it needs no fence.
+        answer.map_err(Fault::into_error)
+    }
+
+    /// Counts losses, has refusals say which server it was, and leaves a replica: the next connection may lead to the master.
+    fn look_through(&mut self, answers: &mut [RenewalAnswer]) {
+        for answer in answers {
+            match answer {
+                RenewalAnswer::Renewed => {}
+                RenewalAnswer::Lost(_) => self.gone += 1,
+                RenewalAnswer::Refused(refusal) => {
+                    *refusal = refusal.clone().at(self.node.server.label());
+                    if refusal.is_of_replica() {
+                        self.connection.hang_up();
+                    }
                 }
-                Ok(answers)
             }
-            Err(Fault::Refused(refusal)) => Err(Error::refused(refusal)),
-            // A renewal that arrives late finds its owner or nothing, so it needs no fence.
-            Err(Fault::NotSent(error) | Fault::Unanswered(_, error)) => Err(error),
         }
+    }
+}
+
+impl Upkeep for Visit<'_> {
+    fn holds(&self) -> Vec<Arc<HoldState>> {
+        self.engine.registry.all().into_iter().filter(|hold| self.engine.is_on(self.node, hold)).collect()
+    }
+
+    fn urgent(&mut self) -> Vec<Arc<HoldState>> {
+        let names = self.inbox.take_names(Instant::now());
+        names.iter().flat_map(|name| self.engine.registry.under(name)).collect()
+    }
+
+    fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
+        self.engine.with(hold, use_ledger)
+    }
+
+    fn abandon(&self, hold: &Arc<HoldState>) {
+        if !self.engine.registry.remove(hold) {
+            // It was given back before, or left to its time to live before.
+            return;
+        }
+        self.engine.outlast(hold);
+        self.engine.observe(|observer| {
+            observer.abandoned(&LockAbandoned {
+                name: hold.name.to_string(),
+                kind: hold.label(),
+                owner: hold.owner.to_string(),
+            });
+        });
+    }
+
+    fn renew(&mut self, batch: &[&Due], deadline: Instant) -> Result<RenewalAnswers, Error> {
+        batch.iter().for_each(|due| due.hold.watch());
+        let renewals: Vec<_> = batch.iter().filter_map(|due| due.renewal(self)).collect();
+        let mut answers = self.request(&batch[0].hold.kind.renew(&renewals), deadline)?;
+        self.look_through(&mut answers.answers);
+        Ok(answers)
+    }
+
+    fn look(&mut self, batch: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error> {
+        batch.iter().for_each(|due| due.hold.watch());
+        let claim = |due: &&Due| Claim { name: due.hold.name.clone(), owner: due.hold.owner.clone() };
+        let claims: Vec<_> = batch.iter().map(claim).collect();
+        let mut answers = self.request(&batch[0].hold.kind.look(&claims), deadline)?;
+        if answers.iter().any(|answer| matches!(answer, RenewalAnswer::Lost(_))) {
+            // A server that is a replica by now answers, too, and need not have what the master has.
+            self.connection.check_role(deadline).map_err(Fault::into_error)?;
+        }
+        self.look_through(&mut answers);
+        Ok(answers)
     }
 
     fn renewed(&self, hold: &Arc<HoldState>) {
         self.engine.mind_if_heard(hold);
     }
 
-    fn failed(&self, locks: usize, error: Error) {
+    fn failed(&self, locks: usize, remaining: Duration, error: Error) {
         self.engine.observe(|observer| {
-            observer.renewal_failed(&RenewalFailed { server: self.node.server.label(), locks, error });
+            observer.renewal_failed(&RenewalFailed { server: self.node.server.label(), locks, remaining, error });
+        });
+    }
+
+    fn renewed_in_round(&self, locks: usize) {
+        self.engine.observe(|observer| observer.renewed(&LocksRenewed { server: self.node.server.label(), locks }));
+    }
+
+    fn recovered(&self, outage: Duration) {
+        self.engine.observe(|observer| {
+            observer.recovered(&RenewalRecovered { server: self.node.server.label(), outage });
         });
     }
 }
+
+/// How long connections outlive the last hold: the next one needs them again.
+const LINGER: Duration = Duration::from_secs(3);
+/// With less time left than this, an answer would likely come too late.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);

@@ -1,6 +1,8 @@
 //! Tests of one hold's account: examples, and any steps against a model of the scripts.
 #![cfg(test)]
 
+use std::time::Duration;
+
 use super::*;
 
 const START: Instant = Instant::from_millis(1_000_000);
@@ -28,6 +30,13 @@ fn watched() -> (Ledger, GuardNumber) {
     Ledger::granted(lease(30_000), START, lease(30_000), Side::Exclusive, RENEWED)
 }
 
+fn partial(release: Release) -> (Counts, Lease) {
+    match release {
+        Release::Partial(Remaining { counts, lease, .. }) => (counts, lease),
+        other => panic!("{other:?} in place of a partial release"),
+    }
+}
+
 #[test]
 fn only_a_renewal_takes_the_place_of_one_that_failed() {
     let (mut ledger, _) = watched();
@@ -41,6 +50,14 @@ fn only_a_renewal_takes_the_place_of_one_that_failed() {
 }
 
 #[test]
+fn a_guard_past_its_longest_hold_is_promised_nothing_new() {
+    let promise = Promise::Renewed { until: Some(at(10_000)) };
+    let (mut ledger, _) = Ledger::granted(lease(30_000), START, lease(30_000), Side::Exclusive, promise);
+    let inner = ledger.reentered(at(5_000), at(5_000), lease(15_000), Side::Exclusive, leased(20_000)).unwrap();
+    assert_eq!(partial(ledger.release(inner, at(15_000))), (ONE, lease(15_000)), "what is left of its last renewal");
+}
+
+#[test]
 fn a_hold_is_believed_until_its_lease_less_the_margin() {
     let (mut ledger, guard) = Ledger::granted(lease(30_000), START, lease(2_000), Side::Exclusive, leased(2_000));
     assert_eq!(ledger.look(at(1_949)), Phase::Live);
@@ -51,11 +68,33 @@ fn a_hold_is_believed_until_its_lease_less_the_margin() {
 }
 
 #[test]
+fn no_request_goes_out_for_a_hold_whose_deadline_has_passed() {
+    let (mut ledger, _) = watched();
+    assert!(ledger.counts_after_reentry(at(29_699), Side::Exclusive).is_ok());
+    // Nobody has looked since.
+    assert_eq!(ledger.counts_after_reentry(at(29_700), Side::Exclusive), Err(Loss::Expired));
+    let (mut ledger, _) = watched();
+    assert_eq!(ledger.renewal(at(29_700)), None);
+    let (mut ledger, guard) = watched();
+    assert_eq!(ledger.release(guard, at(29_700)), Release::Lost(Loss::Expired));
+}
+
+#[test]
+fn a_loss_that_was_told_while_a_re_entry_was_under_way_stays_one() {
+    let (mut ledger, guard) = watched();
+    assert_eq!(ledger.look(at(29_700)), Phase::Lost(Loss::Expired), "the timer has told it");
+    let answer = ledger.reentered(at(29_800), at(29_600), lease(30_000), Side::Exclusive, RENEWED);
+    assert_eq!(answer, Err(Loss::Expired));
+    assert_eq!(ledger.counts(), ONE, "no guard came of it");
+    assert_eq!(ledger.release(guard, at(29_900)), Release::Lost(Loss::Expired));
+}
+
+#[test]
 fn a_shorter_inner_lease_shortens_nothing() {
     let (mut ledger, outer) = watched();
     let inner = ledger.reentered(at(10), at(10), lease(500), Side::Exclusive, leased(510)).unwrap();
     assert_eq!(ledger.good_until(), at(29_700));
-    assert_eq!(ledger.release(inner, at(20)), Release::Partial { counts: ONE, lease: lease(30_000) });
+    assert_eq!(partial(ledger.release(inner, at(20))), (ONE, lease(30_000)));
     assert_eq!(ledger.release(outer, at(30)), Release::Last);
     assert_eq!(ledger.release(outer, at(30)), Release::Unknown);
 }
@@ -64,7 +103,7 @@ fn a_shorter_inner_lease_shortens_nothing() {
 fn a_finished_inner_lease_of_an_hour_does_not_outlive_its_guard() {
     let (mut ledger, _outer) = watched();
     let inner = ledger.reentered(at(10), at(10), lease(3_600_000), Side::Exclusive, leased(3_600_010)).unwrap();
-    assert_eq!(ledger.release(inner, at(20)), Release::Partial { counts: ONE, lease: lease(30_000) });
+    assert_eq!(partial(ledger.release(inner, at(20))), (ONE, lease(30_000)));
     assert_eq!(ledger.end(), at(30_020));
 }
 
@@ -72,7 +111,7 @@ fn a_finished_inner_lease_of_an_hour_does_not_outlive_its_guard() {
 fn guards_dropped_out_of_order_leave_what_the_others_were_promised() {
     let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(5_000), Side::Exclusive, leased(5_000));
     let inner = ledger.reentered(at(100), at(100), lease(1_000), Side::Exclusive, leased(1_100)).unwrap();
-    assert_eq!(ledger.release(outer, at(200)), Release::Partial { counts: ONE, lease: lease(900) });
+    assert_eq!(partial(ledger.release(outer, at(200))), (ONE, lease(900)));
     assert_eq!(ledger.look(at(1_049)), Phase::Live);
     assert_eq!(ledger.look(at(1_050)), Phase::Lost(Loss::Expired));
     assert_eq!(ledger.release(inner, at(1_060)), Release::Lost(Loss::Expired));
@@ -119,7 +158,7 @@ fn what_an_inner_guard_kept_outlives_the_outer_release() {
     let inner = ledger.reentered(at(10), at(10), lease(60_000), Side::Exclusive, leased(60_010)).unwrap();
     ledger.keep(inner, at(20));
     assert_eq!(ledger.look(at(20)), Phase::Live);
-    assert_eq!(ledger.release(outer, at(30)), Release::Partial { counts: ONE, lease: lease(59_980) });
+    assert_eq!(partial(ledger.release(outer, at(30))), (ONE, lease(59_980)));
     assert_eq!(ledger.look(at(31)), Phase::Done);
 }
 
@@ -130,9 +169,9 @@ fn a_side_that_was_kept_stays_taken_when_the_other_side_is_given_back() {
         (0..2).map(|_| ledger.reentered(at(1), at(1), lease(30_000), Side::Shared, RENEWED).unwrap()).collect();
     ledger.keep(write, at(10));
     let both = Counts { exclusive: 1, shared: 1 };
-    assert!(matches!(ledger.release(reads[0], at(20)), Release::Partial { counts, .. } if counts == both));
+    assert_eq!(partial(ledger.release(reads[0], at(20))).0, both);
     assert_eq!(ledger.counts_after_reentry(at(25), Side::Shared), Ok(Counts { exclusive: 1, shared: 2 }));
-    assert!(matches!(ledger.release(reads[1], at(30)), Release::Partial { counts, .. } if counts == ONE));
+    assert_eq!(partial(ledger.release(reads[1], at(30))).0, ONE);
     assert_eq!(ledger.look(at(31)), Phase::Done);
 }
 
@@ -148,19 +187,25 @@ fn a_release_under_way_cannot_be_lost() {
 }
 
 #[test]
-fn a_server_clock_that_ran_ahead_cuts_the_deadline() {
+fn a_server_clock_that_runs_fast_cuts_the_deadline() {
     let (mut ledger, _) = watched();
     ledger.renewed(at(10_000), lease(30_000));
-    ledger.server_ran_ahead(at(10_000), ms(20_000), ms(10_000));
-    assert_eq!(ledger.good_until(), at(19_700));
-    ledger.server_ran_ahead(at(10_000), ms(300), ms(10_000));
-    assert_eq!(ledger.good_until(), at(19_700), "the margin covers so much");
+    ledger.server_goes(at(10_000), Pace { ahead: ms(45), within: ms(10_000) });
+    assert_eq!(ledger.good_until(), at(39_700), "the margin covers so much");
+    let fast = Pace { ahead: ms(5_000), within: ms(10_000) };
+    ledger.server_goes(at(10_000), fast);
+    assert_eq!(ledger.good_until(), at(29_800));
+    ledger.server_goes(at(13_000), fast);
+    assert_eq!(ledger.good_until(), at(29_800), "heard again, it is the same cut");
+    ledger.renewed(at(20_000), lease(30_000));
+    ledger.server_goes(at(20_000), fast);
+    assert_eq!(ledger.good_until(), at(39_800));
 }
 
 #[test]
 fn a_server_clock_that_was_set_forward_long_ago_cuts_nothing() {
     let (mut ledger, _) = watched();
-    ledger.server_ran_ahead(at(0), ms(60_000), ms(24 * 60 * 60_000));
+    ledger.server_goes(at(0), Pace { ahead: ms(60_000), within: ms(24 * 60 * 60_000) });
     assert_eq!(ledger.good_until(), at(29_700));
 }
 
@@ -169,10 +214,10 @@ fn what_was_confirmed_before_a_release_was_answered_is_bounded_by_it() {
     let (mut ledger, outer) = watched();
     let inner = ledger.reentered(at(10), at(10), lease(3_000), Side::Exclusive, leased(3_010)).unwrap();
     // A renewal goes out, then the release; the renewal's answer comes last.
-    assert_eq!(ledger.release(outer, at(100)), Release::Partial { counts: ONE, lease: lease(2_910) });
+    assert_eq!(partial(ledger.release(outer, at(100))), (ONE, lease(2_910)));
     ledger.renewed(at(90), lease(30_000));
     assert_eq!(ledger.good_until(), lease(2_910).good_until(at(100)));
-    ledger.cut_is_over(at(200));
+    ledger.cut_is_over(CutNumber(1), at(200));
     ledger.renewed(at(150), lease(30_000));
     assert_eq!(ledger.good_until(), lease(2_910).good_until(at(150)), "it may have run before the release");
     ledger.renewed(at(201), lease(30_000));
@@ -180,19 +225,69 @@ fn what_was_confirmed_before_a_release_was_answered_is_bounded_by_it() {
     assert_eq!(ledger.release(inner, at(300)), Release::Last);
 }
 
+#[test]
+fn a_cut_that_was_fenced_bounds_nothing_that_is_sent_later() {
+    let (mut ledger, _outer) = watched();
+    let inner = ledger.reentered(at(10), at(10), lease(60_000), Side::Exclusive, leased(60_010)).unwrap();
+    let Release::Partial(Remaining { cut, .. }) = ledger.release(inner, at(100)) else { panic!("one is left") };
+    ledger.cut_is_over(cut, at(200)); // fenced
+    ledger.reentered(at(201), at(200), lease(60_000), Side::Exclusive, leased(60_200)).unwrap();
+    assert_eq!(ledger.good_until(), lease(60_000).good_until(at(200)));
+}
+
+#[test]
+fn an_older_cut_that_is_over_does_not_end_a_newer_one() {
+    let (mut ledger, _outer) = watched();
+    let mut inner =
+        |now| ledger.reentered(at(now), at(now), lease(1_000), Side::Exclusive, leased(now + 1_000)).unwrap();
+    let (first, second) = (inner(10), inner(20));
+    let Release::Partial(older) = ledger.release(first, at(100)) else { panic!("one is left") };
+    let Release::Partial(newer) = ledger.release(second, at(110)) else { panic!("one is left") };
+    assert!(older.cut < newer.cut);
+    ledger.cut_is_over(older.cut, at(150));
+    ledger.renewed(at(160), lease(60_000));
+    assert_eq!(ledger.good_until(), lease(30_000).good_until(at(160)), "the newer one may still lower it");
+    ledger.cut_is_over(newer.cut, at(170));
+    ledger.renewed(at(180), lease(60_000));
+    assert_eq!(ledger.good_until(), lease(60_000).good_until(at(180)));
+}
+
+#[test]
+fn what_was_kept_is_written_again_after_the_last_guard() {
+    let (mut ledger, outer) = watched();
+    let inner = ledger.reentered(at(10), at(10), lease(60_000), Side::Shared, leased(60_010)).unwrap();
+    ledger.keep(inner, at(20));
+    assert!(matches!(ledger.release(outer, at(30)), Release::Partial(_)));
+    let reads = Counts { exclusive: 0, shared: 1 };
+    let again = ledger.repeated_release(at(1_030)).map(|left| (left.counts, left.lease));
+    assert_eq!(again, Some((reads, lease(58_980))));
+    assert_eq!(ledger.repeated_release(at(60_010)), None);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
-    Reenter { leased_ms: Option<u64> },
-    Release { which: usize },
+    /// The answer takes its time; perhaps the timer looks, or the loss is told, meanwhile.
+    Reenter {
+        leased_ms: Option<u64>,
+        took_ms: u64,
+        looked: bool,
+        lost: bool,
+    },
+    Release {
+        which: usize,
+    },
     Renew,
     Lose,
-    Pass { millis: u64 },
+    Pass {
+        millis: u64,
+    },
 }
 
 fn steps() -> impl proptest::strategy::Strategy<Value = Vec<Step>> {
     use proptest::prelude::*;
     let step = prop_oneof![
-        3 => proptest::option::of(1_u64..100_000).prop_map(|leased_ms| Step::Reenter { leased_ms }),
+        3 => (proptest::option::of(1_u64..100_000), 0_u64..20_000, any::<bool>(), proptest::bool::weighted(0.1))
+            .prop_map(|(leased_ms, took_ms, looked, lost)| Step::Reenter { leased_ms, took_ms, looked, lost }),
         3 => (0_usize..6).prop_map(|which| Step::Release { which }),
         2 => Just(Step::Renew),
         1 => Just(Step::Lose),
@@ -223,22 +318,34 @@ proptest::proptest! {
                     key_ends = key_ends.max(now.after(lease.duration()));
                     ledger.renewed(now, lease);
                 },
-                Step::Reenter { leased_ms } => {
+                Step::Reenter { leased_ms, took_ms, looked, lost } => {
                     if guards.is_empty() { continue }
                     let Ok(counts) = ledger.counts_after_reentry(now, Side::Exclusive) else { continue };
-                    let lease = lease(leased_ms.unwrap_or(30_000));
-                    key_ends = key_ends.max(now.after(lease.duration()));
+                    let (sent, lease) = (now, lease(leased_ms.unwrap_or(30_000)));
+                    key_ends = key_ends.max(now.after(ledger.raise(now, lease).endless.duration()));
                     key_count = counts.exclusive;
-                    let promise = leased_ms.map_or(RENEWED, |_| Promise::Leased { until: now.after(lease.duration()) });
-                    guards.push(ledger.reentered(now, now, lease, Side::Exclusive, promise).unwrap());
+                    now = now.after(ms(took_ms));
+                    if lost {
+                        ledger.lose(Loss::Gone);
+                        key_ends = now;
+                    }
+                    let is_lost = lost || (looked && ledger.look(now) != Phase::Live);
+                    let promise = leased_ms.map_or(RENEWED, |_| Promise::Leased { until: sent.after(lease.duration()) });
+                    match ledger.reentered(now, sent, lease, Side::Exclusive, promise) {
+                        Ok(guard) => {
+                            proptest::prop_assert!(!is_lost, "taken again after its loss was told");
+                            guards.push(guard);
+                        }
+                        Err(_) => proptest::prop_assert_ne!(ledger.phase(), Phase::Live),
+                    }
                 }
                 Step::Release { which } => {
                     if guards.is_empty() { continue }
                     let guard = guards.remove(which % guards.len());
                     match ledger.release(guard, now) {
-                        Release::Partial { counts, lease } => {
+                        Release::Partial(Remaining { counts, lease, cut }) => {
                             key_ends = now.after(lease.duration());
-                            ledger.cut_is_over(now);
+                            ledger.cut_is_over(cut, now);
                             key_count = counts.exclusive;
                         }
                         Release::Last => { key_ends = now; ledger.settled(); }

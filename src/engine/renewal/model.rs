@@ -3,15 +3,21 @@
 
 mod users;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::engine::ledger::GuardNumber;
+use crate::engine::ledger::{CutNumber, GuardNumber};
 use crate::engine::registry::Registry;
 use crate::error::{Loss, Refusal};
+use crate::name::LockName;
 
 pub(super) const START: Instant = Instant::from_millis(1_000_000);
+
+/// A clock that is faster by so many millionths costs no margin.
+const WELL: i64 = 4_000;
+
+const NEVER: Instant = Instant::from_millis(u64::MAX);
 
 pub(super) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -29,6 +35,8 @@ pub(super) struct Plan {
     pub(super) batch: usize,
     /// By how many millionths the server's clock is faster than ours.
     pub(super) drift: i64,
+    /// What is believed is so from here on.
+    pub(super) sure_after_ms: u64,
     pub(super) acts: Vec<(u64, Act)>,
     /// What becomes of each request; those after the last are answered at once.
     pub(super) fates: Vec<Fate>,
@@ -55,9 +63,17 @@ pub(super) enum Act {
     Take {
         which: usize,
     },
+    /// Somebody took the key's time to live away.
+    Persist {
+        which: usize,
+    },
     /// Somebody announced something about the lock.
     Check {
         which: usize,
+    },
+    /// The server's data were flushed, or a connection broke, for all that is known here.
+    CheckAll {
+        all: All,
     },
     /// The server's clock is set forward.
     Step {
@@ -87,12 +103,13 @@ pub(super) enum Fate {
 enum Effect {
     Act(Act),
     /// A renewal whose answer nobody waits for any more is carried out.
-    Renew(Vec<(usize, Lease)>),
+    Renew(Vec<(usize, Option<Lease>)>),
     Lower {
         which: usize,
         lease: Lease,
     },
     Lowered {
+        cut: CutNumber,
         which: usize,
     },
     Open {
@@ -104,6 +121,7 @@ enum Effect {
 }
 
 struct Key {
+    /// When its time to live is over; [`NEVER`] where it has none.
     ends: Instant,
     ours: bool,
     /// The server's clock was set forward since it was renewed: the holder cannot know yet.
@@ -124,6 +142,9 @@ pub(super) struct Held {
     ended: Option<Phase>,
     pub(super) asked: bool,
     pub(super) confirmed: bool,
+    pub(super) renewed: bool,
+    /// It was to be renewed, and not only looked at.
+    pub(super) tried: bool,
     /// The server said that it is lost.
     pub(super) disowned: bool,
     /// When a renewal had failed that nothing has made good since.
@@ -135,12 +156,20 @@ pub(super) struct World {
     pub(super) held: Vec<Held>,
     registry: Registry,
     told: RefCell<Vec<usize>>,
+    /// A renewal failed, and the recovery was not told since.
+    failing: Cell<bool>,
     agenda: BTreeMap<(Instant, usize), Effect>,
     /// By how much the server's clock was set forward.
     stepped: Duration,
     planned: usize,
     fates: std::vec::IntoIter<Fate>,
     pub(super) notes: Vec<LockName>,
+    /// A round waits for an answer.
+    asking: bool,
+    /// When the first of those ends who were asked about last in this round.
+    pub(super) asked_until: Instant,
+    /// All holds came into question.
+    pub(super) all: Option<All>,
     /// How long this round waited for requests that failed.
     pub(super) vain: Duration,
 }
@@ -152,11 +181,15 @@ impl World {
             held: vec![],
             registry: Registry::default(),
             told: RefCell::default(),
+            failing: Cell::default(),
             agenda: BTreeMap::new(),
             stepped: Duration::ZERO,
             planned: 0,
             fates: plan.fates.clone().into_iter(),
             notes: vec![],
+            asking: false,
+            asked_until: START,
+            all: None,
             vain: Duration::ZERO,
         };
         for (at, act) in plan.acts.clone() {
@@ -172,7 +205,7 @@ impl World {
 
     /// Lets the time pass, at most until somebody has a note for the watchdog.
     pub(super) fn idle_until(&mut self, to: Instant) {
-        while self.notes.is_empty() && self.step(to) {}
+        while self.notes.is_empty() && self.all.is_none() && self.step(to) {}
     }
 
     fn pass_until(&mut self, to: Instant) {
@@ -203,7 +236,7 @@ impl World {
             Effect::Act(act) => self.act(act),
             Effect::Renew(locks) => {
                 for (which, lease) in locks {
-                    self.renew(which, lease);
+                    self.carry_out(which, lease);
                 }
             }
             Effect::Lower { which, lease } => {
@@ -213,9 +246,9 @@ impl World {
                     key.ends = ends;
                 }
             }
-            Effect::Lowered { which } => {
+            Effect::Lowered { which, cut } => {
                 self.held[which].busy = false;
-                self.use_ledger(which, |ledger, now| ledger.cut_is_over(now));
+                self.use_ledger(which, |ledger, now| ledger.cut_is_over(cut, now));
             }
             Effect::Open { which } => self.held[which].key.ends = now,
             Effect::Opened { which } => self.use_ledger(which, |ledger, _| ledger.settled()),
@@ -229,7 +262,9 @@ impl World {
     pub(super) fn set_clock_forward(&mut self, by: Duration) {
         self.stepped += by;
         for held in &mut self.held {
-            held.key.ends = held.key.ends.before(by);
+            if held.key.ends != NEVER {
+                held.key.ends = held.key.ends.before(by);
+            }
             held.key.stepped = true;
         }
     }
@@ -247,17 +282,19 @@ impl World {
         by_its_rate.unwrap() + u64::try_from(self.stepped.as_millis()).unwrap()
     }
 
-    /// What the script does.
-    fn renew(&mut self, which: usize, lease: Lease) -> RenewalAnswer {
+    /// What the script does, and without a lease the look.
+    fn carry_out(&mut self, which: usize, lease: Option<Lease>) -> RenewalAnswer {
         let now = Instant::now();
-        let ends = self.ends(now, lease);
+        let ends = lease.map(|lease| self.ends(now, lease));
         let key = &mut self.held[which].key;
         match key {
             key if key.ends <= now => RenewalAnswer::Lost(Loss::Gone),
             Key { ours: false, .. } => RenewalAnswer::Lost(Loss::Taken),
             key => {
-                key.ends = key.ends.max(ends);
-                key.stepped = false;
+                if let Some(ends) = ends {
+                    key.ends = if key.ends == NEVER { ends } else { key.ends.max(ends) };
+                    key.stepped = false;
+                }
                 RenewalAnswer::Renewed
             }
         }
@@ -276,13 +313,15 @@ impl World {
                     assert_eq!(held.ended, None, "what has ended never comes back");
                     assert_eq!(told, 0);
                     assert!(now < good_until, "believed beyond its deadline");
-                    let unknown = held.stolen || held.key.stepped;
+                    let unsure = now < START.after(ms(self.plan.sure_after_ms));
+                    let unknown = held.stolen || held.key.stepped || unsure;
                     assert!(unknown || held.key.ends > good_until, "believed longer than the key lives");
                 }
                 Phase::Releasing | Phase::Done => assert_eq!(told, 0, "nobody is told of a loss after a release"),
                 Phase::Lost(loss) => {
                     assert_eq!(told, 1, "a loss is told once");
-                    let early = held.promised.is_some_and(|promised| now < promised);
+                    let well = self.plan.drift <= WELL;
+                    let early = well && held.promised.is_some_and(|promised| now < promised);
                     assert!(loss != Loss::Expired || !early, "a lease was cut though the clocks go well enough");
                     assert!(held.ended.is_none_or(|ended| ended == phase), "a loss stays what it was");
                 }
@@ -306,15 +345,30 @@ impl Held {
     }
 }
 
+fn which(hold: &HoldState) -> usize {
+    usize::try_from(hold.number.0).unwrap()
+}
+
+impl World {
+    pub(super) fn under(&self, names: &[LockName]) -> Vec<Arc<HoldState>> {
+        names.iter().flat_map(|name| self.registry.under(name)).collect()
+    }
+}
+
 impl Upkeep for World {
     fn holds(&self) -> Vec<Arc<HoldState>> {
         self.registry.all()
     }
 
+    fn urgent(&mut self) -> Vec<Arc<HoldState>> {
+        let notes = std::mem::take(&mut self.notes);
+        self.under(&notes)
+    }
+
     fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
         let (answer, aftermath) = hold.update(use_ledger);
         if aftermath.news.is_some() {
-            self.told.borrow_mut()[usize::try_from(hold.number.0).unwrap()] += 1;
+            self.told.borrow_mut()[which(hold)] += 1;
         }
         answer
     }
@@ -323,52 +377,84 @@ impl Upkeep for World {
         panic!("no thread ends here");
     }
 
-    fn ask(&mut self, batch: &[&Due], deadline: Instant) -> Result<RenewalAnswers, Error> {
+    fn renew(&mut self, batch: &[&Due], deadline: Instant) -> Result<RenewalAnswers, Error> {
+        assert!(batch.len() <= self.plan.batch);
+        assert!(self.asked_until <= batch[0].good_until, "the batch that ends first comes first");
+        self.asked_until = batch[0].good_until;
+        let locks: Vec<_> =
+            batch.iter().map(|due| (which(&due.hold), Some(due.renewal(self).unwrap().raise.endless))).collect();
+        assert!(locks.iter().all(|&(which, _)| self.held[which].is_watched()), "a lease is never renewed");
+        self.ask(batch, &locks, deadline)
+    }
+
+    fn look(&mut self, batch: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error> {
+        let locks: Vec<_> = batch.iter().map(|due| (which(&due.hold), None)).collect();
+        Ok(self.ask(batch, &locks, deadline)?.answers)
+    }
+
+    fn renewed(&self, _: &Arc<HoldState>) {}
+
+    fn failed(&self, locks: usize, _: Duration, _: Error) {
+        assert!(locks > 0);
+        self.failing.set(true);
+    }
+
+    fn renewed_in_round(&self, locks: usize) {
+        assert!(locks > 0);
+    }
+
+    fn recovered(&self, _: Duration) {
+        assert!(self.failing.replace(false), "nothing had failed");
+    }
+}
+
+impl World {
+    fn ask(
+        &mut self,
+        batch: &[&Due],
+        locks: &[(usize, Option<Lease>)],
+        deadline: Instant,
+    ) -> Result<RenewalAnswers, Error> {
         let sent = Instant::now();
-        assert!(!batch.is_empty() && batch.len() <= self.plan.batch);
+        assert!(!batch.is_empty());
+        let family = batch[0].hold.kind.family();
+        assert!(batch.iter().all(|due| due.hold.kind.family() == family));
+        assert!(batch.is_sorted_by_key(|due| due.good_until), "those that end first come first");
         assert!(deadline <= sent.after(ms(self.plan.timeout_ms)));
         assert!(self.vain < ms(self.plan.timeout_ms), "one mute server costs one time-out a round");
-        let mut locks = vec![];
-        for due in batch {
-            let which = usize::try_from(due.hold.number.0).unwrap();
+        for &(which, lease) in locks {
             let held = &mut self.held[which];
-            assert!(held.is_live(), "what has ended is not renewed");
-            assert!(held.is_watched() || due.lease == Lease::SHORTEST, "a lease is never renewed");
+            assert!(held.is_live(), "what has ended is not asked about");
             held.asked = true;
-            locks.push((which, due.lease));
+            held.tried |= lease.is_some();
         }
         let fate = self.fates.next().unwrap_or(Fate::Answered { to_ms: 0, back_ms: 0 });
-        let answer = self.answer(&fate, sent, deadline, &locks);
+        self.asking = true;
+        let answer = self.answer(&fate, sent, deadline, locks);
+        self.asking = false;
         if answer.is_err() {
             self.vain += sent.until(Instant::now());
         }
         answer
     }
 
-    fn renewed(&self, _: &Arc<HoldState>) {}
-
-    fn failed(&self, locks: usize, _: Error) {
-        assert!(locks > 0);
-    }
-}
-
-impl World {
     fn answer(
         &mut self,
         fate: &Fate,
         sent: Instant,
         deadline: Instant,
-        locks: &[(usize, Lease)],
+        locks: &[(usize, Option<Lease>)],
     ) -> Result<RenewalAnswers, Error> {
         let no_answer = || Error::new(ErrorKind::Unknown, "no answer");
         match *fate {
             Fate::Answered { to_ms, back_ms } if sent.after(ms(to_ms + back_ms)) <= deadline => {
                 self.pass_until(sent.after(ms(to_ms)));
                 let server_time_ms = self.server_time_ms();
-                let answers: Vec<_> = locks.iter().map(|&(which, lease)| self.renew(which, lease)).collect();
+                let answers: Vec<_> = locks.iter().map(|&(which, lease)| self.carry_out(which, lease)).collect();
                 self.pass_until(sent.after(ms(to_ms + back_ms)));
-                for (&(which, _), answer) in locks.iter().zip(&answers) {
+                for (&(which, lease), answer) in locks.iter().zip(&answers) {
                     self.held[which].confirmed = true;
+                    self.held[which].renewed |= lease.is_some();
                     self.held[which].disowned = matches!(answer, RenewalAnswer::Lost(_));
                 }
                 Ok(RenewalAnswers { server_time_ms, answers })
@@ -390,9 +476,11 @@ impl World {
                 let mut answers = vec![];
                 for (place, &(which, lease)) in locks.iter().enumerate() {
                     let is_refused = place == refused % locks.len();
-                    self.held[which].confirmed = !is_refused;
+                    // A look that is refused for good is not repeated.
+                    self.held[which].confirmed = !is_refused || lease.is_none();
+                    self.held[which].renewed |= !is_refused && lease.is_some();
                     let refusal = || RenewalAnswer::Refused(Refusal::for_test("OOM"));
-                    answers.push(if is_refused { refusal() } else { self.renew(which, lease) });
+                    answers.push(if is_refused { refusal() } else { self.carry_out(which, lease) });
                 }
                 Ok(RenewalAnswers { server_time_ms: self.server_time_ms(), answers })
             }

@@ -11,7 +11,7 @@ use super::{START, check};
 use crate::engine::hold::HoldState;
 use crate::engine::ledger::{Ledger, Phase, Promise, Release};
 use crate::engine::registry::Registry;
-use crate::engine::renewal::{Due, Rounds, Upkeep};
+use crate::engine::renewal::{All, Asked, Due, Rounds, Upkeep};
 use crate::error::{Error, Loss};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
@@ -98,7 +98,7 @@ impl Scene {
         for older in self.registry.under(name).into_iter().filter(|older| older.number < number) {
             self.with(&older, |ledger, _| ledger.lose(Loss::Taken));
         }
-        assert!(self.registry.add(Arc::clone(&hold)).is_empty());
+        assert!(self.registry.add(Arc::clone(&hold)).unwrap().is_empty());
         let told = Arc::new(AtomicUsize::new(0));
         self.holds.lock().push((Arc::clone(&hold), Arc::clone(&told)));
         let waiter = Arc::clone(&hold);
@@ -146,9 +146,9 @@ impl Scene {
 
     fn release(&self, hold: &Arc<HoldState>, guard: crate::engine::GuardNumber) {
         match self.with(hold, |ledger, now| ledger.release(guard, now)) {
-            Release::Partial { .. } => {
+            Release::Partial(remaining) => {
                 let answer = self.redis.lock().about(&hold.owner);
-                self.with(hold, |ledger, now| ledger.cut_is_over(now));
+                self.with(hold, |ledger, now| ledger.cut_is_over(remaining.cut, now));
                 if let RenewalAnswer::Lost(loss) = answer {
                     self.with(hold, |ledger, _| ledger.lose(loss));
                 }
@@ -186,17 +186,30 @@ impl Upkeep for Visit {
         self.0.registry.remove(hold);
     }
 
-    fn ask(&mut self, batch: &[&Due], _: Instant) -> Result<RenewalAnswers, Error> {
+    fn urgent(&mut self) -> Vec<Arc<HoldState>> {
+        self.0.registry.all()
+    }
+
+    fn renew(&mut self, batch: &[&Due], _: Instant) -> Result<RenewalAnswers, Error> {
         let redis = self.0.redis.lock();
         let answers = batch.iter().map(|due| redis.about(&due.hold.owner)).collect();
         Ok(RenewalAnswers { server_time_ms: 0, answers })
     }
 
+    fn look(&mut self, batch: &[&Due], _: Instant) -> Result<Vec<RenewalAnswer>, Error> {
+        let redis = self.0.redis.lock();
+        Ok(batch.iter().map(|due| redis.about(&due.hold.owner)).collect())
+    }
+
     fn renewed(&self, _: &Arc<HoldState>) {}
 
-    fn failed(&self, _: usize, error: Error) {
+    fn failed(&self, _: usize, _: Duration, error: Error) {
         panic!("{error}");
     }
+
+    fn renewed_in_round(&self, _: usize) {}
+
+    fn recovered(&self, _: Duration) {}
 }
 
 fn holds_come_and_go(thieves: usize) {
@@ -224,7 +237,8 @@ fn holds_come_and_go(thieves: usize) {
         // No deadline comes in this time, however long a thread does not run.
         for tick in 1..3 {
             START.after(tick * INTERVAL).comes();
-            rounds.round(&mut Visit(Arc::clone(&visited)), &[]);
+            rounds.round(&mut Visit(Arc::clone(&visited)), &Asked::default());
+            rounds.round(&mut Visit(Arc::clone(&visited)), &Asked { all: Some(All::Look), holds: vec![] });
         }
     }));
     threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -2,15 +2,13 @@
 #![cfg(all(test, shuttle))]
 
 use std::collections::{BTreeSet, VecDeque};
-use std::io::Read;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use shuttle::thread;
 
 use super::{START, check};
-use crate::conn::{Address, Audience, Demand, Dialer, Notice, Server, Waker};
+use crate::conn::{Address, Audience, Demand, Dialer, Notice, Server, Sleeper, sleeper};
 use crate::engine::bell::Bell;
 use crate::engine::contend::{Contest, Outcome, contend};
 use crate::engine::hub::{Hub, Reports, Subscription};
@@ -35,6 +33,10 @@ struct Nobody;
 impl Reports for Nobody {
     fn announced(&self, _: &LockName) {}
 
+    fn invalidated(&self, _: Option<&[String]>) {}
+
+    fn ear_changed(&self, _: bool) {}
+
     fn listening_failed(&self, _: &Server, _: Error) {}
 }
 
@@ -56,6 +58,10 @@ impl Contest for Caller {
     fn attempt(&mut self) -> Result<Outcome<()>> {
         let busy = std::mem::replace(&mut self.redis.lock().taken, true);
         Ok(if busy { Outcome::Busy(Duration::from_secs(30)) } else { Outcome::Taken(()) })
+    }
+
+    fn stand_back(&mut self, _: Deadline) -> Result<()> {
+        Ok(())
     }
 
     fn pause(&mut self, busy: Duration) -> Option<Duration> {
@@ -101,8 +107,8 @@ impl Caller {
 }
 
 /// What the listening thread does, from its first connection until nobody listens any more.
-fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &mut UnixStream) {
-    hub.notice(Notice::Connected);
+fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
+    hub.notice(Notice::Connected(Some(1)));
     let mut asked = VecDeque::new();
     loop {
         let rest = loop {
@@ -120,7 +126,7 @@ fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &mut UnixStream) {
                 server.subscribed.clear();
                 drop(server);
                 hub.notice(Notice::Lost(Error::new(ErrorKind::Connection, "cut")));
-                hub.notice(Notice::Connected);
+                hub.notice(Notice::Connected(Some(1)));
                 break;
             }
             match asked.pop_front() {
@@ -142,7 +148,7 @@ fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &mut UnixStream) {
                 break;
             }
             // Like the real one it looks again when woken, when something came, or when its rest is over.
-            if woken.read(&mut [0; 64]).is_ok() {
+            if woken.was_woken() {
                 break;
             }
             if over {
@@ -160,7 +166,7 @@ fn waiters(count: usize, cuts: usize) {
     let server = Arc::new(Server::new(Dialer::new(address, String::new()), 1));
     let hub = Arc::new(Hub::new(server, Duration::from_secs(3), Box::new(Nobody)));
     let redis = Arc::new(Mutex::new(Redis { waiting: count, ..Redis::default() }));
-    let (waker, mut woken) = Waker::for_test();
+    let (waker, woken) = sleeper().unwrap();
     hub.is_listened_to(waker);
     let caller = || Caller {
         hub: Arc::clone(&hub),
@@ -179,7 +185,7 @@ fn waiters(count: usize, cuts: usize) {
         threads.push(thread::spawn(move || redis.lock().cut = true));
     }
     let listening = (Arc::clone(&hub), Arc::clone(&redis));
-    threads.push(thread::spawn(move || listen(&listening.0, &listening.1, &mut woken)));
+    threads.push(thread::spawn(move || listen(&listening.0, &listening.1, &woken)));
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert!(hub.is_empty(), "a channel stays");
 }

@@ -219,6 +219,7 @@ impl Model {
             Word::Message(channel) => {
                 let known = self.topics.topics.contains_key(&channel);
                 let announced = self.topics.message(&channel);
+                self.topics.ring(&channel);
                 let own = self.own.entry(channel.clone()).or_default();
                 if known && concerns(&channel).is_some() {
                     assert!(announced.is_some() || *own > 0, "{channel}: a foreign message was taken for our own");

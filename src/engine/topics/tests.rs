@@ -45,6 +45,7 @@ fn only_foreign_messages_are_news() {
     let (mut topics, bell) = subscribed();
     assert!(topics.expect_own("c"));
     assert_eq!(topics.message("c"), None);
+    topics.ring("c");
     assert!(bell.was_rung(), "also our own release wakes our waiters");
     assert_eq!(topics.message("c"), Some(name()));
     assert_eq!(topics.message("another"), None);

@@ -2,7 +2,11 @@
 #![cfg(test)]
 
 use super::*;
-use crate::engine::ledger::{Promise, Release};
+use crate::engine::Kind;
+use crate::engine::exchange::Loose;
+use crate::engine::hold::Granted;
+use crate::engine::ledger::{Promise, Release, Remaining};
+use crate::kinds::{Fenced, Reentrant};
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;
 
@@ -24,10 +28,19 @@ impl World {
                 held.stolen = true;
                 held.key = Key { ends: now.after(ms(1_000_000)), ours: false, stepped: false };
             }
+            Act::Persist { which } => {
+                // What is on its way may have been computed before a promise that it then shortens.
+                let is_quiet = !self.asking && !self.agenda.values().any(|next| matches!(next, Effect::Renew(_)));
+                let key = &mut self.some(which).key;
+                if is_quiet && key.ours && key.ends > now {
+                    key.ends = NEVER;
+                }
+            }
             Act::Check { which } => {
                 let name = self.some(which).hold.name.clone();
                 self.notes.push(name);
             }
+            Act::CheckAll { all } => self.all = Some(all),
             Act::Step { by_ms } => self.set_clock_forward(ms(by_ms)),
         }
     }
@@ -47,7 +60,20 @@ impl World {
         let (ledger, guard) = Ledger::granted(watchdog, now, lease, Side::Exclusive, promise);
         let name = LockName::new(&format!("n{number}")).unwrap();
         let owner = (HoldNumber(number as u64), OwnerId::in_other_words(&format!("o{number}")));
-        let hold = HoldState::for_test(&name, owner, None, now, ledger);
+        let kind: Arc<dyn Kind> =
+            if number.is_multiple_of(2) { Arc::new(Reentrant { once: false }) } else { Arc::new(Fenced) };
+        let (number, owner) = owner;
+        let hold = Arc::new(HoldState::new(Granted {
+            name,
+            kind,
+            number,
+            owner,
+            thread: None,
+            since: now,
+            token: None,
+            loose: Loose::default(),
+            ledger,
+        }));
         self.registry.add(Arc::clone(&hold));
         self.told.borrow_mut().push(0);
         self.held.push(Held {
@@ -60,6 +86,8 @@ impl World {
             ended: None,
             asked: false,
             confirmed: false,
+            renewed: false,
+            tried: false,
             disowned: false,
             failed: None,
         });
@@ -72,7 +100,8 @@ impl World {
         if self.use_ledger(which, |ledger, now| ledger.counts_after_reentry(now, Side::Exclusive)).is_err() {
             return;
         }
-        if let RenewalAnswer::Lost(loss) = self.renew(which, lease) {
+        let to_write = self.use_ledger(which, |ledger, now| ledger.raise(now, lease).endless);
+        if let RenewalAnswer::Lost(loss) = self.carry_out(which, Some(to_write)) {
             self.use_ledger(which, |ledger, _| ledger.lose(loss));
             return;
         }
@@ -81,7 +110,7 @@ impl World {
         let guard = self.use_ledger(which, |ledger, now| ledger.reentered(now, now, lease, Side::Exclusive, promise));
         let held = &mut self.held[which];
         held.guards.push((guard.unwrap(), leased_ms.is_none()));
-        (held.promised, held.failed, held.confirmed) = (None, None, true);
+        (held.promised, held.failed, held.confirmed, held.renewed) = (None, None, true, true);
     }
 
     fn release(&mut self, which: usize, guard: usize, to: Duration, back: Duration) {
@@ -91,17 +120,19 @@ impl World {
         let guard = held.guards.remove(guard % held.guards.len()).0;
         held.promised = None;
         match self.use_ledger(which, |ledger, now| ledger.release(guard, now)) {
-            Release::Partial { lease, .. } => {
+            Release::Partial(Remaining { lease, cut, .. }) => {
                 self.held[which].busy = true;
                 self.at(now.after(to), Effect::Lower { which, lease });
-                self.at(now.after(to).after(back), Effect::Lowered { which });
+                self.at(now.after(to).after(back), Effect::Lowered { which, cut });
             }
             Release::Last => {
                 self.registry.remove(&self.held[which].hold);
                 self.at(now.after(to), Effect::Open { which });
                 self.at(now.after(to).after(back), Effect::Opened { which });
             }
-            Release::Lost(_) if self.held[which].guards.is_empty() => self.registry.remove(&self.held[which].hold),
+            Release::Lost(_) if self.held[which].guards.is_empty() => {
+                self.registry.remove(&self.held[which].hold);
+            }
             Release::Lost(_) => {}
             Release::Unknown => panic!("a guard that is there is known"),
         }

@@ -1,0 +1,177 @@
+//! The threads that run callbacks of users: one while callbacks are quick, one more beside each that lasts.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::time::Instant;
+
+/// A queue of callbacks. One thread runs them in turn; when a callback lasts, a relief thread goes on with the rest.
+#[derive(Default)]
+pub(crate) struct Callbacks(Arc<Shared>);
+
+type Callback = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    added: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Callback>,
+    /// Counts the threads that served this queue; the last of them is the one that serves it now.
+    turn: u64,
+    is_served: bool,
+    /// When the serving thread began the callback that it runs.
+    busy_since: Option<Instant>,
+    has_relief: bool,
+}
+
+impl Callbacks {
+    pub(crate) fn run(&self, callback: impl FnOnce() + Send + 'static) {
+        let mut queue = self.0.queue.lock();
+        queue.waiting.push_back(Box::new(callback));
+        if queue.is_served {
+            self.0.added.notify_one();
+            self.0.see_to_relief(&mut queue);
+        } else {
+            // Without a thread the callbacks wait for the next one that can be started.
+            queue.is_served = self.0.start(|shared| shared.serve(&mut shared.queue.lock()));
+        }
+    }
+}
+
+impl Shared {
+    fn start(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) -> bool {
+        let shared = Arc::clone(self);
+        thread::Builder::new().name("lockson-tell".into()).spawn(move || work(&shared)).is_ok()
+    }
+
+    /// Has a thread wait beside a callback that others wait for.
+    fn see_to_relief(self: &Arc<Self>, queue: &mut Queue) {
+        if queue.busy_since.is_some() && !queue.waiting.is_empty() && !queue.has_relief {
+            queue.has_relief = self.start(|shared| shared.relieve());
+        }
+    }
+
+    /// Runs callbacks until another thread has taken over, or until none came for a while.
+    fn serve(self: &Arc<Self>, queue: &mut MutexGuard<'_, Queue>) {
+        queue.turn += 1;
+        let turn = queue.turn;
+        loop {
+            if let Some(callback) = queue.waiting.pop_front() {
+                queue.busy_since = Some(Instant::now());
+                self.see_to_relief(queue);
+                // A callback that panics must not take the others along.
+                MutexGuard::unlocked(queue, || {
+                    let _ = catch_unwind(AssertUnwindSafe(callback));
+                });
+                if queue.turn != turn {
+                    return;
+                }
+                queue.busy_since = None;
+            } else if self.added.wait_for(queue, IDLE_LIMIT).timed_out() && queue.waiting.is_empty() {
+                queue.is_served = false;
+                return;
+            }
+        }
+    }
+
+    /// Takes over when a callback lasts while others wait; ends when none waits.
+    fn relieve(self: &Arc<Self>) {
+        let mut queue = self.queue.lock();
+        while !queue.waiting.is_empty() {
+            let now = Instant::now();
+            let due = queue.busy_since.unwrap_or(now).after(MOMENT);
+            if due <= now {
+                queue.has_relief = false;
+                return self.serve(&mut queue);
+            }
+            MutexGuard::unlocked(&mut queue, || thread::sleep(now.until(due)));
+        }
+        queue.has_relief = false;
+    }
+}
+
+impl fmt::Debug for Callbacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callbacks(..)")
+    }
+}
+
+/// A callback that takes longer delays the next one by this time.
+const MOMENT: Duration = Duration::from_millis(10);
+const IDLE_LIMIT: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossbeam_channel::{bounded, unbounded};
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn callbacks_that_last_delay_no_other() {
+        let callbacks = Callbacks::default();
+        let (ended, end) = bounded::<()>(0);
+        let (done, order) = unbounded();
+        for number in 0..8 {
+            let (end, done) = (end.clone(), done.clone());
+            callbacks.run(move || {
+                done.send(number).unwrap();
+                let _ = end.recv();
+            });
+        }
+        let begun: Vec<i32> = (0..8).map(|_| order.recv_timeout(SOON).unwrap()).collect();
+        assert_eq!(begun, (0..8).collect::<Vec<_>>(), "all of them are under way");
+        callbacks.run(move || done.send(8).unwrap());
+        assert_eq!(order.recv_timeout(SOON), Ok(8));
+        drop(ended);
+    }
+
+    #[test]
+    fn a_relief_that_was_not_needed_is_there_the_next_time() {
+        let callbacks = Callbacks::default();
+        let (done, order) = unbounded();
+        for _ in 0..20 {
+            // Short enough to need no relief, and long enough to have one wait.
+            callbacks.run(|| thread::sleep(MOMENT / 4));
+            let done = done.clone();
+            callbacks.run(move || done.send(0).unwrap());
+            assert_eq!(order.recv_timeout(SOON), Ok(0));
+            thread::sleep(MOMENT);
+        }
+        let (ended, end) = bounded::<()>(0);
+        callbacks.run(move || {
+            let _ = end.recv();
+        });
+        callbacks.run(move || done.send(1).unwrap());
+        assert_eq!(order.recv_timeout(SOON), Ok(1), "a callback that lasts delays no other");
+        drop(ended);
+    }
+
+    #[test]
+    fn quick_callbacks_run_in_order_on_few_threads() {
+        let callbacks = Callbacks::default();
+        let (done, order) = unbounded();
+        for number in 0..10_000 {
+            let done = done.clone();
+            callbacks.run(move || {
+                done.send((number, thread::current().id())).unwrap();
+                assert_ne!(number, 5_000, "this one panics");
+            });
+        }
+        let told: Vec<_> = (0..10_000).map(|_| order.recv_timeout(SOON).unwrap()).collect();
+        let mut threads: Vec<_> = told.iter().map(|(_, thread)| *thread).collect();
+        threads.dedup();
+        assert!(told.iter().map(|(number, _)| number).is_sorted());
+        // A thread that did not run for a moment looks like a callback that lasts.
+        assert!(threads.len() < 100, "{} threads", threads.len());
+    }
+}

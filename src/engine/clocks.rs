@@ -1,0 +1,101 @@
+//! How much faster than ours a server's clock goes; decides, does nothing.
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// The readings of a server's clock that its pace is found by. Each answer is one, however many a round takes.
+#[derive(Debug)]
+pub(super) struct Clocks {
+    /// With less between two readings, a slow answer or a rounded one would pass for a fast clock.
+    shortest: Duration,
+    /// What the next reading is compared with.
+    base: Option<Reading>,
+    /// What takes its place as soon as that is old enough.
+    newer: Option<Reading>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    ours: Instant,
+    theirs_ms: u64,
+}
+
+/// The server's clock ran ahead of ours by so much in this time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pace {
+    pub(super) ahead: Duration,
+    pub(super) within: Duration,
+}
+
+impl Clocks {
+    /// For rounds that are this far apart.
+    pub(super) fn new(interval: Duration) -> Self {
+        Self { shortest: interval / 2, base: None, newer: None }
+    }
+
+    /// Reads the server's clock from an answer to what was sent at `sent`.
+    pub(super) fn read(&mut self, sent: Instant, now: Instant, theirs_ms: u64) -> Pace {
+        let reading = Reading { ours: sent, theirs_ms };
+        if self.newer.is_none_or(|newer| newer.ours.after(self.shortest) <= sent) {
+            self.base = self.newer.replace(reading);
+        }
+        self.base.map_or_else(Pace::default, |base| base.until(now, theirs_ms))
+    }
+}
+
+impl Reading {
+    fn until(self, now: Instant, theirs_ms: u64) -> Pace {
+        // Two readings in whole milliseconds may be a millisecond further apart than the clock went.
+        let theirs = Duration::from_millis(theirs_ms.saturating_sub(self.theirs_ms).saturating_sub(1));
+        // From the earlier request to now is the longest that can have passed here.
+        let ours = self.ours.until(now);
+        // A clock that goes more than twice as fast does not go, it was set.
+        Pace { ahead: theirs.saturating_sub(ours).min(ours), within: ours }
+    }
+}
+
+impl Pace {
+    /// How long it is here while the server counts `time`, if it goes on like that.
+    pub(super) fn ours(self, time: Duration) -> Duration {
+        if self.ahead.is_zero() {
+            return time;
+        }
+        time.mul_f64(self.within.div_duration_f64(self.within + self.ahead))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Instant = Instant::from_millis(1_000_000);
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn pace(ahead: u64, within: u64) -> Pace {
+        Pace { ahead: ms(ahead), within: ms(within) }
+    }
+
+    #[test]
+    fn a_reading_is_compared_with_one_of_half_an_interval_ago() {
+        let mut clocks = Clocks::new(ms(10_000));
+        let mut read = |at, theirs| clocks.read(START.after(ms(at)), START.after(ms(at + 2)), theirs);
+        assert_eq!(read(0, 50_000), Pace::default());
+        assert_eq!(read(4_999, 57_499), Pace::default(), "too soon to tell");
+        assert_eq!(read(9_998, 65_001), pace(5_000, 10_000), "the reading before does not hide the first one");
+        assert_eq!(read(9_999, 65_002), pace(5_000, 10_001), "nor does another batch of this round");
+        assert_eq!(read(20_000, 75_001), pace(0, 10_004), "it goes well again");
+        assert_eq!(read(30_000, 50_000), pace(0, 10_002), "it was set back");
+        assert_eq!(read(40_000, 99_000_000), pace(10_002, 10_002), "it was set forward");
+    }
+
+    #[test]
+    fn the_time_of_a_clock_that_runs_fast_is_shorter_here() {
+        assert_eq!(pace(5_000, 10_000).ours(ms(30_000)), ms(20_000));
+        assert_eq!(pace(0, 10_000).ours(ms(30_000)), ms(30_000));
+        assert_eq!(Pace::default().ours(ms(30_000)), ms(30_000));
+    }
+}

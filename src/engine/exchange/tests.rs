@@ -1,0 +1,251 @@
+//! Tests of one request until it is answered: examples, and any answers against a model of the server.
+#![cfg(test)]
+
+use super::*;
+
+const START: Instant = Instant::from_millis(1_000_000);
+const TIMEOUT: Duration = Duration::from_millis(3_000);
+
+fn at(millis: u64) -> Instant {
+    START.after(Duration::from_millis(millis))
+}
+
+fn bounds() -> Bounds<'static> {
+    let _clock = START.pretend();
+    Bounds::within(TIMEOUT, TIMEOUT)
+}
+
+fn begun<'a>(bounds: &'a Bounds<'a>) -> Exchange<'a> {
+    Exchange::new(Loose::default(), true, bounds, START)
+}
+
+fn mute() -> Error {
+    Error::new(ErrorKind::Connection, "no answer in time")
+}
+
+fn unanswered(id: u64) -> Fault {
+    Fault::Unanswered(Some(Identity::for_test(id)), mute())
+}
+
+fn refused(word: &str) -> Fault {
+    Fault::Refused(Refusal::for_test(word))
+}
+
+fn is_send(next: &Next) -> bool {
+    matches!(next, Next::Send { .. })
+}
+
+#[test]
+fn a_mute_connection_is_fenced_and_the_request_repeated() {
+    let bounds = bounds();
+    let mut exchange = begun(&bounds);
+    assert!(is_send(&exchange.next(START)));
+    exchange.failed(START, at(1_500), unanswered(7));
+    assert!(matches!(exchange.next(at(1_500)), Next::Fence(identity, _) if identity == Identity::for_test(7)));
+    exchange.fenced(at(1_501), Ok(true));
+    assert!(is_send(&exchange.next(at(1_501))));
+    assert!(exchange.is_repeated() && !exchange.is_haunted());
+    assert_eq!(exchange.clear_since(), at(1_501));
+}
+
+#[test]
+fn an_attempt_gets_a_third_to_a_half_of_the_bound() {
+    let bounds = bounds();
+    let parts: Vec<_> = (0..200).map(|_| begun(&bounds).part()).collect();
+    assert!(parts.iter().all(|part| (TIMEOUT / 3..=TIMEOUT / 2).contains(part)));
+    // Spread: no tenth of the range has more than a third of them.
+    for tenth in 0..10 {
+        let from = TIMEOUT / 3 + TIMEOUT / 60 * tenth;
+        let many = parts.iter().filter(|part| (from..from + TIMEOUT / 60).contains(part)).count();
+        assert!(many < parts.len() / 3, "{many} of {} in one tenth", parts.len());
+    }
+}
+
+#[test]
+fn a_request_that_is_not_repeated_is_fenced_once() {
+    for fence in [Ok(true), Err(unanswered(9))] {
+        let bounds = Bounds { repeat: false, ..bounds() };
+        let mut exchange = begun(&bounds);
+        exchange.failed(START, at(10), unanswered(7));
+        assert!(matches!(exchange.next(at(10)), Next::Fence(..)));
+        let is_fenced = fence.is_ok();
+        exchange.fenced(at(20), fence);
+        let Next::Over(error) = exchange.next(at(20)) else { panic!("it is sent again") };
+        let failed = exchange.give_up(error);
+        assert_eq!(failed.error.kind(), ErrorKind::Unknown);
+        assert_eq!(failed.loose.expect("it may have run").open.is_empty(), is_fenced);
+    }
+}
+
+#[test]
+fn a_question_is_repeated_without_a_fence() {
+    let bounds = Bounds { fences: false, ..bounds() };
+    let mut exchange = begun(&bounds);
+    exchange.failed(START, at(10), unanswered(7));
+    assert!(is_send(&exchange.next(at(10))));
+}
+
+#[test]
+fn a_script_that_is_missing_is_sent_along_at_once() {
+    let bounds = bounds();
+    let mut exchange = begun(&bounds);
+    exchange.failed(START, at(1), refused("NOSCRIPT"));
+    assert!(matches!(exchange.next(at(1)), Next::Send { whole: true, .. }));
+    exchange.failed(at(1), at(2), refused("NOSCRIPT"));
+    assert!(matches!(exchange.next(at(2)), Next::Over(_)), "it is not sent for ever");
+    let mut plain = Exchange::new(Loose::default(), false, &bounds, START);
+    plain.failed(START, at(1), refused("NOSCRIPT"));
+    assert!(matches!(plain.next(at(1)), Next::Over(_)));
+}
+
+#[test]
+fn a_server_that_does_not_let_us_fence_haunts() {
+    let bounds = bounds();
+    let mut exchange = begun(&bounds);
+    exchange.failed(START, at(10), unanswered(7));
+    exchange.fenced(at(11), Ok(false));
+    assert!(is_send(&exchange.next(at(11))));
+    assert!(exchange.is_haunted());
+}
+
+#[test]
+fn a_connection_without_identity_haunts() {
+    let bounds = bounds();
+    let mut exchange = begun(&bounds);
+    exchange.failed(START, at(10), Fault::Unanswered(None, mute()));
+    assert!(is_send(&exchange.next(at(10))));
+    assert!(exchange.is_haunted());
+}
+
+#[test]
+fn fences_without_an_answer_are_sent_at_growing_intervals() {
+    let bounds = bounds();
+    let mut exchange = begun(&bounds);
+    exchange.failed(START, at(10), unanswered(7));
+    exchange.fenced(at(20), Err(unanswered(8)));
+    let Next::Rest(until) = exchange.next(at(20)) else { panic!("no rest") };
+    assert!(until >= at(20 + 500), "half of a third of the bound at least: {until:?}");
+    exchange.rested(until);
+    assert!(matches!(exchange.next(until), Next::Fence(identity, _) if identity == Identity::for_test(7)));
+}
+
+#[test]
+fn nothing_is_sent_after_a_fence_that_took_the_last_time() {
+    let bounds = bounds();
+    let mut exchange = begun(&bounds);
+    exchange.failed(START, at(1_500), unanswered(7));
+    exchange.fenced(at(3_000), Ok(true));
+    let Next::Over(error) = exchange.next(at(3_000)) else { panic!("it is sent after the end") };
+    let failed = exchange.give_up(error);
+    assert_eq!(failed.error.kind(), ErrorKind::Unknown);
+    assert!(failed.loose.expect("it may have run").open.is_empty());
+}
+
+#[test]
+fn a_caller_that_is_interrupted_does_not_try_again() {
+    let closed = || Some(Error::new(ErrorKind::Closed, "closed"));
+    let bounds = Bounds { interrupted: &closed, ..bounds() };
+    let mut exchange = begun(&bounds);
+    exchange.failed(START, at(10), Fault::NotSent(mute()));
+    assert!(matches!(exchange.next(at(10)), Next::Rest(_)));
+    exchange.rested(at(20));
+    let Next::Over(error) = exchange.next(at(20)) else { panic!("it goes on") };
+    assert_eq!(error.kind(), ErrorKind::Closed);
+}
+
+/// What comes of an attempt, and how long it takes of what it may.
+#[derive(Clone, Debug)]
+enum Fate {
+    Answered,
+    Refused(&'static str),
+    NotSent,
+    Unanswered { identified: bool },
+}
+
+fn fates() -> impl proptest::strategy::Strategy<Value = Vec<(Fate, Fate, u32)>> {
+    use proptest::prelude::*;
+    let fate = || {
+        prop_oneof![
+            2 => Just(Fate::Answered),
+            1 => prop_oneof![Just("OOM"), Just("LOADING"), Just("NOSCRIPT"), Just("NOPERM")].prop_map(Fate::Refused),
+            2 => Just(Fate::NotSent),
+            5 => prop_oneof![9 => Just(true), 1 => Just(false)].prop_map(|identified| Fate::Unanswered { identified }),
+        ]
+    };
+    proptest::collection::vec((fate(), fate(), 0_u32..=100), 1..40)
+}
+
+proptest::proptest! {
+    /// Whatever the server does: no copy is sent while an earlier one can still be carried out, unless it is
+    /// haunted; what may still come is handed back; nothing takes longer than the bound.
+    #[test]
+    fn at_most_one_copy_is_ever_on_its_way(fates in fates(), repeat in proptest::bool::weighted(0.8)) {
+        let bounds = Bounds { repeat, ..bounds() };
+        let mut exchange = begun(&bounds);
+        let mut fates = fates.into_iter().cycle();
+        let mut now = START;
+        // Copies that the server may still carry out, and such that nothing can stop.
+        let (mut on_their_way, mut for_ever, mut sent, mut ids) = (vec![], 0, 0, 0);
+        for _ in 0..1_000 {
+            let (of_request, of_fence, share) = fates.next().unwrap();
+            match exchange.next(now) {
+                Next::Send { limits, .. } => {
+                    proptest::prop_assert!(on_their_way.is_empty(), "an earlier copy may still come");
+                    proptest::prop_assert_eq!(exchange.is_haunted(), for_ever > 0);
+                    proptest::prop_assert_eq!(exchange.is_repeated(), sent > 0);
+                    proptest::prop_assert!(now < bounds.end, "sent after the end");
+                    let begun = now;
+                    now = begun.after(begun.until(limits.for_test(begun)) * share / 100);
+                    match of_request {
+                        Fate::Answered => return Ok(()),
+                        Fate::Refused(word) => exchange.failed(begun, now, refused(word)),
+                        Fate::NotSent => exchange.failed(begun, now, Fault::NotSent(mute())),
+                        Fate::Unanswered { identified } => {
+                            sent += 1;
+                            proptest::prop_assert!(repeat || sent == 1, "sent again");
+                            ids += 1;
+                            if identified { on_their_way.push(ids) } else { for_ever += 1 }
+                            let identity = identified.then(|| Identity::for_test(ids));
+                            exchange.failed(begun, now, Fault::Unanswered(identity, mute()));
+                        }
+                    }
+                }
+                Next::Fence(identity, limits) => {
+                    proptest::prop_assert!(now < bounds.end || !repeat, "fenced after the end");
+                    now = now.after(now.until(limits.for_test(now)) * share / 100);
+                    let outcome = match of_fence {
+                        Fate::Answered => Ok(true),
+                        Fate::Refused("LOADING") => Err(refused("LOADING")),
+                        Fate::Refused(_) => Ok(false),
+                        Fate::NotSent => Err(Fault::NotSent(mute())),
+                        Fate::Unanswered { .. } => Err(unanswered(0)),
+                    };
+                    if let Ok(fenced) = outcome {
+                        let before = on_their_way.len();
+                        on_their_way.retain(|id| Identity::for_test(*id) != identity);
+                        proptest::prop_assert_eq!(on_their_way.len() + 1, before, "another one was fenced");
+                        for_ever += usize::from(!fenced);
+                    }
+                    exchange.fenced(now, outcome);
+                }
+                Next::Rest(until) => {
+                    proptest::prop_assert!(until > now && until <= bounds.end);
+                    now = until;
+                    exchange.rested(now);
+                }
+                Next::Over(error) => {
+                    proptest::prop_assert!(now <= bounds.end);
+                    let unanswered = sent > 0;
+                    let failed = exchange.give_up(error);
+                    proptest::prop_assert_eq!(failed.loose.is_some(), unanswered);
+                    proptest::prop_assert_eq!(failed.error.kind() == ErrorKind::Unknown, unanswered);
+                    let loose = failed.loose.unwrap_or_default();
+                    proptest::prop_assert_eq!(loose.haunted, for_ever > 0);
+                    proptest::prop_assert_eq!(loose.open.len(), on_their_way.len());
+                    return Ok(());
+                }
+            }
+        }
+        proptest::prop_assert!(false, "it never ends");
+    }
+}

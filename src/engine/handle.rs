@@ -1,0 +1,151 @@
+//! The way from a handle to its engine: every operation begins here, and a forked child gets no further.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::Engine;
+use crate::config::Config;
+use crate::error::{Error, ErrorKind, Result};
+use crate::time::Lease;
+
+/// What every client, lock and hold keeps of its client.
+///
+/// The methods are the only way to the engine from outside. Each of them looks first whether this
+/// process is a forked child: there any mutex may be a copy of one that a thread of the parent had
+/// locked, and no thread exists to unlock the copy.
+#[derive(Clone)]
+pub(crate) struct Handle(Arc<LastHandle>);
+
+/// Closes the client when its last handle is dropped.
+struct LastHandle(Arc<Engine>);
+
+/// An operation under way; `close()` waits for its end.
+pub(crate) struct Operation<'a>(&'a Arc<Engine>);
+
+thread_local! {
+    /// The engines inside whose operations this thread is, by their addresses: a callback may begin an
+    /// operation within one, or close the client.
+    static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(vec![]) };
+}
+
+impl Handle {
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self(Arc::new(LastHandle(engine)))
+    }
+
+    /// Begins an operation; a closed client refuses.
+    pub(crate) fn begin(&self) -> Result<Operation<'_>> {
+        let engine = self.here()?;
+        if engine.under_way.begin() { Ok(Operation::of(engine)) } else { Err(closed()) }
+    }
+
+    /// Begins an operation on a hold that exists, which a client that is closing still carries out.
+    pub(crate) fn begin_to_end(&self) -> Result<Operation<'_>> {
+        let engine = self.here()?;
+        engine.under_way.begin_to_end();
+        Ok(Operation::of(engine))
+    }
+
+    fn here(&self) -> Result<&Arc<Engine>> {
+        let text = "the client was opened before this process was forked; open another one";
+        self.look().ok_or_else(|| Error::new(ErrorKind::Closed, text))
+    }
+
+    /// The engine for a look at its memory; `None` in a forked child.
+    pub(crate) fn look(&self) -> Option<&Arc<Engine>> {
+        (!self.0.0.is_forked()).then_some(&self.0.0)
+    }
+
+    /// Closes the client. In a forked child nothing happens.
+    pub(crate) fn close(&self) {
+        self.0.0.close();
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.0.0.config
+    }
+
+    /// The uuid that begins every owner id.
+    pub(crate) fn client_id(&self) -> &str {
+        self.0.0.owners.client()
+    }
+
+    pub(crate) fn fair_patience(&self) -> Lease {
+        self.0.0.fair_patience
+    }
+
+    /// The name that stands in Redis.
+    pub(crate) fn full_name(&self, name: &str) -> Arc<str> {
+        self.0.0.full_name(name)
+    }
+}
+
+impl Engine {
+    /// How many operations the calling thread is inside of.
+    pub(super) fn own_operations(&self) -> usize {
+        let own = |inside: &RefCell<Vec<usize>>| inside.borrow().iter().filter(|&&of| of == self.address()).count();
+        INSIDE.try_with(own).unwrap_or(0)
+    }
+
+    /// Whether an observer forked during this operation, which goes on in the child as well.
+    pub(super) fn was_forked_within(&self) -> bool {
+        self.has_observer && self.is_forked()
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+pub(super) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the client was closed")
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle({})", self.client_id())
+    }
+}
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        if self.0.is_forked() {
+            // Taking the copy apart would run destructors on what the parent's threads were changing.
+            std::mem::forget(Arc::clone(&self.0));
+        } else {
+            self.0.close();
+        }
+    }
+}
+
+impl Deref for Operation<'_> {
+    type Target = Arc<Engine>;
+
+    fn deref(&self) -> &Arc<Engine> {
+        self.0
+    }
+}
+
+impl<'a> Operation<'a> {
+    /// An operation that was counted.
+    fn of(engine: &'a Arc<Engine>) -> Self {
+        // A thread whose own data is gone runs no callback that could close the client.
+        let _ = INSIDE.try_with(|inside| inside.borrow_mut().push(engine.address()));
+        Self(engine)
+    }
+}
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        let _ = INSIDE.try_with(|inside| {
+            let mut inside = inside.borrow_mut();
+            let newest = inside.iter().rposition(|engine| *engine == self.0.address());
+            newest.map(|newest| inside.remove(newest))
+        });
+        if !self.0.was_forked_within() {
+            self.0.under_way.end();
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Whether this process stood still: the watchdog's thread notes when it rests and until when.
+//!
+//! A process that is stopped, suspended with its machine or given no turn wakes late from a rest. Nothing
+//! is known without a watchdog's thread, so before the first hold of a client.
+
+use std::time::Duration;
+
+use crate::sync::Mutex;
+use crate::time::Instant;
+
+/// The rests of the watchdog's thread.
+#[derive(Debug, Default)]
+pub(super) struct Heartbeat(Mutex<Beats>);
+
+#[derive(Debug, Default)]
+struct Beats {
+    rest: Option<Rest>,
+    /// The last rest that ended too late.
+    standstill: Option<Standstill>,
+}
+
+/// A sleep or a request, with the time at which it ends at the latest if the process runs.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    from: Instant,
+    until: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Standstill {
+    from: Instant,
+    until: Instant,
+    about: Duration,
+}
+
+impl Heartbeat {
+    /// The thread rests from now on, at most until `until`.
+    pub(super) fn rests(&self, now: Instant, until: Instant) {
+        self.0.lock().rest = Some(Rest { from: now, until });
+    }
+
+    /// The thread is awake. How long its work takes says nothing about the process.
+    pub(super) fn wakes(&self, now: Instant) {
+        let mut beats = self.0.lock();
+        if let Some(standstill) = beats.rest.take().and_then(|rest| rest.standstill(now)) {
+            beats.standstill = Some(standstill);
+        }
+    }
+
+    /// For about how long the process stood still, if it did at `moment`, a moment that has passed.
+    pub(super) fn standstill_at(&self, moment: Instant, now: Instant) -> Option<Duration> {
+        let beats = self.0.lock();
+        // The thread that asks may be awake before the watchdog's.
+        let present = beats.rest.and_then(|rest| rest.standstill(now));
+        let covers = |standstill: &Standstill| standstill.from <= moment && moment <= standstill.until;
+        present.into_iter().chain(beats.standstill).find(covers).map(|standstill| standstill.about)
+    }
+}
+
+impl Rest {
+    fn standstill(self, now: Instant) -> Option<Standstill> {
+        let late = self.until.until(now);
+        // It began somewhere in the rest.
+        let about = late.saturating_add(self.from.until(self.until) / 2);
+        (late >= LEAST_DELAY).then_some(Standstill { from: self.from, until: now, about })
+    }
+}
+
+/// A busy machine wakes a thread later than it should, but not by this much.
+const LEAST_DELAY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    #[test]
+    fn a_rest_that_ends_late_is_a_standstill() {
+        let heartbeat = Heartbeat::default();
+        assert_eq!(heartbeat.standstill_at(at(5_000), at(9_000)), None, "no watchdog, no word");
+        heartbeat.rests(at(1_000), at(2_000));
+        assert_eq!(heartbeat.standstill_at(at(2_500), at(2_999)), None, "a busy machine");
+        let about = Some(Duration::from_millis(8_500));
+        assert_eq!(heartbeat.standstill_at(at(5_000), at(10_000)), about, "asked before the watchdog woke");
+        heartbeat.wakes(at(10_000));
+        assert_eq!(heartbeat.standstill_at(at(5_000), at(60_000)), about);
+        assert_eq!(heartbeat.standstill_at(at(999), at(60_000)), None, "it ran then");
+        assert_eq!(heartbeat.standstill_at(at(10_001), at(60_000)), None, "it ran again");
+    }
+
+    #[test]
+    fn long_work_is_no_standstill() {
+        let heartbeat = Heartbeat::default();
+        heartbeat.rests(at(1_000), at(2_000));
+        heartbeat.wakes(at(2_000));
+        assert_eq!(heartbeat.standstill_at(at(5_000), at(60_000)), None);
+        heartbeat.rests(at(60_000), at(61_000));
+        heartbeat.wakes(at(60_001));
+        assert_eq!(heartbeat.standstill_at(at(5_000), at(60_001)), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! The way to the watchdog of one server, and the thread that it runs on.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use once_cell::sync::OnceCell;
+
+use super::Engine;
+use super::hold::HoldState;
+use super::inbox::Inbox;
+use super::node::Node;
+use super::watchdog::Worker;
+use crate::conn::{Sleeper, sleeper};
+use crate::name::LockName;
+
+/// The way to the worker of one server; the worker starts at first use.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    inbox: Arc<Inbox>,
+    running: OnceCell<()>,
+}
+
+impl Lane {
+    /// A lock was granted: it is kept, and watched if it lives for longer than a moment.
+    pub(crate) fn granted(&self, engine: &Arc<Engine>, node: &Arc<Node>, hold: &Arc<HoldState>) {
+        self.start(engine, node);
+        // Where no thread can be started, nobody would ever take it out.
+        if self.running.get().is_some() {
+            self.inbox.granted(hold);
+        }
+    }
+
+    /// Starts the worker if it does not run yet.
+    fn start(&self, engine: &Arc<Engine>, node: &Arc<Node>) {
+        if self.running.get().is_some() {
+            return;
+        }
+        // Where no thread can be started, holds run out and say so; the next acquire tries again.
+        let _ = self.running.get_or_try_init(|| {
+            let (waker, sleeper) = sleeper()?;
+            self.inbox.is_read_by(waker);
+            let (engine, node, inbox) = (Arc::downgrade(engine), Arc::downgrade(node), Arc::clone(&self.inbox));
+            let work = move || {
+                let mut restarted = false;
+                // A worker that panics must not take the holds of a whole server along.
+                while catch_unwind(AssertUnwindSafe(|| work(&engine, &node, &inbox, &sleeper, restarted))).is_err() {
+                    thread::sleep(PAUSE_AFTER_A_PANIC);
+                    restarted = true;
+                }
+            };
+            thread::Builder::new().name("lockson-watchdog".into()).spawn(work).map(drop)
+        });
+    }
+
+    /// Asks soon whether the holds of these names are still ours.
+    pub(crate) fn check(&self, names: impl IntoIterator<Item = LockName>) {
+        self.inbox.ask(names);
+    }
+
+    /// Asks soon about all holds: whatever was under any key may be gone.
+    pub(crate) fn check_all(&self) {
+        self.inbox.put(|news| news.flushed = true);
+    }
+
+    /// What there is to hear of changed keys is not what it was; with `lost`, something may have been missed.
+    pub(crate) fn ear_changed(&self, lost: bool) {
+        self.inbox.put(|news| news.lost |= lost);
+    }
+
+    /// Has the worker see that the client was closed.
+    pub(crate) fn close(&self) {
+        self.inbox.put(|_| ());
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Keeps the holds of one server until the client ends or the work panics.
+fn work(engine: &Weak<Engine>, node: &Weak<Node>, inbox: &Arc<Inbox>, sleeper: &Sleeper, restarted: bool) {
+    if let Some(mut worker) = Worker::new(engine, node, inbox, restarted) {
+        worker.run(sleeper);
+    }
+}
+
+const PAUSE_AFTER_A_PANIC: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::config::ClientBuilder;
+    use crate::conn::{Address, Dialer, Server, Standalone};
+    use crate::engine::hold::Granted;
+    use crate::engine::ledger::{Ledger, Promise};
+    use crate::engine::{Ask, Kind};
+    use crate::kinds::Reentrant;
+    use crate::owner::OwnerId;
+    use crate::script::{Attempt, Call, Counts, Kept, Renewal, RenewalAnswers, Side, Told};
+    use crate::time::{Instant, Lease};
+
+    const PLAIN: Reentrant = Reentrant { once: false };
+
+    /// A plain lock that cannot be renewed at first.
+    #[derive(Debug, Default)]
+    struct Falls {
+        renewals: AtomicUsize,
+    }
+
+    impl Kind for Falls {
+        fn label(&self, side: Side) -> crate::listing::LockKind {
+            PLAIN.label(side)
+        }
+
+        fn channel(&self, name: &LockName, owner: &OwnerId) -> String {
+            PLAIN.channel(name, owner)
+        }
+
+        fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
+            PLAIN.acquire(ask)
+        }
+
+        fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+            PLAIN.release(name, owner, remaining)
+        }
+
+        fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
+            assert!(self.renewals.fetch_add(1, Ordering::SeqCst) > 1, "the first two fall");
+            PLAIN.renew(locks)
+        }
+
+        fn force_release(&self, name: &LockName) -> Call<bool> {
+            PLAIN.force_release(name)
+        }
+    }
+
+    #[test]
+    fn a_watchdog_that_panics_goes_on() {
+        let url = "redis://127.0.0.1:1";
+        let settings = ClientBuilder::new(url).watchdog(Duration::from_secs(60), Duration::from_millis(100));
+        let server = Server::new(Dialer::new(Address::parse(url).unwrap(), "test".into()), 1);
+        let engine =
+            Engine::new(settings.config, crate::owner::Owners::new(), Box::new(Standalone::new(server))).unwrap();
+        let lease = Lease::new(Duration::from_secs(60)).unwrap();
+        let promise = Promise::Renewed { until: None };
+        let now = Instant::now();
+        let (number, owner) = engine.owners.draw(crate::owner::ThreadId::current().number());
+        let kind = Arc::new(Falls::default());
+        let hold = Arc::new(HoldState::new(Granted {
+            name: LockName::new("n").unwrap(),
+            kind: Arc::clone(&kind) as Arc<dyn Kind>,
+            number,
+            owner,
+            thread: None,
+            since: now,
+            token: None,
+            loose: Default::default(),
+            ledger: Ledger::granted(lease, now, lease, Side::Exclusive, promise).0,
+        }));
+        engine.registry.add(Arc::clone(&hold));
+        let node = engine.node(&hold.name);
+        node.lane.granted(&engine, &node, &hold);
+        let limit = now.after(Duration::from_secs(30));
+        while kind.renewals.load(Ordering::SeqCst) < 4 && Instant::now() < limit {
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(kind.renewals.load(Ordering::SeqCst) >= 4, "it is renewed no more");
+    }
+}

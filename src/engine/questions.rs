@@ -1,0 +1,132 @@
+//! Which locks are asked about when: at once, unless they were asked about lately; decides, does nothing.
+
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+use crate::name::LockName;
+use crate::time::Instant;
+
+/// The locks of one server that came into question.
+///
+/// Where somebody writes to a key all the time, or this process does so itself, one question stands for all
+/// that came while the name rested.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    waiting: HashSet<LockName>,
+    /// Those that were asked about lately, and when, in that order.
+    lately: VecDeque<(Instant, LockName)>,
+    resting: HashSet<LockName>,
+}
+
+impl Questions {
+    /// These came into question; answers whether one of them is to be asked about at once.
+    pub(super) fn add(&mut self, names: impl IntoIterator<Item = LockName>) -> bool {
+        let mut at_once = false;
+        for name in names {
+            at_once |= !self.resting.contains(&name);
+            self.waiting.insert(name);
+        }
+        at_once
+    }
+
+    /// Those that are to be asked about now.
+    pub(super) fn take(&mut self, now: Instant) -> Vec<LockName> {
+        let rest = self.rest();
+        while let Some((_, name)) = self.lately.front().filter(|(asked, _)| asked.after(rest) <= now) {
+            self.resting.remove(name);
+            self.lately.pop_front();
+        }
+        let resting = &self.resting;
+        let due: Vec<LockName> = self.waiting.extract_if(|name| !resting.contains(name)).collect();
+        for name in &due {
+            self.lately.push_back((now, name.clone()));
+            self.resting.insert(name.clone());
+        }
+        due
+    }
+
+    /// When the first one has rested: it may have come into question meanwhile. `None` where none rests.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let (asked, _) = self.lately.front()?;
+        Some(asked.after(self.rest()))
+    }
+
+    /// The more there are, the longer each of them rests: so all together are bounded, too.
+    fn rest(&self) -> Duration {
+        let others = u32::try_from(self.resting.len()).unwrap_or(u32::MAX);
+        REST + SHARE.saturating_mul(others)
+    }
+}
+
+/// Twenty-five questions a second for a busy name.
+const REST: Duration = Duration::from_millis(40);
+/// Five thousand questions a second for all busy names.
+const SHARE: Duration = Duration::from_micros(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(number: usize) -> LockName {
+        LockName::new(&format!("n{number}")).unwrap()
+    }
+
+    fn at(micros: u64) -> Instant {
+        Instant::from_millis(1_000_000).after(Duration::from_micros(micros))
+    }
+
+    /// How many questions there are in a second in which each of so many names comes into question all the time.
+    fn questions_in_a_second(names: usize) -> usize {
+        let mut questions = Questions::default();
+        let mut asked = 0;
+        for step in 0..2_000 {
+            questions.add((0..names).map(name));
+            asked += questions.take(at(step * 500)).len();
+        }
+        asked
+    }
+
+    #[test]
+    fn the_first_question_is_asked_at_once_and_the_next_one_rests() {
+        let mut questions = Questions::default();
+        assert_eq!(questions.next(), None);
+        assert!(questions.add([name(1), name(1)]), "at once");
+        assert_eq!(questions.take(at(0)), [name(1)]);
+        assert_eq!(questions.take(at(0)), []);
+        assert!(!questions.add([name(1)]), "it rests");
+        assert!(questions.add([name(1), name(2)]));
+        assert_eq!(questions.take(at(1)), [name(2)], "another name does not rest for it");
+        let next = questions.next().expect("one waits");
+        assert!(next > at(1) && next < at(50_000), "{next:?}");
+        assert_eq!(questions.take(next.before(Duration::from_micros(1))), []);
+        assert_eq!(questions.take(next), [name(1)]);
+        let rested = questions.next().expect("both rest");
+        assert_eq!(questions.take(rested.after(REST * 2)), []);
+        assert_eq!(questions.next(), None, "nobody rests");
+    }
+
+    #[test]
+    fn a_busy_name_costs_a_bounded_number_of_questions() {
+        let asked = questions_in_a_second(1);
+        assert!((20..=26).contains(&asked), "{asked}");
+    }
+
+    #[test]
+    fn many_busy_names_share_what_a_server_can_bear() {
+        let asked = questions_in_a_second(2_000);
+        assert!((4_000..=8_000).contains(&asked), "{asked}");
+    }
+
+    #[test]
+    fn no_name_is_forgotten_and_nothing_is_kept() {
+        let mut questions = Questions::default();
+        questions.add((0..10_000).map(name));
+        assert_eq!(questions.take(at(0)).len(), 10_000);
+        questions.add((0..10_000).map(name));
+        let next = questions.next().expect("all wait");
+        assert_eq!(questions.take(next).len(), 10_000);
+        questions.add([name(0)]);
+        questions.take(at(100_000_000));
+        assert_eq!((questions.lately.len(), questions.resting.len()), (1, 1));
+    }
+}

@@ -1,0 +1,99 @@
+//! Which holds have lived long enough to be watched; decides, does nothing.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::hold::HoldState;
+use crate::time::Instant;
+
+/// The holds that were granted lately. Most are given back soon and never ripen.
+#[derive(Debug)]
+pub(super) struct Ripening {
+    young: Vec<Weak<HoldState>>,
+    /// When to look next; `None` while there is nothing to come.
+    step_at: Option<Instant>,
+    quiet_steps: u32,
+}
+
+impl Ripening {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { young: vec![], step_at: Some(now.after(STEP)), quiet_steps: 0 }
+    }
+
+    pub(super) fn step_at(&self) -> Option<Instant> {
+        self.step_at
+    }
+
+    /// Somebody was granted something after a rest.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.step_at.get_or_insert(now.after(STEP));
+    }
+
+    /// Whether there will be nothing to come after this step, unless somebody is granted something.
+    pub(super) fn is_about_to_rest(&self) -> bool {
+        self.young.is_empty() && self.quiet_steps >= MOST_QUIET_STEPS
+    }
+
+    /// A step: those that were granted before the last one are ripe.
+    pub(super) fn step(&mut self, now: Instant, granted: Vec<Weak<HoldState>>) -> Vec<Arc<HoldState>> {
+        let rests = self.is_about_to_rest() && granted.is_empty();
+        self.quiet_steps = if granted.is_empty() { self.quiet_steps.saturating_add(1) } else { 0 };
+        self.step_at = (!rests).then(|| now.after(STEP));
+        let ripe = std::mem::replace(&mut self.young, granted);
+        ripe.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+const STEP: Duration = Duration::from_millis(100);
+/// Where grants come every now and then, each of them would have to wake somebody.
+const MOST_QUIET_STEPS: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::ledger::{Ledger, Promise};
+    use crate::name::LockName;
+    use crate::owner::{HoldNumber, OwnerId};
+    use crate::script::Side;
+    use crate::time::Lease;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(1_000_000 + millis)
+    }
+
+    fn hold() -> Arc<HoldState> {
+        let lease = Lease::new(Duration::from_secs(30)).unwrap();
+        let (ledger, _) = Ledger::granted(lease, at(0), lease, Side::Exclusive, Promise::Renewed { until: None });
+        let owner = (HoldNumber(1), OwnerId::in_other_words("me"));
+        HoldState::for_test(&LockName::new("n").unwrap(), owner, None, at(0), ledger)
+    }
+
+    #[test]
+    fn a_hold_ripens_after_100_to_200_ms_and_what_was_given_back_never_does() {
+        let mut ripening = Ripening::new(at(0));
+        let (long, short) = (hold(), hold());
+        assert_eq!(ripening.step_at(), Some(at(100)));
+        assert!(ripening.step(at(100), vec![Arc::downgrade(&long), Arc::downgrade(&short)]).is_empty());
+        drop(short);
+        let ripe = ripening.step(at(200), vec![]);
+        assert_eq!(ripe.len(), 1);
+        assert!(Arc::ptr_eq(&ripe[0], &long));
+        assert!(ripening.step(at(300), vec![]).is_empty(), "it ripens once");
+    }
+
+    #[test]
+    fn after_a_quiet_second_it_rests_until_somebody_is_granted_something() {
+        let mut ripening = Ripening::new(at(0));
+        let mut now = at(0);
+        while let Some(at) = ripening.step_at() {
+            now = at;
+            let granted = if now == super::tests::at(500) { vec![Arc::downgrade(&hold())] } else { vec![] };
+            ripening.step(now, granted);
+        }
+        assert!(now >= at(1_500) && now <= at(1_800), "{now:?}");
+        ripening.begin(at(5_000));
+        assert_eq!(ripening.step_at(), Some(at(5_100)));
+        ripening.step(at(5_100), vec![]);
+        assert_eq!(ripening.step_at(), None, "woken for nothing");
+    }
+}

@@ -1,0 +1,67 @@
+//! Which threads of this client wait for which lock: a thread is listed when it goes to sleep, not before.
+
+use std::collections::BTreeMap;
+use std::thread::Thread;
+
+use crate::listing::{LockKind, LockWaiter};
+use crate::name::LockName;
+use crate::owner::{HoldNumber, OwnerId, ThreadNumber};
+use crate::sync::Mutex;
+use crate::time::Instant;
+
+/// The waiting threads of one client.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters(Mutex<BTreeMap<HoldNumber, Waiter>>);
+
+/// One waiting thread.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) name: LockName,
+    pub(super) kind: LockKind,
+    pub(super) owner: OwnerId,
+    pub(super) number: ThreadNumber,
+    pub(super) thread: Thread,
+    /// When the call began.
+    pub(super) since: Instant,
+}
+
+/// A place in the list, given up when dropped.
+#[derive(Debug)]
+pub(super) struct Listed<'a> {
+    waiters: &'a Waiters,
+    number: HoldNumber,
+}
+
+impl Waiters {
+    pub(super) fn list(&self, number: HoldNumber, waiter: Waiter) -> Listed<'_> {
+        self.0.lock().insert(number, waiter);
+        Listed { waiters: self, number }
+    }
+
+    /// All waiting threads, those that have waited longest first.
+    pub(crate) fn all(&self, now: Instant) -> Vec<LockWaiter> {
+        let mut all: Vec<_> = self.0.lock().values().map(|waiter| waiter.at(now)).collect();
+        all.sort_by_key(|waiter| std::cmp::Reverse(waiter.waited));
+        all
+    }
+}
+
+impl Waiter {
+    fn at(&self, now: Instant) -> LockWaiter {
+        LockWaiter {
+            name: self.name.to_string(),
+            owner: self.owner.to_string(),
+            kind: self.kind,
+            thread: self.number.0,
+            thread_name: self.thread.name().map(str::to_owned),
+            waited: self.since.until(now),
+        }
+    }
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        let waiter = self.waiters.0.lock().remove(&self.number);
+        drop(waiter);
+    }
+}

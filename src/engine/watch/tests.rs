@@ -1,0 +1,275 @@
+//! Tests of what is watched: the ways that connections come and go, and any steps of a server and its network.
+#![cfg(test)]
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::error::Refusal;
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(1_000_000 + millis)
+}
+
+fn open(connection: u64) -> Ear {
+    Ear::Open { connection, number: Some(connection + 100) }
+}
+
+fn refused() -> Ear {
+    Ear::Refused(Error::refused(Refusal::for_test("NOPERM")))
+}
+
+/// Both connections stand, and all was asked about.
+fn live() -> Watch {
+    let mut watch = Watch::new(at(0));
+    watch.begin();
+    assert!(matches!(watch.next(at(0), Some(1), open(1)), Step::Track(101)));
+    watch.tracked();
+    assert!(
+        matches!(watch.next(at(0), Some(1), open(1)), Step::Ask(All::Look)),
+        "what was before may have been missed"
+    );
+    assert!(matches!(watch.next(at(0), Some(1), open(1)), Step::Rest(None)));
+    assert!(watch.is_live(Some(1)));
+    watch
+}
+
+#[test]
+fn nothing_is_done_where_nothing_is_to_be_watched() {
+    let mut watch = Watch::new(at(0));
+    watch.lost(at(0));
+    for (link, ear) in [(None, Ear::Closed), (Some(1), open(1)), (None, refused())] {
+        assert!(matches!(watch.next(at(1), link, ear), Step::Rest(None)));
+    }
+}
+
+#[test]
+fn a_broken_watchdog_connection_brings_all_into_question_once() {
+    let mut watch = live();
+    assert!(matches!(watch.next(at(10), None, open(1)), Step::Open));
+    assert!(!watch.is_live(None));
+    assert!(matches!(watch.next(at(11), Some(2), open(1)), Step::Track(101)));
+    watch.tracked();
+    assert!(matches!(watch.next(at(12), Some(2), open(1)), Step::Ask(All::Renew)));
+    assert!(matches!(watch.next(at(100), Some(2), open(1)), Step::Rest(None)));
+}
+
+#[test]
+fn a_broken_listening_connection_brings_all_into_question_once() {
+    let mut watch = live();
+    watch.lost(at(10));
+    assert!(matches!(watch.next(at(10), Some(1), Ear::Closed), Step::Rest(Some(_))));
+    assert!(matches!(watch.next(at(60), Some(1), open(2)), Step::Track(102)));
+    watch.tracked();
+    assert!(matches!(watch.next(at(60), Some(1), open(2)), Step::Ask(All::Renew)));
+    assert!(matches!(watch.next(at(900), Some(1), open(2)), Step::Rest(None)));
+}
+
+#[test]
+fn all_are_asked_about_though_the_listening_connection_stays_away() {
+    let mut watch = live();
+    watch.lost(at(10));
+    let Step::Rest(Some(until)) = watch.next(at(10), Some(1), Ear::Closed) else { panic!("it waits a while") };
+    assert!(until <= at(510));
+    assert!(matches!(watch.next(until, Some(1), Ear::Closed), Step::Ask(All::Renew)));
+    assert!(matches!(watch.next(until.after(LONGEST_PAUSE), Some(1), Ear::Closed), Step::Rest(None)));
+}
+
+#[test]
+fn a_server_out_of_reach_is_tried_several_times_a_second_and_no_more() {
+    let mut watch = live();
+    watch.lost(at(0));
+    let (mut now, mut tries) = (at(0), vec![]);
+    while now < at(10_000) {
+        match watch.next(now, None, Ear::Closed) {
+            Step::Open => {
+                tries.push(now);
+                watch.failed(now);
+            }
+            Step::Rest(Some(until)) => now = until,
+            step => panic!("{step:?}"),
+        }
+    }
+    assert!((30..=50).contains(&tries.len()), "{}", tries.len());
+    let longest = tries.windows(2).map(|pair| pair[0].until(pair[1])).max();
+    assert!(longest <= Some(LONGEST_PAUSE), "{longest:?}");
+}
+
+#[test]
+fn a_missing_right_is_said_once_and_asked_for_again_on_another_connection() {
+    let mut watch = Watch::new(at(0));
+    watch.begin();
+    assert!(matches!(watch.next(at(0), Some(1), refused()), Step::Complain(_)));
+    assert!(matches!(watch.next(at(0), Some(1), refused()), Step::Rest(None)));
+    assert!(matches!(watch.next(at(1), Some(1), open(2)), Step::Track(102)), "now it may listen");
+    assert!(!watch.untracked(), "said before");
+    assert!(matches!(watch.next(at(2), Some(1), open(2)), Step::Rest(None)), "and it is not asked again");
+    watch.lost(at(3));
+    assert!(matches!(watch.next(at(3), Some(1), refused()), Step::Ask(All::Renew)), "what is missing helps nobody");
+    assert!(matches!(watch.next(at(500), Some(1), open(3)), Step::Track(103)));
+    watch.tracked();
+    assert!(watch.is_live(Some(1)));
+    watch.lost(at(600));
+    assert!(matches!(watch.next(at(600), Some(1), refused()), Step::Complain(_)), "it was possible meanwhile");
+}
+
+#[test]
+fn a_flush_is_looked_into_at_once_and_flushes_without_end_cost_a_part_of_the_time() {
+    let mut watch = live();
+    watch.flushed();
+    assert!(matches!(watch.next(at(10), Some(1), open(1)), Step::Ask(All::Look)));
+    watch.asked(at(30), Duration::from_millis(20));
+    watch.flushed();
+    assert!(matches!(watch.next(at(30), Some(1), open(1)), Step::Rest(Some(until)) if until == at(110)));
+    assert!(matches!(watch.next(at(110), Some(1), open(1)), Step::Ask(All::Look)));
+}
+
+#[test]
+fn a_few_losses_at_a_time_bring_all_into_question_until_none_is_found() {
+    let mut watch = live();
+    for second in 0..10 {
+        watch.found_gone(at(second * 1_000), 2, false);
+        assert!(matches!(watch.next(at(second * 1_000), Some(1), open(1)), Step::Rest(None)), "two now and then");
+    }
+    watch.found_gone(at(9_500), 1, false);
+    for (now, found) in [(9_500, 5), (9_600, 1)] {
+        assert!(matches!(watch.next(at(now), Some(1), open(1)), Step::Ask(All::Look)));
+        watch.found_gone(at(now), found, true);
+    }
+    assert!(matches!(watch.next(at(9_700), Some(1), open(1)), Step::Ask(All::Look)));
+    watch.found_gone(at(9_700), 0, true);
+    assert!(matches!(watch.next(at(9_800), Some(1), open(1)), Step::Rest(None)));
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    BreakLink,
+    BreakEar,
+    EarReturns,
+    Flush,
+    Forbid(bool),
+    Reach(bool),
+    Pass(u64),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        2 => Just(Act::BreakLink),
+        2 => Just(Act::BreakEar),
+        3 => Just(Act::EarReturns),
+        1 => Just(Act::Flush),
+        1 => any::<bool>().prop_map(Act::Forbid),
+        2 => any::<bool>().prop_map(Act::Reach),
+        4 => (0_u64..700).prop_map(Act::Pass),
+    ];
+    proptest::collection::vec(act, 1..60)
+}
+
+/// A server and the network before it.
+struct Model {
+    watch: Watch,
+    now: Instant,
+    link: Option<u64>,
+    links: u64,
+    ear: Option<u64>,
+    ears: u64,
+    reachable: bool,
+    forbidden: bool,
+    /// What the server has: the connection that reads, and the one it tells.
+    tracked: Option<(u64, u64)>,
+    /// Something may have been missed since all were asked about last.
+    unsure: bool,
+    complaints: usize,
+}
+
+impl Model {
+    /// What the worker does when it is woken.
+    fn turn(&mut self) {
+        for _ in 0..20 {
+            let ear = match self.ear {
+                Some(_) if self.forbidden => refused(),
+                Some(connection) => open(connection),
+                None => Ear::Closed,
+            };
+            match self.watch.next(self.now, self.link, ear) {
+                Step::Open if self.reachable => {
+                    self.links += 1;
+                    self.link = Some(self.links);
+                }
+                Step::Open => self.watch.failed(self.now),
+                Step::Track(number) => {
+                    let ear = self.ear.expect("an open ear");
+                    assert_eq!(number, ear + 100);
+                    self.tracked = self.link.map(|link| (link, ear));
+                    self.watch.tracked();
+                }
+                Step::Complain(_) => self.complaints += 1,
+                Step::Ask(_) => {
+                    assert!(self.link.is_some());
+                    self.unsure = false;
+                    self.watch.asked(self.now, Duration::from_millis(1));
+                }
+                Step::Rest(_) => return,
+            }
+        }
+        panic!("it does not come to rest");
+    }
+
+    fn act(&mut self, act: &Act) {
+        match act {
+            Act::BreakLink => {
+                self.unsure |= self.link.take().is_some();
+                self.tracked = None;
+            }
+            Act::BreakEar if self.ear.is_some() => {
+                (self.ear, self.tracked, self.unsure) = (None, None, true);
+                self.watch.lost(self.now);
+            }
+            Act::EarReturns if self.ear.is_none() && self.reachable => {
+                self.ears += 1;
+                self.ear = Some(self.ears);
+            }
+            Act::Flush => {
+                self.unsure |= self.tracked.is_some();
+                if self.tracked.is_some() {
+                    self.watch.flushed();
+                }
+            }
+            Act::Forbid(forbidden) if self.ear.is_none() => self.forbidden = *forbidden,
+            Act::Reach(reachable) => self.reachable = *reachable,
+            Act::Pass(millis) => self.now = self.now.after(Duration::from_millis(*millis)),
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+
+    /// Whatever breaks in whatever order: what is believed to be watched is, and once the server can be reached all
+    /// are asked about within a second, and watched where it is allowed.
+    #[test]
+    fn what_may_have_been_missed_is_asked_about_soon(acts in acts()) {
+        let now = at(0);
+        let mut model = Model {
+            watch: Watch::new(now), now, link: None, links: 0, ear: None, ears: 0, reachable: true, forbidden: false,
+            tracked: None, unsure: false, complaints: 0,
+        };
+        model.watch.begin();
+        for act in &acts {
+            model.act(act);
+            model.turn();
+            if model.watch.is_live(model.link) {
+                let (link, ear) = model.tracked.expect("it is watched");
+                prop_assert_eq!((Some(link), Some(ear)), (model.link, model.ear));
+            }
+        }
+        model.reachable = true;
+        model.act(&Act::EarReturns);
+        for _ in 0..100 {
+            model.act(&Act::Pass(10));
+            model.turn();
+        }
+        prop_assert!(!model.unsure);
+        prop_assert_eq!(model.watch.is_live(model.link), !model.forbidden);
+    }
+}
