@@ -2,19 +2,24 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::config::{ClientBuilder, Config};
+use crate::config::ClientBuilder;
 use crate::conn::{Address, Dialer, Server, Standalone};
-use crate::engine::{Engine, Phase};
+use crate::engine::{Engine, Handle, HoldState, Phase};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::{Backoff, Fair, Fenced, ReadWriteLock, Reentrant, Spin, TokenLock, TokenOptions};
+use crate::listing::{HeldLock, LockWaiter};
 use crate::lock::Lock;
+use crate::owner::Owners;
+use crate::script::Side;
+use crate::time::Instant;
+use crate::token::Token;
 
 /// A client of one Redis, shared by all threads of a process.
 ///
 /// Open one and clone it; clones are the same client. It stays open while it, a handle or a guard
-/// of it is alive, or until [`close`](Self::close). A forked child must open its own.
+/// of it is alive, or until [`close`](Self::close), which dropping the last one of them does, too. A
+/// forked child must open its own: there every call on this one fails with `Closed`.
 ///
 /// ```no_run
 /// use lockson::Client;
@@ -27,28 +32,22 @@ use crate::lock::Lock;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    engine: Arc<Engine>,
-}
-
-/// One lock that this client holds, as [`Client::held`] lists it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    name: String,
-    owner: String,
-    hold_count: u64,
-    remaining: Duration,
+    handle: Handle,
 }
 
 impl Client {
     /// Opens a client with default settings and makes sure that the server answers.
     ///
-    /// URLs: `redis://[user:password@]host[:port][/database]`, `redis+unix:///path[?db=n]`; with
-    /// `?protocol=resp3` the newer protocol is spoken.
+    /// URLs: `redis://[user:password@]host[:port][/database]` and `redis+unix:///path`, both with the
+    /// parameters `?db=n&user=name&pass=word&protocol=resp3`. In user and password `/`, `?`, `#`, `@` and
+    /// `%` are written `%2F`, `%3F`, `%23`, `%40` and `%25`. A user without a password logs in with an
+    /// empty one. What else a URL says is refused by name.
     ///
     /// # Errors
     ///
-    /// `Config` for a malformed URL, `Unsupported` for one with TLS, `Connection` when the server is not
-    /// reached, `Refused` when it does not let us in.
+    /// `Config` for a URL that cannot be meant, `Unsupported` for one with TLS and for a node of a Redis
+    /// Cluster or a Sentinel, `Connection` when the server is not reached, `Refused` when it does not let
+    /// us in, or is a replica.
     pub fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect()
     }
@@ -76,20 +75,20 @@ impl Client {
     ///
     /// A name has 1 to 4,096 bytes; any UTF-8 is good.
     pub fn lock(&self, name: &str) -> Lock {
-        Lock::new(&self.engine, Arc::new(Reentrant { once: false }), name)
+        Lock::new(&self.handle, Arc::new(Reentrant { once: false }), name)
     }
 
     /// Returns the lock of this name that its holder cannot take again: a second take by the same
     /// thread is [`AlreadyHeld`](ErrorKind::AlreadyHeld) at once. Redisson's `getNonReentrantLock`.
     pub fn non_reentrant_lock(&self, name: &str) -> Lock {
-        Lock::new(&self.engine, Arc::new(Reentrant { once: true }), name)
+        Lock::new(&self.handle, Arc::new(Reentrant { once: true }), name)
     }
 
     /// Returns the lock of this name that serves waiters in the order they came, across processes
     /// and languages. Redisson's `getFairLock`.
     ///
-    /// Costs a queue in Redis and a channel for each waiter. A waiter that died costs those behind
-    /// it at most the [`fair_patience`](ClientBuilder::fair_patience).
+    /// Costs a queue in Redis and a channel for each waiter. Waiters that died together cost those
+    /// behind them at most one [`fair_patience`](ClientBuilder::fair_patience).
     pub fn fair_lock(&self, name: &str) -> Lock {
         self.fair(name, false)
     }
@@ -109,7 +108,7 @@ impl Client {
 
     /// Returns the spin lock of this name with pauses of your own.
     pub fn spin_lock_with(&self, name: &str, backoff: Backoff) -> Lock {
-        Lock::new(&self.engine, Arc::new(Spin { backoff }), name)
+        Lock::new(&self.handle, Arc::new(Spin { backoff }), name)
     }
 
     /// Returns the lock of this name whose guards carry a [`Token`](crate::Token). Redisson's
@@ -117,12 +116,12 @@ impl Client {
     ///
     /// Costs one key for each name that is never deleted.
     pub fn fenced_lock(&self, name: &str) -> Lock {
-        Lock::new(&self.engine, Arc::new(Fenced), name)
+        Lock::new(&self.handle, Arc::new(Fenced), name)
     }
 
     /// Returns the read-write lock of this name. Redisson's `getReadWriteLock`.
     pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
-        ReadWriteLock::new(&self.engine, name)
+        ReadWriteLock::new(&self.handle, name)
     }
 
     /// Returns the lock of this name that is one value under its key, set by `SET NX PX` and deleted
@@ -136,44 +135,41 @@ impl Client {
 
     /// Returns the token lock of this name with options of your own.
     pub fn token_lock_with(&self, name: &str, options: TokenOptions) -> Lock {
-        Lock::new(&self.engine, Arc::new(TokenLock(options)), name)
+        Lock::new(&self.handle, Arc::new(TokenLock(options)), name)
     }
 
     fn fair(&self, name: &str, once: bool) -> Lock {
-        let patience = self.engine.fair_patience;
-        Lock::new(&self.engine, Arc::new(Fair { patience, once }), name)
+        let patience = self.handle.fair_patience();
+        Lock::new(&self.handle, Arc::new(Fair { patience, once }), name)
     }
 
     /// Lists what this client holds now, also guards that were leaked; nothing in a forked child.
-    pub fn held(&self) -> Vec<Held> {
-        let mut held = vec![];
-        if self.engine.is_forked() {
-            return held;
-        }
-        for hold in self.engine.registry.all() {
-            let live = self.engine.with(&hold, |ledger, now| {
-                (ledger.look(now) == Phase::Live).then(|| (ledger.counts(), now.until(ledger.good_until())))
-            });
-            if let Some((counts, remaining)) = live {
-                let hold_count = u64::try_from(counts.exclusive + counts.shared).unwrap_or(u64::MAX);
-                held.push(Held { name: hold.name.to_string(), owner: hold.owner.to_string(), hold_count, remaining });
-            }
-        }
+    pub fn held(&self) -> Vec<HeldLock> {
+        let Some(engine) = self.handle.look() else { return vec![] };
+        let mut held: Vec<_> = engine.registry.all().iter().filter_map(|hold| held_lock(engine, hold)).collect();
         held.sort_by(|a, b| a.name.cmp(&b.name));
         held
     }
 
-    /// Returns the uuid that begins every owner id of this client.
-    pub fn id(&self) -> &str {
-        self.engine.owners.client()
+    /// Lists the threads of this client that wait for a lock now, those that have waited longest first;
+    /// nothing in a forked child.
+    pub fn waiting(&self) -> Vec<LockWaiter> {
+        self.handle.look().map_or_else(Vec::new, |engine| engine.waiters.all(Instant::now()))
     }
 
-    /// Ends every wait with `Closed` and every hold with `Lost(Closed)`, gives back what it can
-    /// within [`drop_timeout`](ClientBuilder::drop_timeout), and closes all connections.
+    /// Returns the uuid that begins every owner id of this client, and ends the names that `CLIENT LIST`
+    /// shows for its connections.
+    pub fn id(&self) -> &str {
+        self.handle.client_id()
+    }
+
+    /// Ends every wait with `Closed` and every hold with `Lost(Closed)`, gives the holds back, lets the calls
+    /// under way on other threads end, and closes all connections.
     ///
-    /// What could not be given back ends with its time to live.
+    /// Takes at most [`drop_timeout`](ClientBuilder::drop_timeout); what could not be given back by then ends
+    /// with its time to live. A second call returns at once. In a forked child it does nothing.
     pub fn close(&self) {
-        self.engine.close();
+        self.handle.close();
     }
 }
 
@@ -185,7 +181,7 @@ impl ClientBuilder {
     /// As [`Client::connect`], and `Config` for impossible settings.
     pub fn connect(self) -> Result<Client> {
         let client = self.connect_lazily()?;
-        client.engine.greet()?;
+        client.handle.begin()?.greet()?;
         Ok(client)
     }
 
@@ -196,9 +192,12 @@ impl ClientBuilder {
     /// `Config` for impossible settings or a malformed URL, `Unsupported` for one with TLS.
     pub fn connect_lazily(self) -> Result<Client> {
         let Self { url, config } = self;
-        config.check()?;
-        let topology = Standalone::new(server(&url.0, &config)?);
-        Ok(Client { engine: Engine::new(config, Box::new(topology))? })
+        let (config, owners) = (config.checked()?, Owners::new());
+        // An owner in Redis begins with the client's id, so the id leads from an owner to its host.
+        let shown = format!("{}:{}", config.client_name, owners.client());
+        let server = Server::new(Dialer::new(Address::parse(&url.0)?, shown), config.max_connections);
+        let engine = Engine::new(config, owners, Box::new(Standalone::new(server)))?;
+        Ok(Client { handle: Handle::new(engine) })
     }
 }
 
@@ -208,29 +207,20 @@ impl fmt::Debug for Client {
     }
 }
 
-impl Held {
-    /// Returns the name of the lock.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the owner id as it stands in Redis.
-    pub fn owner(&self) -> &str {
-        &self.owner
-    }
-
-    /// Returns how often it is held.
-    pub fn hold_count(&self) -> u64 {
-        self.hold_count
-    }
-
-    /// Returns how long it is held yet if nothing prolongs it.
-    pub fn remaining(&self) -> Duration {
-        self.remaining
-    }
-}
-
-fn server(url: &str, config: &Config) -> Result<Server> {
-    let dialer = Dialer::new(Address::parse(url)?, config.client_name.clone());
-    Ok(Server::new(dialer, config.max_connections))
+/// The list's entry of one hold; `None` when the hold has ended.
+fn held_lock(engine: &Engine, hold: &HoldState) -> Option<HeldLock> {
+    engine.with(hold, |ledger, now| {
+        let counts = ledger.counts();
+        let side = if counts.exclusive > 0 { Side::Exclusive } else { Side::Shared };
+        (ledger.look(now) == Phase::Live).then(|| HeldLock {
+            name: hold.name.to_string(),
+            owner: hold.owner.to_string(),
+            kind: hold.kind.label(side),
+            hold_count: u64::try_from(counts.exclusive + counts.shared).unwrap_or(u64::MAX),
+            token: hold.token.map(Token::new),
+            held_for: hold.since.until(now),
+            remaining: now.until(ledger.good_until()),
+            is_renewed: ledger.renewal(now).is_some(),
+        })
+    })
 }

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::error::{Error, Loss};
+use crate::listing::LockKind;
 
 /// Sees what a client does.
 ///
@@ -24,6 +25,17 @@ use crate::error::{Error, Loss};
 /// }
 /// ```
 pub trait Observer: Debug + Send + Sync {
+    /// A thread goes to sleep because somebody else has the lock; told once for each call. `acquired` or
+    /// `gave_up` follows.
+    fn waiting(&self, event: &WaitStarted) {
+        let _ = event;
+    }
+
+    /// A wait ended without the lock: its time was up, or the call failed.
+    fn gave_up(&self, event: &WaitGivenUp) {
+        let _ = event;
+    }
+
     /// A lock was taken, not re-entered.
     fn acquired(&self, event: &LockAcquired) {
         let _ = event;
@@ -48,13 +60,29 @@ pub trait Observer: Debug + Send + Sync {
         let _ = event;
     }
 
+    /// The watchdog renewed locks of a server; told once for each round.
+    fn renewed(&self, event: &LocksRenewed) {
+        let _ = event;
+    }
+
     /// A renewal got no usable answer; it is tried again until the hold's own deadline.
     fn renewal_failed(&self, event: &RenewalFailed) {
         let _ = event;
     }
 
+    /// Renewals of a server's locks work again after [`renewal_failed`](Self::renewal_failed).
+    fn recovered(&self, event: &RenewalRecovered) {
+        let _ = event;
+    }
+
     /// A thread ended with a guard that was never dropped; its lock is not renewed any more.
     fn abandoned(&self, event: &LockAbandoned) {
+        let _ = event;
+    }
+
+    /// The server does not say what happens to the keys of held locks: a loss that nobody announces is
+    /// told at the next renewal. Told once, and again when it was possible meanwhile.
+    fn losses_told_late(&self, event: &LossesToldLate) {
         let _ = event;
     }
 
@@ -86,8 +114,37 @@ macro_rules! event {
             })*
         }
     };
+    (@show $event:ident, $field:ident, Option<& $shown:ty>) => { $event.$field.as_ref() };
     (@show $event:ident, $field:ident, & $shown:ty) => { &$event.$field };
     (@show $event:ident, $field:ident, $shown:ty) => { $event.$field };
+}
+
+event! {
+    /// A thread went to sleep because somebody else has the lock.
+    WaitStarted {
+        /// The name of the lock.
+        name: String => [&str],
+        /// The kind of the lock.
+        kind: LockKind => [LockKind],
+        /// The owner id that the hold would get.
+        owner: String => [&str],
+    }
+}
+
+event! {
+    /// A wait ended without the lock.
+    WaitGivenUp {
+        /// The name of the lock.
+        name: String => [&str],
+        /// The kind of the lock.
+        kind: LockKind => [LockKind],
+        /// The owner id that the hold would have got.
+        owner: String => [&str],
+        /// How long the call took.
+        waited: Duration => [Duration],
+        /// Why the call failed, `Cancelled` and `Closed` included; `None` when its time was up.
+        error: Option<Error> => [Option<&Error>],
+    }
 }
 
 event! {
@@ -95,6 +152,8 @@ event! {
     LockAcquired {
         /// The name of the lock.
         name: String => [&str],
+        /// The kind of the lock.
+        kind: LockKind => [LockKind],
         /// The owner id as it stands in Redis.
         owner: String => [&str],
         /// How long the call took, waiting included.
@@ -107,6 +166,8 @@ event! {
     LockReleased {
         /// The name of the lock.
         name: String => [&str],
+        /// The kind of the lock.
+        kind: LockKind => [LockKind],
         /// The owner id as it stood in Redis.
         owner: String => [&str],
         /// How long it was held.
@@ -119,10 +180,15 @@ event! {
     LockLost {
         /// The name of the lock.
         name: String => [&str],
+        /// The kind of the lock.
+        kind: LockKind => [LockKind],
         /// The owner id as it stood in Redis.
         owner: String => [&str],
         /// How it was lost.
         loss: Loss => [Loss],
+        /// For about how long this process stood still when the hold expired, if it did: stopped, suspended
+        /// with its machine, or given no turn.
+        stood_still: Option<Duration> => [Option<Duration>],
     }
 }
 
@@ -131,8 +197,20 @@ event! {
     ReleaseFailed {
         /// The name of the lock.
         name: String => [&str],
+        /// The kind of the lock.
+        kind: LockKind => [LockKind],
         /// Why not.
         error: Error => [&Error],
+    }
+}
+
+event! {
+    /// Locks were renewed.
+    LocksRenewed {
+        /// The server, without credentials.
+        server: String => [&str],
+        /// How many locks were renewed.
+        locks: usize => [usize],
     }
 }
 
@@ -143,8 +221,20 @@ event! {
         server: String => [&str],
         /// How many locks were to be renewed.
         locks: usize => [usize],
+        /// How long the first of them is held yet if no later renewal succeeds.
+        remaining: Duration => [Duration],
         /// Why not.
         error: Error => [&Error],
+    }
+}
+
+event! {
+    /// Renewals work again.
+    RenewalRecovered {
+        /// The server, without credentials.
+        server: String => [&str],
+        /// How long renewals failed: from the first request in vain to the answer that ended it.
+        outage: Duration => [Duration],
     }
 }
 
@@ -153,8 +243,20 @@ event! {
     LockAbandoned {
         /// The name of the lock.
         name: String => [&str],
+        /// The kind of the lock.
+        kind: LockKind => [LockKind],
         /// The owner id as it stands in Redis until its time to live ends.
         owner: String => [&str],
+    }
+}
+
+event! {
+    /// The server does not say what happens to the keys of held locks.
+    LossesToldLate {
+        /// The server, without credentials.
+        server: String => [&str],
+        /// Why not.
+        error: Error => [&Error],
     }
 }
 

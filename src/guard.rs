@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Grant, GuardNumber, HoldState, Phase};
+use crate::engine::{Grant, GuardNumber, Handle, HoldState, Phase};
 use crate::error::{Error, Loss, Result};
 use crate::event::ReleaseFailed;
 use crate::time::{Deadline, Instant, Lease};
@@ -35,7 +35,7 @@ use crate::token::Token;
 /// # Ok::<(), lockson::Error>(())
 /// ```
 pub struct Hold {
-    engine: Arc<Engine>,
+    handle: Handle,
     state: Arc<HoldState>,
 }
 
@@ -101,10 +101,8 @@ impl Hold {
     /// It is counted from before the last answered request was sent, less a margin (1 %, at least
     /// 50 ms, at most a tenth of the lease). No I/O.
     pub fn remaining(&self) -> Duration {
-        if self.engine.is_forked() {
-            return Duration::ZERO;
-        }
-        self.engine.with(&self.state, |ledger, now| match ledger.look(now) {
+        let Some(engine) = self.handle.look() else { return Duration::ZERO };
+        engine.with(&self.state, |ledger, now| match ledger.look(now) {
             Phase::Live => now.until(ledger.good_until()),
             _ => Duration::ZERO,
         })
@@ -126,7 +124,7 @@ impl Hold {
             Deadline::At(at) => at,
             Deadline::Never => Instant::now().after(Lease::LONGEST),
         };
-        if !self.engine.is_forked() {
+        if self.handle.look().is_some() {
             self.state.wait_for_end(until);
         }
         self.lost()
@@ -134,9 +132,13 @@ impl Hold {
 
     /// Has `callback` run once, on a thread of the client, when the lock is lost; at once if it was.
     ///
-    /// It does not run for a lock that is given back.
+    /// It does not run for a lock that is given back. A callback that lasts delays no other. In a forked
+    /// child, where the client has no threads, it runs on the calling thread.
     pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
-        self.engine.on_lost(&self.state, Box::new(callback));
+        match self.handle.look() {
+            Some(engine) => engine.on_lost(&self.state, Box::new(callback)),
+            None => callback(&Loss::Closed),
+        }
     }
 
     /// Raises the time the lock lives to at least `duration` from now; never lowers it.
@@ -147,7 +149,10 @@ impl Hold {
     /// was given back, and what the server says.
     pub fn extend(&self, duration: Duration) -> Result<()> {
         let lease = Lease::new(duration).map_err(|error| self.about(error))?;
-        self.engine.extend(&self.state, lease).map_err(|error| self.about(error))
+        self.handle
+            .begin_to_end()
+            .and_then(|engine| engine.extend(&self.state, lease))
+            .map_err(|error| self.about(error))
     }
 
     /// Returns the fencing token of the grant; only fenced locks have one. Stable over re-entry.
@@ -159,7 +164,7 @@ impl Hold {
     ///
     /// It keeps the client alive but does not keep the lock.
     pub fn hold(&self) -> Self {
-        Self { engine: Arc::clone(&self.engine), state: Arc::clone(&self.state) }
+        Self { handle: self.handle.clone(), state: Arc::clone(&self.state) }
     }
 
     /// Returns the name of the lock.
@@ -173,10 +178,8 @@ impl Hold {
     }
 
     fn phase(&self) -> Phase {
-        if self.engine.is_forked() {
-            return Phase::Lost(Loss::Closed);
-        }
-        self.engine.with(&self.state, |ledger, now| ledger.look(now))
+        let Some(engine) = self.handle.look() else { return Phase::Lost(Loss::Closed) };
+        engine.with(&self.state, |ledger, now| ledger.look(now))
     }
 
     fn about(&self, error: Error) -> Error {
@@ -196,8 +199,8 @@ impl fmt::Debug for Hold {
 }
 
 impl Guard {
-    pub(crate) fn new(engine: &Arc<Engine>, grant: Grant) -> Self {
-        Self { inner: Inner::new(engine, grant), thread_bound: PhantomData }
+    pub(crate) fn new(handle: &Handle, grant: Grant) -> Self {
+        Self { inner: Inner::new(handle, grant), thread_bound: PhantomData }
     }
 
     /// Gives the lock back, and says how that went.
@@ -225,15 +228,17 @@ impl Guard {
     /// until it called `unlock`, which says so.
     pub fn into_manual(mut self) {
         if let Some(number) = self.inner.number.take() {
-            let Hold { engine, state } = &self.inner.hold;
-            engine.with(state, |ledger, _| ledger.make_manual(number));
+            let Hold { handle, state } = &self.inner.hold;
+            if let Some(engine) = handle.look() {
+                engine.with(state, |ledger, _| ledger.make_manual(number));
+            }
         }
     }
 }
 
 impl OwnedGuard {
-    pub(crate) fn new(engine: &Arc<Engine>, grant: Grant) -> Self {
-        Self { inner: Inner::new(engine, grant) }
+    pub(crate) fn new(handle: &Handle, grant: Grant) -> Self {
+        Self { inner: Inner::new(handle, grant) }
     }
 
     /// Gives the lock back, and says how that went; see [`Guard::unlock`].
@@ -268,35 +273,37 @@ impl Deref for OwnedGuard {
 }
 
 impl Inner {
-    fn new(engine: &Arc<Engine>, (state, number): Grant) -> Self {
-        Self { hold: Hold { engine: Arc::clone(engine), state }, number: Some(number) }
+    fn new(handle: &Handle, (state, number): Grant) -> Self {
+        Self { hold: Hold { handle: handle.clone(), state }, number: Some(number) }
     }
 
     fn unlock(mut self) -> Result<()> {
-        let limit = self.hold.engine.config.command_timeout;
+        let limit = self.hold.handle.config().command_timeout;
         self.give_back(limit)
     }
 
     fn keep_until_expiry(mut self) {
-        if let Some(number) = self.number.take() {
-            self.hold.engine.keep_until_expiry(&self.hold.state, number);
+        let number = self.number.take();
+        if let (Some(number), Ok(engine)) = (number, self.hold.handle.begin_to_end()) {
+            engine.keep_until_expiry(&self.hold.state, number);
         }
     }
 
     fn give_back(&mut self, limit: Duration) -> Result<()> {
-        match self.number.take() {
-            Some(number) => self.hold.engine.release(&self.hold.state, number, limit),
-            None => Ok(()),
-        }
+        let Some(number) = self.number.take() else { return Ok(()) };
+        let engine = self.hold.handle.begin_to_end().map_err(|error| self.hold.about(error))?;
+        engine.release(&self.hold.state, number, limit)
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let limit = self.hold.engine.config.drop_timeout;
-        if let Err(error) = self.give_back(limit) {
-            self.hold.engine.observe(|observer| {
-                observer.release_failed(&ReleaseFailed { name: self.hold.state.name.to_string(), error });
+        let limit = self.hold.handle.config().drop_timeout;
+        let Err(error) = self.give_back(limit) else { return };
+        if let Some(engine) = self.hold.handle.look() {
+            engine.observe(|observer| {
+                let (name, kind) = (self.hold.state.name.to_string(), self.hold.state.label());
+                observer.release_failed(&ReleaseFailed { name, kind, error });
             });
         }
     }

@@ -53,6 +53,7 @@ mod error;
 mod event;
 mod guard;
 mod kinds;
+mod listing;
 mod lock;
 mod name;
 mod owner;
@@ -63,15 +64,17 @@ mod sync;
 mod time;
 mod token;
 
-pub use client::{Client, Held};
+pub use client::Client;
 pub use config::ClientBuilder;
 pub use engine::Cancel;
 pub use error::{Error, ErrorKind, Loss, Result};
 pub use event::{
-    ListeningFailed, LockAbandoned, LockAcquired, LockLost, LockReleased, Observer, ReleaseFailed, RenewalFailed,
+    ListeningFailed, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed, LossesToldLate, Observer,
+    ReleaseFailed, RenewalFailed, RenewalRecovered, WaitGivenUp, WaitStarted,
 };
 pub use guard::{Guard, Hold, OwnedGuard};
 pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, ReadWriteLock, ReleaseBy, TokenOptions};
+pub use listing::{HeldLock, LockKind, LockWaiter};
 pub use lock::{Holder, Lock, OwnedLock};
 #[cfg(feature = "redisson-yaml")]
 pub use redisson_yaml::RedissonConfig;

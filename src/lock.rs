@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Cancel, Engine, Grant, HoldState, Kind, Phase, Wait, Wish};
+use crate::engine::{Cancel, Engine, Grant, Handle, HoldState, Kind, Phase, Wait, Wish};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::{Guard, OwnedGuard};
 use crate::name::LockName;
@@ -38,7 +38,7 @@ use crate::time::{Deadline, Lease};
 #[derive(Clone)]
 #[must_use = "a handle does nothing until it is locked"]
 pub struct Lock {
-    engine: Arc<Engine>,
+    handle: Handle,
     kind: Arc<dyn Kind>,
     name: Arc<str>,
     lease: Option<Duration>,
@@ -69,15 +69,8 @@ pub struct Holder {
 }
 
 impl Lock {
-    pub(crate) fn new(engine: &Arc<Engine>, kind: Arc<dyn Kind>, name: &str) -> Self {
-        Self {
-            engine: Arc::clone(engine),
-            kind,
-            name: engine.full_name(name),
-            lease: None,
-            max_hold: None,
-            cancel: None,
-        }
+    pub(crate) fn new(handle: &Handle, kind: Arc<dyn Kind>, name: &str) -> Self {
+        Self { handle: handle.clone(), kind, name: handle.full_name(name), lease: None, max_hold: None, cancel: None }
     }
 
     /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
@@ -124,7 +117,7 @@ impl Lock {
     /// when this thread had the lock and lost it. `Cancelled`, `Closed`, `AlreadyHeld` and `OtherKind`
     /// as they say.
     pub fn lock(&self) -> Result<Guard> {
-        self.take_for_ever(false).map(|grant| Guard::new(&self.engine, grant))
+        self.take_for_ever(false).map(|grant| Guard::new(&self.handle, grant))
     }
 
     /// Takes the lock if nobody else has it, without waiting.
@@ -135,7 +128,7 @@ impl Lock {
     ///
     /// As [`lock`](Self::lock), but a server out of reach fails at once.
     pub fn try_lock(&self) -> Result<Option<Guard>> {
-        Ok(self.take(Wait::Not, false)?.map(|grant| Guard::new(&self.engine, grant)))
+        Ok(self.take(Wait::Not, false)?.map(|grant| Guard::new(&self.handle, grant)))
     }
 
     /// Takes the lock, waiting for it at most for `wait`; [`Duration::MAX`] waits as [`lock`](Self::lock).
@@ -149,7 +142,7 @@ impl Lock {
     /// As [`lock`](Self::lock), but a server out of reach is tried again until the wait is over, however
     /// long it is (`Duration::MAX` is no such wait).
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        Ok(self.take(within(wait), false)?.map(|grant| Guard::new(&self.engine, grant)))
+        Ok(self.take(within(wait), false)?.map(|grant| Guard::new(&self.handle, grant)))
     }
 
     /// Takes the lock for `interval` and leaves it to its time to live, if nobody else has it.
@@ -186,15 +179,21 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// `NotHeld` when there is none, also when another thread has one; otherwise as
+    /// `NotHeld` when there is none, also when another thread has one; `OtherKind` when the hold is of
+    /// a kind of lock that this handle could not re-enter; otherwise as
     /// [`Guard::unlock`](crate::Guard::unlock).
     pub fn unlock(&self) -> Result<()> {
         let name = self.checked_name()?;
+        let engine = self.handle.begin_to_end().map_err(|error| error.about(&name))?;
         let not_held =
             || Error::new(ErrorKind::NotHeld, "this thread has no hold on it that was left to unlock()").about(&name);
-        let hold = self.engine.registry.find(&name, ThreadId::current().number()).ok_or_else(not_held)?;
-        let guard = self.engine.with(&hold, |ledger, _| ledger.newest_manual(self.kind.side()));
-        self.engine.release(&hold, guard.ok_or_else(not_held)?, self.engine.config.command_timeout)
+        let hold = engine.registry.find(&name, ThreadId::current().number()).ok_or_else(not_held)?;
+        if hold.kind.family() != self.kind.family() {
+            let other = "this thread holds another kind of lock of this name; unlock that one";
+            return Err(Error::new(ErrorKind::OtherKind, other).about(&name));
+        }
+        let guard = engine.with(&hold, |ledger, _| ledger.newest_manual(self.kind.side()));
+        engine.release(&hold, guard.ok_or_else(not_held)?, engine.config.command_timeout)
     }
 
     /// Opens the lock whoever has it, and wakes waiters. Answers whether it was held.
@@ -202,9 +201,9 @@ impl Lock {
     /// Of a read-write lock it opens its own side: while a writer reads, too, the read side stays as it
     /// is and the answer is `false`; open the write side.
     ///
-    /// A holder that uses this crate learns of it at once while anybody in its process waits for the
-    /// lock, otherwise at its next renewal; one with a lease, which is never renewed, when it gives the
-    /// lock back. A holder that does not ask works on beside the next one.
+    /// A holder that uses this crate learns of it at once where the server says what happens to keys
+    /// (see [`Observer::losses_told_late`](crate::Observer::losses_told_late)). A holder that does not
+    /// ask works on beside the next one.
     ///
     /// # Errors
     ///
@@ -213,13 +212,14 @@ impl Lock {
     /// `Connection` when the server was not reached, `Refused` when it would not do it.
     pub fn force_unlock(&self) -> Result<bool> {
         let name = self.checked_name()?;
+        let engine = self.handle.begin().map_err(|error| error.about(&name))?;
         // Taken before asking: who is granted the lock meanwhile has it.
-        let holds = self.engine.registry.under(&name);
-        let outcome = self.engine.command(&self.kind.force_release(&name)).map_err(|error| error.about(&name));
+        let holds = engine.registry.under(&name);
+        let outcome = engine.command(&self.kind.force_release(&name)).map_err(|error| error.about(&name));
         match outcome {
-            Ok(true) => self.force_lost(&holds),
+            Ok(true) => self.force_lost(&engine, &holds),
             Ok(false) => {}
-            Err(_) => self.engine.check(&name),
+            Err(_) => engine.check(&name),
         }
         outcome
     }
@@ -245,13 +245,15 @@ impl Lock {
     /// What an [`OwnedGuard`] holds belongs to no thread and does not count.
     pub fn hold_count(&self) -> u64 {
         let Ok(name) = self.checked_name() else { return 0 };
-        if self.engine.is_forked() {
-            return 0;
-        }
-        let Some(hold) = self.engine.registry.find(&name, ThreadId::current().number()) else { return 0 };
-        let count = self.engine.with(&hold, |ledger, now| {
-            if ledger.look(now) == Phase::Live { ledger.counts().of(self.kind.side()) } else { 0 }
-        });
+        let Some(engine) = self.handle.look() else { return 0 };
+        let Some(hold) = engine.registry.find(&name, ThreadId::current().number()) else { return 0 };
+        let count =
+            engine.with(
+                &hold,
+                |ledger, now| {
+                    if ledger.look(now) == Phase::Live { ledger.counts().of(self.kind.side()) } else { 0 }
+                },
+            );
         u64::try_from(count).unwrap_or(u64::MAX)
     }
 
@@ -277,11 +279,11 @@ impl Lock {
     }
 
     /// Tells the holds of this process that were forced open, each on the side that was.
-    fn force_lost(&self, holds: &[Arc<HoldState>]) {
+    fn force_lost(&self, engine: &Engine, holds: &[Arc<HoldState>]) {
         let side = self.kind.side();
         for hold in holds {
-            if self.engine.with(hold, |ledger, _| ledger.counts().of(side)) > 0 {
-                self.engine.lose(hold, Loss::Gone);
+            if engine.with(hold, |ledger, _| ledger.counts().of(side)) > 0 {
+                engine.lose(hold, Loss::Gone);
             }
         }
     }
@@ -297,12 +299,12 @@ impl Lock {
         let lease = self.lease.map(Lease::new).transpose().map_err(about)?;
         let wish =
             Wish { name: &name, kind: &self.kind, lease, max_hold: self.max_hold, cancel: self.cancel.as_ref(), owned };
-        self.engine.acquire(&wish, wait).map_err(about)
+        self.handle.begin().and_then(|engine| engine.acquire(&wish, wait)).map_err(about)
     }
 
     fn ask<T>(&self, call: impl FnOnce(&LockName) -> crate::script::Call<T>) -> Result<T> {
         let name = self.checked_name()?;
-        self.engine.ask(&call(&name)).map_err(|error| error.about(&name))
+        self.handle.begin().and_then(|engine| engine.ask(&call(&name))).map_err(|error| error.about(&name))
     }
 
     fn checked_name(&self) -> Result<LockName> {
@@ -332,7 +334,7 @@ impl OwnedLock {
     ///
     /// As [`Lock::lock`].
     pub fn lock(&self) -> Result<OwnedGuard> {
-        self.0.take_for_ever(true).map(|grant| OwnedGuard::new(&self.0.engine, grant))
+        self.0.take_for_ever(true).map(|grant| OwnedGuard::new(&self.0.handle, grant))
     }
 
     /// Takes the lock if nobody has it, without waiting; see [`Lock::try_lock`].
@@ -341,7 +343,7 @@ impl OwnedLock {
     ///
     /// As [`Lock::try_lock`].
     pub fn try_lock(&self) -> Result<Option<OwnedGuard>> {
-        Ok(self.0.take(Wait::Not, true)?.map(|grant| OwnedGuard::new(&self.0.engine, grant)))
+        Ok(self.0.take(Wait::Not, true)?.map(|grant| OwnedGuard::new(&self.0.handle, grant)))
     }
 
     /// Takes the lock, waiting for it at most for `wait`; see [`Lock::try_lock_for`].
@@ -350,7 +352,7 @@ impl OwnedLock {
     ///
     /// As [`Lock::try_lock_for`].
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<OwnedGuard>> {
-        Ok(self.0.take(within(wait), true)?.map(|grant| OwnedGuard::new(&self.0.engine, grant)))
+        Ok(self.0.take(within(wait), true)?.map(|grant| OwnedGuard::new(&self.0.handle, grant)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Lock names, and every key and channel derived from one.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -50,9 +51,15 @@ impl LockName {
         self.prefixed("redisson_lock_queue")
     }
 
-    /// The set of a fair lock's waiters with the moment at which each counts as gone.
+    /// The set of a fair lock's waiters with the moment at which each counts as gone for Redisson.
     pub(crate) fn queue_deadlines(&self) -> String {
         self.prefixed("redisson_lock_timeout")
+    }
+
+    /// The set of our own waiters of a fair lock with the moment at which each will have been silent for its patience.
+    /// Redisson has no such key.
+    pub(crate) fn queue_alive(&self) -> String {
+        self.prefixed("redisson_lock_alive")
     }
 
     /// The last fencing token.
@@ -74,6 +81,13 @@ impl LockName {
     fn prefixed(&self, prefix: &str) -> String {
         // The rule of the wire is only "contains a brace"; whether it closes is not asked.
         if self.0.contains('{') { [prefix, ":", &self.0].concat() } else { [prefix, ":{", &self.0, "}"].concat() }
+    }
+}
+
+/// So that a map of names can be asked with a text.
+impl Borrow<str> for LockName {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

@@ -126,7 +126,6 @@ impl Deadline {
 pub(crate) struct Lease(u64);
 
 impl Lease {
-    pub(crate) const SHORTEST: Self = Self(1);
     pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
     pub(crate) fn new(duration: Duration) -> Result<Self, Error> {

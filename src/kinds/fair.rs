@@ -2,9 +2,10 @@
 
 use super::{only_once, unlocked};
 use crate::engine::{Ask, Kind, Queueing, Waking};
+use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Kept, Told, fair};
+use crate::script::{Attempt, Call, Counts, Kept, Side, Told, fair};
 use crate::time::Lease;
 
 /// Redisson's fair lock, and its non-reentrant sister.
@@ -16,6 +17,10 @@ pub(crate) struct Fair {
 }
 
 impl Kind for Fair {
+    fn label(&self, _: Side) -> LockKind {
+        if self.once { LockKind::NonReentrantFair } else { LockKind::Fair }
+    }
+
     fn queueing(&self) -> Queueing {
         Queueing::InRedis
     }
@@ -33,8 +38,8 @@ impl Kind for Fair {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
-        let waits = ask.waits.map(|since| (self.patience, since));
-        fair::acquire(ask.name, ask.owner, ask.lease, waits, unlocked(&ask.name.channel()))
+        let patience = ask.waits.then_some(self.patience);
+        fair::acquire(ask.name, ask.owner, ask.lease, patience, unlocked(&ask.name.channel()))
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {

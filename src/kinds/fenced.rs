@@ -2,9 +2,10 @@
 
 use super::unlocked;
 use crate::engine::{Ask, Kind};
+use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Kept, Told, fenced, reentrant};
+use crate::script::{Attempt, Call, Counts, Kept, Side, Told, fenced, reentrant};
 use crate::time::Lease;
 
 /// Redisson's fenced lock.
@@ -21,6 +22,10 @@ pub(crate) struct Fenced;
 pub const ACCEPT_IF_NOT_OLDER: &str = fenced::ACCEPT;
 
 impl Kind for Fenced {
+    fn label(&self, _: Side) -> LockKind {
+        LockKind::Fenced
+    }
+
     /// Of its own: a hold of the plain lock has no token.
     fn family(&self) -> &'static str {
         "fenced"

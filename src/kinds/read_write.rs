@@ -3,12 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::engine::{Ask, Engine, Kind, Queueing};
+use crate::engine::{Ask, Handle, Kind, Queueing};
+use crate::listing::LockKind;
 use crate::lock::Lock;
 use crate::name::LockName;
 use crate::owner::OwnerId;
+use crate::script::look::Claim;
 use crate::script::{
-    Announcement, Attempt, Call, Counts, Kept, Renewal, RenewalAnswers, Side, Told, query, read_write,
+    Announcement, Attempt, Call, Counts, Kept, Raise, Renewal, RenewalAnswer, RenewalAnswers, Side, Told, query,
+    read_write,
 };
 use crate::time::Lease;
 
@@ -32,23 +35,23 @@ use crate::time::Lease;
 #[derive(Clone)]
 #[must_use = "a handle does nothing until one of its sides is locked"]
 pub struct ReadWriteLock {
-    engine: Arc<Engine>,
+    handle: Handle,
     name: String,
 }
 
 impl ReadWriteLock {
-    pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Self {
-        Self { engine: Arc::clone(engine), name: name.to_owned() }
+    pub(crate) fn new(handle: &Handle, name: &str) -> Self {
+        Self { handle: handle.clone(), name: name.to_owned() }
     }
 
     /// Returns the side that many may hold.
     pub fn read_lock(&self) -> Lock {
-        Lock::new(&self.engine, Arc::new(ReadWrite(Side::Shared)), &self.name)
+        Lock::new(&self.handle, Arc::new(ReadWrite(Side::Shared)), &self.name)
     }
 
     /// Returns the side that one may hold.
     pub fn write_lock(&self) -> Lock {
-        Lock::new(&self.engine, Arc::new(ReadWrite(Side::Exclusive)), &self.name)
+        Lock::new(&self.handle, Arc::new(ReadWrite(Side::Exclusive)), &self.name)
     }
 }
 
@@ -63,6 +66,13 @@ impl fmt::Debug for ReadWriteLock {
 struct ReadWrite(Side);
 
 impl Kind for ReadWrite {
+    fn label(&self, side: Side) -> LockKind {
+        match side {
+            Side::Exclusive => LockKind::Write,
+            Side::Shared => LockKind::Read,
+        }
+    }
+
     fn family(&self) -> &'static str {
         "read-write"
     }
@@ -85,10 +95,6 @@ impl Kind for ReadWrite {
         Ok(())
     }
 
-    fn lets_others_in(&self, left: Counts) -> bool {
-        left.exclusive == 0
-    }
-
     fn channel(&self, name: &LockName, _: &OwnerId) -> String {
         name.read_write_channel()
     }
@@ -100,8 +106,8 @@ impl Kind for ReadWrite {
         }
     }
 
-    fn reenter(&self, name: &LockName, owner: &OwnerId, lease: Lease, counts: Counts) -> Call<Kept<()>> {
-        read_write::reenter(name, owner, lease, counts)
+    fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Kept<()>> {
+        read_write::reenter(name, owner, raise, counts)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
@@ -110,6 +116,10 @@ impl Kind for ReadWrite {
 
     fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
         read_write::renew(locks)
+    }
+
+    fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
+        read_write::look(claims)
     }
 
     fn force_release(&self, name: &LockName) -> Call<bool> {

@@ -2,9 +2,10 @@
 
 use super::{only_once, unlocked};
 use crate::engine::{Ask, Kind};
+use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Kept, Told, reentrant};
+use crate::script::{Attempt, Call, Counts, Kept, Side, Told, reentrant};
 use crate::time::Lease;
 
 /// Redisson's `RLock`, and its non-reentrant lock: the same state, but a second take is an error.
@@ -14,6 +15,10 @@ pub(crate) struct Reentrant {
 }
 
 impl Kind for Reentrant {
+    fn label(&self, _: Side) -> LockKind {
+        if self.once { LockKind::NonReentrant } else { LockKind::Plain }
+    }
+
     fn reenters(&self, held: Counts) -> Result<(), &'static str> {
         if self.once { only_once(held) } else { Ok(()) }
     }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{Ask, Kind, Pauses, Waking};
+use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Announcement, Attempt, Call, Counts, Kept, Told, reentrant};
+use crate::script::{Announcement, Attempt, Call, Counts, Kept, Side, Told, reentrant};
 use crate::time::Lease;
 
 /// Redisson's spin lock.
@@ -74,6 +75,10 @@ impl fmt::Debug for Backoff {
 }
 
 impl Kind for Spin {
+    fn label(&self, _: Side) -> LockKind {
+        LockKind::Spin
+    }
+
     fn waking(&self) -> Waking {
         Waking::Pauses(self.backoff.0.clone())
     }

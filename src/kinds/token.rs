@@ -6,9 +6,14 @@ use std::time::Duration;
 
 use super::Backoff;
 use crate::engine::{Ask, Kind, Pauses, Waking};
+use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, CompareAndDelete, Counts, Kept, Renewal, RenewalAnswers, Told, token, transaction};
+use crate::script::look::{self, Claim};
+use crate::script::{
+    Attempt, Call, CompareAndDelete, Counts, Kept, Opening, Raise, Rehearsal, Renewal, RenewalAnswer, RenewalAnswers,
+    Side, Told, token, transaction,
+};
 use crate::time::Lease;
 
 /// How a token lock is written, released and waited for.
@@ -39,6 +44,7 @@ pub struct TokenOptions {
     repairs: bool,
     backoff: Backoff,
     own: CompareAndDelete,
+    rehearsal: Rehearsal,
 }
 
 /// How a token lock is given back only if it is still the holder's.
@@ -52,7 +58,8 @@ pub enum ReleaseBy {
     #[default]
     Script,
     /// `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`. Two round trips, and no script for anything else
-    /// either: for servers and users that may not run them.
+    /// either: for servers and users that may not run them. Clone the options: the first lock taken
+    /// with them costs two round trips more, which try whether the user may do all this.
     Transaction,
     /// The server's own command: `DELEX key IFEQ value` (Redis since 8.4) or `DELIFEQ key value`
     /// (Valkey since 9.0), whichever it has. One round trip, and no script for anything else either.
@@ -71,6 +78,7 @@ impl TokenOptions {
             repairs: false,
             backoff: Backoff::default(),
             own: CompareAndDelete::default(),
+            rehearsal: Rehearsal::default(),
         }
     }
 
@@ -133,6 +141,10 @@ impl fmt::Debug for TokenOptions {
 pub(crate) struct TokenLock(pub(crate) TokenOptions);
 
 impl Kind for TokenLock {
+    fn label(&self, _: Side) -> LockKind {
+        LockKind::Token
+    }
+
     fn family(&self) -> &'static str {
         if self.by_script() { "token" } else { "token without scripts" }
     }
@@ -154,11 +166,12 @@ impl Kind for TokenLock {
         if self.by_script() {
             return token::acquire(ask.name, ask.owner, ask.lease, self.0.repairs);
         }
-        transaction::acquire(ask.name, ask.owner, ask.lease, self.0.repairs, self.own())
+        transaction::acquire(ask.name, ask.owner, ask.lease, self.0.repairs, self.opening())
     }
 
-    fn reenter(&self, name: &LockName, owner: &OwnerId, lease: Lease, _: Counts) -> Call<Kept<()>> {
-        if self.by_script() { token::reenter(name, owner, lease) } else { transaction::reenter(name, owner, lease) }
+    fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, _: Counts) -> Call<Kept<()>> {
+        let reenter = if self.by_script() { token::reenter } else { transaction::reenter };
+        reenter(name, owner, raise.endless)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
@@ -166,11 +179,15 @@ impl Kind for TokenLock {
         if self.by_script() {
             return token::release(name, owner, remaining);
         }
-        transaction::release(name, owner, remaining, self.own())
+        transaction::release(name, owner, remaining, self.opening())
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
         if self.by_script() { token::renew(locks) } else { transaction::renew(locks) }
+    }
+
+    fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
+        look::values(claims)
     }
 
     fn force_release(&self, name: &LockName) -> Call<bool> {
@@ -187,9 +204,12 @@ impl TokenLock {
         self.0.release_by == ReleaseBy::Script
     }
 
-    /// The server's own command, if that is how the lock is released.
-    fn own(&self) -> Option<CompareAndDelete> {
-        (self.0.release_by == ReleaseBy::Server).then(|| self.0.own.clone())
+    /// How the lock is opened without scripts.
+    fn opening(&self) -> Opening {
+        match self.0.release_by {
+            ReleaseBy::Server => Opening::Command(self.0.own.clone()),
+            _ => Opening::Transaction(self.0.rehearsal.clone()),
+        }
     }
 }
 
