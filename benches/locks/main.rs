@@ -3,6 +3,7 @@
 //! `-- --quick` makes it short, `-- pair hot` runs only these. What each figure means stands in
 //! `docs/performance.md`.
 
+mod announcements;
 mod bare;
 mod child;
 mod distinct;
@@ -63,7 +64,9 @@ const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("hot", hot::run),
     ("distinct", distinct::run),
     ("renewal", renewal::run),
+    ("announcements", announcements::run),
     ("waiting", waiting::run),
+    ("queue", waiting::in_a_queue),
     ("rest", waiting::at_rest),
 ];
 

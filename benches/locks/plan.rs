@@ -15,6 +15,8 @@ pub(crate) struct Plan {
     pub(crate) distinct_time: Duration,
     /// How many renewal rounds are watched, once for the processor and once for the times to live.
     pub(crate) renewal_rounds: u32,
+    pub(crate) announcement_rounds: usize,
+    pub(crate) announcement_time: Duration,
     pub(crate) waiting_time: Duration,
     pub(crate) rest_rounds: usize,
 }
@@ -32,6 +34,8 @@ impl Plan {
             distinct_rounds: 16,
             distinct_time: Duration::from_millis(200),
             renewal_rounds: 6,
+            announcement_rounds: 3,
+            announcement_time: Duration::from_secs(4),
             waiting_time: Duration::from_secs(4),
             rest_rounds: 5,
         }
@@ -49,6 +53,8 @@ impl Plan {
             distinct_rounds: 6,
             distinct_time: Duration::from_millis(100),
             renewal_rounds: 3,
+            announcement_rounds: 2,
+            announcement_time: Duration::from_secs(2),
             waiting_time: Duration::from_secs(2),
             rest_rounds: 2,
         }

@@ -1,10 +1,10 @@
 //! What waiting and doing nothing cost: connections, threads, processor.
 
-use std::sync::mpsc::channel;
-use std::thread;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lockson::{Client, Guard};
+use lockson::{Client, Guard, Lock};
 use lockson_harness::{RedisServer, eventually, thread_names_of};
 
 use crate::child;
@@ -20,19 +20,8 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let threads_before = threads_of_the_library();
     let waiter = Client::builder(&server.url()).client_name(WAITER).connect().expect("redis is reached");
 
-    let (granted, grants) = channel();
     let started = Instant::now();
-    let waiters: Vec<_> = (0..THREADS)
-        .map(|index| {
-            let (lock, granted) = (waiter.lock(&name(index)), granted.clone());
-            let wait = move || {
-                let guard = lock.lock().expect("it becomes free");
-                granted.send(Instant::now()).expect("somebody counts");
-                guard.unlock().expect("it was held");
-            };
-            thread::Builder::new().stack_size(STACK).spawn(wait).expect("there is room for a thread")
-        })
-        .collect();
+    let (waiters, grants) = let_wait(THREADS, |index| waiter.lock(&name(index)));
     let mut connections = 0;
     eventually(PATIENCE, "all threads wait", || {
         connections = connections.max(server.clients_named(WAITER));
@@ -53,6 +42,56 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
         "ms",
     );
     waiters.into_iter().for_each(|waiter| waiter.join().expect("no thread fails"));
+}
+
+/// Two thousand threads wait for one fair lock, and then are served one after the other.
+pub(crate) fn in_a_queue(_: &RedisServer, plan: &Plan, report: &mut Report) {
+    // Its processor time is that of the queue alone.
+    let server = RedisServer::start();
+    let client = || Client::builder(&server.url()).client_name(WAITER).connect().expect("redis is reached");
+    let guard = client().fair_lock(QUEUE).lock().expect("it is free");
+    let waiter = client();
+    let started = Instant::now();
+    let (waiters, grants) = let_wait(QUEUED, |_| waiter.fair_lock(QUEUE));
+    let queue = format!("redisson_lock_queue:{{{QUEUE}}}");
+    let listening = || server.channels().len() >= QUEUED && server.query::<usize>(&["LLEN", &queue]) == QUEUED;
+    eventually(PATIENCE, "all threads wait in the queue", listening);
+    report.figure("until all wait", format!("{:.0}", started.elapsed().as_secs_f64() * 1e3), "ms");
+    let (before, asked) = (server_time_of_scripts(&server), server.calls_of("evalsha"));
+    watch(&server, plan.waiting_time, &mut 0, report);
+    let (after, asked) = (server_time_of_scripts(&server), server.calls_of("evalsha") - asked);
+    report.figure("server time for a question", format!("{:.0}", (after - before) / asked.max(1) as f64), "us");
+
+    let released = Instant::now();
+    drop(guard);
+    let last = grants.iter().take(QUEUED).last().expect("all are granted");
+    waiters.into_iter().for_each(|waiter| waiter.join().expect("no thread fails"));
+    let each = (server_time_of_scripts(&server) - after) / QUEUED as f64;
+    report.figure("server time for a grant and its release", format!("{each:.0}"), "us");
+    report.figure("from the release to the last grant", format!("{:.0}", (last - released).as_secs_f64() * 1e3), "ms");
+}
+
+/// Lets threads wait for locks; each gives its lock back at once, after telling when it was granted.
+fn let_wait(threads: usize, lock: impl Fn(usize) -> Lock) -> (Vec<JoinHandle<()>>, Receiver<Instant>) {
+    let (granted, grants) = channel();
+    let waiter = |index| {
+        let (lock, granted) = (lock(index), granted.clone());
+        let wait = move || {
+            let guard = lock.lock().expect("it becomes free");
+            granted.send(Instant::now()).expect("somebody counts");
+            guard.unlock().expect("it was held");
+        };
+        thread::Builder::new().stack_size(STACK).spawn(wait).expect("there is room for a thread")
+    };
+    ((0..threads).map(waiter).collect(), grants)
+}
+
+/// The time that the server has spent in scripts, in microseconds.
+fn server_time_of_scripts(server: &RedisServer) -> f64 {
+    let info: String = server.query(&["INFO", "commandstats"]);
+    let line = info.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default();
+    let usec = line.split(',').find_map(|field| field.strip_prefix("usec=")).and_then(|usec| usec.parse().ok());
+    usec.unwrap_or(0.0)
 }
 
 /// What a new process has after its first pair, and two seconds later.
@@ -116,6 +155,8 @@ fn threads_of_the_library() -> usize {
 /// The default of `max_connections`, and one that listens and one that renews.
 const ALLOWED: usize = 64 + 2;
 const THREADS: usize = 1_000;
+const QUEUED: usize = 2_000;
+const QUEUE: &str = "queue";
 const STACK: usize = 256 * 1024;
 const WAITER: &str = "bench-waiter";
 const PATIENCE: Duration = Duration::from_secs(30);
