@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::{fs, io};
 
 use crate::kind::Column;
-use crate::load::Loaded;
+use crate::load::{Fairness, GRACE_MS, LEAST_SHARE, Loaded, STARVED};
 use crate::matrix::Row;
 use crate::names;
 use crate::peer::workspace;
@@ -20,12 +20,14 @@ pub(crate) struct Results {
     pub(crate) names: Vec<names::Column>,
     pub(crate) states: Vec<Compared>,
     pub(crate) loads: Vec<Loaded>,
+    pub(crate) fairness: Fairness,
     pub(crate) token: Vec<Library>,
     /// The newest Redisson and the last one of the older line.
     pub(crate) versions: [String; 2],
 }
 
-/// Only verdicts are written, no figures: the file changes when something has changed.
+/// Only verdicts are written and no figures, so that the file changes when something has changed; but of shares the
+/// figures are what one wants to know.
 pub(crate) fn write(results: &Results) -> io::Result<()> {
     let [newest, older] = &results.versions;
     let mut text = INTRODUCTION.replace("{newest}", newest).replace("{older}", older);
@@ -34,6 +36,7 @@ pub(crate) fn write(results: &Results) -> io::Result<()> {
     text += &format!("\n## Conformance with Redisson {older}\n\n{}", matrix(&results.matrix_of_3));
     text += &format!("\n## Names\n\n{NAMES}\n{}", name_table(&results.names));
     text += &format!("\n## Under load\n\n{}", load_table(&results.loads));
+    text += &format!("\n## Shares of a hot lock\n\n{}\n{}", shares(), share_table(&results.fairness));
     text += &format!("\n## The token lock beside other libraries\n\n{TOKEN}\n{}", token_table(&results.token));
     text += &format!("\n## State after each operation\n\n{STATES}");
     for compared in &results.states {
@@ -94,6 +97,24 @@ fn load_table(loads: &[Loaded]) -> String {
     table(&["claim", ""], loads.iter().map(|load| vec![load.claim.clone(), word(&load.verdict).to_owned()]))
 }
 
+/// What the table of shares shows.
+fn shares() -> String {
+    let shares = SHARES.replace("{share}", &LEAST_SHARE.to_string()).replace("{starved}", &STARVED.to_string());
+    shares.replace("{grace}", &GRACE_MS.to_string())
+}
+
+fn share_table(fairness: &Fairness) -> String {
+    let heads: Vec<&str> = ["hold, threads"].into_iter().chain(fairness.contests.iter().map(String::as_str)).collect();
+    let cell = |cell: &Option<(Verdict, String)>| match cell {
+        Some((Verdict::Passed, shown)) => shown.clone(),
+        Some((verdict, shown)) => format!("{}: {shown}", word(verdict)),
+        None => "-".to_owned(),
+    };
+    let rows =
+        fairness.rows.iter().map(|row| [row.title.clone()].into_iter().chain(row.cells.iter().map(cell)).collect());
+    table(&heads, rows)
+}
+
 fn token_table(libraries: &[Library]) -> String {
     let row = |library: &Library| {
         let test = format!("`{}`", library.test);
@@ -136,12 +157,25 @@ Redis. Do not edit it: fill a row by building the kind, `tests/interop/src/kind.
 * not defined: Redisson has no such thing for this object
 * not built yet: this crate does not have the object
 
+All of it is about one kind of lock under one name. Redisson's kinds do not exclude each other: its read and write locks
+are granted on a name that is held as a plain, fair, spin, fenced or non-reentrant lock, by either language. This crate
+refuses with `OtherKind`.
+
 *Is woken* means by the message of the release: the waiter holds within 500 ms of it, while the time to live is 30 s and
 a waiter of this crate would look again by itself after 1 s. *Killed* is `kill -9` of the process.
 ";
 
 const NAMES: &str = "\
 Each cell: both languages keep each other out under such a name, and wake each other.
+";
+
+const SHARES: &str = "\
+Two processes at one lock: each thread takes it, holds it, gives it back and asks again at once. A process's part of the
+grants is that of its threads. Each cell: what the process that came off worse had of its part, 1 is all of it, and the
+longest wait of any thread. To be reached are {share} of the part, and no wait longer than {grace} ms and twice the longest
+one of two Redissons in the same row. Where that was missed, the two met again for three times as long, and the cell says
+so if it was missed again. It has **FAILED** below {starved}, or where the wait was twice what is allowed. Two Redissons,
+which are there for comparison, have no rule to keep.
 ";
 
 const TOKEN: &str = "\

@@ -26,8 +26,10 @@ pub(crate) struct Kind {
     pub(crate) sequence: Option<Sequence>,
     /// Whether the row is also filled with the last Redisson 3.
     pub(crate) with_redisson3: bool,
-    /// Whether hand-overs are timed and the languages fight for it.
+    /// Whether hand-overs are timed.
     pub(crate) is_timed: bool,
+    /// Whether processes fight for it, so that their shares are measured.
+    pub(crate) is_fought_for: bool,
     /// Whether it takes part in the soak.
     pub(crate) is_soaked: bool,
     /// Whether its waiters stand in one queue.
@@ -122,7 +124,16 @@ impl Kind {
 }
 
 pub(crate) const KINDS: &[Kind] = &[
-    Kind { word: "plain", title: "Lock", built: true, with_redisson3: true, is_timed: true, is_soaked: true, ..LOCK },
+    Kind {
+        word: "plain",
+        title: "Lock",
+        built: true,
+        with_redisson3: true,
+        is_timed: true,
+        is_fought_for: true,
+        is_soaked: true,
+        ..LOCK
+    },
     Kind {
         word: "fair",
         built: true,
@@ -132,11 +143,19 @@ pub(crate) const KINDS: &[Kind] = &[
         is_queue: true,
         with_redisson3: true,
         is_timed: true,
+        is_fought_for: true,
         is_soaked: true,
         ..LOCK
     },
     Kind { word: "spin", built: true, title: "Spin lock", rival: "spin", polls: true, ..LOCK },
-    Kind { word: "non_reentrant", built: true, title: "Non-reentrant lock", rival: "non_reentrant", ..NON_REENTRANT },
+    Kind {
+        word: "non_reentrant",
+        built: true,
+        title: "Non-reentrant lock",
+        rival: "non_reentrant",
+        is_fought_for: true,
+        ..NON_REENTRANT
+    },
     Kind {
         word: "non_reentrant_fair",
         built: true,
@@ -171,6 +190,7 @@ pub(crate) const KINDS: &[Kind] = &[
         rival: "write",
         sequence: Some(sequence::DOWNGRADE),
         with_redisson3: true,
+        is_fought_for: true,
         is_soaked: true,
         ..LOCK
     },
@@ -242,6 +262,7 @@ const LOCK: Kind = Kind {
     sequence: None,
     with_redisson3: false,
     is_timed: false,
+    is_fought_for: false,
     is_soaked: false,
     is_queue: false,
 };

@@ -76,18 +76,8 @@ impl Shared {
 
     /// Runs until the world is stopping.
     pub(super) fn run(&self) {
+        let (mut watched, mut ready) = (vec![], vec![]);
         loop {
-            let (watched, next) = {
-                let mut world = self.world.lock();
-                if world.stopping {
-                    return;
-                }
-                world.rounds += 1;
-                let next = world.advance();
-                self.changed.notify_all();
-                (watch(&world), next)
-            };
-            let ready = self.sleep(&watched, next);
             let mut world = self.world.lock();
             for place in ready {
                 match &watched[place] {
@@ -96,6 +86,16 @@ impl Shared {
                     Watched::Server(index, ..) => world.read_server(*index),
                 }
             }
+            if world.stopping {
+                return;
+            }
+            // What was read is on its way before a test can see that, and mute it for example.
+            world.rounds += 1;
+            let next = world.advance();
+            self.changed.notify_all();
+            watched = watch(&world);
+            drop(world);
+            ready = self.sleep(&watched, next);
         }
     }
 

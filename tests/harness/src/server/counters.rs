@@ -56,12 +56,19 @@ impl RedisServer {
         names
     }
 
-    /// Lists the channels that somebody is subscribed to, sorted.
+    /// Lists the channels that somebody is subscribed to, sorted; the server's own one is left out.
     #[track_caller]
     pub fn channels(&self) -> Vec<String> {
         let mut names: Vec<String> = self.query(&["PUBSUB", "CHANNELS"]);
+        names.retain(|name| name != INVALIDATIONS);
         names.sort();
         names
+    }
+
+    /// Counts the keys of which the server tells somebody what happens to them.
+    #[track_caller]
+    pub fn tracked_keys(&self) -> usize {
+        self.info("tracking_total_keys").and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 
     /// Counts the subscribers of one channel.
@@ -137,6 +144,9 @@ impl RedisServer {
             .map(|(_, value)| value.to_owned())
     }
 }
+
+/// Where the server tells what happened to keys that somebody has read.
+const INVALIDATIONS: &str = "__redis__:invalidate";
 
 fn is_interrupted(error: &redis::RedisError) -> bool {
     // What `redis` hands out as the cause is its counted reference to the cause.

@@ -128,9 +128,8 @@ impl Observer {
                 format!("{field}: {}", normal.value(&pair[1], now_ms))
             })
             .collect();
-        if sort == "hash" {
-            pairs.sort();
-        }
+        // By field: of waiters that ask each second the one that asked last has the later deadline.
+        pairs.sort();
         Some(format!("{{{}}}", pairs.join(", ")))
     }
 }
