@@ -15,6 +15,7 @@ use code::{FOR_TESTS, body_after, is_name_char, without_comments_and_strings, wi
 const LAYERS: &[&[&str]] = &[
     &["error", "owner", "sync", "token"],
     &["name", "time"],
+    &["listing"],
     &["event"],
     &["conn", "script"],
     &["config"],
@@ -38,7 +39,7 @@ const CHOOSE_MUTEXES: &[&str] = &["sync"];
 /// Names that Redisson's own layout forces a script to build: channels of fair waiters, fields and
 /// keys of read-write holds.
 const BUILT_IN_LUA: &[(&str, &str)] = &[
-    ("fair/acquire.lua", "ARGV[5] .. ':' .. head"),
+    ("fair/acquire.lua", "ARGV[4] .. ':' .. head"),
     ("fair/force_release.lua", "ARGV[1] .. ':' .. head"),
     ("fair/leave.lua", "ARGV[3] .. ':' .. head"),
     ("fair/release.lua", "ARGV[4] .. ':' .. head"),

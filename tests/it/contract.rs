@@ -1,13 +1,22 @@
 //! What every exclusive kind of lock promises, written once and run for each of them.
 
 mod asking;
+mod cancelled;
 mod closing;
+mod closing_busy;
+mod doubt;
+mod ended;
 mod exclusion;
+mod extended;
+mod forks;
 mod keeping;
 mod leases;
+mod listing;
 mod loss;
 mod names;
+mod persisted;
 mod reentry;
+mod rights;
 mod telling;
 mod threads;
 mod waiting;

@@ -7,7 +7,7 @@ use lockson::{ErrorKind, Loss};
 use lockson_harness::eventually;
 use lockson_harness::proxy::{Direction, Fate, Scope, Then, When};
 
-use crate::fault_support::{PATIENCE, Rig, SOON, ms};
+use crate::fault_support::{PATIENCE, Rig, SOON, fences, ms};
 use crate::support::joined;
 
 const NAME: &str = "once";
@@ -245,9 +245,11 @@ fn an_acquire_that_was_given_up_leaves_no_ghost() {
     let lock = rig.impatient().connect().unwrap().lock(NAME);
     let acquire = rig.script("acquire");
     for then in silences() {
+        let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
         let rule = rig.proxy.rule(acquire.clone(), then.clone());
         let error = lock.try_lock().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unknown, "{then:?}: {error}");
+        deaf.remove();
         let original = rule.wait_hit(SOON);
         let released = rig.proxy.wait_for_since(original.number, &rig.release(false), SOON);
         let fence = rig.fence_of(&original).expect("the original is fenced");
@@ -260,7 +262,7 @@ fn an_acquire_that_was_given_up_leaves_no_ghost() {
 }
 
 #[test]
-fn a_release_without_an_answer_says_so_and_is_settled_in_the_background() {
+fn a_release_without_an_answer_is_repeated_within_its_bound() {
     let rig = Rig::start();
     let lock = rig.impatient().connect().unwrap().lock(NAME);
     let release = rig.release(false);
@@ -268,9 +270,30 @@ fn a_release_without_an_answer_says_so_and_is_settled_in_the_background() {
         let guard = lock.lock().unwrap();
         let mark = rig.proxy.mark();
         let rule = rig.proxy.rule(release.clone(), then.clone());
+        guard.unlock().unwrap_or_else(|error| panic!("{then:?}: {error}"));
+        assert_eq!(lock.hold_count(), 0);
+        rig.assert_fenced_before_repeat(mark, &release);
+        rig.assert_no_keys();
+        rig.proxy.heal();
+        rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
+        rig.assert_no_keys();
+    }
+}
+
+#[test]
+fn a_release_that_cannot_be_fenced_in_time_is_settled_later() {
+    let rig = Rig::start();
+    let lock = rig.impatient().connect().unwrap().lock(NAME);
+    let release = rig.release(false);
+    for then in silences() {
+        let guard = lock.lock().unwrap();
+        let mark = rig.proxy.mark();
+        let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
+        let rule = rig.proxy.rule(release.clone(), then.clone());
         let error = guard.unlock().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unknown, "{then:?}: {error}");
         assert_eq!(lock.hold_count(), 0);
+        deaf.remove();
         rig.eventually_no_keys(SOON);
         rig.proxy.wait_for_since(mark, &release.clone().nth(2), SOON);
         rig.assert_fenced_before_repeat(mark, &release);
@@ -291,9 +314,9 @@ fn a_hold_survives_a_reentry_and_a_partial_release_without_answers() {
         let inner = lock.try_lock_for(SOON).unwrap().expect("it is ours");
         rig.assert_held_by(NAME, outer.owner(), 2);
         rig.proxy.rule(rig.release(true), then.clone());
-        let error = inner.unlock().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unknown, "{then:?}: {error}");
+        inner.unlock().unwrap_or_else(|error| panic!("{then:?}: {error}"));
         assert!(outer.is_held() && lock.hold_count() == 1);
+        rig.assert_held_by(NAME, outer.owner(), 1);
         outer.unlock().unwrap();
         rig.proxy.heal();
         eventually(SOON, "all that was held has arrived", || {

@@ -1,5 +1,6 @@
 //! What is special about the fair locks: the queue in Redis, its order, and how it outlives those who stand in it.
 
+mod closing;
 pub(crate) mod crowds;
 mod dead;
 mod healing;
@@ -7,6 +8,7 @@ mod java;
 mod java_client;
 mod leaving;
 mod order;
+mod silent;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -46,6 +48,15 @@ impl Queue<'_> {
         prefixed("redisson_lock_timeout", self.name)
     }
 
+    /// Who of ours waits, and until when each counts as alive; Redisson has no such key.
+    fn alive(&self) -> String {
+        prefixed("redisson_lock_alive", self.name)
+    }
+
+    fn keys(&self) -> [String; 3] {
+        [self.list(), self.deadlines(), self.alive()]
+    }
+
     /// Where a waiter listens.
     fn channel_of(&self, owner: &str) -> String {
         format!("{}:{owner}", prefixed("redisson_lock__channel", self.name))
@@ -81,8 +92,8 @@ impl Queue<'_> {
     /// Checks that nothing is left of the lock and of its queue.
     #[track_caller]
     fn assert_gone(&self) {
-        for key in [self.name.to_owned(), self.list(), self.deadlines()] {
-            assert_eq!(self.server.query::<i64>(&["EXISTS", &key]), 0, "{key} is left");
+        for key in [self.name.to_owned()].iter().chain(&self.keys()) {
+            assert_eq!(self.server.query::<i64>(&["EXISTS", key]), 0, "{key} is left");
         }
     }
 

@@ -110,10 +110,10 @@ impl Rig {
     /// The command that fences this request: it kills the very connection that sent it, and the
     /// server has answered it.
     pub(crate) fn fence_of(&self, request: &Request) -> Option<Request> {
-        let asked = When::command("CLIENT").on_connection(request.connection).that(|sent| sent.text(0) == "ID");
-        let asked = self.proxy.fitting(&asked).pop()?;
-        let Fate::Answered(reply) = self.proxy.fate(&asked) else { return None };
-        let id = String::from_utf8_lossy(&reply).trim().trim_start_matches(':').to_owned();
+        let hello = self.proxy.fitting(&When::command("HELLO").on_connection(request.connection)).pop()?;
+        let Fate::Answered(reply) = self.proxy.fate(&hello) else { return None };
+        let reply = String::from_utf8_lossy(&reply);
+        let id = reply.split_once("\r\nid\r\n:")?.1.split_once("\r\n")?.0.to_owned();
         let kills = fences().that(move |sent| sent.text(0) == "KILL" && sent.text(1) == "ID" && sent.text(2) == id);
         let mut kills = self.proxy.fitting_since(request.number, &kills).into_iter();
         kills.find(|kill| matches!(self.proxy.fate(kill), Fate::Answered(_)))
@@ -127,6 +127,20 @@ impl Rig {
         let fence = self.fence_of(&sent[0]).expect("the original is fenced");
         assert!(fence.number < sent[1].number, "repeated before the fence");
     }
+}
+
+/// A rig with a user who may not kill connections.
+pub(crate) fn rig_without_fences() -> Rig {
+    let server = RedisServer::start();
+    server.run(&["ACL", "SETUSER", "meek", "on", ">secret", "~*", "&*", "+@all", "-client|kill"]);
+    Rig::around(server)
+}
+
+/// That user's client.
+pub(crate) fn without_fences(rig: &Rig) -> Client {
+    let url = format!("redis://meek:secret@127.0.0.1:{}", rig.proxy.port());
+    let client = Client::builder(&url).command_timeout(PATIENCE).drop_timeout(PATIENCE);
+    client.connect().unwrap()
 }
 
 /// Requests that kill connections.

@@ -236,16 +236,25 @@ fn threads_that_hand_a_lock_over_are_each_renewed_as_long_as_they_hold() {
 #[test]
 fn renewals_do_not_wait_for_a_connection_of_a_full_pool() {
     let rig = Rig::start();
-    let builder = rig.builder().max_connections(1).command_timeout(SOON);
+    let builder = rig.builder().max_connections(1).command_timeout(ms(1_500));
     let client = builder.watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
     let guard = client.lock("kept").lock().unwrap();
+    let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let stuck = rig.proxy.rule(rig.script("acquire").containing("stuck"), Then::HoldReply);
-        let caller = scope.spawn(|| client.lock("stuck").try_lock().map(drop));
+        // One call after another has the only connection.
+        let stuck = rig.proxy.rule(rig.script("acquire").containing("stuck").always(), Then::HoldReply);
+        let caller = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                drop(client.lock("stuck").try_lock())
+            }
+        });
         stuck.wait_hit(SOON);
-        assert_eq!(guard.wait_lost(Duration::from_secs(3)), None);
+        let lost = guard.wait_lost(Duration::from_secs(3));
+        over.store(true, Ordering::Relaxed);
+        stuck.remove();
         stuck.release();
-        joined(caller).unwrap();
+        joined(caller);
+        assert_eq!(lost, None);
     });
     guard.unlock().unwrap();
 }

@@ -1,13 +1,17 @@
 //! Lockson against real servers.
 
+mod abandoned;
 mod answers;
 mod contract;
+mod error_texts;
 mod exactly_once;
 mod fair;
 mod fault_support;
 mod faults_bounds;
 mod faults_close;
+mod faults_ghosts;
 mod faults_index;
+mod faults_keeping;
 mod faults_late;
 mod faults_loss;
 mod faults_misuse;
@@ -17,13 +21,18 @@ mod faults_storms;
 mod faults_wakeup;
 mod fenced;
 mod non_reentrant;
+mod operations;
 mod other_process;
 mod processes;
 mod read_write;
 mod reentrant;
 mod servers;
+mod shares;
 mod soak;
 mod spin;
 mod support;
+mod telling;
 mod token;
 mod token_peers;
+mod watching;
+mod wrong_server;

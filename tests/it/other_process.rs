@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use fork::Fork;
-use lockson::{Client, ErrorKind, Guard, Lock};
+use lockson::{Cancel, Client, ErrorKind, Guard, Lock};
 use lockson_harness::{HelperProcess, RedisServer, helper};
 
 use crate::support::{Random, SOON, ms};
@@ -110,7 +110,7 @@ pub(crate) fn crowd(lock: &Lock, seed: u64, ended: impl Fn() -> bool) {
             6 => lock.try_lock().unwrap(),
             7 | 8 => lock.try_lock_for(Duration::from_micros(random.below(8_000))).unwrap(),
             _ => {
-                let stop = lockson::Cancel::new();
+                let stop = Cancel::new();
                 thread::scope(|scope| {
                     let pause = Duration::from_micros(random.below(6_000));
                     let stop = &stop;
@@ -186,8 +186,9 @@ fn work(client: &Client, lane: &str, orders: &Receiver<Vec<String>>) {
     }
 }
 
-/// Forks; the child tries to take a lock, drops what the parent holds, closes the client, and ends.
+/// Forks; the child tries to take a lock, drops what the parent holds, closes the client, opens another, and ends.
 fn forked(client: &Client, guards: &mut Vec<Guard>, lock: &Lock) -> String {
+    let stop = &Cancel::new();
     match fork::fork().expect("there is room for a process") {
         Fork::Parent(child) => {
             let status = fork::waitpid(child).expect("it is ours");
@@ -201,9 +202,25 @@ fn forked(client: &Client, guards: &mut Vec<Guard>, lock: &Lock) -> String {
             let holds_nothing = guards.iter().all(is_lost) && !remains && client.held().is_empty();
             guards.clear();
             client.close();
-            std::process::exit(i32::from(!asked) + 2 * i32::from(!holds_nothing));
+            let works = own_client_works(stop);
+            std::process::exit(i32::from(!asked) + 2 * i32::from(!holds_nothing) + 4 * i32::from(!works));
         }
     }
+}
+
+/// A client that the child opens is one like any other, also with what it inherited to cancel waits by.
+fn own_client_works(stop: &Cancel) -> bool {
+    let url = std::env::var(SERVER).expect("it is there in the parent, too");
+    let client = Client::builder(&url).client_name("child").connect().expect("redis is reached");
+    let lock = client.lock("child's");
+    let guard = lock.lock().expect("it is free");
+    let cancelled = thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.cancelled_by(stop).try_lock_for(SOON).is_err());
+        thread::sleep(ms(20));
+        stop.cancel();
+        waiter.join().expect("it does not panic")
+    });
+    cancelled && guard.unlock().is_ok()
 }
 
 fn taken(guards: &mut Vec<Guard>, outcome: lockson::Result<Option<Guard>>) -> String {

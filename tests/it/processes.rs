@@ -1,5 +1,6 @@
 //! Several processes at one lock: exclusion with a witness that does not ask Redis, killed and stopped holders.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -173,17 +174,13 @@ fn a_forked_child_touches_nothing_of_its_parent() {
     let server = RedisServer::start();
     let client = Client::builder(&server.url()).client_name("another").connect().unwrap();
     let mut parent = OtherProcess::start(&server);
-    let connections = || -> Vec<String> {
-        server
-            .clients()
-            .into_iter()
-            .filter(|client| client["name"] == "lockson")
-            .map(|client| client["id"].clone())
-            .collect()
+    let connections = || {
+        let clients = server.clients().into_iter().filter(|client| client["name"].starts_with("lockson:"));
+        clients.map(|client| client["id"].clone()).collect::<BTreeSet<_>>()
     };
     for round in 0..3 {
         parent.ask(0, "lock plain job");
-        eventually(SOON, "its watchdog is connected", || connections().len() == 2);
+        eventually(SOON, "its lock is watched", || connections().len() == 3);
         let (before, held) = (connections(), fields(&server, "job"));
         let asked = Instant::now();
         assert_eq!(parent.ask(0, "fork plain other"), "child 0", "it is told that its copy is closed");

@@ -2,6 +2,8 @@
 
 mod java;
 mod leases;
+mod lengths;
+mod outlived;
 mod sharing;
 mod sides;
 mod state;

@@ -7,3 +7,4 @@ mod campaign;
 mod leaks;
 mod losses;
 mod storms;
+mod told;

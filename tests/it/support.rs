@@ -1,5 +1,6 @@
 //! What many tests need: names of their own, clients, bounds, and the eyes of a stranger on Redis.
 
+mod events;
 mod peer;
 
 use std::fmt::Debug;
@@ -12,6 +13,7 @@ use lockson::{Client, ClientBuilder, Lock, LockAbandoned, LockAcquired, LockLost
 use lockson_harness::RedisServer;
 use parking_lot::Mutex;
 
+pub(crate) use events::Events;
 pub(crate) use peer::{Peer, encode};
 
 /// The bound of a wait for what happens at once on an idle machine.

@@ -28,7 +28,7 @@ fn a_queue_and_deadlines_out_of_step_heal() {
         assert!(lock.try_lock_for(PATIENCE + SCHEDULING).unwrap().is_some(), "{what}");
         // What nobody waits for may stay, with an end.
         assert!(queue.owners().is_empty(), "{what}");
-        assert!(ttl_ms(server, &queue.deadlines()) != -1, "{what}");
+        assert!(queue.keys().iter().all(|key| ttl_ms(server, key) != -1), "{what}");
     };
     let run = |queue: Queue<'_>, words: &[&str]| queue.server.run(words);
     thread::scope(|scope| {
@@ -43,6 +43,8 @@ fn a_queue_and_deadlines_out_of_step_heal() {
         scope.spawn(|| {
             check("all deadlines are lost", &|queue, _| run(queue, &["DEL", &queue.deadlines()]));
             check("all places are lost", &|queue, _| run(queue, &["DEL", &queue.list()]));
+            check("who is alive is lost", &|queue, _| run(queue, &["DEL", &queue.alive()]));
+            check("all but the places is lost", &|queue, _| run(queue, &["DEL", &queue.deadlines(), &queue.alive()]));
             check("both are lost", &|queue, _| run(queue, &["DEL", &queue.list(), &queue.deadlines()]));
             check("everybody stands there twice", &|queue, owners| {
                 owners.iter().for_each(|owner| run(queue, &["RPUSH", &queue.list(), owner]));
@@ -55,6 +57,9 @@ fn a_queue_and_deadlines_out_of_step_heal() {
             });
             check("a deadline without a place", &|queue, _| {
                 run(queue, &["ZADD", &queue.deadlines(), &(now_ms(queue.server) + 1_000).to_string(), "nobody:1"]);
+            });
+            check("somebody alive without a place", &|queue, _| {
+                run(queue, &["ZADD", &queue.alive(), &(now_ms(queue.server) + 1_000).to_string(), "nobody:1.1"]);
             });
         });
     });
@@ -149,7 +154,7 @@ fn the_keys_of_a_queue_have_an_end_while_there_is_one_and_are_gone_afterwards() 
     let guard = client().fair_lock(&name).lock().unwrap();
     thread::scope(|scope| {
         let waiters = [(); 3].map(|()| queue.waiter(scope, client().fair_lock(&name), leave));
-        for key in [queue.list(), queue.deadlines()] {
+        for key in queue.keys() {
             let left = ttl_ms(server, &key);
             let farthest = queue.left_ms().into_values().max().unwrap();
             assert!(left > farthest && left <= farthest + 86_400_000 + 5_000, "{key}: {left}, {farthest}");

@@ -137,7 +137,7 @@ fn a_waiter_keeps_its_place_when_java_gives_up_in_front_of_it() {
 }
 
 #[test]
-fn java_behind_us_is_promised_no_more_and_no_less_than_by_java() {
+fn java_behind_us_is_promised_our_patience_and_its_own_time() {
     for gives_up in [false, true] {
         let server = RedisServer::start();
         let queue = Queue { server: &server, name: "job" };
@@ -157,10 +157,10 @@ fn java_behind_us_is_promised_no_more_and_no_less_than_by_java() {
             let told_ms = behind.ask().expect("it is held");
             let left = queue.left_ms();
             let (before_us, after_us) = (left[&queue.owners()[0]], left[&behind.owner]);
-            // Ours was looked at a little later than theirs was told; the lock lives for 30 s.
+            // Ours was looked at a little later than theirs was told, and may have asked between; the lock lives for 30 s.
             let between = told_ms - before_us;
-            assert!((0..=2_000).contains(&before_us) && (0..=1_000).contains(&between), "{told_ms}, {left:?}");
-            assert!((after_us - before_us - 300_000).abs() <= 200, "{left:?}");
+            assert!((0..=2_000).contains(&before_us) && (-1_000..=1_000).contains(&between), "{told_ms}, {left:?}");
+            assert!((after_us - before_us - 300_000).abs() <= 1_000, "{left:?}");
             if gives_up {
                 stop.cancel();
             } else {
@@ -168,8 +168,8 @@ fn java_behind_us_is_promised_no_more_and_no_less_than_by_java() {
             }
             queue.await_length(1);
             let now = queue.left_ms()[&behind.owner];
-            // What we had added is taken back, and time has passed.
-            assert!((after_us - 2_000 - 500..=after_us - 2_000).contains(&now), "{after_us} became {now}");
+            // Nothing is taken from it, but time has passed.
+            assert!((after_us - 1_500..=after_us).contains(&now), "{after_us} became {now}");
             if !gives_up {
                 go.send(()).unwrap();
             }
@@ -235,47 +235,56 @@ fn a_dead_waiter_of_java_costs_our_patience_and_not_its_300_seconds() {
     queue.assert_gone();
 }
 
+/// Puts somebody in front who is gone: by the deadline as Java judges it, or by its silence.
+fn put_dead(queue: Queue<'_>, owner: &str, is_ours: bool) {
+    let later = (now_ms(queue.server) + 300_000).to_string();
+    queue.server.run(&["LPUSH", &queue.list(), owner]);
+    queue.server.run(&["ZADD", &queue.deadlines(), if is_ours { &later } else { "1" }, owner]);
+    if is_ours {
+        queue.server.run(&["ZADD", &queue.alive(), "1", owner]);
+    }
+}
+
 #[test]
 fn a_waiter_of_java_hears_that_it_is_its_turn_whoever_took_the_dead_one_before_it_out() {
-    type Act = fn(&Client, &str, &Queue<'_>);
+    type Act = fn(&Client, &str, &Queue<'_>, bool);
     let acts: [(&str, bool, Act); 4] = [
-        ("a try", true, |client, name, _| assert!(client.fair_lock(name).try_lock().unwrap().is_none())),
-        ("a waiter", true, |client, name, queue| {
+        ("a try", true, |client, name, _, _| assert!(client.fair_lock(name).try_lock().unwrap().is_none())),
+        ("a waiter", true, |client, name, queue, _| {
             // As Java does it: in silence.
             queue.server.run(&["LPOP", &queue.list()]);
             queue.server.run(&["ZREM", &queue.deadlines(), "dead:1"]);
             assert!(client.fair_lock(name).try_lock_for(ms(100)).unwrap().is_none());
             assert!(queue.left_ms()["java:1"] <= i64::try_from(PATIENCE.as_millis()).unwrap());
         }),
-        ("a force unlock", false, |client, name, _| assert!(client.fair_lock(name).force_unlock().unwrap())),
-        ("one that leaves", false, |client, name, queue| {
+        ("a force unlock", false, |client, name, _, _| assert!(client.fair_lock(name).force_unlock().unwrap())),
+        ("one that leaves", false, |client, name, queue, dead_is_ours| {
             let cancel = Cancel::new();
             let lock = client.fair_lock(name).cancelled_by(&cancel);
             thread::scope(|scope| {
                 let waiter = scope.spawn(|| lock.lock().map(drop));
                 eventually(SOON, "it has joined", || queue.owners().last().is_some_and(|last| last != "java:1"));
-                queue.server.run(&["LPUSH", &queue.list(), "dead:2"]);
-                queue.server.run(&["ZADD", &queue.deadlines(), "1", "dead:2"]);
+                put_dead(*queue, "dead:2", dead_is_ours);
                 queue.server.run(&["DEL", name]);
                 cancel.cancel();
                 assert!(joined(waiter).is_err());
             });
         }),
     ];
-    for (what, free, act) in acts {
+    for ((what, free, act), dead_is_ours) in acts.iter().flat_map(|act| [(act, true), (act, false)]) {
         let (server, name) = (RedisServer::shared(), fresh("fair"));
         let queue = Queue { server, name: &name };
         let client = hasty_client(server);
-        let held = (!free).then(|| hasty_client(server).fair_lock(&name).lock().unwrap());
-        let (now, later) = (now_ms(server), |ms: i64| (now_ms(server) + ms).to_string());
-        server.run(&["RPUSH", &queue.list(), "dead:1", "java:1"]);
-        server.run(&["ZADD", &queue.deadlines(), &now.to_string(), "dead:1", &later(300_000), "java:1"]);
+        let held = (!*free).then(|| hasty_client(server).fair_lock(&name).lock().unwrap());
+        server.run(&["RPUSH", &queue.list(), "java:1"]);
+        server.run(&["ZADD", &queue.deadlines(), &(now_ms(server) + 300_000).to_string(), "java:1"]);
+        put_dead(queue, "dead:1", dead_is_ours);
         let mut listening = server.connection();
         let () = redis::cmd("SUBSCRIBE").arg(queue.channel_of("java:1")).query(&mut listening).unwrap();
-        act(&client, &name, &queue);
+        act(&client, &name, &queue, dead_is_ours);
         assert!(heard(&mut listening), "{what}");
         assert_eq!(queue.owners(), ["java:1"], "{what}");
         drop(held);
-        server.run(&["DEL", &name, &queue.list(), &queue.deadlines()]);
+        server.run(&["DEL", &name, &queue.list(), &queue.deadlines(), &queue.alive()]);
     }
 }

@@ -45,28 +45,16 @@ fn the_hash_the_list_and_the_sorted_set_are_redissons() {
 }
 
 #[test]
-fn each_waiter_is_promised_its_patience_and_that_of_those_in_front() {
+fn each_waiter_is_promised_its_patience_whoever_is_in_front() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
-    // The first of a queue counts as gone after its own patience, because it asks every second.
     let guard = client().fair_lock(&name).leased(ms(60_000)).lock().unwrap();
     thread::scope(|scope| {
-        let waiters = [1, 2, 3].map(|place| {
-            let waiter = queue.waiter(scope, client().fair_lock(&name), leave);
-            // It has asked once more since it listens.
-            eventually(SOON, "it is first, or behind those", || {
-                queue.left_ms().into_values().max().unwrap() <= 5_000 * place
-            });
-            waiter
-        });
-        let owners = queue.owners();
+        let waiters = [(); 3].map(|()| queue.waiter(scope, client().fair_lock(&name), leave));
         for _ in 0..50 {
+            // The last question is a second old at most, and the machine may be busy.
             let left = queue.left_ms();
-            for (place, owner) in (1..).zip(&owners) {
-                let most = 5_000 * place;
-                // Its last question is a second old at most, and the machine may be busy.
-                assert!((most - 4_000..=most).contains(&left[owner]), "{place}: {left:?}");
-            }
+            assert!(left.len() == 3 && left.values().all(|left| (1_000..=5_000).contains(left)), "{left:?}");
             thread::sleep(ms(30));
         }
         guard.unlock().unwrap();

@@ -6,6 +6,7 @@ use lockson::{Client, ErrorKind, Loss};
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Proxy, Then, When};
 
+use crate::fault_support::fences;
 use crate::support::{GRACE, SCHEDULING, SOON, elsewhere, fields, fresh, joined, kind_of, ms, ttl_ms};
 
 /// A client that comes through a proxy, and a server that knows every script: rules meet no first try.
@@ -70,7 +71,7 @@ fn an_extension_that_is_answered_after_the_loss_says_so() {
     let (proxy, client) = rig();
     let lock = client.lock(&fresh("race"));
     let guard = lock.leased(ms(1_500)).lock().unwrap();
-    let held = proxy.rule(When::script().containing(lock.name()).containing("77777"), Then::HoldReply);
+    let held = proxy.rule(When::script().containing(lock.name()).containing("77777").always(), Then::HoldReply);
     let hold = guard.hold();
     thread::scope(|scope| {
         let extending = scope.spawn(|| hold.extend(ms(77_777)));
@@ -86,11 +87,17 @@ fn a_partial_release_that_arrives_late_lowers_nothing() {
     let proxy = Proxy::start(RedisServer::shared().address());
     let client = Client::builder(&proxy.url()).command_timeout(SCHEDULING).connect().unwrap();
     let lock = client.lock(&fresh("race"));
+    // A server that does not know the script would refuse the late original.
+    let warm = lock.lock().unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    warm.unlock().unwrap();
     let outer = lock.leased(ms(4_000)).lock().unwrap();
     let inner = lock.leased(ms(4_000)).lock().unwrap();
     let release = When::script().containing(lock.name()).containing(b"PUBLISH");
+    let deaf = proxy.rule(fences().always(), Then::SwallowRequest);
     let held = proxy.rule(release.clone(), Then::HoldRequest);
     assert!(inner.unlock().is_err(), "nobody answers");
+    deaf.remove();
     let original = held.wait_hit(SOON);
     // The next request of this hold raises the time to live for good, whatever is still on its way.
     let inner = lock.leased(ms(60_000)).lock().unwrap();

@@ -1,258 +1,336 @@
-//! What a user of the plain lock does, each with whatever rights it has by then.
+//! What users of locks do, each with whatever rights they have by then.
 
+use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Cancel, Client, ClientBuilder, Error, ErrorKind, Lock, Result as LockResult};
-use lockson_harness::proxy::Then;
+use lockson::{Cancel, Error, ErrorKind, Lock, Result as LockResult};
+use lockson_harness::proxy::{Fate, When};
 
-use super::Version;
-use crate::fault_support::Rig;
-use crate::support::{SOON, TICK, channel, ms};
+use super::stage::{Stage, Turn};
+use crate::support::{Events, SOON, joined, ms, prefixed};
 
-/// A server with a user of few rights.
-pub(crate) struct Stage {
-    pub(crate) rig: Rig,
-    /// A client that may do everything and is not seen by the proxy.
-    bystander: Client,
+/// Something that is promised of a lock.
+pub(crate) struct Deed {
+    /// What the table calls it.
+    pub(crate) letter: char,
+    pub(crate) what: &'static str,
+    /// Only where a holder may take the lock again.
+    pub(crate) reenters: bool,
+    /// Only where waiters listen.
+    pub(crate) listens: bool,
+    /// Prepares, waits for its turn and acts; an error says what became of it instead.
+    pub(crate) act: fn(&Stage<'_>, Turn) -> Outcome,
 }
 
-/// What is left to do after the preparation; an error says what became of it instead.
-type Act<'a> = Box<dyn FnOnce() -> Outcome + 'a>;
 pub(crate) type Outcome = std::result::Result<(), String>;
-type Deed = fn(&Stage) -> Outcome;
-type Prepare = fn(&Stage) -> Act<'_>;
 
-pub(crate) const DEEDS: [(&str, Prepare); 14] = [
-    ("`connect`", connect),
-    ("acquire", acquire),
-    ("a busy lock", busy),
-    ("re-entry", reenter),
-    ("`extend`", extend),
-    ("renewal", renewal),
-    ("release of one", release_of_one),
-    ("release", release),
-    ("waking others", wake_others),
-    ("being woken", be_woken),
-    ("leaving a channel", leave_channel),
-    ("`is_locked`", is_locked),
-    ("`remaining_time_to_live`", remaining_time_to_live),
-    ("after `SCRIPT FLUSH`", scripts_anew), // the last one: it concerns all others
+const ANY: Deed = Deed { letter: ' ', what: "", reenters: false, listens: false, act: |_, _| Ok(()) };
+
+/// What is promised of every kind.
+pub(crate) const USUAL: &[Deed] = &[
+    Deed { letter: 'C', what: "`connect`", act: connect, ..ANY },
+    Deed { letter: 'A', what: "acquire", act: acquire, ..ANY },
+    Deed { letter: 'B', what: "a busy lock", act: busy, ..ANY },
+    Deed { letter: 'K', what: "another kind of lock has the name", act: other_kind, ..ANY },
+    Deed { letter: 'W', what: "wait and get it", act: wait, ..ANY },
+    Deed { letter: 'E', what: "re-entry", reenters: true, act: reenter, ..ANY },
+    Deed { letter: 'X', what: "`extend`", act: extend, ..ANY },
+    Deed { letter: 'N', what: "renewal", act: renewal, ..ANY },
+    Deed { letter: 'P', what: "release of one of two", reenters: true, act: release_of_one, ..ANY },
+    Deed { letter: 'R', what: "release", act: release, ..ANY },
+    Deed { letter: 'T', what: "waking others", listens: true, act: wake_others, ..ANY },
+    LEAVING,
+    ANEW,
 ];
 
-/// What needs more than the line, by the words of the document.
-pub(crate) const ADDITIONS: [(&str, Deed); 4] = [
-    ("names with a `{`, like `app:{7}:x`", |stage| stage.wait_for("app:{7}:x")),
-    ("a database other than 0", |stage| {
-        let client = told(stage.builder("3").connect())?;
-        told(client.lock("app:x").lock().and_then(lockson::Guard::unlock))
-    }),
-    ("`force_unlock()`", |stage| {
-        let _held = stage.lock("app:x").lock().expect("nobody has it");
-        let forced = told(stage.lock("app:x").force_unlock())?;
-        if forced { Ok(()) } else { Err("not held".to_owned()) }
-    }),
-    ("`holder()`", |stage| {
-        let held = stage.lock("app:x").lock().expect("nobody has it");
-        let holder = told(stage.lock("app:x").holder())?.ok_or("nobody")?;
-        if holder.owner() == held.owner() { Ok(()) } else { Err("somebody else".to_owned()) }
-    }),
+/// What is promised of a lock that several may hold.
+pub(crate) const SHARED: &[Deed] =
+    &[Deed { letter: 'S', what: "release beside another reader", act: release_beside_another, ..ANY }];
+
+/// What is promised of a lock whose writer may read.
+pub(crate) const STEPPING_DOWN: &[Deed] =
+    &[Deed { letter: 'D', what: "a writer reads, and goes on reading", act: step_down, ..ANY }];
+
+/// What is promised of a lock with a queue in Redis.
+pub(crate) const QUEUEING: &[Deed] = &[Deed {
+    letter: 'Q',
+    what: "waiting among waiters of Redisson, and after an outage",
+    act: wait_among_others,
+    ..ANY
+}];
+
+/// What `once_per` does.
+pub(crate) const ONCE_PER: &[Deed] = &[
+    Deed { letter: 'C', what: "`connect`", act: connect, ..ANY },
+    Deed { letter: 'A', what: "acquire", act: once, ..ANY },
+    Deed { letter: 'B', what: "a busy lock", act: not_again, ..ANY },
+    Deed { letter: 'K', what: "another kind of lock has the name", act: other_kind, ..ANY },
+    ANEW,
 ];
 
-impl Stage {
-    /// A server of this version, and the user with these words of an ACL line.
-    pub(crate) fn set(version: &Version, words: &[String]) -> Stage {
-        let rig = Rig::around(version.start());
-        let bystander = rig.direct();
-        let stage = Stage { rig, bystander };
-        stage.give(words);
-        stage
-    }
+/// Takes two seconds, and concerns only a right of its own.
+pub(crate) const LEAVING: Deed =
+    Deed { letter: 'L', what: "leaving channel and queue", listens: true, act: leave, ..ANY };
 
-    /// Makes these words the rights of the user, also on connections that stand.
-    pub(crate) fn give(&self, words: &[String]) {
-        let head = ["ACL", "SETUSER", "locker", "reset"];
-        let words: Vec<&str> = head.into_iter().chain(words.iter().map(String::as_str)).collect();
-        self.rig.server.run(&words);
-    }
+/// Concerns all other deeds on the same server.
+pub(crate) const ANEW: Deed = Deed { letter: 'F', what: "after `SCRIPT FLUSH`", act: scripts_anew, ..ANY };
 
-    pub(crate) fn url(&self, rest: &str) -> String {
-        format!("redis://locker:{PASSWORD}@127.0.0.1:{}/{rest}", self.rig.proxy.port())
-    }
-
-    pub(crate) fn lock(&self, name: &str) -> Lock {
-        self.builder("").connect_lazily().expect("the URL is good").lock(name)
-    }
-
-    /// The settings of the user's client. Its locks outlive all deeds, renewed or not.
-    pub(crate) fn builder(&self, rest: &str) -> ClientBuilder {
-        Client::builder(&self.url(rest)).watchdog(SOON * 3, TICK).drop_timeout(ms(50))
-    }
-
-    /// Whether this lock has been asked for so often, renewals not counted.
-    fn asked(&self, name: &str, times: usize) -> bool {
-        self.rig.proxy.count(&self.rig.script("acquire").containing(name)) >= times
-    }
-
-    /// Whether the connection of a request without an answer is killed before it is sent again.
-    pub(crate) fn fences_a_lost_answer(&self) -> bool {
-        let lock = self.lock("app:lost");
-        let mark = self.rig.proxy.mark();
-        self.rig.proxy.rule(self.rig.script("acquire"), Then::CutReplyAfter(0));
-        lock.lock().and_then(lockson::Guard::unlock).expect("it is sent again");
-        let acquires = self.rig.proxy.fitting_since(mark, &self.rig.script("acquire"));
-        let fence = self.rig.fence_of(&acquires[0]);
-        fence.is_some_and(|fence| fence.number < acquires[1].number)
-    }
-
-    /// What becomes of a wait for a lock that the bystander gives back as soon as the waiter sleeps.
-    pub(crate) fn wait_for(&self, name: &str) -> Outcome {
-        let held = self.bystander.lock(name).owned().lock().expect("nobody has it");
-        let lock = self.lock(name);
-        thread::scope(|scope| {
-            let waiter = scope.spawn(|| told(lock.try_lock_for(SOON))?.map(drop).ok_or("never".to_owned()));
-            // It asks, listens, asks again, and then only when it hears something or after a second.
-            let sleeps = || self.rig.server.subscribers(&channel(name)) == 1 && self.asked(name, 2);
-            within(SOON, || sleeps() || waiter.is_finished());
-            held.unlock().expect("it is the bystander's");
-            waiter.join().expect("a waiter does not panic")?;
-            self.was_woken(name)
-        })
-    }
-
-    /// Whether the question that was granted came sooner than an untold waiter's: that one sleeps for a second.
-    fn was_woken(&self, name: &str) -> Outcome {
-        let asked = self.rig.proxy.fitting(&self.rig.script("acquire").containing(name));
-        let [.., before, granted] = &asked[..] else { return Err("it did not wait".to_owned()) };
-        if granted.at - before.at < ms(950) { Ok(()) } else { Err("up to a second late".to_owned()) }
+impl fmt::Debug for Deed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)
     }
 }
 
-fn connect(stage: &Stage) -> Act<'_> {
-    Box::new(|| ["", "?protocol=resp3"].into_iter().try_for_each(|rest| told(stage.builder(rest).connect()).map(drop)))
+fn connect(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    turn.comes();
+    ["", "?protocol=resp3"].into_iter().try_for_each(|rest| told(stage.builder(rest).connect()).map(drop))
 }
 
-fn acquire(stage: &Stage) -> Act<'_> {
-    let lock = stage.lock("app:free");
-    Box::new(move || told(lock.try_lock()).and_then(|got| got.map(drop).ok_or("busy".to_owned())))
+fn acquire(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let locks = stage.locks("free");
+    turn.comes();
+    locks.iter().try_for_each(|lock| told(lock.try_lock())?.map(drop).ok_or("busy".to_owned()))
 }
 
-fn busy(stage: &Stage) -> Act<'_> {
-    let held = stage.bystander.lock("app:busy").lock().expect("nobody has it");
-    let lock = stage.lock("app:busy");
-    Box::new(move || {
-        let got = told(lock.try_lock())?;
-        drop(held);
-        got.map_or(Ok(()), |_| Err("taken".to_owned()))
-    })
+fn busy(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let locks = stage.locks("busy");
+    let held: Vec<_> =
+        locks.iter().map(|lock| stage.of_bystander(lock.name()).lock().expect("nobody has it")).collect();
+    turn.comes();
+    let outcome = locks.iter().try_for_each(|lock| told(lock.try_lock())?.map_or(Ok(()), |_| Err("taken".to_owned())));
+    drop(held);
+    outcome
 }
 
-fn reenter(stage: &Stage) -> Act<'_> {
-    let lock = stage.lock("app:reentered");
-    let outer = lock.lock().expect("nobody has it");
-    Box::new(move || {
-        let inner = told(lock.try_lock());
-        drop(outer);
-        inner.map(drop)
-    })
+fn other_kind(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let locks = stage.locks("other");
+    let of_other = |lock: &Lock| (stage.user.other_kind)(&stage.house.bystander, lock.name());
+    let held: Vec<_> = locks.iter().map(|lock| of_other(lock).lock().expect("nobody has it")).collect();
+    turn.comes();
+    let refused = |lock: &Lock| match told(lock.try_lock()) {
+        Err(why) if why == "`OtherKind`" => Ok(()),
+        Err(why) => Err(why),
+        Ok(_) => Err("not told".to_owned()),
+    };
+    let outcome = locks.iter().try_for_each(refused);
+    drop(held);
+    outcome
 }
 
-fn extend(stage: &Stage) -> Act<'_> {
-    let guard = stage.lock("app:extended").lock().expect("nobody has it");
-    Box::new(move || told(guard.extend(Duration::from_secs(60))))
+fn wait(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let client = stage.client();
+    let lock = &(stage.user.sides[0])(&client, &stage.name("awaited"));
+    wait_for(stage, &client, lock, || turn.comes())
 }
 
-fn renewal(stage: &Stage) -> Act<'_> {
-    let guard = stage.lock("app:watched").lock().expect("nobody has it");
-    Box::new(move || {
-        let left = || stage.rig.time_to_live("app:watched");
-        let mut least = left();
-        let rose = within(TICK * 20, || {
-            let now = left();
-            let rose = now > least;
-            least = least.min(now);
-            rose
+/// Waits for a lock that the bystander gives back as soon as the waiter sleeps, with another one behind.
+pub(crate) fn wait_for(stage: &Stage<'_>, client: &lockson::Client, lock: &Lock, ready: impl FnOnce()) -> Outcome {
+    let held = stage.of_bystander(lock.name()).owned().lock().expect("nobody has it");
+    ready();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let guard = told(lock.try_lock_for(SOON))?.ok_or("never".to_owned())?;
+            stage.was_woken(guard.owner())
         });
-        drop(guard);
-        if rose { Ok(()) } else { Err("not renewed".to_owned()) }
-    })
-}
-
-fn release_of_one(stage: &Stage) -> Act<'_> {
-    let lock = stage.lock("app:twice");
-    let (outer, inner) = (lock.lock().expect("nobody has it"), lock.lock().expect("it is ours"));
-    Box::new(move || {
-        let outcome = told(inner.unlock());
-        drop(outer);
+        within(SOON, || stage.sleeps(client, lock.name()) || waiter.is_finished());
+        let behind = stage.user.is_fair.then(|| {
+            let lock = stage.of_bystander(lock.name());
+            let behind = scope.spawn(move || lock.try_lock_for(SOON * 2).map(drop));
+            within(SOON, || queue_of(stage, held.name()).len() == 2 || waiter.is_finished());
+            behind
+        });
+        held.unlock().expect("it is the bystander's");
+        let outcome = joined(waiter);
+        behind.map(joined).transpose().expect("the bystander may do everything");
         outcome
     })
 }
 
-fn release(stage: &Stage) -> Act<'_> {
-    let guard = stage.lock("app:released").lock().expect("nobody has it");
-    Box::new(move || told(guard.unlock()))
-}
-
-fn wake_others(stage: &Stage) -> Act<'_> {
-    let name = "app:handed over";
-    let guard = stage.lock(name).lock().expect("nobody has it");
-    let lock = stage.rig.client().lock(name);
-    Box::new(move || {
-        thread::scope(|scope| {
-            let waiter = scope.spawn(|| lock.try_lock_for(SOON).map(drop));
-            let sleeps = || stage.rig.server.subscribers(&channel(name)) == 1 && stage.asked(name, 3);
-            assert!(within(SOON, sleeps), "the bystander may do everything");
-            let outcome = told(guard.unlock());
-            waiter.join().expect("a waiter does not panic").expect("the bystander may do everything");
-            outcome.and_then(|()| stage.was_woken(name))
-        })
+/// A waiter of Redisson in front, one that left its deadline behind, and nobody heard of for three seconds.
+fn wait_among_others(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let (client, name) = (stage.client(), stage.name("queued"));
+    let lock = (stage.user.sides[0])(&client, &name);
+    let held = stage.of_bystander(&name).owned().lock().expect("nobody has it");
+    let rig = &stage.house.rig;
+    let keys = ["queue", "timeout", "alive"].map(|key| prefixed(&format!("redisson_lock_{key}"), &name));
+    let run = |script: &str| rig.server.run(&["EVAL", script, "3", &keys[0], &keys[1], &keys[2]]);
+    turn.comes();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| told(lock.try_lock_for(SOON * 2))?.map(drop).ok_or("never".to_owned()));
+        within(SOON, || stage.sleeps(&client, &name) || waiter.is_finished());
+        run(DISTURBED);
+        let asked = || rig.proxy.count(&When::script().containing(&*name));
+        let before = asked();
+        within(SOON, || asked() >= before + 2 || waiter.is_finished());
+        run(UNDISTURBED);
+        held.unlock().expect("it is the bystander's");
+        joined(waiter)
     })
 }
 
-fn be_woken(stage: &Stage) -> Act<'_> {
-    Box::new(|| stage.wait_for("app:waited for"))
+const DISTURBED: &str = "local now = redis.call('time')[1] * 1000
+redis.call('lpush', KEYS[1], 'java:1')
+redis.call('zadd', KEYS[2], now + 300000, 'java:1', now + 300000, 'stale:1')
+for _, waiter in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do redis.call('zincrby', KEYS[3], -3000, waiter) end";
+const UNDISTURBED: &str = "redis.call('lrem', KEYS[1], 0, 'java:1') redis.call('zrem', KEYS[2], 'java:1', 'stale:1')";
+
+fn reenter(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let locks = stage.locks("reentered");
+    let _outer: Vec<_> = locks.iter().map(|lock| lock.lock().expect("nobody has it")).collect();
+    turn.comes();
+    locks.iter().try_for_each(|lock| told(lock.try_lock()).map(drop))
 }
 
-fn leave_channel(stage: &Stage) -> Act<'_> {
-    let client = stage.builder("").connect_lazily().expect("the URL is good");
-    let held = ["app:left", "app:awaited"].map(|name| stage.bystander.lock(name).lock().expect("nobody has it"));
-    Box::new(move || {
-        let subscribers = |name| stage.rig.server.subscribers(&channel(name));
-        let enough = Cancel::new();
-        let outcome = thread::scope(|scope| {
-            // As long as somebody waits the connection stays, so that it is the channel that is left.
-            let awaited = client.lock("app:awaited").cancelled_by(&enough);
-            let other = scope.spawn(move || told(awaited.try_lock_for(SOON)).map(drop));
-            told(client.lock("app:left").try_lock_for(ms(100)))?;
-            let left = within(ms(2_500), || subscribers("app:left") == 0 && subscribers("app:awaited") == 1);
+fn extend(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let locks = stage.locks("extended");
+    let guards: Vec<_> = locks.iter().map(|lock| lock.lock().expect("nobody has it")).collect();
+    turn.comes();
+    guards.iter().try_for_each(|guard| told(guard.extend(Duration::from_secs(60))))
+}
+
+fn renewal(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let events = Events::default();
+    let client = stage.builder("").observer(events.clone()).connect_lazily().expect("the URL is good");
+    let taken = stage
+        .user
+        .sides
+        .iter()
+        .enumerate()
+        .map(|(side, lock)| lock(&client, &stage.name(&format!("watched{side}"))).lock().expect("nobody has it"));
+    let _guards: Vec<_> = taken.collect();
+    turn.comes();
+    // One may have been under way when the rights changed.
+    let round = || (events.count_of("renewed"), events.times_left().len());
+    let (renewed, failed) = round();
+    within(SOON, || round().0 >= renewed + 2 || round().1 >= failed + 2);
+    if round().0 >= renewed + 2 { Ok(()) } else { Err("not renewed".to_owned()) }
+}
+
+fn release_of_one(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let locks = stage.locks("twice");
+    let both = |lock: &Lock| [lock.lock().expect("nobody has it"), lock.lock().expect("it is ours")];
+    let guards: Vec<_> = locks.iter().map(both).collect();
+    turn.comes();
+    guards.into_iter().try_for_each(|[_outer, inner]| told(inner.unlock()))
+}
+
+fn release(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let locks = stage.locks("released");
+    let guards: Vec<_> = locks.iter().map(|lock| lock.lock().expect("nobody has it")).collect();
+    turn.comes();
+    guards.into_iter().try_for_each(|guard| {
+        let name = guard.name().to_owned();
+        told(guard.unlock())?;
+        let left = stage.keys_of(&name);
+        if left.is_empty() { Ok(()) } else { Err("a key stays".to_owned()) }
+    })
+}
+
+fn release_beside_another(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let (client, name) = (stage.client(), stage.name("shared"));
+    let _other = stage.house.bystander.read_write_lock(&name).read_lock().lock().expect("nobody writes");
+    let ours = client.read_write_lock(&name).read_lock().lock().expect("nobody writes");
+    turn.comes();
+    told(ours.unlock())?;
+    if stage.keys_of(&name).len() == 2 { Ok(()) } else { Err("a key stays".to_owned()) }
+}
+
+fn step_down(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let lock = stage.client().read_write_lock(&stage.name("both"));
+    let writing = lock.write_lock().lock().expect("nobody has it");
+    turn.comes();
+    let reading = told(lock.read_lock().try_lock())?.ok_or("busy".to_owned())?;
+    told(writing.unlock())?;
+    told(reading.unlock())
+}
+
+fn wake_others(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let (name, enough) = (stage.name("handed over"), Cancel::new());
+    let guard = (stage.user.sides[0])(&stage.client(), &name).lock().expect("nobody has it");
+    // Whoever gives a fair lock back does more for the first of several.
+    let clients: Vec<_> = (0..if stage.user.is_fair { 2 } else { 1 }).map(|_| stage.house.rig.client()).collect();
+    thread::scope(|scope| {
+        let begin = |client| {
+            let lock = (stage.user.sides[0])(client, &name).cancelled_by(&enough);
+            let waiter = scope.spawn(move || {
+                let guard = told(lock.try_lock_for(SOON * 2))?.ok_or("never".to_owned())?;
+                stage.was_woken(guard.owner())
+            });
+            assert!(within(SOON, || stage.sleeps(client, &name)), "this one may do everything");
+            waiter
+        };
+        let waiters: Vec<_> = clients.iter().map(begin).collect();
+        turn.comes();
+        let outcome = told(guard.unlock());
+        if outcome.is_err() {
             enough.cancel();
-            match other.join().expect("a waiter does not panic") {
-                Err(why) if why != "`Cancelled`" => Err(why),
-                _ if left => Ok(()),
-                _ => Err("it stays".to_owned()),
-            }
+        }
+        let woken: Vec<Outcome> = waiters.into_iter().map(joined).collect();
+        outcome.and(woken[0].clone())
+    })
+}
+
+fn leave(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let (client, rig) = (stage.client(), &stage.house.rig);
+    let [left, kept] = ["left", "kept"].map(|what| stage.name(what));
+    let _held = [&left, &kept].map(|name| stage.of_bystander(name).lock().expect("nobody has it"));
+    let channel = stage.user.channel.expect("it listens")(&left);
+    turn.comes();
+    let (enough, leaving) = (Cancel::new(), Cancel::new());
+    let waits = |lock: &Lock, until: &Cancel| told(lock.cancelled_by(until).try_lock_for(SOON * 2)).map(drop);
+    thread::scope(|scope| {
+        // As long as somebody waits the connection stays, so that it is the channel that is left.
+        let keeping = scope.spawn(|| waits(&(stage.user.sides[0])(&client, &kept), &enough));
+        let gone = scope.spawn(|| waits(&(stage.user.sides[0])(&client, &left), &leaving));
+        let listens = || rig.server.channels().iter().any(|other| other.starts_with(&channel));
+        within(SOON, || listens() || gone.is_finished());
+        let behind = stage.user.is_fair.then(|| {
+            let behind = scope.spawn(|| waits(&stage.of_bystander(&left), &enough));
+            within(SOON, || queue_of(stage, &left).len() == 2 || gone.is_finished());
+            behind
         });
-        drop(held);
+        leaving.cancel();
+        let outcome = joined(gone).or_else(|why| if why == "`Cancelled`" { Ok(()) } else { Err(why) }).and_then(|()| {
+            let request = rig.proxy.wait_for(&When::command("UNSUBSCRIBE").containing(&channel), SOON);
+            let refused =
+                matches!(rig.proxy.wait_fate(&request, SOON), Fate::Answered(reply) if reply.starts_with(b"-"));
+            let queued = queue_of(stage, &left).iter().any(|waiter| waiter.starts_with(client.id()));
+            if refused || queued { Err("it stays".to_owned()) } else { Ok(()) }
+        });
+        enough.cancel();
+        drop((joined(keeping), behind.map(joined)));
         outcome
     })
 }
 
-fn is_locked(stage: &Stage) -> Act<'_> {
-    let lock = stage.lock("app:asked");
-    Box::new(move || told(lock.is_locked()).map(drop))
+fn once(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let locks = stage.locks("once");
+    turn.comes();
+    let first = told(locks[0].once_per(SOON))?;
+    if first { Ok(()) } else { Err("not the first".to_owned()) }
 }
 
-fn remaining_time_to_live(stage: &Stage) -> Act<'_> {
-    let lock = stage.lock("app:asked");
-    Box::new(move || told(lock.remaining_time_to_live()).map(drop))
+fn not_again(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let locks = stage.locks("not again");
+    assert!(stage.of_bystander(locks[0].name()).once_per(SOON).expect("the bystander may do everything"));
+    turn.comes();
+    let again = told(locks[0].once_per(SOON))?;
+    if again { Err("again".to_owned()) } else { Ok(()) }
 }
 
-fn scripts_anew(stage: &Stage) -> Act<'_> {
-    let lock = stage.lock("app:anew");
-    Box::new(move || {
-        stage.rig.server.run(&["SCRIPT", "FLUSH"]);
-        told(lock.try_lock()).and_then(|got| got.map(drop).ok_or("busy".to_owned()))
-    })
+fn scripts_anew(stage: &Stage<'_>, turn: Turn) -> Outcome {
+    let locks = stage.locks("anew");
+    turn.comes();
+    stage.house.rig.server.run(&["SCRIPT", "FLUSH"]);
+    let outcome = locks.iter().try_for_each(|lock| told(lock.try_lock())?.map(drop).ok_or("busy".to_owned()));
+    stage.house.load_scripts();
+    outcome
+}
+
+/// The waiters that Redis lists for a fair lock.
+fn queue_of(stage: &Stage<'_>, name: &str) -> Vec<String> {
+    stage.house.rig.server.query(&["LRANGE", &prefixed("redisson_lock_queue", name), "0", "-1"])
 }
 
 /// An error in a word.
@@ -263,7 +341,7 @@ pub(crate) fn told<T>(outcome: LockResult<T>) -> std::result::Result<T, String> 
     })
 }
 
-fn within(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
+pub(crate) fn within(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;
     loop {
         if done() {

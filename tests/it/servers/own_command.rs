@@ -87,7 +87,7 @@ fn for_each_that_can(check: impl Fn(&RedisServer, &str)) {
 }
 
 /// The command of this version, by its own documentation.
-fn word_of(version: &Version) -> Option<&'static str> {
+pub(crate) fn word_of(version: &Version) -> Option<&'static str> {
     let (product, number) = version.label.split_once(' ')?;
     let mut parts = number.split('.').map(|part| part.parse::<u32>().expect("a number"));
     match (product, parts.next()?, parts.next()) {

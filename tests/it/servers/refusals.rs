@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::scene::Way;
 use super::table::{Row, Table};
 use super::{Version, document, versions, ways, ways_cluster, ways_login};
-use crate::answers::{ACQUIRES, Answer, Answers};
+use crate::answers::{ACQUIRES, Answer, Answers, is_word_of};
 use crate::support::joined;
 
 #[test]
@@ -95,7 +95,7 @@ fn in_words(way: &Way, answer: &Answer) -> String {
 
 /// Whether the word that the caller sees is the one of this row, or was until its time was up.
 fn is_refusal(way: &Way, answer: &Answer) -> bool {
-    answer.cut_short || matches!(&answer.refusal, Some((ErrorKind::Refused, Some(word))) if word == way.word)
+    answer.cut_short || matches!(&answer.refusal, Some((ErrorKind::Refused, Some(word))) if is_word_of(word, way.word))
 }
 
 /// Calls that have no time to ask again.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What was seen: for each row, and each version, one text for each column.
+/// What was seen: for each row, and each version, one text for each column; none where nothing was looked for.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     head: Vec<String>,
@@ -70,7 +70,7 @@ impl Table {
         for (version, seen) in &row.seen {
             for (column, seen) in seen.iter().enumerate() {
                 let said = said_of(version, &written[column + 1]);
-                if !said.contains(&seen.as_str()) {
+                if !seen.is_empty() && !said.contains(&seen.as_str()) {
                     let (title, column) = (&row.title, &self.head[column + 1]);
                     writeln!(differences, "{title}, {column}: {version} was seen to say {seen:?}, not {said:?}")
                         .unwrap();
@@ -85,7 +85,12 @@ impl Row {
     fn cell(&self, column: usize) -> String {
         let mut by_text: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (version, cells) in &self.seen {
-            by_text.entry(&cells[column]).or_default().push(version);
+            if !cells[column].is_empty() {
+                by_text.entry(&cells[column]).or_default().push(version);
+            }
+        }
+        if by_text.is_empty() {
+            return String::new();
         }
         let common = by_text.iter().max_by_key(|(_, versions)| versions.len());
         let Some((common, _)) = common else { return "not seen here".to_owned() };

@@ -53,7 +53,7 @@ pub(crate) const READONLY: Way = Way {
 
 pub(crate) const MASTERDOWN: Way = Way {
     word: "MASTERDOWN",
-    when: "a replica without its master",
+    when: "a replica without its master; `READONLY` on new connections",
     advice: "connect to the master; see why the replica lost it",
     fail: |scene| {
         scene.run(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);

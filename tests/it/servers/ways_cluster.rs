@@ -1,4 +1,4 @@
-//! How a server refuses because it is one of a cluster.
+//! How a server refuses because it is one of a cluster, where `HELLO` does not tell so before.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::scene::{PLAIN, Scene, Way};
 
 pub(crate) const CLUSTERDOWN: Way = Way {
     word: "CLUSTERDOWN",
-    when: "a cluster lacks slots",
-    advice: "mend the cluster; clusters are not supported yet",
+    when: "a cluster without `HELLO` lacks slots",
+    advice: "connect to a server of its own; clusters are not supported",
     lines: CLUSTER,
     prepare: take_slots,
     fail: |scene| {
@@ -22,8 +22,8 @@ pub(crate) const CLUSTERDOWN: Way = Way {
 
 pub(crate) const MOVED: Way = Way {
     word: "MOVED",
-    when: "another server of the cluster has the key",
-    advice: "clusters are not supported yet",
+    when: "a cluster without `HELLO`, another server has the key",
+    advice: "connect to a server of its own; clusters are not supported",
     lines: CLUSTER,
     prepare: take_slots,
     fail: |scene| {
@@ -58,7 +58,7 @@ fn with_slots<T>(verb: &str, act: impl FnOnce(&[&str]) -> T) -> T {
     act(&words)
 }
 
-const CLUSTER: &[&str] = &["cluster-enabled yes", "cluster-node-timeout 2000"];
+const CLUSTER: &[&str] = &["cluster-enabled yes", "cluster-node-timeout 2000", "rename-command HELLO \"\""];
 /// A slot that none of the keys belongs to.
 const SPARE: &str = "16383";
 /// Within this time a small cluster agrees.

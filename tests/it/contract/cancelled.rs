@@ -1,0 +1,34 @@
+//! A wait that is cancelled while its request is under way.
+
+use std::thread;
+
+use lockson::{Cancel, Client, ErrorKind};
+use lockson_harness::proxy::{Proxy, Then, When};
+use lockson_harness::{RedisServer, eventually};
+
+use super::for_every_kind;
+use crate::fault_support::PATIENCE;
+use crate::support::{SOON, joined, ttl_ms};
+
+#[test]
+fn a_request_of_a_cancelled_wait_leaves_no_ghost() {
+    for_every_kind(|kind| {
+        let server = RedisServer::shared();
+        let proxy = Proxy::start(server.address());
+        let client = Client::builder(&proxy.url()).command_timeout(PATIENCE).connect().unwrap();
+        let lock = kind.lock(&client, &kind.fresh());
+        drop(lock.lock().unwrap()); // from here on the scripts are known
+        let held = proxy.rule(When::any().containing(lock.name()), Then::HoldRequest);
+        let stop = Cancel::new();
+        thread::scope(|scope| {
+            let waiting = lock.cancelled_by(&stop);
+            let waiter = scope.spawn(move || waiting.lock().map(drop).unwrap_err().kind());
+            let original = held.wait_hit(SOON);
+            stop.cancel();
+            assert!(matches!(joined(waiter), ErrorKind::Cancelled | ErrorKind::Unknown));
+            held.release();
+            proxy.wait_fate(&original, SOON);
+            eventually(SOON, "what it took is given back", || ttl_ms(server, lock.name()) == -2);
+        });
+    });
+}

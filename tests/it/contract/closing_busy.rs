@@ -1,0 +1,234 @@
+//! `close()` in the middle of work: what is under way ends, nothing stays in Redis, nobody waits for himself.
+
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::unbounded;
+use lockson::{Cancel, Client, ErrorKind, Guard, Lock, LockAcquired, LockLost, LockReleased, Loss, Observer};
+use lockson_harness::RedisServer;
+use lockson_harness::proxy::{NewConnections, Scope};
+
+use super::{for_every_kind, for_every_reentrant_kind};
+use crate::fault_support::Rig;
+use crate::support::{Random, SOON, client, fresh, joined, kind_of, ms, timed};
+
+#[test]
+fn sixty_closes_in_the_middle_of_work_leave_no_key() {
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| busy_closes("read", |client, name| client.read_write_lock(name).read_lock()));
+        for_every_kind(|kind| busy_closes(kind.label, kind.lock));
+        joined(reading);
+    });
+}
+
+fn busy_closes(label: &str, lock_of: fn(&Client, &str) -> Lock) {
+    for round in 0..60 {
+        let name = fresh(label);
+        // The bound is another test's; here a busy machine may take its time.
+        let client = Client::builder(&RedisServer::shared().url()).drop_timeout(SOON * 6).connect().unwrap();
+        let lock = lock_of(&client, &name);
+        let left = thread::scope(|scope| {
+            let (started, begun) = unbounded();
+            for seed in 1..5 {
+                let (lock, started) = (lock.clone(), started.clone());
+                scope.spawn(move || work_until_closed(&lock, Random(seed + 10 * round), || started.send(()).unwrap()));
+            }
+            (0..4).for_each(|_| begun.recv_timeout(SOON).unwrap());
+            thread::sleep(Duration::from_micros(Random(round + 1).below(3_000)));
+            client.close();
+            RedisServer::shared().query::<Vec<String>>(&["KEYS", &format!("*{name}*")])
+        });
+        let left: Vec<_> = left.into_iter().filter(|key| !key.starts_with("redisson_lock_token")).collect();
+        assert_eq!(left, Vec::<String>::new(), "round {round}");
+    }
+}
+
+/// Takes the lock in several ways and gives it back, until the client is closed.
+fn work_until_closed(lock: &Lock, mut random: Random, started: impl Fn()) {
+    started();
+    loop {
+        let taken = match random.below(4) {
+            0 => lock.try_lock(),
+            1 => lock.try_lock_for(Duration::from_micros(random.below(3_000))),
+            _ => lock.lock().map(Some),
+        };
+        let given_back = match taken {
+            Ok(guard) => guard.map_or(Ok(()), |guard| give_back(lock, guard, &mut random)),
+            Err(error) => Err(error),
+        };
+        match given_back.map_err(|error| error.kind()) {
+            Ok(()) => {}
+            Err(ErrorKind::Closed | ErrorKind::Lost(Loss::Closed)) => return,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+fn give_back(lock: &Lock, guard: Guard, random: &mut Random) -> lockson::Result<()> {
+    let inner = if random.below(2) == 0 { lock.try_lock() } else { Ok(None) };
+    let inner = match inner {
+        Err(error) if error.kind() == ErrorKind::AlreadyHeld => None,
+        other => other?,
+    };
+    if random.below(2) == 0 {
+        drop(inner);
+        return guard.unlock();
+    }
+    guard.unlock()?;
+    inner.map_or(Ok(()), Guard::unlock)
+}
+
+#[test]
+fn close_within_a_call_of_the_observer_does_not_wait_for_itself() {
+    for_every_reentrant_kind(|kind| {
+        for moment in [Moment::Acquired, Moment::Released, Moment::Lost] {
+            let (closer, closes) = unbounded();
+            let observer = Closer { moment, client: Arc::default(), took: closer };
+            let cell = Arc::clone(&observer.client);
+            let builder = Client::builder(&RedisServer::shared().url()).observer(observer).drop_timeout(SOON * 6);
+            let client = builder.connect().unwrap();
+            cell.set(client.clone()).unwrap();
+            let lock = kind.lock(&client, &kind.fresh());
+            let (took, _) = timed(|| {
+                let lock = if moment == Moment::Lost { lock.leased(ms(300)) } else { lock.clone() };
+                lock.lock().map(|guard| {
+                    let lost = moment == Moment::Lost;
+                    assert_eq!(lost, lost && guard.wait_lost(SOON) == Some(Loss::Expired));
+                    guard.unlock()
+                })
+            });
+            let closing = closes.recv_timeout(SOON).unwrap();
+            assert!(closing < SOON && took < SOON, "{moment:?}: {closing:?} of {took:?}");
+            assert_eq!(kind_of(lock.try_lock()), ErrorKind::Closed);
+            let others = kind.lock(&crate::support::client(), lock.name());
+            // What is lost already ends with its lease.
+            let free = if moment == Moment::Lost { others.try_lock_for(SOON) } else { others.try_lock() };
+            assert!(free.unwrap().is_some(), "{moment:?}");
+        }
+    });
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    Acquired,
+    Released,
+    Lost,
+}
+
+/// Closes its client when it is told of something.
+#[derive(Debug)]
+struct Closer {
+    moment: Moment,
+    client: Arc<OnceLock<Client>>,
+    took: crossbeam_channel::Sender<Duration>,
+}
+
+impl Closer {
+    fn told(&self, moment: Moment) {
+        if moment == self.moment {
+            let (took, ()) = timed(|| self.client.get().unwrap().close());
+            let _ = self.took.send(took);
+        }
+    }
+}
+
+impl Observer for Closer {
+    fn acquired(&self, _: &LockAcquired) {
+        self.told(Moment::Acquired);
+    }
+
+    fn released(&self, _: &LockReleased) {
+        self.told(Moment::Released);
+    }
+
+    fn lost(&self, _: &LockLost) {
+        self.told(Moment::Lost);
+    }
+}
+
+#[test]
+fn a_release_that_is_pending_is_made_up_for_by_close() {
+    let rig = Rig::start();
+    let client = rig.builder().command_timeout(ms(500)).drop_timeout(SOON).connect().unwrap();
+    let guard = client.lock("job").lock().unwrap();
+    rig.proxy.new_connections(NewConnections::Refuse);
+    rig.proxy.cut(Scope::All);
+    assert!(guard.unlock().is_err());
+    rig.proxy.heal();
+    client.close();
+    rig.assert_no_keys();
+}
+
+#[test]
+fn a_caller_that_pauses_between_attempts_is_ended_by_cancel_and_close() {
+    for cancels in [true, false] {
+        // A machine that is busy may be late once, and not each time.
+        assert!((0..3).any(|_| ended_pauses(cancels) <= ms(150)), "cancelled: {cancels}");
+    }
+}
+
+/// How long it takes until all callers have ended that no server answers and that are about to try again.
+fn ended_pauses(cancels: bool) -> Duration {
+    let rig = Rig::start();
+    let client = rig.client();
+    let held = client.lock("held").owned().lock().unwrap();
+    let stop = Cancel::new();
+    thread::scope(|scope| {
+        let (ready, outage) = unbounded();
+        let (begin, begins) = unbounded::<()>();
+        let mut callers = vec![];
+        for number in 0..12 {
+            let lock = client.lock(&format!("job {number}")).cancelled_by(&stop);
+            let (ready, begins) = (ready.clone(), begins.clone());
+            callers.push(scope.spawn(move || {
+                let reenters = number % 2 == 0;
+                let outer = reenters.then(|| lock.lock().unwrap());
+                ready.send(()).unwrap();
+                let _ = begins.recv();
+                let kind = kind_of(lock.try_lock_for(SOON));
+                outer.into_iter().for_each(Guard::keep_until_expiry);
+                kind
+            }));
+        }
+        (0..12).for_each(|_| outage.recv_timeout(SOON).unwrap());
+        rig.proxy.new_connections(NewConnections::Refuse);
+        rig.proxy.cut(Scope::All);
+        drop(begin);
+        // Pauses grow: by now they last from a third of a second to a whole one.
+        thread::sleep(ms(1_500));
+        let wanted = if cancels { ErrorKind::Cancelled } else { ErrorKind::Closed };
+        let (took, kinds) = timed(|| {
+            scope.spawn(|| if cancels { stop.cancel() } else { client.close() });
+            callers.into_iter().map(joined).collect::<Vec<_>>()
+        });
+        assert!(kinds.iter().all(|kind| *kind == wanted || *kind == ErrorKind::Lost(Loss::Closed)), "{kinds:?}");
+        held.keep_until_expiry();
+        took
+    })
+}
+
+#[test]
+fn a_callback_that_lasts_delays_no_other() {
+    for_every_kind(|kind| {
+        let client = client();
+        let (told, heard) = unbounded();
+        let (ended, end) = unbounded::<()>();
+        let guards: Vec<_> =
+            (0..4).map(|_| kind.lock(&client, &kind.fresh()).leased(ms(400)).lock().unwrap()).collect();
+        for guard in &guards {
+            let (told, end, name) = (told.clone(), end.clone(), guard.name().to_owned());
+            guard.on_lost(move |loss| {
+                assert_eq!(*loss, Loss::Expired);
+                told.send(name).unwrap();
+                let _ = end.recv();
+            });
+        }
+        let mut lost: Vec<_> = guards.iter().map(|_| heard.recv_timeout(SOON).unwrap()).collect();
+        lost.sort();
+        let mut wanted: Vec<_> = guards.iter().map(|guard| guard.name().to_owned()).collect();
+        wanted.sort();
+        assert_eq!(lost, wanted, "all are told while the first one is still busy");
+        drop(ended);
+    });
+}

@@ -1,0 +1,187 @@
+//! Requests without an answer: repeated in time, written in the background, told for what they are.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Client, ErrorKind, Lock, Loss};
+use lockson_harness::proxy::{Direction, Request, Scope, Then, When};
+use lockson_harness::{RedisServer, eventually};
+
+use super::{KINDS, Kind, for_every_kind, for_every_reentrant_kind};
+use crate::fault_support::{Rig, fences};
+use crate::support::{SCHEDULING, SOON, client, fresh, kind_of, ms, timed, ttl_ms};
+
+/// The command time-out here: long enough that a busy machine answers within its parts.
+const BOUND: Duration = Duration::from_secs(4);
+
+fn patient(rig: &Rig, resp3: bool) -> Client {
+    let url = if resp3 { format!("{}?protocol=resp3", rig.proxy.url()) } else { rig.proxy.url() };
+    Client::builder(&url).command_timeout(BOUND).drop_timeout(BOUND).connect().unwrap()
+}
+
+/// What a hold is taken, kept and given back with, beside introductions and fences.
+fn about_locks() -> When {
+    When::commands(&["EVALSHA", "EVAL", "WATCH", "SET", "GET", "PTTL", "PEXPIRE", "MULTI", "EXEC", "DEL"])
+}
+
+#[test]
+fn an_answer_that_never_comes_costs_a_part_of_the_bound() {
+    for_every_kind(|kind| {
+        let rig = Rig::start();
+        for resp3 in [false, true] {
+            let lock = kind.lock(&patient(&rig, resp3), "doubt");
+            // The scripts are known and the connection stands.
+            lock.lock().unwrap().unlock().unwrap();
+            let swallowed = |what: &str, work: &dyn Fn()| {
+                let rule = rig.proxy.rule(about_locks(), Then::SwallowReply);
+                let (took, ()) = timed(work);
+                assert_eq!(rule.hits(), 1, "{what}");
+                assert!(took < BOUND, "{what} took {took:?}");
+            };
+            let outer = lock.lock().unwrap();
+            swallowed("extend", &|| outer.extend(Duration::from_secs(60)).unwrap());
+            if kind.reenters {
+                swallowed("re-entry", &|| lock.try_lock().unwrap().expect("ours").into_manual());
+                swallowed("inner release", &|| lock.unlock().unwrap());
+            }
+            outer.into_manual();
+            swallowed("release", &|| lock.unlock().unwrap());
+            assert!(!rig.server.keys().contains(&"doubt".to_owned()));
+            swallowed("acquire", &|| drop(lock.try_lock().unwrap().expect("free")));
+        }
+    });
+}
+
+#[test]
+fn an_inner_release_reaches_redis_later_if_not_at_once() {
+    for_every_reentrant_kind(|kind| {
+        let rig = Rig::start();
+        let client = rig.impatient().connect().unwrap();
+        let lock = kind.lock(&client, "doubt");
+        let outer = lock.leased(Duration::from_secs(60)).lock().unwrap();
+        let inner = lock.leased(Duration::from_secs(3_600)).lock().unwrap();
+        rig.proxy.mute(Scope::All, Direction::Both);
+        inner.unlock().unwrap_err();
+        rig.proxy.cut(Scope::All);
+        rig.proxy.heal();
+        let lowered = || (1..=60_000).contains(&ttl_ms(&rig.server, "doubt"));
+        eventually(SOON, "the hour ends with its guard", lowered);
+        assert!(outer.is_held());
+        assert_eq!(lock.hold_count(), 1);
+        outer.unlock().unwrap();
+    });
+}
+
+#[test]
+fn a_reentry_after_a_release_in_doubt_is_believed_in_full() {
+    for_every_reentrant_kind(|kind| {
+        let rig = Rig::start();
+        let lock = kind.lock(&rig.impatient().connect().unwrap(), "doubt");
+        let outer = lock.leased(Duration::from_secs(20)).lock().unwrap();
+        let inner = lock.leased(Duration::from_secs(60)).lock().unwrap();
+        let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
+        let mute = rig.proxy.rule(about_locks().always(), Then::SwallowReply);
+        inner.unlock().unwrap_err();
+        deaf.remove();
+        mute.remove();
+        let again = lock.leased(Duration::from_secs(60)).try_lock_for(SOON).unwrap().expect("ours");
+        assert!(outer.remaining() > Duration::from_secs(50), "{:?}", outer.remaining());
+        assert!(ttl_ms(&rig.server, "doubt") > 50_000);
+        again.unlock().unwrap();
+        outer.unlock().unwrap();
+    });
+}
+
+#[test]
+fn an_extension_in_doubt_does_not_outlive_its_hold() {
+    for_every_reentrant_kind(|kind| {
+        let rig = Rig::start();
+        let lock = kind.lock(&rig.impatient().connect().unwrap(), "doubt");
+        let outer = lock.leased(Duration::from_secs(20)).lock().unwrap();
+        let inner = lock.leased(Duration::from_secs(20)).lock().unwrap();
+        let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
+        let held = rig.proxy.rule(about_locks(), Then::HoldRequest);
+        outer.extend(Duration::from_secs(3_600)).unwrap_err();
+        deaf.remove();
+        inner.unlock().unwrap();
+        held.release();
+        rig.proxy.wait_fate(&held.wait_hit(SOON), SOON);
+        assert!(ttl_ms(&rig.server, "doubt") <= 20_000, "{}", ttl_ms(&rig.server, "doubt"));
+        outer.unlock().unwrap();
+    });
+}
+
+#[test]
+fn a_hold_that_ran_out_before_the_next_grant_is_expired() {
+    for_every_kind(|kind| {
+        let lock = kind.lock(&client(), &kind.fresh()).leased(ms(300));
+        let first = lock.owned().lock().unwrap();
+        // A waiter of the same client is granted the lock when the lease is over in Redis.
+        let second = lock.owned().try_lock_for(SOON).unwrap().expect("its lease ends");
+        assert_eq!(first.lost(), Some(Loss::Expired));
+        drop((first, second));
+    });
+}
+
+#[test]
+fn unlock_by_another_kind_of_lock_gives_nothing_back() {
+    let client = client();
+    for held in KINDS {
+        for other in KINDS.iter().filter(|other| other.label != held.label) {
+            let name = fresh("unlock");
+            held.lock(&client, &name).lock().unwrap().into_manual();
+            if family(held) == family(other) {
+                continue; // handles of one family share their holds
+            }
+            let by_other = other.lock(&client, &name);
+            assert_eq!(kind_of(by_other.unlock()), ErrorKind::OtherKind, "{} by {}", held.label, other.label);
+            assert!(held.lock(&client, &name).is_held_by_current_thread());
+            held.lock(&client, &name).unlock().unwrap();
+        }
+    }
+}
+
+/// The kinds whose handles re-enter each other's holds.
+fn family(kind: &Kind) -> &str {
+    match kind.label {
+        "plain" | "fair" | "spin" | "non-reentrant" | "non-reentrant fair" => "hash",
+        label => label,
+    }
+}
+
+#[test]
+fn clients_of_a_paused_server_do_not_fence_in_step() {
+    const CLIENTS: usize = 20;
+    let rig = Rig::around(RedisServer::start());
+    let locks: Vec<Lock> = (0..CLIENTS)
+        .map(|index| {
+            let lock = patient(&rig, false).lock(&format!("step:{index}"));
+            lock.lock().unwrap().unlock().unwrap();
+            lock
+        })
+        .collect();
+    rig.server.pause();
+    let mark = rig.proxy.mark();
+    thread::scope(|scope| {
+        let tries: Vec<_> = locks.iter().map(|lock| scope.spawn(|| drop(lock.try_lock()))).collect();
+        eventually(SOON, "all have asked", || rig.proxy.fitting_since(mark, &about_locks()).len() >= CLIENTS);
+        // Each one then makes a new connection, to fence what it has no answer to.
+        let mut first_of: Vec<Request> = vec![];
+        let mut known = BTreeSet::new();
+        let asked: Vec<_> = rig.proxy.fitting_since(mark, &about_locks());
+        known.extend(asked.iter().map(|request| request.connection));
+        eventually(SOON, "all are about to fence", || {
+            first_of = rig.proxy.fitting_since(mark, &When::command("CLIENT").containing("SETNAME"));
+            first_of.len() >= CLIENTS
+        });
+        let times: Vec<Instant> = first_of.iter().take(CLIENTS).map(|request| request.at).collect();
+        let spread = *times.iter().max().unwrap() - *times.iter().min().unwrap();
+        rig.server.resume();
+        tries.into_iter().for_each(|one| one.join().unwrap());
+        // They may come over a sixth of the bound; a busy machine alone spreads by less than half of that.
+        assert!(spread >= BOUND / 12, "all within {spread:?}");
+        assert!(rig.proxy.fitting_since(mark, &fences()).len() <= 2 * CLIENTS, "no storm of fences");
+        assert!(spread <= BOUND / 6 + 2 * SCHEDULING);
+    });
+}

@@ -1,0 +1,179 @@
+//! A forked child: whatever its parent's threads were doing, every entry refuses at once and nothing hangs.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fork::Fork;
+use lockson::{Cancel, Client, ErrorKind, Guard, Hold, Lock, Loss, OwnedGuard};
+use lockson_harness::{HelperProcess, RedisServer, helper};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{KINDS, Kind};
+use crate::other_process::crowd;
+use crate::support::{Random, SOON, ms};
+
+#[test]
+fn a_forked_child_of_a_busy_parent_never_hangs() {
+    let server = RedisServer::start();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "contract::forks::a_busy_parent_forks", "--nocapture"]).env(SERVER, server.url());
+    let mut parent = HelperProcess::spawn_command(command);
+    for round in 0..40 {
+        let line = loop {
+            let line = parent.next_line(SOON * 2);
+            if let Some(line) = line.strip_prefix("child ") {
+                break line.to_owned();
+            }
+        };
+        assert_eq!(line, "0", "round {round}");
+    }
+    parent.send("end");
+    let wanted = "the parent holds what it held";
+    while parent.next_line(SOON) != wanted {}
+}
+
+/// Nothing to test: where the environment says so, this is the parent.
+#[test]
+fn a_busy_parent_forks() {
+    let Ok(url) = std::env::var(SERVER) else { return };
+    helper::say("");
+    let client = Client::builder(&url).watchdog(ms(3_000), ms(100)).max_connections(6).connect().unwrap();
+    let stop = Cancel::new();
+    let ended = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        // They hold, wait in line and in the queue of Redis, re-enter, give up and give back.
+        for (seed, kind) in KINDS.iter().flat_map(|kind| [kind; 3]).enumerate() {
+            let lock = kind.lock(&client, &format!("busy {}", kind.label)).cancelled_by(&stop);
+            scope.spawn(move || crowd(&lock, seed as u64 + 1, || ended.load(Ordering::Acquire)));
+        }
+        let inherited: Vec<_> = KINDS.iter().map(|kind| Inherited::take(&client, kind, &stop)).collect();
+        for round in 0..40 {
+            // Another moment of their work each time.
+            thread::sleep(Duration::from_micros(Random(round + 1).below(5_000)));
+            let child = match fork::fork().unwrap() {
+                Fork::Parent(child) => child,
+                Fork::Child => {
+                    let outcome = catch_unwind(AssertUnwindSafe(|| in_child(client, inherited, stop)));
+                    std::process::exit(outcome.unwrap_or(90));
+                }
+            };
+            helper::say(&format!("child {}", status_of(child)));
+        }
+        assert_eq!(helper::requests().recv().unwrap(), "end");
+        ended.store(true, Ordering::Release);
+        for what in inherited {
+            assert!(what.guards.iter().all(|guard| guard.is_held()) && what.owned.is_held());
+            what.guards.into_iter().for_each(|guard| guard.unlock().unwrap());
+            what.owned.unlock().unwrap();
+            what.manual.unlock().unwrap();
+        }
+    });
+    helper::say("the parent holds what it held");
+}
+
+/// The exit status of a child, which is killed if it takes too long.
+fn status_of(child: i32) -> i32 {
+    let forked = Instant::now();
+    loop {
+        if let Some(status) = fork::waitpid_nohang(child).unwrap() {
+            return status;
+        }
+        if forked.elapsed() > Duration::from_secs(5) {
+            kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
+            return fork::waitpid(child).unwrap();
+        }
+        thread::sleep(ms(1));
+    }
+}
+
+/// What the forking thread has of one kind.
+struct Inherited {
+    label: &'static str,
+    /// The lock that other threads are busy with.
+    busy: Lock,
+    /// The lock that this thread holds.
+    held: Lock,
+    guards: [Guard; 4],
+    owned: OwnedGuard,
+    /// The lock that is left to `unlock()`.
+    manual: Lock,
+}
+
+impl Inherited {
+    fn take(client: &Client, kind: &Kind, stop: &Cancel) -> Self {
+        let lock = |what: &str| kind.lock(client, &format!("{what} {}", kind.label));
+        let manual = lock("manual");
+        manual.lock().unwrap().into_manual();
+        Self {
+            label: kind.label,
+            busy: lock("busy").cancelled_by(stop),
+            held: lock("held 0"),
+            guards: [0, 1, 2, 3].map(|number| lock(&format!("held {number}")).lock().unwrap()),
+            owned: lock("owned").owned().lock().unwrap(),
+            manual,
+        }
+    }
+}
+
+/// Tries every entry in a forked child; answers 0 if each refused at once, else with the number of the first that
+/// did not.
+fn in_child(client: Client, inherited: Vec<Inherited>, stop: Cancel) -> i32 {
+    let begun = Instant::now();
+    let refused = |outcome: lockson::Result<()>| outcome.is_err_and(|error| error.kind() == ErrorKind::Closed);
+    let mut checks = vec![client.held().is_empty(), !format!("{client:?}").is_empty()];
+    for what in inherited {
+        let is_label = !what.label.is_empty() && !format!("{:?} {:?}", what.busy, what.guards).is_empty();
+        checks.push(is_label);
+        for lock in [&what.busy, &what.held, &what.manual] {
+            checks.extend([
+                refused(lock.lock().map(drop)),
+                refused(lock.try_lock().map(drop)),
+                refused(lock.try_lock_for(SOON).map(drop)),
+                refused(lock.owned().lock().map(drop)),
+                refused(lock.owned().try_lock().map(drop)),
+                refused(lock.leased(SOON).try_lock_for(SOON).map(drop)),
+                what.label == "read" || refused(lock.once_per(SOON).map(drop)),
+                refused(lock.unlock()),
+                refused(lock.force_unlock().map(drop)),
+                refused(lock.is_locked().map(drop)),
+                refused(lock.holder().map(drop)),
+                refused(lock.remaining_time_to_live().map(drop)),
+                !lock.is_held_by_current_thread() && lock.hold_count() == 0,
+            ]);
+        }
+        let [unlocked, kept, manual, dropped] = what.guards;
+        checks.extend([&*unlocked, &*what.owned].map(is_lost));
+        checks.push(refused(unlocked.unlock()));
+        kept.keep_until_expiry();
+        manual.into_manual();
+        drop(dropped);
+        drop(what.owned);
+    }
+    checks.push(!stop.is_cancelled());
+    stop.cancel();
+    client.close();
+    drop((client, stop));
+    let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    checks.push(threads == 1);
+    checks.push(begun.elapsed() < Duration::from_secs(3));
+    checks.iter().position(|good| !good).map_or(0, |index| i32::try_from(index).unwrap() % 80 + 1)
+}
+
+fn is_lost(hold: &Hold) -> bool {
+    let told = Arc::new(AtomicBool::new(false));
+    let callback = Arc::clone(&told);
+    hold.on_lost(move |loss| callback.store(*loss == Loss::Closed, Ordering::Release));
+    !hold.is_held()
+        && hold.remaining().is_zero()
+        && hold.lost() == Some(Loss::Closed)
+        && hold.wait_lost(SOON) == Some(Loss::Closed)
+        && hold.extend(SOON).is_err_and(|error| error.kind() == ErrorKind::Closed)
+        && !format!("{hold:?} {:?}", hold.hold()).is_empty()
+        && told.load(Ordering::Acquire)
+}
+
+const SERVER: &str = "LOCKSON_TEST_BUSY_PARENT_OF";

@@ -1,0 +1,132 @@
+//! What a client lists: what it holds, who waits.
+
+use std::time::Duration;
+
+use lockson::{Cancel, Client, ErrorKind, LockKind};
+use lockson_harness::{RedisServer, eventually};
+
+use super::for_every_kind;
+use crate::support::{Events, SOON, brisk, client, elsewhere, joined, kind_of, ms};
+
+#[test]
+fn held_tells_kind_age_token_and_keeper() {
+    for_every_kind(|kind| {
+        let client = client();
+        let (renewed, leased) = (kind.lock(&client, &kind.fresh()), kind.lock(&client, &kind.fresh()));
+        let guards = [renewed.lock().unwrap(), leased.leased(SOON).lock().unwrap()];
+        std::thread::sleep(ms(30));
+        let held = client.held();
+        assert_eq!(held.len(), 2, "{held:?}");
+        for (held, guard) in held.iter().zip(&guards) {
+            assert_eq!((held.name(), held.owner(), held.hold_count()), (guard.name(), guard.owner(), 1));
+            assert_eq!(held.kind().to_string(), kind.label.trim_end_matches(" without scripts"));
+            assert_eq!(held.token(), guard.token());
+            assert!(held.held_for() >= ms(30) && held.held_for() < SOON, "{held:?}");
+            assert!(held.remaining() > Duration::ZERO && held.remaining() < ms(30_000), "{held:?}");
+        }
+        assert_eq!([held[0].is_renewed(), held[1].is_renewed()], [true, false]);
+    });
+}
+
+#[test]
+fn held_tells_which_side_of_a_read_write_lock() {
+    let client = client();
+    let lock = client.read_write_lock(&crate::support::fresh("sides"));
+    let writing = lock.write_lock().lock().unwrap();
+    let reading = lock.read_lock().lock().unwrap();
+    assert_eq!(client.held()[0].kind(), LockKind::Write);
+    writing.unlock().unwrap();
+    assert_eq!(client.held()[0].kind(), LockKind::Read);
+    reading.unlock().unwrap();
+    assert_eq!(client.held(), []);
+}
+
+#[test]
+fn a_hold_past_its_longest_is_not_renewed() {
+    let client = client();
+    let guard = client.lock(&crate::support::fresh("longest")).max_hold(ms(50)).lock().unwrap();
+    eventually(SOON, "it is renewed no more", || !client.held()[0].is_renewed());
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_waiter_is_listed_and_told_until_it_has_the_lock() {
+    for_every_kind(|kind| {
+        let (events, name) = (Events::default(), kind.fresh());
+        let waiting = brisk(RedisServer::shared()).observer(events.clone()).connect().unwrap();
+        let guard = kind.lock(&client(), &name).lock().unwrap();
+        std::thread::scope(|scope| {
+            let lock = kind.lock(&waiting, &name);
+            let waiter = std::thread::Builder::new().name("the waiter".into());
+            let waiter = waiter.spawn_scoped(scope, move || drop(lock.lock().unwrap())).unwrap();
+            eventually(SOON, "it waits", || !waiting.waiting().is_empty());
+            let listed = waiting.waiting();
+            let [one] = &listed[..] else { panic!("{listed:?}") };
+            assert_eq!((one.name(), one.thread_name()), (&*name, Some("the waiter")));
+            assert_eq!(one.kind().to_string(), kind.label.trim_end_matches(" without scripts"));
+            assert!(one.waited() < SOON);
+            assert!(one.owner().contains(&format!("{}:{}.", waiting.id(), one.thread())), "{one:?}");
+            guard.unlock().unwrap();
+            joined(waiter);
+        });
+        assert_eq!(waiting.waiting(), []);
+        assert_eq!(events.of(&name), ["waiting", "acquired", "released"]);
+    });
+}
+
+#[test]
+fn a_wait_in_vain_is_told_with_its_reason() {
+    for_every_kind(|kind| {
+        let (events, name) = (Events::default(), kind.fresh());
+        let waiting = brisk(RedisServer::shared()).observer(events.clone()).connect().unwrap();
+        let guard = kind.lock(&client(), &name).lock().unwrap();
+        let lock = kind.lock(&waiting, &name);
+        assert!(lock.try_lock_for(ms(50)).unwrap().is_none());
+        assert_eq!(events.of(&name), ["waiting", "gave up"]);
+
+        let cancel = Cancel::new();
+        let until = |end: &dyn Fn()| {
+            std::thread::scope(|scope| {
+                let waiter = scope.spawn(|| kind_of(lock.cancelled_by(&cancel).lock()));
+                eventually(SOON, "it waits", || !waiting.waiting().is_empty());
+                end();
+                joined(waiter)
+            })
+        };
+        assert_eq!(until(&|| cancel.cancel()), ErrorKind::Cancelled);
+        assert_eq!(events.of(&name)[2..], ["waiting", "gave up: Cancelled"]);
+        assert_eq!(waiting.waiting(), []);
+        guard.unlock().unwrap();
+    });
+}
+
+#[test]
+fn a_wait_that_close_ends_is_told() {
+    for_every_kind(|kind| {
+        let (events, name) = (Events::default(), kind.fresh());
+        let waiting = brisk(RedisServer::shared()).observer(events.clone()).connect().unwrap();
+        let guard = kind.lock(&client(), &name).lock().unwrap();
+        let lock = kind.lock(&waiting, &name);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| kind_of(lock.lock()));
+            eventually(SOON, "it waits", || !waiting.waiting().is_empty());
+            waiting.close();
+            assert_eq!(joined(waiter), ErrorKind::Closed);
+        });
+        assert_eq!(events.of(&name), ["waiting", "gave up: Closed"]);
+        guard.unlock().unwrap();
+    });
+}
+
+#[test]
+fn a_call_that_does_not_sleep_tells_no_wait() {
+    for_every_kind(|kind| {
+        let (events, name) = (Events::default(), kind.fresh());
+        let client: Client = brisk(RedisServer::shared()).observer(events.clone()).connect().unwrap();
+        let lock = kind.lock(&client, &name);
+        let guard = lock.lock().unwrap();
+        elsewhere(|| assert!(lock.try_lock().unwrap().is_none()));
+        guard.unlock().unwrap();
+        assert_eq!(events.of(&name), ["acquired", "released"]);
+    });
+}

@@ -1,0 +1,102 @@
+//! A key whose time to live somebody took away: questions leave it alone, and no request shortens it.
+
+use std::thread;
+
+use lockson::{Client, ErrorKind, Lock};
+use lockson_harness::proxy::{Fate, Proxy, Then, When};
+use lockson_harness::{RedisServer, eventually};
+
+use super::{KINDS, Kind, run};
+use crate::fault_support::PATIENCE;
+use crate::support::{SOON, brisk_client, client, kind_of, ms, read_write_channel, ttl_ms};
+
+static READ: Kind = Kind {
+    label: "read",
+    lock: |client, name| client.read_write_lock(name).read_lock(),
+    reenters: true,
+    counted: true,
+    channel: Some(read_write_channel),
+};
+
+#[test]
+fn a_question_about_a_lease_writes_nothing() {
+    run(KINDS.iter().chain([&READ]), |kind| {
+        let proxy = Proxy::start(RedisServer::shared().address());
+        let client = Client::builder(&proxy.url()).command_timeout(PATIENCE).connect().unwrap();
+        let lock = kind.lock(&client, &kind.fresh());
+        let guard = lock.leased(ms(60_000)).lock().unwrap();
+        RedisServer::shared().run(&["PERSIST", lock.name()]);
+        // The client cannot know whether it was forced open, so the watchdog asks.
+        let forced = proxy.rule(When::any().containing(lock.name()), Then::SwallowRequest);
+        assert_eq!(kind_of(lock.force_unlock()), ErrorKind::Unknown);
+        let mark = forced.wait_hit(SOON).number + 1;
+        await_answer(&proxy, mark, &When::commands(&["HEXISTS", "GET"]).containing(lock.name()));
+        assert_eq!(ttl_ms(RedisServer::shared(), lock.name()), -1);
+        assert!(rival(kind, lock.name()).try_lock().unwrap().is_none(), "it is held");
+        assert!(guard.is_held());
+        guard.unlock().unwrap();
+    });
+}
+
+#[test]
+fn a_message_about_a_lease_costs_a_question_and_no_lock() {
+    let listening = KINDS.iter().chain([&READ]).filter(|kind| kind.channel.is_some() && !kind.label.contains("fair"));
+    run(listening, |kind| {
+        let proxy = Proxy::start(RedisServer::shared().address());
+        let client = Client::connect(&proxy.url()).unwrap();
+        let lock = kind.lock(&client, &kind.fresh());
+        let guard = lock.leased(ms(60_000)).lock().unwrap();
+        RedisServer::shared().run(&["PERSIST", lock.name()]);
+        let waiting = client.read_write_lock(lock.name()).write_lock();
+        let waiting = if kind.label == "read" { waiting } else { lock.clone() };
+        thread::scope(|scope| {
+            let waiter = scope.spawn(move || waiting.try_lock_for(SOON * 3).unwrap().is_some());
+            kind.await_waiter(RedisServer::shared(), lock.name());
+            let mark = proxy.mark();
+            RedisServer::shared().run(&["PUBLISH", &kind.channel.unwrap()(lock.name()), "0"]);
+            await_answer(&proxy, mark, &When::command("HEXISTS").containing(guard.owner()));
+            assert_eq!(ttl_ms(RedisServer::shared(), lock.name()), -1);
+            assert!(rival(kind, lock.name()).try_lock().unwrap().is_none(), "it is held");
+            assert!(guard.is_held());
+            guard.unlock().unwrap();
+            assert!(waiter.join().unwrap(), "the waiter has it after that");
+        });
+    });
+}
+
+#[test]
+fn a_key_without_end_gets_no_less_than_its_holder_believes() {
+    run(KINDS.iter().chain([&READ]).filter(|kind| kind.reenters), |kind| {
+        let server = RedisServer::shared();
+        let lock = kind.lock(&client(), &kind.fresh());
+        let short = lock.leased(ms(1_000));
+        let outer = lock.leased(ms(60_000)).lock().unwrap();
+        server.run(&["PERSIST", lock.name()]);
+        let inner = short.lock().unwrap();
+        assert!(ttl_ms(server, lock.name()) > 58_000, "re-entered");
+        server.run(&["PERSIST", lock.name()]);
+        inner.extend(ms(1_000)).unwrap();
+        assert!(ttl_ms(server, lock.name()) > 58_000, "extended");
+        drop((inner, outer));
+
+        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let (outer, inner) = (lock.lock().unwrap(), lock.leased(ms(60_000)).lock().unwrap());
+        server.run(&["PERSIST", lock.name()]);
+        eventually(SOON, "it is renewed", || ttl_ms(server, lock.name()) != -1);
+        assert!(ttl_ms(server, lock.name()) > 40_000, "renewed");
+        drop((inner, outer));
+    });
+}
+
+/// The lock of another client that can only be had when this one is free.
+fn rival(kind: &Kind, name: &str) -> Lock {
+    if kind.label == READ.label { client().read_write_lock(name).write_lock() } else { kind.lock(&client(), name) }
+}
+
+/// Waits until a request of this sort had its effect.
+fn await_answer(proxy: &Proxy, mark: u64, when: &When) {
+    let had_effect = |fate| matches!(fate, Fate::Answered(reply) if !reply.starts_with(b"-NOSCRIPT"));
+    eventually(SOON, "it was asked", || {
+        proxy.fitting_since(mark, when).iter().any(|request| had_effect(proxy.fate(request)))
+    });
+}

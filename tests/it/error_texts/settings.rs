@@ -1,0 +1,139 @@
+//! URLs, settings and files that cannot be meant; no server is asked.
+
+use std::time::Duration;
+
+use lockson::{Client, ClientBuilder, Error, ErrorKind};
+
+use super::Row;
+
+pub(super) fn rows() -> Vec<Row> {
+    let mut rows = urls();
+    rows.extend(settings());
+    rows.extend(calls());
+    #[cfg(feature = "redisson-yaml")]
+    rows.extend(files());
+    rows
+}
+
+fn urls() -> Vec<Row> {
+    let row = |situation, url: &str, says: &[&str]| {
+        let error = Client::connect(url).map(drop).expect_err("it is refused before anything is opened");
+        Row::new(situation, error, ErrorKind::Config, &[&["the server URL"], says].concat())
+    };
+    let tls = Client::connect("rediss://u:canary@h").map(drop).unwrap_err();
+    vec![
+        row("a parameter of another library", "redis://h?timeout=3s", &["timeout", "db, user, pass and protocol"]),
+        row("a parameter that is almost right", "redis://h?database=3", &["database", "db, user"]),
+        row("a password parameter of another library", "redis://h?password=canary", &["password", "pass"]),
+        row("two databases", "redis://h/3?db=4", &["parameter db contradicts"]),
+        row("a slash in the password", "redis://u:can/ary@h", &["@ stands behind the host", "/ as %2F", "@ as %40"]),
+        row("a question mark in the password", "redis://u:canary?@h", &["? as %3F"]),
+        row("a hash in the password", "redis://u:canary#1@h", &["# as %23"]),
+        row("a space in the password", "redis://u:canary x@h", &["a space", "%20"]),
+        row("a fragment", "redis://h/0#insecure", &["#", "%23"]),
+        row("a port that is none", "redis://u:canary@h:port", &["port", "1 to 65535"]),
+        row("port 0", "redis://h:0", &["port", "1 to 65535"]),
+        row("no host", "redis://u:canary@:6379", &["no host", "redis://host:6379"]),
+        row("a database that is no number", "redis://h/cache", &["database must be a number", "redis://host/3"]),
+        row("a path of several parts", "redis://h/0/canary", &["more than one part"]),
+        row("an IPv6 address without brackets", "redis://::1:6379", &["[::1]:6379"]),
+        row("the address of all interfaces", "redis://0.0.0.0:6379", &["0.0.0.0", "127.0.0.1"]),
+        row("a protocol that there is not", "redis://h?protocol=4", &["protocol", "resp2 or resp3"]),
+        row("another scheme", "http://u:canary@h", &["begin with redis://"]),
+        row("no URL", "localhost:6379", &["redis://", "host[:port]"]),
+        row("a Unix socket without its path", "unix://redis.sock", &["three slashes"]),
+        row("a login before a Unix socket", "unix://u:canary@/run/redis.sock", &["?user=name&pass=word"]),
+        Row::new("TLS", tls, ErrorKind::Unsupported, &["the server URL", "TLS", "tunnel"]),
+    ]
+}
+
+fn settings() -> Vec<Row> {
+    let row = |situation, change: &dyn Fn(ClientBuilder) -> ClientBuilder, says: &[&str]| {
+        let error = change(Client::builder("redis://u:canary@h")).connect_lazily().map(drop).unwrap_err();
+        Row::new(situation, error, ErrorKind::Config, says)
+    };
+    let seconds = Duration::from_secs;
+    vec![
+        row(
+            "a time-out as long as a lock lives",
+            &|b| b.command_timeout(seconds(30)),
+            &["command_timeout()", "watchdog()", "less than 30s"],
+        ),
+        row(
+            "a prefix longer than a name",
+            &|b| b.name_prefix(&"x".repeat(5_000)),
+            &["name_prefix()", "5000 bytes", "4096"],
+        ),
+        row("patience without end", &|b| b.outage_limit(Duration::MAX), &["outage_limit()", "365 days"]),
+        row("a drop without end", &|b| b.drop_timeout(Duration::MAX), &["drop_timeout()", "1 hour"]),
+        row("connections that are never idle", &|b| b.idle_timeout(Duration::ZERO), &["idle_timeout()", "10 ms"]),
+        row(
+            "a lock of half a second",
+            &|b| b.watchdog(seconds(1) / 2, seconds(1)),
+            &["watchdog()", "1 second to 365 days"],
+        ),
+        row(
+            "a renewal that comes too late",
+            &|b| b.watchdog(seconds(9), seconds(9)),
+            &["interval of watchdog()", "4.5s"],
+        ),
+        row("no connection at all", &|b| b.max_connections(0), &["max_connections()", "1 to 10,000"]),
+        row(
+            "a name of two words",
+            &|b| b.client_name("two words"),
+            &["client_name()", "\"two words\"", "without spaces"],
+        ),
+    ]
+}
+
+fn calls() -> Vec<Row> {
+    let client = Client::builder("redis://u:canary@h").connect_lazily().unwrap();
+    let take = |lock: lockson::Lock| lock.try_lock().map(drop).unwrap_err();
+    let row = |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::BadInput, says);
+    vec![
+        row("a lock without a name", take(client.lock("")), &["needs a name"]),
+        row("a name too long", take(client.lock(&"x".repeat(5_000))), &["4096 bytes", "5000"]),
+        row("no lease", take(client.lock("job").leased(Duration::ZERO)), &["lease of 0ns", "1 ms to 365 days"])
+            .of("job"),
+    ]
+}
+
+#[cfg(feature = "redisson-yaml")]
+fn files() -> Vec<Row> {
+    let row = |situation, yaml: &str, kind, says: &[&str]| {
+        let error = ClientBuilder::from_redisson_yaml(yaml).map(drop).unwrap_err();
+        Row::new(situation, error, kind, &[&["Redisson configuration"], says].concat())
+    };
+    let single = |rest: &str| format!("singleServerConfig:\n  address: redis://h\n  password: canary\n{rest}");
+    vec![
+        row(
+            "a login that Java code gives",
+            &single("  credentialsResolver: !<com.acme.Vault> {}\n"),
+            ErrorKind::Unsupported,
+            &["credentialsResolver", "Java class", "username and password"],
+        ),
+        row("a tab", &single("\tdatabase: 3\n"), ErrorKind::Config, &["line 4", "tab", "spaces"]),
+        row("a misspelled setting", &single("  databse: 3\n"), ErrorKind::Config, &["databse", "is database meant?"]),
+        row("no YAML", "singleServerConfig: {password: canary", ErrorKind::Config, &["not valid YAML", "line"]),
+        row("no server", "lockWatchdogTimeout: 3000", ErrorKind::Config, &["needs an address"]),
+        row(
+            "another topology",
+            "clusterServersConfig: {}",
+            ErrorKind::Unsupported,
+            &["clusterServersConfig", "singleServerConfig"],
+        ),
+        row(
+            "a mapper in Java",
+            &single("nameMapper: !<com.acme.M> {}\n"),
+            ErrorKind::Unsupported,
+            &["nameMapper", "name_prefix()"],
+        ),
+        row("a number in words", &single("  timeout: soon\n"), ErrorKind::Config, &["timeout", "whole number"]),
+        row(
+            "an address with a bad port",
+            "singleServerConfig: {address: 'redis://h:0'}",
+            ErrorKind::Config,
+            &["address", "port"],
+        ),
+    ]
+}

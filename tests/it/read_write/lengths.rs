@@ -1,0 +1,35 @@
+//! Holds of different lengths side by side: whoever leaves or comes again cuts nobody's.
+
+use lockson_harness::RedisServer;
+
+use super::sides;
+use crate::support::{client, fresh, ms, ttl_ms};
+
+#[test]
+fn the_longest_reader_that_stays_decides_though_it_came_first() {
+    let (server, name) = (RedisServer::shared(), fresh("rw"));
+    let read = sides(&client(), &name).0;
+    let take = |lease| read.leased(ms(lease)).owned().lock().unwrap();
+    let (long, short, middle) = (take(60_000), take(10_000), take(20_000));
+    middle.unlock().unwrap();
+    let left = ttl_ms(server, &name);
+    assert!((50_000..=60_000).contains(&left), "the first reader was promised a minute: {left} ms");
+    short.unlock().unwrap();
+    long.unlock().unwrap();
+}
+
+#[test]
+fn a_shorter_inner_read_cuts_nothing_when_another_reader_leaves() {
+    let (server, name) = (RedisServer::shared(), fresh("rw"));
+    let read = sides(&client(), &name).0;
+    let outer = read.leased(ms(60_000)).lock().unwrap();
+    let other = read.leased(ms(5_000)).owned().lock().unwrap();
+    let inner = read.leased(ms(2_000)).lock().unwrap();
+    // Whoever leaves keeps the lock for as long as the keys of the others live.
+    other.unlock().unwrap();
+    let left = ttl_ms(server, &name);
+    assert!((50_000..=60_000).contains(&left), "the outer hold was promised a minute: {left} ms");
+    assert!(outer.is_held());
+    inner.unlock().unwrap();
+    outer.unlock().unwrap();
+}

@@ -1,0 +1,43 @@
+//! A reader that outlived its own key.
+
+use lockson_harness::{RedisServer, eventually};
+
+use super::{hold_key, sides};
+use crate::support::{SOON, brisk_client, fresh, ms, ttl_ms};
+
+#[test]
+fn a_renewal_makes_a_reader_s_own_key_anew() {
+    let server = RedisServer::shared();
+    let name = fresh("rw");
+    let (ours, theirs) = (brisk_client(), brisk_client());
+    let read = sides(&ours, &name).0;
+    let (outer, inner) = (read.lock().unwrap(), read.lock().unwrap());
+    let other = sides(&theirs, &name).0.lock().unwrap();
+    let keys = [1, 2].map(|number| hold_key(&name, outer.owner(), number));
+    for key in &keys {
+        server.run(&["DEL", key]);
+    }
+    eventually(SOON, "they are there again", || keys.iter().all(|key| ttl_ms(server, key) > 0));
+    // Whoever leaves keeps the lock for those whose keys there are.
+    other.unlock().unwrap();
+    assert!(ttl_ms(server, &name) > 0, "it is held for reading");
+    assert!(sides(&theirs, &name).1.try_lock_for(ms(50)).unwrap().is_none(), "no writer comes in beside a reader");
+    assert!(outer.is_held());
+    drop((inner, outer));
+    assert!(sides(&theirs, &name).1.try_lock().unwrap().is_some());
+}
+
+#[test]
+fn a_reader_that_gets_in_ends_an_older_writer_of_its_process() {
+    let (server, name) = (RedisServer::shared(), fresh("rw"));
+    let (read, write) = sides(&brisk_client(), &name);
+    let writer = write.owned().lock().unwrap();
+    server.run(&["DEL", &name]);
+    let reader = read.owned().lock().unwrap();
+    assert!(!writer.is_held(), "a reader is beside it");
+    assert!(writer.unlock().is_err());
+    let second = read.owned().lock().unwrap();
+    assert!(reader.is_held(), "readers are in together");
+    reader.unlock().unwrap();
+    second.unlock().unwrap();
+}

@@ -1,0 +1,119 @@
+//! A user of one kind of lock, as the lines of rights in `docs/operations.md` know them.
+
+use lockson::{Client, Lock, ReleaseBy, TokenOptions};
+
+use super::deeds::{Deed, ONCE_PER, QUEUEING, SHARED, STEPPING_DOWN, USUAL};
+use super::own_command;
+use super::{Version, document};
+use crate::support::{channel, read_write_channel};
+
+/// What a user takes, and what is promised of it.
+pub(crate) struct User {
+    /// The name of the user in the document.
+    pub(crate) name: &'static str,
+    /// One for each side of the lock.
+    pub(crate) sides: &'static [fn(&Client, &str) -> Lock],
+    pub(crate) reenters: bool,
+    /// What the channels begin with on which waiters listen, if they do.
+    pub(crate) channel: Option<fn(&str) -> String>,
+    /// A lock that this kind has to refuse under its name.
+    pub(crate) other_kind: fn(&Client, &str) -> Lock,
+    /// Whether Redis keeps the queue of waiters.
+    pub(crate) is_fair: bool,
+    /// Whether the server's own command is needed.
+    pub(crate) needs_own_command: bool,
+    pub(crate) deeds: &'static [&'static [Deed]],
+}
+
+const PLAIN: User = User {
+    name: "plain",
+    sides: &[|client, name| client.lock(name)],
+    reenters: true,
+    channel: Some(channel),
+    other_kind: |client, name| client.read_write_lock(name).write_lock(),
+    is_fair: false,
+    needs_own_command: false,
+    deeds: &[USUAL],
+};
+
+pub(crate) const USERS: [User; 11] = [
+    PLAIN,
+    User { name: "non-reentrant", sides: &[|client, name| client.non_reentrant_lock(name)], reenters: false, ..PLAIN },
+    User {
+        name: "fair",
+        sides: &[|client, name| client.fair_lock(name)],
+        is_fair: true,
+        deeds: &[USUAL, QUEUEING],
+        ..PLAIN
+    },
+    User {
+        name: "non-reentrant-fair",
+        sides: &[|client, name| client.non_reentrant_fair_lock(name)],
+        reenters: false,
+        is_fair: true,
+        deeds: &[USUAL, QUEUEING],
+        ..PLAIN
+    },
+    User { name: "spin", sides: &[|client, name| client.spin_lock(name)], channel: None, ..PLAIN },
+    User { name: "fenced", sides: &[|client, name| client.fenced_lock(name)], ..PLAIN },
+    User {
+        name: "read-write",
+        sides: &[
+            |client, name| client.read_write_lock(name).write_lock(),
+            |client, name| client.read_write_lock(name).read_lock(),
+        ],
+        channel: Some(read_write_channel),
+        other_kind: |client, name| client.lock(name),
+        deeds: &[USUAL, SHARED, STEPPING_DOWN],
+        ..PLAIN
+    },
+    User {
+        name: "token",
+        sides: &[|client, name| client.token_lock(name)],
+        channel: None,
+        other_kind: |client, name| client.lock(name),
+        ..PLAIN
+    },
+    User {
+        name: "token-transaction",
+        sides: &[|client, name| without_scripts(client, name, ReleaseBy::Transaction)],
+        channel: None,
+        other_kind: |client, name| client.lock(name),
+        ..PLAIN
+    },
+    User {
+        name: "token-server",
+        sides: &[|client, name| without_scripts(client, name, ReleaseBy::Server)],
+        channel: None,
+        other_kind: |client, name| client.lock(name),
+        needs_own_command: true,
+        ..PLAIN
+    },
+    User { name: "once-per", channel: None, deeds: &[ONCE_PER], ..PLAIN },
+];
+
+fn without_scripts(client: &Client, name: &str, release_by: ReleaseBy) -> Lock {
+    client.token_lock_with(name, TokenOptions::new().release_by(release_by))
+}
+
+impl User {
+    /// Whether a server of this version has what is needed.
+    pub(crate) fn can_use(&self, version: &Version) -> bool {
+        !self.needs_own_command || own_command::word_of(version).is_some()
+    }
+
+    /// The words of the documented line after the name of the user.
+    pub(crate) fn documented_line(&self) -> Vec<String> {
+        let (text, start) = (document::text(), format!("ACL SETUSER {} ", self.name));
+        let line = text.lines().find_map(|line| line.strip_prefix(&start));
+        let line = line.unwrap_or_else(|| panic!("no line of rights for {}", self.name));
+        line.split(' ').map(|word| word.replace("PASSWORD", super::deeds::PASSWORD)).collect()
+    }
+
+    pub(crate) fn deeds(&self) -> impl Iterator<Item = &'static Deed> {
+        let reenters = self.reenters;
+        let listens = self.channel.is_some();
+        let fits = move |deed: &&Deed| (reenters || !deed.reenters) && (listens || !deed.listens);
+        self.deeds.iter().copied().flatten().filter(fits)
+    }
+}

@@ -1,0 +1,239 @@
+//! Who holds a lock for longer than a moment is told of its loss at once, though nobody announces it.
+
+mod broken;
+mod costs;
+mod rights;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Backoff, Client, ClientBuilder, Lock, Loss, OwnedGuard, ReleaseBy, TokenOptions};
+use lockson_harness::{RedisServer, eventually};
+
+use crate::support::{SOON, channel, fresh, ms};
+
+/// Every kind whose holds are watched.
+const KINDS: [fn(&Client, &str) -> Lock; 9] = [
+    |client, name| client.lock(&format!("plain {name}")),
+    |client, name| client.fair_lock(&format!("fair {name}")),
+    |client, name| client.spin_lock(&format!("spin {name}")),
+    |client, name| client.fenced_lock(&format!("fenced {name}")),
+    |client, name| client.non_reentrant_lock(&format!("non-reentrant {name}")),
+    |client, name| client.read_write_lock(&format!("read {name}")).read_lock(),
+    |client, name| client.read_write_lock(&format!("write {name}")).write_lock(),
+    |client, name| client.token_lock(&format!("token {name}")),
+    |client, name| client.token_lock_with(&format!("transaction {name}"), without_scripts()),
+];
+
+fn without_scripts() -> TokenOptions {
+    TokenOptions::new().release_by(ReleaseBy::Transaction).backoff(Backoff::new(|_| Some(ms(100))))
+}
+
+/// A time to live whose first renewal is far away: what is told before was not found out by renewing.
+const LEASE: Duration = Duration::from_secs(150);
+
+/// What a machine busy with other tests may take for what is done at once; by the next renewal it would take 50 s.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+fn patient(url: &str) -> ClientBuilder {
+    Client::builder(url).watchdog(LEASE, LEASE / 3)
+}
+
+fn patient_client(server: &RedisServer) -> Client {
+    patient(&server.url()).connect().expect("the server answers")
+}
+
+fn urls(server: &RedisServer) -> [String; 2] {
+    [server.url(), format!("{}?protocol=resp3", server.url())]
+}
+
+/// A hold of each kind, kept by the watchdog and by a lease, once all of them are watched.
+fn watched(server: &RedisServer, client: &Client) -> Vec<OwnedGuard> {
+    let before = server.tracked_keys();
+    let name = fresh("name");
+    let take = |leased: bool| {
+        let name = if leased { format!("leased {name}") } else { name.clone() };
+        KINDS.iter().map(move |lock| {
+            let lock = lock(client, &name);
+            if leased { lock.leased(LEASE).owned().lock().unwrap() } else { lock.owned().lock().unwrap() }
+        })
+    };
+    let guards: Vec<_> = take(false).chain(take(true)).collect();
+    eventually(SOON, "all are watched", || server.tracked_keys() >= before + guards.len());
+    guards
+}
+
+/// Sees that all are told of their loss soon after this.
+#[track_caller]
+fn all_are_told(guards: &[OwnedGuard], since: Instant, loss: Loss, why: &str) {
+    for guard in guards {
+        let told = guard.wait_lost(AT_ONCE);
+        assert_eq!(told, Some(loss), "{why}: {} after {:?}", guard.name(), since.elapsed());
+    }
+    assert!(since.elapsed() < AT_ONCE, "{why}: {:?}", since.elapsed());
+}
+
+#[test]
+fn a_deleted_key_is_told_at_once_for_every_kind() {
+    let server = RedisServer::start();
+    for url in urls(&server) {
+        let client = patient(&url).connect().unwrap();
+        for word in ["DEL", "UNLINK"] {
+            let guards = watched(&server, &client);
+            let since = Instant::now();
+            guards.iter().for_each(|guard| server.run(&[word, guard.name()]));
+            all_are_told(&guards, since, Loss::Gone, word);
+        }
+    }
+}
+
+#[test]
+fn a_flush_is_told_at_once_for_every_kind() {
+    let server = RedisServer::start();
+    for url in urls(&server) {
+        let client = patient(&url).connect().unwrap();
+        for word in ["FLUSHALL", "FLUSHDB"] {
+            let guards = watched(&server, &client);
+            let since = Instant::now();
+            server.run(&[word]);
+            all_are_told(&guards, since, Loss::Gone, word);
+        }
+    }
+}
+
+#[test]
+fn what_takes_the_place_of_a_lock_is_told_at_once_for_every_kind() {
+    let server = RedisServer::start();
+    let others = Client::connect(&server.url()).unwrap();
+    for url in urls(&server) {
+        let client = patient(&url).connect().unwrap();
+        let list = "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'precious')";
+        for way in ["SET", "another type", "another owner"] {
+            let guards = watched(&server, &client);
+            let since = Instant::now();
+            for (place, guard) in guards.iter().enumerate() {
+                let name = guard.name();
+                match way {
+                    "SET" => server.run(&["SET", name, "another's"]),
+                    "another type" => server.run(&["EVAL", list, "1", name]),
+                    _ => {
+                        let theirs = KINDS[place % KINDS.len()](&others, "theirs").leased(LEASE).lock().unwrap();
+                        server.run(&["RENAME", theirs.name(), name]);
+                        assert!(theirs.unlock().is_err());
+                    }
+                }
+            }
+            all_are_told(&guards, since, Loss::Taken, way);
+            server.run(&["FLUSHALL"]);
+        }
+    }
+}
+
+#[test]
+fn a_lock_forced_open_elsewhere_is_told_at_once_for_every_kind() {
+    let server = RedisServer::start();
+    let others = Client::connect(&server.url()).unwrap();
+    let client = patient_client(&server);
+    let guards = watched(&server, &client);
+    let since = Instant::now();
+    for (place, guard) in guards.iter().enumerate() {
+        let lock = KINDS[place % KINDS.len()](&others, guard.name().split_once(' ').unwrap().1);
+        assert_eq!(lock.name(), guard.name());
+        assert!(lock.force_unlock().unwrap());
+    }
+    all_are_told(&guards, since, Loss::Gone, "force_unlock");
+}
+
+#[test]
+fn a_lock_that_java_forces_open_is_told_at_once() {
+    let server = RedisServer::start();
+    let client = patient_client(&server);
+    let guards = watched(&server, &client);
+    let since = Instant::now();
+    for guard in &guards {
+        let forced = "if redis.call('del', KEYS[1]) == 1 then redis.call('publish', ARGV[1], '0') end";
+        server.run(&["EVAL", forced, "1", guard.name(), &channel(guard.name())]);
+    }
+    all_are_told(&guards, since, Loss::Gone, "Java's forceUnlock");
+}
+
+#[test]
+fn a_lock_that_the_server_evicts_is_told_at_once() {
+    let server = RedisServer::builder().config("maxmemory-policy allkeys-random").start();
+    let client = patient_client(&server);
+    let guards = watched(&server, &client);
+    let since = Instant::now();
+    server.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    // A write has the server make room for it.
+    let _: redis::RedisResult<()> = server.try_query(&["SET", "x", "y"]);
+    eventually(SOON, "all are evicted", || server.keys().is_empty());
+    all_are_told(&guards, since, Loss::Gone, "eviction");
+}
+
+#[test]
+fn a_lock_whose_time_to_live_was_cut_is_told_when_the_server_removes_it() {
+    let server = RedisServer::start();
+    let client = patient_client(&server);
+    let guards = watched(&server, &client);
+    let since = Instant::now();
+    guards.iter().for_each(|guard| server.run(&["PEXPIRE", guard.name(), "100"]));
+    all_are_told(&guards, since, Loss::Gone, "expiry");
+}
+
+#[test]
+fn a_reader_is_told_though_other_readers_stay() {
+    let server = RedisServer::start();
+    let (client, others) = (patient_client(&server), Client::connect(&server.url()).unwrap());
+    let theirs = others.read_write_lock("shared").read_lock().lock().unwrap();
+    let ours = client.read_write_lock("shared").read_lock().owned().lock().unwrap();
+    eventually(SOON, "it is watched", || server.tracked_keys() > 0);
+    let since = Instant::now();
+    server.run(&["HDEL", "shared", ours.owner()]);
+    all_are_told(&[ours], since, Loss::Taken, "one reader's field");
+    theirs.unlock().unwrap();
+}
+
+#[test]
+fn a_hold_stays_watched_through_everything_that_its_owner_does() {
+    let server = RedisServer::start();
+    // Renewed all the time, so a renewal comes between any two of these.
+    let client = Client::builder(&server.url()).watchdog(ms(60_000), ms(100)).connect().unwrap();
+    for lock in KINDS.iter().filter(|lock| !lock(&client, "").name().starts_with("non-reentrant")) {
+        let deeds: [fn(&Lock); 3] = [
+            |_| (),
+            |lock| drop(lock.leased(LEASE).lock().unwrap()),
+            |lock| lock.leased(LEASE).lock().unwrap().extend(LEASE).unwrap(),
+        ];
+        for deed in deeds {
+            let lock = lock(&client, "busy");
+            let guard = lock.leased(LEASE).lock().unwrap();
+            thread::sleep(ms(300)); // it is watched by then
+            deed(&lock);
+            thread::sleep(ms(300)); // what is written is read anew by then
+            let since = Instant::now();
+            server.run(&["DEL", lock.name()]);
+            let told = guard.wait_lost(AT_ONCE);
+            assert_eq!(told, Some(Loss::Gone), "{} after {:?}", lock.name(), since.elapsed());
+            assert!(guard.unlock().is_err());
+        }
+    }
+}
+
+#[test]
+fn a_renewal_leaves_every_kind_watched() {
+    let server = RedisServer::start();
+    // What tells here is the server alone: the next renewal is too far away once all were renewed. A client for
+    // each, since a few losses make the others of a client doubtful.
+    let client = || Client::builder(&server.url()).watchdog(ms(60_000), ms(6_000)).connect().unwrap();
+    let clients: Vec<_> = KINDS.iter().map(|_| client()).collect();
+    let take = |(lock, client): (&fn(&Client, &str) -> Lock, &Client)| lock(client, "renewed").owned().lock().unwrap();
+    let guards: Vec<_> = KINDS.iter().zip(&clients).map(take).collect();
+    let left = |guard: &OwnedGuard| server.query::<i64>(&["PTTL", guard.name()]);
+    eventually(SOON, "all fall", || guards.iter().all(|guard| left(guard) < 57_000));
+    eventually(SOON, "all are renewed", || guards.iter().all(|guard| left(guard) > 58_000));
+    let since = Instant::now();
+    guards.iter().for_each(|guard| server.run(&["DEL", guard.name()]));
+    for guard in &guards {
+        assert_eq!(guard.wait_lost(ms(3_000)), Some(Loss::Gone), "{} after {:?}", guard.name(), since.elapsed());
+    }
+}

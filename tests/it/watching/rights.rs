@@ -1,0 +1,120 @@
+//! Where the server does not tell: today's bound, said once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use lockson::{Client, Loss, LossesToldLate, Observer};
+use lockson_harness::{RedisServer, eventually};
+use parking_lot::Mutex;
+
+use super::watched;
+use crate::support::{SOON, ms};
+
+#[derive(Clone, Debug, Default)]
+struct Late(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Late {
+    fn losses_told_late(&self, event: &LossesToldLate) {
+        assert!(event.server().contains("127.0.0.1"));
+        self.0.lock().push(event.error().to_string());
+    }
+}
+
+#[test]
+fn without_a_right_losses_are_told_by_renewals_and_that_is_said_once() {
+    for lacks in [&["-client|tracking"][..], &["resetchannels", "&redisson*"]] {
+        let server = RedisServer::start();
+        let mut user = vec!["ACL", "SETUSER", "default", "on", "nopass", "~*", "&*", "+@all"];
+        user.extend(lacks);
+        server.run(&user);
+        let late = Late::default();
+        let settings = Client::builder(&server.url()).watchdog(ms(6_000), ms(600)).observer(late.clone());
+        let client = settings.connect().unwrap();
+        let guard = client.lock("seen").owned().lock().unwrap();
+        eventually(SOON, "it is said", || !late.0.lock().is_empty());
+        // Through ticks, and through holds that would be watched.
+        let others: Vec<_> = (0..5)
+            .map(|number| {
+                thread::sleep(ms(250));
+                client.lock(&format!("other {number}")).owned().lock().unwrap()
+            })
+            .collect();
+        assert_eq!(late.0.lock().len(), 1, "{lacks:?}: {:?}", late.0.lock());
+        assert!(late.0.lock()[0].contains("NOPERM"), "{:?}", late.0.lock());
+        assert_eq!(server.tracked_keys(), 0);
+        server.run(&["DEL", "seen"]);
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone), "{lacks:?}: the next renewal tells");
+        assert!(others.iter().all(|guard| guard.is_held()));
+        drop(others);
+    }
+}
+
+#[test]
+fn a_right_given_later_is_used_from_the_next_connection_on() {
+    let server = RedisServer::start();
+    server.run(&["ACL", "SETUSER", "default", "-client|tracking"]);
+    let late = Late::default();
+    let client = super::patient(&server.url()).observer(late.clone()).connect().unwrap();
+    let guard = client.lock("seen").owned().lock().unwrap();
+    eventually(SOON, "it is said", || !late.0.lock().is_empty());
+    server.run(&["ACL", "SETUSER", "default", "+client|tracking"]);
+    server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    eventually(SOON, "it is watched", || server.tracked_keys() > 0);
+    server.run(&["DEL", "seen"]);
+    assert_eq!(guard.wait_lost(super::AT_ONCE), Some(Loss::Gone));
+    assert_eq!(late.0.lock().len(), 1);
+}
+
+#[test]
+fn an_observer_that_panics_stops_no_watching() {
+    #[derive(Debug)]
+    struct Falls(Arc<AtomicUsize>);
+
+    impl Observer for Falls {
+        fn losses_told_late(&self, _: &LossesToldLate) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            panic!("told");
+        }
+    }
+
+    let server = RedisServer::start();
+    server.run(&["ACL", "SETUSER", "default", "-client|tracking"]);
+    let told = Arc::new(AtomicUsize::new(0));
+    let client = super::patient(&server.url()).observer(Falls(Arc::clone(&told))).connect().unwrap();
+    let first = client.lock("first").owned().lock().unwrap();
+    eventually(SOON, "it is said", || told.load(Ordering::SeqCst) == 1);
+    server.run(&["ACL", "SETUSER", "default", "+client|tracking"]);
+    server.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    let guards = watched(&server, &client);
+    server.run(&["FLUSHALL"]);
+    super::all_are_told(&guards, std::time::Instant::now(), Loss::Gone, "flush");
+    drop(first);
+}
+
+#[test]
+fn a_release_that_finds_nothing_swallows_no_announcement() {
+    // Nothing but the announcement tells here.
+    let server = RedisServer::start();
+    server.run(&["ACL", "SETUSER", "default", "-client|tracking"]);
+    let client = super::patient(&server.url()).connect().unwrap();
+    let others = Client::connect(&server.url()).unwrap();
+    for attempt in 0..20 {
+        let (name, channel) = (format!("l{attempt}"), crate::support::channel(&format!("l{attempt}")));
+        let lock = client.lock(&name);
+        let guard = lock.lock().unwrap();
+        crate::support::elsewhere(|| assert!(lock.try_lock_for(ms(50)).unwrap().is_none()));
+        // From here on the channel is listened to for a second more.
+        let subscribed = server.calls_of("subscribe");
+        server.run(&["DEL", &name]);
+        assert!(guard.unlock().is_err());
+        let guard = lock.lock().unwrap();
+        let listens = server.subscribers(&channel) == 1;
+        assert!(others.lock(&name).force_unlock().unwrap());
+        if listens && server.subscribers(&channel) == 1 && server.calls_of("subscribe") == subscribed {
+            assert_eq!(guard.wait_lost(super::AT_ONCE), Some(Loss::Gone));
+            return;
+        }
+    }
+    panic!("this machine is too slow to tell");
+}
