@@ -22,14 +22,16 @@ fn leak_of_a_million_locks_and_a_thousand_reconnects() {
         busy_round(&server, &client, &campaign); // warm-up
     }
     has_a_renewal(&client);
-    let before = Usage::at_rest(&server, None);
+    let before = Counts::at_rest(&server, None);
+    let mut memory = Memory::default();
     while campaign.goes_on() {
         reconnects += busy_round(&server, &client, &campaign);
         campaign.passed(PAIRS_OF_A_ROUND);
+        memory.sample();
     }
     has_a_renewal(&client);
-    let after = Usage::at_rest(&server, Some(&before));
-    campaign.end(format!("{reconnects} reconnects; {}", after.compared(&before)));
+    let after = Counts::at_rest(&server, Some(&before));
+    campaign.end(format!("{reconnects} reconnects; {}, {}", after.same_as(&before), memory.grew_little()));
 }
 
 #[test]
@@ -38,13 +40,15 @@ fn leak_of_ten_thousand_clients() {
     let mut campaign = Campaign::start("clients opened and closed", 10_000, 7);
     let server = RedisServer::start();
     (0..5).for_each(|_| clients_come_and_go(&server));
-    let before = Usage::at_rest(&server, None);
+    let before = Counts::at_rest(&server, None);
+    let mut memory = Memory::default();
     while campaign.goes_on() {
         clients_come_and_go(&server);
         campaign.passed(CLIENTS_OF_A_ROUND);
+        memory.sample();
     }
-    let after = Usage::at_rest(&server, Some(&before));
-    campaign.end(after.compared(&before));
+    let after = Counts::at_rest(&server, Some(&before));
+    campaign.end(format!("{}, {}", after.same_as(&before), memory.grew_little()));
 }
 
 /// Takes and gives back all over, while every connection is killed ten times; answers how often one was.
@@ -111,41 +115,26 @@ struct Counts {
     keys: usize,
 }
 
-#[derive(Debug)]
-struct Usage {
-    counts: Counts,
-    resident: Option<u64>,
-}
-
-impl Usage {
-    /// The usage when it is what it was `before`; the first time, when it stays the same for as long as
+impl Counts {
+    /// The counts when they are what they were `before`; the first time, when they stay the same for as long as
     /// the connections that watch and listen stay after the last hold, and some.
-    fn at_rest(server: &RedisServer, before: Option<&Usage>) -> Self {
+    fn at_rest(server: &RedisServer, before: Option<&Self>) -> Self {
         let started = Instant::now();
-        let (mut counts, mut since) = (Counts::now(server), started);
+        let (mut counts, mut since) = (Self::now(server), started);
         while match before {
-            Some(before) => counts != before.counts,
+            Some(before) => counts != *before,
             None => since.elapsed() < ms(6_000),
         } {
             assert!(started.elapsed() < SOON * 3, "this stays: {counts:?}, before: {before:?}");
             thread::sleep(ms(20));
-            let now = Counts::now(server);
+            let now = Self::now(server);
             if now != counts {
                 (counts, since) = (now, Instant::now());
             }
         }
-        Usage { counts, resident: resident_bytes(process::id()) }
+        counts
     }
 
-    fn compared(&self, before: &Usage) -> String {
-        assert_eq!(self.counts, before.counts);
-        let grown = self.resident.zip(before.resident).map(|(after, before)| after as i64 - before as i64);
-        assert!(grown.is_none_or(|grown| grown <= MOST_GROWTH), "{grown:?} bytes more");
-        format!("all as before ({:?}), resident memory {grown:?} bytes more", self.counts)
-    }
-}
-
-impl Counts {
     fn now(server: &RedisServer) -> Self {
         Self {
             threads: threads_of(process::id()),
@@ -155,6 +144,39 @@ impl Counts {
             keys: server.keys().len(),
         }
     }
+
+    fn same_as(&self, before: &Self) -> String {
+        assert_eq!(self, before);
+        format!("all as before ({self:?})")
+    }
+}
+
+/// The resident memory of this process after each round. The allocator gives pages back when it likes, so one round
+/// differs from the next by up to 1.4 MiB although nothing is lost. A leak shows in the medians.
+#[derive(Default)]
+struct Memory(Vec<u64>);
+
+impl Memory {
+    fn sample(&mut self) {
+        self.0.extend(resident_bytes(process::id()));
+    }
+
+    fn grew_little(self) -> String {
+        let third = self.0.len() / 3;
+        if third == 0 {
+            return "memory not measured".into();
+        }
+        let (first, last) = (median(&self.0[..third]), median(&self.0[self.0.len() - third..]));
+        let grown = last as i64 - first as i64;
+        assert!(grown <= MOST_GROWTH, "{grown} bytes more, from {first} to {last}");
+        format!("resident memory {grown} bytes more from the first third of the rounds to the last, medians")
+    }
+}
+
+fn median(values: &[u64]) -> u64 {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values[values.len() / 2]
 }
 
 const NAMES: u64 = 100_000;
@@ -162,4 +184,4 @@ const WORKERS: u64 = 4;
 const PAIRS_OF_A_ROUND: u64 = 10_000;
 const KILLS_OF_A_ROUND: u64 = 10;
 const CLIENTS_OF_A_ROUND: u64 = 100;
-const MOST_GROWTH: i64 = 1 << 20;
+const MOST_GROWTH: i64 = 1 << 19;
