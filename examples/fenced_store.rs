@@ -74,7 +74,7 @@ fn main() -> Outcome<()> {
 
 /// Two machines want to set a price; the first one is paused in the middle.
 fn rehearse(first: &Client, second: &Client, store: &mut impl Store) -> Outcome<()> {
-    let [first, second] = [first, second].map(|client| client.fenced_lock("lockson:example:pricing"));
+    let [first, second] = [first, second].map(|client| client.get_fenced_lock("lockson:example:pricing"));
 
     let paused = first.leased(Duration::from_millis(300)).lock()?;
     write(store, "first", &paused, "10", true)?;

@@ -8,7 +8,7 @@ use lockson::{Client, Result};
 
 fn main() -> Result<()> {
     let client = Client::from_env()?;
-    let lock = client.lock("lockson:hello");
+    let lock = client.get_lock("lockson:hello");
     match lock.try_lock_for(Duration::from_secs(2))? {
         Some(guard) => {
             println!("ours, as {}; renewed in the background while the guard lives", guard.owner());

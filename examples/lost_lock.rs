@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let client =
         Client::builder(server.url()).watchdog(Duration::from_secs(1), Duration::from_millis(300)).connect()?;
 
-    let guard = client.lock("lockson:example:report").lock()?;
+    let guard = client.get_lock("lockson:example:report").lock()?;
     let (tell, told) = mpsc::channel();
     guard.on_lost(move |loss| {
         println!("on_lost():   {loss}");

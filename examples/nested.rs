@@ -11,7 +11,7 @@ use lockson::{Client, Lock, Result};
 fn main() -> std::result::Result<(), Box<dyn Error + Send + Sync>> {
     let server = server::Server::open()?;
     let client = Client::connect(server.url())?;
-    let account = client.lock("lockson:example:account");
+    let account = client.get_lock("lockson:example:account");
 
     deposit(&account, 70)?;
     transfer(&account, 30)?;

@@ -13,7 +13,7 @@ use lockson::{Client, OwnedGuard};
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let server = server::Server::open()?;
     let client = Client::connect(server.url())?;
-    let import = client.lock("lockson:example:import").owned();
+    let import = client.get_lock("lockson:example:import").owned();
 
     let (jobs, inbox) = mpsc::channel::<(String, OwnedGuard)>();
     let worker = thread::spawn(move || {

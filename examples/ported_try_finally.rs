@@ -56,7 +56,7 @@ impl BookingService {
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let server = server::Server::open()?;
     let client = Client::connect(server.url())?;
-    let mut service = BookingService { lock: client.lock("lockson:example:booking"), booked: vec![] };
+    let mut service = BookingService { lock: client.get_lock("lockson:example:booking"), booked: vec![] };
 
     service.book("12A")?;
     if let Err(error) = service.book("12A") {

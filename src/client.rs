@@ -25,7 +25,7 @@ use crate::token::Token;
 /// use lockson::Client;
 ///
 /// let client = Client::connect("redis://localhost")?;
-/// let guard = client.lock("nightly-report").lock()?;
+/// let guard = client.get_lock("nightly-report").lock()?;
 /// // ... only one machine is here at a time ...
 /// guard.unlock()?;
 /// # Ok::<(), lockson::Error>(())
@@ -74,13 +74,13 @@ impl Client {
     /// Returns the lock of this name. No I/O; a bad name fails when it is used.
     ///
     /// A name has 1 to 4,096 bytes; any UTF-8 is good.
-    pub fn lock(&self, name: &str) -> Lock {
+    pub fn get_lock(&self, name: &str) -> Lock {
         Lock::new(&self.handle, Arc::new(Reentrant { once: false }), name)
     }
 
     /// Returns the lock of this name that its holder cannot take again: a second take by the same
     /// thread is [`AlreadyHeld`](ErrorKind::AlreadyHeld) at once. Redisson's `getNonReentrantLock`.
-    pub fn non_reentrant_lock(&self, name: &str) -> Lock {
+    pub fn get_non_reentrant_lock(&self, name: &str) -> Lock {
         Lock::new(&self.handle, Arc::new(Reentrant { once: true }), name)
     }
 
@@ -89,12 +89,12 @@ impl Client {
     ///
     /// Costs a queue in Redis and a channel for each waiter. Waiters that died together cost those
     /// behind them at most one [`fair_patience`](ClientBuilder::fair_patience).
-    pub fn fair_lock(&self, name: &str) -> Lock {
+    pub fn get_fair_lock(&self, name: &str) -> Lock {
         self.fair(name, false)
     }
 
     /// Returns the fair lock of this name that its holder cannot take again.
-    pub fn non_reentrant_fair_lock(&self, name: &str) -> Lock {
+    pub fn get_non_reentrant_fair_lock(&self, name: &str) -> Lock {
         self.fair(name, true)
     }
 
@@ -102,12 +102,12 @@ impl Client {
     /// Redisson's `getSpinLock`.
     ///
     /// For many short holds, or where listening is not allowed. Nobody is told of a release.
-    pub fn spin_lock(&self, name: &str) -> Lock {
-        self.spin_lock_with(name, Backoff::default())
+    pub fn get_spin_lock(&self, name: &str) -> Lock {
+        self.get_spin_lock_with(name, Backoff::default())
     }
 
     /// Returns the spin lock of this name with pauses of your own.
-    pub fn spin_lock_with(&self, name: &str, backoff: Backoff) -> Lock {
+    pub fn get_spin_lock_with(&self, name: &str, backoff: Backoff) -> Lock {
         Lock::new(&self.handle, Arc::new(Spin { backoff }), name)
     }
 
@@ -115,12 +115,12 @@ impl Client {
     /// `getFencedLock`.
     ///
     /// Costs one key for each name that is never deleted.
-    pub fn fenced_lock(&self, name: &str) -> Lock {
+    pub fn get_fenced_lock(&self, name: &str) -> Lock {
         Lock::new(&self.handle, Arc::new(Fenced), name)
     }
 
     /// Returns the read-write lock of this name. Redisson's `getReadWriteLock`.
-    pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
+    pub fn get_read_write_lock(&self, name: &str) -> ReadWriteLock {
         ReadWriteLock::new(&self.handle, name)
     }
 
@@ -129,12 +129,12 @@ impl Client {
     /// hand-written code. Redisson does not take part in it.
     ///
     /// Waiters ask again after pauses, as nobody is told of a release.
-    pub fn token_lock(&self, name: &str) -> Lock {
-        self.token_lock_with(name, TokenOptions::new())
+    pub fn get_token_lock(&self, name: &str) -> Lock {
+        self.get_token_lock_with(name, TokenOptions::new())
     }
 
     /// Returns the token lock of this name with options of your own.
-    pub fn token_lock_with(&self, name: &str, options: TokenOptions) -> Lock {
+    pub fn get_token_lock_with(&self, name: &str, options: TokenOptions) -> Lock {
         Lock::new(&self.handle, Arc::new(TokenLock(options)), name)
     }
 

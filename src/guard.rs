@@ -25,7 +25,7 @@ use crate::token::Token;
 /// ```no_run
 /// # use std::time::Duration;
 /// # let client = lockson::Client::connect("redis://localhost")?;
-/// let guard = client.lock("stock:42").lock()?;
+/// let guard = client.get_lock("stock:42").lock()?;
 /// let hold = guard.hold();
 /// std::thread::spawn(move || {
 ///     if let Some(loss) = hold.wait_lost(Duration::MAX) {
@@ -54,7 +54,7 @@ pub struct Hold {
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
-/// let guard = client.lock("stock:42").lock()?;
+/// let guard = client.get_lock("stock:42").lock()?;
 /// // ... read, decide ...
 /// if guard.is_held() {
 ///     // ... write ...

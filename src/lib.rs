@@ -9,7 +9,7 @@
 //! use lockson::Client;
 //!
 //! let client = Client::connect("redis://localhost")?;
-//! let lock = client.lock("orders:42");
+//! let lock = client.get_lock("orders:42");
 //! if let Some(guard) = lock.try_lock_for(Duration::from_secs(2))? {
 //!     // ... one machine at a time; renewed in the background while the guard lives ...
 //!     guard.unlock()?;

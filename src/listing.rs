@@ -14,23 +14,23 @@ use crate::token::Token;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LockKind {
-    /// [`Client::lock`](crate::Client::lock).
+    /// [`Client::get_lock`](crate::Client::get_lock).
     Plain,
-    /// [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock).
+    /// [`Client::get_non_reentrant_lock`](crate::Client::get_non_reentrant_lock).
     NonReentrant,
-    /// [`Client::fair_lock`](crate::Client::fair_lock).
+    /// [`Client::get_fair_lock`](crate::Client::get_fair_lock).
     Fair,
-    /// [`Client::non_reentrant_fair_lock`](crate::Client::non_reentrant_fair_lock).
+    /// [`Client::get_non_reentrant_fair_lock`](crate::Client::get_non_reentrant_fair_lock).
     NonReentrantFair,
-    /// [`Client::spin_lock`](crate::Client::spin_lock).
+    /// [`Client::get_spin_lock`](crate::Client::get_spin_lock).
     Spin,
-    /// [`Client::fenced_lock`](crate::Client::fenced_lock).
+    /// [`Client::get_fenced_lock`](crate::Client::get_fenced_lock).
     Fenced,
     /// The side of a [`ReadWriteLock`](crate::ReadWriteLock) that many may hold.
     Read,
     /// The side of a [`ReadWriteLock`](crate::ReadWriteLock) that one may hold.
     Write,
-    /// [`Client::token_lock`](crate::Client::token_lock).
+    /// [`Client::get_token_lock`](crate::Client::get_token_lock).
     Token,
 }
 

@@ -28,7 +28,7 @@ use crate::time::{Deadline, Lease};
 /// ```no_run
 /// use std::time::Duration;
 /// # let client = lockson::Client::connect("redis://localhost")?;
-/// let lock = client.lock("orders:42");
+/// let lock = client.get_lock("orders:42");
 /// match lock.try_lock_for(Duration::from_secs(2))? {
 ///     Some(_guard) => println!("ours until the end of this block"),
 ///     None => println!("someone else has it"),
@@ -50,7 +50,7 @@ pub struct Lock {
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
-/// let guard = client.lock("import").owned().lock()?;
+/// let guard = client.get_lock("import").owned().lock()?;
 /// std::thread::spawn(move || {
 ///     // ... the work, on another thread ...
 ///     guard.unlock()
@@ -154,7 +154,7 @@ impl Lock {
     /// ```no_run
     /// # use std::time::Duration;
     /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// if client.lock("send-report").once_per(Duration::from_secs(3_600))? {
+    /// if client.get_lock("send-report").once_per(Duration::from_secs(3_600))? {
     ///     // ... at most once an hour, whoever runs this ...
     /// }
     /// # Ok::<(), lockson::Error>(())

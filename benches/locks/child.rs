@@ -35,7 +35,7 @@ fn serve(mut waiter: impl Waiter) {
 fn rest(url: &str) {
     let started = Instant::now();
     let client = Client::builder(url).client_name(AT_REST).connect().expect("redis is reached");
-    client.lock("bench:rest").lock().and_then(|guard| guard.unlock()).expect("works");
+    client.get_lock("bench:rest").lock().and_then(|guard| guard.unlock()).expect("works");
     say(&format!("{}", started.elapsed().as_micros()));
     let pid = std::process::id();
     for _ in requests() {

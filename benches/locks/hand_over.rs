@@ -81,7 +81,7 @@ struct LocksonHolder {
 
 impl LocksonHolder {
     fn new(url: &str, name: &str) -> Self {
-        Self { lock: Client::connect(url).expect("redis is reached").lock(name), guard: None }
+        Self { lock: Client::connect(url).expect("redis is reached").get_lock(name), guard: None }
     }
 }
 

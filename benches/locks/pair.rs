@@ -11,7 +11,7 @@ use crate::report::Report;
 
 pub(crate) fn uncontended(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let client = Client::connect(&server.url()).expect("redis is reached");
-    let lock = client.lock("bench:pair:ours");
+    let lock = client.get_lock("bench:pair:ours");
     let mut bare = Bare::new(&server.url(), "bench:pair:bare");
     in_each(server, report, "pair", |placement, report| {
         let ours = || lock.lock().and_then(|guard| guard.unlock()).expect("works");
@@ -21,7 +21,7 @@ pub(crate) fn uncontended(server: &RedisServer, plan: &Plan, report: &mut Report
 
 pub(crate) fn reentry(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let client = Client::connect(&server.url()).expect("redis is reached");
-    let lock = client.lock("bench:re-entry:ours");
+    let lock = client.get_lock("bench:re-entry:ours");
     let outer = lock.lock().expect("it is free");
     let mut bare = Bare::new(&server.url(), "bench:re-entry:bare");
     assert!(bare.acquire());

@@ -30,7 +30,7 @@ pub(crate) struct LocksonWaiter(Lock);
 
 impl LocksonWaiter {
     pub(crate) fn new(url: &str, name: &str) -> Self {
-        Self(Client::connect(url).expect("redis is reached").lock(name))
+        Self(Client::connect(url).expect("redis is reached").get_lock(name))
     }
 }
 

@@ -16,12 +16,13 @@ use crate::usage::processor_time;
 /// A thousand threads wait for a thousand locks.
 pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let holder = Client::builder(&server.url()).client_name("bench-holder").connect().expect("redis is reached");
-    let guards: Vec<Guard> = (0..THREADS).map(|index| holder.lock(&name(index)).lock().expect("it is free")).collect();
+    let guards: Vec<Guard> =
+        (0..THREADS).map(|index| holder.get_lock(&name(index)).lock().expect("it is free")).collect();
     let threads_before = threads_of_the_library();
     let waiter = Client::builder(&server.url()).client_name(WAITER).connect().expect("redis is reached");
 
     let started = Instant::now();
-    let (waiters, grants) = let_wait(THREADS, |index| waiter.lock(&name(index)));
+    let (waiters, grants) = let_wait(THREADS, |index| waiter.get_lock(&name(index)));
     let mut connections = 0;
     eventually(PATIENCE, "all threads wait", || {
         connections = connections.max(server.clients_named(WAITER));
@@ -49,10 +50,10 @@ pub(crate) fn in_a_queue(_: &RedisServer, plan: &Plan, report: &mut Report) {
     // Its processor time is that of the queue alone.
     let server = RedisServer::start();
     let client = || Client::builder(&server.url()).client_name(WAITER).connect().expect("redis is reached");
-    let guard = client().fair_lock(QUEUE).lock().expect("it is free");
+    let guard = client().get_fair_lock(QUEUE).lock().expect("it is free");
     let waiter = client();
     let started = Instant::now();
-    let (waiters, grants) = let_wait(QUEUED, |_| waiter.fair_lock(QUEUE));
+    let (waiters, grants) = let_wait(QUEUED, |_| waiter.get_fair_lock(QUEUE));
     let queue = format!("redisson_lock_queue:{{{QUEUE}}}");
     let listening = || server.channels().len() >= QUEUED && server.query::<usize>(&["LLEN", &queue]) == QUEUED;
     eventually(PATIENCE, "all threads wait in the queue", listening);

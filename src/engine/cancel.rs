@@ -19,7 +19,7 @@ use crate::owner::Home;
 /// # use lockson::{Cancel, Client, ErrorKind};
 /// # let client = Client::connect("redis://localhost")?;
 /// let stop = Cancel::new();
-/// let lock = client.lock("nightly-report").cancelled_by(&stop);
+/// let lock = client.get_lock("nightly-report").cancelled_by(&stop);
 /// let waiter = std::thread::spawn(move || lock.lock().map(drop));
 /// stop.cancel();
 /// // It ended with the lock or was told to stop waiting, but it ended.

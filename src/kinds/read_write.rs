@@ -24,9 +24,9 @@ use crate::time::Lease;
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
-/// let prices = client.read_write_lock("prices");
-/// let writing = prices.write_lock().lock()?;
-/// let reading = prices.read_lock().lock()?;
+/// let prices = client.get_read_write_lock("prices");
+/// let writing = prices.get_write_lock().lock()?;
+/// let reading = prices.get_read_lock().lock()?;
 /// writing.unlock()?;
 /// // Other readers may come in now; this one is still there.
 /// assert!(reading.is_held());
@@ -45,12 +45,12 @@ impl ReadWriteLock {
     }
 
     /// Returns the side that many may hold.
-    pub fn read_lock(&self) -> Lock {
+    pub fn get_read_lock(&self) -> Lock {
         Lock::new(&self.handle, Arc::new(ReadWrite(Side::Shared)), &self.name)
     }
 
     /// Returns the side that one may hold.
-    pub fn write_lock(&self) -> Lock {
+    pub fn get_write_lock(&self) -> Lock {
         Lock::new(&self.handle, Arc::new(ReadWrite(Side::Exclusive)), &self.name)
     }
 }

@@ -28,12 +28,12 @@ use crate::time::Lease;
 /// use lockson::{ReleaseBy, TokenOptions};
 /// # let client = lockson::Client::connect("redis://localhost")?;
 /// // `redis.lock("report", timeout=30)` in Python waits for this one, and the other way round.
-/// let guard = client.token_lock("report").lock()?;
+/// let guard = client.get_token_lock("report").lock()?;
 /// guard.unlock()?;
 ///
 /// // Where scripts are not allowed, and others forget to set a time to live.
 /// let options = TokenOptions::new().release_by(ReleaseBy::Transaction).repair_missing_ttl(true);
-/// let guard = client.token_lock_with("report", options).lock()?;
+/// let guard = client.get_token_lock_with("report", options).lock()?;
 /// # Ok::<(), lockson::Error>(())
 /// ```
 #[derive(Clone)]

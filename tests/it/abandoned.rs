@@ -16,7 +16,7 @@ fn a_hold_abandoned_in_an_outage_is_told_of_once() {
     let told = Notes::default();
     let settings = rig.builder().watchdog(Duration::from_secs(6), ms(200)).command_timeout(ms(300));
     let client = settings.observer(told.clone()).connect().unwrap();
-    let lock = client.lock("left");
+    let lock = client.get_lock("left");
     let (end, ended) = bounded::<()>(0);
     let thread = thread::spawn(move || {
         lock.lock().unwrap().into_manual();
@@ -41,12 +41,12 @@ fn what_was_given_back_is_never_told_to_be_abandoned() {
     let told = Notes::default();
     let client = rig.builder().watchdog(Duration::from_secs(6), ms(200)).observer(told.clone()).connect().unwrap();
     // The watchdog watches from now on.
-    let _watched = client.lock("watched").lock().unwrap();
+    let _watched = client.get_lock("watched").lock().unwrap();
     thread::sleep(ms(500));
     // Somebody looks at each hold for longer than the thread lives that had it.
     let holds: Vec<_> = (0..20)
         .map(|number| {
-            let lock = client.lock(&format!("back:{number}"));
+            let lock = client.get_lock(&format!("back:{number}"));
             thread::spawn(move || {
                 let guard = lock.lock().unwrap();
                 let hold = guard.hold();

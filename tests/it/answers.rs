@@ -66,24 +66,26 @@ impl Answers {
         trouble: &Trouble<'_>,
     ) -> Answers {
         let bystander = rig.direct();
-        let [forced, busy] = ["forced", "busy"].map(|name| bystander.lock(name).lock().unwrap());
-        let last = client.lock("last").lock().unwrap();
-        let twice = client.lock("twice");
+        let [forced, busy] = ["forced", "busy"].map(|name| bystander.get_lock(name).lock().unwrap());
+        let last = client.get_lock("last").lock().unwrap();
+        let twice = client.get_lock("twice");
         let (outer, inner) = (twice.lock().unwrap(), twice.lock().unwrap());
         (trouble.fail)();
-        let free = client.lock("free");
+        let free = client.get_lock("free");
         let ask = |call, bound, make: &mut dyn FnMut() -> Result<()>| answer(rig, call, bound, make);
         let (mut inner, mut last, mut connect) = (Some(inner), Some(last), Some(connect));
         let answers = Answers(vec![
             ask("try_lock", PATIENCE, &mut || free.try_lock().map(drop)),
             ask("try_lock_for", PATIENCE, &mut || free.try_lock_for(PATIENCE).map(drop)),
             ask("lock", PATIENCE * 2, &mut || free.lock().map(drop)),
-            ask("wait", PATIENCE, &mut || client.lock("busy").try_lock_for(PATIENCE).map(|got| assert!(got.is_none()))),
+            ask("wait", PATIENCE, &mut || {
+                client.get_lock("busy").try_lock_for(PATIENCE).map(|got| assert!(got.is_none()))
+            }),
             ask("re-enter", PATIENCE, &mut || twice.try_lock().map(drop)),
             ask("extend", PATIENCE, &mut || last.as_ref().expect("it is there").extend(Duration::from_secs(60))),
             ask("release of one", PATIENCE, &mut || inner.take().expect("once").unlock()),
             ask("release", PATIENCE, &mut || last.take().expect("once").unlock()),
-            ask("force_unlock", PATIENCE, &mut || client.lock("forced").force_unlock().map(drop)),
+            ask("force_unlock", PATIENCE, &mut || client.get_lock("forced").force_unlock().map(drop)),
             ask("is_locked", PATIENCE, &mut || free.is_locked().map(drop)),
             ask("connect", PATIENCE, &mut || connect.take().expect("once")().map(drop)),
         ]);
@@ -92,9 +94,9 @@ impl Answers {
             eventually(SOON, "it is well again", || outer.extend(Duration::from_secs(30)).is_ok());
             assert!(outer.is_held());
             eventually(SOON, "the release was made up for", || {
-                bystander.lock("last").is_locked().is_ok_and(|held| !held)
+                bystander.get_lock("last").is_locked().is_ok_and(|held| !held)
             });
-            assert!(!bystander.lock("free").is_locked().unwrap(), "a refused acquire left something behind");
+            assert!(!bystander.get_lock("free").is_locked().unwrap(), "a refused acquire left something behind");
             outer.unlock().unwrap();
             drop((forced, busy));
             rig.eventually_no_keys(SOON);

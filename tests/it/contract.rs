@@ -47,56 +47,56 @@ struct Kind {
 const KINDS: &[Kind] = &[
     Kind {
         label: "plain",
-        lock: |client, name| client.lock(name),
+        lock: |client, name| client.get_lock(name),
         reenters: true,
         counted: true,
         channel: Some(channel),
     },
     Kind {
         label: "fair",
-        lock: |client, name| client.fair_lock(name),
+        lock: |client, name| client.get_fair_lock(name),
         reenters: true,
         counted: true,
         channel: Some(channel),
     },
     Kind {
         label: "spin",
-        lock: |client, name| client.spin_lock_with(name, noted_pauses(name)),
+        lock: |client, name| client.get_spin_lock_with(name, noted_pauses(name)),
         reenters: true,
         counted: true,
         channel: None,
     },
     Kind {
         label: "fenced",
-        lock: |client, name| client.fenced_lock(name),
+        lock: |client, name| client.get_fenced_lock(name),
         reenters: true,
         counted: true,
         channel: Some(channel),
     },
     Kind {
         label: "write",
-        lock: |client, name| client.read_write_lock(name).write_lock(),
+        lock: |client, name| client.get_read_write_lock(name).get_write_lock(),
         reenters: true,
         counted: true,
         channel: Some(read_write_channel),
     },
     Kind {
         label: "non-reentrant",
-        lock: |client, name| client.non_reentrant_lock(name),
+        lock: |client, name| client.get_non_reentrant_lock(name),
         reenters: false,
         counted: true,
         channel: Some(channel),
     },
     Kind {
         label: "non-reentrant fair",
-        lock: |client, name| client.non_reentrant_fair_lock(name),
+        lock: |client, name| client.get_non_reentrant_fair_lock(name),
         reenters: false,
         counted: true,
         channel: Some(channel),
     },
     Kind {
         label: "token",
-        lock: |client, name| client.token_lock_with(name, TokenOptions::new().backoff(noted_pauses(name))),
+        lock: |client, name| client.get_token_lock_with(name, TokenOptions::new().backoff(noted_pauses(name))),
         reenters: true,
         counted: false,
         channel: None,
@@ -105,7 +105,7 @@ const KINDS: &[Kind] = &[
         label: "token without scripts",
         lock: |client, name| {
             let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
-            client.token_lock_with(name, options.backoff(noted_pauses(name)))
+            client.get_token_lock_with(name, options.backoff(noted_pauses(name)))
         },
         reenters: true,
         counted: false,
@@ -135,7 +135,7 @@ fn run(kinds: impl Iterator<Item = &'static Kind>, case: impl Fn(&Kind) + Sync) 
 }
 
 impl Kind {
-    fn lock(&self, client: &Client, name: &str) -> Lock {
+    fn get_lock(&self, client: &Client, name: &str) -> Lock {
         (self.lock)(client, name)
     }
 

@@ -15,7 +15,7 @@ const NAME: &str = "once";
 #[test]
 fn an_acquire_cut_at_any_byte_takes_the_lock_once() {
     let rig = Rig::start();
-    let lock = rig.client().lock(NAME);
+    let lock = rig.client().get_lock(NAME);
     at_every_byte(
         &rig,
         &rig.script("acquire"),
@@ -34,7 +34,7 @@ fn an_acquire_cut_at_any_byte_takes_the_lock_once() {
 #[test]
 fn a_reentry_cut_at_any_byte_counts_once() {
     let rig = Rig::start();
-    let lock = rig.client().lock(NAME);
+    let lock = rig.client().get_lock(NAME);
     let longer = lock.leased(Duration::from_secs(60));
     at_every_byte(
         &rig,
@@ -56,7 +56,7 @@ fn a_reentry_cut_at_any_byte_counts_once() {
 #[test]
 fn a_partial_release_cut_at_any_byte_gives_one_hold_back() {
     let rig = Rig::start();
-    let lock = rig.client().lock(NAME);
+    let lock = rig.client().get_lock(NAME);
     let longer = lock.leased(Duration::from_secs(60));
     let twice = || (lock.lock().unwrap(), longer.lock().unwrap());
     at_every_byte(&rig, &rig.release(true), twice, |(outer, inner)| {
@@ -72,7 +72,7 @@ fn a_partial_release_cut_at_any_byte_gives_one_hold_back() {
 #[test]
 fn a_last_release_cut_at_any_byte_opens_the_lock_once() {
     let rig = Rig::start();
-    let lock = rig.client().lock(NAME);
+    let lock = rig.client().get_lock(NAME);
     let points = at_every_byte(
         &rig,
         &rig.release(false),
@@ -89,7 +89,7 @@ fn a_last_release_cut_at_any_byte_opens_the_lock_once() {
 #[test]
 fn an_extension_cut_at_any_byte_raises_the_time_once() {
     let rig = Rig::start();
-    let lock = rig.client().lock(NAME);
+    let lock = rig.client().get_lock(NAME);
     at_every_byte(
         &rig,
         &rig.script("renew"),
@@ -113,7 +113,7 @@ fn a_renewal_of_the_watchdog_cut_at_any_byte_costs_no_hold() {
         for (part, rig) in rigs.iter().enumerate() {
             scope.spawn(move || {
                 let client = rig.builder().watchdog(Duration::from_secs(3), ms(100)).connect().unwrap();
-                let guard = client.lock(NAME).lock().unwrap();
+                let guard = client.get_lock(NAME).lock().unwrap();
                 let renewals = rig.script("renew");
                 let (request, reply) = lengths(rig, &renewals);
                 for then in faults(request, reply).into_iter().skip(part).step_by(CLIENTS) {
@@ -135,12 +135,12 @@ fn a_renewal_of_the_watchdog_cut_at_any_byte_costs_no_hold() {
 #[test]
 fn a_force_unlock_cut_at_any_byte_is_sent_once_and_says_what_it_knows() {
     let rig = Rig::start();
-    let lock = rig.client().lock(NAME);
+    let lock = rig.client().get_lock(NAME);
     let holder = rig.direct();
     let force = rig.script("force_release");
     let mut opened = 0;
     let mut one = |then: Option<Then>| {
-        let held = holder.lock(NAME).lock().unwrap();
+        let held = holder.get_lock(NAME).lock().unwrap();
         let mark = rig.proxy.mark();
         if let Some(then) = then.clone() {
             rig.proxy.rule(force.clone(), then);
@@ -173,14 +173,14 @@ fn a_force_unlock_cut_at_any_byte_is_sent_once_and_says_what_it_knows() {
 #[test]
 fn a_force_unlock_without_an_answer_never_arrives_later() {
     let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().lock(NAME);
-    let first = rig.direct().lock(NAME).lock().unwrap();
+    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
+    let first = rig.direct().get_lock(NAME).lock().unwrap();
     let rule = rig.proxy.rule(rig.script("force_release"), Then::HoldRequest);
     assert_eq!(lock.force_unlock().unwrap_err().kind(), ErrorKind::Unknown);
     let original = rule.wait_hit(SOON);
     eventually(SOON, "it is fenced", || rig.fence_of(&original).is_some());
     first.unlock().unwrap();
-    let next = rig.direct().lock(NAME).lock().unwrap();
+    let next = rig.direct().get_lock(NAME).lock().unwrap();
     rule.release();
     rig.proxy.wait_fate(&original, SOON);
     rig.assert_held_by(NAME, next.owner(), 1);
@@ -191,13 +191,13 @@ fn a_force_unlock_without_an_answer_never_arrives_later() {
 fn a_force_unlock_spares_whoever_took_the_lock_before_its_answer_was_lost() {
     let rig = Rig::start();
     let (first, second) = (rig.direct(), rig.direct());
-    let held = first.lock(NAME).lock().unwrap();
-    let forcing = rig.client().lock(NAME);
+    let held = first.get_lock(NAME).lock().unwrap();
+    let forcing = rig.client().get_lock(NAME);
     thread::scope(|scope| {
         let rule = rig.proxy.rule(rig.script("force_release"), Then::HoldReply);
         let forced = scope.spawn(|| forcing.force_unlock());
         rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
-        let next = second.lock(NAME).try_lock().unwrap().expect("it was forced open");
+        let next = second.get_lock(NAME).try_lock().unwrap().expect("it was forced open");
         rig.proxy.cut(Scope::All);
         let outcome = joined(forced);
         rig.assert_held_by(NAME, next.owner(), 1);
@@ -211,7 +211,7 @@ fn a_force_unlock_spares_whoever_took_the_lock_before_its_answer_was_lost() {
 fn a_force_unlock_whose_answer_is_lost_ends_the_own_hold_too() {
     let rig = Rig::start();
     let client = rig.client();
-    for lock in [client.lock(NAME), client.lock(NAME).leased(SOON * 2)] {
+    for lock in [client.get_lock(NAME), client.get_lock(NAME).leased(SOON * 2)] {
         let guard = lock.lock().unwrap();
         rig.proxy.rule(rig.script("force_release"), Then::CutReplyAfter(0));
         assert_eq!(lock.force_unlock().unwrap_err().kind(), ErrorKind::Unknown);
@@ -223,7 +223,7 @@ fn a_force_unlock_whose_answer_is_lost_ends_the_own_hold_too() {
 #[test]
 fn an_acquire_without_an_answer_is_fenced_and_repeated_within_the_wait() {
     let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().lock(NAME);
+    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     let acquire = rig.script("acquire");
     for then in silences() {
         let mark = rig.proxy.mark();
@@ -242,7 +242,7 @@ fn an_acquire_without_an_answer_is_fenced_and_repeated_within_the_wait() {
 #[test]
 fn an_acquire_that_was_given_up_leaves_no_ghost() {
     let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().lock(NAME);
+    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     let acquire = rig.script("acquire");
     for then in silences() {
         let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
@@ -264,7 +264,7 @@ fn an_acquire_that_was_given_up_leaves_no_ghost() {
 #[test]
 fn a_release_without_an_answer_is_repeated_within_its_bound() {
     let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().lock(NAME);
+    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     let release = rig.release(false);
     for then in silences() {
         let guard = lock.lock().unwrap();
@@ -283,7 +283,7 @@ fn a_release_without_an_answer_is_repeated_within_its_bound() {
 #[test]
 fn a_release_that_cannot_be_fenced_in_time_is_settled_later() {
     let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().lock(NAME);
+    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     let release = rig.release(false);
     for then in silences() {
         let guard = lock.lock().unwrap();
@@ -306,7 +306,7 @@ fn a_release_that_cannot_be_fenced_in_time_is_settled_later() {
 #[test]
 fn a_hold_survives_a_reentry_and_a_partial_release_without_answers() {
     let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().lock(NAME);
+    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     for then in silences() {
         let outer = lock.lock().unwrap();
         rig.proxy.rule(rig.script("reenter"), then.clone());

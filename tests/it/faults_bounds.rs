@@ -27,7 +27,7 @@ fn no_call_overruns_its_bound_and_nothing_stays_behind() {
 fn calls_keep_their_bounds(fault: Fault, kinds: &[ErrorKind]) {
     let rig = Rig::start();
     let client = rig.impatient().connect().unwrap();
-    let [unlocked, dropped] = ["unlocked", "dropped"].map(|name| client.lock(name).lock().unwrap());
+    let [unlocked, dropped] = ["unlocked", "dropped"].map(|name| client.get_lock(name).lock().unwrap());
     fault(&rig);
     let check = |what: &str, bound: Duration, call: &mut dyn FnMut() -> Result<(), Error>| {
         let (took, answer) = timed(call);
@@ -35,7 +35,7 @@ fn calls_keep_their_bounds(fault: Fault, kinds: &[ErrorKind]) {
         let error = answer.expect_err(what);
         assert!(kinds.contains(&error.kind()), "{what}: {error:?}");
     };
-    let lock = client.lock("wanted");
+    let lock = client.get_lock("wanted");
     let wait = ms(400);
     check("try_lock", PATIENCE, &mut || lock.try_lock().map(drop));
     check("try_lock_for", wait + PATIENCE, &mut || lock.try_lock_for(wait).map(drop));
@@ -110,7 +110,7 @@ fn a_host_name_that_cannot_be_resolved_is_a_connection_error_in_time() {
         assert!(took < PATIENCE * 2 + SLACK, "{what} took {took:?}");
     };
     check("connect", &|| builder.clone().connect().map(drop));
-    let lock = builder.clone().connect_lazily().unwrap().lock("wanted");
+    let lock = builder.clone().connect_lazily().unwrap().get_lock("wanted");
     check("try_lock", &|| lock.try_lock().map(drop));
     check("try_lock_for", &|| lock.try_lock_for(PATIENCE).map(drop));
     check("lock", &|| lock.lock().map(drop));
@@ -143,10 +143,10 @@ fn a_server_that_answers_without_end_is_hung_up_on() {
 #[test]
 fn a_busy_lock_is_no_outage() {
     let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().lock("busy");
+    let lock = rig.impatient().connect().unwrap().get_lock("busy");
     let holder = rig.direct();
     // Four times as long as an outage may be.
-    let held = holder.lock("busy").leased(PATIENCE * 8).lock().unwrap();
+    let held = holder.get_lock("busy").leased(PATIENCE * 8).lock().unwrap();
     lock.lock().unwrap().unlock().unwrap();
     drop(held);
 }
@@ -155,9 +155,9 @@ fn a_busy_lock_is_no_outage() {
 fn an_outage_ends_the_wait_of_every_thread_in_line() {
     let rig = Rig::start();
     let client = rig.impatient().connect().unwrap();
-    let held = rig.direct().lock("busy").lock().unwrap();
+    let held = rig.direct().get_lock("busy").lock().unwrap();
     thread::scope(|scope| {
-        let waiters: Vec<_> = (0..5).map(|_| scope.spawn(|| client.lock("busy").lock().map(drop))).collect();
+        let waiters: Vec<_> = (0..5).map(|_| scope.spawn(|| client.get_lock("busy").lock().map(drop))).collect();
         rig.proxy.wait_for(&rig.script("acquire").nth(2), SOON);
         rig.proxy.mute(Scope::All, Direction::Both);
         let started = Instant::now();
@@ -178,9 +178,9 @@ fn a_caller_waits_for_a_connection_of_a_full_pool_no_longer_than_its_bound() {
     let client = rig.builder().max_connections(1).command_timeout(Duration::from_secs(1)).connect().unwrap();
     thread::scope(|scope| {
         let holding = rig.proxy.rule(rig.script("acquire").containing("slow"), Then::HoldReply);
-        let slow = scope.spawn(|| client.lock("slow").try_lock_for(SOON).map(drop));
+        let slow = scope.spawn(|| client.get_lock("slow").try_lock_for(SOON).map(drop));
         holding.wait_hit(SOON);
-        let (took, answer) = timed(|| client.lock("other").try_lock().map(drop));
+        let (took, answer) = timed(|| client.get_lock("other").try_lock().map(drop));
         assert!(took < Duration::from_secs(1) + SLACK, "{took:?}");
         // Whoever has the connection may have lost it by then, and left room.
         if let Err(error) = answer {
@@ -199,7 +199,7 @@ fn a_server_with_too_many_clients_says_so_and_is_used_as_soon_as_it_has_room() {
         let () = redis::cmd("CONFIG").arg(&["SET", "maxclients", &most.to_string()]).query(&mut admin).unwrap();
     };
     let client = rig.impatient().connect_lazily().unwrap();
-    let lock = client.lock("wanted");
+    let lock = client.get_lock("wanted");
     limit(1);
     for call in [&|| lock.try_lock().map(drop), &|| lock.try_lock_for(PATIENCE).map(drop)] as [&dyn Fn() -> _; 2] {
         let (took, answer) = timed(call);

@@ -39,20 +39,20 @@ fn close_is_bounded(soon: Duration, fault: fn(&Rig)) {
     // Two connections, so that some callers wait for one.
     let client = rig.builder().max_connections(2).connect().unwrap();
     let holder = Client::builder(&rig.server.url()).client_name("holder").connect().unwrap();
-    let busy = holder.lock("busy").lock().unwrap();
-    let held = client.lock("held").owned().lock().unwrap();
-    let unlocked = client.lock("unlocked").owned().lock().unwrap();
+    let busy = holder.get_lock("busy").lock().unwrap();
+    let held = client.get_lock("held").owned().lock().unwrap();
+    let unlocked = client.get_lock("unlocked").owned().lock().unwrap();
     let started = &Barrier::new(WANTING + 2);
     thread::scope(|scope| {
         // These sleep when it happens, the first one on its channel and the others in line.
-        let sleep = || (client.lock("busy").lock().map(drop), Instant::now());
+        let sleep = || (client.get_lock("busy").lock().map(drop), Instant::now());
         let sleepers: Vec<_> = (0..3).map(|_| scope.spawn(sleep)).collect();
         eventually(SOON, "the first one listens", || rig.server.channels().len() == 1);
         rig.has_asked_after_its_second(&rig.script("acquire"));
         fault(&rig);
         let mut callers = vec![];
         for number in 0..WANTING {
-            let lock = client.lock(&format!("wanted {number}"));
+            let lock = client.get_lock(&format!("wanted {number}"));
             callers.push(scope.spawn(move || {
                 started.wait();
                 if number == 0 { lock.owned().try_lock_for(Duration::MAX).map(drop) } else { lock.lock().map(drop) }
@@ -107,11 +107,11 @@ fn dropping_a_guard_is_bounded_and_made_up_for_later() {
         let notes = Sheet::default();
         let client = rig.builder().command_timeout(PATIENCE * 2).drop_timeout(PATIENCE).observer(notes.clone());
         let client = client.connect().unwrap();
-        let guard = client.lock("dropped").lock().unwrap();
+        let guard = client.get_lock("dropped").lock().unwrap();
         fault(&rig);
         let (took, ()) = timed(|| drop(guard));
         assert!(took < PATIENCE + SLACK, "{took:?}");
-        assert!(!client.lock("dropped").is_held_by_current_thread());
+        assert!(!client.get_lock("dropped").is_held_by_current_thread());
         assert!(notes.text().contains("ReleaseFailed"), "the observer is told");
         rig.proxy.heal();
         rig.server.resume();
@@ -125,8 +125,8 @@ fn a_panic_drops_its_guard_in_time_and_only_once_though_the_server_is_mute() {
     let client = rig.builder().drop_timeout(PATIENCE).connect().unwrap();
     let (took, outcome) = timed(|| {
         catch_unwind(AssertUnwindSafe(|| {
-            let _outer = client.lock("panicked").lock().unwrap();
-            let _inner = client.lock("panicked").lock().unwrap();
+            let _outer = client.get_lock("panicked").lock().unwrap();
+            let _inner = client.get_lock("panicked").lock().unwrap();
             rig.proxy.mute(Scope::All, Direction::Both);
             resume_unwind(Box::new("a panic that prints nothing: that takes its own time"));
         }))
@@ -135,14 +135,14 @@ fn a_panic_drops_its_guard_in_time_and_only_once_though_the_server_is_mute() {
     assert!(took < PATIENCE * 2 + SLACK, "{took:?}");
     rig.proxy.heal();
     rig.eventually_no_keys(SOON);
-    client.lock("panicked").lock().unwrap().unlock().unwrap();
+    client.get_lock("panicked").lock().unwrap().unlock().unwrap();
 }
 
 #[test]
 fn the_last_handle_goes_in_time_though_the_server_is_mute() {
     let rig = Rig::start();
     let client = rig.client();
-    client.lock("used").lock().unwrap().unlock().unwrap();
+    client.get_lock("used").lock().unwrap().unlock().unwrap();
     rig.proxy.mute(Scope::All, Direction::Both);
     let (took, ()) = timed(|| drop(client));
     assert!(took < DROP_LIMIT + SLACK, "{took:?}");
@@ -163,7 +163,7 @@ fn a_password_appears_in_no_text() {
             .observer(sheet.clone());
         sheet.add(&builder);
         let client = builder.clone().connect().unwrap();
-        let lock = client.lock("secret");
+        let lock = client.get_lock("secret");
         let guard = lock.lock().unwrap();
         sheet.add(&(&client, &lock, &lock.owned(), &guard, client.held(), lock.holder().unwrap()));
         let faults: [fn(&Rig); 4] = [

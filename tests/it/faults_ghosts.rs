@@ -14,7 +14,7 @@ const NAME: &str = "ghost";
 #[test]
 fn what_clears_a_late_grant_away_leaves_the_next_grant_alone() {
     let rig = Rig::start();
-    let lock = rig.builder().command_timeout(SOON).connect().unwrap().lock(NAME);
+    let lock = rig.builder().command_timeout(SOON).connect().unwrap().get_lock(NAME);
     let lease = ms(1_000);
     thread::scope(|scope| {
         let grant = rig.proxy.rule(rig.script("acquire"), Then::HoldReply);
@@ -38,7 +38,7 @@ fn what_clears_a_late_grant_away_leaves_the_next_grant_alone() {
 #[test]
 fn a_ghost_of_a_hold_that_was_lost_is_cleared_in_the_background() {
     let rig = rig_without_fences();
-    let lock = without_fences(&rig).lock(NAME);
+    let lock = without_fences(&rig).get_lock(NAME);
     let original = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
     let guard = lock.try_lock_for(SOON).unwrap().expect("the repetition takes it");
     rig.server.run(&["DEL", NAME]);
@@ -51,8 +51,8 @@ fn a_ghost_of_a_hold_that_was_lost_is_cleared_in_the_background() {
 #[test]
 fn a_ghost_of_a_wait_in_vain_is_cleared_in_the_background() {
     let rig = rig_without_fences();
-    let held = rig.direct().lock(NAME).lock().unwrap();
-    let lock = without_fences(&rig).lock(NAME);
+    let held = rig.direct().get_lock(NAME).lock().unwrap();
+    let lock = without_fences(&rig).get_lock(NAME);
     let original = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
     assert!(lock.try_lock_for(PATIENCE * 4).unwrap().is_none(), "somebody holds it");
     held.unlock().unwrap();

@@ -17,7 +17,7 @@ fn the_late_answer_of_a_renewal_is_not_that_of_the_next_one() {
     let rig = Rig::start();
     let lease = Duration::from_secs(4);
     let client = rig.builder().watchdog(lease, ms(500)).command_timeout(PATIENCE).connect().unwrap();
-    let guard = client.lock(NAME).lock().unwrap();
+    let guard = client.get_lock(NAME).lock().unwrap();
     let answer = rig.proxy.rule(rig.script("renew"), Then::HoldReply);
     let first = answer.wait_hit(SOON);
     rig.proxy.wait_fate(&first, SOON);
@@ -36,7 +36,7 @@ fn the_late_answer_of_a_renewal_is_not_that_of_the_next_one() {
 #[test]
 fn a_release_found_nothing_after_its_deadline_and_says_so() {
     let rig = Rig::start();
-    let lock = rig.builder().command_timeout(SOON).connect().unwrap().lock(NAME);
+    let lock = rig.builder().command_timeout(SOON).connect().unwrap().get_lock(NAME);
     let lease = ms(1_000);
     let taken = Instant::now();
     let guard = lock.leased(lease).owned().lock().unwrap();
@@ -58,7 +58,7 @@ fn a_demoted_server_that_answers_nothing_is_left_by_the_watchdog() {
     let rig = Rig::around(RedisServer::builder().config("replica-serve-stale-data no").start());
     let successor = RedisServer::start();
     let client = rig.builder().watchdog(Duration::from_secs(4), ms(100)).connect().unwrap();
-    let kept = client.lock("kept").lock().unwrap();
+    let kept = client.get_lock("kept").lock().unwrap();
     rig.proxy.wait_for(&rig.script("renew"), SOON); // over its own connection
     successor.run(&["REPLICAOF", "127.0.0.1", &rig.server.address().port().to_string()]);
     eventually(SOON, "it has the lock", || successor.query::<i64>(&["EXISTS", "kept"]) == 1);

@@ -14,7 +14,7 @@ const NAME: &str = "late";
 #[test]
 fn a_late_original_is_fenced_before_its_repetition_and_leaves_no_ghost() {
     let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().lock(NAME);
+    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     for _ in 0..10 {
         let (rule, original, fence) = take_with_the_original_held(&rig, &lock);
         assert_eq!(rig.proxy.fate(&fence), Fate::Answered(b":1\r\n".to_vec()), "the fence found its connection");
@@ -29,7 +29,7 @@ fn a_late_original_is_fenced_before_its_repetition_and_leaves_no_ghost() {
 #[test]
 fn a_fence_without_an_answer_is_sent_again_before_the_repetition() {
     let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().lock(NAME);
+    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     for then in [Then::CutBeforeRequest, Then::CutRequestAfter(20), Then::SwallowRequest, Then::CutReplyAfter(0)] {
         let fence = rig.proxy.rule(fences(), then);
         let (rule, original, _) = take_with_the_original_held(&rig, &lock);
@@ -43,7 +43,7 @@ fn a_fence_without_an_answer_is_sent_again_before_the_repetition() {
 #[test]
 fn what_is_cleared_away_in_the_background_is_fenced_first_however_long_that_takes() {
     let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().lock(NAME);
+    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     let held = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
     let fence = rig.proxy.rule(fences().times(3), Then::SwallowRequest);
     assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unknown);
@@ -60,7 +60,7 @@ fn what_is_cleared_away_in_the_background_is_fenced_first_however_long_that_take
 #[test]
 fn a_ghost_of_a_user_who_may_not_fence_is_cleared_in_the_background() {
     let rig = rig_without_fences();
-    let lock = without_fences(&rig).lock(NAME);
+    let lock = without_fences(&rig).get_lock(NAME);
     let (rule, original, fence) = take_with_the_original_held(&rig, &lock);
     let Fate::Answered(refusal) = rig.proxy.fate(&fence) else { panic!("the fence was not answered") };
     assert!(refusal.starts_with(b"-NOPERM"));
@@ -73,9 +73,9 @@ fn a_ghost_of_a_user_who_may_not_fence_is_cleared_in_the_background() {
 #[test]
 fn a_ghost_does_not_disturb_whoever_has_the_lock_by_then() {
     let rig = rig_without_fences();
-    let lock = without_fences(&rig).lock(NAME);
+    let lock = without_fences(&rig).get_lock(NAME);
     let (rule, original, _) = take_with_the_original_held(&rig, &lock);
-    let next = rig.direct().lock(NAME).lock().unwrap();
+    let next = rig.direct().get_lock(NAME).lock().unwrap();
     rule.release();
     let Fate::Answered(reply) = rig.proxy.wait_fate(&original, SOON) else { panic!("it was not answered") };
     assert!(reply.starts_with(b"*2\r\n:0\r\n"), "it is told that the lock is busy");
@@ -88,7 +88,7 @@ fn a_ghost_does_not_disturb_whoever_has_the_lock_by_then() {
 #[test]
 fn late_copies_of_anything_a_thread_sent_never_touch_its_newer_hold() {
     let rig = Rig::start();
-    let lock = rig.client().lock(NAME);
+    let lock = rig.client().get_lock(NAME);
     let outer = lock.lock().unwrap();
     lock.lock().unwrap().unlock().unwrap();
     outer.extend(Duration::from_secs(90)).unwrap();
@@ -112,12 +112,12 @@ fn late_copies_of_anything_a_thread_sent_never_touch_its_newer_hold() {
 fn a_late_release_of_an_ended_lease_leaves_the_next_holder_alone() {
     let rig = Rig::start();
     let client = rig.impatient().connect().unwrap();
-    let guard = client.lock(NAME).leased(PATIENCE).lock().unwrap();
+    let guard = client.get_lock(NAME).leased(PATIENCE).lock().unwrap();
     let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
     let rule = rig.proxy.rule(rig.release(false), Then::HoldRequest);
     assert!(guard.unlock().is_err());
     deaf.remove();
-    let next = rig.direct().lock(NAME).lock().unwrap(); // when the lease is over
+    let next = rig.direct().get_lock(NAME).lock().unwrap(); // when the lease is over
     rule.release();
     rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
     rig.assert_held_by(NAME, next.owner(), 1);
@@ -127,7 +127,7 @@ fn a_late_release_of_an_ended_lease_leaves_the_next_holder_alone() {
 #[test]
 fn a_late_release_that_could_not_be_fenced_leaves_the_newer_hold_of_its_thread_alone() {
     let rig = rig_without_fences();
-    let lock = without_fences(&rig).lock(NAME);
+    let lock = without_fences(&rig).get_lock(NAME);
     let guard = lock.lock().unwrap();
     let rule = rig.proxy.rule(rig.release(false), Then::HoldRequest);
     guard.unlock().unwrap();
@@ -144,7 +144,7 @@ fn a_late_partial_release_never_makes_the_key_end_before_its_holder_thinks() {
     for may_fence in [true, false] {
         let rig = rig_without_fences();
         let client = if may_fence { rig.impatient().connect().unwrap() } else { without_fences(&rig) };
-        let lock = client.lock(NAME);
+        let lock = client.get_lock(NAME);
         let outer = lock.leased(Duration::from_secs(4)).lock().unwrap();
         let inner = lock.leased(Duration::from_secs(1)).lock().unwrap();
         let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
@@ -164,13 +164,13 @@ fn a_late_partial_release_never_makes_the_key_end_before_its_holder_thinks() {
 #[test]
 fn an_answer_that_is_older_than_its_lease_is_no_lock() {
     let rig = Rig::start();
-    let lock = rig.client().lock(NAME).leased(ms(200));
+    let lock = rig.client().get_lock(NAME).leased(ms(200));
     let other = rig.direct();
     std::thread::scope(|scope| {
         let rule = rig.proxy.rule(rig.script("acquire"), Then::HoldReply);
         let late = scope.spawn(|| lock.try_lock_for(ms(400)).map(|guard| guard.map(|guard| guard.is_held())));
         rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
-        let next = other.lock(NAME).lock().unwrap(); // when the lease is over
+        let next = other.get_lock(NAME).lock().unwrap(); // when the lease is over
         rule.release();
         assert_eq!(late.join().unwrap().unwrap(), None);
         rig.assert_held_by(NAME, next.owner(), 1);
@@ -198,7 +198,7 @@ fn take_with_the_original_held(rig: &Rig, lock: &Lock) -> (RuleHandle, Request, 
 fn a_fence_without_an_answer_makes_no_release_of_one_that_was_never_sent() {
     let rig = Rig::start();
     let client = rig.impatient().connect().unwrap();
-    let lock = client.lock(NAME);
+    let lock = client.get_lock(NAME);
     let outer = lock.lock().unwrap();
     let lost = rig.proxy.rule(rig.script("reenter"), Then::Mute(Direction::Replies));
     let deaf = rig.proxy.rule(fences().times(9), Then::SwallowRequest);
@@ -217,7 +217,7 @@ fn a_fence_without_an_answer_makes_no_release_of_one_that_was_never_sent() {
 #[test]
 fn a_copy_at_a_former_master_is_cleared_when_it_is_one_again() {
     let (rig, other) = (Rig::start(), RedisServer::start());
-    let lock = rig.impatient().connect().unwrap().lock(NAME);
+    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     let held = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
     std::thread::scope(|scope| {
         let taking = scope.spawn(|| lock.try_lock_for(SOON).map(|guard| guard.map(|guard| guard.unlock())));
@@ -237,26 +237,26 @@ fn a_copy_at_a_former_master_is_cleared_when_it_is_one_again() {
 #[test]
 fn reading_that_was_kept_goes_on_when_writing_ends_in_doubt() {
     let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().read_write_lock(NAME);
-    let other = rig.direct().read_write_lock(NAME);
-    let writing = lock.write_lock().lock().unwrap();
-    lock.read_lock().leased(Duration::from_secs(60)).lock().unwrap().keep_until_expiry();
+    let lock = rig.impatient().connect().unwrap().get_read_write_lock(NAME);
+    let other = rig.direct().get_read_write_lock(NAME);
+    let writing = lock.get_write_lock().lock().unwrap();
+    lock.get_read_lock().leased(Duration::from_secs(60)).lock().unwrap().keep_until_expiry();
     let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
     let mute = rig.proxy.rule(When::script().always(), Then::SwallowRequest);
     writing.unlock().unwrap_err();
     deaf.remove();
     mute.remove();
     // The guard is gone; readers come in as soon as Redis knows it all the same.
-    let reading = other.read_lock().try_lock_for(Duration::from_secs(8)).unwrap().expect("writing has ended");
+    let reading = other.get_read_lock().try_lock_for(Duration::from_secs(8)).unwrap().expect("writing has ended");
     reading.unlock().unwrap();
-    assert!(other.write_lock().try_lock().unwrap().is_none(), "what was kept is still read");
+    assert!(other.get_write_lock().try_lock().unwrap().is_none(), "what was kept is still read");
 }
 
 /// The background is writing what an inner release could not, and knows nothing of the next one.
 #[test]
 fn an_inner_release_beside_the_background_is_written() {
     let rig = Rig::start();
-    let lock = rig.builder().drop_timeout(ms(200)).connect().unwrap().lock(NAME);
+    let lock = rig.builder().drop_timeout(ms(200)).connect().unwrap().get_lock(NAME);
     let outer = lock.lock().unwrap();
     let (second, third) = (lock.lock().unwrap(), lock.lock().unwrap());
     rig.proxy.mute(Scope::All, Direction::Both);

@@ -110,7 +110,7 @@ pub(crate) fn told_in_time(fault: Fault, server_answers: bool, trials: &Trials) 
 }
 
 fn take(client: &Client, trial: usize, trials: &Trials) -> OwnedGuard {
-    let lock = client.lock(&name(trial));
+    let lock = client.get_lock(&name(trial));
     let lock = if trials.leased && trial % 2 == 1 { lock.leased(trials.lease) } else { lock };
     lock.owned().lock().unwrap()
 }
@@ -142,7 +142,7 @@ fn nobody_believes_in_a_lock_that_the_server_has_forgotten() {
     let client = rig.impatient().connect().unwrap();
     let names: Vec<_> = (0..LOCKS).map(|number| format!("short {number}")).collect();
     let lease = |number: usize| ms(400 + 5 * number as u64);
-    let take = |number: usize| client.lock(&names[number]).leased(lease(number)).owned().lock().unwrap();
+    let take = |number: usize| client.get_lock(&names[number]).leased(lease(number)).owned().lock().unwrap();
     let guards: Vec<_> = (0..LOCKS).map(take).collect();
     assert!(guards[LOCKS - 1].is_held());
     rig.proxy.mute(Scope::All, Direction::Both);
@@ -165,7 +165,7 @@ fn the_time_of_a_slow_answer_is_not_believed_in() {
     const SLOW: Duration = Duration::from_millis(400);
     let rig = Rig::start();
     let client = rig.client();
-    let lock = client.lock("slow").leased(Duration::from_secs(2));
+    let lock = client.get_lock("slow").leased(Duration::from_secs(2));
     let delayed = |verb| rig.proxy.rule(rig.script(verb), Then::DelayReply(SLOW));
     let check = |guard: &lockson::Guard, what: &str| {
         let left = ms(u64::try_from(rig.time_to_live("slow")).unwrap());
@@ -186,7 +186,7 @@ fn the_time_of_a_slow_answer_is_not_believed_in() {
     check(&outer, "release of one");
     outer.unlock().unwrap();
     let watched = rig.builder().watchdog(Duration::from_secs(4), ms(1_000)).connect().unwrap();
-    let guard = watched.lock("slow").lock().unwrap();
+    let guard = watched.get_lock("slow").lock().unwrap();
     rig.proxy.rule(rig.script("renew"), Then::DelayReply(ms(1_000)));
     eventually(SOON, "the renewal is under way", || guard.remaining() < ms(2_700));
     eventually(SOON, "the renewal is believed in", || guard.remaining() > ms(2_700));
@@ -200,7 +200,7 @@ fn a_flushed_server_is_noticed_at_the_next_renewal_and_told_once_for_each_lock()
     let told = Notes::default();
     let client = rig.builder().watchdog(LEASE, ms(500)).observer(told.clone()).connect().unwrap();
     let names: Vec<_> = (0..LOCKS).map(|number| format!("flushed {number}")).collect();
-    let guards: Vec<_> = names.iter().map(|name| client.lock(name).owned().lock().unwrap()).collect();
+    let guards: Vec<_> = names.iter().map(|name| client.get_lock(name).owned().lock().unwrap()).collect();
     let (tell, called) = unbounded();
     for guard in &guards {
         let tell = tell.clone();
@@ -223,7 +223,7 @@ fn a_flushed_server_is_noticed_at_the_next_renewal_and_told_once_for_each_lock()
 fn a_lost_lock_does_not_disturb_the_next_hold_of_the_same_name() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
-    let lock = client.lock("again");
+    let lock = client.get_lock("again");
     thread::scope(|scope| {
         let deep: Vec<_> = (0..4).map(|_| lock.lock().unwrap()).collect();
         rig.server.run(&["DEL", "again"]);
@@ -268,7 +268,7 @@ fn an_announcement_is_looked_into_at_once_though_nobody_of_this_process_gets_in(
         redis.call('pexpire', KEYS[1], 30000) redis.call('publish', ARGV[1], '0')";
     for leased in [false, true] {
         let name = if leased { "leased" } else { "watched" };
-        let lock = if leased { client.lock(name).leased(LEASE) } else { client.lock(name) };
+        let lock = if leased { client.get_lock(name).leased(LEASE) } else { client.get_lock(name) };
         let (guard, cancel) = (lock.lock().unwrap(), Cancel::new());
         let channel = format!("redisson_lock__channel:{{{name}}}");
         thread::scope(|scope| {
@@ -285,7 +285,7 @@ fn an_announcement_is_looked_into_at_once_though_nobody_of_this_process_gets_in(
 
 /// How long a holder, in whose process somebody waits, takes to hear that its lock was forced open.
 pub(crate) fn time_to_tell(rig: &Rig, holder: &Client, other: &Client, leased: bool) -> Duration {
-    let lock = holder.lock("forced");
+    let lock = holder.get_lock("forced");
     let guard = if leased { lock.leased(LEASE).lock().unwrap() } else { lock.lock().unwrap() };
     let (tell, told) = unbounded();
     guard.on_lost(move |loss| tell.send((*loss, Instant::now())).unwrap());
@@ -293,7 +293,7 @@ pub(crate) fn time_to_tell(rig: &Rig, holder: &Client, other: &Client, leased: b
         let waiter = scope.spawn(|| lock.lock().unwrap().unlock().unwrap());
         eventually(SOON, "somebody listens", || rig.server.subscribers("redisson_lock__channel:{forced}") == 1);
         let forced = Instant::now();
-        assert!(other.lock("forced").force_unlock().unwrap());
+        assert!(other.get_lock("forced").force_unlock().unwrap());
         let (loss, at) = told.recv_timeout(SOON).expect("it is told");
         assert!(matches!(loss, Loss::Gone | Loss::Taken), "told only after {:?}: {loss:?}", at - forced);
         joined(waiter);
@@ -305,11 +305,11 @@ pub(crate) fn time_to_tell(rig: &Rig, holder: &Client, other: &Client, leased: b
 fn a_holder_that_was_out_of_reach_for_too_long_does_not_touch_the_next_one() {
     let rig = Rig::start();
     let client = rig.impatient().watchdog(Duration::from_secs(1), ms(100)).connect().unwrap();
-    let lock = client.lock("mine");
+    let lock = client.get_lock("mine");
     let guard = lock.lock().unwrap();
     rig.proxy.mute(Scope::All, Direction::Both);
     assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
-    let next = rig.direct().lock("mine").lock().unwrap();
+    let next = rig.direct().get_lock("mine").lock().unwrap();
     rig.proxy.heal();
     let mark = rig.proxy.mark();
     assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Lost(Loss::Expired), "no silent second hold");

@@ -81,14 +81,14 @@ fn an_observer_that_panics_disturbs_nobody() {
     let lease = Duration::from_secs(3);
     let observer = Panics(Arc::clone(&told));
     let client = rig.impatient().watchdog(lease, ms(100)).observer(observer).connect().unwrap();
-    let kept = client.lock("kept").lock().unwrap();
-    let deleted = client.lock("deleted").lock().unwrap();
+    let kept = client.get_lock("kept").lock().unwrap();
+    let deleted = client.get_lock("deleted").lock().unwrap();
     rig.server.run(&["DEL", "deleted"]);
     assert_eq!(deleted.wait_lost(SOON), Some(Loss::Gone));
     // Listening and renewing break, and go on.
-    let held = rig.direct().lock("wanted").lock().unwrap();
+    let held = rig.direct().get_lock("wanted").lock().unwrap();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| client.lock("wanted").lock().unwrap().unlock().unwrap());
+        let waiter = scope.spawn(|| client.get_lock("wanted").lock().unwrap().unlock().unwrap());
         eventually(SOON, "it listens", || rig.server.subscribers("redisson_lock__channel:{wanted}") == 1);
         let failing = rig.proxy.rule(rig.script("renew").times(2), Then::ReplaceReply(b"-ERR odd\r\n".to_vec()));
         failing.wait_hits(2, SOON);

@@ -54,7 +54,7 @@ fn a_wait_that_is_long_enough_sees_the_end_of_a_busy_time() {
     thread::scope(|scope| {
         scope.spawn(|| rig.server.try_query::<()>(&["EVAL", "while true do end", "0"]));
         eventually(SOON, "it is busy", || refuses(&rig, "BUSY"));
-        let waiter = scope.spawn(|| client.lock("free").try_lock_for(SOON).unwrap().is_some());
+        let waiter = scope.spawn(|| client.get_lock("free").try_lock_for(SOON).unwrap().is_some());
         rig.proxy.wait_for_since(rig.proxy.mark(), &rig.script("acquire").nth(2), SOON);
         rig.server.run(&["SCRIPT", "KILL"]);
         assert!(waiter.join().unwrap());
@@ -65,12 +65,12 @@ fn a_wait_that_is_long_enough_sees_the_end_of_a_busy_time() {
 fn a_server_that_is_busy_for_ever_costs_the_bound_and_no_more() {
     let rig = Rig::around(RedisServer::builder().config("lua-time-limit 20").start());
     let client = rig.impatient().connect().unwrap();
-    let guard = client.lock("held").leased(PATIENCE * 4).lock().unwrap();
+    let guard = client.get_lock("held").leased(PATIENCE * 4).lock().unwrap();
     let writes = "redis.call('SET', 'x', 1) while true do end"; // what wrote cannot be killed
     thread::scope(|scope| {
         scope.spawn(|| rig.server.try_query::<()>(&["EVAL", writes, "0"]));
         eventually(SOON, "it is busy", || refuses(&rig, "BUSY"));
-        let (took, answer) = timed(|| client.lock("wanted").lock());
+        let (took, answer) = timed(|| client.get_lock("wanted").lock());
         assert_eq!(answer.unwrap_err().redis_word(), Some("BUSY"));
         assert!(took < PATIENCE * 3 + SLACK, "{took:?}");
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
@@ -83,15 +83,15 @@ fn a_replica_is_left_for_the_master_to_which_its_name_leads_by_now() {
     let rig = Rig::start();
     let successor = RedisServer::start();
     let client = rig.builder().watchdog(Duration::from_secs(4), ms(100)).connect().unwrap();
-    let kept = client.lock("kept").lock().unwrap();
-    let leased = client.lock("leased").leased(Duration::from_secs(60)).lock().unwrap();
+    let kept = client.get_lock("kept").lock().unwrap();
+    let leased = client.get_lock("leased").leased(Duration::from_secs(60)).lock().unwrap();
     // Several idle connections, and the watchdog's own.
     thread::scope(|scope| {
         let busy = rig.proxy.rule(rig.script("acquire").times(4), Then::DelayReply(ms(200)));
         let takes: Vec<_> = (0..4)
             .map(|number| {
                 scope.spawn({
-                    let lock = client.lock(&format!("other:{number}"));
+                    let lock = client.get_lock(&format!("other:{number}"));
                     move || lock.lock().unwrap().unlock().unwrap()
                 })
             })
@@ -104,7 +104,7 @@ fn a_replica_is_left_for_the_master_to_which_its_name_leads_by_now() {
     successor.run(&["REPLICAOF", "NO", "ONE"]);
     rig.server.run(&["REPLICAOF", "127.0.0.1", &successor.address().port().to_string()]);
     rig.proxy.retarget(successor.address()); // connections that are open stay where they are
-    let taken = client.lock("wanted").try_lock_for(SOON).unwrap().expect("the new master grants it");
+    let taken = client.get_lock("wanted").try_lock_for(SOON).unwrap().expect("the new master grants it");
     assert_eq!(successor.query::<i64>(&["EXISTS", "wanted"]), 1);
     leased.extend(Duration::from_secs(90)).unwrap();
     assert_eq!(kept.wait_lost(Duration::from_secs(6)), None, "it is renewed there");
@@ -120,12 +120,12 @@ fn a_refusal_that_takes_its_time_is_still_told_as_one() {
     // An attempt waits for a third of the patience at least; the last answer before the end is the one that counts.
     let (patience, pause) = (Duration::from_secs(3), ms(800));
     let client = rig.builder().command_timeout(patience).outage_limit(patience).connect().unwrap();
-    let guard = client.lock("held").lock().unwrap();
+    let guard = client.get_lock("held").lock().unwrap();
     rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]);
     rig.proxy.rule(When::script().always(), Then::DelayReply(pause));
     let error = guard.unlock().unwrap_err();
     assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("READONLY")), "{error}");
-    let error = client.lock("free").lock().unwrap_err();
+    let error = client.get_lock("free").lock().unwrap_err();
     assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("READONLY")), "{error}");
     rig.server.run(&["REPLICAOF", "NO", "ONE"]);
     rig.eventually_no_keys(SOON);
@@ -141,7 +141,7 @@ fn a_user_whose_rights_were_narrowed_is_told_so() {
     // A command inside the scripts, and the key.
     for (narrow, widen) in [("-hset", "+hset"), ("resetkeys", "~*")] {
         rig.server.run(&["ACL", "SETUSER", "app", narrow]);
-        let error = client.lock("free").try_lock().unwrap_err();
+        let error = client.get_lock("free").try_lock().unwrap_err();
         assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("NOPERM")), "{narrow}: {error}");
         rig.assert_no_keys();
         rig.server.run(&["ACL", "SETUSER", "app", widen]);
@@ -162,7 +162,7 @@ fn a_missing_or_wrong_password_is_told_at_the_door() {
         let error = Client::connect(&url).unwrap_err();
         assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some(word)), "{error}");
         let lazily = Client::builder(&url).connect_lazily().unwrap();
-        let error = lazily.lock("wanted").lock().unwrap_err();
+        let error = lazily.get_lock("wanted").lock().unwrap_err();
         assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some(word)), "{error}");
         assert_eq!(error.lock_name(), Some("wanted"));
     }
@@ -175,19 +175,19 @@ fn a_password_that_changed_is_told_on_the_next_connection() {
     let client = Client::builder(&url).command_timeout(PATIENCE).connect().unwrap();
     let mut admin = rig.server.connection();
     let () = redis::cmd("CONFIG").arg(&["SET", "requirepass", "second"]).query(&mut admin).unwrap();
-    client.lock("wanted").lock().unwrap().unlock().unwrap(); // whoever is in stays in
+    client.get_lock("wanted").lock().unwrap().unlock().unwrap(); // whoever is in stays in
     rig.proxy.cut(Scope::All);
-    let error = client.lock("wanted").lock().unwrap_err();
+    let error = client.get_lock("wanted").lock().unwrap_err();
     assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGPASS")), "{error}");
     let () = redis::cmd("CONFIG").arg(&["SET", "requirepass", "first"]).query(&mut admin).unwrap();
-    client.lock("wanted").lock().unwrap().unlock().unwrap();
+    client.get_lock("wanted").lock().unwrap().unlock().unwrap();
 }
 
 #[test]
 fn scripts_that_the_server_forgot_are_sent_again_and_nobody_notices() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(3), ms(200)).connect().unwrap();
-    let lock = client.lock("once");
+    let lock = client.get_lock("once");
     let forget = || rig.server.run(&["SCRIPT", "FLUSH"]);
     for _ in 0..3 {
         forget();
@@ -216,16 +216,16 @@ fn a_user_who_may_not_send_scripts_needs_them_loaded() {
     server.run(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-eval"]);
     let rig = Rig::around(server);
     let client = Client::connect(&format!("redis://app:secret@127.0.0.1:{}", rig.proxy.port())).unwrap();
-    client.lock("once").lock().unwrap().unlock().unwrap();
+    client.get_lock("once").lock().unwrap().unlock().unwrap();
     rig.server.run(&["SCRIPT", "FLUSH"]);
-    let error = client.lock("once").lock().unwrap_err();
+    let error = client.get_lock("once").lock().unwrap_err();
     assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("NOPERM")), "{error}");
 }
 
 #[test]
 fn something_else_under_the_name_is_told_and_never_deleted() {
     let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().lock("data");
+    let lock = rig.impatient().connect().unwrap().get_lock("data");
     rig.server.run(&["SET", "data", "precious"]);
     let refused = |error: Error| {
         assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")), "{error}");
@@ -246,7 +246,7 @@ fn a_holder_whose_key_was_overwritten_is_told_that_it_was_taken() {
     for wait_for_renewal in [true, false] {
         let rig = Rig::start();
         let client = rig.builder().watchdog(Duration::from_secs(5), ms(if wait_for_renewal { 200 } else { 2_500 }));
-        let lock = client.connect().unwrap().lock("data");
+        let lock = client.connect().unwrap().get_lock("data");
         let guard = lock.lock().unwrap();
         rig.server.run(&["SET", "data", "precious"]);
         if wait_for_renewal {
@@ -262,7 +262,7 @@ fn a_holder_whose_key_was_overwritten_is_told_that_it_was_taken() {
 #[test]
 fn a_stranger_in_the_lock_is_busy_and_a_lock_without_end_is_asked_for_every_second() {
     let rig = Rig::start();
-    let lock = rig.client().lock("data");
+    let lock = rig.client().get_lock("data");
     for field in [["no-owner", "no-number"], ["no-owner", "9223372036854775807"]] {
         rig.server.run(&["HSET", "data", field[0], field[1]]); // without a time to live
         assert!(lock.try_lock().unwrap().is_none());

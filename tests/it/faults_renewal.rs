@@ -17,7 +17,7 @@ const LEASE: Duration = Duration::from_secs(20);
 fn a_watched_section_inside_a_leased_one_is_renewed() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
-    let lock = client.lock("nested");
+    let lock = client.get_lock("nested");
     let outer = lock.leased(ms(500)).lock().unwrap();
     let inner = lock.lock().unwrap();
     assert_eq!(inner.wait_lost(Duration::from_secs(3)), None);
@@ -30,7 +30,7 @@ fn renewals_that_are_lost_for_a_while_cost_nothing() {
     let rig = Rig::start();
     let told = Notes::default();
     let client = rig.builder().watchdog(Duration::from_secs(4), ms(200)).observer(told.clone()).connect().unwrap();
-    let guard = client.lock("kept").lock().unwrap();
+    let guard = client.get_lock("kept").lock().unwrap();
     let renewals = rig.script("renew").times(3);
     for then in [
         Then::CutBeforeRequest,
@@ -61,7 +61,7 @@ fn renewals_that_are_lost_for_a_while_cost_nothing() {
 fn a_lost_renewal_is_sent_again_at_once_and_not_a_tick_later() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(6), Duration::from_secs(3)).connect().unwrap();
-    let guard = client.lock("kept").lock().unwrap();
+    let guard = client.get_lock("kept").lock().unwrap();
     let renewals = rig.script("renew");
     let lost = rig.proxy.rule(renewals.clone(), Then::CutBeforeRequest).wait_hit(SOON);
     let next = rig.proxy.wait_for_since(lost.number + 1, &renewals, SOON);
@@ -75,10 +75,10 @@ fn a_renewal_that_gets_no_answer_delays_no_other_loss() {
     let rig = Rig::start();
     let patience = SLACK * 4;
     let client = rig.builder().watchdog(LEASE, ms(200)).command_timeout(patience).connect().unwrap();
-    let renewed = client.lock("renewed").lock().unwrap();
+    let renewed = client.get_lock("renewed").lock().unwrap();
     let rule = rig.proxy.rule(rig.script("renew"), Then::Mute(Direction::Both));
     rule.wait_hit(SOON); // the watchdog waits for an answer from now on
-    let short = client.lock("short").leased(ms(1_000)).lock().unwrap();
+    let short = client.get_lock("short").leased(ms(1_000)).lock().unwrap();
     let taken = Instant::now();
     let (tell, told) = unbounded();
     short.on_lost(move |_| tell.send(Instant::now()).unwrap());
@@ -91,9 +91,9 @@ fn a_renewal_that_gets_no_answer_delays_no_other_loss() {
 fn nothing_is_renewed_after_its_release_however_that_went() {
     let rig = Rig::start();
     let client = rig.impatient().watchdog(Duration::from_secs(2), ms(100)).connect().unwrap();
-    let other = client.lock("other").lock().unwrap(); // keeps the watchdog at work
+    let other = client.get_lock("other").lock().unwrap(); // keeps the watchdog at work
     for then in [None, Some(Then::SwallowRequest), Some(Then::SwallowReply), Some(Then::CutReplyAfter(0))] {
-        let guard = client.lock("released").lock().unwrap();
+        let guard = client.get_lock("released").lock().unwrap();
         let mine = rig.script("renew").containing(guard.owner());
         rig.proxy.wait_for(&mine, SOON);
         if let Some(then) = then {
@@ -105,7 +105,7 @@ fn nothing_is_renewed_after_its_release_however_that_went() {
         // One may have been on its way when the guard was given back.
         let after = rig.proxy.fitting_since(mark, &mine).len();
         assert!(after <= 1, "{after} renewals after the release");
-        eventually(SOON, "it is open", || !client.lock("released").is_locked().unwrap());
+        eventually(SOON, "it is open", || !client.get_lock("released").is_locked().unwrap());
     }
     assert!(other.is_held());
 }
@@ -116,7 +116,7 @@ fn a_renewal_that_crosses_the_release_never_brings_the_lock_back() {
     let client = rig.builder().watchdog(Duration::from_secs(3), ms(100)).connect().unwrap();
     thread::scope(|scope| {
         for thread in 0..8 {
-            let lock = client.lock(&format!("crossing {thread}"));
+            let lock = client.get_lock(&format!("crossing {thread}"));
             let rig = &rig;
             scope.spawn(move || {
                 for round in 0..20 {
@@ -137,7 +137,7 @@ fn one_key_that_is_no_lock_any_more_does_not_stop_the_others_of_its_batch() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
     let names: Vec<_> = (0..10).map(|number| format!("batch {number}")).collect();
-    let guards: Vec<_> = names.iter().map(|name| client.lock(name).owned().lock().unwrap()).collect();
+    let guards: Vec<_> = names.iter().map(|name| client.get_lock(name).owned().lock().unwrap()).collect();
     rig.server.run(&["SET", &names[3], "precious"]);
     rig.server.run(&["DEL", &names[5]]);
     assert_eq!(guards[3].wait_lost(SOON), Some(Loss::Taken));

@@ -30,7 +30,7 @@ pub(crate) fn chaos(seed: u64, how_long: Duration) -> usize {
         for thread in 0..THREADS {
             let (client, calm, inside, taken) = (&clients[thread % 2], &calm, &inside, &taken);
             scope.spawn(move || {
-                let lock = client.lock("chaos");
+                let lock = client.get_lock("chaos");
                 while !calm.load(Ordering::Relaxed) {
                     let (took, answer) = timed(|| lock.try_lock_for(WAIT));
                     assert!(took < WAIT + PATIENCE + SLACK, "try_lock_for took {took:?}");
@@ -55,7 +55,7 @@ pub(crate) fn chaos(seed: u64, how_long: Duration) -> usize {
     });
     rig.eventually_no_keys(SOON);
     for client in &clients {
-        client.lock("chaos").try_lock_for(SOON).unwrap().expect("all is well again").unlock().unwrap();
+        client.get_lock("chaos").try_lock_for(SOON).unwrap().expect("all is well again").unlock().unwrap();
     }
     taken.into_inner()
 }
@@ -105,7 +105,7 @@ fn connections_killed_over_and_over_come_back_with_password_database_and_name() 
             for thread in 0..3 {
                 let (client, calm) = (&client, &calm);
                 scope.spawn(move || {
-                    let lock = client.lock(if thread == 0 { "alone" } else { "shared" });
+                    let lock = client.get_lock(if thread == 0 { "alone" } else { "shared" });
                     while !calm.load(Ordering::Relaxed) {
                         lock.lock().unwrap().unlock().unwrap();
                     }
@@ -119,7 +119,7 @@ fn connections_killed_over_and_over_come_back_with_password_database_and_name() 
             drop(ends_the_loops);
         });
         assert!(rig.server.clients_named("storm") > 0);
-        assert!(!client.lock("alone").is_locked().unwrap() && !client.lock("shared").is_locked().unwrap());
+        assert!(!client.get_lock("alone").is_locked().unwrap() && !client.get_lock("shared").is_locked().unwrap());
     }
 }
 
@@ -127,7 +127,7 @@ fn connections_killed_over_and_over_come_back_with_password_database_and_name() 
 fn resets_at_any_byte_are_like_ends() {
     let rig = Rig::start();
     rig.proxy.cut_by_reset(true);
-    let lock = rig.client().lock("reset");
+    let lock = rig.client().get_lock("reset");
     for when in [rig.script("acquire"), rig.release(false)] {
         for cut in 0..=12 {
             for then in [Then::CutReplyAfter(cut), Then::CutRequestAfter(cut * 20)] {
@@ -144,7 +144,7 @@ fn resets_at_any_byte_are_like_ends() {
 #[test]
 fn a_reentry_at_the_end_of_a_lease_never_takes_the_lock_from_somebody_else() {
     let rig = Rig::start();
-    let [ours, theirs] = [rig.direct(), rig.direct()].map(|client| client.lock("short").leased(ms(5)));
+    let [ours, theirs] = [rig.direct(), rig.direct()].map(|client| client.get_lock("short").leased(ms(5)));
     let until = Instant::now() + Duration::from_secs(2);
     let losses = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -174,7 +174,7 @@ fn a_reentry_at_the_end_of_a_lease_never_takes_the_lock_from_somebody_else() {
 #[test]
 fn a_lock_that_gets_free_at_the_very_end_of_a_wait_is_taken_or_left_alone() {
     let rig = Rig::start();
-    let (holder, waiter) = (rig.direct().lock("end"), rig.client().lock("end"));
+    let (holder, waiter) = (rig.direct().get_lock("end"), rig.client().get_lock("end"));
     for round in 0..60 {
         let held = holder.owned().lock().unwrap();
         let wait = ms(20);
@@ -192,11 +192,11 @@ fn a_lock_that_gets_free_at_the_very_end_of_a_wait_is_taken_or_left_alone() {
 fn a_wait_cancelled_at_the_moment_of_its_grant_leaves_nothing_behind() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(SOON, ms(100)).connect().unwrap();
-    let holder = rig.direct().lock("cancelled");
+    let holder = rig.direct().get_lock("cancelled");
     for round in 0..60 {
         let held = holder.owned().lock().unwrap();
         let cancel = Cancel::new();
-        let lock = client.lock("cancelled").cancelled_by(&cancel);
+        let lock = client.get_lock("cancelled").cancelled_by(&cancel);
         thread::scope(|scope| {
             let waiting = scope.spawn(|| lock.lock().map(drop));
             let giving = scope.spawn(|| held.unlock().unwrap());
@@ -216,7 +216,7 @@ fn a_wait_cancelled_at_the_moment_of_its_grant_leaves_nothing_behind() {
 fn threads_that_hand_a_lock_over_are_each_renewed_as_long_as_they_hold() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
-    let lock = client.lock("handed over");
+    let lock = client.get_lock("handed over");
     thread::scope(|scope| {
         for thread in 0..3 {
             let lock = &lock;
@@ -238,14 +238,14 @@ fn renewals_do_not_wait_for_a_connection_of_a_full_pool() {
     let rig = Rig::start();
     let builder = rig.builder().max_connections(1).command_timeout(ms(1_500));
     let client = builder.watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
-    let guard = client.lock("kept").lock().unwrap();
+    let guard = client.get_lock("kept").lock().unwrap();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         // One call after another has the only connection.
         let stuck = rig.proxy.rule(rig.script("acquire").containing("stuck").always(), Then::HoldReply);
         let caller = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                drop(client.lock("stuck").try_lock())
+                drop(client.get_lock("stuck").try_lock())
             }
         });
         stuck.wait_hit(SOON);
@@ -265,7 +265,7 @@ fn a_slow_link_loses_no_renewal_of_many_locks() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(4), Duration::from_secs(1)).connect().unwrap();
     let names: Vec<_> = (0..LOCKS).map(|number| format!("slow {number}")).collect();
-    let guards: Vec<_> = names.iter().map(|name| client.lock(name).owned().lock().unwrap()).collect();
+    let guards: Vec<_> = names.iter().map(|name| client.get_lock(name).owned().lock().unwrap()).collect();
     // Every answer takes a sixth of a second from now on.
     rig.proxy.rule(When::any().always(), Then::DelayReply(ms(160)));
     assert_eq!(guards[0].wait_lost(Duration::from_secs(6)), None);
@@ -277,7 +277,7 @@ fn a_slow_link_loses_no_renewal_of_many_locks() {
 #[test]
 fn a_process_stopped_and_continued_all_the_time_notices_nothing() {
     let rig = Rig::start();
-    let held = rig.direct().lock("storm").owned().lock().unwrap();
+    let held = rig.direct().get_lock("storm").owned().lock().unwrap();
     let mut peer = Peer::open(&format!("address={} watchdog_ms=3000", rig.proxy.url().trim_end_matches("/0")));
     let waiting = peer.send("try_lock kind=plain name=storm wait_ms=20000");
     eventually(SOON, "it listens", || rig.server.subscribers("redisson_lock__channel:{storm}") == 1);

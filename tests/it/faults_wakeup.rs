@@ -115,7 +115,7 @@ fn waiters_are_subscribed_again_after_every_kill() {
 fn a_restarted_server_serves_its_waiters_and_holders_are_told() {
     let rig = Rig::start();
     let holder = rig.builder().watchdog(Duration::from_secs(5), ms(200)).connect().unwrap();
-    let kept = holder.lock("kept").lock().unwrap();
+    let kept = holder.get_lock("kept").lock().unwrap();
     let waiter = Waiter::start(&rig);
     rig.server.restart();
     let (took, loss) = timed(|| kept.wait_lost(SOON));
@@ -154,9 +154,9 @@ fn a_user_who_may_not_subscribe_is_told_so_instead_of_waiting_blindly() {
     server.run(&["ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all"]);
     let rig = Rig::around(server);
     let client = Client::connect(&format!("redis://deaf:secret@127.0.0.1:{}", rig.proxy.port())).unwrap();
-    let lock = client.lock(NAME);
+    let lock = client.get_lock(NAME);
     lock.lock().unwrap().unlock().unwrap(); // without anybody to wait for, all is well
-    let held = rig.direct().lock(NAME).lock().unwrap();
+    let held = rig.direct().get_lock(NAME).lock().unwrap();
     assert!(lock.try_lock().unwrap().is_none());
     for wait in [Duration::from_secs(20), Duration::MAX] {
         let (took, answer) = timed(|| lock.try_lock_for(wait));
@@ -192,9 +192,9 @@ fn a_server_that_refuses_subscriptions_for_a_while_is_not_asked_busily() {
         Then::AnswerInstead(b"-BUSY Redis is busy running a script.\r\n".to_vec()),
     );
     let client = rig.client();
-    let held = rig.direct().lock(NAME).lock().unwrap();
+    let held = rig.direct().get_lock(NAME).lock().unwrap();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| client.lock(NAME).lock().unwrap().unlock().unwrap());
+        let waiter = scope.spawn(|| client.get_lock(NAME).lock().unwrap().unlock().unwrap());
         // After 50 ms, 100, 200 and 400.
         let asked = busy.wait_hits(5, SOON);
         let within = asked[4].at - asked[0].at;
@@ -211,9 +211,9 @@ fn a_subscription_that_is_never_confirmed_blocks_no_other_name() {
     let rig = Rig::start();
     let client = rig.client();
     let holder = rig.direct();
-    let unconfirmed = holder.lock("n1").owned().lock().unwrap();
+    let unconfirmed = holder.get_lock("n1").owned().lock().unwrap();
     let rule = rig.proxy.rule(When::command("SUBSCRIBE").containing("{n1}"), Then::SwallowReply);
-    let lock = client.lock("n1");
+    let lock = client.get_lock("n1");
     let first = thread::spawn(move || timed(|| lock.try_lock_for(ms(2_500)).map(|guard| guard.is_some())));
     rule.wait_hit(SOON);
     for name in ["n2", "n3"] {
@@ -246,8 +246,8 @@ impl Waiter {
 
     /// Waits until the waiter is subscribed.
     fn start_on(rig: &Rig, client: &Client, name: &str) -> Waiter {
-        let held = rig.direct().lock(name).leased(Duration::from_secs(60)).owned().lock().unwrap();
-        let lock = client.lock(name);
+        let held = rig.direct().get_lock(name).leased(Duration::from_secs(60)).owned().lock().unwrap();
+        let lock = client.get_lock(name);
         let thread = thread::spawn(move || {
             let guard = lock.lock().unwrap();
             let granted = Instant::now();

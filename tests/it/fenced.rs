@@ -11,7 +11,7 @@ use crate::support::{SOON, client, elsewhere, fields, fresh, joined, kind_of, ms
 
 #[test]
 fn every_way_to_take_it_gives_a_greater_token() {
-    let lock = client().fenced_lock(&fresh("fenced"));
+    let lock = client().get_fenced_lock(&fresh("fenced"));
     let mut last = None;
     let mut check = |guard: Guard| {
         let token = guard.token();
@@ -35,12 +35,12 @@ fn every_way_to_take_it_gives_a_greater_token() {
 #[test]
 fn re_entering_and_a_busy_try_draw_no_token() {
     let (server, name) = (RedisServer::shared(), fresh("fenced"));
-    let lock = client().fenced_lock(&name);
+    let lock = client().get_fenced_lock(&name);
     let outer = lock.lock().unwrap();
     let token = outer.token().unwrap();
     let inner = [lock.lock().unwrap(), lock.try_lock().unwrap().unwrap(), lock.leased(ms(60_000)).lock().unwrap()];
     assert!(inner.iter().all(|guard| guard.token() == Some(token)));
-    let others = client().fenced_lock(&name);
+    let others = client().get_fenced_lock(&name);
     assert!(others.try_lock().unwrap().is_none() && others.try_lock_for(ms(50)).unwrap().is_none());
     assert_eq!(counter(server, &name), Some(token.value()));
     drop(outer);
@@ -51,27 +51,27 @@ fn re_entering_and_a_busy_try_draw_no_token() {
 fn only_fenced_locks_have_tokens() {
     let client = client();
     for guard in [
-        client.lock(&fresh("plain")).lock().unwrap(),
-        client.fair_lock(&fresh("fair")).lock().unwrap(),
-        client.spin_lock(&fresh("spin")).lock().unwrap(),
-        client.read_write_lock(&fresh("rw")).write_lock().lock().unwrap(),
+        client.get_lock(&fresh("plain")).lock().unwrap(),
+        client.get_fair_lock(&fresh("fair")).lock().unwrap(),
+        client.get_spin_lock(&fresh("spin")).lock().unwrap(),
+        client.get_read_write_lock(&fresh("rw")).get_write_lock().lock().unwrap(),
     ] {
         assert_eq!(guard.token(), None);
     }
     // A guard of a fenced lock always has one, so it is not to be had of a plain hold.
     let name = fresh("both");
-    let plain = client.lock(&name).lock().unwrap();
-    assert_eq!(kind_of(client.fenced_lock(&name).lock()), ErrorKind::OtherKind);
-    elsewhere(|| assert!(client.fenced_lock(&name).try_lock().unwrap().is_none(), "for others it is just busy"));
+    let plain = client.get_lock(&name).lock().unwrap();
+    assert_eq!(kind_of(client.get_fenced_lock(&name).lock()), ErrorKind::OtherKind);
+    elsewhere(|| assert!(client.get_fenced_lock(&name).try_lock().unwrap().is_none(), "for others it is just busy"));
     plain.unlock().unwrap();
-    assert!(client.fenced_lock(&name).lock().unwrap().token().is_some());
+    assert!(client.get_fenced_lock(&name).lock().unwrap().token().is_some());
 }
 
 #[test]
 fn the_state_is_the_plain_locks_and_a_counter_without_end() {
     for name in ["job", "{tag}:job", "a{b}c"] {
         let server = RedisServer::start();
-        let lock = Client::connect(&server.url()).unwrap().fenced_lock(name);
+        let lock = Client::connect(&server.url()).unwrap().get_fenced_lock(name);
         let guard = lock.lock().unwrap();
         let token = guard.token().unwrap();
         assert_eq!(fields(&server, name), [(guard.owner().to_owned(), "1".to_owned())]);
@@ -92,7 +92,7 @@ fn the_state_is_the_plain_locks_and_a_counter_without_end() {
 fn tokens_go_on_rising_whatever_became_of_the_counter() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
-    let lock = client.fenced_lock("job");
+    let lock = client.get_fenced_lock("job");
     let mut last = lock.lock().unwrap().token();
     let mut check = |what: &str| {
         let token = lock.try_lock_for(SOON).unwrap().unwrap().token();
@@ -120,7 +120,7 @@ fn tokens_go_on_rising_whatever_became_of_the_counter() {
 #[test]
 fn tokens_follow_a_java_client_that_counts_one_by_one() {
     let (server, name) = (RedisServer::shared(), fresh("fenced"));
-    let lock = client().fenced_lock(&name);
+    let lock = client().get_fenced_lock(&name);
     let mut last = lock.lock().unwrap().token().unwrap().value();
     for _ in 0..5 {
         // What a grant to Redisson does to the counter.
@@ -147,7 +147,8 @@ fn no_token_is_given_twice_to_threads_and_processes_that_want_it_at_once() {
         (0..2).for_each(|lane| process.send(lane, &format!("tokens fenced job {EACH}")));
     }
     let mut series: Vec<Vec<u64>> = thread::scope(|scope| {
-        let take = || (0..EACH).map(|_| client.fenced_lock("job").lock().unwrap().token().unwrap().value()).collect();
+        let take =
+            || (0..EACH).map(|_| client.get_fenced_lock("job").lock().unwrap().token().unwrap().value()).collect();
         [(); 2].map(|()| scope.spawn(take)).map(joined).to_vec()
     });
     for process in &mut processes {
@@ -168,7 +169,7 @@ fn no_token_is_given_twice_to_threads_and_processes_that_want_it_at_once() {
 fn a_take_whose_answer_was_lost_has_the_token_that_it_drew() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.address());
-    let lock = Client::connect(&proxy.url()).unwrap().fenced_lock("job");
+    let lock = Client::connect(&proxy.url()).unwrap().get_fenced_lock("job");
     drop(lock.lock().unwrap());
     let mut last = counter(&server, "job");
     for cut in [0, 1, 8] {
@@ -187,7 +188,7 @@ fn a_take_whose_answer_and_counter_were_lost_has_a_token_all_the_same() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.address());
     let client = Client::builder(&proxy.url()).command_timeout(ms(2_000)).connect().unwrap();
-    let lock = client.fenced_lock("job");
+    let lock = client.get_fenced_lock("job");
     let first = lock.lock().unwrap().token();
     let held = proxy.rule(When::script(), Then::HoldReply);
     let fence = proxy.rule(When::command("CLIENT").that(|request| request.text(0) == "KILL"), Then::HoldRequest);
@@ -209,7 +210,7 @@ fn a_take_whose_answer_and_counter_were_lost_has_a_token_all_the_same() {
 #[test]
 fn a_counter_that_is_none_is_refused_and_leaves_no_lock() {
     let (server, name) = (RedisServer::shared(), fresh("fenced"));
-    let lock = client().fenced_lock(&name);
+    let lock = client().get_fenced_lock(&name);
     server.run(&["RPUSH", &token_key(&name), "1"]);
     for outcome in [lock.lock().map(Some), lock.try_lock(), lock.try_lock_for(ms(100))] {
         let error = outcome.unwrap_err();
@@ -229,7 +230,7 @@ fn a_store_that_asks_for_the_token_rejects_the_late_writer() {
         server.query::<u8>(&["EVAL", ACCEPT_IF_NOT_OLDER, "2", &token, &value, &by, text]) == 1
     };
     let read = || server.query::<String>(&["GET", &value]);
-    let (ours, theirs) = (client().fenced_lock(&name), client().fenced_lock(&name));
+    let (ours, theirs) = (client().get_fenced_lock(&name), client().get_fenced_lock(&name));
     let late = ours.leased(ms(200)).lock().unwrap();
     assert!(write(&late, "first"), "the first one ever");
     assert!(write(&late, "second"), "as often as one likes");
@@ -253,16 +254,16 @@ fn a_store_that_asks_for_the_token_rejects_the_late_writer() {
 #[test]
 fn a_token_is_a_plain_number_that_can_be_kept_compared_and_sent() {
     fn check<T: Copy + Ord + Send + Sync + std::hash::Hash + 'static>(_: T) {}
-    check(client().fenced_lock(&fresh("fenced")).lock().unwrap().token());
+    check(client().get_fenced_lock(&fresh("fenced")).lock().unwrap().token());
 }
 
 #[test]
 fn a_leased_hold_is_not_renewed() {
     let (server, name) = (RedisServer::shared(), fresh("fenced"));
-    let lock = Client::builder(&server.url()).watchdog(ms(1_000), ms(100)).connect().unwrap().fenced_lock(&name);
+    let lock = Client::builder(&server.url()).watchdog(ms(1_000), ms(100)).connect().unwrap().get_fenced_lock(&name);
     let guard = lock.leased(ms(500)).lock().unwrap();
     assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
-    assert!(client().fenced_lock(&name).try_lock_for(ms(500)).unwrap().is_some());
+    assert!(client().get_fenced_lock(&name).try_lock_for(ms(500)).unwrap().is_some());
 }
 
 fn token_key(name: &str) -> String {

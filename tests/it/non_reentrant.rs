@@ -11,7 +11,7 @@ use crate::support::{
 
 type Kind = fn(&Client, &str) -> Lock;
 
-const KINDS: [Kind; 2] = [Client::non_reentrant_lock, Client::non_reentrant_fair_lock];
+const KINDS: [Kind; 2] = [Client::get_non_reentrant_lock, Client::get_non_reentrant_fair_lock];
 
 #[test]
 fn a_second_take_by_the_holder_is_an_error_at_once() {
@@ -48,7 +48,7 @@ fn a_second_take_by_the_holder_is_an_error_at_once() {
 fn a_refused_take_leaves_nothing_in_the_queue() {
     let server = RedisServer::shared();
     let name = fresh("once");
-    let lock = client().non_reentrant_fair_lock(&name);
+    let lock = client().get_non_reentrant_fair_lock(&name);
     let guard = lock.lock().unwrap();
     assert_eq!(kind_of(lock.lock()), ErrorKind::AlreadyHeld);
     assert_eq!(kind_of(lock.try_lock_for(ms(100))), ErrorKind::AlreadyHeld);
@@ -116,7 +116,7 @@ fn a_holder_that_lost_it_is_told_that_and_not_that_it_holds_it() {
 
 #[test]
 fn a_hold_of_another_kind_by_the_same_thread_is_a_hold() {
-    for (kind, plain) in KINDS.into_iter().zip([Client::lock as Kind, Client::fair_lock]) {
+    for (kind, plain) in KINDS.into_iter().zip([Client::get_lock as Kind, Client::get_fair_lock]) {
         let (client, name) = (client(), fresh("once"));
         let outer = plain(&client, &name).lock().unwrap();
         assert_eq!(kind_of(kind(&client, &name).lock()), ErrorKind::AlreadyHeld, "it would wait for itself");

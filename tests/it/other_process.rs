@@ -92,11 +92,11 @@ impl OtherProcess {
 /// The lock of a kind by its word.
 pub(crate) fn lock_of(client: &Client, kind: &str, name: &str) -> Lock {
     match kind {
-        "plain" => client.lock(name),
-        "fair" => client.fair_lock(name),
-        "fenced" => client.fenced_lock(name),
-        "read" => client.read_write_lock(name).read_lock(),
-        "write" => client.read_write_lock(name).write_lock(),
+        "plain" => client.get_lock(name),
+        "fair" => client.get_fair_lock(name),
+        "fenced" => client.get_fenced_lock(name),
+        "read" => client.get_read_write_lock(name).get_read_lock(),
+        "write" => client.get_read_write_lock(name).get_write_lock(),
         _ => panic!("no kind is called {kind:?}"),
     }
 }
@@ -212,7 +212,7 @@ fn forked(client: &Client, guards: &mut Vec<Guard>, lock: &Lock) -> String {
 fn own_client_works(stop: &Cancel) -> bool {
     let url = std::env::var(SERVER).expect("it is there in the parent, too");
     let client = Client::builder(&url).client_name("child").connect().expect("redis is reached");
-    let lock = client.lock("child's");
+    let lock = client.get_lock("child's");
     let guard = lock.lock().expect("it is free");
     let cancelled = thread::scope(|scope| {
         let waiter = scope.spawn(|| lock.cancelled_by(stop).try_lock_for(SOON).is_err());

@@ -82,7 +82,7 @@ pub(crate) fn kills(kills: i64) {
 fn a_killed_holder_frees_the_lock_with_its_time_to_live() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
-    let lock = client.lock("job");
+    let lock = client.get_lock("job");
     for round in 0..3 {
         let mut peer = Peer::open(&options(&server, "victim"));
         peer.ask("lock kind=plain name=job").expect_ok();
@@ -106,7 +106,7 @@ fn a_holder_stopped_beyond_its_time_to_live_learns_it_at_its_first_look() {
     for lease in ["", " lease_ms=1000"] {
         let server = RedisServer::start();
         let client = Client::connect(&server.url()).unwrap();
-        let lock = client.lock("job");
+        let lock = client.get_lock("job");
         let mut peer = Peer::open(&options(&server, "stopped"));
         peer.ask(&format!("lock kind=plain name=job{lease}")).expect_ok();
         peer.stop();
@@ -135,7 +135,7 @@ fn a_holder_stopped_beyond_its_time_to_live_learns_it_at_its_first_look() {
 fn a_holder_stopped_for_less_than_its_time_to_live_holds_on() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
-    let lock = client.lock("job");
+    let lock = client.get_lock("job");
     let mut peer = Peer::open(&options(&server, "stopped").replace("watchdog_ms=2000", "watchdog_ms=3000"));
     peer.ask("lock kind=plain name=job").expect_ok();
     for _ in 0..2 {
@@ -156,7 +156,7 @@ fn a_holder_stopped_for_less_than_its_time_to_live_holds_on() {
 fn a_killed_waiter_leaves_nothing_and_holds_up_nobody() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
-    let guard = client.lock("job").lock().unwrap();
+    let guard = client.get_lock("job").lock().unwrap();
     let (mut doomed, mut patient) = (Peer::open(&options(&server, "doomed")), Peer::open(&options(&server, "patient")));
     doomed.send("lock kind=plain name=job");
     let waiting = patient.send("try_lock kind=plain name=job wait_ms=10000");
@@ -188,7 +188,7 @@ fn a_forked_child_touches_nothing_of_its_parent() {
         assert_eq!(fields(&server, "job"), held, "dropping its copy of the guard gave nothing back");
         assert_eq!(connections(), before, "the parent's connections are as they were");
         // The parent goes on: it is renewed beyond its time to live, gives back, and takes again.
-        assert!(client.lock("job").try_lock_for(ms(1_500)).unwrap().is_none());
+        assert!(client.get_lock("job").try_lock_for(ms(1_500)).unwrap().is_none());
         assert_eq!(parent.ask(0, "unlock"), "unlocked");
     }
     assert_eq!(server.keys(), Vec::<String>::new());
@@ -204,7 +204,7 @@ fn a_process_that_ends_in_order_gives_its_locks_back() {
     }
     peer.ask("quit").expect_ok();
     for thread in 0..3 {
-        assert!(client.lock(&format!("job{thread}")).try_lock().unwrap().is_some());
+        assert!(client.get_lock(&format!("job{thread}")).try_lock().unwrap().is_some());
     }
     assert!(server.keys().is_empty());
 }

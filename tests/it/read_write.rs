@@ -17,8 +17,8 @@ use crate::support::{is_free, read_write_channel as channel};
 
 /// The read side and the write side of a name.
 fn sides(client: &Client, name: &str) -> (Lock, Lock) {
-    let both = client.read_write_lock(name);
-    (both.read_lock(), both.write_lock())
+    let both = client.get_read_write_lock(name);
+    (both.get_read_lock(), both.get_write_lock())
 }
 
 /// What stands under a name in Redis.

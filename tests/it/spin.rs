@@ -17,10 +17,10 @@ fn nobody_listens_and_nobody_is_told() {
     let server = RedisServer::start();
     let [ours, theirs] = [(); 2].map(|()| Client::connect(&server.url()).unwrap());
     for backoff in [Backoff::default(), Backoff::fixed(ms(50))] {
-        let guard = ours.spin_lock("job").lock().unwrap();
+        let guard = ours.get_spin_lock("job").lock().unwrap();
         thread::scope(|scope| {
             let waiters = [&ours, &theirs].map(|client| {
-                let lock = client.spin_lock_with("job", backoff.clone());
+                let lock = client.get_spin_lock_with("job", backoff.clone());
                 scope.spawn(move || {
                     assert!(lock.try_lock_for(ms(100)).unwrap().is_none());
                     lock.lock().unwrap().unlock().unwrap();
@@ -32,8 +32,8 @@ fn nobody_listens_and_nobody_is_told() {
             guard.unlock().unwrap();
             waiters.into_iter().for_each(joined);
         });
-        let _guard = ours.spin_lock("job").lock().unwrap();
-        assert!(theirs.spin_lock("job").force_unlock().unwrap());
+        let _guard = ours.get_spin_lock("job").lock().unwrap();
+        assert!(theirs.get_spin_lock("job").force_unlock().unwrap());
     }
     let calls = server.calls();
     for command in ["ssubscribe", "psubscribe", "publish", "spublish"] {
@@ -48,22 +48,22 @@ fn nobody_listens_and_nobody_is_told() {
 fn the_state_is_the_plain_locks() {
     let (server, name) = (RedisServer::shared(), fresh("spin"));
     let client = client();
-    let spin = client.spin_lock(&name).lock().unwrap();
+    let spin = client.get_spin_lock(&name).lock().unwrap();
     assert_eq!(fields(server, &name), [(spin.owner().to_owned(), "1".to_owned())]);
-    let inner = client.lock(&name).lock().unwrap();
+    let inner = client.get_lock(&name).lock().unwrap();
     assert_eq!(inner.owner(), spin.owner(), "the plain lock of the name is the same lock");
-    elsewhere(|| assert!(client.lock(&name).try_lock().unwrap().is_none()));
+    elsewhere(|| assert!(client.get_lock(&name).try_lock().unwrap().is_none()));
     drop((inner, spin));
-    let plain = client.lock(&name).lock().unwrap();
-    elsewhere(|| assert!(client.spin_lock(&name).try_lock().unwrap().is_none()));
+    let plain = client.get_lock(&name).lock().unwrap();
+    elsewhere(|| assert!(client.get_spin_lock(&name).try_lock().unwrap().is_none()));
     drop(plain);
 }
 
 #[test]
 fn a_waiter_of_the_plain_kind_that_is_told_nothing_is_in_within_a_second() {
     let (server, name) = (RedisServer::shared(), fresh("spin"));
-    let guard = client().spin_lock(&name).lock().unwrap();
-    let others = client().lock(&name);
+    let guard = client().get_spin_lock(&name).lock().unwrap();
+    let others = client().get_lock(&name);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let _guard = others.lock().unwrap();
@@ -81,9 +81,9 @@ fn a_waiter_of_the_plain_kind_that_is_told_nothing_is_in_within_a_second() {
 fn three_tries_half_a_second_apart_are_three_tries() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
-    let lock = client.spin_lock_with("job", Backoff::new(|tries| (tries < 3).then_some(ms(500))));
+    let lock = client.get_spin_lock_with("job", Backoff::new(|tries| (tries < 3).then_some(ms(500))));
     drop(lock.lock().unwrap()); // from here on the scripts are known
-    let guard = Client::connect(&server.url()).unwrap().spin_lock("job").lock().unwrap();
+    let guard = Client::connect(&server.url()).unwrap().get_spin_lock("job").lock().unwrap();
     server.reset_counters();
     let (took, got) = timed(|| lock.try_lock_for(SOON).unwrap().is_some());
     assert!(!got && took >= ms(1_000) && took <= ms(1_000) + SCHEDULING, "{took:?}");
@@ -105,8 +105,8 @@ fn a_backoff_counts_the_tries_of_one_take_from_one() {
         (tries < 4).then_some(ms(10))
     });
     let name = fresh("spin");
-    let _guard = client().spin_lock(&name).lock().unwrap();
-    let lock = client().spin_lock_with(&name, backoff);
+    let _guard = client().get_spin_lock(&name).lock().unwrap();
+    let lock = client().get_spin_lock_with(&name, backoff);
     for _ in 0..2 {
         assert!(lock.try_lock_for(SOON).unwrap().is_none());
     }
@@ -118,8 +118,8 @@ fn a_backoff_counts_the_tries_of_one_take_from_one() {
 fn the_default_asks_often_at_first_and_then_eight_times_a_second() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
-    let _guard = client.spin_lock("job").lock().unwrap();
-    let lock = Client::connect(&server.url()).unwrap().spin_lock("job");
+    let _guard = client.get_spin_lock("job").lock().unwrap();
+    let lock = Client::connect(&server.url()).unwrap().get_spin_lock("job");
     server.reset_counters();
     assert!(lock.try_lock_for(ms(2_000)).unwrap().is_none());
     // 1 + 2 + 4 .. 128 ms, each up to a quarter longer; then 128 to 160 ms each.
@@ -130,16 +130,16 @@ fn the_default_asks_often_at_first_and_then_eight_times_a_second() {
 #[test]
 fn a_wait_is_not_longer_than_it_may_be_whatever_the_pauses_are() {
     let name = fresh("spin");
-    let guard = client().spin_lock(&name).lock().unwrap();
+    let guard = client().get_spin_lock(&name).lock().unwrap();
     for pause in [ms(0), ms(7), ms(10_000), Duration::MAX] {
-        let lock = client().spin_lock_with(&name, Backoff::fixed(pause));
+        let lock = client().get_spin_lock_with(&name, Backoff::fixed(pause));
         let (took, got) = timed(|| lock.try_lock_for(ms(200)).unwrap().is_some());
         assert!(!got && took >= ms(200) && took <= ms(200) + GRACE + SCHEDULING, "{pause:?}: {took:?}");
     }
-    let doubling = client().spin_lock_with(&name, Backoff::exponential(Duration::MAX, Duration::MAX));
+    let doubling = client().get_spin_lock_with(&name, Backoff::exponential(Duration::MAX, Duration::MAX));
     assert!(doubling.try_lock_for(ms(50)).unwrap().is_none(), "a pause that overflows is only long");
     // The last question comes when the time is up.
-    let lock = client().spin_lock_with(&name, Backoff::fixed(Duration::MAX));
+    let lock = client().get_spin_lock_with(&name, Backoff::fixed(Duration::MAX));
     thread::scope(|scope| {
         let waiter = scope.spawn(|| timed(|| lock.try_lock_for(ms(1_500)).unwrap().is_some()));
         guard.unlock().unwrap();
@@ -152,8 +152,8 @@ fn a_wait_is_not_longer_than_it_may_be_whatever_the_pauses_are() {
 fn a_lock_without_limit_waits_on_when_the_tries_are_used_up() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
-    let guard = client.spin_lock("job").lock().unwrap();
-    let lock = Client::connect(&server.url()).unwrap().spin_lock_with("job", Backoff::new(|_| None));
+    let guard = client.get_spin_lock("job").lock().unwrap();
+    let lock = Client::connect(&server.url()).unwrap().get_spin_lock_with("job", Backoff::new(|_| None));
     thread::scope(|scope| {
         server.reset_counters();
         let waiter = scope.spawn(|| lock.lock().map(|guard| (Instant::now(), guard.unlock())));
@@ -170,7 +170,7 @@ fn a_lock_without_limit_waits_on_when_the_tries_are_used_up() {
 
 #[test]
 fn threads_of_one_process_hand_it_over_without_waiting_for_their_pauses() {
-    let lock = client().spin_lock_with(&fresh("spin"), Backoff::fixed(Duration::from_secs(60)));
+    let lock = client().get_spin_lock_with(&fresh("spin"), Backoff::fixed(Duration::from_secs(60)));
     let guard = lock.lock().unwrap();
     let (took, ()) = timed(|| {
         thread::scope(|scope| {
@@ -188,7 +188,7 @@ fn threads_of_one_process_hand_it_over_without_waiting_for_their_pauses() {
 fn a_thread_that_sleeps_through_a_long_pause_is_woken_by_a_release_in_its_process() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
-    let lock = client.spin_lock_with("job", Backoff::fixed(Duration::from_secs(60)));
+    let lock = client.get_spin_lock_with("job", Backoff::fixed(Duration::from_secs(60)));
     let guard = lock.lock().unwrap();
     let asked = server.calls_of("evalsha") + server.calls_of("eval");
     thread::scope(|scope| {
@@ -207,8 +207,8 @@ fn a_thread_that_sleeps_through_a_long_pause_is_woken_by_a_release_in_its_proces
 #[test]
 fn a_lease_that_ends_is_followed_after_a_pause_at_most() {
     let name = fresh("spin");
-    client().spin_lock(&name).leased(ms(600)).lock().unwrap().keep_until_expiry();
-    let (took, guard) = timed(|| client().spin_lock(&name).lock().unwrap().unlock());
+    client().get_spin_lock(&name).leased(ms(600)).lock().unwrap().keep_until_expiry();
+    let (took, guard) = timed(|| client().get_spin_lock(&name).lock().unwrap().unlock());
     guard.unwrap();
     assert!(took <= ms(600 + 160) + SCHEDULING, "{took:?}");
 }
@@ -216,9 +216,9 @@ fn a_lease_that_ends_is_followed_after_a_pause_at_most() {
 #[test]
 fn a_cancel_and_a_close_end_a_long_pause_at_once() {
     let server = RedisServer::start();
-    let _guard = Client::connect(&server.url()).unwrap().spin_lock("job").lock().unwrap();
+    let _guard = Client::connect(&server.url()).unwrap().get_spin_lock("job").lock().unwrap();
     let client = Client::connect(&server.url()).unwrap();
-    let lock = client.spin_lock_with("job", Backoff::fixed(Duration::from_secs(60)));
+    let lock = client.get_spin_lock_with("job", Backoff::fixed(Duration::from_secs(60)));
     let check = |kind: ErrorKind, stop: &Cancel, end: &dyn Fn()| {
         let lock = lock.cancelled_by(stop);
         let asked = server.calls_of("evalsha");
@@ -241,7 +241,7 @@ fn a_cancel_and_a_close_end_a_long_pause_at_once() {
 #[test]
 fn a_server_that_is_gone_is_an_error_and_no_busy_lock() {
     let server = RedisServer::start();
-    let lock = Client::builder(&server.url()).outage_limit(ms(1_000)).connect().unwrap().spin_lock("job");
+    let lock = Client::builder(&server.url()).outage_limit(ms(1_000)).connect().unwrap().get_spin_lock("job");
     drop(lock.lock().unwrap());
     server.kill();
     assert_eq!(kind_of(lock.try_lock()), ErrorKind::Connection);
@@ -256,7 +256,7 @@ fn a_server_that_is_gone_is_an_error_and_no_busy_lock() {
 #[test]
 fn the_lease_of_one_take_is_not_the_next_ones() {
     let (server, name) = (RedisServer::shared(), fresh("spin"));
-    let lock = client().spin_lock(&name);
+    let lock = client().get_spin_lock(&name);
     drop(lock.leased(Duration::from_secs(3_600)).lock().unwrap());
     let guard = lock.lock().unwrap();
     elsewhere(|| assert!(lock.leased(Duration::from_secs(7_200)).try_lock().unwrap().is_none()));
@@ -275,9 +275,9 @@ fn a_moment_without_the_server_after_a_long_pause_is_no_outage() {
     });
     let limit = ms(1_000); // shorter than a pause
     let client = Client::builder(&proxy.url()).outage_limit(limit).connect().unwrap();
-    let guard = Client::connect(&server.url()).unwrap().spin_lock("job").lock().unwrap();
+    let guard = Client::connect(&server.url()).unwrap().get_spin_lock("job").lock().unwrap();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| client.spin_lock_with("job", backoff).lock().map(drop));
+        let waiter = scope.spawn(|| client.get_spin_lock_with("job", backoff).lock().map(drop));
         begun.recv_timeout(SOON).unwrap();
         proxy.new_connections(NewConnections::CloseAtOnce);
         proxy.cut(Scope::All);

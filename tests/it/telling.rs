@@ -13,8 +13,8 @@ use crate::support::{Events, Peer, SCHEDULING, SOON, ms};
 fn renewals_are_counted_for_each_round() {
     let (rig, events) = (Rig::start(), Events::default());
     let client = rig.builder().watchdog(SOON, ms(100)).observer(events.clone()).connect().unwrap();
-    let _held = ["a", "b", "c"].map(|name| client.lock(name).owned().lock().unwrap());
-    let _leased = client.lock("leased").leased(SOON).owned().lock().unwrap();
+    let _held = ["a", "b", "c"].map(|name| client.get_lock(name).owned().lock().unwrap());
+    let _leased = client.get_lock("leased").leased(SOON).owned().lock().unwrap();
     let label = format!("renewed 3 of 127.0.0.1:{}", rig.proxy.port());
     eventually(SOON, "two rounds are told", || events.count_of(&label) >= 2);
 }
@@ -25,7 +25,7 @@ fn a_failed_renewal_tells_the_time_left_and_its_recovery() {
     let lease = SOON * 2;
     let client =
         rig.builder().watchdog(lease, ms(100)).command_timeout(ms(200)).observer(events.clone()).connect().unwrap();
-    let guard = client.lock("kept").lock().unwrap();
+    let guard = client.get_lock("kept").lock().unwrap();
     eventually(SOON, "a renewal is told", || events.count_of("renewed") > 0);
     let muted = Instant::now();
     rig.proxy.mute(Scope::All, Direction::Both);
@@ -71,7 +71,7 @@ fn a_leased_hold_tells_of_a_standstill_too() {
 fn a_silent_redis_is_no_standstill() {
     let (rig, events) = (Rig::start(), Events::default());
     let client = rig.builder().watchdog(ms(2_000), ms(200)).observer(events.clone()).connect().unwrap();
-    let guard = client.lock("job").lock().unwrap();
+    let guard = client.get_lock("job").lock().unwrap();
     rig.proxy.mute(Scope::All, Direction::Both);
     assert!(guard.wait_lost(SOON).is_some());
     let error = guard.unlock().unwrap_err().to_string();

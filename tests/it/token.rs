@@ -14,7 +14,7 @@ use crate::support::{SOON, TTL, brisk, brisk_client, client, elsewhere, fresh, j
 const FORMS: [ReleaseBy; 2] = [ReleaseBy::Script, ReleaseBy::Transaction];
 
 fn by(client: &Client, name: &str, form: ReleaseBy) -> Lock {
-    client.token_lock_with(name, TokenOptions::new().release_by(form))
+    client.get_token_lock_with(name, TokenOptions::new().release_by(form))
 }
 
 #[track_caller]
@@ -65,7 +65,7 @@ fn the_value_is_what_the_options_make_of_the_owner() {
     let client = brisk_client();
     let named = |form| TokenOptions::new().release_by(form).value(|owner| format!("billing/{owner}"));
     for form in FORMS {
-        let lock = client.token_lock_with(&fresh("token"), named(form));
+        let lock = client.get_token_lock_with(&fresh("token"), named(form));
         let (guard, plain) = (lock.lock().unwrap(), by(&client, &fresh("token"), form).lock().unwrap());
         assert!(guard.owner().starts_with(&format!("billing/{}", client.id())), "{}", guard.owner());
         assert_eq!(value(server, lock.name()).as_deref(), Some(guard.owner()));
@@ -130,7 +130,7 @@ fn another_kind_and_another_type_under_the_name_are_refused() {
     for form in FORMS {
         let (client, name) = (client(), fresh("token"));
         let lock = by(&client, &name, form);
-        let _plain = elsewhere(|| client.lock(&name).owned().lock()).unwrap();
+        let _plain = elsewhere(|| client.get_lock(&name).owned().lock()).unwrap();
         assert_eq!(kind_of(lock.try_lock()), ErrorKind::OtherKind, "{form:?}");
         assert_eq!(kind_of(lock.force_unlock()), ErrorKind::Refused, "{form:?}");
         let lock = by(&client, &fresh("token"), form);
@@ -150,7 +150,7 @@ fn a_key_without_time_to_live_is_repaired_only_when_told_to() {
         server.run(&["SET", &name, "theirs"]);
         assert!(by(&client, &name, form).leased(ms(300)).try_lock().unwrap().is_none());
         assert_eq!(ttl_ms(server, &name), -1, "{form:?}");
-        let lock = client.token_lock_with(&name, TokenOptions::new().release_by(form).repair_missing_ttl(true));
+        let lock = client.get_token_lock_with(&name, TokenOptions::new().release_by(form).repair_missing_ttl(true));
         let (took, guard) = timed(|| lock.leased(ms(300)).lock().unwrap());
         assert!(took >= ms(250) && took < SOON, "{form:?}: {took:?}");
         drop(guard);
@@ -161,7 +161,8 @@ fn a_key_without_time_to_live_is_repaired_only_when_told_to() {
 fn a_waiter_sleeps_no_longer_than_the_lock_lives_or_a_second() {
     let server = RedisServer::shared();
     let name = fresh("token");
-    let lock = client().token_lock_with(&name, TokenOptions::new().backoff(Backoff::fixed(Duration::from_secs(60))));
+    let lock =
+        client().get_token_lock_with(&name, TokenOptions::new().backoff(Backoff::fixed(Duration::from_secs(60))));
     server.run(&["SET", &name, "theirs", "PX", "300"]);
     let (took, guard) = timed(|| lock.lock().unwrap());
     assert!(took < ms(900), "{took:?}");

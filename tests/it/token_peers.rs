@@ -57,7 +57,7 @@ fn check(library: &str) {
         let alike = options.clone().value(move |owner| peer::shaped_like(&shape, owner));
         for (values, options) in [("our values", options), ("values like theirs", alike)] {
             println!("{library}, {form:?}, {values}");
-            let of = |client: &Client| client.token_lock_with(&peer.name, options.clone());
+            let of = |client: &Client| client.get_token_lock_with(&peer.name, options.clone());
             let (lock, brisk) = (of(&client()), of(&brisk_client()));
             the_one_waits_for_the_other(&lock, &mut peer);
             they_take_turns(&lock, &mut peer);

@@ -14,15 +14,15 @@ use crate::support::{SOON, channel, fresh, ms};
 
 /// Every kind whose holds are watched.
 const KINDS: [fn(&Client, &str) -> Lock; 9] = [
-    |client, name| client.lock(&format!("plain {name}")),
-    |client, name| client.fair_lock(&format!("fair {name}")),
-    |client, name| client.spin_lock(&format!("spin {name}")),
-    |client, name| client.fenced_lock(&format!("fenced {name}")),
-    |client, name| client.non_reentrant_lock(&format!("non-reentrant {name}")),
-    |client, name| client.read_write_lock(&format!("read {name}")).read_lock(),
-    |client, name| client.read_write_lock(&format!("write {name}")).write_lock(),
-    |client, name| client.token_lock(&format!("token {name}")),
-    |client, name| client.token_lock_with(&format!("transaction {name}"), without_scripts()),
+    |client, name| client.get_lock(&format!("plain {name}")),
+    |client, name| client.get_fair_lock(&format!("fair {name}")),
+    |client, name| client.get_spin_lock(&format!("spin {name}")),
+    |client, name| client.get_fenced_lock(&format!("fenced {name}")),
+    |client, name| client.get_non_reentrant_lock(&format!("non-reentrant {name}")),
+    |client, name| client.get_read_write_lock(&format!("read {name}")).get_read_lock(),
+    |client, name| client.get_read_write_lock(&format!("write {name}")).get_write_lock(),
+    |client, name| client.get_token_lock(&format!("token {name}")),
+    |client, name| client.get_token_lock_with(&format!("transaction {name}"), without_scripts()),
 ];
 
 fn without_scripts() -> TokenOptions {
@@ -184,8 +184,8 @@ fn a_lock_whose_time_to_live_was_cut_is_told_when_the_server_removes_it() {
 fn a_reader_is_told_though_other_readers_stay() {
     let server = RedisServer::start();
     let (client, others) = (patient_client(&server), Client::connect(&server.url()).unwrap());
-    let theirs = others.read_write_lock("shared").read_lock().lock().unwrap();
-    let ours = client.read_write_lock("shared").read_lock().owned().lock().unwrap();
+    let theirs = others.get_read_write_lock("shared").get_read_lock().lock().unwrap();
+    let ours = client.get_read_write_lock("shared").get_read_lock().owned().lock().unwrap();
     eventually(SOON, "it is watched", || server.tracked_keys() > 0);
     let since = Instant::now();
     server.run(&["HDEL", "shared", ours.owner()]);

@@ -44,7 +44,7 @@ fn a_node_of_a_cluster_and_a_sentinel_are_refused_by_name() {
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
             assert!(error.to_string().contains(words), "{error}");
             let lazy = Client::builder(&url).connect_lazily().unwrap();
-            let (took, answer) = timed(|| lazy.lock("wanted").lock().map(drop));
+            let (took, answer) = timed(|| lazy.get_lock("wanted").lock().map(drop));
             assert_eq!(kind_of(answer), ErrorKind::Unsupported);
             assert!(took < SOON, "nobody waits for it to become another: {took:?}");
         }
@@ -60,7 +60,7 @@ fn a_replica_is_refused_at_connect_and_answers_no_question() {
         assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("READONLY")), "{error}");
         assert!(error.to_string().contains("is a replica; connect to its master"), "{error}");
         let lazy = Client::builder(&url).command_timeout(PATIENCE).connect_lazily().unwrap();
-        assert_eq!(kind_of(lazy.lock("wanted").is_locked()), ErrorKind::Refused);
+        assert_eq!(kind_of(lazy.get_lock("wanted").is_locked()), ErrorKind::Refused);
     }
 }
 
@@ -74,7 +74,8 @@ fn a_waiter_that_meets_a_replica_is_served_once_it_is_the_master() {
     rig.proxy.cut(lockson_harness::proxy::Scope::All);
     let mark = rig.proxy.mark();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| client.lock("wanted").try_lock_for(SOON).unwrap().expect("it is free").unlock());
+        let waiter =
+            scope.spawn(|| client.get_lock("wanted").try_lock_for(SOON).unwrap().expect("it is free").unlock());
         // Met, left, and asked again.
         rig.proxy.wait_for_since(mark, &When::command("HELLO").nth(2), SOON);
         eventually(SOON, "two connections were made", || {
@@ -89,7 +90,7 @@ fn a_waiter_that_meets_a_replica_is_served_once_it_is_the_master() {
 fn a_server_without_hello_serves_and_its_lost_answers_are_fenced() {
     let without = RedisServer::builder().config("rename-command HELLO \"\"").start();
     let rig = Rig::around(without);
-    let lock = rig.client().lock("wanted");
+    let lock = rig.client().get_lock("wanted");
     let mark = rig.proxy.mark();
     rig.proxy.rule(rig.script("acquire"), Then::CutReplyAfter(0));
     lock.lock().unwrap().unlock().unwrap();
@@ -99,7 +100,7 @@ fn a_server_without_hello_serves_and_its_lost_answers_are_fenced() {
     // A proxy in between that knows the command no more than a user without rights does.
     let rig = Rig::start();
     rig.proxy.rule(When::command("HELLO").always(), Then::AnswerInstead(b"-ERR unsupported command\r\n".to_vec()));
-    rig.client().lock("wanted").lock().unwrap().unlock().unwrap();
+    rig.client().get_lock("wanted").lock().unwrap().unlock().unwrap();
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn a_number_that_a_proxy_made_up_is_never_killed() {
     rig.proxy.rule(When::command("HELLO").always(), Then::ReplaceReply(made_up));
     let mark = rig.proxy.mark();
     rig.proxy.rule(rig.script("acquire"), Then::CutReplyAfter(0));
-    rig.client().lock("wanted").lock().unwrap().unlock().unwrap();
+    rig.client().get_lock("wanted").lock().unwrap().unlock().unwrap();
     assert_eq!(rig.proxy.fitting_since(mark, &crate::fault_support::fences()).len(), 0);
 }
 
@@ -137,8 +138,8 @@ fn a_user_without_a_password_is_not_the_default_user() {
     for protocol in ["resp2", "resp3"] {
         let client =
             Client::connect(&format!("redis://alice@127.0.0.1:{}?protocol={protocol}", server.port())).unwrap();
-        client.lock("app:x").lock().unwrap().unlock().unwrap();
-        let error = client.lock("outside").lock().unwrap_err();
+        client.get_lock("app:x").lock().unwrap().unlock().unwrap();
+        let error = client.get_lock("outside").lock().unwrap_err();
         assert_eq!(error.redis_word(), Some("NOPERM"), "{error}");
         let url = format!("redis://bob@127.0.0.1:{}?protocol={protocol}", server.port());
         let error = Client::connect(&url).unwrap_err();
@@ -154,7 +155,7 @@ fn the_database_of_a_parameter_counts() {
     let place = format!("redis://127.0.0.1:{}", server.port());
     let unix = format!("{}?db=3", server.unix_url().split('?').next().unwrap());
     for url in [format!("{place}?db=3"), format!("{place}/3?db=3"), format!("{place}/3"), unix] {
-        let guard = Client::connect(&url).unwrap().lock("there").lock().unwrap();
+        let guard = Client::connect(&url).unwrap().get_lock("there").lock().unwrap();
         assert_eq!(server.keys(), Vec::<String>::new(), "{url}: database 0");
         let held: String = server.info("db3").expect("it holds a key");
         assert!(held.starts_with("keys=1,"), "{url}: {held}");
@@ -169,7 +170,7 @@ fn an_owner_leads_to_the_connections_of_its_client() {
     let server = RedisServer::start();
     let ours = Client::builder(&server.url()).client_name("orders").connect().unwrap();
     let _theirs = Client::builder(&server.url()).client_name("orders").connect().unwrap();
-    let guard = ours.lock("job").lock().unwrap();
+    let guard = ours.get_lock("job").lock().unwrap();
     let (owner, _) = fields(&server, "job").remove(0);
     let id = owner.split(':').next().unwrap();
     let wanted = format!("orders:{id}");
@@ -192,7 +193,7 @@ fn a_fence_after_a_restart_hits_nobody_who_has_the_same_number() {
     let hello = rig.proxy.fitting(&When::command("HELLO")).pop().unwrap();
     let ours = number_in(&rig, &hello);
     thread::scope(|scope| {
-        let locking = scope.spawn(|| client.lock("job").owned().try_lock_for(SOON).unwrap().expect("it is free"));
+        let locking = scope.spawn(|| client.get_lock("job").owned().try_lock_for(SOON).unwrap().expect("it is free"));
         rig.proxy.wait_for(&rig.script("acquire"), SOON);
         rig.proxy.new_connections(lockson_harness::proxy::NewConnections::Refuse);
         rig.server.restart();
@@ -233,10 +234,10 @@ fn a_lock_with_ten_thousand_readers_names_one_of_them() {
     server.run(&["EVAL", fill, "1", "shared"]);
     for protocol in ["resp2", "resp3"] {
         let client = Client::connect(&format!("{}?protocol={protocol}", server.url())).unwrap();
-        let sides = client.read_write_lock("shared");
-        let reader = sides.read_lock().holder().unwrap().expect("somebody reads");
+        let sides = client.get_read_write_lock("shared");
+        let reader = sides.get_read_lock().holder().unwrap().expect("somebody reads");
         assert!(reader.owner().starts_with("a0000000-"), "{reader:?}");
         assert_eq!(reader.hold_count(), 2);
-        assert!(sides.write_lock().holder().unwrap().is_none());
+        assert!(sides.get_write_lock().holder().unwrap().is_none());
     }
 }

@@ -114,7 +114,7 @@ fn a_mute_answer_is_fenced_and_repeated_in_time() {
             let first = fault.clone();
             let (server, client) =
                 scene(move |what, number| if what == of && number == 0 { first.clone() } else { usual(what) });
-            let lock = client.lock("scene");
+            let lock = client.get_lock("scene");
             let began = Instant::now();
             let outer = lock.try_lock().unwrap().expect("free");
             let inner = lock.try_lock_for(SOON).unwrap().expect("ours");
@@ -134,7 +134,7 @@ fn a_fence_refused_for_a_moment_is_sent_again_before_the_request() {
         (What::Fence, 0) => Reaction::Reply("-LOADING Redis is loading the dataset in memory\r\n"),
         _ => usual(what),
     });
-    client.lock("scene").try_lock_for(SOON).unwrap().expect("repeated").unlock().unwrap();
+    client.get_lock("scene").try_lock_for(SOON).unwrap().expect("repeated").unlock().unwrap();
     assert_eq!(asked(&server), [What::Acquire, What::Fence, What::Fence, What::Acquire, What::Last]);
 }
 
@@ -145,7 +145,7 @@ fn a_busy_answer_after_a_mute_one_is_believed() {
         (What::Acquire, _) => Reaction::Reply(BUSY),
         _ => usual(what),
     });
-    assert!(client.lock("scene").try_lock().unwrap().is_none());
+    assert!(client.get_lock("scene").try_lock().unwrap().is_none());
     assert_fenced(&server, What::Acquire);
 }
 
@@ -157,12 +157,12 @@ fn a_repeated_release_that_finds_nothing_was_done() {
         _ => usual(what),
     };
     let (_server, client) = scene(found_nothing);
-    client.lock("scene").lock().unwrap().unlock().unwrap();
+    client.get_lock("scene").lock().unwrap().unlock().unwrap();
     let (_server, client) = scene(|what, _| match what {
         What::Last => Reaction::Reply(FOUND_NOTHING),
         _ => usual(what),
     });
-    let error = client.lock("scene").lock().unwrap().unlock().unwrap_err();
+    let error = client.get_lock("scene").lock().unwrap().unlock().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Loss::Gone), "nothing was repeated");
 }
 
@@ -174,7 +174,7 @@ fn a_request_given_up_is_fenced_and_cleared_away_later() {
         (What::Fence, 0..=4) => Reaction::Mute,
         _ => usual(what),
     });
-    let error = client.lock("scene").try_lock().unwrap_err();
+    let error = client.get_lock("scene").try_lock().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unknown);
     eventually("the owner is given back", || asked(&server).contains(&What::Last));
     let seen = server.seen();
@@ -192,7 +192,14 @@ fn without_fences_a_ghost_is_released_until_its_lease_is_over() {
         (What::Fence, _) => Reaction::Reply("-NOPERM no right to client|kill\r\n"),
         _ => usual(what),
     });
-    client.lock("scene").leased(Duration::from_millis(1_200)).try_lock().unwrap().expect("repeated").unlock().unwrap();
+    client
+        .get_lock("scene")
+        .leased(Duration::from_millis(1_200))
+        .try_lock()
+        .unwrap()
+        .expect("repeated")
+        .unlock()
+        .unwrap();
     let releases = || asked(&server).iter().filter(|what| **what == What::Last).count();
     eventually("the release is repeated", || releases() >= 3);
 }
@@ -206,7 +213,7 @@ fn a_last_release_that_got_no_turn_is_made_up_for() {
     let server = Scripted::start(script);
     let builder = Client::builder(&server.url()).command_timeout(TIMEOUT).drop_timeout(Duration::from_millis(50));
     let client = builder.connect_lazily().unwrap();
-    let guard = client.lock("scene").leased(Duration::from_secs(20)).lock().unwrap();
+    let guard = client.get_lock("scene").leased(Duration::from_secs(20)).lock().unwrap();
     let hold = guard.hold();
     std::thread::scope(|scope| {
         let extension = scope.spawn(move || hold.extend(Duration::from_secs(60)));
@@ -226,7 +233,7 @@ fn a_grant_remembers_a_busy_answer_that_a_ghost_may_follow() {
         (What::Fence, _) => Reaction::Reply("-NOPERM no right to client|kill\r\n"),
         _ => usual(what),
     });
-    let lock = client.lock("scene").leased(Duration::from_millis(1_200));
+    let lock = client.get_lock("scene").leased(Duration::from_millis(1_200));
     lock.try_lock_for(SOON).unwrap().expect("free by then").unlock().unwrap();
     let releases = || asked(&server).iter().filter(|what| **what == What::Last).count();
     eventually("the first copy may still come, so the release is repeated", || releases() >= 3);
@@ -239,7 +246,7 @@ fn an_inner_release_is_written_until_redis_knows_it() {
         (What::Fence, 0..=3) => Reaction::Mute,
         _ => usual(what),
     });
-    let lock = client.lock("scene");
+    let lock = client.get_lock("scene");
     let outer = lock.leased(Duration::from_secs(60)).lock().unwrap();
     let inner = lock.leased(Duration::from_secs(3_600)).lock().unwrap();
     assert_eq!(inner.unlock().unwrap_err().kind(), ErrorKind::Unknown);
@@ -262,7 +269,7 @@ fn a_reentry_after_a_fenced_release_counts_in_full() {
         What::Part | What::Fence if is_deaf.load(Ordering::Relaxed) => Reaction::Mute,
         _ => usual(what),
     });
-    let lock = client.lock("scene");
+    let lock = client.get_lock("scene");
     let outer = lock.leased(Duration::from_secs(20)).lock().unwrap();
     let inner = lock.leased(Duration::from_secs(60)).lock().unwrap();
     assert_eq!(inner.unlock().unwrap_err().kind(), ErrorKind::Unknown);
@@ -276,7 +283,7 @@ fn a_reentry_after_a_fenced_release_counts_in_full() {
 #[test]
 fn an_extension_without_an_answer_is_fenced_before_a_release() {
     let (server, client, deaf) = scene_without_extensions();
-    let lock = client.lock("scene");
+    let lock = client.get_lock("scene");
     let outer = lock.leased(Duration::from_secs(20)).lock().unwrap();
     let inner = lock.leased(Duration::from_secs(20)).lock().unwrap();
     assert_eq!(outer.extend(Duration::from_secs(3_600)).unwrap_err().kind(), ErrorKind::Unknown);
@@ -294,7 +301,7 @@ fn an_extension_without_an_answer_is_fenced_before_a_release() {
 #[test]
 fn what_a_kept_hold_left_without_an_answer_is_fenced_later() {
     let (server, client, deaf) = scene_without_extensions();
-    let guard = client.lock("scene").leased(Duration::from_secs(20)).lock().unwrap();
+    let guard = client.get_lock("scene").leased(Duration::from_secs(20)).lock().unwrap();
     assert_eq!(guard.extend(Duration::from_secs(3_600)).unwrap_err().kind(), ErrorKind::Unknown);
     let before = server.seen().len();
     deaf.store(false, Ordering::Relaxed);
@@ -315,7 +322,7 @@ fn a_fence_at_another_server_does_not_count() {
         _ => usual(what),
     });
     let _ = server.set(Arc::clone(&scripted));
-    let guard = client.lock("scene").try_lock().unwrap().expect("repeated");
+    let guard = client.get_lock("scene").try_lock().unwrap().expect("repeated");
     assert!(!asked(&scripted).contains(&What::Fence), "the copy is not there");
     guard.unlock().unwrap();
     let releases = || asked(&scripted).iter().filter(|what| **what == What::Last).count();
@@ -331,7 +338,7 @@ fn an_answer_that_took_longer_than_its_lease_is_another_owners_next_time() {
         }
         _ => usual(what),
     });
-    let lock = client.lock("scene").leased(Duration::from_millis(50));
+    let lock = client.get_lock("scene").leased(Duration::from_millis(50));
     while lock.try_lock_for(SOON).unwrap().is_none() {}
     let owners: Vec<_> = server
         .seen()
@@ -355,7 +362,7 @@ fn one_mute_connection_closes_those_that_lie_idle() {
     let barrier = &std::sync::Barrier::new(4);
     std::thread::scope(|scope| {
         for index in 0..4 {
-            let lock = client.lock(&format!("scene:{index}"));
+            let lock = client.get_lock(&format!("scene:{index}"));
             scope.spawn(move || {
                 let guard = lock.lock().unwrap();
                 barrier.wait();
@@ -364,7 +371,7 @@ fn one_mute_connection_closes_those_that_lie_idle() {
         }
     });
     let before: std::collections::BTreeSet<_> = server.seen().iter().map(|seen| seen.connection).collect();
-    client.lock("scene").lock().unwrap().unlock().unwrap();
+    client.get_lock("scene").lock().unwrap().unlock().unwrap();
     let seen = server.seen();
     let fence = seen.iter().find(|seen| what(seen) == What::Fence).expect("fenced");
     assert!(!before.contains(&fence.connection), "what made one mute may have made all of them mute");

@@ -10,7 +10,7 @@ use crate::support::{client, elsewhere, ms};
 #[test]
 fn answers_follow_the_lock() {
     for_every_reentrant_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let ask = || {
             (
                 lock.is_locked().unwrap(),
@@ -35,14 +35,14 @@ fn answers_follow_the_lock() {
 #[test]
 fn another_thread_and_another_client_hold_nothing() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
         elsewhere(|| {
             assert_eq!((lock.is_held_by_current_thread(), lock.hold_count()), (false, 0));
             assert!(lock.is_locked().unwrap());
             assert_eq!(lock.holder().unwrap().unwrap().owner(), guard.owner());
         });
-        let others = kind.lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), lock.name());
         assert_eq!((others.is_held_by_current_thread(), others.hold_count()), (false, 0));
         assert_eq!(others.holder().unwrap().unwrap().owner(), guard.owner());
     });
@@ -52,7 +52,7 @@ fn another_thread_and_another_client_hold_nothing() {
 fn the_owner_begins_with_the_client_and_is_new_for_every_hold() {
     for_every_kind(|kind| {
         let client = client();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let mut seen = vec![];
         for _ in 0..3 {
             let guard = lock.lock().unwrap();
@@ -67,7 +67,7 @@ fn the_owner_begins_with_the_client_and_is_new_for_every_hold() {
 #[test]
 fn the_time_to_live_is_what_redis_has() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
         let left = lock.remaining_time_to_live().unwrap().unwrap();
         assert!(left > ms(29_000) && left <= ms(30_000), "{left:?}");
@@ -88,10 +88,11 @@ fn a_client_lists_what_it_holds() {
     for_every_reentrant_kind(|kind| {
         let client = client();
         let names = [kind.fresh(), kind.fresh(), kind.fresh()];
-        let first = kind.lock(&client, &names[0]).lock().unwrap();
-        let _second = [kind.lock(&client, &names[1]).lock().unwrap(), kind.lock(&client, &names[1]).lock().unwrap()];
-        let owned = kind.lock(&client, &names[2]).owned().lock().unwrap();
-        let _foreign = kind.lock(&crate::support::client(), &kind.fresh()).lock().unwrap();
+        let first = kind.get_lock(&client, &names[0]).lock().unwrap();
+        let _second =
+            [kind.get_lock(&client, &names[1]).lock().unwrap(), kind.get_lock(&client, &names[1]).lock().unwrap()];
+        let owned = kind.get_lock(&client, &names[2]).owned().lock().unwrap();
+        let _foreign = kind.get_lock(&crate::support::client(), &kind.fresh()).lock().unwrap();
 
         let held = client.held();
         let told: Vec<_> = held.iter().map(|held| (held.name(), held.hold_count())).collect();

@@ -16,7 +16,7 @@ fn a_request_of_a_cancelled_wait_leaves_no_ghost() {
         let server = RedisServer::shared();
         let proxy = Proxy::start(server.address());
         let client = Client::builder(&proxy.url()).command_timeout(PATIENCE).connect().unwrap();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         drop(lock.lock().unwrap()); // from here on the scripts are known
         let held = proxy.rule(When::any().containing(lock.name()), Then::HoldRequest);
         let stop = Cancel::new();

@@ -26,9 +26,9 @@ fn close_ends_every_wait_with_closed() {
 /// How long it takes until all who wait by way of a closed client have ended.
 fn closed_wait(kind: &Kind) -> Duration {
     let holder = client();
-    let guard = kind.lock(&holder, &kind.fresh()).lock().unwrap();
+    let guard = kind.get_lock(&holder, &kind.fresh()).lock().unwrap();
     let waiting = client();
-    let lock = kind.lock(&waiting, guard.name());
+    let lock = kind.get_lock(&waiting, guard.name());
     thread::scope(|scope| {
         let waiters = [
             scope.spawn(|| kind_of(lock.lock())),
@@ -52,9 +52,9 @@ fn close_gives_every_hold_back_and_says_that_it_is_lost() {
     for_every_reentrant_kind(|kind| {
         let notes = Notes::default();
         let ours = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
-        let lock = kind.lock(&ours, &kind.fresh());
+        let lock = kind.get_lock(&ours, &kind.fresh());
         let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
-        let owned = kind.lock(&ours, &kind.fresh()).owned().lock().unwrap();
+        let owned = kind.get_lock(&ours, &kind.fresh()).owned().lock().unwrap();
         let (told, heard) = unbounded();
         outer.on_lost(move |loss| told.send(*loss).unwrap());
         let hold = outer.hold();
@@ -66,8 +66,8 @@ fn close_gives_every_hold_back_and_says_that_it_is_lost() {
         });
         assert_eq!(heard.recv_timeout(SOON), Ok(Loss::Closed));
         assert!(heard.recv_timeout(ms(50)).is_err(), "told once");
-        assert!(is_free(&kind.lock(&client(), lock.name())), "it was given back");
-        assert!(is_free(&kind.lock(&client(), owned.name())));
+        assert!(is_free(&kind.get_lock(&client(), lock.name())), "it was given back");
+        assert!(is_free(&kind.get_lock(&client(), owned.name())));
         assert!(ours.held().is_empty());
         assert_eq!((outer.is_held(), outer.lost()), (false, Some(Loss::Closed)));
         for outcome in [inner.unlock(), outer.unlock(), owned.unlock()] {
@@ -82,11 +82,11 @@ fn close_gives_every_hold_back_and_says_that_it_is_lost() {
 fn a_closed_client_and_its_clones_refuse_everything() {
     for_every_kind(|kind| {
         let client = client();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let clone = client.clone();
         client.close();
         clone.close();
-        for lock in [lock, kind.lock(&clone, &kind.fresh())] {
+        for lock in [lock, kind.get_lock(&clone, &kind.fresh())] {
             let kinds = [
                 kind_of(lock.lock()),
                 kind_of(lock.try_lock()),
@@ -108,10 +108,10 @@ fn a_closed_client_and_its_clones_refuse_everything() {
 fn a_guard_keeps_its_client_open_and_itself_renewed() {
     for_every_kind(|kind| {
         let client = brisk_client();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.lock().unwrap();
         drop((client, lock));
-        let others = kind.lock(&crate::support::client(), guard.name());
+        let others = kind.get_lock(&crate::support::client(), guard.name());
         assert!(others.try_lock_for(TTL * 2).unwrap().is_none());
         assert!(guard.is_held());
         guard.unlock().unwrap();
@@ -125,9 +125,9 @@ fn the_last_handle_closes_the_connections() {
         let label = fresh("drop").replace(':', "-");
         let named = || RedisServer::shared().clients_named(&label);
         let client = Client::builder(&RedisServer::shared().url()).client_name(&label).connect().unwrap();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let holder = crate::support::client();
-        let theirs = kind.lock(&holder, lock.name()).lock().unwrap();
+        let theirs = kind.get_lock(&holder, lock.name()).lock().unwrap();
         elsewhere(|| assert!(lock.try_lock_for(ms(50)).unwrap().is_none()));
         drop(theirs);
         let guard = lock.lock().unwrap();
@@ -147,8 +147,8 @@ fn close_closes_the_connections_and_opens_none_again() {
         let failures = Arc::new(AtomicUsize::new(0));
         let client = Client::builder(&RedisServer::shared().url()).client_name(&label);
         let client = client.observer(Failures(Arc::clone(&failures))).connect().unwrap();
-        let theirs = kind.lock(&crate::support::client(), &kind.fresh()).lock().unwrap();
-        let lock = kind.lock(&client, theirs.name());
+        let theirs = kind.get_lock(&crate::support::client(), &kind.fresh()).lock().unwrap();
+        let lock = kind.get_lock(&client, theirs.name());
         assert!(lock.try_lock_for(ms(50)).unwrap().is_none(), "it listens now");
         client.close();
         eventually(SOON, "all its connections are closed", || named() == 0);

@@ -16,7 +16,8 @@ use crate::support::{Random, SOON, client, fresh, joined, kind_of, ms, timed};
 #[test]
 fn sixty_closes_in_the_middle_of_work_leave_no_key() {
     thread::scope(|scope| {
-        let reading = scope.spawn(|| busy_closes("read", |client, name| client.read_write_lock(name).read_lock()));
+        let reading =
+            scope.spawn(|| busy_closes("read", |client, name| client.get_read_write_lock(name).get_read_lock()));
         for_every_kind(|kind| busy_closes(kind.label, kind.lock));
         joined(reading);
     });
@@ -89,7 +90,7 @@ fn close_within_a_call_of_the_observer_does_not_wait_for_itself() {
             let builder = Client::builder(&RedisServer::shared().url()).observer(observer).drop_timeout(SOON * 6);
             let client = builder.connect().unwrap();
             cell.set(client.clone()).unwrap();
-            let lock = kind.lock(&client, &kind.fresh());
+            let lock = kind.get_lock(&client, &kind.fresh());
             let (took, _) = timed(|| {
                 let lock = if moment == Moment::Lost { lock.leased(ms(300)) } else { lock.clone() };
                 lock.lock().map(|guard| {
@@ -101,7 +102,7 @@ fn close_within_a_call_of_the_observer_does_not_wait_for_itself() {
             let closing = closes.recv_timeout(SOON).unwrap();
             assert!(closing < SOON && took < SOON, "{moment:?}: {closing:?} of {took:?}");
             assert_eq!(kind_of(lock.try_lock()), ErrorKind::Closed);
-            let others = kind.lock(&crate::support::client(), lock.name());
+            let others = kind.get_lock(&crate::support::client(), lock.name());
             // What is lost already ends with its lease.
             let free = if moment == Moment::Lost { others.try_lock_for(SOON) } else { others.try_lock() };
             assert!(free.unwrap().is_some(), "{moment:?}");
@@ -151,7 +152,7 @@ impl Observer for Closer {
 fn a_release_that_is_pending_is_made_up_for_by_close() {
     let rig = Rig::start();
     let client = rig.builder().command_timeout(ms(500)).drop_timeout(SOON).connect().unwrap();
-    let guard = client.lock("job").lock().unwrap();
+    let guard = client.get_lock("job").lock().unwrap();
     rig.proxy.new_connections(NewConnections::Refuse);
     rig.proxy.cut(Scope::All);
     assert!(guard.unlock().is_err());
@@ -172,14 +173,14 @@ fn a_caller_that_pauses_between_attempts_is_ended_by_cancel_and_close() {
 fn ended_pauses(cancels: bool) -> Duration {
     let rig = Rig::start();
     let client = rig.client();
-    let held = client.lock("held").owned().lock().unwrap();
+    let held = client.get_lock("held").owned().lock().unwrap();
     let stop = Cancel::new();
     thread::scope(|scope| {
         let (ready, outage) = unbounded();
         let (begin, begins) = unbounded::<()>();
         let mut callers = vec![];
         for number in 0..12 {
-            let lock = client.lock(&format!("job {number}")).cancelled_by(&stop);
+            let lock = client.get_lock(&format!("job {number}")).cancelled_by(&stop);
             let (ready, begins) = (ready.clone(), begins.clone());
             callers.push(scope.spawn(move || {
                 let reenters = number % 2 == 0;
@@ -215,7 +216,7 @@ fn a_callback_that_lasts_delays_no_other() {
         let (told, heard) = unbounded();
         let (ended, end) = unbounded::<()>();
         let guards: Vec<_> =
-            (0..4).map(|_| kind.lock(&client, &kind.fresh()).leased(ms(400)).lock().unwrap()).collect();
+            (0..4).map(|_| kind.get_lock(&client, &kind.fresh()).leased(ms(400)).lock().unwrap()).collect();
         for guard in &guards {
             let (told, end, name) = (told.clone(), end.clone(), guard.name().to_owned());
             guard.on_lost(move |loss| {

@@ -30,7 +30,7 @@ fn an_answer_that_never_comes_costs_a_part_of_the_bound() {
     for_every_kind(|kind| {
         let rig = Rig::start();
         for resp3 in [false, true] {
-            let lock = kind.lock(&patient(&rig, resp3), "doubt");
+            let lock = kind.get_lock(&patient(&rig, resp3), "doubt");
             // The scripts are known and the connection stands.
             lock.lock().unwrap().unlock().unwrap();
             let swallowed = |what: &str, work: &dyn Fn()| {
@@ -58,7 +58,7 @@ fn an_inner_release_reaches_redis_later_if_not_at_once() {
     for_every_reentrant_kind(|kind| {
         let rig = Rig::start();
         let client = rig.impatient().connect().unwrap();
-        let lock = kind.lock(&client, "doubt");
+        let lock = kind.get_lock(&client, "doubt");
         let outer = lock.leased(Duration::from_secs(60)).lock().unwrap();
         let inner = lock.leased(Duration::from_secs(3_600)).lock().unwrap();
         rig.proxy.mute(Scope::All, Direction::Both);
@@ -77,7 +77,7 @@ fn an_inner_release_reaches_redis_later_if_not_at_once() {
 fn a_reentry_after_a_release_in_doubt_is_believed_in_full() {
     for_every_reentrant_kind(|kind| {
         let rig = Rig::start();
-        let lock = kind.lock(&rig.impatient().connect().unwrap(), "doubt");
+        let lock = kind.get_lock(&rig.impatient().connect().unwrap(), "doubt");
         let outer = lock.leased(Duration::from_secs(20)).lock().unwrap();
         let inner = lock.leased(Duration::from_secs(60)).lock().unwrap();
         let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
@@ -97,7 +97,7 @@ fn a_reentry_after_a_release_in_doubt_is_believed_in_full() {
 fn an_extension_in_doubt_does_not_outlive_its_hold() {
     for_every_reentrant_kind(|kind| {
         let rig = Rig::start();
-        let lock = kind.lock(&rig.impatient().connect().unwrap(), "doubt");
+        let lock = kind.get_lock(&rig.impatient().connect().unwrap(), "doubt");
         let outer = lock.leased(Duration::from_secs(20)).lock().unwrap();
         let inner = lock.leased(Duration::from_secs(20)).lock().unwrap();
         let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
@@ -115,7 +115,7 @@ fn an_extension_in_doubt_does_not_outlive_its_hold() {
 #[test]
 fn a_hold_that_ran_out_before_the_next_grant_is_expired() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh()).leased(ms(300));
+        let lock = kind.get_lock(&client(), &kind.fresh()).leased(ms(300));
         let first = lock.owned().lock().unwrap();
         // A waiter of the same client is granted the lock when the lease is over in Redis.
         let second = lock.owned().try_lock_for(SOON).unwrap().expect("its lease ends");
@@ -130,14 +130,14 @@ fn unlock_by_another_kind_of_lock_gives_nothing_back() {
     for held in KINDS {
         for other in KINDS.iter().filter(|other| other.label != held.label) {
             let name = fresh("unlock");
-            held.lock(&client, &name).lock().unwrap().into_manual();
+            held.get_lock(&client, &name).lock().unwrap().into_manual();
             if family(held) == family(other) {
                 continue; // handles of one family share their holds
             }
-            let by_other = other.lock(&client, &name);
+            let by_other = other.get_lock(&client, &name);
             assert_eq!(kind_of(by_other.unlock()), ErrorKind::OtherKind, "{} by {}", held.label, other.label);
-            assert!(held.lock(&client, &name).is_held_by_current_thread());
-            held.lock(&client, &name).unlock().unwrap();
+            assert!(held.get_lock(&client, &name).is_held_by_current_thread());
+            held.get_lock(&client, &name).unlock().unwrap();
         }
     }
 }
@@ -156,7 +156,7 @@ fn clients_of_a_paused_server_do_not_fence_in_step() {
     let rig = Rig::around(RedisServer::start());
     let locks: Vec<Lock> = (0..CLIENTS)
         .map(|index| {
-            let lock = patient(&rig, false).lock(&format!("step:{index}"));
+            let lock = patient(&rig, false).get_lock(&format!("step:{index}"));
             lock.lock().unwrap().unlock().unwrap();
             lock
         })

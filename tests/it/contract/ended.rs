@@ -14,7 +14,7 @@ use crate::support::{SOON, kind_of, ms};
 fn a_re_entry_after_the_deadline_sends_nothing() {
     for_every_reentrant_kind(|kind| {
         let proxy = Proxy::start(RedisServer::shared().address());
-        let lock = kind.lock(&Client::connect(&proxy.url()).unwrap(), &kind.fresh());
+        let lock = kind.get_lock(&Client::connect(&proxy.url()).unwrap(), &kind.fresh());
         let guard = lock.leased(ms(300)).lock().unwrap();
         thread::sleep(ms(300)); // nobody looks meanwhile
         let mark = proxy.mark();
@@ -28,7 +28,7 @@ fn a_re_entry_after_the_deadline_sends_nothing() {
 fn a_re_entry_answered_after_the_loss_was_told_is_no_guard() {
     for_every_reentrant_kind(|kind| {
         let proxy = Proxy::start(RedisServer::shared().address());
-        let lock = kind.lock(&Client::connect(&proxy.url()).unwrap(), &kind.fresh());
+        let lock = kind.get_lock(&Client::connect(&proxy.url()).unwrap(), &kind.fresh());
         let guard = lock.leased(ms(700)).lock().unwrap();
         let hold = guard.hold();
         let (told, heard) = unbounded();

@@ -13,7 +13,7 @@ fn two_clients_exclude_each_other() {
     for_every_kind(|kind| {
         let (ours, theirs) = (client(), client());
         let name = kind.fresh();
-        let (ours, theirs) = (kind.lock(&ours, &name), kind.lock(&theirs, &name));
+        let (ours, theirs) = (kind.get_lock(&ours, &name), kind.get_lock(&theirs, &name));
         let guard = ours.lock().unwrap();
         assert!(!is_free(&theirs));
         guard.unlock().unwrap();
@@ -27,7 +27,7 @@ fn two_clients_exclude_each_other() {
 #[test]
 fn two_threads_of_a_client_exclude_each_other() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
         assert!(!elsewhere(|| is_free(&lock)));
         guard.unlock().unwrap();
@@ -39,9 +39,9 @@ fn two_threads_of_a_client_exclude_each_other() {
 fn a_try_that_finds_it_busy_changes_nothing() {
     for_every_kind(|kind| {
         let (server, name) = (RedisServer::shared(), kind.fresh());
-        let _guard = kind.lock(&client(), &name).leased(ms(20_000)).lock().unwrap();
+        let _guard = kind.get_lock(&client(), &name).leased(ms(20_000)).lock().unwrap();
         let before = fields(server, &name);
-        let others = kind.lock(&client(), &name).leased(ms(3_600_000));
+        let others = kind.get_lock(&client(), &name).leased(ms(3_600_000));
         for _ in 0..3 {
             assert!(!is_free(&others));
         }
@@ -70,7 +70,7 @@ fn of_many_threads_and_clients_one_is_inside() {
         thread::scope(|scope| {
             for client in [client(), client(), client()] {
                 for _ in 0..3 {
-                    let lock = kind.lock(&client, &name);
+                    let lock = kind.get_lock(&client, &name);
                     scope.spawn(move || work(lock));
                 }
             }
@@ -86,8 +86,8 @@ fn clones_of_a_client_are_one_client() {
         let clone = client.clone();
         assert_eq!(client.id(), clone.id());
         let name = kind.fresh();
-        let guard = kind.lock(&client, &name).lock().unwrap();
-        assert!(kind.lock(&clone, &name).is_held_by_current_thread());
+        let guard = kind.get_lock(&client, &name).lock().unwrap();
+        assert!(kind.get_lock(&clone, &name).is_held_by_current_thread());
         assert_eq!(clone.held().len(), 1);
         drop(client);
         guard.unlock().unwrap();
@@ -101,8 +101,8 @@ fn two_clients_in_one_thread_are_two_owners() {
         let (ours, theirs) = (client(), client());
         assert_ne!(ours.id(), theirs.id());
         let name = kind.fresh();
-        let _guard = kind.lock(&ours, &name).lock().unwrap();
-        let theirs = kind.lock(&theirs, &name);
+        let _guard = kind.get_lock(&ours, &name).lock().unwrap();
+        let theirs = kind.get_lock(&theirs, &name);
         assert!(theirs.try_lock_for(ms(100)).unwrap().is_none(), "it waits for itself, and in vain");
         assert!(!theirs.is_held_by_current_thread());
     });
@@ -111,7 +111,7 @@ fn two_clients_in_one_thread_are_two_owners() {
 #[test]
 fn an_owned_take_is_an_owner_of_its_own() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
         assert!(lock.owned().try_lock().unwrap().is_none(), "it does not re-enter what the thread holds");
         guard.unlock().unwrap();

@@ -12,7 +12,7 @@ use crate::support::{Notes, SCHEDULING, SOON, brisk, client, ms};
 #[test]
 fn an_extended_lease_tells_its_loss_at_its_new_end() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.leased(ms(1_000)).lock().unwrap();
         let (told, heard) = unbounded();
         guard.on_lost(move |loss| told.send((*loss, Instant::now())).unwrap());
@@ -30,7 +30,7 @@ fn the_observer_hears_of_the_new_end_of_an_extended_lease() {
     for_every_kind(|kind| {
         let notes = Notes::default();
         let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.leased(ms(800)).lock().unwrap();
         guard.extend(ms(1_500)).unwrap();
         eventually(SOON, "the observer is told", || notes.losses_of(lock.name()) == 1);

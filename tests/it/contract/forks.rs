@@ -47,7 +47,7 @@ fn a_busy_parent_forks() {
     thread::scope(|scope| {
         // They hold, wait in line and in the queue of Redis, re-enter, give up and give back.
         for (seed, kind) in KINDS.iter().flat_map(|kind| [kind; 3]).enumerate() {
-            let lock = kind.lock(&client, &format!("busy {}", kind.label)).cancelled_by(&stop);
+            let lock = kind.get_lock(&client, &format!("busy {}", kind.label)).cancelled_by(&stop);
             scope.spawn(move || crowd(&lock, seed as u64 + 1, || ended.load(Ordering::Acquire)));
         }
         let inherited: Vec<_> = KINDS.iter().map(|kind| Inherited::take(&client, kind, &stop)).collect();
@@ -105,7 +105,7 @@ struct Inherited {
 
 impl Inherited {
     fn take(client: &Client, kind: &Kind, stop: &Cancel) -> Self {
-        let lock = |what: &str| kind.lock(client, &format!("{what} {}", kind.label));
+        let lock = |what: &str| kind.get_lock(client, &format!("{what} {}", kind.label));
         let manual = lock("manual");
         manual.lock().unwrap().into_manual();
         Self {

@@ -10,7 +10,7 @@ use crate::support::{GRACE, SCHEDULING, SOON, TTL, brisk_client, client, elsewhe
 #[test]
 fn a_kept_hold_keeps_its_own_thread_out_too() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let started = Instant::now();
         let guard = lock.leased(ms(1_500)).lock().unwrap();
         let hold = guard.hold();
@@ -20,7 +20,7 @@ fn a_kept_hold_keeps_its_own_thread_out_too() {
         assert_eq!(hold.lost(), None, "it was given up, not lost");
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
         assert!(lock.is_locked().unwrap());
-        assert!(!is_free(&kind.lock(&client(), lock.name())));
+        assert!(!is_free(&kind.get_lock(&client(), lock.name())));
         let guard = lock.try_lock_for(SOON).unwrap().expect("its time to live ends");
         let after = started.elapsed();
         assert!(after + ms(1) >= ms(1_500) && after <= ms(1_500) + GRACE + SCHEDULING, "{after:?}");
@@ -32,8 +32,8 @@ fn a_kept_hold_keeps_its_own_thread_out_too() {
 fn a_kept_hold_is_renewed_no_more() {
     for_every_kind(|kind| {
         let client = brisk_client();
-        let _renewed = kind.lock(&client, &kind.fresh()).lock().unwrap();
-        let lock = kind.lock(&client, &kind.fresh());
+        let _renewed = kind.get_lock(&client, &kind.fresh()).lock().unwrap();
+        let lock = kind.get_lock(&client, &kind.fresh());
         lock.lock().unwrap().keep_until_expiry();
         assert!(client.held().iter().all(|held| held.name() != lock.name()));
         let kept = Instant::now();
@@ -45,7 +45,7 @@ fn a_kept_hold_is_renewed_no_more() {
 #[test]
 fn what_an_inner_section_kept_outlives_the_outer_release() {
     for_every_reentrant_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let outer = lock.lock().unwrap();
         let started = Instant::now();
         lock.leased(ms(800)).lock().unwrap().keep_until_expiry();
@@ -63,13 +63,13 @@ fn what_an_inner_section_kept_outlives_the_outer_release() {
 fn a_hold_without_guard_is_left_to_unlock() {
     for_every_kind(|kind| {
         let client = brisk_client();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         lock.lock().unwrap().into_manual();
         assert_eq!((lock.hold_count(), client.held().len()), (1, 1));
-        let others = kind.lock(&crate::support::client(), lock.name());
+        let others = kind.get_lock(&crate::support::client(), lock.name());
         assert!(others.try_lock_for(TTL * 3 / 2).unwrap().is_none(), "it is renewed");
         // Any handle of the client will do.
-        kind.lock(&client, lock.name()).unlock().unwrap();
+        kind.get_lock(&client, lock.name()).unlock().unwrap();
         assert!(is_free(&others));
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
     });
@@ -78,7 +78,7 @@ fn a_hold_without_guard_is_left_to_unlock() {
 #[test]
 fn manual_holds_nest_with_each_other_and_with_guards() {
     for_every_reentrant_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         lock.lock().unwrap().into_manual();
         let guard = lock.lock().unwrap();
         lock.lock().unwrap().into_manual();
@@ -96,9 +96,9 @@ fn manual_holds_nest_with_each_other_and_with_guards() {
 #[test]
 fn a_lost_manual_hold_is_told_by_unlock_once() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         lock.leased(ms(100)).lock().unwrap().into_manual();
-        let theirs = kind.lock(&client(), lock.name()).try_lock_for(SOON).unwrap().unwrap();
+        let theirs = kind.get_lock(&client(), lock.name()).try_lock_for(SOON).unwrap().unwrap();
         assert_eq!(kind_of(lock.unlock()), ErrorKind::Lost(Loss::Expired));
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
         assert!(!is_free(&lock), "the new holder was left alone");
@@ -109,8 +109,8 @@ fn a_lost_manual_hold_is_told_by_unlock_once() {
 #[test]
 fn once_per_interval_one_of_all_who_ask_gets_it() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
-        let others = kind.lock(&client(), lock.name());
+        let lock = kind.get_lock(&client(), &kind.fresh());
+        let others = kind.get_lock(&client(), lock.name());
         let interval = ms(1_000);
         for _ in 0..2 {
             let asked = Instant::now();

@@ -14,12 +14,12 @@ fn a_lease_ends_by_itself_and_not_before() {
     for_every_kind(|kind| {
         let holder = brisk_client();
         // Something beside it is renewed all the time.
-        let _renewed = kind.lock(&holder, &kind.fresh()).lock().unwrap();
+        let _renewed = kind.get_lock(&holder, &kind.fresh()).lock().unwrap();
         let name = kind.fresh();
-        let others = kind.lock(&client(), &name);
+        let others = kind.get_lock(&client(), &name);
         let (lease, slack) = (ms(700), ms(1)); // Redis counts in whole ms
         let started = Instant::now();
-        let guard = kind.lock(&holder, &name).leased(lease).lock().unwrap();
+        let guard = kind.get_lock(&holder, &name).leased(lease).lock().unwrap();
         let theirs = others.try_lock_for(SOON).unwrap().unwrap();
         let after = started.elapsed();
         assert!(after + slack >= lease, "granted after {after:?}");
@@ -34,7 +34,7 @@ fn a_lease_ends_by_itself_and_not_before() {
 #[test]
 fn a_holder_stops_believing_before_the_lock_is_free() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let mut server = RedisServer::shared().connection();
         for (lease, half_a_margin) in [(ms(300), 15), (ms(1_000), 25)] {
             let mut is_told_before = || {
@@ -52,8 +52,8 @@ fn a_holder_stops_believing_before_the_lock_is_free() {
 #[test]
 fn the_watchdog_keeps_a_hold_beyond_its_time_to_live() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&brisk_client(), &kind.fresh());
-        let others = kind.lock(&client(), lock.name());
+        let lock = kind.get_lock(&brisk_client(), &kind.fresh());
+        let others = kind.get_lock(&client(), lock.name());
         let guard = lock.lock().unwrap();
         let owner = guard.owner().to_owned();
         let started = Instant::now();
@@ -71,7 +71,7 @@ fn the_watchdog_keeps_a_hold_beyond_its_time_to_live() {
 fn a_released_hold_is_renewed_no_more() {
     for_every_kind(|kind| {
         let client = brisk_client();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.lock().unwrap();
         let mut server = RedisServer::shared().connection();
         let state: Vec<u8> = redis::cmd("DUMP").arg(lock.name()).query(&mut server).unwrap();
@@ -88,7 +88,7 @@ fn a_released_hold_is_renewed_no_more() {
 #[test]
 fn max_hold_ends_the_renewal() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let most = ms(2_000);
         let started = Instant::now();
         let guard = lock.max_hold(most).lock().unwrap();
@@ -105,7 +105,7 @@ fn max_hold_ends_the_renewal() {
 #[test]
 fn extend_raises_the_time_to_live_and_never_lowers_it() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.leased(ms(1_000)).lock().unwrap();
         guard.extend(ms(20_000)).unwrap();
         assert!(guard.remaining() > ms(19_000));
@@ -126,7 +126,7 @@ fn extend_raises_the_time_to_live_and_never_lowers_it() {
 #[test]
 fn extending_finds_a_loss() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
         RedisServer::shared().run(&["DEL", lock.name()]);
         assert_eq!(kind_of(guard.extend(ms(1_000))), ErrorKind::Lost(Loss::Gone));
@@ -139,7 +139,7 @@ fn extending_finds_a_loss() {
 #[test]
 fn the_longest_lease_is_a_year() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let year = ms(365 * 24 * 60 * 60 * 1_000);
         let guard = lock.leased(year).lock().unwrap();
         assert!(ttl_ms(RedisServer::shared(), lock.name()) > 364 * 24 * 60 * 60 * 1_000);
@@ -152,7 +152,7 @@ fn the_longest_lease_is_a_year() {
 #[test]
 fn the_shortest_lease_never_leaves_a_lock_behind() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         for _ in 0..20 {
             // Over before it is answered, or almost: granted or not, nobody is kept out for long.
             drop(lock.leased(ms(1)).try_lock().unwrap());

@@ -12,7 +12,7 @@ use crate::support::{Events, SOON, brisk, client, elsewhere, joined, kind_of, ms
 fn held_tells_kind_age_token_and_keeper() {
     for_every_kind(|kind| {
         let client = client();
-        let (renewed, leased) = (kind.lock(&client, &kind.fresh()), kind.lock(&client, &kind.fresh()));
+        let (renewed, leased) = (kind.get_lock(&client, &kind.fresh()), kind.get_lock(&client, &kind.fresh()));
         let guards = [renewed.lock().unwrap(), leased.leased(SOON).lock().unwrap()];
         std::thread::sleep(ms(30));
         let held = client.held();
@@ -31,9 +31,9 @@ fn held_tells_kind_age_token_and_keeper() {
 #[test]
 fn held_tells_which_side_of_a_read_write_lock() {
     let client = client();
-    let lock = client.read_write_lock(&crate::support::fresh("sides"));
-    let writing = lock.write_lock().lock().unwrap();
-    let reading = lock.read_lock().lock().unwrap();
+    let lock = client.get_read_write_lock(&crate::support::fresh("sides"));
+    let writing = lock.get_write_lock().lock().unwrap();
+    let reading = lock.get_read_lock().lock().unwrap();
     assert_eq!(client.held()[0].kind(), LockKind::Write);
     writing.unlock().unwrap();
     assert_eq!(client.held()[0].kind(), LockKind::Read);
@@ -44,7 +44,7 @@ fn held_tells_which_side_of_a_read_write_lock() {
 #[test]
 fn a_hold_past_its_longest_is_not_renewed() {
     let client = client();
-    let guard = client.lock(&crate::support::fresh("longest")).max_hold(ms(50)).lock().unwrap();
+    let guard = client.get_lock(&crate::support::fresh("longest")).max_hold(ms(50)).lock().unwrap();
     eventually(SOON, "it is renewed no more", || !client.held()[0].is_renewed());
     guard.unlock().unwrap();
 }
@@ -54,9 +54,9 @@ fn a_waiter_is_listed_and_told_until_it_has_the_lock() {
     for_every_kind(|kind| {
         let (events, name) = (Events::default(), kind.fresh());
         let waiting = brisk(RedisServer::shared()).observer(events.clone()).connect().unwrap();
-        let guard = kind.lock(&client(), &name).lock().unwrap();
+        let guard = kind.get_lock(&client(), &name).lock().unwrap();
         std::thread::scope(|scope| {
-            let lock = kind.lock(&waiting, &name);
+            let lock = kind.get_lock(&waiting, &name);
             let waiter = std::thread::Builder::new().name("the waiter".into());
             let waiter = waiter.spawn_scoped(scope, move || drop(lock.lock().unwrap())).unwrap();
             eventually(SOON, "it waits", || !waiting.waiting().is_empty());
@@ -79,8 +79,8 @@ fn a_wait_in_vain_is_told_with_its_reason() {
     for_every_kind(|kind| {
         let (events, name) = (Events::default(), kind.fresh());
         let waiting = brisk(RedisServer::shared()).observer(events.clone()).connect().unwrap();
-        let guard = kind.lock(&client(), &name).lock().unwrap();
-        let lock = kind.lock(&waiting, &name);
+        let guard = kind.get_lock(&client(), &name).lock().unwrap();
+        let lock = kind.get_lock(&waiting, &name);
         assert!(lock.try_lock_for(ms(50)).unwrap().is_none());
         assert_eq!(events.of(&name), ["waiting", "gave up"]);
 
@@ -105,8 +105,8 @@ fn a_wait_that_close_ends_is_told() {
     for_every_kind(|kind| {
         let (events, name) = (Events::default(), kind.fresh());
         let waiting = brisk(RedisServer::shared()).observer(events.clone()).connect().unwrap();
-        let guard = kind.lock(&client(), &name).lock().unwrap();
-        let lock = kind.lock(&waiting, &name);
+        let guard = kind.get_lock(&client(), &name).lock().unwrap();
+        let lock = kind.get_lock(&waiting, &name);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| kind_of(lock.lock()));
             eventually(SOON, "it waits", || !waiting.waiting().is_empty());
@@ -123,7 +123,7 @@ fn a_call_that_does_not_sleep_tells_no_wait() {
     for_every_kind(|kind| {
         let (events, name) = (Events::default(), kind.fresh());
         let client: Client = brisk(RedisServer::shared()).observer(events.clone()).connect().unwrap();
-        let lock = kind.lock(&client, &name);
+        let lock = kind.get_lock(&client, &name);
         let guard = lock.lock().unwrap();
         elsewhere(|| assert!(lock.try_lock().unwrap().is_none()));
         guard.unlock().unwrap();

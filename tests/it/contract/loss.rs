@@ -10,7 +10,7 @@ use crate::support::{SOON, brisk_client, client, elsewhere, fields, joined, kind
 fn a_deleted_lock_is_lost_at_the_next_renewal() {
     for_every_kind(|kind| {
         let client = brisk_client();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.lock().unwrap();
         RedisServer::shared().run(&["DEL", lock.name()]);
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
@@ -25,10 +25,10 @@ fn a_deleted_lock_is_lost_at_the_next_renewal() {
 #[test]
 fn a_lock_that_somebody_else_has_is_lost_as_taken() {
     for_every_kind(|kind| {
-        let (server, lock) = (RedisServer::shared(), kind.lock(&brisk_client(), &kind.fresh()));
+        let (server, lock) = (RedisServer::shared(), kind.get_lock(&brisk_client(), &kind.fresh()));
         let guard = lock.lock().unwrap();
         // What another client holds comes in its place in one step, so that no renewal comes in between.
-        let theirs = kind.lock(&client(), &kind.fresh()).lock().unwrap();
+        let theirs = kind.get_lock(&client(), &kind.fresh()).lock().unwrap();
         server.run(&["RENAME", theirs.name(), lock.name()]);
         let before = fields(server, lock.name());
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Taken));
@@ -42,7 +42,7 @@ fn a_lock_that_somebody_else_has_is_lost_as_taken() {
 fn what_is_no_lock_is_a_loss_for_the_holder_an_error_for_others_and_left_alone() {
     for_every_kind(|kind| {
         let server = RedisServer::shared();
-        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let guard = lock.lock().unwrap();
         let place = "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'precious')";
         server.run(&["EVAL", place, "1", lock.name()]);
@@ -63,10 +63,10 @@ fn an_unlock_finds_a_loss_that_nobody_knew_of() {
     for_every_kind(|kind| {
         let client = client();
         for loss in [Loss::Gone, Loss::Taken] {
-            let lock = kind.lock(&client, &kind.fresh());
+            let lock = kind.get_lock(&client, &kind.fresh());
             let guard = lock.lock().unwrap();
             RedisServer::shared().run(&["DEL", lock.name()]);
-            let others = kind.lock(&crate::support::client(), lock.name());
+            let others = kind.get_lock(&crate::support::client(), lock.name());
             let theirs = (loss == Loss::Taken).then(|| others.lock().unwrap());
             assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(loss));
             assert_eq!(theirs.is_some(), lock.is_locked().unwrap(), "the new holder is left alone");
@@ -77,9 +77,9 @@ fn an_unlock_finds_a_loss_that_nobody_knew_of() {
 #[test]
 fn a_drop_after_a_loss_leaves_the_new_holder_alone() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.leased(ms(150)).lock().unwrap();
-        let others = kind.lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), lock.name());
         let theirs = others.try_lock_for(SOON).unwrap().unwrap();
         drop(guard);
         assert_eq!(others.holder().unwrap().unwrap().owner(), theirs.owner());
@@ -91,9 +91,9 @@ fn a_drop_after_a_loss_leaves_the_new_holder_alone() {
 #[test]
 fn force_unlock_opens_the_lock_and_its_holder_learns_of_it() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let guard = lock.lock().unwrap();
-        let others = kind.lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), lock.name());
         assert!(others.force_unlock().unwrap());
         assert!(!others.force_unlock().unwrap(), "nobody has it any more");
         let theirs = others.try_lock().unwrap().expect("it is open");
@@ -108,7 +108,7 @@ fn force_unlock_opens_the_lock_and_its_holder_learns_of_it() {
 #[test]
 fn force_unlock_tells_holders_of_its_own_client_at_once() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
         assert!(elsewhere(|| lock.force_unlock().unwrap()));
         assert_eq!((guard.lost(), lock.hold_count()), (Some(Loss::Gone), 0));
@@ -122,8 +122,8 @@ fn force_unlock_lets_a_waiter_in_at_once() {
     for_every_kind(|kind| {
         let (ours, theirs) = (client(), client());
         let took = median(9, |_| {
-            let lock = kind.lock(&ours, &kind.fresh());
-            let others = kind.lock(&theirs, lock.name());
+            let lock = kind.get_lock(&ours, &kind.fresh());
+            let others = kind.get_lock(&theirs, lock.name());
             let _guard = lock.lock().unwrap();
             std::thread::scope(|scope| {
                 let waiter = scope.spawn(|| others.try_lock_for(SOON).unwrap().is_some());
@@ -143,14 +143,14 @@ fn a_foreign_force_unlock_is_told_at_once_while_the_process_listens() {
         let Some(_) = kind.channel else { return };
         // The next renewal is ten seconds away, the deadline longer.
         let ours = client();
-        let watched = kind.lock(&ours, &kind.fresh());
-        let leased = kind.lock(&ours, &kind.fresh()).leased(ms(60_000));
+        let watched = kind.get_lock(&ours, &kind.fresh());
+        let leased = kind.get_lock(&ours, &kind.fresh()).leased(ms(60_000));
         for lock in [watched, leased] {
             let guard = lock.lock().unwrap();
             std::thread::scope(|scope| {
                 let waiter = scope.spawn(|| lock.try_lock_for(SOON).unwrap().is_some());
                 kind.await_waiter(RedisServer::shared(), lock.name());
-                assert!(kind.lock(&client(), lock.name()).force_unlock().unwrap());
+                assert!(kind.get_lock(&client(), lock.name()).force_unlock().unwrap());
                 assert!(joined(waiter), "the waiter gets it");
                 let what = format!("the old holder is told: {lock:?}");
                 eventually(ms(2_000), &what, || !guard.is_held());

@@ -14,11 +14,11 @@ fn names_of_every_form_work_and_do_not_clash() {
     for_every_kind(|kind| {
         let (ours, theirs) = (client(), client());
         let names: Vec<String> = forms().into_iter().map(|form| format!("{form}{}", kind.fresh())).collect();
-        let guards: Vec<_> = names.iter().map(|name| kind.lock(&ours, name).lock().unwrap()).collect();
+        let guards: Vec<_> = names.iter().map(|name| kind.get_lock(&ours, name).lock().unwrap()).collect();
         for (name, guard) in names.iter().zip(guards) {
             let exists: u8 = RedisServer::shared().query(&["EXISTS", name]);
             assert_eq!((exists, guard.name()), (1, name.as_str()), "the key is the name, byte for byte");
-            let others = kind.lock(&theirs, name);
+            let others = kind.get_lock(&theirs, name);
             assert!(!is_free(&others), "{name:?}");
             thread::scope(|scope| {
                 let waiter = scope.spawn(|| others.try_lock_for(SOON).unwrap().is_some());
@@ -37,8 +37,8 @@ fn the_shortest_and_the_longest_name_work() {
     for_every_kind(|kind| {
         let client = client();
         for name in ["\u{1}".to_owned() + &kind.label[..1], "x".repeat(4_096 - kind.label.len()) + kind.label] {
-            let guard = kind.lock(&client, &name).lock().unwrap();
-            assert!(!is_free(&kind.lock(&crate::support::client(), &name)));
+            let guard = kind.get_lock(&client, &name).lock().unwrap();
+            assert!(!is_free(&kind.get_lock(&crate::support::client(), &name)));
             guard.unlock().unwrap();
         }
     });
@@ -59,7 +59,7 @@ fn an_impossible_name_or_lease_is_refused_before_any_request() {
                 assert!(took < SOON / 2, "{took:?}");
             }
             for name in [String::new(), "x".repeat(4_097)] {
-                let lock = kind.lock(client, &name);
+                let lock = kind.get_lock(client, &name);
                 let kinds = [
                     kind_of(lock.is_locked()),
                     kind_of(lock.holder()),
@@ -81,7 +81,7 @@ fn an_impossible_name_or_lease_is_refused_before_any_request() {
 #[test]
 fn an_impossible_extension_is_refused_and_changes_nothing() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
         for lease in impossible_leases() {
             assert_eq!(kind_of(guard.extend(lease)), ErrorKind::BadInput);
@@ -104,8 +104,8 @@ fn refusals(lock: &Lock) -> [ErrorKind; 6] {
 }
 
 fn impossible(kind: &Kind, client: &Client) -> Vec<Lock> {
-    let mut locks = vec![kind.lock(client, ""), kind.lock(client, &"x".repeat(4_097))];
-    let lock = kind.lock(client, &kind.fresh());
+    let mut locks = vec![kind.get_lock(client, ""), kind.get_lock(client, &"x".repeat(4_097))];
+    let lock = kind.get_lock(client, &kind.fresh());
     locks.extend(impossible_leases().map(|lease| lock.leased(lease)));
     locks
 }

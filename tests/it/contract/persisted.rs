@@ -12,7 +12,7 @@ use crate::support::{SOON, brisk_client, client, kind_of, ms, read_write_channel
 
 static READ: Kind = Kind {
     label: "read",
-    lock: |client, name| client.read_write_lock(name).read_lock(),
+    lock: |client, name| client.get_read_write_lock(name).get_read_lock(),
     reenters: true,
     counted: true,
     channel: Some(read_write_channel),
@@ -23,7 +23,7 @@ fn a_question_about_a_lease_writes_nothing() {
     run(KINDS.iter().chain([&READ]), |kind| {
         let proxy = Proxy::start(RedisServer::shared().address());
         let client = Client::builder(&proxy.url()).command_timeout(PATIENCE).connect().unwrap();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.leased(ms(60_000)).lock().unwrap();
         RedisServer::shared().run(&["PERSIST", lock.name()]);
         // The client cannot know whether it was forced open, so the watchdog asks.
@@ -44,10 +44,10 @@ fn a_message_about_a_lease_costs_a_question_and_no_lock() {
     run(listening, |kind| {
         let proxy = Proxy::start(RedisServer::shared().address());
         let client = Client::connect(&proxy.url()).unwrap();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.leased(ms(60_000)).lock().unwrap();
         RedisServer::shared().run(&["PERSIST", lock.name()]);
-        let waiting = client.read_write_lock(lock.name()).write_lock();
+        let waiting = client.get_read_write_lock(lock.name()).get_write_lock();
         let waiting = if kind.label == "read" { waiting } else { lock.clone() };
         thread::scope(|scope| {
             let waiter = scope.spawn(move || waiting.try_lock_for(SOON * 3).unwrap().is_some());
@@ -68,7 +68,7 @@ fn a_message_about_a_lease_costs_a_question_and_no_lock() {
 fn a_key_without_end_gets_no_less_than_its_holder_believes() {
     run(KINDS.iter().chain([&READ]).filter(|kind| kind.reenters), |kind| {
         let server = RedisServer::shared();
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let short = lock.leased(ms(1_000));
         let outer = lock.leased(ms(60_000)).lock().unwrap();
         server.run(&["PERSIST", lock.name()]);
@@ -79,7 +79,7 @@ fn a_key_without_end_gets_no_less_than_its_holder_believes() {
         assert!(ttl_ms(server, lock.name()) > 58_000, "extended");
         drop((inner, outer));
 
-        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let (outer, inner) = (lock.lock().unwrap(), lock.leased(ms(60_000)).lock().unwrap());
         server.run(&["PERSIST", lock.name()]);
         eventually(SOON, "it is renewed", || ttl_ms(server, lock.name()) != -1);
@@ -90,7 +90,11 @@ fn a_key_without_end_gets_no_less_than_its_holder_believes() {
 
 /// The lock of another client that can only be had when this one is free.
 fn rival(kind: &Kind, name: &str) -> Lock {
-    if kind.label == READ.label { client().read_write_lock(name).write_lock() } else { kind.lock(&client(), name) }
+    if kind.label == READ.label {
+        client().get_read_write_lock(name).get_write_lock()
+    } else {
+        kind.get_lock(&client(), name)
+    }
 }
 
 /// Waits until a request of this sort had its effect.

@@ -9,8 +9,8 @@ use crate::support::{SOON, brisk_client, client, elsewhere, fields, kind_of, ms}
 #[test]
 fn a_holder_takes_it_again_and_gives_it_back_as_often() {
     for_every_reentrant_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
-        let others = kind.lock(&client(), lock.name());
+        let lock = kind.get_lock(&client(), &kind.fresh());
+        let others = kind.get_lock(&client(), lock.name());
         let mut guards = vec![];
         for count in 1..=3 {
             guards.push(lock.lock().unwrap());
@@ -31,8 +31,8 @@ fn every_handle_of_the_name_re_enters() {
     for_every_reentrant_kind(|kind| {
         let client = client();
         let name = kind.fresh();
-        let outer = kind.lock(&client, &name).lock().unwrap();
-        let lock = kind.lock(&client.clone(), &name);
+        let outer = kind.get_lock(&client, &name).lock().unwrap();
+        let lock = kind.get_lock(&client.clone(), &name);
         let inner = [
             lock.try_lock().unwrap().unwrap(),
             lock.leased(ms(5_000)).lock().unwrap(),
@@ -46,7 +46,7 @@ fn every_handle_of_the_name_re_enters() {
 #[test]
 fn another_thread_does_not_get_in_between_two_releases() {
     for_every_reentrant_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let outer = lock.try_lock().unwrap().unwrap();
         let inner = lock.try_lock().unwrap().unwrap();
         inner.unlock().unwrap();
@@ -60,8 +60,8 @@ fn another_thread_does_not_get_in_between_two_releases() {
 fn nested_guards_may_be_dropped_in_any_order() {
     for_every_reentrant_kind(|kind| {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            let lock = kind.lock(&client(), &kind.fresh());
-            let others = kind.lock(&client(), lock.name());
+            let lock = kind.get_lock(&client(), &kind.fresh());
+            let others = kind.get_lock(&client(), lock.name());
             let mut guards: Vec<_> = (0..3).map(|_| Some(lock.lock().unwrap())).collect();
             for (dropped, index) in order.into_iter().enumerate() {
                 assert!(!is_free(&others), "{order:?} after {dropped}");
@@ -77,8 +77,8 @@ fn nested_guards_may_be_dropped_in_any_order() {
 #[test]
 fn five_hundred_levels_are_given_back_from_the_outside_in() {
     for_every_reentrant_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
-        let others = kind.lock(&client(), lock.name());
+        let lock = kind.get_lock(&client(), &kind.fresh());
+        let others = kind.get_lock(&client(), lock.name());
         let mut guards: Vec<_> = (0..500).map(|_| lock.lock().unwrap()).collect();
         assert_eq!(lock.hold_count(), 500);
         assert_eq!(lock.holder().unwrap().unwrap().hold_count(), if kind.counted { 500 } else { 1 });
@@ -94,8 +94,8 @@ fn five_hundred_levels_are_given_back_from_the_outside_in() {
 #[test]
 fn re_entry_after_a_loss_says_so_and_takes_nothing() {
     for_every_reentrant_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
-        let others = kind.lock(&client(), lock.name());
+        let lock = kind.get_lock(&client(), &kind.fresh());
+        let others = kind.get_lock(&client(), lock.name());
         let guard = lock.leased(ms(200)).lock().unwrap();
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
         let theirs = others.try_lock_for(SOON).unwrap().expect("its time to live is over");
@@ -119,7 +119,7 @@ fn re_entry_after_a_loss_says_so_and_takes_nothing() {
 #[test]
 fn re_entry_finds_out_that_the_lock_is_gone() {
     for_every_reentrant_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
         RedisServer::shared().run(&["DEL", lock.name()]);
         assert!(guard.is_held(), "nobody here knows yet");
@@ -133,8 +133,8 @@ fn re_entry_finds_out_that_the_lock_is_gone() {
 #[test]
 fn re_entry_finds_out_that_somebody_else_has_it() {
     for_every_reentrant_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
-        let others = kind.lock(&client(), lock.name());
+        let lock = kind.get_lock(&client(), &kind.fresh());
+        let others = kind.get_lock(&client(), lock.name());
         let guard = lock.lock().unwrap();
         RedisServer::shared().run(&["DEL", lock.name()]);
         let theirs = others.lock().unwrap();
@@ -150,7 +150,7 @@ fn re_entry_finds_out_that_somebody_else_has_it() {
 #[test]
 fn every_guard_of_a_lost_hold_says_so() {
     for_every_reentrant_kind(|kind| {
-        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
         RedisServer::shared().run(&["DEL", lock.name()]);
         assert_eq!(inner.wait_lost(SOON), Some(Loss::Gone));
@@ -165,7 +165,7 @@ fn every_guard_of_a_lost_hold_says_so() {
 #[test]
 fn a_holder_of_a_kind_that_is_held_once_is_told_so_at_once() {
     for kind in KINDS.iter().filter(|kind| !kind.reenters) {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
         for outcome in [lock.lock().map(Some), lock.try_lock(), lock.try_lock_for(SOON)] {
             assert_eq!(kind_of(outcome), ErrorKind::AlreadyHeld, "{}", kind.label);

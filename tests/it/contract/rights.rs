@@ -18,7 +18,7 @@ fn a_refused_part_of_a_take_leaves_no_lock_without_end() {
             let right = format!("-{denied}");
             server.run(&["ACL", "SETUSER", denied, "on", "nopass", "~*", "&*", "+@all", &right]);
             let url = server.url().replace("redis://", &format!("redis://{denied}:any@"));
-            let lock = kind.lock(&Client::connect(&url).unwrap(), "job");
+            let lock = kind.get_lock(&Client::connect(&url).unwrap(), "job");
             match lock.try_lock() {
                 Ok(guard) => drop(guard), // it did not need that right
                 Err(error) => assert_eq!(error.redis_word(), Some("NOPERM"), "{denied}: {error}"),

@@ -18,7 +18,7 @@ fn a_loss_is_told_by_question_wait_callback_and_observer_once_each() {
     for_every_reentrant_kind(|kind| {
         let notes = Notes::default();
         let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
         let (told, heard) = unbounded();
         outer.on_lost(tell(&told));
@@ -47,7 +47,7 @@ fn a_loss_is_told_by_question_wait_callback_and_observer_once_each() {
 #[test]
 fn an_expired_lease_is_told_at_its_very_moment() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let started = Instant::now();
         let guard = lock.leased(ms(500)).lock().unwrap();
         let (told, heard) = unbounded();
@@ -64,7 +64,7 @@ fn the_observer_hears_of_an_expired_lease_without_being_asked() {
     for_every_kind(|kind| {
         let notes = Notes::default();
         let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let _guard = lock.leased(ms(300)).lock().unwrap();
         eventually(SOON, "the observer is told", || notes.losses_of(lock.name()) == 1);
     });
@@ -75,7 +75,7 @@ fn the_observer_sees_each_hold_come_and_go() {
     for_every_reentrant_kind(|kind| {
         let notes = Notes::default();
         let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
         inner.unlock().unwrap();
         drop(outer);
@@ -88,7 +88,7 @@ fn the_observer_sees_each_hold_come_and_go() {
 #[test]
 fn a_callback_after_the_loss_runs_at_once_and_none_runs_for_a_lock_given_back() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let (told, heard) = unbounded();
         let guard = lock.lock().unwrap();
         let hold = guard.hold();
@@ -108,7 +108,7 @@ fn a_callback_after_the_loss_runs_at_once_and_none_runs_for_a_lock_given_back() 
 #[test]
 fn a_wait_for_a_loss_ends_at_its_limit_and_with_the_hold() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
         let (took, loss) = timed(|| guard.wait_lost(ms(100)));
         assert!(loss.is_none() && took >= ms(100) && took <= ms(100) + GRACE + SCHEDULING, "{took:?}");
@@ -126,7 +126,7 @@ fn a_wait_for_a_loss_ends_at_its_limit_and_with_the_hold() {
 #[test]
 fn a_callback_that_panics_stops_no_other() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let guard = lock.lock().unwrap();
         let (told, heard) = unbounded();
         guard.on_lost(|_| panic!("this panic is part of the test"));
@@ -145,10 +145,10 @@ fn a_callback_that_panics_stops_no_other() {
 fn a_callback_may_use_the_client_and_take_locks() {
     for_every_kind(|kind| {
         let client = brisk_client();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.lock().unwrap();
         let (told, heard) = unbounded();
-        let (same, other) = (lock.clone(), kind.lock(&client, &kind.fresh()));
+        let (same, other) = (lock.clone(), kind.get_lock(&client, &kind.fresh()));
         let hold = guard.hold();
         guard.on_lost(move |loss| {
             let again = same.try_lock().unwrap().map(|guard| guard.unlock());
@@ -165,7 +165,7 @@ fn a_callback_that_keeps_its_own_hold_keeps_the_client_no_longer_open() {
     for_every_kind(|kind| {
         let label = fresh("cycle").replace(':', "-");
         let client = Client::builder(&RedisServer::shared().url()).client_name(&label).connect().unwrap();
-        let guard = kind.lock(&client, &kind.fresh()).lock().unwrap();
+        let guard = kind.get_lock(&client, &kind.fresh()).lock().unwrap();
         let hold = guard.hold();
         guard.on_lost(move |_| assert!(!hold.is_held()));
         guard.unlock().unwrap();
@@ -181,9 +181,9 @@ fn an_observer_may_take_locks() {
         let curious = Curious { lock: Arc::default(), told };
         let slot = Arc::clone(&curious.lock);
         let client = brisk(RedisServer::shared()).observer(curious).connect().unwrap();
-        slot.set(kind.lock(&client, &kind.fresh())).unwrap();
+        slot.set(kind.get_lock(&client, &kind.fresh())).unwrap();
 
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         lock.lock().unwrap().unlock().unwrap();
         let guard = lock.lock().unwrap();
         RedisServer::shared().run(&["DEL", lock.name()]);

@@ -18,7 +18,7 @@ use crate::support::{
 #[test]
 fn a_panic_gives_the_lock_back() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let ours = lock.clone();
         let panicking = thread::spawn(move || {
             let _guard = ours.lock().unwrap();
@@ -32,11 +32,11 @@ fn a_panic_gives_the_lock_back() {
 #[test]
 fn another_thread_cannot_unlock_it() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         lock.lock().unwrap().into_manual();
         let before = fields(RedisServer::shared(), lock.name());
         assert_eq!(elsewhere(|| kind_of(lock.unlock())), ErrorKind::NotHeld);
-        assert_eq!(kind_of(kind.lock(&client(), lock.name()).unlock()), ErrorKind::NotHeld);
+        assert_eq!(kind_of(kind.get_lock(&client(), lock.name()).unlock()), ErrorKind::NotHeld);
         assert_eq!(fields(RedisServer::shared(), lock.name()), before);
         lock.unlock().unwrap();
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld, "once is enough");
@@ -47,7 +47,7 @@ fn another_thread_cannot_unlock_it() {
 #[test]
 fn an_owned_guard_moves_between_threads() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.owned().lock().unwrap();
         elsewhere(move || {
             assert!(guard.is_held());
@@ -67,9 +67,9 @@ fn an_owned_guard_moves_between_threads() {
 #[test]
 fn an_owned_guard_is_renewed_after_the_end_of_its_thread() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&brisk_client(), &kind.fresh());
+        let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let guard = elsewhere(|| lock.owned().lock().unwrap());
-        assert!(kind.lock(&client(), lock.name()).try_lock_for(TTL * 2).unwrap().is_none());
+        assert!(kind.get_lock(&client(), lock.name()).try_lock_for(TTL * 2).unwrap().is_none());
         assert!(guard.is_held());
         guard.unlock().unwrap();
     });
@@ -80,8 +80,8 @@ fn a_leaked_guard_is_listed_and_renewed_until_its_thread_ends() {
     for_every_kind(|kind| {
         let notes = Notes::default();
         let ours = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
-        let lock = kind.lock(&ours, &kind.fresh());
-        let others = kind.lock(&client(), lock.name());
+        let lock = kind.get_lock(&ours, &kind.fresh());
+        let others = kind.get_lock(&client(), lock.name());
         let (end, ended) = bounded::<()>(0);
         thread::scope(|scope| {
             let (leaked, leak) = bounded(0);
@@ -114,7 +114,7 @@ fn a_leaked_guard_is_listed_and_renewed_until_its_thread_ends() {
 fn no_thread_inherits_what_another_one_leaked() {
     for_every_kind(|kind| {
         let ours = client();
-        let lock = kind.lock(&ours, &kind.fresh());
+        let lock = kind.get_lock(&ours, &kind.fresh());
         elsewhere(|| mem::forget(lock.lock().unwrap()));
         for _ in 0..200 {
             elsewhere(|| assert!(!lock.is_held_by_current_thread()));
@@ -130,7 +130,7 @@ fn no_thread_inherits_what_another_one_leaked() {
 fn a_guard_among_the_data_of_a_thread_is_given_back_with_it() {
     thread_local!(static KEPT: RefCell<Option<Guard>> = const { RefCell::new(None) });
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         // Made before the library's own data of the thread, and after it: destroyed after it, and before.
         for touch_first in [true, false] {
             thread::scope(|scope| {
@@ -151,7 +151,7 @@ fn a_guard_among_the_data_of_a_thread_is_given_back_with_it() {
 fn a_destructor_of_thread_data_may_take_locks() {
     thread_local!(static LAST_WISH: RefCell<Option<LastWish>> = const { RefCell::new(None) });
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let (told, heard) = unbounded();
         for touch_first in [true, false] {
             let wish = LastWish { lock: lock.clone(), told: told.clone() };
@@ -185,7 +185,7 @@ impl Drop for LastWish {
 fn a_manual_hold_of_a_thread_that_ended_is_left_to_its_time_to_live() {
     for_every_kind(|kind| {
         let ours = brisk_client();
-        let lock = kind.lock(&ours, &kind.fresh());
+        let lock = kind.get_lock(&ours, &kind.fresh());
         elsewhere(|| lock.lock().unwrap().into_manual());
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
         let ended = Instant::now();
@@ -199,7 +199,7 @@ fn the_loss_of_what_an_ended_thread_left_to_unlock_is_told() {
     for_every_kind(|kind| {
         let notes = Notes::default();
         let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
-        let lock = kind.lock(&client, &kind.fresh());
+        let lock = kind.get_lock(&client, &kind.fresh());
         let (tell, told) = bounded(1);
         elsewhere(|| {
             let guard = lock.lock().unwrap();

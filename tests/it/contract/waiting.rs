@@ -13,9 +13,9 @@ use crate::support::{GRACE, SCHEDULING, SOON, client, fields, joined, kind_of, m
 #[test]
 fn a_busy_lock_is_none_after_the_wait_and_not_much_later() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let _guard = lock.lock().unwrap();
-        let others = kind.lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), lock.name());
         let check = |wait: Duration| {
             let (took, got) = timed(|| others.try_lock_for(wait).unwrap().is_some());
             assert!(!got, "{wait:?}");
@@ -37,9 +37,9 @@ fn a_busy_lock_is_none_after_the_wait_and_not_much_later() {
 #[test]
 fn whoever_stands_in_line_ends_its_wait_in_time_too() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let _guard = lock.lock().unwrap();
-        let others = kind.lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), lock.name());
         thread::scope(|scope| {
             let wait = |wait| {
                 let others = &others;
@@ -60,9 +60,9 @@ fn whoever_stands_in_line_ends_its_wait_in_time_too() {
 #[test]
 fn a_try_does_not_wait_behind_those_who_do() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
-        let others = kind.lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), lock.name());
         thread::scope(|scope| {
             let waiter = scope.spawn(|| others.try_lock_for(SOON).unwrap().is_some());
             kind.await_waiter(RedisServer::shared(), lock.name());
@@ -89,8 +89,8 @@ fn wakes_at_once(kind: &Kind, other: fn(&lockson::Client) -> lockson::Client) {
     let ours = client();
     let theirs = other(&ours);
     let late = median(11, |round| {
-        let lock = kind.lock(&ours, &kind.fresh());
-        let others = kind.lock(&theirs, lock.name());
+        let lock = kind.get_lock(&ours, &kind.fresh());
+        let others = kind.get_lock(&theirs, lock.name());
         let guard = lock.lock().unwrap();
         thread::scope(|scope| {
             let waiter = scope.spawn(|| {
@@ -117,9 +117,9 @@ fn wakes_at_once(kind: &Kind, other: fn(&lockson::Client) -> lockson::Client) {
 fn the_longest_wait_there_is_has_no_end() {
     for_every_kind(|kind| {
         for wait in [Duration::MAX, Duration::MAX / 2, Duration::from_secs(u64::MAX / 1_000)] {
-            let lock = kind.lock(&client(), &kind.fresh());
+            let lock = kind.get_lock(&client(), &kind.fresh());
             let guard = lock.lock().unwrap();
-            let others = kind.lock(&client(), lock.name());
+            let others = kind.get_lock(&client(), lock.name());
             thread::scope(|scope| {
                 let waiter = scope.spawn(move || others.try_lock_for(wait).unwrap().is_some());
                 kind.await_waiter(RedisServer::shared(), lock.name());
@@ -136,12 +136,12 @@ fn every_waiter_is_served() {
         let name = kind.fresh();
         let (ours, theirs) = (client(), client());
         let served = Mutex::new(0);
-        let guard = kind.lock(&ours, &name).lock().unwrap();
+        let guard = kind.get_lock(&ours, &name).lock().unwrap();
         thread::scope(|scope| {
             for client in [&ours, &theirs] {
                 for _ in 0..10 {
                     scope.spawn(|| {
-                        let _guard = kind.lock(client, &name).try_lock_for(SOON).unwrap().expect("its turn comes");
+                        let _guard = kind.get_lock(client, &name).try_lock_for(SOON).unwrap().expect("its turn comes");
                         *served.lock().unwrap() += 1;
                     });
                 }
@@ -163,11 +163,11 @@ fn a_cancelled_wait_ends_at_once_and_holds_nothing() {
 
 /// How long it takes until all who are cancelled have ended.
 fn cancelled_wait(kind: &Kind) -> Duration {
-    let lock = kind.lock(&client(), &kind.fresh());
+    let lock = kind.get_lock(&client(), &kind.fresh());
     let guard = lock.lock().unwrap();
     let before = fields(RedisServer::shared(), lock.name());
     let stop = Cancel::new();
-    let others = kind.lock(&client(), lock.name());
+    let others = kind.get_lock(&client(), lock.name());
     let cancellable = others.cancelled_by(&stop);
     thread::scope(|scope| {
         // The first asks Redis, the others stand behind it in their process.
@@ -198,7 +198,7 @@ fn cancelled_wait(kind: &Kind) -> Duration {
 fn a_used_token_refuses_everything_later() {
     for_every_kind(|kind| {
         let stop = Cancel::new();
-        let lock = kind.lock(&client(), &kind.fresh()).cancelled_by(&stop);
+        let lock = kind.get_lock(&client(), &kind.fresh()).cancelled_by(&stop);
         drop(lock.lock().unwrap());
         let guard = lock.lock().unwrap();
         stop.cancel();
@@ -215,8 +215,8 @@ fn a_used_token_refuses_everything_later() {
 #[test]
 fn a_waiter_takes_over_from_a_lease_that_ends() {
     for_every_kind(|kind| {
-        let lock = kind.lock(&client(), &kind.fresh());
-        let others: Vec<Lock> = (0..3).map(|_| kind.lock(&client(), lock.name())).collect();
+        let lock = kind.get_lock(&client(), &kind.fresh());
+        let others: Vec<Lock> = (0..3).map(|_| kind.get_lock(&client(), lock.name())).collect();
         lock.leased(ms(300)).lock().unwrap().keep_until_expiry();
         let (took, ()) = timed(|| {
             thread::scope(|scope| {

@@ -21,14 +21,14 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 fn take(client: &Client) -> Error {
-    client.lock("job").try_lock().map(drop).expect_err("it is refused")
+    client.get_lock("job").try_lock().map(drop).expect_err("it is refused")
 }
 
 fn refusals() -> Vec<Row> {
     let rig = Rig::start();
     let (server, port) = (&rig.server, rig.proxy.port());
     let client = rig.builder().command_timeout(LIMIT).connect().unwrap();
-    client.lock("job").lock().unwrap().unlock().unwrap();
+    client.get_lock("job").lock().unwrap().unlock().unwrap();
     let mut rows = vec![];
     server.run(&["CONFIG", "SET", "maxmemory", "1"]);
     rows.push(Row::refused("memory is full", take(&client), "OOM", &["maxmemory", "free memory"]));
@@ -123,9 +123,9 @@ fn rights() -> Vec<Row> {
     );
     without("no right to a command in a script", &["-hset"], &["+hset"], &["command", "docs/operations.md", "ACL LOG"]);
     without("no right to the key", &["resetkeys"], &["~*"], &["key", "docs/operations.md"]);
-    let held = client.lock("job").lock().unwrap();
+    let held = client.get_lock("job").lock().unwrap();
     set(&["resetchannels"]);
-    let wait = || client.lock("job").owned().try_lock_for(SOON).map(drop).expect_err("it may not listen");
+    let wait = || client.get_lock("job").owned().try_lock_for(SOON).map(drop).expect_err("it may not listen");
     rows.push(
         Row::refused("no right to the channel", wait(), "NOPERM", &["channel", "docs/operations.md"])
             .at(port, 0)
@@ -156,28 +156,28 @@ fn silence() -> Vec<Row> {
         ErrorKind::Unknown,
         &["did not answer within", "may have been carried out"],
     ));
-    let asked = client.lock("job").is_locked().unwrap_err();
+    let asked = client.get_lock("job").is_locked().unwrap_err();
     rows.push(connection("a question without an answer", asked, &["did not answer within"]));
     rig.proxy.heal();
     rig.eventually_no_keys(SOON);
     rig.proxy.rule(When::command("EXISTS").always(), Then::ReplaceReply(b"$3\r\nyes\r\n".to_vec()));
     rows.push(connection(
         "an answer of another shape",
-        client.lock("job").is_locked().unwrap_err(),
+        client.get_lock("job").is_locked().unwrap_err(),
         &["this request never has"],
     ));
     rig.proxy.heal();
     rig.proxy.rule(When::command("EXISTS").always(), Then::ReplaceReply(b"*99999999\r\n".to_vec()));
     rows.push(connection(
         "an answer without measure",
-        client.lock("job").is_locked().unwrap_err(),
+        client.get_lock("job").is_locked().unwrap_err(),
         &["cannot be read (a length over the limit)"],
     ));
     rig.proxy.heal();
     rig.proxy.rule(When::command("EXISTS").always(), Then::CutReplyAfter(0));
     rows.push(connection(
         "a connection that breaks",
-        client.lock("job").is_locked().unwrap_err(),
+        client.get_lock("job").is_locked().unwrap_err(),
         &["closed the connection before it answered"],
     ));
     rig.proxy.heal();
@@ -190,7 +190,7 @@ fn silence() -> Vec<Row> {
 fn holds() -> Vec<Row> {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
-    let lock = client.lock("job");
+    let lock = client.get_lock("job");
     let mut rows = vec![];
     let mut lost = |situation, spoil: &dyn Fn(), loss, says: &[&str]| {
         let guard = lock.leased(SOON).lock().unwrap();
@@ -214,21 +214,21 @@ fn holds() -> Vec<Row> {
             .of("job"),
         );
     }
-    let once = client.non_reentrant_lock("once");
+    let once = client.get_non_reentrant_lock("once");
     let held = once.lock().unwrap();
     let again = once.lock().map(drop).unwrap_err();
     rows.push(Row::new("a lock that is taken once", again, ErrorKind::AlreadyHeld, &["this thread"]).of("once"));
-    let other = client.read_write_lock("once").write_lock().lock().map(drop).unwrap_err();
+    let other = client.get_read_write_lock("once").get_write_lock().lock().map(drop).unwrap_err();
     rows.push(Row::new("a hold of another kind", other, ErrorKind::OtherKind, &["another kind"]).of("once"));
     held.unlock().unwrap();
     rows.push(
         Row::new("nothing to give back", lock.unlock().unwrap_err(), ErrorKind::NotHeld, &["this thread has no hold"])
             .of("job"),
     );
-    let gate = client.read_write_lock("job").read_lock().once_per(SOON).unwrap_err();
+    let gate = client.get_read_write_lock("job").get_read_lock().once_per(SOON).unwrap_err();
     rows.push(Row::new("a gate that lets everybody in", gate, ErrorKind::BadInput, &["use the write lock"]).of("job"));
     let options = TokenOptions::new().release_by(ReleaseBy::Server);
-    if let Err(error) = client.token_lock_with("token", options).lock().and_then(lockson::Guard::unlock) {
+    if let Err(error) = client.get_token_lock_with("token", options).lock().and_then(lockson::Guard::unlock) {
         let row = Row::new("a command of newer servers", error, ErrorKind::Unsupported, &["DELEX", "8.4"]);
         rows.push(row.at(server.port(), 0).of("token"));
     }

@@ -142,7 +142,7 @@ fn wrong() -> Vec<Row> {
     let lame = RedisServer::builder().config("rename-command EVALSHA \"\"").config("rename-command EVAL \"\"").start();
     let unsupported = |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::Unsupported, says);
     let of_sentinel = no_client(&format!("redis://:{CANARY}@127.0.0.1:{}", sentinel.port()));
-    let acquire = Client::connect(&lame.url()).unwrap().lock("job").try_lock().map(drop).unwrap_err();
+    let acquire = Client::connect(&lame.url()).unwrap().get_lock("job").try_lock().map(drop).unwrap_err();
     vec![
         unsupported(
             "a node of a Cluster",

@@ -91,9 +91,9 @@ fn calls() -> Vec<Row> {
     let take = |lock: lockson::Lock| lock.try_lock().map(drop).unwrap_err();
     let row = |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::BadInput, says);
     vec![
-        row("a lock without a name", take(client.lock("")), &["needs a name"]),
-        row("a name too long", take(client.lock(&"x".repeat(5_000))), &["4096 bytes", "5000"]),
-        row("no lease", take(client.lock("job").leased(Duration::ZERO)), &["lease of 0ns", "1 ms to 365 days"])
+        row("a lock without a name", take(client.get_lock("")), &["needs a name"]),
+        row("a name too long", take(client.get_lock(&"x".repeat(5_000))), &["4096 bytes", "5000"]),
+        row("no lease", take(client.get_lock("job").leased(Duration::ZERO)), &["lease of 0ns", "1 ms to 365 days"])
             .of("job"),
     ]
 }

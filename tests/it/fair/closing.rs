@@ -14,11 +14,11 @@ fn waiters_of_a_closed_client_hold_up_nobody() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let doomed = Client::builder(&server.url()).drop_timeout(SOON).connect().unwrap();
-    let guard = client().fair_lock(&name).lock().unwrap();
+    let guard = client().get_fair_lock(&name).lock().unwrap();
     thread::scope(|scope| {
-        let waiters: Vec<_> = (0..5).map(|_| scope.spawn(|| kind_of(doomed.fair_lock(&name).lock()))).collect();
+        let waiters: Vec<_> = (0..5).map(|_| scope.spawn(|| kind_of(doomed.get_fair_lock(&name).lock()))).collect();
         queue.await_length(5);
-        let live = queue.waiter(scope, client().fair_lock(&name), leave);
+        let live = queue.waiter(scope, client().get_fair_lock(&name), leave);
         let owner = queue.owners().pop();
         doomed.close();
         assert_eq!(queue.owners(), Vec::from_iter(owner), "those of the closed client are out of the queue");

@@ -29,7 +29,7 @@ pub(crate) fn nobody_is_overtaken(wanted: u64) {
         for number in 1..=8 {
             let client = hasty_client(&server);
             let ended = &ended;
-            scope.spawn(move || crowd(&client.fair_lock("job"), number, || ended.load(Ordering::Acquire)));
+            scope.spawn(move || crowd(&client.get_fair_lock("job"), number, || ended.load(Ordering::Acquire)));
         }
         // One dies in each quarter; a dead head costs all others up to 2 s.
         let mut deaths = (1..4).map(|quarter| wanted * quarter / 4);

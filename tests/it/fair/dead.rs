@@ -15,12 +15,12 @@ use crate::support::{SCHEDULING, SOON, TICK, TTL, elsewhere, fields, joined, ms}
 fn a_waiter_killed_at_the_head_costs_at_most_the_patience() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
-    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     let mut doomed = OtherProcess::start(&server);
     doomed.send(0, "lock fair job");
     queue.await_length(1);
     thread::scope(|scope| {
-        let next = queue.waiter(scope, hasty_client(&server).fair_lock("job"), leave);
+        let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
         doomed.kill();
         let released = Instant::now();
         guard.unlock().unwrap();
@@ -35,11 +35,11 @@ fn a_waiter_killed_behind_others_costs_no_more_when_its_turn_comes() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let proxy = Proxy::start(server.address());
-    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     let mut doomed = OtherProcess::start(&server);
     thread::scope(|scope| {
         let (go, told) = crossbeam_channel::bounded::<()>(1);
-        let first = queue.waiter(scope, hasty_client(&server).fair_lock("job"), move |guard| {
+        let first = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), move |guard| {
             told.recv_timeout(SOON).unwrap();
             let released = Instant::now();
             guard.unlock().unwrap();
@@ -48,7 +48,7 @@ fn a_waiter_killed_behind_others_costs_no_more_when_its_turn_comes() {
         doomed.send(0, "lock fair job");
         queue.await_length(2);
         let seen = Client::builder(&proxy.url()).fair_patience(PATIENCE).connect().unwrap();
-        let last = queue.waiter(scope, seen.fair_lock("job"), leave);
+        let last = queue.waiter(scope, seen.get_fair_lock("job"), leave);
         doomed.kill();
         guard.unlock().unwrap();
         queue.await_length(2);
@@ -67,7 +67,7 @@ fn nobody_asks_busily_behind_a_dead_head() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let client = hasty_client(&server);
-    drop(client.fair_lock("job").lock().unwrap()); // from here on the script is known
+    drop(client.get_fair_lock("job").lock().unwrap()); // from here on the script is known
     // As a Java client leaves it that waits for 300 s and dies, with the lock free.
     let far = (now_ms(&server) + 330_000).to_string();
     server.run(&["RPUSH", &queue.list(), "dead:1"]);
@@ -76,7 +76,7 @@ fn nobody_asks_busily_behind_a_dead_head() {
     let began = Instant::now();
     thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| leave(client.fair_lock("job").try_lock_for(3 * SOON).unwrap().expect("its turn comes")));
+            scope.spawn(|| leave(client.get_fair_lock("job").try_lock_for(3 * SOON).unwrap().expect("its turn comes")));
         }
         // Each asks when it comes, when it listens, and four times in its patience.
         throughout(ms(1_200), || assert!(server.calls_of("evalsha") <= 15, "{} times", server.calls_of("evalsha")));
@@ -91,12 +91,12 @@ fn nobody_asks_busily_behind_a_dead_head() {
 fn nobody_asks_busily_behind_a_live_head_that_does_not_come() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
-    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     let mut slow = OtherProcess::start(&server);
     slow.send(0, "lock fair job");
     queue.await_length(1);
     thread::scope(|scope| {
-        let next = queue.waiter(scope, hasty_client(&server).fair_lock("job"), leave);
+        let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
         slow.stop();
         server.reset_counters();
         let released = Instant::now();
@@ -117,12 +117,12 @@ fn nobody_asks_busily_behind_a_live_head_that_does_not_come() {
 fn a_waiter_stopped_for_less_than_the_patience_keeps_its_place() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
-    let guard = hasty(&server).watchdog(TTL, TICK).connect().unwrap().fair_lock("job").lock().unwrap();
+    let guard = hasty(&server).watchdog(TTL, TICK).connect().unwrap().get_fair_lock("job").lock().unwrap();
     let mut slow = OtherProcess::start(&server);
     slow.send(0, "lock fair job");
     queue.await_length(1);
     thread::scope(|scope| {
-        let next = queue.waiter(scope, hasty_client(&server).fair_lock("job"), leave);
+        let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
         let places = queue.owners();
         for _ in 0..3 {
             // It has just asked when it is stopped, or it asked up to a second ago.
@@ -146,7 +146,7 @@ fn a_killed_holder_is_followed_at_the_end_of_its_time_to_live() {
     let mut doomed = OtherProcess::start(&server);
     assert!(doomed.ask(0, "lock fair job").starts_with("holds "));
     thread::scope(|scope| {
-        let next = queue.waiter(scope, hasty_client(&server).fair_lock("job"), leave);
+        let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
         doomed.kill();
         let killed = Instant::now();
         let waited = joined(next).0 - killed;
@@ -159,7 +159,7 @@ fn a_killed_holder_is_followed_at_the_end_of_its_time_to_live() {
 fn what_dead_waiters_leave_has_an_end() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
-    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     let mut doomed = OtherProcess::start(&server);
     for lane in 0..3 {
         doomed.send(lane, "lock fair job");
@@ -174,7 +174,7 @@ fn what_dead_waiters_leave_has_an_end() {
     }
     // Whoever comes later finds all of them gone.
     eventually(SOON, "they have been silent for long enough", || queue.left_ms().values().all(|left| *left <= 0));
-    elsewhere(|| assert!(hasty_client(&server).fair_lock("job").try_lock().unwrap().is_some()));
+    elsewhere(|| assert!(hasty_client(&server).get_fair_lock("job").try_lock().unwrap().is_some()));
     assert!(fields(&server, "job").is_empty());
     queue.assert_gone();
 }

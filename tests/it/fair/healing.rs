@@ -13,9 +13,9 @@ fn a_queue_and_deadlines_out_of_step_heal() {
     let check = |what: &str, spoil: &dyn Fn(Queue<'_>, &[String])| {
         let (server, name) = (RedisServer::shared(), fresh("fair"));
         let queue = Queue { server, name: &name };
-        let guard = hasty_client(server).fair_lock(&name).lock().unwrap();
+        let guard = hasty_client(server).get_fair_lock(&name).lock().unwrap();
         thread::scope(|scope| {
-            let waiters = [(); 3].map(|()| queue.waiter(scope, hasty_client(server).fair_lock(&name), leave));
+            let waiters = [(); 3].map(|()| queue.waiter(scope, hasty_client(server).get_fair_lock(&name), leave));
             spoil(queue, &queue.owners());
             guard.unlock().unwrap();
             let released = Instant::now();
@@ -24,7 +24,7 @@ fn a_queue_and_deadlines_out_of_step_heal() {
                 assert!(waited <= PATIENCE + ms(1_000) + SCHEDULING, "{what}: {waited:?}");
             }
         });
-        let lock = hasty_client(server).fair_lock(&name);
+        let lock = hasty_client(server).get_fair_lock(&name);
         assert!(lock.try_lock_for(PATIENCE + SCHEDULING).unwrap().is_some(), "{what}");
         // What nobody waits for may stay, with an end.
         assert!(queue.owners().is_empty(), "{what}");
@@ -69,9 +69,9 @@ fn a_queue_and_deadlines_out_of_step_heal() {
 fn waiters_outlive_the_loss_of_all_data() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
-    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     thread::scope(|scope| {
-        let waiters = [(); 4].map(|()| queue.waiter(scope, hasty_client(&server).fair_lock("job"), leave));
+        let waiters = [(); 4].map(|()| queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave));
         server.run(&["FLUSHALL"]);
         let flushed = Instant::now();
         for waiter in waiters {
@@ -88,9 +88,9 @@ fn waiters_outlive_a_server_that_comes_back_empty() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let clients = [(); 4].map(|()| hasty_client(&server));
-    let guard = clients[0].fair_lock("job").lock().unwrap();
+    let guard = clients[0].get_fair_lock("job").lock().unwrap();
     thread::scope(|scope| {
-        let waiters = clients.each_ref().map(|client| queue.waiter(scope, client.fair_lock("job"), leave));
+        let waiters = clients.each_ref().map(|client| queue.waiter(scope, client.get_fair_lock("job"), leave));
         server.restart();
         let restarted = Instant::now();
         for waiter in waiters {
@@ -108,9 +108,9 @@ fn a_waiter_that_could_not_hear_is_in_within_a_second() {
     let queue = Queue { server: &server, name: "job" };
     let (ours, theirs) = (hasty_client(&server), hasty_client(&server));
     for _ in 0..3 {
-        let guard = ours.fair_lock("job").lock().unwrap();
+        let guard = ours.get_fair_lock("job").lock().unwrap();
         thread::scope(|scope| {
-            let waiters = [(); 2].map(|()| queue.waiter(scope, theirs.fair_lock("job"), leave));
+            let waiters = [(); 2].map(|()| queue.waiter(scope, theirs.get_fair_lock("job"), leave));
             server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
             let released = Instant::now();
             guard.unlock().unwrap();
@@ -127,7 +127,7 @@ fn a_waiter_that_could_not_hear_is_in_within_a_second() {
 fn a_full_memory_refuses_takes_and_no_release() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
-    let lock = hasty_client(&server).fair_lock("job");
+    let lock = hasty_client(&server).get_fair_lock("job");
     let [outer, inner] = [lock.lock().unwrap(), lock.lock().unwrap()];
     // Somebody of another language waits, and somebody dead before him.
     server.run(&["RPUSH", &queue.list(), "dead:1", "java:1"]);
@@ -151,9 +151,9 @@ fn a_full_memory_refuses_takes_and_no_release() {
 fn the_keys_of_a_queue_have_an_end_while_there_is_one_and_are_gone_afterwards() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
-    let guard = client().fair_lock(&name).lock().unwrap();
+    let guard = client().get_fair_lock(&name).lock().unwrap();
     thread::scope(|scope| {
-        let waiters = [(); 3].map(|()| queue.waiter(scope, client().fair_lock(&name), leave));
+        let waiters = [(); 3].map(|()| queue.waiter(scope, client().get_fair_lock(&name), leave));
         for key in queue.keys() {
             let left = ttl_ms(server, &key);
             let farthest = queue.left_ms().into_values().max().unwrap();
@@ -172,17 +172,17 @@ fn forcing_it_open_tells_the_next_one_and_leaves_the_queue_as_it_is() {
     let operator = client();
     let mut late: Vec<_> = (0..5)
         .map(|_| {
-            let guard = client().fair_lock(&name).lock().unwrap();
+            let guard = client().get_fair_lock(&name).lock().unwrap();
             let late = thread::scope(|scope| {
                 let (go, told) = crossbeam_channel::bounded::<()>(1);
-                let first = queue.waiter(scope, client().fair_lock(&name), move |guard| {
+                let first = queue.waiter(scope, client().get_fair_lock(&name), move |guard| {
                     told.recv_timeout(SOON).unwrap();
                     leave(guard);
                 });
-                let second = queue.waiter(scope, client().fair_lock(&name), leave);
+                let second = queue.waiter(scope, client().get_fair_lock(&name), leave);
                 let places = queue.owners();
                 let forced = Instant::now();
-                assert!(operator.fair_lock(&name).force_unlock().unwrap());
+                assert!(operator.get_fair_lock(&name).force_unlock().unwrap());
                 go.send(()).unwrap();
                 let late = joined(first).0 - forced;
                 assert_eq!(places.len(), 2);
@@ -195,7 +195,7 @@ fn forcing_it_open_tells_the_next_one_and_leaves_the_queue_as_it_is() {
         .collect();
     late.sort();
     assert!(late[2] <= ms(250), "half of them were later than {:?}", late[2]);
-    assert!(!operator.fair_lock(&name).force_unlock().unwrap(), "it is not held");
+    assert!(!operator.get_fair_lock(&name).force_unlock().unwrap(), "it is not held");
     assert!(fields(server, &name).is_empty());
     queue.assert_gone();
 }

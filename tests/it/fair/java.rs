@@ -14,11 +14,11 @@ fn a_waiter_keeps_its_place_between_two_of_java_behind_a_long_hold() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let [before, behind] = [1, 2].map(|thread| Java::new(&server, "job", thread));
-    let guard = hasty(&server).watchdog(TTL, TICK).connect().unwrap().fair_lock("job").lock().unwrap();
+    let guard = hasty(&server).watchdog(TTL, TICK).connect().unwrap().get_fair_lock("job").lock().unwrap();
     assert!(before.ask().is_some());
     thread::scope(|scope| {
         let (go, told) = crossbeam_channel::bounded::<()>(1);
-        let ours = queue.waiter(scope, hasty_client(&server).fair_lock("job"), move |guard| {
+        let ours = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), move |guard| {
             told.recv_timeout(SOON).unwrap();
             guard.unlock().unwrap();
         });
@@ -56,10 +56,10 @@ fn a_waiter_keeps_its_place_behind_one_of_java_that_had_waited_for_minutes() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let [before, behind] = [1, 2].map(|thread| Java::new(&server, "job", thread));
-    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     assert!(before.ask_as_of(250_000).is_some());
     thread::scope(|scope| {
-        let ours = queue.waiter(scope, hasty_client(&server).fair_lock("job"), super::leave);
+        let ours = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), super::leave);
         assert!(behind.ask().is_some());
         let order = queue.owners();
         guard.unlock().unwrap();
@@ -80,14 +80,14 @@ fn whoever_joins_behind_one_of_java_that_is_about_to_get_in_keeps_its_place() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let [before, behind, last] = [1, 2, 3].map(|thread| Java::new(&server, "job", thread));
-    let take = || hasty_client(&server).fair_lock("job").lock().unwrap();
+    let take = || hasty_client(&server).get_fair_lock("job").lock().unwrap();
     for joins in ["ours", "java's"] {
         let guard = take();
         assert!(before.ask().is_some());
         guard.unlock().unwrap(); // it is told, and has not come yet
         thread::scope(|scope| {
-            let ours =
-                (joins == "ours").then(|| queue.waiter(scope, hasty_client(&server).fair_lock("job"), super::leave));
+            let ours = (joins == "ours")
+                .then(|| queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), super::leave));
             assert!(behind.ask().is_some());
             let order = queue.owners();
             assert_eq!(before.ask(), None);
@@ -116,10 +116,10 @@ fn a_waiter_keeps_its_place_when_java_gives_up_in_front_of_it() {
         let queue = Queue { server: &server, name: "job" };
         let [mut before, behind] = [1, 2].map(|thread| Java::new(&server, "job", thread));
         before.wait_ms = 5_000;
-        let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+        let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
         assert!(before.ask().is_some());
         thread::scope(|scope| {
-            let ours = queue.waiter(scope, hasty_client(&server).fair_lock("job"), super::leave);
+            let ours = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), super::leave);
             assert!(behind.ask().is_some());
             let order = queue.owners();
             // An asynchronous wait of Redisson takes 300 s away, whatever it had added.
@@ -142,11 +142,11 @@ fn java_behind_us_is_promised_our_patience_and_its_own_time() {
         let server = RedisServer::start();
         let queue = Queue { server: &server, name: "job" };
         let behind = Java::new(&server, "job", 2);
-        let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+        let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
         let stop = lockson::Cancel::new();
         thread::scope(|scope| {
             let (go, told) = crossbeam_channel::bounded::<()>(1);
-            let lock = hasty_client(&server).fair_lock("job").cancelled_by(&stop);
+            let lock = hasty_client(&server).get_fair_lock("job").cancelled_by(&stop);
             let ours = scope.spawn(move || {
                 let Ok(guard) = lock.lock() else { return };
                 told.recv_timeout(SOON).unwrap();
@@ -200,7 +200,7 @@ fn our_waiters_and_those_of_java_take_turns_in_the_order_they_came() {
         for (place, java) in javas.iter().enumerate() {
             assert!(java.ask().is_some());
             let took = &took;
-            queue.waiter(scope, client.fair_lock("job"), move |guard| {
+            queue.waiter(scope, client.get_fair_lock("job"), move |guard| {
                 took.lock().push(place);
                 guard.unlock().unwrap();
             });
@@ -223,10 +223,10 @@ fn a_dead_waiter_of_java_costs_our_patience_and_not_its_300_seconds() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let dead = [1, 2].map(|thread| Java::new(&server, "job", thread));
-    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     assert!(dead.iter().all(|java| java.ask().is_some()));
     thread::scope(|scope| {
-        let ours = queue.waiter(scope, hasty_client(&server).fair_lock("job"), super::leave);
+        let ours = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), super::leave);
         guard.unlock().unwrap();
         let released = std::time::Instant::now();
         let waited = joined(ours).0.saturating_duration_since(released);
@@ -249,18 +249,18 @@ fn put_dead(queue: Queue<'_>, owner: &str, is_ours: bool) {
 fn a_waiter_of_java_hears_that_it_is_its_turn_whoever_took_the_dead_one_before_it_out() {
     type Act = fn(&Client, &str, &Queue<'_>, bool);
     let acts: [(&str, bool, Act); 4] = [
-        ("a try", true, |client, name, _, _| assert!(client.fair_lock(name).try_lock().unwrap().is_none())),
+        ("a try", true, |client, name, _, _| assert!(client.get_fair_lock(name).try_lock().unwrap().is_none())),
         ("a waiter", true, |client, name, queue, _| {
             // As Java does it: in silence.
             queue.server.run(&["LPOP", &queue.list()]);
             queue.server.run(&["ZREM", &queue.deadlines(), "dead:1"]);
-            assert!(client.fair_lock(name).try_lock_for(ms(100)).unwrap().is_none());
+            assert!(client.get_fair_lock(name).try_lock_for(ms(100)).unwrap().is_none());
             assert!(queue.left_ms()["java:1"] <= i64::try_from(PATIENCE.as_millis()).unwrap());
         }),
-        ("a force unlock", false, |client, name, _, _| assert!(client.fair_lock(name).force_unlock().unwrap())),
+        ("a force unlock", false, |client, name, _, _| assert!(client.get_fair_lock(name).force_unlock().unwrap())),
         ("one that leaves", false, |client, name, queue, dead_is_ours| {
             let cancel = Cancel::new();
-            let lock = client.fair_lock(name).cancelled_by(&cancel);
+            let lock = client.get_fair_lock(name).cancelled_by(&cancel);
             thread::scope(|scope| {
                 let waiter = scope.spawn(|| lock.lock().map(drop));
                 eventually(SOON, "it has joined", || queue.owners().last().is_some_and(|last| last != "java:1"));
@@ -275,7 +275,7 @@ fn a_waiter_of_java_hears_that_it_is_its_turn_whoever_took_the_dead_one_before_i
         let (server, name) = (RedisServer::shared(), fresh("fair"));
         let queue = Queue { server, name: &name };
         let client = hasty_client(server);
-        let held = (!*free).then(|| hasty_client(server).fair_lock(&name).lock().unwrap());
+        let held = (!*free).then(|| hasty_client(server).get_fair_lock(&name).lock().unwrap());
         server.run(&["RPUSH", &queue.list(), "java:1"]);
         server.run(&["ZADD", &queue.deadlines(), &(now_ms(server) + 300_000).to_string(), "java:1"]);
         put_dead(queue, "dead:1", dead_is_ours);

@@ -14,11 +14,11 @@ use crate::support::{GRACE, SCHEDULING, SOON, client, fresh, joined, kind_of, ms
 fn a_wait_that_ends_by_time_or_by_a_cancel_leaves_no_entry() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
-    let guard = client().fair_lock(&name).lock().unwrap();
+    let guard = client().get_fair_lock(&name).lock().unwrap();
     thread::scope(|scope| {
-        let patient = queue.waiter(scope, client().fair_lock(&name), leave);
+        let patient = queue.waiter(scope, client().get_fair_lock(&name), leave);
         let alive = queue.owners();
-        let others = client().fair_lock(&name);
+        let others = client().get_fair_lock(&name);
         assert!(others.try_lock_for(ms(100)).unwrap().is_none());
         assert_eq!(queue.owners(), alive, "after the wait was over");
 
@@ -43,14 +43,14 @@ fn a_wait_that_ends_by_time_or_by_a_cancel_leaves_no_entry() {
 fn those_behind_one_that_gives_up_keep_their_order() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
-    let guard = client().fair_lock(&name).lock().unwrap();
+    let guard = client().get_fair_lock(&name).lock().unwrap();
     let stops: Vec<Cancel> = (0..6).map(|_| Cancel::new()).collect();
     thread::scope(|scope| {
         let waiters: Vec<_> = stops
             .iter()
             .enumerate()
             .map(|(place, stop)| {
-                let lock = client().fair_lock(&name).cancelled_by(stop);
+                let lock = client().get_fair_lock(&name).cancelled_by(stop);
                 let waiter = scope.spawn(move || match lock.lock() {
                     Ok(guard) => {
                         let granted = Instant::now();
@@ -88,9 +88,9 @@ fn those_behind_one_that_gives_up_keep_their_order() {
 fn a_wait_that_fails_leaves_no_entry() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
-    let guard = client().fair_lock(&name).lock().unwrap();
+    let guard = client().get_fair_lock(&name).lock().unwrap();
     thread::scope(|scope| {
-        let failing = scope.spawn(|| kind_of(client().fair_lock(&name).lock()));
+        let failing = scope.spawn(|| kind_of(client().get_fair_lock(&name).lock()));
         queue.await_length(1);
         // A read-write lock now has the name.
         guard.keep_until_expiry();
@@ -107,9 +107,9 @@ fn a_wait_that_fails_leaves_no_entry() {
 fn a_wait_for_a_key_that_became_no_lock_leaves_no_entry() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
-    let guard = client().fair_lock(&name).lock().unwrap();
+    let guard = client().get_fair_lock(&name).lock().unwrap();
     thread::scope(|scope| {
-        let failing = scope.spawn(|| client().fair_lock(&name).lock().map(drop).unwrap_err());
+        let failing = scope.spawn(|| client().get_fair_lock(&name).lock().map(drop).unwrap_err());
         queue.await_length(1);
         guard.keep_until_expiry();
         server.run(&["SET", &name, "something else"]);
@@ -126,12 +126,12 @@ fn a_withdrawal_whose_answer_was_lost_leaves_no_entry() {
     let queue = Queue { server: &server, name: "job" };
     let proxy = Proxy::start(server.address());
     let disturbed = Client::builder(&proxy.url()).command_timeout(SCHEDULING).connect().unwrap();
-    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     let leaving: String = server.query(&["SCRIPT", "LOAD", include_str!("../../../lua/fair/leave.lua")]);
     for then in [Then::SwallowReply, Then::SwallowRequest, Then::CutBeforeRequest, Then::CutReplyAfter(1)] {
         let leaving = leaving.clone();
         let rule = proxy.rule(When::script().that(move |request| request.text(0) == leaving), then.clone());
-        let (took, got) = timed(|| disturbed.fair_lock("job").try_lock_for(ms(100)).unwrap().is_some());
+        let (took, got) = timed(|| disturbed.get_fair_lock("job").try_lock_for(ms(100)).unwrap().is_some());
         assert!(!got);
         assert!(took <= ms(100) + GRACE + 2 * SCHEDULING, "{then:?}: {took:?}");
         rule.wait_hit(SOON);
@@ -150,12 +150,12 @@ fn a_waiter_told_that_it_is_its_turn_passes_it_on_when_it_gives_up() {
     proxy.rule(When::message().always(), Then::SwallowReply);
     let deaf = Client::connect(&proxy.url()).unwrap();
     for _ in 0..3 {
-        let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+        let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
         let stop = Cancel::new();
         thread::scope(|scope| {
-            let first = scope.spawn(|| deaf.fair_lock("job").cancelled_by(&stop).lock().map(drop));
+            let first = scope.spawn(|| deaf.get_fair_lock("job").cancelled_by(&stop).lock().map(drop));
             queue.await_length(1);
-            let next = queue.waiter(scope, hasty_client(&server).fair_lock("job"), leave);
+            let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
             let mut stranger = server.connection();
             let mut messages = stranger.as_pubsub();
             messages.subscribe(queue.channel_of(&queue.owners()[1])).unwrap();
@@ -181,10 +181,10 @@ fn a_waiter_that_was_not_told_takes_a_free_lock_at_the_end_of_its_wait() {
     let proxy = Proxy::start(server.address());
     proxy.rule(When::message().always(), Then::SwallowReply);
     let deaf = Client::connect(&proxy.url()).unwrap();
-    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     thread::scope(|scope| {
         let waiter =
-            scope.spawn(|| timed(|| deaf.fair_lock("job").try_lock_for(ms(700)).unwrap().map(leave).is_some()));
+            scope.spawn(|| timed(|| deaf.get_fair_lock("job").try_lock_for(ms(700)).unwrap().map(leave).is_some()));
         queue.await_length(1);
         guard.unlock().unwrap();
         let (took, got) = joined(waiter);
@@ -198,11 +198,11 @@ fn a_wait_cancelled_while_the_server_is_mute_ends_at_once() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let proxy = Proxy::start(server.address());
-    let _guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    let _guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     let client = Client::connect(&proxy.url()).unwrap();
     let stop = Cancel::new();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| kind_of(client.fair_lock("job").cancelled_by(&stop).lock()));
+        let waiter = scope.spawn(|| kind_of(client.get_fair_lock("job").cancelled_by(&stop).lock()));
         queue.await_length(1);
         queue.await_listening(&queue.owners()[0]);
         let asked = proxy.wait_for_since(proxy.mark(), &When::script(), SOON);
@@ -225,10 +225,11 @@ fn a_wait_on_a_server_that_went_away_ends_in_time() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let holder = hasty_client(&server);
-    let guard = holder.fair_lock("job").lock().unwrap();
+    let guard = holder.get_fair_lock("job").lock().unwrap();
     let client = Client::connect(&server.url()).unwrap();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| timed(|| client.fair_lock("job").try_lock_for(ms(1_500)).map(|got| got.is_some())));
+        let waiter =
+            scope.spawn(|| timed(|| client.get_fair_lock("job").try_lock_for(ms(1_500)).map(|got| got.is_some())));
         queue.await_length(1);
         server.kill();
         let (took, outcome) = joined(waiter);
@@ -245,13 +246,15 @@ fn many_waits_that_end_leave_deadlines_within_reason() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let client = hasty_client(server);
-    let guard = client.fair_lock(&name).leased(Duration::from_secs(30)).lock().unwrap();
+    let guard = client.get_fair_lock(&name).leased(Duration::from_secs(30)).lock().unwrap();
     thread::scope(|scope| {
         let (client, name) = (&client, &name);
         for wait in 0..WAITERS as u64 {
-            scope.spawn(move || assert!(client.fair_lock(name).try_lock_for(ms(100 + 20 * wait)).unwrap().is_none()));
+            scope.spawn(move || {
+                assert!(client.get_fair_lock(name).try_lock_for(ms(100 + 20 * wait)).unwrap().is_none())
+            });
         }
-        let last = scope.spawn(move || client.fair_lock(name).try_lock_for(ms(1_500)).unwrap().is_some());
+        let last = scope.spawn(move || client.get_fair_lock(name).try_lock_for(ms(1_500)).unwrap().is_some());
         let mut farthest = 0;
         while !last.is_finished() {
             farthest = farthest.max(queue.left_ms().into_values().max().unwrap_or(0));

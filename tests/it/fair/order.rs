@@ -11,7 +11,7 @@ use super::{PATIENCE, Queue, hasty, hasty_client, leave, now_ms, throughout};
 use crate::other_process::OtherProcess;
 use crate::support::{SCHEDULING, SOON, TICK, TTL, client, elsewhere, fields, fresh, joined, ms, timed};
 
-const KINDS: [fn(&Client, &str) -> Lock; 2] = [Client::fair_lock, Client::non_reentrant_fair_lock];
+const KINDS: [fn(&Client, &str) -> Lock; 2] = [Client::get_fair_lock, Client::get_non_reentrant_fair_lock];
 
 #[test]
 fn waiters_of_many_clients_get_in_in_the_order_they_came() {
@@ -42,7 +42,7 @@ fn both_fair_kinds_stand_in_one_queue() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let order = Mutex::new(vec![]);
-    let guard = client().non_reentrant_fair_lock(&name).lock().unwrap();
+    let guard = client().get_non_reentrant_fair_lock(&name).lock().unwrap();
     thread::scope(|scope| {
         for number in 0..6 {
             let order = &order;
@@ -61,7 +61,7 @@ fn waiters_of_several_processes_get_in_in_the_order_they_came() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let mut processes = [OtherProcess::start(&server), OtherProcess::start(&server)];
-    let ours = hasty_client(&server).fair_lock("job");
+    let ours = hasty_client(&server).get_fair_lock("job");
     let guard = ours.lock().unwrap();
     // Two lanes in each process, one of our threads between them.
     let turns = [Some((0, 0)), Some((1, 0)), None, Some((1, 1)), Some((0, 1))];
@@ -103,7 +103,7 @@ fn leases_that_nobody_gives_back_are_followed_in_order() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let (order, client) = (Mutex::new(vec![]), client());
-    let lock = client.fair_lock(&name).leased(LEASE);
+    let lock = client.get_fair_lock(&name).leased(LEASE);
     let (took, ()) = timed(|| {
         thread::scope(|scope| {
             lock.lock().unwrap().keep_until_expiry();
@@ -127,11 +127,11 @@ fn the_next_one_is_in_as_soon_as_a_lease_ends() {
     let mut late: Vec<Duration> = (0..3)
         .map(|_| {
             let clients = [(); 3].map(|()| client());
-            let guard = client().fair_lock(&name).leased(ms(3_000)).lock().unwrap();
+            let guard = client().get_fair_lock(&name).leased(ms(3_000)).lock().unwrap();
             let end = Instant::now() + ms(3_000);
             guard.keep_until_expiry();
             thread::scope(|scope| {
-                let waiters = clients.each_ref().map(|client| queue.waiter(scope, client.fair_lock(&name), leave));
+                let waiters = clients.each_ref().map(|client| queue.waiter(scope, client.get_fair_lock(&name), leave));
                 let [(first, ()), ..] = waiters.map(joined);
                 first.saturating_duration_since(end)
             })
@@ -148,11 +148,11 @@ fn live_waiters_keep_their_places_behind_a_hold_longer_than_its_time_to_live_and
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let order = Mutex::new(vec![]);
-    let guard = hasty(server).watchdog(TTL, TICK).connect().unwrap().fair_lock(&name).lock().unwrap();
+    let guard = hasty(server).watchdog(TTL, TICK).connect().unwrap().get_fair_lock(&name).lock().unwrap();
     thread::scope(|scope| {
         for number in 0..4 {
             let order = &order;
-            queue.waiter(scope, hasty_client(server).fair_lock(&name), move |guard| {
+            queue.waiter(scope, hasty_client(server).get_fair_lock(&name), move |guard| {
                 order.lock().push(number);
                 leave(guard);
             });
@@ -169,8 +169,8 @@ fn live_waiters_keep_their_places_behind_a_hold_longer_than_its_time_to_live_and
 fn a_try_neither_joins_the_queue_nor_passes_it_by() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
-    let lock = client().fair_lock(&name);
-    let guard = client().fair_lock(&name).lock().unwrap();
+    let lock = client().get_fair_lock(&name);
+    let guard = client().get_fair_lock(&name).lock().unwrap();
     for outcome in [lock.try_lock(), lock.try_lock_for(Duration::ZERO), lock.leased(ms(500)).try_lock()] {
         assert!(outcome.unwrap().is_none());
         assert!(queue.owners().is_empty() && queue.left_ms().is_empty());
@@ -194,7 +194,7 @@ fn a_try_neither_joins_the_queue_nor_passes_it_by() {
 #[test]
 fn a_short_wait_that_ended_leaves_the_next_one_to_a_try() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
-    let lock = client().fair_lock(&name);
+    let lock = client().get_fair_lock(&name);
     for _ in 0..20 {
         let guard = lock.try_lock().unwrap().expect("nobody is left in the queue");
         elsewhere(|| assert!(lock.try_lock_for(ms(5)).unwrap().is_none()));
@@ -207,7 +207,7 @@ fn a_short_wait_that_ended_leaves_the_next_one_to_a_try() {
 fn the_holder_re_enters_past_those_who_wait() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
-    let lock = client().fair_lock(&name);
+    let lock = client().get_fair_lock(&name);
     let outer = lock.lock().unwrap();
     thread::scope(|scope| {
         let waiter = queue.waiter(scope, lock.clone(), leave);
@@ -228,11 +228,11 @@ fn two_hundred_threads_are_all_served_and_their_channels_are_left() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let (client, served) = (client(), Mutex::new(0));
-    let guard = client.fair_lock(&name).lock().unwrap();
+    let guard = client.get_fair_lock(&name).lock().unwrap();
     thread::scope(|scope| {
         for _ in 0..200 {
             scope.spawn(|| {
-                let guard = client.fair_lock(&name).leased(SOON).lock().unwrap();
+                let guard = client.get_fair_lock(&name).leased(SOON).lock().unwrap();
                 *served.lock() += 1;
                 guard.unlock().unwrap();
             });

@@ -78,10 +78,10 @@ fn dead_waiters_go_together_however_many_they_are() {
     let delay = |threads: usize, release_at_once: bool| {
         let server = RedisServer::start();
         let queue = Queue { server: &server, name: "job" };
-        let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+        let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
         let mut doomed = waiting_process(queue, threads);
         let waited = thread::scope(|scope| {
-            let next = queue.waiter(scope, hasty_client(&server).fair_lock("job"), leave);
+            let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
             doomed.kill();
             if !release_at_once {
                 await_silence(queue, &doomed);
@@ -110,7 +110,7 @@ fn dead_waiters_go_together_however_many_they_are() {
 fn dead_waiters_between_live_ones_cost_one_patience_in_all() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
-    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     let mut doomed = OtherProcess::start(&server);
     let order = Mutex::new(vec![]);
     thread::scope(|scope| {
@@ -119,7 +119,7 @@ fn dead_waiters_between_live_ones_cost_one_patience_in_all() {
             doomed.send(place, "lock fair job");
             queue.await_length(2 * place + 1);
             let order = &order;
-            last = Some(queue.waiter(scope, hasty_client(&server).fair_lock("job"), move |guard| {
+            last = Some(queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), move |guard| {
                 order.lock().push(place);
                 leave(guard);
             }));
@@ -140,7 +140,7 @@ fn a_release_tells_javas_waiter_behind_the_dead() {
     let queue = Queue { server: &server, name: "job" };
     let [mut before, java] = [1, 2].map(|thread| Java::new(&server, "job", thread));
     before.wait_ms = 1_000;
-    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     assert!(before.ask().is_some());
     let mut doomed = OtherProcess::start(&server);
     for lane in 0..3 {
@@ -168,7 +168,7 @@ fn javas_waiter_behind_a_dead_one_is_in_within_our_patience() {
         let server = RedisServer::start();
         let queue = Queue { server: &server, name: "job" };
         let [dead, java] = [1, 2].map(|thread| Java::new(&server, "job", thread));
-        let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+        let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
         if dead_is_ours {
             let mut doomed = waiting_process(queue, 1);
             assert!(java.ask().is_some());
@@ -191,7 +191,7 @@ fn dead_waiters_behind_a_dead_one_of_java_cost_nothing_more() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let java = Java::new(&server, "job", 1);
-    let guard = hasty_client(&server).fair_lock("job").lock().unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     assert!(java.ask().is_some());
     let mut doomed = OtherProcess::start(&server);
     for lane in 0..3 {
@@ -199,7 +199,7 @@ fn dead_waiters_behind_a_dead_one_of_java_cost_nothing_more() {
         queue.await_length(lane + 2);
     }
     thread::scope(|scope| {
-        let next = queue.waiter(scope, hasty_client(&server).fair_lock("job"), leave);
+        let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
         doomed.kill();
         await_silence(queue, &doomed);
         let released = Instant::now();
@@ -285,10 +285,10 @@ fn a_deadline_follows_how_many_of_java_are_in_front() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let javas = [1, 2].map(|thread| Java::new(server, &name, thread));
-    let guard = hasty_client(server).fair_lock(&name).lock().unwrap();
+    let guard = hasty_client(server).get_fair_lock(&name).lock().unwrap();
     assert!(javas.iter().all(|java| java.ask().is_some()));
     thread::scope(|scope| {
-        let waiter = queue.waiter(scope, hasty_client(server).fair_lock(&name), leave);
+        let waiter = queue.waiter(scope, hasty_client(server).get_fair_lock(&name), leave);
         let owner = queue.owners().pop().unwrap();
         let follows = |what: &str, javas: i64| {
             let promised = 300_000 * javas;
@@ -313,9 +313,9 @@ fn a_deadline_follows_how_many_of_java_are_in_front() {
 fn what_is_remembered_of_the_purged_does_not_last() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
-    let guard = hasty_client(server).fair_lock(&name).lock().unwrap();
+    let guard = hasty_client(server).get_fair_lock(&name).lock().unwrap();
     thread::scope(|scope| {
-        let waiter = queue.waiter(scope, hasty_client(server).fair_lock(&name), leave);
+        let waiter = queue.waiter(scope, hasty_client(server).get_fair_lock(&name), leave);
         // As Redisson leaves it that took a waiter out: it knows nothing of this key.
         server.run(&["ZADD", &queue.alive(), &(now_ms(server) - 1).to_string(), "purged:1.1"]);
         let is_known = || server.query::<Option<String>>(&["ZSCORE", &queue.alive(), "purged:1.1"]).is_some();
@@ -331,7 +331,7 @@ fn a_waiter_far_back_asks_every_other_second() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let [list, deadlines, alive] = queue.keys();
-    let guard = Client::connect(&server.url()).unwrap().fair_lock("job").leased(3 * SOON).lock().unwrap();
+    let guard = Client::connect(&server.url()).unwrap().get_fair_lock("job").leased(3 * SOON).lock().unwrap();
     let questions = |span| {
         let asked = server.calls_of("evalsha");
         thread::sleep(span);
@@ -340,7 +340,7 @@ fn a_waiter_far_back_asks_every_other_second() {
     server.run(&["EVAL", FILL, "3", &list, &deadlines, &alive, "150"]);
     thread::scope(|scope| {
         let far = scope.spawn(|| {
-            Client::connect(&server.url()).unwrap().fair_lock("job").try_lock_for(3 * SOON).unwrap().map(leave)
+            Client::connect(&server.url()).unwrap().get_fair_lock("job").try_lock_for(3 * SOON).unwrap().map(leave)
         });
         queue.await_length(151);
         queue.await_listening(&queue.owners()[150]);

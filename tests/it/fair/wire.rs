@@ -14,14 +14,14 @@ fn the_hash_the_list_and_the_sorted_set_are_redissons() {
     for name in [fresh("fair"), fresh("{tag}:fair"), fresh("a{b}c"), fresh("brace{")] {
         let server = RedisServer::shared();
         let queue = Queue { server, name: &name };
-        let guard = client().fair_lock(&name).lock().unwrap();
+        let guard = client().get_fair_lock(&name).lock().unwrap();
         assert_eq!(fields(server, &name), [(guard.owner().to_owned(), "1".to_owned())]);
         assert!((29_000..=30_000).contains(&ttl_ms(server, &name)));
         assert!(queue.owners().is_empty() && queue.left_ms().is_empty(), "a holder does not wait");
         thread::scope(|scope| {
             let mut owners = vec![];
             let waiters = [(); 3].map(|()| {
-                let waiter = queue.waiter(scope, client().fair_lock(&name), |guard| {
+                let waiter = queue.waiter(scope, client().get_fair_lock(&name), |guard| {
                     let owner = guard.owner().to_owned();
                     leave(guard);
                     owner
@@ -48,9 +48,9 @@ fn the_hash_the_list_and_the_sorted_set_are_redissons() {
 fn each_waiter_is_promised_its_patience_whoever_is_in_front() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
-    let guard = client().fair_lock(&name).leased(ms(60_000)).lock().unwrap();
+    let guard = client().get_fair_lock(&name).leased(ms(60_000)).lock().unwrap();
     thread::scope(|scope| {
-        let waiters = [(); 3].map(|()| queue.waiter(scope, client().fair_lock(&name), leave));
+        let waiters = [(); 3].map(|()| queue.waiter(scope, client().get_fair_lock(&name), leave));
         for _ in 0..50 {
             // The last question is a second old at most, and the machine may be busy.
             let left = queue.left_ms();
@@ -70,11 +70,11 @@ fn a_release_publishes_a_zero_to_the_first_one_alone() {
         let mut stranger = server.connection();
         let mut messages = stranger.as_pubsub();
         messages.psubscribe("redisson_lock__channel:*").unwrap();
-        let lock = client().fair_lock(&name);
+        let lock = client().get_fair_lock(&name);
         let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
         let mut owners = vec![];
         thread::scope(|scope| {
-            let waiters = [(); 3].map(|()| queue.waiter(scope, client().fair_lock(&name), leave));
+            let waiters = [(); 3].map(|()| queue.waiter(scope, client().get_fair_lock(&name), leave));
             owners = queue.owners();
             inner.unlock().unwrap();
             outer.unlock().unwrap();
@@ -102,7 +102,7 @@ fn no_request_brings_a_clients_time_of_day() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let proxy = Proxy::start(server.address());
-    let seen = Client::connect(&proxy.url()).unwrap().fair_lock("job");
+    let seen = Client::connect(&proxy.url()).unwrap().get_fair_lock("job");
     let guard = seen.leased(ms(60_000)).lock().unwrap();
     thread::scope(|scope| {
         let before = now_ms(&server);
@@ -126,7 +126,7 @@ fn no_request_brings_a_clients_time_of_day() {
 fn an_uncontended_pair_is_two_requests_and_needs_no_queue() {
     let server = RedisServer::start();
     let client = hasty_client(&server);
-    for kind in [Client::fair_lock as fn(&Client, &str) -> Lock, Client::non_reentrant_fair_lock] {
+    for kind in [Client::get_fair_lock as fn(&Client, &str) -> Lock, Client::get_non_reentrant_fair_lock] {
         let lock = kind(&client, "pair");
         drop(lock.lock().unwrap()); // from here on the scripts are known
         server.reset_counters();

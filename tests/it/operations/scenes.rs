@@ -43,14 +43,14 @@ impl Owners {
 pub(crate) const SCENES: &[Scene] = &[
     Scene { name: "plain lock held twice", play: plain_held_twice, ..WHOLE },
     Scene { name: "plain lock without time to live", play: persisted, ..WHOLE },
-    Scene { name: "plain lock with a waiter", play: |run| waited_for(|c| c.lock(NAME), run), ..WHOLE },
-    Scene { name: "plain lock to be freed", play: |run| freed(|c| c.lock(NAME), true, run), ..WHOLE },
-    Scene { name: "any lock to be deleted", play: |run| freed(|c| c.fair_lock(NAME), false, run), ..WHOLE },
-    Scene { name: "fenced lock held", play: |run| held(|c| c.fenced_lock(NAME), run), ..WHOLE },
-    Scene { name: "token lock held", play: |run| held(|c| c.token_lock(NAME), run), ..WHOLE },
-    Scene { name: "token lock to be freed", play: |run| freed(|c| c.token_lock(NAME), false, run), ..WHOLE },
-    Scene { name: "fair lock with a waiter", play: |run| waited_for(|c| c.fair_lock(NAME), run), ..WHOLE },
-    Scene { name: "fair lock to be freed", play: |run| freed(|c| c.fair_lock(NAME), true, run), ..WHOLE },
+    Scene { name: "plain lock with a waiter", play: |run| waited_for(|c| c.get_lock(NAME), run), ..WHOLE },
+    Scene { name: "plain lock to be freed", play: |run| freed(|c| c.get_lock(NAME), true, run), ..WHOLE },
+    Scene { name: "any lock to be deleted", play: |run| freed(|c| c.get_fair_lock(NAME), false, run), ..WHOLE },
+    Scene { name: "fenced lock held", play: |run| held(|c| c.get_fenced_lock(NAME), run), ..WHOLE },
+    Scene { name: "token lock held", play: |run| held(|c| c.get_token_lock(NAME), run), ..WHOLE },
+    Scene { name: "token lock to be freed", play: |run| freed(|c| c.get_token_lock(NAME), false, run), ..WHOLE },
+    Scene { name: "fair lock with a waiter", play: |run| waited_for(|c| c.get_fair_lock(NAME), run), ..WHOLE },
+    Scene { name: "fair lock to be freed", play: |run| freed(|c| c.get_fair_lock(NAME), true, run), ..WHOLE },
     Scene { name: "fair lock with a dead waiter", play: dead_waiter, ..WHOLE },
     Scene { name: "read-write lock held by a writer that reads", play: writer_that_reads, ..WHOLE },
     Scene { name: "read-write lock held by two readers", play: two_readers, ..WHOLE },
@@ -66,7 +66,7 @@ const WHOLE: Scene = Scene { name: "", is_partial: false, play: |_| {} };
 fn plain_held_twice(run: &mut Commands<'_>) {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
-    let lock = client.lock(NAME);
+    let lock = client.get_lock(NAME);
     let (outer, _inner) = (lock.lock().unwrap(), lock.lock().unwrap());
     run(&server, &Owners::new(outer.owner(), ""));
     assert!(outer.is_held());
@@ -84,7 +84,7 @@ fn held(lock: fn(&Client) -> Lock, run: &mut Commands<'_>) {
 fn persisted(run: &mut Commands<'_>) {
     let server = RedisServer::start();
     let client = Client::builder(&server.url()).watchdog(SOON, ms(1_000)).connect().unwrap();
-    let guard = client.lock(NAME).lock().unwrap();
+    let guard = client.get_lock(NAME).lock().unwrap();
     server.run(&["PERSIST", NAME]);
     run(&server, &Owners::new(guard.owner(), ""));
     // As the page says of a watched hold.
@@ -93,7 +93,7 @@ fn persisted(run: &mut Commands<'_>) {
 }
 
 fn write_lock(client: &Client) -> Lock {
-    client.read_write_lock(NAME).write_lock()
+    client.get_read_write_lock(NAME).get_write_lock()
 }
 
 /// Somebody holds it, and somebody else waits.
@@ -133,7 +133,7 @@ fn freed(lock: fn(&Client) -> Lock, told: bool, run: &mut Commands<'_>) {
 fn readers_freed(run: &mut Commands<'_>) {
     let rig = Rig::start();
     let (holding, waiting) = (rig.direct(), rig.client());
-    let _readers = [(); 2].map(|()| holding.read_write_lock(NAME).read_lock().owned().lock().unwrap());
+    let _readers = [(); 2].map(|()| holding.get_read_write_lock(NAME).get_read_lock().owned().lock().unwrap());
     thread::scope(|scope| {
         let waiter = scope.spawn(|| assert!(write_lock(&waiting).try_lock_for(SOON).unwrap().is_some()));
         await_sleep(&rig, &waiting);
@@ -145,15 +145,16 @@ fn readers_freed(run: &mut Commands<'_>) {
 fn writer_that_reads(run: &mut Commands<'_>) {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
-    let lock = client.read_write_lock(NAME);
-    let (writing, _reading) = (lock.write_lock().lock().unwrap(), lock.read_lock().lock().unwrap());
+    let lock = client.get_read_write_lock(NAME);
+    let (writing, _reading) = (lock.get_write_lock().lock().unwrap(), lock.get_read_lock().lock().unwrap());
     run(&server, &Owners::new(writing.owner(), ""));
 }
 
 fn two_readers(run: &mut Commands<'_>) {
     let server = RedisServer::start();
     let clients = [(); 2].map(|()| Client::connect(&server.url()).unwrap());
-    let [one, other] = clients.each_ref().map(|client| client.read_write_lock(NAME).read_lock().lock().unwrap());
+    let [one, other] =
+        clients.each_ref().map(|client| client.get_read_write_lock(NAME).get_read_lock().lock().unwrap());
     run(&server, &Owners::new(one.owner(), other.owner()));
 }
 
@@ -161,7 +162,7 @@ fn two_readers(run: &mut Commands<'_>) {
 fn dead_waiter(run: &mut Commands<'_>) {
     let rig = Rig::start();
     let (holding, waiting) = (rig.direct(), rig.client());
-    let guard = holding.fair_lock(NAME).owned().lock().unwrap();
+    let guard = holding.get_fair_lock(NAME).owned().lock().unwrap();
     let queue = || rig.server.query::<Vec<String>>(&["LRANGE", &prefixed("redisson_lock_queue", NAME), "0", "-1"]);
     let mut peer = Peer::open(&format!("address={} client_name=dead", rig.server.url()));
     peer.send(&format!("lock kind=fair name={}", crate::support::encode(NAME)));
@@ -169,7 +170,7 @@ fn dead_waiter(run: &mut Commands<'_>) {
     peer.kill();
     let dead = queue().remove(0);
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| drop(waiting.fair_lock(NAME).lock().unwrap()));
+        let waiter = scope.spawn(|| drop(waiting.get_fair_lock(NAME).lock().unwrap()));
         eventually(SOON, "another one waits behind", || queue().len() == 2 && !waiting.waiting().is_empty());
         run(&rig.server, &Owners::new(guard.owner(), &dead));
         assert_eq!(queue(), [waiting.waiting()[0].owner()]);
@@ -182,9 +183,9 @@ fn connections(run: &mut Commands<'_>) {
     let server = RedisServer::start();
     let builder = Client::builder(&server.url()).client_name("orders").watchdog(SOON, TICK);
     let client = builder.connect().unwrap();
-    let guard = client.lock(NAME).owned().lock().unwrap();
+    let guard = client.get_lock(NAME).owned().lock().unwrap();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| drop(client.lock(NAME).lock().unwrap()));
+        let waiter = scope.spawn(|| drop(client.get_lock(NAME).lock().unwrap()));
         let with = |flags: &str| {
             let clients = server.clients();
             clients.iter().filter(|client| client["name"].starts_with("orders:") && client["flags"] == flags).count()

@@ -209,9 +209,9 @@ fn a_lock_of_another_kind_with_its_name_is_refused_both_ways() {
     let server = RedisServer::shared();
     for other in ["plain", "fair", "fenced", "spin", "non-reentrant", "non-reentrant fair"] {
         let of_kind = |client: &Client, name: &str| match other {
-            "spin" => client.spin_lock(name),
-            "non-reentrant" => client.non_reentrant_lock(name),
-            "non-reentrant fair" => client.non_reentrant_fair_lock(name),
+            "spin" => client.get_spin_lock(name),
+            "non-reentrant" => client.get_non_reentrant_lock(name),
+            "non-reentrant fair" => client.get_non_reentrant_fair_lock(name),
             _ => lock_of(client, other, name),
         };
         let check = |held: Lock, refused: Lock| {

@@ -13,7 +13,7 @@ fn exercise(server: &RedisServer, url: &str) {
     let (ours, theirs) =
         (Client::connect(url).unwrap(), Client::builder(url).watchdog(ms(1_000), ms(100)).connect().unwrap());
     let name = fresh("server");
-    let (lock, others) = (ours.lock(&name), theirs.lock(&name));
+    let (lock, others) = (ours.get_lock(&name), theirs.get_lock(&name));
     let guard = lock.lock().unwrap();
     drop(lock.leased(ms(60_000)).lock().unwrap());
     assert_eq!(others.holder().unwrap().unwrap().owner(), guard.owner());
@@ -65,11 +65,11 @@ fn locks_of_two_databases_are_two_locks() {
     let server = RedisServer::start();
     exercise(&server, &server.url_db(3));
     let (ours, theirs) = (Client::connect(&server.url_db(3)).unwrap(), Client::connect(&server.url()).unwrap());
-    let guard = ours.lock("same").lock().unwrap();
-    let other = theirs.lock("same").lock().unwrap();
+    let guard = ours.get_lock("same").lock().unwrap();
+    let other = theirs.get_lock("same").lock().unwrap();
     assert_eq!(fields(&server, "same"), [(other.owner().to_owned(), "1".to_owned())]);
     guard.unlock().unwrap();
-    assert!(other.is_held() && theirs.lock("same").is_locked().unwrap());
+    assert!(other.is_held() && theirs.get_lock("same").is_locked().unwrap());
     assert_eq!(kind_of(Client::connect(&server.url_db(9_999))), ErrorKind::Refused);
 }
 
@@ -105,7 +105,7 @@ fn a_user_with_the_least_rights_can_do_everything() {
     exercise(&server, &format!("{url}?protocol=resp3"));
     // What lies outside is refused by name, and leaves nothing.
     let client = Client::connect(&url).unwrap();
-    let error = client.lock("elsewhere").lock().unwrap_err();
+    let error = client.get_lock("elsewhere").lock().unwrap_err();
     assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("NOPERM")), "{error}");
     assert!(server.keys().is_empty());
 }
@@ -115,12 +115,12 @@ fn every_connection_carries_the_client_s_name() {
     let server = RedisServer::start();
     let client =
         Client::builder(&server.url()).watchdog(ms(1_000), ms(100)).client_name("my-service").connect().unwrap();
-    let guard = client.lock("named").lock().unwrap();
+    let guard = client.get_lock("named").lock().unwrap();
     let foreign = Client::connect(&server.url()).unwrap();
-    let theirs = foreign.lock("other").lock().unwrap();
+    let theirs = foreign.get_lock("other").lock().unwrap();
     assert_eq!(server.clients_named("lockson"), 1, "the name that one gets unasked");
     thread::scope(|scope| {
-        let lock = client.lock("other");
+        let lock = client.get_lock("other");
         let waiter = scope.spawn(move || lock.try_lock_for(SOON).unwrap().is_some());
         eventually(SOON, "one asks, one renews, one listens", || server.clients_named("my-service") == 3);
         theirs.unlock().unwrap();
@@ -146,7 +146,7 @@ fn a_server_that_is_not_there_is_told_at_once_or_at_the_first_use() {
     server.kill();
     assert_eq!(kind_of(Client::connect(&url)), ErrorKind::Connection);
     let lazy = Client::builder(&url).connect_lazily().unwrap();
-    assert_eq!(kind_of(lazy.lock("lazy").try_lock()), ErrorKind::Connection);
+    assert_eq!(kind_of(lazy.get_lock("lazy").try_lock()), ErrorKind::Connection);
     server.start_again();
-    assert!(lazy.lock("lazy").try_lock().unwrap().is_some(), "the same client serves once there is one");
+    assert!(lazy.get_lock("lazy").try_lock().unwrap().is_some(), "the same client serves once there is one");
 }

@@ -11,8 +11,8 @@ use crate::support::{GRACE, SCHEDULING, SOON, channel, client, fresh, joined, li
 #[test]
 fn stray_messages_grant_nothing_and_end_no_wait() {
     let (server, name) = (RedisServer::shared(), fresh("stray"));
-    let guard = client().lock(&name).lock().unwrap();
-    let others = client().lock(&name);
+    let guard = client().get_lock(&name).lock().unwrap();
+    let others = client().get_lock(&name);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| others.try_lock_for(SOON).unwrap().is_some());
         eventually(SOON, "it listens", || listeners(server, &name) == 1);
@@ -32,7 +32,7 @@ fn stray_messages_grant_nothing_and_end_no_wait() {
 fn a_release_that_nobody_announced_costs_at_most_a_second() {
     for forever in [false, true] {
         let (server, name) = (RedisServer::shared(), fresh("unannounced"));
-        let others = client().lock(&name);
+        let others = client().get_lock(&name);
         server.run(&["HSET", &name, "somebody:1", "1"]);
         // Also behind a key that has no time to live, which might be waited for without end.
         if !forever {
@@ -53,8 +53,8 @@ fn a_release_that_nobody_announced_costs_at_most_a_second() {
 fn one_release_sends_one_waiter_of_a_client_to_redis() {
     let server = RedisServer::start();
     let (holder, waiting) = (Client::connect(&server.url()).unwrap(), Client::connect(&server.url()).unwrap());
-    let guard = holder.lock("herd").lock().unwrap();
-    let lock = waiting.lock("herd");
+    let guard = holder.get_lock("herd").lock().unwrap();
+    let lock = waiting.get_lock("herd");
     thread::scope(|scope| {
         let waiters: Vec<_> = (0..30).map(|_| scope.spawn(|| drop(lock.lock().unwrap()))).collect();
         eventually(SOON, "the first one listens", || server.subscribers(&channel("herd")) == 1);
@@ -71,8 +71,8 @@ fn one_release_sends_one_waiter_of_a_client_to_redis() {
 fn a_waiter_costs_little_while_it_waits() {
     let server = RedisServer::start();
     let (holder, waiting) = (Client::connect(&server.url()).unwrap(), Client::connect(&server.url()).unwrap());
-    let _guard = holder.lock("idle").lock().unwrap();
-    let lock = waiting.lock("idle");
+    let _guard = holder.get_lock("idle").lock().unwrap();
+    let lock = waiting.get_lock("idle");
     thread::scope(|scope| {
         let waiters: Vec<_> =
             (0..10).map(|_| scope.spawn(|| lock.try_lock_for(ms(2_500)).unwrap().is_none())).collect();

@@ -11,7 +11,7 @@ use crate::support::{SOON, channel, client, elsewhere, fields, fresh, joined, ki
 #[test]
 fn the_key_is_a_hash_of_one_owner_and_its_count() {
     let (server, client, name) = (RedisServer::shared(), client(), fresh("wire"));
-    let lock = client.lock(&name);
+    let lock = client.get_lock(&name);
     let mut guards = vec![];
     for count in 1..=3 {
         guards.push(lock.lock().unwrap());
@@ -31,7 +31,7 @@ fn the_key_is_a_hash_of_one_owner_and_its_count() {
 #[test]
 fn an_owner_is_client_thread_and_hold() {
     let client = client();
-    let lock = client.lock(&fresh("wire"));
+    let lock = client.get_lock(&fresh("wire"));
     let parts_of = |owner: &str| {
         let (uuid, rest) = owner.split_once(':').unwrap();
         let (thread, hold) = rest.split_once('.').unwrap();
@@ -57,7 +57,7 @@ fn the_last_release_and_only_that_publishes_a_zero() {
         let mut stranger = server.connection();
         let mut messages = stranger.as_pubsub();
         messages.subscribe(channel(&name)).unwrap();
-        let lock = client().lock(&name);
+        let lock = client().get_lock(&name);
         let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
         inner.unlock().unwrap();
         assert!(lock.leased(ms(50_000)).try_lock().unwrap().is_some());
@@ -76,7 +76,7 @@ fn the_last_release_and_only_that_publishes_a_zero() {
 fn a_pair_is_two_requests_and_so_is_a_re_entry() {
     let server = RedisServer::start();
     let client = lockson::Client::connect(&server.url()).unwrap();
-    let lock = client.lock("pair");
+    let lock = client.get_lock("pair");
     drop((lock.lock().unwrap(), lock.lock().unwrap())); // from here on the scripts are known
     server.reset_counters();
     for _ in 0..10 {
@@ -103,7 +103,7 @@ fn after_java(client: &lockson::Client) -> Duration {
     let java = "6f1c0d5e-8a0b-4f5e-9d3c-2b1a00c0ffee:77";
     server.run(&["HSET", &name, java, "2"]);
     server.run(&["PEXPIRE", &name, "30000"]);
-    let lock = client.lock(&name);
+    let lock = client.get_lock(&name);
     assert!(lock.try_lock().unwrap().is_none());
     let holder = lock.holder().unwrap().unwrap();
     assert_eq!((holder.owner(), holder.hold_count()), (java, 2));
@@ -125,7 +125,7 @@ fn after_java(client: &lockson::Client) -> Duration {
 #[test]
 fn a_count_that_java_wrote_without_us_is_no_number_to_trip_over() {
     let (server, name) = (RedisServer::shared(), fresh("wire"));
-    let lock = client().lock(&name);
+    let lock = client().get_lock(&name);
     for odd in ["9223372036854775807", "-1", "many", ""] {
         server.run(&["HSET", &name, "somebody:1", odd]);
         assert!(lock.try_lock().unwrap().is_none(), "{odd:?}");
@@ -147,7 +147,7 @@ fn a_count_that_java_wrote_without_us_is_no_number_to_trip_over() {
 fn scripts_that_the_server_forgot_are_brought_again() {
     let server = RedisServer::start();
     let client = lockson::Client::builder(&server.url()).watchdog(ms(1_000), ms(100)).connect().unwrap();
-    let lock = client.lock("forgotten");
+    let lock = client.get_lock("forgotten");
     let forget = || server.run(&["SCRIPT", "FLUSH", "SYNC"]);
     let outer = lock.lock().unwrap();
     forget();
@@ -177,7 +177,7 @@ fn scripts_that_the_server_forgot_are_brought_again() {
 #[test]
 fn a_handle_shows_itself_in_a_few_words() {
     let client = client();
-    let lock = client.lock(&fresh("wire")).leased(ms(5_000));
+    let lock = client.get_lock(&fresh("wire")).leased(ms(5_000));
     let guard = lock.lock().unwrap();
     let hold = guard.hold();
     let shown = [format!("{lock:?}"), format!("{guard:?}"), format!("{hold:?}"), format!("{:?}", lock.owned())];

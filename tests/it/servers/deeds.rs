@@ -229,18 +229,18 @@ fn release(stage: &Stage<'_>, turn: Turn) -> Outcome {
 
 fn release_beside_another(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let (client, name) = (stage.client(), stage.name("shared"));
-    let _other = stage.house.bystander.read_write_lock(&name).read_lock().lock().expect("nobody writes");
-    let ours = client.read_write_lock(&name).read_lock().lock().expect("nobody writes");
+    let _other = stage.house.bystander.get_read_write_lock(&name).get_read_lock().lock().expect("nobody writes");
+    let ours = client.get_read_write_lock(&name).get_read_lock().lock().expect("nobody writes");
     turn.comes();
     told(ours.unlock())?;
     if stage.keys_of(&name).len() == 2 { Ok(()) } else { Err("a key stays".to_owned()) }
 }
 
 fn step_down(stage: &Stage<'_>, turn: Turn) -> Outcome {
-    let lock = stage.client().read_write_lock(&stage.name("both"));
-    let writing = lock.write_lock().lock().expect("nobody has it");
+    let lock = stage.client().get_read_write_lock(&stage.name("both"));
+    let writing = lock.get_write_lock().lock().expect("nobody has it");
     turn.comes();
-    let reading = told(lock.read_lock().try_lock())?.ok_or("busy".to_owned())?;
+    let reading = told(lock.get_read_lock().try_lock())?.ok_or("busy".to_owned())?;
     told(writing.unlock())?;
     told(reading.unlock())
 }

@@ -54,7 +54,8 @@ fn something_else_under_the_name_is_no_business_of_the_servers_own_command() {
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Taken), "{word}");
         drop(guard);
         server.run(&["DEL", "data"]);
-        let guard = client.token_lock_with("data", TokenOptions::new().release_by(ReleaseBy::Server)).lock().unwrap();
+        let guard =
+            client.get_token_lock_with("data", TokenOptions::new().release_by(ReleaseBy::Server)).lock().unwrap();
         server.run(&["DEL", "data"]);
         server.run(&["LPUSH", "data", "precious"]);
         assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken), "{word}");
@@ -74,7 +75,7 @@ fn servers_without_a_command_of_their_own_say_so_and_take_nothing() {
 }
 
 fn by_server(client: &Client, name: &str) -> Lock {
-    client.token_lock_with(name, TokenOptions::new().release_by(ReleaseBy::Server))
+    client.get_token_lock_with(name, TokenOptions::new().release_by(ReleaseBy::Server))
 }
 
 fn for_each_that_can(check: impl Fn(&RedisServer, &str)) {

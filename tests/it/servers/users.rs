@@ -27,10 +27,10 @@ pub(crate) struct User {
 
 const PLAIN: User = User {
     name: "plain",
-    sides: &[|client, name| client.lock(name)],
+    sides: &[|client, name| client.get_lock(name)],
     reenters: true,
     channel: Some(channel),
-    other_kind: |client, name| client.read_write_lock(name).write_lock(),
+    other_kind: |client, name| client.get_read_write_lock(name).get_write_lock(),
     is_fair: false,
     needs_own_command: false,
     deeds: &[USUAL],
@@ -38,54 +38,59 @@ const PLAIN: User = User {
 
 pub(crate) const USERS: [User; 11] = [
     PLAIN,
-    User { name: "non-reentrant", sides: &[|client, name| client.non_reentrant_lock(name)], reenters: false, ..PLAIN },
+    User {
+        name: "non-reentrant",
+        sides: &[|client, name| client.get_non_reentrant_lock(name)],
+        reenters: false,
+        ..PLAIN
+    },
     User {
         name: "fair",
-        sides: &[|client, name| client.fair_lock(name)],
+        sides: &[|client, name| client.get_fair_lock(name)],
         is_fair: true,
         deeds: &[USUAL, QUEUEING],
         ..PLAIN
     },
     User {
         name: "non-reentrant-fair",
-        sides: &[|client, name| client.non_reentrant_fair_lock(name)],
+        sides: &[|client, name| client.get_non_reentrant_fair_lock(name)],
         reenters: false,
         is_fair: true,
         deeds: &[USUAL, QUEUEING],
         ..PLAIN
     },
-    User { name: "spin", sides: &[|client, name| client.spin_lock(name)], channel: None, ..PLAIN },
-    User { name: "fenced", sides: &[|client, name| client.fenced_lock(name)], ..PLAIN },
+    User { name: "spin", sides: &[|client, name| client.get_spin_lock(name)], channel: None, ..PLAIN },
+    User { name: "fenced", sides: &[|client, name| client.get_fenced_lock(name)], ..PLAIN },
     User {
         name: "read-write",
         sides: &[
-            |client, name| client.read_write_lock(name).write_lock(),
-            |client, name| client.read_write_lock(name).read_lock(),
+            |client, name| client.get_read_write_lock(name).get_write_lock(),
+            |client, name| client.get_read_write_lock(name).get_read_lock(),
         ],
         channel: Some(read_write_channel),
-        other_kind: |client, name| client.lock(name),
+        other_kind: |client, name| client.get_lock(name),
         deeds: &[USUAL, SHARED, STEPPING_DOWN],
         ..PLAIN
     },
     User {
         name: "token",
-        sides: &[|client, name| client.token_lock(name)],
+        sides: &[|client, name| client.get_token_lock(name)],
         channel: None,
-        other_kind: |client, name| client.lock(name),
+        other_kind: |client, name| client.get_lock(name),
         ..PLAIN
     },
     User {
         name: "token-transaction",
         sides: &[|client, name| without_scripts(client, name, ReleaseBy::Transaction)],
         channel: None,
-        other_kind: |client, name| client.lock(name),
+        other_kind: |client, name| client.get_lock(name),
         ..PLAIN
     },
     User {
         name: "token-server",
         sides: &[|client, name| without_scripts(client, name, ReleaseBy::Server)],
         channel: None,
-        other_kind: |client, name| client.lock(name),
+        other_kind: |client, name| client.get_lock(name),
         needs_own_command: true,
         ..PLAIN
     },
@@ -93,7 +98,7 @@ pub(crate) const USERS: [User; 11] = [
 ];
 
 fn without_scripts(client: &Client, name: &str, release_by: ReleaseBy) -> Lock {
-    client.token_lock_with(name, TokenOptions::new().release_by(release_by))
+    client.get_token_lock_with(name, TokenOptions::new().release_by(release_by))
 }
 
 impl User {

@@ -63,7 +63,7 @@ fn busy_round(server: &RedisServer, client: &Client, campaign: &Campaign) -> u64
                     for _ in 0..PAIRS_OF_A_ROUND / WORKERS {
                         // Some meet at one name, so that there is listening, too.
                         let name = if random.below(100) == 0 { NAMES } else { random.below(NAMES) };
-                        client.lock(&format!("name:{name}")).lock().unwrap().unlock().unwrap();
+                        client.get_lock(&format!("name:{name}")).lock().unwrap().unlock().unwrap();
                         done.fetch_add(1, Ordering::Relaxed);
                     }
                 })
@@ -83,7 +83,7 @@ fn busy_round(server: &RedisServer, client: &Client, campaign: &Campaign) -> u64
 
 /// The watchdog's connection is opened by the first renewal, and found dead by the next one.
 fn has_a_renewal(client: &Client) {
-    let guard = client.lock("kept").lock().unwrap();
+    let guard = client.get_lock("kept").lock().unwrap();
     assert_eq!(guard.wait_lost(TTL * 2), None);
     guard.unlock().unwrap();
 }
@@ -91,7 +91,7 @@ fn has_a_renewal(client: &Client) {
 fn clients_come_and_go(server: &RedisServer) {
     for number in 0..CLIENTS_OF_A_ROUND {
         let client = Client::connect(&server.url()).unwrap();
-        let lock = client.lock("short");
+        let lock = client.get_lock("short");
         let guard = lock.lock().unwrap();
         if number % 10 == 0 {
             // A wait in vain, so that there is a listening connection.

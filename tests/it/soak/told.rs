@@ -18,17 +18,17 @@ const TRIALS: usize = 1_000;
 const BOUND: Duration = Duration::from_millis(50);
 
 const KINDS: [fn(&Client, &str) -> Lock; 9] = [
-    |client, name| client.lock(name),
-    |client, name| client.fair_lock(name),
-    |client, name| client.spin_lock(name),
-    |client, name| client.fenced_lock(name),
-    |client, name| client.non_reentrant_lock(name),
-    |client, name| client.read_write_lock(name).read_lock(),
-    |client, name| client.read_write_lock(name).write_lock(),
-    |client, name| client.token_lock(name),
+    |client, name| client.get_lock(name),
+    |client, name| client.get_fair_lock(name),
+    |client, name| client.get_spin_lock(name),
+    |client, name| client.get_fenced_lock(name),
+    |client, name| client.get_non_reentrant_lock(name),
+    |client, name| client.get_read_write_lock(name).get_read_lock(),
+    |client, name| client.get_read_write_lock(name).get_write_lock(),
+    |client, name| client.get_token_lock(name),
     |client, name| {
         let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
-        client.token_lock_with(name, options.backoff(Backoff::new(|_| Some(ms(100)))))
+        client.get_token_lock_with(name, options.backoff(Backoff::new(|_| Some(ms(100)))))
     },
 ];
 
@@ -162,7 +162,7 @@ impl Stage {
     fn start() -> (RedisServer, Self) {
         let server = RedisServer::start();
         let client = Client::connect(&server.url()).unwrap();
-        let take = |index: usize| client.lock(&format!("other:{index}")).owned().lock().unwrap();
+        let take = |index: usize| client.get_lock(&format!("other:{index}")).owned().lock().unwrap();
         let holds: Vec<_> = thread::scope(|scope| {
             let take = &take;
             let takers: Vec<_> = (0..4)

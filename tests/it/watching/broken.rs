@@ -26,7 +26,7 @@ fn a_restart_without_data_is_told_within_a_second_of_its_end() {
 fn holds_that_are_only_leased_are_told_of_a_restart_as_well() {
     let server = RedisServer::start();
     let client = patient_client(&server);
-    let guard = client.lock("leased").leased(super::LEASE).owned().lock().unwrap();
+    let guard = client.get_lock("leased").leased(super::LEASE).owned().lock().unwrap();
     eventually(SOON, "it is watched", || server.tracked_keys() > 0);
     server.restart();
     all_are_told(&[guard], Instant::now(), Loss::Gone, "restart");
@@ -97,7 +97,7 @@ fn a_watchdog_connection_that_breaks_causes_one_question_about_all() {
 fn a_loss_is_told_though_the_listening_connection_cannot_come_back() {
     let rig = Rig::start();
     let client = super::patient(&rig.proxy.url()).connect().unwrap();
-    let guard = client.lock("alone").owned().lock().unwrap();
+    let guard = client.get_lock("alone").owned().lock().unwrap();
     eventually(SOON, "it is watched", || rig.server.tracked_keys() > 0);
     // From now on nobody can listen: each one who asks for it is cut off.
     let subscribes = lockson_harness::proxy::When::command("SUBSCRIBE").always();

@@ -18,7 +18,7 @@ fn short_holds_cause_no_connection_and_no_question() {
     let until = Instant::now() + ms(1_500);
     let mut longest = Duration::ZERO;
     while Instant::now() < until {
-        let guard = client.lock("short").lock().unwrap();
+        let guard = client.get_lock("short").lock().unwrap();
         let since = Instant::now();
         guard.unlock().unwrap();
         longest = longest.max(since.elapsed());
@@ -32,7 +32,7 @@ fn short_holds_cause_no_connection_and_no_question() {
 fn a_release_of_a_watched_lock_causes_no_question() {
     let server = RedisServer::start();
     let client = patient_client(&server);
-    let guards: Vec<_> = (0..50).map(|number| client.lock(&number.to_string()).lock().unwrap()).collect();
+    let guards: Vec<_> = (0..50).map(|number| client.get_lock(&number.to_string()).lock().unwrap()).collect();
     eventually(SOON, "all are watched", || server.tracked_keys() == 50);
     thread::sleep(ms(300)); // the last look has ended
     server.reset_counters();
@@ -48,7 +48,7 @@ fn a_release_of_a_watched_lock_causes_no_question() {
 fn what_its_owner_writes_all_the_time_costs_few_questions() {
     let server = RedisServer::start();
     let client = patient_client(&server);
-    let lock = client.lock("busy");
+    let lock = client.get_lock("busy");
     let guard = lock.lock().unwrap();
     eventually(SOON, "it is watched", || server.tracked_keys() > 0);
     let looks = looks_during(&server, || lock.lock().unwrap().unlock().unwrap());
@@ -61,7 +61,7 @@ fn what_its_owner_writes_all_the_time_costs_few_questions() {
 fn what_others_write_all_the_time_costs_few_questions() {
     let server = RedisServer::start();
     let client = patient_client(&server);
-    let guard = client.read_write_lock("busy").read_lock().lock().unwrap();
+    let guard = client.get_read_write_lock("busy").get_read_lock().lock().unwrap();
     eventually(SOON, "it is watched", || server.tracked_keys() > 0);
     let mut connection = server.connection();
     let looks = looks_during(&server, || {
@@ -96,7 +96,8 @@ fn locks_forced_open_while_the_server_is_slow_are_all_told_after_it() {
     const LOCKS: usize = 300;
     let rig = Rig::start();
     let client = patient(&rig.proxy.url()).connect().unwrap();
-    let guards: Vec<_> = (0..LOCKS).map(|number| client.lock(&format!("{number}")).owned().lock().unwrap()).collect();
+    let guards: Vec<_> =
+        (0..LOCKS).map(|number| client.get_lock(&format!("{number}")).owned().lock().unwrap()).collect();
     eventually(SOON, "all are watched", || rig.server.tracked_keys() == LOCKS);
     thread::sleep(ms(300)); // the last look has ended
     // The watchdog waits for the answer to the first, and hears of all others meanwhile.
@@ -113,7 +114,7 @@ fn locks_forced_open_while_the_server_is_slow_are_all_told_after_it() {
 fn a_mute_listening_connection_delays_no_renewal() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(ms(2_000), ms(200)).connect().unwrap();
-    let guard = client.lock("kept").lock().unwrap();
+    let guard = client.get_lock("kept").lock().unwrap();
     eventually(SOON, "it is watched", || rig.server.tracked_keys() > 0);
     let listening = rig.proxy.wait_for(&When::command("SUBSCRIBE"), SOON).connection;
     rig.proxy.mute(Scope::Connection(listening), Direction::Both);
@@ -128,7 +129,7 @@ fn ten_thousand_holds_are_watched_and_told_of_a_flush() {
     let client = Client::builder(&server.url()).watchdog(Duration::from_secs(300), Duration::from_secs(100));
     let client = client.connect().unwrap();
     let guards: Vec<_> =
-        (0..HOLDS).map(|number| client.lock(&format!("many {number}")).owned().lock().unwrap()).collect();
+        (0..HOLDS).map(|number| client.get_lock(&format!("many {number}")).owned().lock().unwrap()).collect();
     eventually(Duration::from_secs(60), "all are watched", || server.tracked_keys() == HOLDS);
     let since = Instant::now();
     server.run(&["FLUSHALL"]);

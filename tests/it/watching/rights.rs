@@ -31,13 +31,13 @@ fn without_a_right_losses_are_told_by_renewals_and_that_is_said_once() {
         let late = Late::default();
         let settings = Client::builder(&server.url()).watchdog(ms(6_000), ms(600)).observer(late.clone());
         let client = settings.connect().unwrap();
-        let guard = client.lock("seen").owned().lock().unwrap();
+        let guard = client.get_lock("seen").owned().lock().unwrap();
         eventually(SOON, "it is said", || !late.0.lock().is_empty());
         // Through ticks, and through holds that would be watched.
         let others: Vec<_> = (0..5)
             .map(|number| {
                 thread::sleep(ms(250));
-                client.lock(&format!("other {number}")).owned().lock().unwrap()
+                client.get_lock(&format!("other {number}")).owned().lock().unwrap()
             })
             .collect();
         assert_eq!(late.0.lock().len(), 1, "{lacks:?}: {:?}", late.0.lock());
@@ -56,7 +56,7 @@ fn a_right_given_later_is_used_from_the_next_connection_on() {
     server.run(&["ACL", "SETUSER", "default", "-client|tracking"]);
     let late = Late::default();
     let client = super::patient(&server.url()).observer(late.clone()).connect().unwrap();
-    let guard = client.lock("seen").owned().lock().unwrap();
+    let guard = client.get_lock("seen").owned().lock().unwrap();
     eventually(SOON, "it is said", || !late.0.lock().is_empty());
     server.run(&["ACL", "SETUSER", "default", "+client|tracking"]);
     server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
@@ -82,7 +82,7 @@ fn an_observer_that_panics_stops_no_watching() {
     server.run(&["ACL", "SETUSER", "default", "-client|tracking"]);
     let told = Arc::new(AtomicUsize::new(0));
     let client = super::patient(&server.url()).observer(Falls(Arc::clone(&told))).connect().unwrap();
-    let first = client.lock("first").owned().lock().unwrap();
+    let first = client.get_lock("first").owned().lock().unwrap();
     eventually(SOON, "it is said", || told.load(Ordering::SeqCst) == 1);
     server.run(&["ACL", "SETUSER", "default", "+client|tracking"]);
     server.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
@@ -101,7 +101,7 @@ fn a_release_that_finds_nothing_swallows_no_announcement() {
     let others = Client::connect(&server.url()).unwrap();
     for attempt in 0..20 {
         let (name, channel) = (format!("l{attempt}"), crate::support::channel(&format!("l{attempt}")));
-        let lock = client.lock(&name);
+        let lock = client.get_lock(&name);
         let guard = lock.lock().unwrap();
         crate::support::elsewhere(|| assert!(lock.try_lock_for(ms(50)).unwrap().is_none()));
         // From here on the channel is listened to for a second more.
@@ -110,7 +110,7 @@ fn a_release_that_finds_nothing_swallows_no_announcement() {
         assert!(guard.unlock().is_err());
         let guard = lock.lock().unwrap();
         let listens = server.subscribers(&channel) == 1;
-        assert!(others.lock(&name).force_unlock().unwrap());
+        assert!(others.get_lock(&name).force_unlock().unwrap());
         if listens && server.subscribers(&channel) == 1 && server.calls_of("subscribe") == subscribed {
             assert_eq!(guard.wait_lost(super::AT_ONCE), Some(Loss::Gone));
             return;

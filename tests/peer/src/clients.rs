@@ -59,14 +59,14 @@ impl Clients {
     pub(crate) fn lock(&self, request: &Request, name: &str) -> Result<Lock, Failure> {
         let client = self.find(request)?;
         match request.text("kind")?.as_str() {
-            "plain" => Ok(client.lock(name)),
-            "fair" => Ok(client.fair_lock(name)),
-            "spin" => Ok(client.spin_lock(name)),
-            "non_reentrant" => Ok(client.non_reentrant_lock(name)),
-            "non_reentrant_fair" => Ok(client.non_reentrant_fair_lock(name)),
-            "fenced" => Ok(client.fenced_lock(name)),
-            "read" => Ok(client.read_write_lock(name).read_lock()),
-            "write" => Ok(client.read_write_lock(name).write_lock()),
+            "plain" => Ok(client.get_lock(name)),
+            "fair" => Ok(client.get_fair_lock(name)),
+            "spin" => Ok(client.get_spin_lock(name)),
+            "non_reentrant" => Ok(client.get_non_reentrant_lock(name)),
+            "non_reentrant_fair" => Ok(client.get_non_reentrant_fair_lock(name)),
+            "fenced" => Ok(client.get_fenced_lock(name)),
+            "read" => Ok(client.get_read_write_lock(name).get_read_lock()),
+            "write" => Ok(client.get_read_write_lock(name).get_write_lock()),
             kind => Err(Failure::bad_input(format!("no such kind: '{kind}'"))),
         }
     }
