@@ -76,7 +76,7 @@ fn main() -> Outcome<()> {
 fn rehearse(first: &Client, second: &Client, store: &mut impl Store) -> Outcome<()> {
     let [first, second] = [first, second].map(|client| client.get_fenced_lock("lockson:example:pricing"));
 
-    let paused = first.leased(Duration::from_millis(300)).lock()?;
+    let paused = first.with_lease(Duration::from_millis(300)).lock()?;
     write(store, "first", &paused, "10", true)?;
     // ... and here it stands still, as in a long garbage collection or a suspended machine ...
     let successor = second.try_lock_for(Duration::from_secs(5))?.ok_or("the lease ends")?;

@@ -95,7 +95,7 @@ impl HeldLock {
     }
 
     /// Says whether the watchdog renews the hold. `false` for a hold with a lease, and for one past its
-    /// [`max_hold`](crate::Lock::max_hold).
+    /// [`with_max_hold`](crate::Lock::with_max_hold).
     pub fn is_renewed(&self) -> bool {
         self.is_renewed
     }

@@ -23,7 +23,7 @@ use crate::time::{Deadline, Lease};
 /// *re-enters* the lock instead of waiting for it, and with [`owned`](Self::owned) it would wait for
 /// itself. Do not call into such a pool while holding a lock that its jobs take.
 ///
-/// Modifiers like [`leased`](Self::leased) return a changed copy.
+/// Modifiers like [`with_lease`](Self::with_lease) return a changed copy.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -79,7 +79,7 @@ impl Lock {
     /// the lock is never had.
     ///
     /// Re-entering with a lease never shortens what an outer section was promised.
-    pub fn leased(&self, lease: Duration) -> Self {
+    pub fn with_lease(&self, lease: Duration) -> Self {
         Self { lease: Some(lease), ..self.clone() }
     }
 
@@ -87,13 +87,13 @@ impl Lock {
     ///
     /// It guards against work that hangs: the lock ends at most one
     /// [`watchdog`](crate::ClientBuilder::watchdog) timeout after `most`, and never before the first
-    /// such timeout. For an exact end take a [lease](Self::leased); without effect on a handle with one.
-    pub fn max_hold(&self, most: Duration) -> Self {
+    /// such timeout. For an exact end take a [lease](Self::with_lease); without effect on a handle with one.
+    pub fn with_max_hold(&self, most: Duration) -> Self {
         Self { max_hold: Some(most), ..self.clone() }
     }
 
     /// Returns a handle whose waits end when `cancel` is used.
-    pub fn cancelled_by(&self, cancel: &Cancel) -> Self {
+    pub fn with_cancel(&self, cancel: &Cancel) -> Self {
         Self { cancel: Some(cancel.clone()), ..self.clone() }
     }
 
@@ -170,7 +170,7 @@ impl Lock {
             return Err(error.about(&self.checked_name()?));
         }
         // An owner of its own: the interval is nobody's to re-enter.
-        let guard = self.leased(interval).owned().try_lock()?;
+        let guard = self.with_lease(interval).owned().try_lock()?;
         Ok(guard.map(OwnedGuard::keep_until_expiry).is_some())
     }
 

@@ -16,7 +16,7 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let client = Client::connect(&server.url()).expect("redis is reached");
     // Leased, so that only the announcements have something to do with them.
     let take =
-        |index: usize| client.get_lock(&format!("held:{index}")).leased(LEASE).owned().lock().expect("it is free");
+        |index: usize| client.get_lock(&format!("held:{index}")).with_lease(LEASE).owned().lock().expect("it is free");
     let one = take(0);
     for round in 0..plan.announcement_rounds {
         few.push(part_of_a_processor(server, &client, &one, plan.announcement_time));
@@ -49,7 +49,7 @@ fn part_of_a_processor(server: &RedisServer, client: &Client, held: &OwnedGuard,
     let cancel = Cancel::new();
     let channel = format!("redisson_lock__channel:{{{}}}", held.name());
     thread::scope(|scope| {
-        scope.spawn(|| client.get_lock(held.name()).cancelled_by(&cancel).lock().map(drop));
+        scope.spawn(|| client.get_lock(held.name()).with_cancel(&cancel).lock().map(drop));
         eventually(PATIENCE, "somebody listens", || server.subscribers(&channel) == 1);
         let mut connection = server.connection();
         let (before, started) = (time_of_threads(WORKERS), Instant::now());

@@ -10,7 +10,7 @@ use crate::owner::Home;
 
 /// Ends waits from another thread, like interrupting a thread in Java.
 ///
-/// It is asked for with [`Lock::cancelled_by`](crate::Lock::cancelled_by). A wait that is cancelled
+/// It is asked for with [`Lock::with_cancel`](crate::Lock::with_cancel). A wait that is cancelled
 /// fails with [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) and holds nothing; a lock that
 /// was granted at the same moment may still be handed out. Cancelling is final: a token that was
 /// used stays cancelled. Clones are one token.
@@ -19,7 +19,7 @@ use crate::owner::Home;
 /// # use lockson::{Cancel, Client, ErrorKind};
 /// # let client = Client::connect("redis://localhost")?;
 /// let stop = Cancel::new();
-/// let lock = client.get_lock("nightly-report").cancelled_by(&stop);
+/// let lock = client.get_lock("nightly-report").with_cancel(&stop);
 /// let waiter = std::thread::spawn(move || lock.lock().map(drop));
 /// stop.cancel();
 /// // It ended with the lock or was told to stop waiting, but it ended.

@@ -35,7 +35,7 @@ fn an_acquire_cut_at_any_byte_takes_the_lock_once() {
 fn a_reentry_cut_at_any_byte_counts_once() {
     let rig = Rig::start();
     let lock = rig.client().get_lock(NAME);
-    let longer = lock.leased(Duration::from_secs(60));
+    let longer = lock.with_lease(Duration::from_secs(60));
     at_every_byte(
         &rig,
         &rig.script("reenter"),
@@ -57,7 +57,7 @@ fn a_reentry_cut_at_any_byte_counts_once() {
 fn a_partial_release_cut_at_any_byte_gives_one_hold_back() {
     let rig = Rig::start();
     let lock = rig.client().get_lock(NAME);
-    let longer = lock.leased(Duration::from_secs(60));
+    let longer = lock.with_lease(Duration::from_secs(60));
     let twice = || (lock.lock().unwrap(), longer.lock().unwrap());
     at_every_byte(&rig, &rig.release(true), twice, |(outer, inner)| {
         inner.unlock().unwrap();
@@ -211,7 +211,7 @@ fn a_force_unlock_spares_whoever_took_the_lock_before_its_answer_was_lost() {
 fn a_force_unlock_whose_answer_is_lost_ends_the_own_hold_too() {
     let rig = Rig::start();
     let client = rig.client();
-    for lock in [client.get_lock(NAME), client.get_lock(NAME).leased(SOON * 2)] {
+    for lock in [client.get_lock(NAME), client.get_lock(NAME).with_lease(SOON * 2)] {
         let guard = lock.lock().unwrap();
         rig.proxy.rule(rig.script("force_release"), Then::CutReplyAfter(0));
         assert_eq!(lock.force_unlock().unwrap_err().kind(), ErrorKind::Unknown);

@@ -20,7 +20,7 @@ fn what_clears_a_late_grant_away_leaves_the_next_grant_alone() {
         let grant = rig.proxy.rule(rig.script("acquire"), Then::HoldReply);
         let clearing = rig.proxy.rule(rig.release(false), Then::HoldRequest);
         let taker =
-            scope.spawn(|| lock.leased(lease).owned().try_lock_for(SOON).unwrap().expect("nobody else wants it"));
+            scope.spawn(|| lock.with_lease(lease).owned().try_lock_for(SOON).unwrap().expect("nobody else wants it"));
         let late = grant.wait_hit(SOON);
         rig.proxy.wait_fate(&late, SOON);
         thread::sleep(lease); // it is over before its answer comes

@@ -39,7 +39,7 @@ fn a_release_found_nothing_after_its_deadline_and_says_so() {
     let lock = rig.builder().command_timeout(SOON).connect().unwrap().get_lock(NAME);
     let lease = ms(1_000);
     let taken = Instant::now();
-    let guard = lock.leased(lease).owned().lock().unwrap();
+    let guard = lock.with_lease(lease).owned().lock().unwrap();
     let cut = rig.proxy.rule(rig.release(false), Then::CutReplyAfter(0));
     let fence = rig.proxy.rule(fences().always(), Then::HoldRequest);
     thread::scope(|scope| {

@@ -95,8 +95,8 @@ fn late_copies_of_anything_a_thread_sent_never_touch_its_newer_hold() {
     outer.unlock().unwrap();
     let old = rig.proxy.fitting(&When::script());
     assert_eq!(old.len(), 5, "acquire, re-enter, release one, renew, release all");
-    let newer = lock.leased(Duration::from_secs(20)).lock().unwrap();
-    let again = lock.leased(Duration::from_secs(20)).lock().unwrap();
+    let newer = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
+    let again = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
     for request in &old {
         let copy = rig.proxy.send_copy_anew(request);
         assert!(matches!(rig.proxy.wait_fate(&copy, SOON), Fate::Answered(_)));
@@ -112,7 +112,7 @@ fn late_copies_of_anything_a_thread_sent_never_touch_its_newer_hold() {
 fn a_late_release_of_an_ended_lease_leaves_the_next_holder_alone() {
     let rig = Rig::start();
     let client = rig.impatient().connect().unwrap();
-    let guard = client.get_lock(NAME).leased(PATIENCE).lock().unwrap();
+    let guard = client.get_lock(NAME).with_lease(PATIENCE).lock().unwrap();
     let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
     let rule = rig.proxy.rule(rig.release(false), Then::HoldRequest);
     assert!(guard.unlock().is_err());
@@ -145,13 +145,13 @@ fn a_late_partial_release_never_makes_the_key_end_before_its_holder_thinks() {
         let rig = rig_without_fences();
         let client = if may_fence { rig.impatient().connect().unwrap() } else { without_fences(&rig) };
         let lock = client.get_lock(NAME);
-        let outer = lock.leased(Duration::from_secs(4)).lock().unwrap();
-        let inner = lock.leased(Duration::from_secs(1)).lock().unwrap();
+        let outer = lock.with_lease(Duration::from_secs(4)).lock().unwrap();
+        let inner = lock.with_lease(Duration::from_secs(1)).lock().unwrap();
         let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
         let rule = rig.proxy.rule(rig.release(true), Then::HoldRequest);
         assert_eq!(inner.unlock().unwrap_err().kind(), ErrorKind::Unknown);
         deaf.remove();
-        let longer = lock.leased(Duration::from_secs(60)).lock().unwrap();
+        let longer = lock.with_lease(Duration::from_secs(60)).lock().unwrap();
         rule.release();
         rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
         let believed = outer.remaining().as_millis();
@@ -164,7 +164,7 @@ fn a_late_partial_release_never_makes_the_key_end_before_its_holder_thinks() {
 #[test]
 fn an_answer_that_is_older_than_its_lease_is_no_lock() {
     let rig = Rig::start();
-    let lock = rig.client().get_lock(NAME).leased(ms(200));
+    let lock = rig.client().get_lock(NAME).with_lease(ms(200));
     let other = rig.direct();
     std::thread::scope(|scope| {
         let rule = rig.proxy.rule(rig.script("acquire"), Then::HoldReply);
@@ -240,7 +240,7 @@ fn reading_that_was_kept_goes_on_when_writing_ends_in_doubt() {
     let lock = rig.impatient().connect().unwrap().get_read_write_lock(NAME);
     let other = rig.direct().get_read_write_lock(NAME);
     let writing = lock.get_write_lock().lock().unwrap();
-    lock.get_read_lock().leased(Duration::from_secs(60)).lock().unwrap().keep_until_expiry();
+    lock.get_read_lock().with_lease(Duration::from_secs(60)).lock().unwrap().keep_until_expiry();
     let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
     let mute = rig.proxy.rule(When::script().always(), Then::SwallowRequest);
     writing.unlock().unwrap_err();

@@ -111,7 +111,7 @@ pub(crate) fn told_in_time(fault: Fault, server_answers: bool, trials: &Trials) 
 
 fn take(client: &Client, trial: usize, trials: &Trials) -> OwnedGuard {
     let lock = client.get_lock(&name(trial));
-    let lock = if trials.leased && trial % 2 == 1 { lock.leased(trials.lease) } else { lock };
+    let lock = if trials.leased && trial % 2 == 1 { lock.with_lease(trials.lease) } else { lock };
     lock.owned().lock().unwrap()
 }
 
@@ -142,7 +142,7 @@ fn nobody_believes_in_a_lock_that_the_server_has_forgotten() {
     let client = rig.impatient().connect().unwrap();
     let names: Vec<_> = (0..LOCKS).map(|number| format!("short {number}")).collect();
     let lease = |number: usize| ms(400 + 5 * number as u64);
-    let take = |number: usize| client.get_lock(&names[number]).leased(lease(number)).owned().lock().unwrap();
+    let take = |number: usize| client.get_lock(&names[number]).with_lease(lease(number)).owned().lock().unwrap();
     let guards: Vec<_> = (0..LOCKS).map(take).collect();
     assert!(guards[LOCKS - 1].is_held());
     rig.proxy.mute(Scope::All, Direction::Both);
@@ -165,7 +165,7 @@ fn the_time_of_a_slow_answer_is_not_believed_in() {
     const SLOW: Duration = Duration::from_millis(400);
     let rig = Rig::start();
     let client = rig.client();
-    let lock = client.get_lock("slow").leased(Duration::from_secs(2));
+    let lock = client.get_lock("slow").with_lease(Duration::from_secs(2));
     let delayed = |verb| rig.proxy.rule(rig.script(verb), Then::DelayReply(SLOW));
     let check = |guard: &lockson::Guard, what: &str| {
         let left = ms(u64::try_from(rig.time_to_live("slow")).unwrap());
@@ -176,7 +176,7 @@ fn the_time_of_a_slow_answer_is_not_believed_in() {
     let outer = lock.lock().unwrap();
     check(&outer, "acquire");
     delayed("reenter");
-    let inner = lock.leased(Duration::from_secs(3)).lock().unwrap();
+    let inner = lock.with_lease(Duration::from_secs(3)).lock().unwrap();
     check(&outer, "re-enter");
     delayed("renew");
     inner.extend(Duration::from_secs(4)).unwrap();
@@ -268,11 +268,11 @@ fn an_announcement_is_looked_into_at_once_though_nobody_of_this_process_gets_in(
         redis.call('pexpire', KEYS[1], 30000) redis.call('publish', ARGV[1], '0')";
     for leased in [false, true] {
         let name = if leased { "leased" } else { "watched" };
-        let lock = if leased { client.get_lock(name).leased(LEASE) } else { client.get_lock(name) };
+        let lock = if leased { client.get_lock(name).with_lease(LEASE) } else { client.get_lock(name) };
         let (guard, cancel) = (lock.lock().unwrap(), Cancel::new());
         let channel = format!("redisson_lock__channel:{{{name}}}");
         thread::scope(|scope| {
-            let waiter = scope.spawn(|| lock.cancelled_by(&cancel).lock().map(drop));
+            let waiter = scope.spawn(|| lock.with_cancel(&cancel).lock().map(drop));
             eventually(SOON, "somebody listens", || rig.server.subscribers(&channel) == 1);
             rig.server.run(&["EVAL", stranger, "1", name, &channel]);
             let (took, loss) = timed(|| guard.wait_lost(SOON / 2));
@@ -286,7 +286,7 @@ fn an_announcement_is_looked_into_at_once_though_nobody_of_this_process_gets_in(
 /// How long a holder, in whose process somebody waits, takes to hear that its lock was forced open.
 pub(crate) fn time_to_tell(rig: &Rig, holder: &Client, other: &Client, leased: bool) -> Duration {
     let lock = holder.get_lock("forced");
-    let guard = if leased { lock.leased(LEASE).lock().unwrap() } else { lock.lock().unwrap() };
+    let guard = if leased { lock.with_lease(LEASE).lock().unwrap() } else { lock.lock().unwrap() };
     let (tell, told) = unbounded();
     guard.on_lost(move |loss| tell.send((*loss, Instant::now())).unwrap());
     thread::scope(|scope| {

@@ -65,7 +65,7 @@ fn a_wait_that_is_long_enough_sees_the_end_of_a_busy_time() {
 fn a_server_that_is_busy_for_ever_costs_the_bound_and_no_more() {
     let rig = Rig::around(RedisServer::builder().config("lua-time-limit 20").start());
     let client = rig.impatient().connect().unwrap();
-    let guard = client.get_lock("held").leased(PATIENCE * 4).lock().unwrap();
+    let guard = client.get_lock("held").with_lease(PATIENCE * 4).lock().unwrap();
     let writes = "redis.call('SET', 'x', 1) while true do end"; // what wrote cannot be killed
     thread::scope(|scope| {
         scope.spawn(|| rig.server.try_query::<()>(&["EVAL", writes, "0"]));
@@ -84,7 +84,7 @@ fn a_replica_is_left_for_the_master_to_which_its_name_leads_by_now() {
     let successor = RedisServer::start();
     let client = rig.builder().watchdog(Duration::from_secs(4), ms(100)).connect().unwrap();
     let kept = client.get_lock("kept").lock().unwrap();
-    let leased = client.get_lock("leased").leased(Duration::from_secs(60)).lock().unwrap();
+    let leased = client.get_lock("leased").with_lease(Duration::from_secs(60)).lock().unwrap();
     // Several idle connections, and the watchdog's own.
     thread::scope(|scope| {
         let busy = rig.proxy.rule(rig.script("acquire").times(4), Then::DelayReply(ms(200)));

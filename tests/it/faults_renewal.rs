@@ -18,7 +18,7 @@ fn a_watched_section_inside_a_leased_one_is_renewed() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
     let lock = client.get_lock("nested");
-    let outer = lock.leased(ms(500)).lock().unwrap();
+    let outer = lock.with_lease(ms(500)).lock().unwrap();
     let inner = lock.lock().unwrap();
     assert_eq!(inner.wait_lost(Duration::from_secs(3)), None);
     inner.unlock().unwrap();
@@ -78,7 +78,7 @@ fn a_renewal_that_gets_no_answer_delays_no_other_loss() {
     let renewed = client.get_lock("renewed").lock().unwrap();
     let rule = rig.proxy.rule(rig.script("renew"), Then::Mute(Direction::Both));
     rule.wait_hit(SOON); // the watchdog waits for an answer from now on
-    let short = client.get_lock("short").leased(ms(1_000)).lock().unwrap();
+    let short = client.get_lock("short").with_lease(ms(1_000)).lock().unwrap();
     let taken = Instant::now();
     let (tell, told) = unbounded();
     short.on_lost(move |_| tell.send(Instant::now()).unwrap());

@@ -144,7 +144,7 @@ fn resets_at_any_byte_are_like_ends() {
 #[test]
 fn a_reentry_at_the_end_of_a_lease_never_takes_the_lock_from_somebody_else() {
     let rig = Rig::start();
-    let [ours, theirs] = [rig.direct(), rig.direct()].map(|client| client.get_lock("short").leased(ms(5)));
+    let [ours, theirs] = [rig.direct(), rig.direct()].map(|client| client.get_lock("short").with_lease(ms(5)));
     let until = Instant::now() + Duration::from_secs(2);
     let losses = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -196,7 +196,7 @@ fn a_wait_cancelled_at_the_moment_of_its_grant_leaves_nothing_behind() {
     for round in 0..60 {
         let held = holder.owned().lock().unwrap();
         let cancel = Cancel::new();
-        let lock = client.get_lock("cancelled").cancelled_by(&cancel);
+        let lock = client.get_lock("cancelled").with_cancel(&cancel);
         thread::scope(|scope| {
             let waiting = scope.spawn(|| lock.lock().map(drop));
             let giving = scope.spawn(|| held.unlock().unwrap());

@@ -246,7 +246,7 @@ impl Waiter {
 
     /// Waits until the waiter is subscribed.
     fn start_on(rig: &Rig, client: &Client, name: &str) -> Waiter {
-        let held = rig.direct().get_lock(name).leased(Duration::from_secs(60)).owned().lock().unwrap();
+        let held = rig.direct().get_lock(name).with_lease(Duration::from_secs(60)).owned().lock().unwrap();
         let lock = client.get_lock(name);
         let thread = thread::spawn(move || {
             let guard = lock.lock().unwrap();

@@ -23,8 +23,8 @@ fn every_way_to_take_it_gives_a_greater_token() {
         check(lock.lock().unwrap());
         check(lock.try_lock().unwrap().unwrap());
         check(lock.try_lock_for(SOON).unwrap().unwrap());
-        check(lock.leased(ms(5_000)).lock().unwrap());
-        check(lock.max_hold(ms(5_000)).lock().unwrap());
+        check(lock.with_lease(ms(5_000)).lock().unwrap());
+        check(lock.with_max_hold(ms(5_000)).lock().unwrap());
     }
     let owned = lock.owned().lock().unwrap();
     let from_another_thread = elsewhere(|| owned.token());
@@ -38,7 +38,7 @@ fn re_entering_and_a_busy_try_draw_no_token() {
     let lock = client().get_fenced_lock(&name);
     let outer = lock.lock().unwrap();
     let token = outer.token().unwrap();
-    let inner = [lock.lock().unwrap(), lock.try_lock().unwrap().unwrap(), lock.leased(ms(60_000)).lock().unwrap()];
+    let inner = [lock.lock().unwrap(), lock.try_lock().unwrap().unwrap(), lock.with_lease(ms(60_000)).lock().unwrap()];
     assert!(inner.iter().all(|guard| guard.token() == Some(token)));
     let others = client().get_fenced_lock(&name);
     assert!(others.try_lock().unwrap().is_none() && others.try_lock_for(ms(50)).unwrap().is_none());
@@ -81,7 +81,7 @@ fn the_state_is_the_plain_locks_and_a_counter_without_end() {
         guard.unlock().unwrap();
         assert_eq!(server.keys(), [token_key(name)]);
         assert!(!lock.force_unlock().unwrap());
-        drop(lock.leased(ms(500)).lock().unwrap());
+        drop(lock.with_lease(ms(500)).lock().unwrap());
         let _guard = lock.lock().unwrap();
         assert!(lock.force_unlock().unwrap());
         assert_eq!(ttl_ms(&server, &token_key(name)), -1, "forcing it open leaves the counter alone");
@@ -231,7 +231,7 @@ fn a_store_that_asks_for_the_token_rejects_the_late_writer() {
     };
     let read = || server.query::<String>(&["GET", &value]);
     let (ours, theirs) = (client().get_fenced_lock(&name), client().get_fenced_lock(&name));
-    let late = ours.leased(ms(200)).lock().unwrap();
+    let late = ours.with_lease(ms(200)).lock().unwrap();
     assert!(write(&late, "first"), "the first one ever");
     assert!(write(&late, "second"), "as often as one likes");
     let successor = theirs.try_lock_for(SOON).unwrap().expect("the lease ends");
@@ -261,7 +261,7 @@ fn a_token_is_a_plain_number_that_can_be_kept_compared_and_sent() {
 fn a_leased_hold_is_not_renewed() {
     let (server, name) = (RedisServer::shared(), fresh("fenced"));
     let lock = Client::builder(&server.url()).watchdog(ms(1_000), ms(100)).connect().unwrap().get_fenced_lock(&name);
-    let guard = lock.leased(ms(500)).lock().unwrap();
+    let guard = lock.with_lease(ms(500)).lock().unwrap();
     assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
     assert!(client().get_fenced_lock(&name).try_lock_for(ms(500)).unwrap().is_some());
 }

@@ -22,7 +22,7 @@ fn a_second_take_by_the_holder_is_an_error_at_once() {
         let guard = lock.lock().unwrap();
         let before = fields(server, &name);
         // Through the same handle, a changed copy, and another handle of the same name.
-        for lock in [&lock, &lock.leased(ms(60_000)), &lock.max_hold(ms(500)), &kind(&client.clone(), &name)] {
+        for lock in [&lock, &lock.with_lease(ms(60_000)), &lock.with_max_hold(ms(500)), &kind(&client.clone(), &name)] {
             for again in [
                 timed(|| lock.lock().map(Some)),
                 timed(|| lock.try_lock()),

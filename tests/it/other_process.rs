@@ -118,7 +118,7 @@ pub(crate) fn crowd(lock: &Lock, seed: u64, ended: impl Fn() -> bool) {
                         thread::sleep(pause);
                         stop.cancel();
                     });
-                    lock.cancelled_by(stop).lock().ok()
+                    lock.with_cancel(stop).lock().ok()
                 })
             }
         };
@@ -215,7 +215,7 @@ fn own_client_works(stop: &Cancel) -> bool {
     let lock = client.get_lock("child's");
     let guard = lock.lock().expect("it is free");
     let cancelled = thread::scope(|scope| {
-        let waiter = scope.spawn(|| lock.cancelled_by(stop).try_lock_for(SOON).is_err());
+        let waiter = scope.spawn(|| lock.with_cancel(stop).try_lock_for(SOON).is_err());
         thread::sleep(ms(20));
         stop.cancel();
         waiter.join().expect("it does not panic")

@@ -207,7 +207,7 @@ fn a_thread_that_sleeps_through_a_long_pause_is_woken_by_a_release_in_its_proces
 #[test]
 fn a_lease_that_ends_is_followed_after_a_pause_at_most() {
     let name = fresh("spin");
-    client().get_spin_lock(&name).leased(ms(600)).lock().unwrap().keep_until_expiry();
+    client().get_spin_lock(&name).with_lease(ms(600)).lock().unwrap().keep_until_expiry();
     let (took, guard) = timed(|| client().get_spin_lock(&name).lock().unwrap().unlock());
     guard.unwrap();
     assert!(took <= ms(600 + 160) + SCHEDULING, "{took:?}");
@@ -220,7 +220,7 @@ fn a_cancel_and_a_close_end_a_long_pause_at_once() {
     let client = Client::connect(&server.url()).unwrap();
     let lock = client.get_spin_lock_with("job", Backoff::fixed(Duration::from_secs(60)));
     let check = |kind: ErrorKind, stop: &Cancel, end: &dyn Fn()| {
-        let lock = lock.cancelled_by(stop);
+        let lock = lock.with_cancel(stop);
         let asked = server.calls_of("evalsha");
         thread::scope(|scope| {
             // One sleeps, the other one stands in line behind it.
@@ -245,7 +245,7 @@ fn a_server_that_is_gone_is_an_error_and_no_busy_lock() {
     drop(lock.lock().unwrap());
     server.kill();
     assert_eq!(kind_of(lock.try_lock()), ErrorKind::Connection);
-    let (took, outcome) = timed(|| lock.leased(SOON).try_lock_for(ms(500)).map(|got| got.is_some()));
+    let (took, outcome) = timed(|| lock.with_lease(SOON).try_lock_for(ms(500)).map(|got| got.is_some()));
     assert_eq!(kind_of(outcome), ErrorKind::Connection);
     assert!(took <= ms(500) + GRACE + SCHEDULING, "{took:?}");
     let (took, outcome) = timed(|| lock.lock().map(drop));
@@ -257,9 +257,9 @@ fn a_server_that_is_gone_is_an_error_and_no_busy_lock() {
 fn the_lease_of_one_take_is_not_the_next_ones() {
     let (server, name) = (RedisServer::shared(), fresh("spin"));
     let lock = client().get_spin_lock(&name);
-    drop(lock.leased(Duration::from_secs(3_600)).lock().unwrap());
+    drop(lock.with_lease(Duration::from_secs(3_600)).lock().unwrap());
     let guard = lock.lock().unwrap();
-    elsewhere(|| assert!(lock.leased(Duration::from_secs(7_200)).try_lock().unwrap().is_none()));
+    elsewhere(|| assert!(lock.with_lease(Duration::from_secs(7_200)).try_lock().unwrap().is_none()));
     assert!(crate::support::ttl_ms(server, &name) <= 30_000);
     guard.unlock().unwrap();
 }

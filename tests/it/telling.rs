@@ -14,7 +14,7 @@ fn renewals_are_counted_for_each_round() {
     let (rig, events) = (Rig::start(), Events::default());
     let client = rig.builder().watchdog(SOON, ms(100)).observer(events.clone()).connect().unwrap();
     let _held = ["a", "b", "c"].map(|name| client.get_lock(name).owned().lock().unwrap());
-    let _leased = client.get_lock("leased").leased(SOON).owned().lock().unwrap();
+    let _leased = client.get_lock("leased").with_lease(SOON).owned().lock().unwrap();
     let label = format!("renewed 3 of 127.0.0.1:{}", rig.proxy.port());
     eventually(SOON, "two rounds are told", || events.count_of(&label) >= 2);
 }

@@ -27,7 +27,7 @@ fn it_is_the_owner_id_under_the_name_with_the_lease() {
     let server = RedisServer::shared();
     for form in FORMS {
         let lock = by(&client(), &fresh("token"), form);
-        let guard = lock.leased(ms(20_000)).lock().unwrap();
+        let guard = lock.with_lease(ms(20_000)).lock().unwrap();
         assert_eq!(value(server, lock.name()).as_deref(), Some(guard.owner()), "{form:?}");
         assert!((19_000..=20_000).contains(&ttl_ms(server, lock.name())), "{form:?}");
         let holder = lock.holder().unwrap().expect("it is held");
@@ -45,10 +45,10 @@ fn reentry_is_counted_here_and_only_raises_the_time_to_live() {
     let server = RedisServer::shared();
     for form in FORMS {
         let lock = by(&client(), &fresh("token"), form);
-        let outer = lock.leased(ms(20_000)).lock().unwrap();
-        let shorter = lock.leased(ms(5_000)).lock().unwrap();
+        let outer = lock.with_lease(ms(20_000)).lock().unwrap();
+        let shorter = lock.with_lease(ms(5_000)).lock().unwrap();
         assert!(ttl_ms(server, lock.name()) > 19_000, "{form:?}");
-        let longer = lock.leased(ms(60_000)).lock().unwrap();
+        let longer = lock.with_lease(ms(60_000)).lock().unwrap();
         assert!(ttl_ms(server, lock.name()) > 59_000, "{form:?}");
         assert_eq!((lock.hold_count(), value(server, lock.name()).as_deref()), (3, Some(outer.owner())));
         longer.unlock().unwrap();
@@ -148,10 +148,10 @@ fn a_key_without_time_to_live_is_repaired_only_when_told_to() {
     for form in FORMS {
         let (client, name) = (client(), fresh("token"));
         server.run(&["SET", &name, "theirs"]);
-        assert!(by(&client, &name, form).leased(ms(300)).try_lock().unwrap().is_none());
+        assert!(by(&client, &name, form).with_lease(ms(300)).try_lock().unwrap().is_none());
         assert_eq!(ttl_ms(server, &name), -1, "{form:?}");
         let lock = client.get_token_lock_with(&name, TokenOptions::new().release_by(form).repair_missing_ttl(true));
-        let (took, guard) = timed(|| lock.leased(ms(300)).lock().unwrap());
+        let (took, guard) = timed(|| lock.with_lease(ms(300)).lock().unwrap());
         assert!(took >= ms(250) && took < SOON, "{form:?}: {took:?}");
         drop(guard);
     }

@@ -166,7 +166,7 @@ fn a_lock_of_theirs_that_was_forced_open_is_theirs_no_more(lock: &Lock, peer: &m
 }
 
 fn what_they_took_after_our_lease_is_left_to_them(lock: &Lock, peer: &mut Peer) {
-    let guard = lock.leased(ms(300)).lock().unwrap();
+    let guard = lock.with_lease(ms(300)).lock().unwrap();
     peer.expect("lock 30000", "taken");
     let value = theirs(lock);
     assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Expired));

@@ -55,7 +55,7 @@ fn watched(server: &RedisServer, client: &Client) -> Vec<OwnedGuard> {
         let name = if leased { format!("leased {name}") } else { name.clone() };
         KINDS.iter().map(move |lock| {
             let lock = lock(client, &name);
-            if leased { lock.leased(LEASE).owned().lock().unwrap() } else { lock.owned().lock().unwrap() }
+            if leased { lock.with_lease(LEASE).owned().lock().unwrap() } else { lock.owned().lock().unwrap() }
         })
     };
     let guards: Vec<_> = take(false).chain(take(true)).collect();
@@ -117,7 +117,7 @@ fn what_takes_the_place_of_a_lock_is_told_at_once_for_every_kind() {
                     "SET" => server.run(&["SET", name, "another's"]),
                     "another type" => server.run(&["EVAL", list, "1", name]),
                     _ => {
-                        let theirs = KINDS[place % KINDS.len()](&others, "theirs").leased(LEASE).lock().unwrap();
+                        let theirs = KINDS[place % KINDS.len()](&others, "theirs").with_lease(LEASE).lock().unwrap();
                         server.run(&["RENAME", theirs.name(), name]);
                         assert!(theirs.unlock().is_err());
                     }
@@ -201,12 +201,12 @@ fn a_hold_stays_watched_through_everything_that_its_owner_does() {
     for lock in KINDS.iter().filter(|lock| !lock(&client, "").name().starts_with("non-reentrant")) {
         let deeds: [fn(&Lock); 3] = [
             |_| (),
-            |lock| drop(lock.leased(LEASE).lock().unwrap()),
-            |lock| lock.leased(LEASE).lock().unwrap().extend(LEASE).unwrap(),
+            |lock| drop(lock.with_lease(LEASE).lock().unwrap()),
+            |lock| lock.with_lease(LEASE).lock().unwrap().extend(LEASE).unwrap(),
         ];
         for deed in deeds {
             let lock = lock(&client, "busy");
-            let guard = lock.leased(LEASE).lock().unwrap();
+            let guard = lock.with_lease(LEASE).lock().unwrap();
             thread::sleep(ms(300)); // it is watched by then
             deed(&lock);
             thread::sleep(ms(300)); // what is written is read anew by then

@@ -194,7 +194,7 @@ fn without_fences_a_ghost_is_released_until_its_lease_is_over() {
     });
     client
         .get_lock("scene")
-        .leased(Duration::from_millis(1_200))
+        .with_lease(Duration::from_millis(1_200))
         .try_lock()
         .unwrap()
         .expect("repeated")
@@ -213,7 +213,7 @@ fn a_last_release_that_got_no_turn_is_made_up_for() {
     let server = Scripted::start(script);
     let builder = Client::builder(&server.url()).command_timeout(TIMEOUT).drop_timeout(Duration::from_millis(50));
     let client = builder.connect_lazily().unwrap();
-    let guard = client.get_lock("scene").leased(Duration::from_secs(20)).lock().unwrap();
+    let guard = client.get_lock("scene").with_lease(Duration::from_secs(20)).lock().unwrap();
     let hold = guard.hold();
     std::thread::scope(|scope| {
         let extension = scope.spawn(move || hold.extend(Duration::from_secs(60)));
@@ -233,7 +233,7 @@ fn a_grant_remembers_a_busy_answer_that_a_ghost_may_follow() {
         (What::Fence, _) => Reaction::Reply("-NOPERM no right to client|kill\r\n"),
         _ => usual(what),
     });
-    let lock = client.get_lock("scene").leased(Duration::from_millis(1_200));
+    let lock = client.get_lock("scene").with_lease(Duration::from_millis(1_200));
     lock.try_lock_for(SOON).unwrap().expect("free by then").unlock().unwrap();
     let releases = || asked(&server).iter().filter(|what| **what == What::Last).count();
     eventually("the first copy may still come, so the release is repeated", || releases() >= 3);
@@ -247,8 +247,8 @@ fn an_inner_release_is_written_until_redis_knows_it() {
         _ => usual(what),
     });
     let lock = client.get_lock("scene");
-    let outer = lock.leased(Duration::from_secs(60)).lock().unwrap();
-    let inner = lock.leased(Duration::from_secs(3_600)).lock().unwrap();
+    let outer = lock.with_lease(Duration::from_secs(60)).lock().unwrap();
+    let inner = lock.with_lease(Duration::from_secs(3_600)).lock().unwrap();
     assert_eq!(inner.unlock().unwrap_err().kind(), ErrorKind::Unknown);
     let parts = || server.seen().into_iter().filter(|seen| what(seen) == What::Part).collect::<Vec<_>>();
     let first = parts().len();
@@ -270,12 +270,12 @@ fn a_reentry_after_a_fenced_release_counts_in_full() {
         _ => usual(what),
     });
     let lock = client.get_lock("scene");
-    let outer = lock.leased(Duration::from_secs(20)).lock().unwrap();
-    let inner = lock.leased(Duration::from_secs(60)).lock().unwrap();
+    let outer = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
+    let inner = lock.with_lease(Duration::from_secs(60)).lock().unwrap();
     assert_eq!(inner.unlock().unwrap_err().kind(), ErrorKind::Unknown);
     assert!(outer.remaining() < Duration::from_secs(20));
     deaf.store(false, Ordering::Relaxed);
-    let again = lock.leased(Duration::from_secs(60)).try_lock_for(SOON).unwrap().expect("ours");
+    let again = lock.with_lease(Duration::from_secs(60)).try_lock_for(SOON).unwrap().expect("ours");
     assert!(outer.remaining() > Duration::from_secs(50), "{:?}", outer.remaining());
     drop((again, outer));
 }
@@ -284,8 +284,8 @@ fn a_reentry_after_a_fenced_release_counts_in_full() {
 fn an_extension_without_an_answer_is_fenced_before_a_release() {
     let (server, client, deaf) = scene_without_extensions();
     let lock = client.get_lock("scene");
-    let outer = lock.leased(Duration::from_secs(20)).lock().unwrap();
-    let inner = lock.leased(Duration::from_secs(20)).lock().unwrap();
+    let outer = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
+    let inner = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
     assert_eq!(outer.extend(Duration::from_secs(3_600)).unwrap_err().kind(), ErrorKind::Unknown);
     deaf.store(false, Ordering::Relaxed);
     let renewals: Vec<_> = server.seen().into_iter().filter(|seen| what(seen) == What::Renew).collect();
@@ -301,7 +301,7 @@ fn an_extension_without_an_answer_is_fenced_before_a_release() {
 #[test]
 fn what_a_kept_hold_left_without_an_answer_is_fenced_later() {
     let (server, client, deaf) = scene_without_extensions();
-    let guard = client.get_lock("scene").leased(Duration::from_secs(20)).lock().unwrap();
+    let guard = client.get_lock("scene").with_lease(Duration::from_secs(20)).lock().unwrap();
     assert_eq!(guard.extend(Duration::from_secs(3_600)).unwrap_err().kind(), ErrorKind::Unknown);
     let before = server.seen().len();
     deaf.store(false, Ordering::Relaxed);
@@ -338,7 +338,7 @@ fn an_answer_that_took_longer_than_its_lease_is_another_owners_next_time() {
         }
         _ => usual(what),
     });
-    let lock = client.get_lock("scene").leased(Duration::from_millis(50));
+    let lock = client.get_lock("scene").with_lease(Duration::from_millis(50));
     while lock.try_lock_for(SOON).unwrap().is_none() {}
     let owners: Vec<_> = server
         .seen()

@@ -73,7 +73,7 @@ fn the_time_to_live_is_what_redis_has() {
         assert!(left > ms(29_000) && left <= ms(30_000), "{left:?}");
         assert!(guard.remaining() > ms(28_700) && guard.remaining() <= ms(29_700), "{:?}", guard.remaining());
         drop(guard);
-        let guard = lock.leased(ms(3_600_000)).lock().unwrap();
+        let guard = lock.with_lease(ms(3_600_000)).lock().unwrap();
         let left = lock.remaining_time_to_live().unwrap().unwrap();
         assert!(left > ms(3_599_000) && left <= ms(3_600_000), "{left:?}");
         RedisServer::shared().run(&["PERSIST", lock.name()]);

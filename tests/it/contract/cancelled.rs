@@ -21,7 +21,7 @@ fn a_request_of_a_cancelled_wait_leaves_no_ghost() {
         let held = proxy.rule(When::any().containing(lock.name()), Then::HoldRequest);
         let stop = Cancel::new();
         thread::scope(|scope| {
-            let waiting = lock.cancelled_by(&stop);
+            let waiting = lock.with_cancel(&stop);
             let waiter = scope.spawn(move || waiting.lock().map(drop).unwrap_err().kind());
             let original = held.wait_hit(SOON);
             stop.cancel();

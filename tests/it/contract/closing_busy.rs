@@ -92,7 +92,7 @@ fn close_within_a_call_of_the_observer_does_not_wait_for_itself() {
             cell.set(client.clone()).unwrap();
             let lock = kind.get_lock(&client, &kind.fresh());
             let (took, _) = timed(|| {
-                let lock = if moment == Moment::Lost { lock.leased(ms(300)) } else { lock.clone() };
+                let lock = if moment == Moment::Lost { lock.with_lease(ms(300)) } else { lock.clone() };
                 lock.lock().map(|guard| {
                     let lost = moment == Moment::Lost;
                     assert_eq!(lost, lost && guard.wait_lost(SOON) == Some(Loss::Expired));
@@ -180,7 +180,7 @@ fn ended_pauses(cancels: bool) -> Duration {
         let (begin, begins) = unbounded::<()>();
         let mut callers = vec![];
         for number in 0..12 {
-            let lock = client.get_lock(&format!("job {number}")).cancelled_by(&stop);
+            let lock = client.get_lock(&format!("job {number}")).with_cancel(&stop);
             let (ready, begins) = (ready.clone(), begins.clone());
             callers.push(scope.spawn(move || {
                 let reenters = number % 2 == 0;
@@ -216,7 +216,7 @@ fn a_callback_that_lasts_delays_no_other() {
         let (told, heard) = unbounded();
         let (ended, end) = unbounded::<()>();
         let guards: Vec<_> =
-            (0..4).map(|_| kind.get_lock(&client, &kind.fresh()).leased(ms(400)).lock().unwrap()).collect();
+            (0..4).map(|_| kind.get_lock(&client, &kind.fresh()).with_lease(ms(400)).lock().unwrap()).collect();
         for guard in &guards {
             let (told, end, name) = (told.clone(), end.clone(), guard.name().to_owned());
             guard.on_lost(move |loss| {

@@ -59,8 +59,8 @@ fn an_inner_release_reaches_redis_later_if_not_at_once() {
         let rig = Rig::start();
         let client = rig.impatient().connect().unwrap();
         let lock = kind.get_lock(&client, "doubt");
-        let outer = lock.leased(Duration::from_secs(60)).lock().unwrap();
-        let inner = lock.leased(Duration::from_secs(3_600)).lock().unwrap();
+        let outer = lock.with_lease(Duration::from_secs(60)).lock().unwrap();
+        let inner = lock.with_lease(Duration::from_secs(3_600)).lock().unwrap();
         rig.proxy.mute(Scope::All, Direction::Both);
         inner.unlock().unwrap_err();
         rig.proxy.cut(Scope::All);
@@ -78,14 +78,14 @@ fn a_reentry_after_a_release_in_doubt_is_believed_in_full() {
     for_every_reentrant_kind(|kind| {
         let rig = Rig::start();
         let lock = kind.get_lock(&rig.impatient().connect().unwrap(), "doubt");
-        let outer = lock.leased(Duration::from_secs(20)).lock().unwrap();
-        let inner = lock.leased(Duration::from_secs(60)).lock().unwrap();
+        let outer = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
+        let inner = lock.with_lease(Duration::from_secs(60)).lock().unwrap();
         let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
         let mute = rig.proxy.rule(about_locks().always(), Then::SwallowReply);
         inner.unlock().unwrap_err();
         deaf.remove();
         mute.remove();
-        let again = lock.leased(Duration::from_secs(60)).try_lock_for(SOON).unwrap().expect("ours");
+        let again = lock.with_lease(Duration::from_secs(60)).try_lock_for(SOON).unwrap().expect("ours");
         assert!(outer.remaining() > Duration::from_secs(50), "{:?}", outer.remaining());
         assert!(ttl_ms(&rig.server, "doubt") > 50_000);
         again.unlock().unwrap();
@@ -98,8 +98,8 @@ fn an_extension_in_doubt_does_not_outlive_its_hold() {
     for_every_reentrant_kind(|kind| {
         let rig = Rig::start();
         let lock = kind.get_lock(&rig.impatient().connect().unwrap(), "doubt");
-        let outer = lock.leased(Duration::from_secs(20)).lock().unwrap();
-        let inner = lock.leased(Duration::from_secs(20)).lock().unwrap();
+        let outer = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
+        let inner = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
         let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
         let held = rig.proxy.rule(about_locks(), Then::HoldRequest);
         outer.extend(Duration::from_secs(3_600)).unwrap_err();
@@ -115,7 +115,7 @@ fn an_extension_in_doubt_does_not_outlive_its_hold() {
 #[test]
 fn a_hold_that_ran_out_before_the_next_grant_is_expired() {
     for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh()).leased(ms(300));
+        let lock = kind.get_lock(&client(), &kind.fresh()).with_lease(ms(300));
         let first = lock.owned().lock().unwrap();
         // A waiter of the same client is granted the lock when the lease is over in Redis.
         let second = lock.owned().try_lock_for(SOON).unwrap().expect("its lease ends");

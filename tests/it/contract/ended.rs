@@ -15,7 +15,7 @@ fn a_re_entry_after_the_deadline_sends_nothing() {
     for_every_reentrant_kind(|kind| {
         let proxy = Proxy::start(RedisServer::shared().address());
         let lock = kind.get_lock(&Client::connect(&proxy.url()).unwrap(), &kind.fresh());
-        let guard = lock.leased(ms(300)).lock().unwrap();
+        let guard = lock.with_lease(ms(300)).lock().unwrap();
         thread::sleep(ms(300)); // nobody looks meanwhile
         let mark = proxy.mark();
         assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Expired));
@@ -29,7 +29,7 @@ fn a_re_entry_answered_after_the_loss_was_told_is_no_guard() {
     for_every_reentrant_kind(|kind| {
         let proxy = Proxy::start(RedisServer::shared().address());
         let lock = kind.get_lock(&Client::connect(&proxy.url()).unwrap(), &kind.fresh());
-        let guard = lock.leased(ms(700)).lock().unwrap();
+        let guard = lock.with_lease(ms(700)).lock().unwrap();
         let hold = guard.hold();
         let (told, heard) = unbounded();
         guard.on_lost(move |loss| told.send(*loss).unwrap());

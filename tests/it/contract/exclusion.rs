@@ -39,9 +39,9 @@ fn two_threads_of_a_client_exclude_each_other() {
 fn a_try_that_finds_it_busy_changes_nothing() {
     for_every_kind(|kind| {
         let (server, name) = (RedisServer::shared(), kind.fresh());
-        let _guard = kind.get_lock(&client(), &name).leased(ms(20_000)).lock().unwrap();
+        let _guard = kind.get_lock(&client(), &name).with_lease(ms(20_000)).lock().unwrap();
         let before = fields(server, &name);
-        let others = kind.get_lock(&client(), &name).leased(ms(3_600_000));
+        let others = kind.get_lock(&client(), &name).with_lease(ms(3_600_000));
         for _ in 0..3 {
             assert!(!is_free(&others));
         }

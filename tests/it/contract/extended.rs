@@ -13,7 +13,7 @@ use crate::support::{Notes, SCHEDULING, SOON, brisk, client, ms};
 fn an_extended_lease_tells_its_loss_at_its_new_end() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
-        let guard = lock.leased(ms(1_000)).lock().unwrap();
+        let guard = lock.with_lease(ms(1_000)).lock().unwrap();
         let (told, heard) = unbounded();
         guard.on_lost(move |loss| told.send((*loss, Instant::now())).unwrap());
         let extended = Instant::now();
@@ -31,7 +31,7 @@ fn the_observer_hears_of_the_new_end_of_an_extended_lease() {
         let notes = Notes::default();
         let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
         let lock = kind.get_lock(&client, &kind.fresh());
-        let guard = lock.leased(ms(800)).lock().unwrap();
+        let guard = lock.with_lease(ms(800)).lock().unwrap();
         guard.extend(ms(1_500)).unwrap();
         eventually(SOON, "the observer is told", || notes.losses_of(lock.name()) == 1);
         assert_eq!(guard.remaining(), Duration::ZERO);

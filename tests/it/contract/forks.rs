@@ -47,7 +47,7 @@ fn a_busy_parent_forks() {
     thread::scope(|scope| {
         // They hold, wait in line and in the queue of Redis, re-enter, give up and give back.
         for (seed, kind) in KINDS.iter().flat_map(|kind| [kind; 3]).enumerate() {
-            let lock = kind.get_lock(&client, &format!("busy {}", kind.label)).cancelled_by(&stop);
+            let lock = kind.get_lock(&client, &format!("busy {}", kind.label)).with_cancel(&stop);
             scope.spawn(move || crowd(&lock, seed as u64 + 1, || ended.load(Ordering::Acquire)));
         }
         let inherited: Vec<_> = KINDS.iter().map(|kind| Inherited::take(&client, kind, &stop)).collect();
@@ -110,7 +110,7 @@ impl Inherited {
         manual.lock().unwrap().into_manual();
         Self {
             label: kind.label,
-            busy: lock("busy").cancelled_by(stop),
+            busy: lock("busy").with_cancel(stop),
             held: lock("held 0"),
             guards: [0, 1, 2, 3].map(|number| lock(&format!("held {number}")).lock().unwrap()),
             owned: lock("owned").owned().lock().unwrap(),
@@ -135,7 +135,7 @@ fn in_child(client: Client, inherited: Vec<Inherited>, stop: Cancel) -> i32 {
                 refused(lock.try_lock_for(SOON).map(drop)),
                 refused(lock.owned().lock().map(drop)),
                 refused(lock.owned().try_lock().map(drop)),
-                refused(lock.leased(SOON).try_lock_for(SOON).map(drop)),
+                refused(lock.with_lease(SOON).try_lock_for(SOON).map(drop)),
                 what.label == "read" || refused(lock.once_per(SOON).map(drop)),
                 refused(lock.unlock()),
                 refused(lock.force_unlock().map(drop)),

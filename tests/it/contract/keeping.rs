@@ -12,7 +12,7 @@ fn a_kept_hold_keeps_its_own_thread_out_too() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let started = Instant::now();
-        let guard = lock.leased(ms(1_500)).lock().unwrap();
+        let guard = lock.with_lease(ms(1_500)).lock().unwrap();
         let hold = guard.hold();
         guard.keep_until_expiry();
         assert!(!is_free(&lock), "the thread that kept it has to wait, too");
@@ -48,7 +48,7 @@ fn what_an_inner_section_kept_outlives_the_outer_release() {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let outer = lock.lock().unwrap();
         let started = Instant::now();
-        lock.leased(ms(800)).lock().unwrap().keep_until_expiry();
+        lock.with_lease(ms(800)).lock().unwrap().keep_until_expiry();
         assert!(outer.is_held());
         assert_eq!(lock.hold_count(), 1);
         outer.unlock().unwrap();
@@ -97,7 +97,7 @@ fn manual_holds_nest_with_each_other_and_with_guards() {
 fn a_lost_manual_hold_is_told_by_unlock_once() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
-        lock.leased(ms(100)).lock().unwrap().into_manual();
+        lock.with_lease(ms(100)).lock().unwrap().into_manual();
         let theirs = kind.get_lock(&client(), lock.name()).try_lock_for(SOON).unwrap().unwrap();
         assert_eq!(kind_of(lock.unlock()), ErrorKind::Lost(Loss::Expired));
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);

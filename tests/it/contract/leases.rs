@@ -19,7 +19,7 @@ fn a_lease_ends_by_itself_and_not_before() {
         let others = kind.get_lock(&client(), &name);
         let (lease, slack) = (ms(700), ms(1)); // Redis counts in whole ms
         let started = Instant::now();
-        let guard = kind.get_lock(&holder, &name).leased(lease).lock().unwrap();
+        let guard = kind.get_lock(&holder, &name).with_lease(lease).lock().unwrap();
         let theirs = others.try_lock_for(SOON).unwrap().unwrap();
         let after = started.elapsed();
         assert!(after + slack >= lease, "granted after {after:?}");
@@ -38,7 +38,7 @@ fn a_holder_stops_believing_before_the_lock_is_free() {
         let mut server = RedisServer::shared().connection();
         for (lease, half_a_margin) in [(ms(300), 15), (ms(1_000), 25)] {
             let mut is_told_before = || {
-                let guard = lock.leased(lease).lock().unwrap();
+                let guard = lock.with_lease(lease).lock().unwrap();
                 assert!(guard.remaining() < lease);
                 assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
                 redis::cmd("PTTL").arg(lock.name()).query::<i64>(&mut server).unwrap() > half_a_margin
@@ -91,7 +91,7 @@ fn max_hold_ends_the_renewal() {
         let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let most = ms(2_000);
         let started = Instant::now();
-        let guard = lock.max_hold(most).lock().unwrap();
+        let guard = lock.with_max_hold(most).lock().unwrap();
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
         let lost_after = started.elapsed();
         // Renewed at least once after the first half of its time, at most once at its end.
@@ -106,7 +106,7 @@ fn max_hold_ends_the_renewal() {
 fn extend_raises_the_time_to_live_and_never_lowers_it() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
-        let guard = lock.leased(ms(1_000)).lock().unwrap();
+        let guard = lock.with_lease(ms(1_000)).lock().unwrap();
         guard.extend(ms(20_000)).unwrap();
         assert!(guard.remaining() > ms(19_000));
         assert!(ttl_ms(RedisServer::shared(), lock.name()) > 19_000);
@@ -141,7 +141,7 @@ fn the_longest_lease_is_a_year() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let year = ms(365 * 24 * 60 * 60 * 1_000);
-        let guard = lock.leased(year).lock().unwrap();
+        let guard = lock.with_lease(year).lock().unwrap();
         assert!(ttl_ms(RedisServer::shared(), lock.name()) > 364 * 24 * 60 * 60 * 1_000);
         assert!(guard.is_held());
         guard.unlock().unwrap();
@@ -155,7 +155,7 @@ fn the_shortest_lease_never_leaves_a_lock_behind() {
         let lock = kind.get_lock(&client(), &kind.fresh());
         for _ in 0..20 {
             // Over before it is answered, or almost: granted or not, nobody is kept out for long.
-            drop(lock.leased(ms(1)).try_lock().unwrap());
+            drop(lock.with_lease(ms(1)).try_lock().unwrap());
         }
         let (took, guard) = timed(|| lock.try_lock_for(SOON).unwrap());
         assert!(guard.is_some() && took < GRACE + SCHEDULING, "{took:?}");

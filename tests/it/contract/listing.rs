@@ -13,7 +13,7 @@ fn held_tells_kind_age_token_and_keeper() {
     for_every_kind(|kind| {
         let client = client();
         let (renewed, leased) = (kind.get_lock(&client, &kind.fresh()), kind.get_lock(&client, &kind.fresh()));
-        let guards = [renewed.lock().unwrap(), leased.leased(SOON).lock().unwrap()];
+        let guards = [renewed.lock().unwrap(), leased.with_lease(SOON).lock().unwrap()];
         std::thread::sleep(ms(30));
         let held = client.held();
         assert_eq!(held.len(), 2, "{held:?}");
@@ -44,7 +44,7 @@ fn held_tells_which_side_of_a_read_write_lock() {
 #[test]
 fn a_hold_past_its_longest_is_not_renewed() {
     let client = client();
-    let guard = client.get_lock(&crate::support::fresh("longest")).max_hold(ms(50)).lock().unwrap();
+    let guard = client.get_lock(&crate::support::fresh("longest")).with_max_hold(ms(50)).lock().unwrap();
     eventually(SOON, "it is renewed no more", || !client.held()[0].is_renewed());
     guard.unlock().unwrap();
 }
@@ -87,7 +87,7 @@ fn a_wait_in_vain_is_told_with_its_reason() {
         let cancel = Cancel::new();
         let until = |end: &dyn Fn()| {
             std::thread::scope(|scope| {
-                let waiter = scope.spawn(|| kind_of(lock.cancelled_by(&cancel).lock()));
+                let waiter = scope.spawn(|| kind_of(lock.with_cancel(&cancel).lock()));
                 eventually(SOON, "it waits", || !waiting.waiting().is_empty());
                 end();
                 joined(waiter)

@@ -78,7 +78,7 @@ fn an_unlock_finds_a_loss_that_nobody_knew_of() {
 fn a_drop_after_a_loss_leaves_the_new_holder_alone() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
-        let guard = lock.leased(ms(150)).lock().unwrap();
+        let guard = lock.with_lease(ms(150)).lock().unwrap();
         let others = kind.get_lock(&client(), lock.name());
         let theirs = others.try_lock_for(SOON).unwrap().unwrap();
         drop(guard);
@@ -144,7 +144,7 @@ fn a_foreign_force_unlock_is_told_at_once_while_the_process_listens() {
         // The next renewal is ten seconds away, the deadline longer.
         let ours = client();
         let watched = kind.get_lock(&ours, &kind.fresh());
-        let leased = kind.get_lock(&ours, &kind.fresh()).leased(ms(60_000));
+        let leased = kind.get_lock(&ours, &kind.fresh()).with_lease(ms(60_000));
         for lock in [watched, leased] {
             let guard = lock.lock().unwrap();
             std::thread::scope(|scope| {

@@ -106,7 +106,7 @@ fn refusals(lock: &Lock) -> [ErrorKind; 6] {
 fn impossible(kind: &Kind, client: &Client) -> Vec<Lock> {
     let mut locks = vec![kind.get_lock(client, ""), kind.get_lock(client, &"x".repeat(4_097))];
     let lock = kind.get_lock(client, &kind.fresh());
-    locks.extend(impossible_leases().map(|lease| lock.leased(lease)));
+    locks.extend(impossible_leases().map(|lease| lock.with_lease(lease)));
     locks
 }
 

@@ -24,7 +24,7 @@ fn a_question_about_a_lease_writes_nothing() {
         let proxy = Proxy::start(RedisServer::shared().address());
         let client = Client::builder(&proxy.url()).command_timeout(PATIENCE).connect().unwrap();
         let lock = kind.get_lock(&client, &kind.fresh());
-        let guard = lock.leased(ms(60_000)).lock().unwrap();
+        let guard = lock.with_lease(ms(60_000)).lock().unwrap();
         RedisServer::shared().run(&["PERSIST", lock.name()]);
         // The client cannot know whether it was forced open, so the watchdog asks.
         let forced = proxy.rule(When::any().containing(lock.name()), Then::SwallowRequest);
@@ -45,7 +45,7 @@ fn a_message_about_a_lease_costs_a_question_and_no_lock() {
         let proxy = Proxy::start(RedisServer::shared().address());
         let client = Client::connect(&proxy.url()).unwrap();
         let lock = kind.get_lock(&client, &kind.fresh());
-        let guard = lock.leased(ms(60_000)).lock().unwrap();
+        let guard = lock.with_lease(ms(60_000)).lock().unwrap();
         RedisServer::shared().run(&["PERSIST", lock.name()]);
         let waiting = client.get_read_write_lock(lock.name()).get_write_lock();
         let waiting = if kind.label == "read" { waiting } else { lock.clone() };
@@ -69,8 +69,8 @@ fn a_key_without_end_gets_no_less_than_its_holder_believes() {
     run(KINDS.iter().chain([&READ]).filter(|kind| kind.reenters), |kind| {
         let server = RedisServer::shared();
         let lock = kind.get_lock(&client(), &kind.fresh());
-        let short = lock.leased(ms(1_000));
-        let outer = lock.leased(ms(60_000)).lock().unwrap();
+        let short = lock.with_lease(ms(1_000));
+        let outer = lock.with_lease(ms(60_000)).lock().unwrap();
         server.run(&["PERSIST", lock.name()]);
         let inner = short.lock().unwrap();
         assert!(ttl_ms(server, lock.name()) > 58_000, "re-entered");
@@ -80,7 +80,7 @@ fn a_key_without_end_gets_no_less_than_its_holder_believes() {
         drop((inner, outer));
 
         let lock = kind.get_lock(&brisk_client(), &kind.fresh());
-        let (outer, inner) = (lock.lock().unwrap(), lock.leased(ms(60_000)).lock().unwrap());
+        let (outer, inner) = (lock.lock().unwrap(), lock.with_lease(ms(60_000)).lock().unwrap());
         server.run(&["PERSIST", lock.name()]);
         eventually(SOON, "it is renewed", || ttl_ms(server, lock.name()) != -1);
         assert!(ttl_ms(server, lock.name()) > 40_000, "renewed");

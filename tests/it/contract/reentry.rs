@@ -35,8 +35,8 @@ fn every_handle_of_the_name_re_enters() {
         let lock = kind.get_lock(&client.clone(), &name);
         let inner = [
             lock.try_lock().unwrap().unwrap(),
-            lock.leased(ms(5_000)).lock().unwrap(),
-            lock.max_hold(ms(5_000)).try_lock_for(ms(100)).unwrap().unwrap(),
+            lock.with_lease(ms(5_000)).lock().unwrap(),
+            lock.with_max_hold(ms(5_000)).try_lock_for(ms(100)).unwrap().unwrap(),
         ];
         assert!(inner.iter().all(|guard| guard.owner() == outer.owner()));
         assert_eq!(lock.hold_count(), 4);
@@ -96,7 +96,7 @@ fn re_entry_after_a_loss_says_so_and_takes_nothing() {
     for_every_reentrant_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let others = kind.get_lock(&client(), lock.name());
-        let guard = lock.leased(ms(200)).lock().unwrap();
+        let guard = lock.with_lease(ms(200)).lock().unwrap();
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
         let theirs = others.try_lock_for(SOON).unwrap().expect("its time to live is over");
         let before = fields(RedisServer::shared(), lock.name());
@@ -104,7 +104,7 @@ fn re_entry_after_a_loss_says_so_and_takes_nothing() {
         assert_eq!(kind_of(lock.lock()), ErrorKind::Lost(Loss::Expired));
         assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Expired));
         assert_eq!(kind_of(lock.try_lock_for(ms(50))), ErrorKind::Lost(Loss::Expired));
-        assert_eq!(kind_of(lock.leased(ms(50)).try_lock()), ErrorKind::Lost(Loss::Expired));
+        assert_eq!(kind_of(lock.with_lease(ms(50)).try_lock()), ErrorKind::Lost(Loss::Expired));
         assert_eq!(fields(RedisServer::shared(), lock.name()), before);
         assert_eq!(lock.hold_count(), 0);
 

@@ -49,7 +49,7 @@ fn an_expired_lease_is_told_at_its_very_moment() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let started = Instant::now();
-        let guard = lock.leased(ms(500)).lock().unwrap();
+        let guard = lock.with_lease(ms(500)).lock().unwrap();
         let (told, heard) = unbounded();
         guard.on_lost(move |loss| told.send((*loss, Instant::now())).unwrap());
         let (loss, at) = heard.recv_timeout(SOON).unwrap();
@@ -65,7 +65,7 @@ fn the_observer_hears_of_an_expired_lease_without_being_asked() {
         let notes = Notes::default();
         let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
         let lock = kind.get_lock(&client, &kind.fresh());
-        let _guard = lock.leased(ms(300)).lock().unwrap();
+        let _guard = lock.with_lease(ms(300)).lock().unwrap();
         eventually(SOON, "the observer is told", || notes.losses_of(lock.name()) == 1);
     });
 }
@@ -97,7 +97,7 @@ fn a_callback_after_the_loss_runs_at_once_and_none_runs_for_a_lock_given_back() 
         hold.on_lost(tell(&told));
         assert_eq!(hold.wait_lost(SOON), None, "given back is not lost");
 
-        let guard = lock.leased(ms(100)).lock().unwrap();
+        let guard = lock.with_lease(ms(100)).lock().unwrap();
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
         guard.on_lost(tell(&told));
         assert_eq!(heard.recv_timeout(SOON), Ok(Loss::Expired));

@@ -168,7 +168,7 @@ fn cancelled_wait(kind: &Kind) -> Duration {
     let before = fields(RedisServer::shared(), lock.name());
     let stop = Cancel::new();
     let others = kind.get_lock(&client(), lock.name());
-    let cancellable = others.cancelled_by(&stop);
+    let cancellable = others.with_cancel(&stop);
     thread::scope(|scope| {
         // The first asks Redis, the others stand behind it in their process.
         let waiters = [
@@ -198,7 +198,7 @@ fn cancelled_wait(kind: &Kind) -> Duration {
 fn a_used_token_refuses_everything_later() {
     for_every_kind(|kind| {
         let stop = Cancel::new();
-        let lock = kind.get_lock(&client(), &kind.fresh()).cancelled_by(&stop);
+        let lock = kind.get_lock(&client(), &kind.fresh()).with_cancel(&stop);
         drop(lock.lock().unwrap());
         let guard = lock.lock().unwrap();
         stop.cancel();
@@ -217,7 +217,7 @@ fn a_waiter_takes_over_from_a_lease_that_ends() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let others: Vec<Lock> = (0..3).map(|_| kind.get_lock(&client(), lock.name())).collect();
-        lock.leased(ms(300)).lock().unwrap().keep_until_expiry();
+        lock.with_lease(ms(300)).lock().unwrap().keep_until_expiry();
         let (took, ()) = timed(|| {
             thread::scope(|scope| {
                 for other in &others {

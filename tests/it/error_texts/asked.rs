@@ -193,7 +193,7 @@ fn holds() -> Vec<Row> {
     let lock = client.get_lock("job");
     let mut rows = vec![];
     let mut lost = |situation, spoil: &dyn Fn(), loss, says: &[&str]| {
-        let guard = lock.leased(SOON).lock().unwrap();
+        let guard = lock.with_lease(SOON).lock().unwrap();
         spoil();
         rows.push(Row::new(situation, guard.unlock().unwrap_err(), ErrorKind::Lost(loss), says).of("job"));
         server.run(&["DEL", "job"]);
@@ -201,7 +201,7 @@ fn holds() -> Vec<Row> {
     lost("the key was deleted", &|| server.run(&["DEL", "job"]), Loss::Gone, &["deleted", "unprotected"]);
     let overwrite = || server.run(&["SET", "job", "x"]);
     lost("the key was overwritten", &overwrite, Loss::Taken, &["something else", "unprotected"]);
-    let brief = lock.leased(Duration::from_millis(5)).lock();
+    let brief = lock.with_lease(Duration::from_millis(5)).lock();
     if let Ok(brief) = brief {
         assert_eq!(brief.wait_lost(SOON), Some(Loss::Expired));
         rows.push(
@@ -236,7 +236,7 @@ fn holds() -> Vec<Row> {
     cancel.cancel();
     let busy = lock.lock().unwrap();
     let cancelled = thread::scope(|scope| {
-        let waiting = scope.spawn(|| lock.cancelled_by(&cancel).try_lock_for(SOON).map(drop));
+        let waiting = scope.spawn(|| lock.with_cancel(&cancel).try_lock_for(SOON).map(drop));
         waiting.join().unwrap().unwrap_err()
     });
     rows.push(

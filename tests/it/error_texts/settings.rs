@@ -93,7 +93,7 @@ fn calls() -> Vec<Row> {
     vec![
         row("a lock without a name", take(client.get_lock("")), &["needs a name"]),
         row("a name too long", take(client.get_lock(&"x".repeat(5_000))), &["4096 bytes", "5000"]),
-        row("no lease", take(client.get_lock("job").leased(Duration::ZERO)), &["lease of 0ns", "1 ms to 365 days"])
+        row("no lease", take(client.get_lock("job").with_lease(Duration::ZERO)), &["lease of 0ns", "1 ms to 365 days"])
             .of("job"),
     ]
 }

@@ -146,7 +146,7 @@ fn java_behind_us_is_promised_our_patience_and_its_own_time() {
         let stop = lockson::Cancel::new();
         thread::scope(|scope| {
             let (go, told) = crossbeam_channel::bounded::<()>(1);
-            let lock = hasty_client(&server).get_fair_lock("job").cancelled_by(&stop);
+            let lock = hasty_client(&server).get_fair_lock("job").with_cancel(&stop);
             let ours = scope.spawn(move || {
                 let Ok(guard) = lock.lock() else { return };
                 told.recv_timeout(SOON).unwrap();
@@ -260,7 +260,7 @@ fn a_waiter_of_java_hears_that_it_is_its_turn_whoever_took_the_dead_one_before_i
         ("a force unlock", false, |client, name, _, _| assert!(client.get_fair_lock(name).force_unlock().unwrap())),
         ("one that leaves", false, |client, name, queue, dead_is_ours| {
             let cancel = Cancel::new();
-            let lock = client.get_fair_lock(name).cancelled_by(&cancel);
+            let lock = client.get_fair_lock(name).with_cancel(&cancel);
             thread::scope(|scope| {
                 let waiter = scope.spawn(|| lock.lock().map(drop));
                 eventually(SOON, "it has joined", || queue.owners().last().is_some_and(|last| last != "java:1"));

@@ -23,7 +23,7 @@ fn a_wait_that_ends_by_time_or_by_a_cancel_leaves_no_entry() {
         assert_eq!(queue.owners(), alive, "after the wait was over");
 
         let stop = Cancel::new();
-        let cancellable = others.cancelled_by(&stop);
+        let cancellable = others.with_cancel(&stop);
         let cancelled = scope.spawn(move || kind_of(cancellable.lock()));
         queue.await_length(2);
         stop.cancel();
@@ -50,7 +50,7 @@ fn those_behind_one_that_gives_up_keep_their_order() {
             .iter()
             .enumerate()
             .map(|(place, stop)| {
-                let lock = client().get_fair_lock(&name).cancelled_by(stop);
+                let lock = client().get_fair_lock(&name).with_cancel(stop);
                 let waiter = scope.spawn(move || match lock.lock() {
                     Ok(guard) => {
                         let granted = Instant::now();
@@ -153,7 +153,7 @@ fn a_waiter_told_that_it_is_its_turn_passes_it_on_when_it_gives_up() {
         let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
         let stop = Cancel::new();
         thread::scope(|scope| {
-            let first = scope.spawn(|| deaf.get_fair_lock("job").cancelled_by(&stop).lock().map(drop));
+            let first = scope.spawn(|| deaf.get_fair_lock("job").with_cancel(&stop).lock().map(drop));
             queue.await_length(1);
             let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
             let mut stranger = server.connection();
@@ -202,7 +202,7 @@ fn a_wait_cancelled_while_the_server_is_mute_ends_at_once() {
     let client = Client::connect(&proxy.url()).unwrap();
     let stop = Cancel::new();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| kind_of(client.get_fair_lock("job").cancelled_by(&stop).lock()));
+        let waiter = scope.spawn(|| kind_of(client.get_fair_lock("job").with_cancel(&stop).lock()));
         queue.await_length(1);
         queue.await_listening(&queue.owners()[0]);
         let asked = proxy.wait_for_since(proxy.mark(), &When::script(), SOON);
@@ -246,7 +246,7 @@ fn many_waits_that_end_leave_deadlines_within_reason() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let client = hasty_client(server);
-    let guard = client.get_fair_lock(&name).leased(Duration::from_secs(30)).lock().unwrap();
+    let guard = client.get_fair_lock(&name).with_lease(Duration::from_secs(30)).lock().unwrap();
     thread::scope(|scope| {
         let (client, name) = (&client, &name);
         for wait in 0..WAITERS as u64 {

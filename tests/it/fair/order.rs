@@ -103,7 +103,7 @@ fn leases_that_nobody_gives_back_are_followed_in_order() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let (order, client) = (Mutex::new(vec![]), client());
-    let lock = client.get_fair_lock(&name).leased(LEASE);
+    let lock = client.get_fair_lock(&name).with_lease(LEASE);
     let (took, ()) = timed(|| {
         thread::scope(|scope| {
             lock.lock().unwrap().keep_until_expiry();
@@ -127,7 +127,7 @@ fn the_next_one_is_in_as_soon_as_a_lease_ends() {
     let mut late: Vec<Duration> = (0..3)
         .map(|_| {
             let clients = [(); 3].map(|()| client());
-            let guard = client().get_fair_lock(&name).leased(ms(3_000)).lock().unwrap();
+            let guard = client().get_fair_lock(&name).with_lease(ms(3_000)).lock().unwrap();
             let end = Instant::now() + ms(3_000);
             guard.keep_until_expiry();
             thread::scope(|scope| {
@@ -171,7 +171,7 @@ fn a_try_neither_joins_the_queue_nor_passes_it_by() {
     let queue = Queue { server, name: &name };
     let lock = client().get_fair_lock(&name);
     let guard = client().get_fair_lock(&name).lock().unwrap();
-    for outcome in [lock.try_lock(), lock.try_lock_for(Duration::ZERO), lock.leased(ms(500)).try_lock()] {
+    for outcome in [lock.try_lock(), lock.try_lock_for(Duration::ZERO), lock.with_lease(ms(500)).try_lock()] {
         assert!(outcome.unwrap().is_none());
         assert!(queue.owners().is_empty() && queue.left_ms().is_empty());
     }
@@ -232,7 +232,7 @@ fn two_hundred_threads_are_all_served_and_their_channels_are_left() {
     thread::scope(|scope| {
         for _ in 0..200 {
             scope.spawn(|| {
-                let guard = client.get_fair_lock(&name).leased(SOON).lock().unwrap();
+                let guard = client.get_fair_lock(&name).with_lease(SOON).lock().unwrap();
                 *served.lock() += 1;
                 guard.unlock().unwrap();
             });

@@ -331,7 +331,7 @@ fn a_waiter_far_back_asks_every_other_second() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let [list, deadlines, alive] = queue.keys();
-    let guard = Client::connect(&server.url()).unwrap().get_fair_lock("job").leased(3 * SOON).lock().unwrap();
+    let guard = Client::connect(&server.url()).unwrap().get_fair_lock("job").with_lease(3 * SOON).lock().unwrap();
     let questions = |span| {
         let asked = server.calls_of("evalsha");
         thread::sleep(span);

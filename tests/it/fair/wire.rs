@@ -48,7 +48,7 @@ fn the_hash_the_list_and_the_sorted_set_are_redissons() {
 fn each_waiter_is_promised_its_patience_whoever_is_in_front() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
-    let guard = client().get_fair_lock(&name).leased(ms(60_000)).lock().unwrap();
+    let guard = client().get_fair_lock(&name).with_lease(ms(60_000)).lock().unwrap();
     thread::scope(|scope| {
         let waiters = [(); 3].map(|()| queue.waiter(scope, client().get_fair_lock(&name), leave));
         for _ in 0..50 {
@@ -103,7 +103,7 @@ fn no_request_brings_a_clients_time_of_day() {
     let queue = Queue { server: &server, name: "job" };
     let proxy = Proxy::start(server.address());
     let seen = Client::connect(&proxy.url()).unwrap().get_fair_lock("job");
-    let guard = seen.leased(ms(60_000)).lock().unwrap();
+    let guard = seen.with_lease(ms(60_000)).lock().unwrap();
     thread::scope(|scope| {
         let before = now_ms(&server);
         let waiter = queue.waiter(scope, seen.clone(), leave);

@@ -28,7 +28,7 @@ fn readers_of_java_and_ours_leave_each_other_alone() {
     assert!(is_free(&write));
 
     // Ours first, Java leaves first: it believes in holds whose keys live.
-    let reading = [read.lock().unwrap(), read.leased(ms(60_000)).lock().unwrap()];
+    let reading = [read.lock().unwrap(), read.with_lease(ms(60_000)).lock().unwrap()];
     let owner = reading[0].owner().to_owned();
     assert_eq!(java.read(90_000), None);
     assert_eq!(java.unlock_read(), Some(0), "somebody else reads on");

@@ -23,12 +23,12 @@ fn a_readers_shorter_lease_never_cuts_a_longer_one() {
     let write = sides(&Client::connect(&server.url()).unwrap(), "job").1;
     let mut doomed = OtherProcess::start(&server);
     let asked = Instant::now();
-    let long = read.leased(ms(2_500)).lock().unwrap();
+    let long = read.with_lease(ms(2_500)).lock().unwrap();
     let taken = Instant::now();
     // Another reader, whose time to live is one second, dies.
     assert!(doomed.ask(0, "lock read job").starts_with("holds "));
     doomed.kill();
-    let short = elsewhere(|| read.leased(ms(300)).owned().lock().unwrap());
+    let short = elsewhere(|| read.with_lease(ms(300)).owned().lock().unwrap());
     assert!(ttl_ms(&server, "job") > 1_500);
     elsewhere(|| {
         let guard = write.try_lock_for(SOON).unwrap().expect("all readers are gone in the end");
@@ -48,9 +48,9 @@ fn a_reader_that_leaves_leaves_the_time_that_the_longest_other_needs() {
         let left = ttl_ms(server, &name);
         assert!((low - 500..=high).contains(&left), "{left} is not between {low} and {high}");
     };
-    let short = read.leased(ms(10_000)).owned().lock().unwrap();
-    let long = read.leased(ms(60_000)).owned().lock().unwrap();
-    let middle = read.leased(ms(20_000)).owned().lock().unwrap();
+    let short = read.with_lease(ms(10_000)).owned().lock().unwrap();
+    let long = read.with_lease(ms(60_000)).owned().lock().unwrap();
+    let middle = read.with_lease(ms(20_000)).owned().lock().unwrap();
     between(60_000, 60_000);
     long.unlock().unwrap();
     between(20_000, 20_000);
@@ -68,12 +68,12 @@ fn a_reader_that_leaves_leaves_the_time_that_the_longest_other_needs() {
 fn a_second_hold_that_was_given_back_prolongs_nothing() {
     let name = fresh("rw");
     let (read, write) = (sides(&client(), &name).0, sides(&client(), &name).1);
-    let lock = read.leased(ms(2_500));
+    let lock = read.with_lease(ms(2_500));
     let asked = Instant::now();
     let first = lock.lock().unwrap();
     let taken = Instant::now();
     assert_eq!(first.wait_lost(ms(700)), None);
-    read.leased(ms(6_000)).lock().unwrap().unlock().unwrap();
+    read.with_lease(ms(6_000)).lock().unwrap().unlock().unwrap();
     let guard = write.try_lock_for(SOON).unwrap().expect("the first hold ends");
     let (least, most) = (asked.elapsed(), taken.elapsed());
     assert!(least >= ms(2_500) && most <= ms(2_500) + SCHEDULING, "{least:?}, {most:?}");
@@ -84,7 +84,7 @@ fn a_second_hold_that_was_given_back_prolongs_nothing() {
 #[test]
 fn readers_that_wait_are_in_as_soon_as_a_writers_lease_ends() {
     let name = fresh("rw");
-    sides(&client(), &name).1.leased(ms(800)).lock().unwrap().keep_until_expiry();
+    sides(&client(), &name).1.with_lease(ms(800)).lock().unwrap().keep_until_expiry();
     let taken = Instant::now();
     thread::scope(|scope| {
         for client in [client(), client()] {
@@ -114,8 +114,8 @@ fn giving_a_read_hold_back_neither_ends_nor_shortens_writing() {
     writing.unlock().unwrap();
 
     // With leases, the write hold the longest.
-    let writing = write.leased(ms(5_000)).lock().unwrap();
-    let short = [read.leased(ms(500)).lock().unwrap(), read.leased(ms(500)).lock().unwrap()];
+    let writing = write.with_lease(ms(5_000)).lock().unwrap();
+    let short = [read.with_lease(ms(500)).lock().unwrap(), read.with_lease(ms(500)).lock().unwrap()];
     let [first, second] = short;
     first.unlock().unwrap();
     assert!(ttl_ms(server, &name) > 4_000);
@@ -134,7 +134,7 @@ fn reading_that_writing_outlived_is_there_for_others_when_writing_ends() {
     let check = |what: &str, take: &dyn Fn(&Lock) -> Guard, prolong: &dyn Fn(&Guard)| {
         let name = fresh("rw");
         let (read, write) = sides(&own, &name);
-        let writing = write.leased(ms(60_000)).lock().unwrap();
+        let writing = write.with_lease(ms(60_000)).lock().unwrap();
         let reading = take(&read);
         let key = hold_key(&name, reading.owner(), 1);
         eventually(SOON, "the read hold's own time is over", || ttl_ms(server, &key) == -2);
@@ -148,9 +148,9 @@ fn reading_that_writing_outlived_is_there_for_others_when_writing_ends() {
         reading.unlock().unwrap();
         assert!(is_free(&other_write), "{what}");
     };
-    let leased = |read: &Lock| read.leased(ms(300)).lock().unwrap();
+    let leased = |read: &Lock| read.with_lease(ms(300)).lock().unwrap();
     check("extended", &leased, &|reading| reading.extend(ms(50_000)).unwrap());
-    check("with a limit", &|read| read.max_hold(ms(500)).lock().unwrap(), &|_| {});
+    check("with a limit", &|read| read.with_max_hold(ms(500)).lock().unwrap(), &|_| {});
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn nested_leases_are_never_added_up() {
     let (server, name) = (RedisServer::shared(), fresh("rw"));
     for side in [0, 1] {
         let client = client();
-        let lock = [sides(&client, &name).0, sides(&client, &name).1][side].leased(ms(2_500));
+        let lock = [sides(&client, &name).0, sides(&client, &name).1][side].with_lease(ms(2_500));
         let guards: Vec<_> = (0..5).map(|_| lock.lock().unwrap()).collect();
         let left = ttl_ms(server, &name);
         assert!((1_500..=2_500).contains(&left), "{left}");
@@ -222,7 +222,7 @@ fn a_read_hold_that_ran_out_stands_in_nobodys_way() {
     let (server, name) = (RedisServer::shared(), fresh("rw"));
     let (ours, theirs) = (client(), client());
     let ((read, _), (other_read, write)) = (sides(&ours, &name), sides(&theirs, &name));
-    read.leased(ms(2_000)).lock().unwrap().keep_until_expiry();
+    read.with_lease(ms(2_000)).lock().unwrap().keep_until_expiry();
     let dead = state(server, &name).into_keys().find(|field| field != "mode").unwrap();
     let beside = other_read.lock().unwrap();
     eventually(SOON, "its time is over", || ttl_ms(server, &hold_key(&name, &dead, 1)) == -2);
@@ -336,7 +336,7 @@ fn what_is_kept_of_one_side_stays_taken_while_the_other_is_given_back() {
     let others = sides(&client(), &name);
     let lease = Duration::from_secs(20);
     // The write side is kept; one of two read holds is given back, then the other.
-    let (writing, reading) = (write.leased(lease).lock().unwrap(), [read.lock().unwrap(), read.lock().unwrap()]);
+    let (writing, reading) = (write.with_lease(lease).lock().unwrap(), [read.lock().unwrap(), read.lock().unwrap()]);
     writing.keep_until_expiry();
     for guard in reading {
         guard.unlock().unwrap();

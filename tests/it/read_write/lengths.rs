@@ -9,7 +9,7 @@ use crate::support::{client, fresh, ms, ttl_ms};
 fn the_longest_reader_that_stays_decides_though_it_came_first() {
     let (server, name) = (RedisServer::shared(), fresh("rw"));
     let read = sides(&client(), &name).0;
-    let take = |lease| read.leased(ms(lease)).owned().lock().unwrap();
+    let take = |lease| read.with_lease(ms(lease)).owned().lock().unwrap();
     let (long, short, middle) = (take(60_000), take(10_000), take(20_000));
     middle.unlock().unwrap();
     let left = ttl_ms(server, &name);
@@ -22,9 +22,9 @@ fn the_longest_reader_that_stays_decides_though_it_came_first() {
 fn a_shorter_inner_read_cuts_nothing_when_another_reader_leaves() {
     let (server, name) = (RedisServer::shared(), fresh("rw"));
     let read = sides(&client(), &name).0;
-    let outer = read.leased(ms(60_000)).lock().unwrap();
-    let other = read.leased(ms(5_000)).owned().lock().unwrap();
-    let inner = read.leased(ms(2_000)).lock().unwrap();
+    let outer = read.with_lease(ms(60_000)).lock().unwrap();
+    let other = read.with_lease(ms(5_000)).owned().lock().unwrap();
+    let inner = read.with_lease(ms(2_000)).lock().unwrap();
     // Whoever leaves keeps the lock for as long as the keys of the others live.
     other.unlock().unwrap();
     let left = ttl_ms(server, &name);

@@ -16,7 +16,7 @@ fn a_reader_is_a_field_and_a_key_for_each_of_its_holds() {
         let owner = outer.owner().to_owned();
         assert!(owner.starts_with(client.id()));
         assert_eq!(state(&server, name), is(&[(&owner, 1)], "read"));
-        let inner = read.leased(ms(60_000)).lock().unwrap();
+        let inner = read.with_lease(ms(60_000)).lock().unwrap();
         assert_eq!(inner.owner(), owner);
         assert_eq!(state(&server, name), is(&[(&owner, 2)], "read"));
         let keys = [1, 2].map(|number| hold_key(name, &owner, number));

@@ -21,8 +21,8 @@ fn assert_ttl(name: &str, most: i64) {
 #[test]
 fn a_shorter_inner_lease_shortens_nothing() {
     let lock = client().get_lock(&fresh("lease"));
-    let outer = lock.leased(ms(20_000)).lock().unwrap();
-    let inner = lock.leased(ms(500)).lock().unwrap();
+    let outer = lock.with_lease(ms(20_000)).lock().unwrap();
+    let inner = lock.with_lease(ms(500)).lock().unwrap();
     assert_ttl(lock.name(), 20_000);
     assert!(outer.remaining() > ms(18_000) && inner.remaining() > ms(18_000));
     inner.unlock().unwrap();
@@ -34,7 +34,7 @@ fn a_shorter_inner_lease_shortens_nothing() {
 fn a_longer_inner_lease_ends_with_its_guard() {
     let lock = client().get_lock(&fresh("lease"));
     let outer = lock.lock().unwrap();
-    let inner = lock.leased(ms(3_600_000)).lock().unwrap();
+    let inner = lock.with_lease(ms(3_600_000)).lock().unwrap();
     assert_ttl(lock.name(), HOUR);
     assert!(outer.remaining() > ms(3_500_000));
     inner.unlock().unwrap();
@@ -45,7 +45,7 @@ fn a_longer_inner_lease_ends_with_its_guard() {
 #[test]
 fn an_outer_lease_comes_back_after_an_inner_watched_section() {
     let lock = client().get_lock(&fresh("lease"));
-    let outer = lock.leased(ms(6_000)).lock().unwrap();
+    let outer = lock.with_lease(ms(6_000)).lock().unwrap();
     let inner = lock.lock().unwrap();
     assert_ttl(lock.name(), 30_000);
     inner.unlock().unwrap();
@@ -60,7 +60,7 @@ fn an_inner_lease_outlives_the_outer_guard_that_goes_first() {
     let lock = client.get_lock(&fresh("lease"));
     let outer = lock.lock().unwrap();
     let started = Instant::now();
-    let inner = lock.leased(ms(600)).lock().unwrap();
+    let inner = lock.with_lease(ms(600)).lock().unwrap();
     drop(outer);
     assert!(inner.is_held());
     assert!(inner.remaining() <= ms(600), "what is left is the lease, which nobody renews");
@@ -75,7 +75,7 @@ fn no_renewal_lowers_a_longer_lease() {
     let client = brisk_client();
     let lock = client.get_lock(&fresh("lease"));
     let _outer = lock.lock().unwrap();
-    let _inner = lock.leased(ms(3_600_000)).lock().unwrap();
+    let _inner = lock.with_lease(ms(3_600_000)).lock().unwrap();
     let started = Instant::now();
     while started.elapsed() < TICK * 5 {
         assert_ttl(lock.name(), HOUR);
@@ -98,11 +98,11 @@ fn what_was_extended_by_hand_outlives_an_inner_section() {
 fn the_lease_of_one_take_is_not_the_next_one_s() {
     let client = client();
     let lock = client.get_lock(&fresh("lease"));
-    lock.leased(ms(3_600_000)).lock().unwrap().unlock().unwrap();
+    lock.with_lease(ms(3_600_000)).lock().unwrap().unlock().unwrap();
     let guard = lock.lock().unwrap();
     assert_ttl(lock.name(), 30_000);
     // Nor is that of a try which found it busy, through the very handle of the holder.
-    let hourly = lock.leased(ms(3_600_000));
+    let hourly = lock.with_lease(ms(3_600_000));
     elsewhere(|| assert!(hourly.try_lock().unwrap().is_none()));
     drop(lock.lock().unwrap());
     assert_ttl(lock.name(), 30_000);
@@ -114,7 +114,7 @@ fn whoever_waits_for_a_loss_follows_a_deadline_that_was_lowered() {
     // The next renewal would come after ten seconds, the old deadline after thirty.
     let lock = client().get_lock(&fresh("lease"));
     let outer = lock.lock().unwrap();
-    let inner = lock.leased(ms(500)).lock().unwrap();
+    let inner = lock.with_lease(ms(500)).lock().unwrap();
     let (told, heard) = crossbeam_channel::unbounded();
     inner.on_lost(move |loss| told.send(*loss).unwrap());
     let hold = inner.hold();
@@ -134,7 +134,7 @@ fn whoever_waits_for_a_loss_follows_a_deadline_that_was_lowered() {
 fn a_callback_follows_a_deadline_that_was_lowered() {
     let lock = client().get_lock(&fresh("lease"));
     let outer = lock.lock().unwrap();
-    let inner = lock.leased(ms(500)).lock().unwrap();
+    let inner = lock.with_lease(ms(500)).lock().unwrap();
     let (told, heard) = crossbeam_channel::unbounded();
     inner.on_lost(move |loss| told.send(*loss).unwrap());
     drop(outer);
@@ -151,7 +151,7 @@ fn a_watched_hold_survives_beside_busy_neighbours_with_short_leases() {
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let busy = client.get_lock(&fresh("busy")).leased(ms(20));
+                let busy = client.get_lock(&fresh("busy")).with_lease(ms(20));
                 while started.elapsed() < TTL * 3 {
                     drop(busy.lock().unwrap());
                     busy.lock().unwrap().keep_until_expiry();

@@ -20,7 +20,7 @@ fn the_pool_grows_to_its_limit_and_shrinks_to_one() {
     let storm = |client: &Client| {
         thread::scope(|scope| {
             for number in 0..4 * MOST {
-                let lock = client.get_lock(&format!("pool:{number}")).leased(ms(20_000));
+                let lock = client.get_lock(&format!("pool:{number}")).with_lease(ms(20_000));
                 scope.spawn(move || (0..4).for_each(|_| drop(lock.lock().unwrap())));
             }
         });
@@ -36,7 +36,7 @@ fn the_pool_grows_to_its_limit_and_shrinks_to_one() {
     assert!(proxy.connections_made() > made + MOST, "it grew");
     slow.remove();
     eventually(SOON, "one connection is kept", || server.clients_named("shrinking") == 1);
-    drop(client.get_lock("pool:again").leased(ms(20_000)).lock().unwrap());
+    drop(client.get_lock("pool:again").with_lease(ms(20_000)).lock().unwrap());
     assert_eq!(server.clients_named("shrinking"), 1);
 }
 

@@ -33,7 +33,7 @@ fn a_renewal_answered_late_does_not_outweigh_a_partial_release() {
     let (proxy, client) = rig();
     let lock = client.get_lock(&fresh("race"));
     let outer = lock.lock().unwrap();
-    let inner = lock.leased(ms(900)).lock().unwrap();
+    let inner = lock.with_lease(ms(900)).lock().unwrap();
     let held = proxy.rule(renewal_of(lock.name()), Then::HoldReply);
     let renewal = held.wait_hit(SOON);
     proxy.wait_fate(&renewal, SOON); // Redis has raised the time to live, and nobody here knows
@@ -48,8 +48,8 @@ fn a_renewal_answered_late_does_not_outweigh_a_partial_release() {
 fn an_extension_answered_late_does_not_outweigh_a_partial_release() {
     let (proxy, client) = rig();
     let lock = client.get_lock(&fresh("race"));
-    let outer = lock.leased(ms(7_000)).lock().unwrap();
-    let inner = lock.leased(ms(6_000)).lock().unwrap();
+    let outer = lock.with_lease(ms(7_000)).lock().unwrap();
+    let inner = lock.with_lease(ms(6_000)).lock().unwrap();
     let held = proxy.rule(When::script().containing(lock.name()).containing("77777"), Then::HoldReply);
     let hold = outer.hold();
     thread::scope(|scope| {
@@ -70,7 +70,7 @@ fn an_extension_answered_late_does_not_outweigh_a_partial_release() {
 fn an_extension_that_is_answered_after_the_loss_says_so() {
     let (proxy, client) = rig();
     let lock = client.get_lock(&fresh("race"));
-    let guard = lock.leased(ms(1_500)).lock().unwrap();
+    let guard = lock.with_lease(ms(1_500)).lock().unwrap();
     let held = proxy.rule(When::script().containing(lock.name()).containing("77777").always(), Then::HoldReply);
     let hold = guard.hold();
     thread::scope(|scope| {
@@ -91,8 +91,8 @@ fn a_partial_release_that_arrives_late_lowers_nothing() {
     let warm = lock.lock().unwrap();
     lock.lock().unwrap().unlock().unwrap();
     warm.unlock().unwrap();
-    let outer = lock.leased(ms(4_000)).lock().unwrap();
-    let inner = lock.leased(ms(4_000)).lock().unwrap();
+    let outer = lock.with_lease(ms(4_000)).lock().unwrap();
+    let inner = lock.with_lease(ms(4_000)).lock().unwrap();
     let release = When::script().containing(lock.name()).containing(b"PUBLISH");
     let deaf = proxy.rule(fences().always(), Then::SwallowRequest);
     let held = proxy.rule(release.clone(), Then::HoldRequest);
@@ -100,7 +100,7 @@ fn a_partial_release_that_arrives_late_lowers_nothing() {
     deaf.remove();
     let original = held.wait_hit(SOON);
     // The next request of this hold raises the time to live for good, whatever is still on its way.
-    let inner = lock.leased(ms(60_000)).lock().unwrap();
+    let inner = lock.with_lease(ms(60_000)).lock().unwrap();
     held.release();
     let fate = proxy.wait_fate(&original, SOON);
     let believed = i64::try_from(inner.remaining().as_millis()).unwrap();
@@ -121,7 +121,7 @@ fn a_release_settles_before_a_renewal_that_is_under_way() {
     guard.unlock().unwrap();
     let theirs = elsewhere(|| {
         let other = Client::connect(&RedisServer::shared().url()).unwrap();
-        other.get_lock(lock.name()).leased(ms(2_000)).owned().lock().unwrap()
+        other.get_lock(lock.name()).with_lease(ms(2_000)).owned().lock().unwrap()
     });
     let before = fields(RedisServer::shared(), lock.name());
     held.release();

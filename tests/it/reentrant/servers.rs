@@ -15,7 +15,7 @@ fn exercise(server: &RedisServer, url: &str) {
     let name = fresh("server");
     let (lock, others) = (ours.get_lock(&name), theirs.get_lock(&name));
     let guard = lock.lock().unwrap();
-    drop(lock.leased(ms(60_000)).lock().unwrap());
+    drop(lock.with_lease(ms(60_000)).lock().unwrap());
     assert_eq!(others.holder().unwrap().unwrap().owner(), guard.owner());
     assert!(lock.remaining_time_to_live().unwrap().is_some());
     guard.extend(ms(40_000)).unwrap();

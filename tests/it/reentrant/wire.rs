@@ -60,7 +60,7 @@ fn the_last_release_and_only_that_publishes_a_zero() {
         let lock = client().get_lock(&name);
         let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
         inner.unlock().unwrap();
-        assert!(lock.leased(ms(50_000)).try_lock().unwrap().is_some());
+        assert!(lock.with_lease(ms(50_000)).try_lock().unwrap().is_some());
         outer.unlock().unwrap();
         assert_eq!(next(&mut messages), b"0", "{name:?}");
 
@@ -177,7 +177,7 @@ fn scripts_that_the_server_forgot_are_brought_again() {
 #[test]
 fn a_handle_shows_itself_in_a_few_words() {
     let client = client();
-    let lock = client.get_lock(&fresh("wire")).leased(ms(5_000));
+    let lock = client.get_lock(&fresh("wire")).with_lease(ms(5_000));
     let guard = lock.lock().unwrap();
     let hold = guard.hold();
     let shown = [format!("{lock:?}"), format!("{guard:?}"), format!("{hold:?}"), format!("{:?}", lock.owned())];

@@ -252,7 +252,7 @@ fn wake_others(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let clients: Vec<_> = (0..if stage.user.is_fair { 2 } else { 1 }).map(|_| stage.house.rig.client()).collect();
     thread::scope(|scope| {
         let begin = |client| {
-            let lock = (stage.user.sides[0])(client, &name).cancelled_by(&enough);
+            let lock = (stage.user.sides[0])(client, &name).with_cancel(&enough);
             let waiter = scope.spawn(move || {
                 let guard = told(lock.try_lock_for(SOON * 2))?.ok_or("never".to_owned())?;
                 stage.was_woken(guard.owner())
@@ -278,7 +278,7 @@ fn leave(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let channel = stage.user.channel.expect("it listens")(&left);
     turn.comes();
     let (enough, leaving) = (Cancel::new(), Cancel::new());
-    let waits = |lock: &Lock, until: &Cancel| told(lock.cancelled_by(until).try_lock_for(SOON * 2)).map(drop);
+    let waits = |lock: &Lock, until: &Cancel| told(lock.with_cancel(until).try_lock_for(SOON * 2)).map(drop);
     thread::scope(|scope| {
         // As long as somebody waits the connection stays, so that it is the channel that is left.
         let keeping = scope.spawn(|| waits(&(stage.user.sides[0])(&client, &kept), &enough));

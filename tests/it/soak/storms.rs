@@ -64,7 +64,7 @@ fn storm_of_cuts_at_random_bytes() {
                     guards.swap_remove(which as usize).unlock().unwrap();
                 }
                 _ => {
-                    let lock = if random.below(2) == 0 { lock.clone() } else { lock.leased(ms(40_000)) };
+                    let lock = if random.below(2) == 0 { lock.clone() } else { lock.with_lease(ms(40_000)) };
                     guards.push(lock.try_lock().unwrap().expect("nobody else wants it"));
                 }
             }

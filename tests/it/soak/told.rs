@@ -181,8 +181,11 @@ impl Stage {
             .map(|number| {
                 let kind = KINDS[number % KINDS.len()];
                 let lock = kind(&self.client, &fresh("probe"));
-                let lock =
-                    if (number / KINDS.len()).is_multiple_of(2) { lock } else { lock.leased(Duration::from_secs(600)) };
+                let lock = if (number / KINDS.len()).is_multiple_of(2) {
+                    lock
+                } else {
+                    lock.with_lease(Duration::from_secs(600))
+                };
                 let (tell, told) = pipe();
                 let guard = lock.owned().lock().unwrap();
                 guard.on_lost(move |_| tell.send(Instant::now()).unwrap_or_default());

@@ -26,7 +26,7 @@ fn a_restart_without_data_is_told_within_a_second_of_its_end() {
 fn holds_that_are_only_leased_are_told_of_a_restart_as_well() {
     let server = RedisServer::start();
     let client = patient_client(&server);
-    let guard = client.get_lock("leased").leased(super::LEASE).owned().lock().unwrap();
+    let guard = client.get_lock("leased").with_lease(super::LEASE).owned().lock().unwrap();
     eventually(SOON, "it is watched", || server.tracked_keys() > 0);
     server.restart();
     all_are_told(&[guard], Instant::now(), Loss::Gone, "restart");

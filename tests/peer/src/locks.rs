@@ -55,10 +55,10 @@ pub(crate) fn perform(
 /// A handle with the lease of the request, whose waits an interrupt ends if it is to.
 pub(crate) fn prepared(request: &Request, lock: Lock, cancel: Option<&Cancel>) -> Result<Lock, Failure> {
     let lock = match request.optional_number("lease_ms")? {
-        Some(millis) => lock.leased(Duration::from_millis(millis)),
+        Some(millis) => lock.with_lease(Duration::from_millis(millis)),
         None => lock,
     };
-    Ok(cancel.map_or(lock.clone(), |cancel| lock.cancelled_by(cancel)))
+    Ok(cancel.map_or(lock.clone(), |cancel| lock.with_cancel(cancel)))
 }
 
 fn take(request: &Request, answer: &mut Answer, lock: Lock, cancel: &Cancel) -> Result<(), Failure> {
