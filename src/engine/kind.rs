@@ -3,12 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::{self, Claim};
 use crate::script::{
-    Attempt, Call, Counts, Kept, Raise, Renewal, RenewalAnswer, RenewalAnswers, Side, Told, query, reentrant,
+    Attempt, Call, Counts, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, query, reentrant,
 };
 use crate::time::Lease;
 
@@ -61,12 +62,12 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt>;
 
     /// `counts` are those after the re-entry.
-    fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Kept<()>> {
+    fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
         reentrant::reenter(name, owner, raise.endless, counts.exclusive)
     }
 
     /// `remaining` are the counts that stay and what is promised to them; `None` gives all back.
-    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>>;
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released>;
 
     /// Takes everything of an owner away that was never heard of: a hold, a place in a queue.
     fn withdraw(&self, name: &LockName, owner: &OwnerId) -> Call<()> {

@@ -102,7 +102,7 @@ mod tests {
     use crate::engine::{Ask, Kind};
     use crate::kinds::Reentrant;
     use crate::owner::OwnerId;
-    use crate::script::{Attempt, Call, Counts, Kept, Renewal, RenewalAnswers, Side, Told};
+    use crate::script::{Attempt, Call, Counts, Released, Renewal, RenewalAnswers, Side};
     use crate::time::{Instant, Lease};
 
     const PLAIN: Reentrant = Reentrant { once: false };
@@ -126,7 +126,7 @@ mod tests {
             PLAIN.acquire(ask)
         }
 
-        fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+        fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
             PLAIN.release(name, owner, remaining)
         }
 

@@ -14,7 +14,7 @@ use super::wire::{self, Answer};
 use crate::conn::Server;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
-use crate::script::{Call, Kept, Renewal, RenewalAnswer, Told};
+use crate::script::{Call, Renewal, RenewalAnswer};
 use crate::time::{Instant, Lease};
 
 impl Engine {
@@ -100,14 +100,8 @@ impl Engine {
             wire::send_after(turn.take_loose(), &node.server, &call, &bounds).or_else(wire::taken_if_overwritten);
         drop(turn);
         self.after_request(&node);
-        let told = match &outcome {
-            Ok(answer) => match answer.value {
-                Kept::Done(told) => told,
-                Kept::Lost(_) => None,
-            },
-            Err(_) => None,
-        };
-        if listening && told.is_none_or(|told| told == 0) {
+        let receivers = outcome.as_ref().ok().and_then(|answer| answer.value.ok().flatten());
+        if listening && receivers.is_none_or(|receivers| receivers == 0) {
             node.hub.unexpect_own(&channel);
         }
         match outcome {
@@ -115,7 +109,7 @@ impl Engine {
                 if answer.haunted {
                     self.settle(self.leftover(hold, Loose { open: vec![], haunted: true }));
                 }
-                if let Kept::Lost(loss) = answer.value {
+                if let Err(loss) = answer.value {
                     // A repetition that finds nothing: the first copy opened the lock and its answer
                     // was lost, unless the time to live was over before.
                     let opened_by_us = answer.repeated && self.with(hold, |ledger, now| now < ledger.good_until());
@@ -125,7 +119,7 @@ impl Engine {
                     }
                 }
                 // Nobody but us listens, or it is our turn: the first in our own line need not wait for the message.
-                if self.turn_goes_on(hold, told, listening) || told.is_none_or(|told| told <= 1) {
+                if self.turn_goes_on(hold, receivers, listening) || receivers.is_none_or(|receivers| receivers <= 1) {
                     self.lines.ring_first(&hold.name);
                 }
                 self.observe(|observer| {
@@ -145,16 +139,16 @@ impl Engine {
         }
     }
 
-    /// Notes the release, of which so many clients were `told`, this one among them if it is `listening`. Answers whether
+    /// Counts a release whose message `receivers` clients got, this one among them if it is `listening`. Returns whether
     /// the next thread of this process may ask at once.
-    fn turn_goes_on(&self, hold: &HoldState, told: Told, listening: bool) -> bool {
+    fn turn_goes_on(&self, hold: &HoldState, receivers: Option<u64>, listening: bool) -> bool {
         if !hold.kind.stands_back() {
             return false;
         }
-        let others = |told: u64| usize::try_from(told).unwrap_or(usize::MAX).saturating_sub(listening.into());
+        let others = |receivers: u64| usize::try_from(receivers).unwrap_or(usize::MAX).saturating_sub(listening.into());
         // The thread that gives the lock back, and those that wait in line behind it.
         let threads = || self.lines.len(&hold.name) + 1;
-        self.stand_backs.released(&hold.name, told.map(others), threads, Instant::now())
+        self.stand_backs.released(&hold.name, receivers.map(others), threads, Instant::now())
     }
 
     /// Asks about a hold that goes on, when it is its turn: what its earlier requests left loose is fenced
@@ -162,9 +156,9 @@ impl Engine {
     pub(super) fn ask_about<T, R>(
         &self,
         hold: &HoldState,
-        call: &Call<Kept<T>>,
+        call: &Call<Outcome<T, Loss>>,
         bounds: &Bounds<'_>,
-        learn: impl FnOnce(&mut Ledger, Instant, &Answer<Kept<T>>) -> R,
+        learn: impl FnOnce(&mut Ledger, Instant, &Answer<Outcome<T, Loss>>) -> R,
     ) -> Result<R> {
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
         let send =
@@ -240,7 +234,7 @@ impl Engine {
             }
             Some(RenewalAnswer::Lost(loss)) => {
                 // What was given back meanwhile is not lost.
-                let _ = still_kept(ledger, now, &Kept::<()>::Lost(*loss));
+                let _ = still_kept::<()>(ledger, now, &Err(*loss));
                 Ok(())
             }
             Some(RenewalAnswer::Refused(refusal)) => {
@@ -279,8 +273,8 @@ impl Engine {
 }
 
 /// What Redis said of the hold; a loss is one from here on, unless another came to light before.
-pub(super) fn still_kept<T>(ledger: &mut Ledger, now: Instant, answer: &Kept<T>) -> Outcome<(), Loss> {
-    let Kept::Lost(loss) = answer else { return Ok(()) };
+pub(super) fn still_kept<T>(ledger: &mut Ledger, now: Instant, answer: &Outcome<T, Loss>) -> Outcome<(), Loss> {
+    let Err(loss) = answer else { return Ok(()) };
     ledger.look(now);
     ledger.lose(*loss);
     match ledger.phase() {

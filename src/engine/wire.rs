@@ -3,7 +3,7 @@
 use super::exchange::{Bounds, Exchange, Failed, Loose, Next};
 use crate::conn::{Fault, Limits, Server};
 use crate::error::{Error, ErrorKind, Loss};
-use crate::script::{Call, Kept, Stop};
+use crate::script::{Call, Stop};
 use crate::time::Instant;
 
 /// An answer, and what its history means for it.
@@ -88,13 +88,13 @@ fn rest(bounds: &Bounds<'_>, until: Instant) {
 }
 
 /// A key of another type under the name of a hold: somebody overwrote the lock.
-pub(crate) fn taken_if_overwritten<T>(failed: Failed) -> Result<Answer<Kept<T>>, Failed> {
+pub(crate) fn taken_if_overwritten<T>(failed: Failed) -> Result<Answer<Result<T, Loss>>, Failed> {
     if failed.error.redis_word() != Some("WRONGTYPE") {
         return Err(failed);
     }
     let haunted = failed.loose.is_some_and(|loose| loose.haunted);
     let now = Instant::now();
-    Ok(Answer { value: Kept::Lost(Loss::Taken), sent: now, repeated: false, haunted, clear_since: now })
+    Ok(Answer { value: Err(Loss::Taken), sent: now, repeated: false, haunted, clear_since: now })
 }
 
 /// Tries once to fence what is loose.

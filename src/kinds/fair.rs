@@ -5,7 +5,7 @@ use crate::engine::{Ask, Kind, Queueing, Waking};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Kept, Side, Told, fair};
+use crate::script::{Attempt, Call, Counts, Released, Side, fair};
 use crate::time::Lease;
 
 /// Redisson's fair lock, and its non-reentrant sister.
@@ -42,7 +42,7 @@ impl Kind for Fair {
         fair::acquire(ask.name, ask.owner, ask.lease, patience, unlocked(&ask.name.channel()))
     }
 
-    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
         fair::release(name, owner, remaining, self.patience, unlocked(&name.channel()))
     }

@@ -5,7 +5,7 @@ use crate::engine::{Ask, Kind};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Kept, Side, Told, fenced, reentrant};
+use crate::script::{Attempt, Call, Counts, Released, Side, fenced, reentrant};
 use crate::time::Lease;
 
 /// Redisson's fenced lock.
@@ -39,7 +39,7 @@ impl Kind for Fenced {
         fenced::acquire(ask.name, ask.owner, ask.lease)
     }
 
-    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
         reentrant::release(name, owner, remaining, unlocked(&name.channel()))
     }

@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::engine::{Ask, Handle, Kind, Queueing};
+use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::lock::Lock;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::Claim;
 use crate::script::{
-    Announcement, Attempt, Call, Counts, Kept, Raise, Renewal, RenewalAnswer, RenewalAnswers, Side, Told, query,
+    Announcement, Attempt, Call, Counts, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, query,
     read_write,
 };
 use crate::time::Lease;
@@ -106,11 +107,11 @@ impl Kind for ReadWrite {
         }
     }
 
-    fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Kept<()>> {
+    fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
         read_write::reenter(name, owner, raise, counts)
     }
 
-    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         read_write::release(name, owner, remaining, &name.read_write_channel(), "PUBLISH")
     }
 

@@ -5,7 +5,7 @@ use crate::engine::{Ask, Kind};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Kept, Side, Told, reentrant};
+use crate::script::{Attempt, Call, Counts, Released, Side, reentrant};
 use crate::time::Lease;
 
 /// Redisson's `RLock`, and its non-reentrant lock: the same state, but a second take is an error.
@@ -31,7 +31,7 @@ impl Kind for Reentrant {
         reentrant::acquire(ask.name, ask.owner, ask.lease)
     }
 
-    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
         reentrant::release(name, owner, remaining, unlocked(&name.channel()))
     }

@@ -10,7 +10,7 @@ use crate::engine::{Ask, Kind, Pauses, Waking};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Announcement, Attempt, Call, Counts, Kept, Side, Told, reentrant};
+use crate::script::{Announcement, Attempt, Call, Counts, Released, Side, reentrant};
 use crate::time::Lease;
 
 /// Redisson's spin lock.
@@ -91,7 +91,7 @@ impl Kind for Spin {
         reentrant::acquire(ask.name, ask.owner, ask.lease)
     }
 
-    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
         reentrant::release(name, owner, remaining, NOBODY)
     }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use super::Backoff;
 use crate::engine::{Ask, Kind, Pauses, Waking};
+use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::{self, Claim};
 use crate::script::{
-    Attempt, Call, CompareAndDelete, Counts, Kept, Opening, Raise, Rehearsal, Renewal, RenewalAnswer, RenewalAnswers,
-    Side, Told, token, transaction,
+    Attempt, Call, CompareAndDelete, Counts, Opening, Raise, Rehearsal, Released, Renewal, RenewalAnswer,
+    RenewalAnswers, Side, token, transaction,
 };
 use crate::time::Lease;
 
@@ -169,12 +170,12 @@ impl Kind for TokenLock {
         transaction::acquire(ask.name, ask.owner, ask.lease, self.0.repairs, self.opening())
     }
 
-    fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, _: Counts) -> Call<Kept<()>> {
+    fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, _: Counts) -> Call<Result<(), Loss>> {
         let reenter = if self.by_script() { token::reenter } else { transaction::reenter };
         reenter(name, owner, raise.endless)
     }
 
-    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Kept<Told>> {
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let remaining = remaining.map(|(_, lease)| lease);
         if self.by_script() {
             return token::release(name, owner, remaining);

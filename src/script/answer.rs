@@ -26,13 +26,6 @@ pub(crate) struct Counts {
     pub(crate) shared: usize,
 }
 
-/// What Redis said to a request about a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept<T> {
-    Done(T),
-    Lost(Loss),
-}
-
 impl Counts {
     pub(crate) fn of(self, side: Side) -> usize {
         match side {
@@ -68,42 +61,34 @@ impl Attempt {
     }
 }
 
-impl Kept<()> {
-    /// 1 = done | 0 = lost, nobody holds it | 2 = lost, somebody else has it
-    pub(super) fn read(reply: &Value) -> Option<Self> {
-        match int(reply)? {
-            1 => Some(Self::Done(())),
-            0 => Some(Self::Lost(Loss::Gone)),
-            2 => Some(Self::Lost(Loss::Taken)),
-            _ => None,
-        }
+/// The answer to the release of a hold: the number of clients that received the message, or `None` where Redis
+/// refused to publish.
+pub(crate) type Released = Result<Option<u64>, Loss>;
+
+/// Reads the reply to a request about a hold: 1 = done | 0 = lost, the lock is free | 2 = lost, another owner has it.
+pub(super) fn read_outcome(reply: &Value) -> Option<Result<(), Loss>> {
+    match int(reply)? {
+        1 => Some(Ok(())),
+        0 => Some(Err(Loss::Gone)),
+        2 => Some(Err(Loss::Taken)),
+        _ => None,
     }
 }
 
-impl Kept<()> {
-    /// What a release answers where nobody listens.
-    pub(super) fn telling_nobody(self) -> Kept<Told> {
-        match self {
-            Self::Done(()) => Kept::Done(Some(0)),
-            Self::Lost(loss) => Kept::Lost(loss),
-        }
+/// Reads the reply to a release: {1, receivers} = done | {0} = lost, the lock is free | {2} = lost, another owner has it.
+pub(super) fn read_release(reply: &Value) -> Option<Released> {
+    match list(reply)? {
+        [Value::Int(1), receivers] => Some(Ok(u64::try_from(int(receivers)?).ok())),
+        [Value::Int(0)] => Some(Err(Loss::Gone)),
+        [Value::Int(2)] => Some(Err(Loss::Taken)),
+        _ => None,
     }
 }
 
-impl Kept<Told> {
-    /// {1, clients told} = done | {0} = lost, nobody holds it | {2} = lost, somebody else has it
-    pub(super) fn read_release(reply: &Value) -> Option<Self> {
-        match list(reply)? {
-            [Value::Int(1), told] => Some(Self::Done(u64::try_from(int(told)?).ok())),
-            [Value::Int(0)] => Some(Self::Lost(Loss::Gone)),
-            [Value::Int(2)] => Some(Self::Lost(Loss::Taken)),
-            _ => None,
-        }
-    }
+/// The answer to a release that publishes no message.
+pub(super) fn without_receivers(outcome: Result<(), Loss>) -> Released {
+    outcome.map(|()| Some(0))
 }
-
-/// How many clients a release told; `None` where Redis refused to tell them.
-pub(crate) type Told = Option<u64>;
 
 /// How a release is announced.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use redis::{Cmd, Value};
 
 use super::call::{Said, int};
 use super::transaction::{Entry, refused};
-use super::{Kept, Say, Stop};
+use super::{Say, Stop};
 use crate::error::{Loss, Refusal};
 
 /// Finds out which of the commands a server has, and remembers it for all its copies.
@@ -36,12 +36,12 @@ impl CompareAndDelete {
     }
 
     /// Opens the lock if it is this hold's.
-    pub(super) fn run(&self, say: &mut Say<'_>, entry: &Entry) -> Said<Kept<()>> {
+    pub(super) fn run(&self, say: &mut Say<'_>, entry: &Entry) -> Said<Result<(), Loss>> {
         match self.delete(say, entry)? {
-            Ok(true) => Some(Ok(Kept::Done(()))),
+            Ok(true) => Some(Ok(Ok(()))),
             Ok(false) => {
                 let exists = int(say(&[entry.command("EXISTS")])?.first()?)? == 1;
-                Some(Ok(Kept::Lost(if exists { Loss::Taken } else { Loss::Gone })))
+                Some(Ok(Err(if exists { Loss::Taken } else { Loss::Gone })))
             }
             Err(stop) => Some(Err(stop)),
         }
@@ -96,7 +96,12 @@ mod tests {
     use crate::owner::OwnerId;
 
     /// A server of a word or none: what it is asked, and what comes of a release there.
-    fn release(own: &CompareAndDelete, has: Option<&str>, deleted: i64, exists: i64) -> (Vec<String>, Said<Kept<()>>) {
+    fn release(
+        own: &CompareAndDelete,
+        has: Option<&str>,
+        deleted: i64,
+        exists: i64,
+    ) -> (Vec<String>, Said<Result<(), Loss>>) {
         let entry = Entry { name: LockName::new("L").unwrap(), owner: OwnerId::in_other_words("mine") };
         let mut asked = vec![];
         let kept = own.run(
@@ -130,7 +135,7 @@ mod tests {
         let own = CompareAndDelete::default();
         let (asked, kept) = release(&own, Some("DELIFEQ"), 1, 0);
         assert_eq!(asked, ["DELEX L IFEQ mine", "DELIFEQ L mine"]);
-        assert!(matches!(kept, Some(Ok(Kept::Done(())))), "{kept:?}");
+        assert!(matches!(kept, Some(Ok(Ok(())))), "{kept:?}");
         assert_eq!(release(&own.clone(), Some("DELIFEQ"), 1, 0).0, ["DELIFEQ L mine"]);
         assert_eq!(release(&own, Some("DELEX"), 1, 0).0, ["DELIFEQ L mine", "DELEX L IFEQ mine"]);
         assert_eq!(release(&own, Some("DELEX"), 1, 0).0, ["DELEX L IFEQ mine"]);
@@ -141,7 +146,7 @@ mod tests {
         let check = |exists, loss| {
             let (asked, kept) = release(&CompareAndDelete::default(), Some("DELEX"), 0, exists);
             assert_eq!(asked, ["DELEX L IFEQ mine", "EXISTS L"]);
-            assert!(matches!(kept, Some(Ok(Kept::Lost(lost))) if lost == loss), "{kept:?}");
+            assert!(matches!(kept, Some(Ok(Err(lost))) if lost == loss), "{kept:?}");
         };
         check(0, Loss::Gone);
         check(1, Loss::Taken);

@@ -1,6 +1,6 @@
 //! The scripts of the fair lock: the plain lock's state, and a queue beside it.
 
-use super::answer::{Announcement, Attempt, Kept, Told};
+use super::answer::{Announcement, Attempt, Released, read_release};
 use super::call::int;
 use super::{Call, Script, lua};
 use crate::name::LockName;
@@ -52,10 +52,10 @@ pub(crate) fn release(
     remaining: Option<(usize, Lease)>,
     patience: Lease,
     announcement: Announcement<'_>,
-) -> Call<Kept<Told>> {
+) -> Call<Released> {
     let (count, lease_ms) = remaining.map_or((0, 0), |(count, lease)| (count, lease.millis()));
     RELEASE
-        .call(name, &Keys::of(name).list(), Kept::read_release)
+        .call(name, &Keys::of(name).list(), read_release)
         .arg(owner.as_str())
         .arg(count)
         .arg(lease_ms)

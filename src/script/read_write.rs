@@ -1,9 +1,12 @@
 //! The scripts of the read-write lock: one hash for both sides, a key for each read hold.
 
-use super::answer::{Announcement, Attempt, Counts, Kept, Raise, Renewal, RenewalAnswer, RenewalAnswers, Told};
+use super::answer::{
+    Announcement, Attempt, Counts, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, read_outcome, read_release,
+};
 use super::call::int;
 use super::look::{self, Claim};
 use super::{Call, Script, lua};
+use crate::error::Loss;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::time::Lease;
@@ -25,9 +28,9 @@ pub(crate) fn acquire_write(name: &LockName, owner: &OwnerId, lease: Lease) -> C
     ACQUIRE_WRITE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(format!("{owner}:write"))
 }
 
-pub(crate) fn reenter(name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Kept<()>> {
+pub(crate) fn reenter(name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
     REENTER
-        .call(name, &[name.key()], Kept::read)
+        .call(name, &[name.key()], read_outcome)
         .arg(raise.lease.millis())
         .arg(owner.as_str())
         .arg(counts.exclusive)
@@ -43,10 +46,10 @@ pub(crate) fn release(
     remaining: Option<(Counts, Lease)>,
     channel: &str,
     publish: &str,
-) -> Call<Kept<Told>> {
+) -> Call<Released> {
     let (counts, lease_ms) = remaining.map_or((Counts::default(), 0), |(counts, lease)| (counts, lease.millis()));
     RELEASE
-        .call(name, &[name.key()], Kept::read_release)
+        .call(name, &[name.key()], read_release)
         .arg(owner.as_str())
         .arg(counts.exclusive)
         .arg(counts.shared)

@@ -1,8 +1,9 @@
 //! The scripts of locks that are a hash of one owner and its hold count.
 
-use super::answer::{Announcement, Attempt, Kept, Renewal, RenewalAnswers, Told};
+use super::answer::{Announcement, Attempt, Released, Renewal, RenewalAnswers, read_outcome, read_release};
 use super::call::int;
 use super::{Call, Script, lua};
+use crate::error::Loss;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::time::Lease;
@@ -17,8 +18,8 @@ pub(crate) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<At
     ACQUIRE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(owner.as_str())
 }
 
-pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease, count: usize) -> Call<Kept<()>> {
-    REENTER.call(name, &[name.key()], Kept::read).arg(lease.millis()).arg(owner.as_str()).arg(count)
+pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease, count: usize) -> Call<Result<(), Loss>> {
+    REENTER.call(name, &[name.key()], read_outcome).arg(lease.millis()).arg(owner.as_str()).arg(count)
 }
 
 /// Gives one hold back; `remaining` is the count that stays and the lease promised to it.
@@ -27,14 +28,9 @@ pub(crate) fn release(
     owner: &OwnerId,
     remaining: Option<(usize, Lease)>,
     announcement: Announcement<'_>,
-) -> Call<Kept<Told>> {
+) -> Call<Released> {
     let (count, lease_ms) = remaining.map_or((0, 0), |(count, lease)| (count, lease.millis()));
-    RELEASE
-        .call(name, &[name.key()], Kept::read_release)
-        .arg(owner.as_str())
-        .arg(count)
-        .arg(lease_ms)
-        .announced(announcement)
+    RELEASE.call(name, &[name.key()], read_release).arg(owner.as_str()).arg(count).arg(lease_ms).announced(announcement)
 }
 
 /// Renews several locks of one server, at least one.

@@ -2,9 +2,10 @@
 
 use redis::Value;
 
-use super::answer::{Attempt, Kept, Renewal, RenewalAnswers, Told};
+use super::answer::{Attempt, Released, Renewal, RenewalAnswers, read_outcome, without_receivers};
 use super::call::int;
 use super::{Call, Script, lua};
+use crate::error::Loss;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::time::Lease;
@@ -24,14 +25,14 @@ pub(crate) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease, repairs: b
     })
 }
 
-pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Kept<()>> {
-    REENTER.call(name, &[name.key()], Kept::read).arg(lease.millis()).arg(owner.as_str())
+pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Result<(), Loss>> {
+    REENTER.call(name, &[name.key()], read_outcome).arg(lease.millis()).arg(owner.as_str())
 }
 
 /// Gives one hold back; `remaining` is the lease promised to the holds that stay.
-pub(crate) fn release(name: &LockName, owner: &OwnerId, remaining: Option<Lease>) -> Call<Kept<Told>> {
+pub(crate) fn release(name: &LockName, owner: &OwnerId, remaining: Option<Lease>) -> Call<Released> {
     RELEASE
-        .call(name, &[name.key()], |reply| Some(Kept::read(reply)?.telling_nobody()))
+        .call(name, &[name.key()], |reply| Some(without_receivers(read_outcome(reply)?)))
         .arg(owner.as_str())
         .arg(remaining.map_or(0, Lease::millis))
 }

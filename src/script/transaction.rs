@@ -2,7 +2,7 @@
 
 use redis::{Cmd, ServerError, ToRedisArgs, Value};
 
-use super::answer::{Attempt, Kept, Renewal, RenewalAnswer, RenewalAnswers, Told};
+use super::answer::{Attempt, Released, Renewal, RenewalAnswer, RenewalAnswers, without_receivers};
 use super::call::{Said, int, list};
 use super::compare_and_delete::CompareAndDelete;
 use super::{Call, Rehearsal, Say, Stop};
@@ -46,18 +46,13 @@ pub(crate) fn acquire(
     })
 }
 
-pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Kept<()>> {
+pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Result<(), Loss>> {
     let entry = Entry::of(name, owner);
     Call::talk(name, move |say| entry.change(say, |value| entry.is(value), |ttl_ms| entry.raise(lease, ttl_ms)))
 }
 
 /// Gives one hold back; `remaining` is the lease promised to the holds that stay.
-pub(crate) fn release(
-    name: &LockName,
-    owner: &OwnerId,
-    remaining: Option<Lease>,
-    opening: Opening,
-) -> Call<Kept<Told>> {
+pub(crate) fn release(name: &LockName, owner: &OwnerId, remaining: Option<Lease>, opening: Opening) -> Call<Released> {
     let entry = Entry::of(name, owner);
     Call::talk(name, move |say| {
         let kept = match (remaining, &opening) {
@@ -67,7 +62,7 @@ pub(crate) fn release(
             }
             (Some(lease), _) => entry.change(say, |value| entry.is(value), |_| Some(entry.expire(lease)))?,
         };
-        Some(kept.map(Kept::telling_nobody))
+        Some(kept.map(without_receivers))
     })
 }
 
@@ -75,7 +70,7 @@ pub(crate) fn force_release(name: &LockName) -> Call<bool> {
     let name = name.clone();
     Call::talk(&name.clone(), move |say| {
         let kept = change(say, &name, |_| true, |_| Some(command("DEL", name.key())))?;
-        Some(kept.map(|kept| kept == Kept::Done(())))
+        Some(kept.map(|kept| kept == Ok(())))
     })
 }
 
@@ -114,7 +109,7 @@ impl Entry {
         say: &mut Say<'_>,
         fits: impl Fn(&[u8]) -> bool,
         to_do: impl Fn(i64) -> Option<Cmd>,
-    ) -> Said<Kept<()>> {
+    ) -> Said<Result<(), Loss>> {
         change(say, &self.name, fits, to_do)
     }
 
@@ -137,8 +132,8 @@ impl Entry {
             if self.is(holder) {
                 // The same request came before and its answer was lost: grant it again.
                 match self.change(say, |value| self.is(value), |ttl_ms| self.raise(lease, ttl_ms))? {
-                    Ok(Kept::Done(())) => return Some(Ok(Attempt::Granted { token: None })),
-                    Ok(Kept::Lost(_)) => continue,
+                    Ok(Ok(())) => return Some(Ok(Attempt::Granted { token: None })),
+                    Ok(Err(_)) => continue,
                     Err(stop) => return Some(Err(stop)),
                 }
             }
@@ -175,7 +170,7 @@ fn change(
     name: &LockName,
     fits: impl Fn(&[u8]) -> bool,
     to_do: impl Fn(i64) -> Option<Cmd>,
-) -> Said<Kept<()>> {
+) -> Said<Result<(), Loss>> {
     loop {
         let key = name.key();
         let replies = say(&[command("WATCH", key), command("GET", key), command("PTTL", key)])?;
@@ -184,9 +179,9 @@ fn change(
         }
         let [_, holder, ttl_ms] = &replies[..] else { return None };
         let (kept, to_do) = match holder {
-            Value::Nil => (Kept::Lost(Loss::Gone), None),
-            Value::BulkString(value) if fits(value) => (Kept::Done(()), to_do(int(ttl_ms)?)),
-            Value::BulkString(_) => (Kept::Lost(Loss::Taken), None),
+            Value::Nil => (Err(Loss::Gone), None),
+            Value::BulkString(value) if fits(value) => (Ok(()), to_do(int(ttl_ms)?)),
+            Value::BulkString(_) => (Err(Loss::Taken), None),
             _ => return None,
         };
         let Some(to_do) = to_do else {
@@ -197,8 +192,8 @@ fn change(
             Ok(None) => {}
             Ok(Some(results)) => {
                 return match results.first()? {
-                    Value::Int(1) => Some(Ok(Kept::Done(()))),
-                    Value::Int(0) => Some(Ok(Kept::Lost(Loss::Gone))),
+                    Value::Int(1) => Some(Ok(Ok(()))),
+                    Value::Int(0) => Some(Ok(Err(Loss::Gone))),
                     Value::ServerError(error) => Some(Err(refused(error))),
                     _ => None,
                 };
