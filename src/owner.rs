@@ -30,7 +30,7 @@ pub(crate) struct OwnerId(Arc<str>);
 
 impl OwnerId {
     /// An owner as a kind writes it that has a form of its own for it.
-    pub(crate) fn in_other_words(text: &str) -> Self {
+    pub(crate) fn encoded(text: &str) -> Self {
         Self(text.into())
     }
 

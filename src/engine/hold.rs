@@ -250,7 +250,7 @@ mod tests {
     fn hold(since: Instant) -> (Arc<HoldState>, GuardNumber) {
         let lease = Lease::new(HOUR).unwrap();
         let (ledger, guard) = Ledger::granted(lease, since, lease, Side::Exclusive, Promise::Renewed { until: None });
-        let owner = (HoldNumber(1), OwnerId::in_other_words("me"));
+        let owner = (HoldNumber(1), OwnerId::encoded("me"));
         (HoldState::for_test(&LockName::new("n").unwrap(), owner, None, since, ledger), guard)
     }
 

@@ -138,7 +138,7 @@ mod tests {
         let lease = Lease::new(Duration::from_secs(30)).unwrap();
         let promise = Promise::Renewed { until: None };
         let (ledger, _) = Ledger::granted(lease, Instant::now(), lease, Side::Exclusive, promise);
-        let owner = (HoldNumber(1), OwnerId::in_other_words("me"));
+        let owner = (HoldNumber(1), OwnerId::encoded("me"));
         let hold = HoldState::for_test(&LockName::new("n").unwrap(), owner, None, Instant::now(), ledger);
         inbox.granted(&hold);
         assert!(!sleeper.was_woken(), "it looks from time to time anyway");

@@ -26,7 +26,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     fn label(&self, side: Side) -> LockKind;
 
     /// The owner as this kind writes it; different owners must stay different.
-    fn written(&self, owner: OwnerId) -> OwnerId {
+    fn encode_owner(&self, owner: OwnerId) -> OwnerId {
         owner
     }
 

@@ -193,7 +193,7 @@ impl Engine {
     fn draw_owner(&self, kind: &dyn Kind, thread: Option<&ThreadId>) -> (HoldNumber, OwnerId) {
         // An owned hold is no thread's; zero is no thread's number.
         let (number, owner) = self.owners.draw(thread.map_or(ThreadNumber(0), ThreadId::number));
-        (number, kind.written(owner))
+        (number, kind.encode_owner(owner))
     }
 
     /// The server of a name, with its hub and its lane.

@@ -64,7 +64,7 @@ mod tests {
     fn hold() -> Arc<HoldState> {
         let lease = Lease::new(Duration::from_secs(30)).unwrap();
         let (ledger, _) = Ledger::granted(lease, at(0), lease, Side::Exclusive, Promise::Renewed { until: None });
-        let owner = (HoldNumber(1), OwnerId::in_other_words("me"));
+        let owner = (HoldNumber(1), OwnerId::encoded("me"));
         HoldState::for_test(&LockName::new("n").unwrap(), owner, None, at(0), ledger)
     }
 

@@ -150,8 +150,8 @@ impl Kind for TokenLock {
         if self.by_script() { "token" } else { "token without scripts" }
     }
 
-    fn written(&self, owner: OwnerId) -> OwnerId {
-        OwnerId::in_other_words(&(self.0.value)(owner.as_str()))
+    fn encode_owner(&self, owner: OwnerId) -> OwnerId {
+        OwnerId::encoded(&(self.0.value)(owner.as_str()))
     }
 
     fn waking(&self) -> Waking {

@@ -102,7 +102,7 @@ mod tests {
         deleted: i64,
         exists: i64,
     ) -> (Vec<String>, Said<Result<(), Loss>>) {
-        let entry = Entry { name: LockName::new("L").unwrap(), owner: OwnerId::in_other_words("mine") };
+        let entry = Entry { name: LockName::new("L").unwrap(), owner: OwnerId::encoded("mine") };
         let mut asked = vec![];
         let kept = own.run(
             &mut |commands| {

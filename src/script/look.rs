@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn claims(names: &[&str]) -> Vec<Claim> {
-        let claim = |name: &&str| Claim { name: LockName::new(name).unwrap(), owner: OwnerId::in_other_words("me") };
+        let claim = |name: &&str| Claim { name: LockName::new(name).unwrap(), owner: OwnerId::encoded("me") };
         names.iter().map(claim).collect()
     }
 

@@ -325,7 +325,7 @@ mod tests {
         let lease = Lease::new(Duration::from_secs(30)).unwrap();
         let renewal = |place| Renewal {
             name: LockName::new(&format!("L{place}")).unwrap(),
-            owner: OwnerId::in_other_words(&format!("o{place}")),
+            owner: OwnerId::encoded(&format!("o{place}")),
             raise: Raise { lease, endless: lease },
         };
         let locks: Vec<_> = (0..count).map(renewal).collect();

@@ -40,7 +40,7 @@ impl Redis {
             return None;
         }
         self.next += 1;
-        self.owner = Some(OwnerId::in_other_words(&self.next.to_string()));
+        self.owner = Some(OwnerId::encoded(&self.next.to_string()));
         self.owner.clone().map(|owner| (HoldNumber(self.next), owner))
     }
 

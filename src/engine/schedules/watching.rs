@@ -20,7 +20,7 @@ fn hold(number: u64) -> Arc<HoldState> {
     let lease = Lease::new(std::time::Duration::from_secs(30)).unwrap();
     let promise = Promise::Renewed { until: None };
     let (ledger, _) = Ledger::granted(lease, Instant::now(), lease, Side::Exclusive, promise);
-    let owner = (HoldNumber(number), OwnerId::in_other_words("me"));
+    let owner = (HoldNumber(number), OwnerId::encoded("me"));
     HoldState::for_test(&LockName::new("n").unwrap(), owner, None, START, ledger)
 }
 

@@ -59,7 +59,7 @@ impl World {
         let watchdog = Lease::new(ms(self.plan.lease_ms)).unwrap();
         let (ledger, guard) = Ledger::granted(watchdog, now, lease, Side::Exclusive, promise);
         let name = LockName::new(&format!("n{number}")).unwrap();
-        let owner = (HoldNumber(number as u64), OwnerId::in_other_words(&format!("o{number}")));
+        let owner = (HoldNumber(number as u64), OwnerId::encoded(&format!("o{number}")));
         let kind: Arc<dyn Kind> =
             if number.is_multiple_of(2) { Arc::new(Reentrant { once: false }) } else { Arc::new(Fenced) };
         let (number, owner) = owner;
