@@ -81,7 +81,7 @@ impl Engine {
         if hold.kind.family() != wish.kind.family() {
             return Err(Error::new(ErrorKind::OtherKind, "this thread holds another kind of lock of this name"));
         }
-        wish.kind.reenters(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
+        wish.kind.check_reentry(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
         let lease = self.lease_of(wish);
         let raise = self.with(&hold, |ledger, now| ledger.raise(now, lease));
         let node = self.node(wish.name);

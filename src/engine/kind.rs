@@ -51,7 +51,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     }
 
     /// Whether a thread that has these guards may take one more; if not, why.
-    fn reenters(&self, held: Counts) -> Result<(), &'static str> {
+    fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
         let _ = held;
         Ok(())
     }

@@ -29,7 +29,7 @@ impl Kind for Fair {
         Waking::OwnMessage
     }
 
-    fn reenters(&self, held: Counts) -> Result<(), &'static str> {
+    fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
         if self.once { only_once(held) } else { Ok(()) }
     }
 

@@ -89,7 +89,7 @@ impl Kind for ReadWrite {
         self.0
     }
 
-    fn reenters(&self, held: Counts) -> Result<(), &'static str> {
+    fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
         if self.0 == Side::Exclusive && held.exclusive == 0 {
             return Err("this thread holds it for reading and would wait for itself; give the read side back first");
         }

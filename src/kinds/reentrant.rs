@@ -19,7 +19,7 @@ impl Kind for Reentrant {
         if self.once { LockKind::NonReentrant } else { LockKind::Plain }
     }
 
-    fn reenters(&self, held: Counts) -> Result<(), &'static str> {
+    fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
         if self.once { only_once(held) } else { Ok(()) }
     }
 
