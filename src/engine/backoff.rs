@@ -6,11 +6,11 @@ use std::time::Duration;
 
 /// Pauses over a bound that doubles.
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub(crate) struct RetryPause {
     bound: Duration,
 }
 
-impl Backoff {
+impl RetryPause {
     pub(crate) fn new() -> Self {
         Self { bound: FIRST }
     }
@@ -43,8 +43,8 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_their_limit() {
-        let mut backoff = Backoff::new();
-        let pauses: Vec<_> = (0..12).map(|_| backoff.next()).collect();
+        let mut pause = RetryPause::new();
+        let pauses: Vec<_> = (0..12).map(|_| pause.next()).collect();
         assert!(pauses[0] >= FIRST / 2 && pauses[0] <= FIRST, "{pauses:?}");
         assert!(pauses[11] >= LONGEST / 2 && pauses[11] <= LONGEST, "{pauses:?}");
     }

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::backoff::{Backoff, share};
+use super::backoff::{RetryPause, share};
 use super::caller::Caller;
 use crate::conn::{Fault, Identity, Limits};
 use crate::error::{Error, ErrorKind, Refusal};
@@ -99,7 +99,7 @@ pub(super) struct Exchange<'a> {
     /// Why the last copy without an answer has none; set from the first one on.
     doubt: Option<Error>,
     whole: bool,
-    backoff: Backoff,
+    pause: RetryPause,
     /// How long the last attempt took.
     took: Duration,
     /// When an answer came, or did not come, what was under way since this moment is known to be over.
@@ -126,7 +126,7 @@ impl<'a> Exchange<'a> {
             loose,
             doubt: None,
             whole: false,
-            backoff: Backoff::new(),
+            pause: RetryPause::new(),
             took: Duration::ZERO,
             clear_since: now,
             state: State::Ready,
@@ -181,7 +181,7 @@ impl<'a> Exchange<'a> {
             Err(Fault::Unanswered(_, error)) => {
                 self.took = Duration::ZERO;
                 // Many clients wait for one mute server: they must not come back together.
-                self.backoff.at_least(self.part());
+                self.pause.at_least(self.part());
                 self.rest_or_end(now, Some(self.bounds.end), error);
             }
             Err(fault) => self.failed(now, now, fault),
@@ -231,7 +231,7 @@ impl<'a> Exchange<'a> {
     /// Rests a little before the next attempt, or ends where there is none before `limit`.
     fn rest_or_end(&mut self, now: Instant, limit: Option<Instant>, error: Error) {
         self.state = match limit.filter(|&limit| now < limit) {
-            Some(limit) => State::Resting(now.after(self.backoff.next()).min(limit), error),
+            Some(limit) => State::Resting(now.after(self.pause.next()).min(limit), error),
             None => State::Over(error),
         };
     }
