@@ -1,4 +1,4 @@
-//! Inside an async web handler: the waiting goes to `spawn_blocking`, so it never stops the server.
+//! Inside an async web handler: the waiting goes to `spawn_blocking`, so the async threads never block.
 //!
 //! `cargo run --example axum_handler`
 
@@ -19,9 +19,9 @@ use tokio::task::spawn_blocking;
 
 type Answer = (StatusCode, String);
 
-/// Clones of a client are the same client, so it can be shared as it is.
+/// A clone of a client is the same client, so the handlers share the client without an `Arc`.
 async fn pay(State(client): State<Client>, Path(order): Path<String>) -> Answer {
-    // The whole section runs on one thread of the blocking pool: the lock belongs to that thread.
+    // The whole section runs on one thread of the blocking pool, because the lock belongs to a thread.
     spawn_blocking(move || pay_alone(&client, &order).unwrap_or_else(|error| failed(&error)))
         .await
         .unwrap_or_else(|error| failed(&error))
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     if answer.starts_with("HTTP/1.1 200") { Ok(()) } else { Err("the payment did not go through".into()) }
 }
 
-/// What `curl -X POST http://.../orders/42/pay` does.
+/// Does the same as `curl -X POST http://.../orders/42/pay`.
 fn request(address: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     write!(stream, "POST /orders/42/pay HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;

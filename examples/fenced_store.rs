@@ -1,4 +1,4 @@
-//! A store that refuses the late writer: a holder stands still until its lease is over, then it writes.
+//! A store that refuses a late writer: a holder is paused until the lease has ended, and then writes.
 //!
 //! `cargo run --example fenced_store`
 
@@ -11,9 +11,9 @@ use lockson::{ACCEPT_IF_NOT_OLDER, Client, Guard, Token};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Whatever keeps the data, as long as it keeps the greatest token beside it.
+/// Any storage that keeps the greatest token beside the data.
 trait Store {
-    /// Writes, and says whether it did: not for a writer older than the newest one seen.
+    /// Writes and returns true, unless the store has seen a newer token: then returns false.
     fn write(&mut self, token: Token, value: &str) -> Outcome<bool>;
 
     fn read(&mut self) -> Outcome<String>;
@@ -41,7 +41,7 @@ impl Store for Shelf {
     }
 }
 
-/// A value in Redis, written by the script that Lockson brings for it.
+/// A value in Redis, written by the script that Lockson provides.
 struct Key {
     redis: redis::Connection,
     name: &'static str,
@@ -72,17 +72,18 @@ fn main() -> Outcome<()> {
     rehearse(&first, &second, &mut Key { redis, name: "lockson:example:price" })
 }
 
-/// Two machines want to set a price; the first one is paused in the middle.
+/// Two machines set a price; the first machine is paused in the middle.
 fn rehearse(first: &Client, second: &Client, store: &mut impl Store) -> Outcome<()> {
     let [first, second] = [first, second].map(|client| client.get_fenced_lock("lockson:example:pricing"));
 
     let paused = first.with_lease(Duration::from_millis(300)).lock()?;
     write(store, "first", &paused, "10", true)?;
-    // ... and here it stands still, as in a long garbage collection or a suspended machine ...
+    // ... and here the first machine pauses, as in a long garbage collection or a suspended machine ...
     let successor = second.try_lock_for(Duration::from_secs(5))?.ok_or("the lease ends")?;
     write(store, "second", &successor, "12", true)?;
 
-    // It wakes and goes on where it was. It could ask, but not between its question and its write.
+    // The first machine wakes and goes on. Even a look at `is_held()` would not protect the write that follows the
+    // look.
     println!("  the first one goes on; is_held() says {}", paused.is_held());
     write(store, "first", &paused, "11", false)?;
     println!("  the price is {}", store.read()?);

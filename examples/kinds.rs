@@ -1,4 +1,4 @@
-//! Every kind of lock, with a line for what is special about it.
+//! Every kind of lock, each with a line about the special property.
 //!
 //! `cargo run --example kinds`
 
@@ -30,7 +30,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Held by a thread, which may take it again.
+/// Held by a thread, which may take the lock again.
 fn plain(client: &Client) -> Outcome<String> {
     let lock = client.get_lock(&name("plain"));
     let (outer, inner) = (lock.lock()?, lock.lock()?);
@@ -42,7 +42,7 @@ fn plain(client: &Client) -> Outcome<String> {
     Ok(format!("one thread held it {holds} times; it was free for others after as many releases"))
 }
 
-/// The guard of any kind, if it is to go where the thread does not.
+/// The guard of any kind, for work that moves to another thread.
 fn owned(client: &Client) -> Outcome<String> {
     let guard = client.get_lock(&name("owned")).owned().lock()?;
     let unlocking = thread::spawn(move || guard.unlock());
@@ -51,7 +51,7 @@ fn owned(client: &Client) -> Outcome<String> {
     Ok("taken on one thread, given back on another".into())
 }
 
-/// A second take by the same thread is a mistake here, and said to be one.
+/// A second take by the same thread is a mistake here and returns an error.
 fn non_reentrant(lock: &Lock) -> Outcome<String> {
     let guard = lock.lock()?;
     let again = lock.lock().map(drop).map_err(|error| error.kind());
@@ -60,7 +60,7 @@ fn non_reentrant(lock: &Lock) -> Outcome<String> {
     Ok("its holder asked for it again and was told AlreadyHeld, at once".into())
 }
 
-/// Who came first is served first, in all processes and languages.
+/// Waiters are served in the order of arrival, across processes and languages.
 fn fair(client: &Client, redis: &mut redis::Connection) -> Outcome<String> {
     let (lock, queue) = (client.get_fair_lock(&name("fair")), format!("redisson_lock_queue:{{{}}}", name("fair")));
     let guard = lock.lock()?;
@@ -79,7 +79,7 @@ fn fair(client: &Client, redis: &mut redis::Connection) -> Outcome<String> {
             thread::sleep(Duration::from_millis(1));
         }
         if number == 2 {
-            // One that does not want to wait for long, and leaves no gap.
+            // A waiter with a short limit leaves the queue, and the queue has no gap.
             let got = thread::scope(|scope| scope.spawn(|| try_for(&lock, Duration::from_millis(50))).join());
             expect(!got.map_err(|_| "the other thread panicked")??)?;
         }
@@ -93,7 +93,7 @@ fn fair(client: &Client, redis: &mut redis::Connection) -> Outcome<String> {
     Ok(format!("waiters that came as [1, 2, 3] were served as {order:?}; one that gave up was passed over"))
 }
 
-/// Nobody listens: waiters ask after pauses of their choice.
+/// No waiter listens: each waiter asks again after pauses of its choice.
 fn spin(client: &Client) -> Outcome<String> {
     let three_tries = Backoff::new(|tries| (tries < 3).then_some(Duration::from_millis(50)));
     let lock = client.get_spin_lock_with(&name("spin"), three_tries);
@@ -143,7 +143,7 @@ fn token(client: &Client, redis: &mut redis::Connection) -> Outcome<String> {
     Ok(format!("the key held one value, {value}, and was deleted by who knew it"))
 }
 
-/// No section but a gate: the lock is left to its time to live.
+/// A gate instead of a section: the lock stays taken until its time to live ends.
 fn once_per(client: &Client) -> Outcome<String> {
     let (lock, interval) = (client.get_lock(&name("once-per")), Duration::from_millis(200));
     let first = lock.once_per(interval)?;
@@ -155,7 +155,7 @@ fn once_per(client: &Client) -> Outcome<String> {
     Ok(format!("asked twice and again {interval:?} later: {first}, {second}, {later}"))
 }
 
-/// Whether a thread that is not this one can have it now.
+/// Whether another thread can take the lock now.
 fn free_for_others(lock: &Lock) -> Outcome<bool> {
     thread::scope(|scope| scope.spawn(|| try_for(lock, Duration::ZERO)).join())
         .map_err(|_| "the other thread panicked")?
@@ -165,7 +165,7 @@ fn try_for(lock: &Lock, wait: Duration) -> Outcome<bool> {
     Ok(lock.try_lock_for(wait)?.is_some())
 }
 
-/// An example that shows something else than it says is worse than none.
+/// An example that shows the wrong result must fail.
 #[track_caller]
 fn expect(so: bool) -> Outcome<()> {
     if so { Ok(()) } else { Err(format!("not as it should be: {}", std::panic::Location::caller()).into()) }

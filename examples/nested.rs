@@ -1,4 +1,4 @@
-//! Re-entering: a function that locks calls another one that locks the same, on the same thread.
+//! Re-entry: a locking function calls another function that takes the same lock, on the same thread.
 //!
 //! `cargo run --example nested`
 
@@ -19,7 +19,7 @@ fn main() -> std::result::Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-/// Locks, and calls a function that locks as well.
+/// Takes the lock, and calls a function that takes the same lock.
 fn transfer(account: &Lock, amount: u32) -> Result<()> {
     let guard = account.lock()?;
     println!("transfer: this thread holds the lock {} time(s)", account.hold_count());
@@ -28,7 +28,7 @@ fn transfer(account: &Lock, amount: u32) -> Result<()> {
     guard.unlock()
 }
 
-/// Works alone and inside of another section: nobody waits for himself.
+/// Works alone and inside another section: a thread never waits for its own lock.
 fn deposit(account: &Lock, amount: u32) -> Result<()> {
     let _guard = account.lock()?;
     println!("deposit of {amount}: this thread holds the lock {} time(s)", account.hold_count());

@@ -1,4 +1,4 @@
-//! A lock taken by one thread and given back by another: the guard travels with the work.
+//! A lock taken by one thread and released by another: the guard travels with the work.
 //!
 //! `cargo run --example owned`
 

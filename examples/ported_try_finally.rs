@@ -33,7 +33,7 @@ impl BookingService {
         stored
     }
 
-    /// Takes the lock and leaves the hold to `end()`, on this same thread.
+    /// Takes the lock and leaves the release to `end()`, on the same thread.
     fn begin(&self) -> lockson::Result<()> {
         self.lock.lock()?.into_manual();
         Ok(())

@@ -1,4 +1,4 @@
-//! Announcements about one lock beside many held ones: they cost what the one lock costs.
+//! The cost of messages about one lock beside many held locks: the many must not raise the cost.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::usage::time_of_threads;
 pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let (mut few, mut many) = (vec![], vec![]);
     let client = Client::connect(&server.url()).expect("redis is reached");
-    // Leased, so that only the announcements have something to do with them.
+    // The holds are leased, so that no renewal mixes with the messages.
     let take =
         |index: usize| client.get_lock(&format!("held:{index}")).with_lease(LEASE).owned().lock().expect("it is free");
     let one = take(0);
@@ -44,7 +44,8 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     drop((one, others));
 }
 
-/// What the listening and the renewing thread use while somebody waits for a lock of ours and its channel is busy.
+/// Measures the processor time of the listening and the renewing thread while a thread waits for a held lock and the
+/// lock's channel is busy.
 fn part_of_a_processor(server: &RedisServer, client: &Client, held: &OwnedGuard, time: Duration) -> f64 {
     let cancel = Cancel::new();
     let channel = format!("redisson_lock__channel:{{{}}}", held.name());

@@ -1,8 +1,8 @@
-//! The floor: the library's own scripts, called on one blocking connection without anything around.
+//! The floor: the library's own scripts, called on one blocking connection without any other layer.
 
 use redis::{Cmd, Connection, Value};
 
-/// One connection and the requests for one lock, packed anew for each call as a caller would.
+/// One connection and the requests for one lock, encoded anew for each call as by a simple caller.
 pub(crate) struct Bare {
     connection: Connection,
     acquire: Cmd,
@@ -35,7 +35,7 @@ impl Bare {
         Self { connection, acquire, reenter, release_part, release }
     }
 
-    /// Asks once; `false` when somebody else holds it.
+    /// Sends one acquire request; returns `false` when another owner holds the lock.
     pub(crate) fn acquire(&mut self) -> bool {
         first(&self.acquire.query(&mut self.connection).expect("redis answers")) == 1
     }
@@ -66,7 +66,7 @@ pub(crate) fn connect(url: &str) -> Connection {
     redis::Client::open(url).and_then(|client| client.get_connection()).expect("redis is reached")
 }
 
-/// Where a release of this lock is announced.
+/// The channel on which a release of this lock is published.
 pub(crate) fn channel(name: &str) -> String {
     format!("redisson_lock__channel:{{{name}}}")
 }

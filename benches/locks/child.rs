@@ -1,4 +1,4 @@
-//! This program as the other process of an experiment.
+//! The bench program started again, as the other process of an experiment.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use lockson_harness::{HelperProcess, resident_bytes, thread_names_of};
 use crate::remote::{BareWaiter, LocksonWaiter, Waiter};
 use crate::usage::processor_time;
 
-/// Starts this program again, to do one of the jobs below.
+/// Starts this program again, for one of the jobs below.
 pub(crate) fn spawn(arguments: &[&str]) -> HelperProcess {
     let program = std::env::current_exe().expect("this program has a path");
     HelperProcess::spawn(program, &[&[FLAG], arguments].concat())
@@ -31,7 +31,7 @@ fn serve(mut waiter: impl Waiter) {
     }
 }
 
-/// Does one pair, tells how long it took and what there is now, and then only exists.
+/// Does one pair, prints the time of the pair and the number of connections and threads, and then stays idle.
 fn rest(url: &str) {
     let started = Instant::now();
     let client = Client::builder(url).client_name(AT_REST).connect().expect("redis is reached");
@@ -50,5 +50,5 @@ fn rest(url: &str) {
 pub(crate) const FLAG: &str = "--child";
 pub(crate) const LOCKSON_WAITER: &str = "lockson-waiter";
 pub(crate) const BARE_WAITER: &str = "bare-waiter";
-/// Also what its connections are called.
+/// The job's name, and the name of the job's connections.
 pub(crate) const AT_REST: &str = "bench-rest";

@@ -1,4 +1,4 @@
-//! Many threads, each with a lock of its own: what the client itself makes them wait for.
+//! Many threads, each with a lock of its own: the waiting that the client itself causes.
 
 use std::sync::Barrier;
 use std::thread;
@@ -33,7 +33,7 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     }
 }
 
-/// Lets one thread for each of `those` do pairs for a while, all at the same time.
+/// Runs pairs for a while, with one thread for each element of `those`, all at the same time.
 fn pairs_a_second<T: Send>(those: &mut [T], time: Duration, pair: impl Fn(&mut T) + Sync) -> f64 {
     let ready = Barrier::new(those.len());
     let work = |one: &mut T| {

@@ -1,13 +1,13 @@
-//! What is made of measured values: quantiles, spreads over rounds, fairness.
+//! Statistics of measured values: quantiles, spreads over rounds, fairness.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Times of one candidate, in nanoseconds.
+/// The measured times of one candidate, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<u64>);
 
-/// A figure of which every round has its own value.
+/// A figure with one value for each round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     pub(crate) least: f64,
@@ -27,7 +27,7 @@ impl Samples {
         Self::new(rounds.iter().flat_map(|round| round.0.iter().copied()).collect())
     }
 
-    /// The value that this part of the samples does not exceed, in microseconds.
+    /// The value, in microseconds, that this share of the samples does not exceed.
     pub(crate) fn quantile(&self, part: f64) -> f64 {
         let index = (part * (self.0.len() - 1) as f64).round() as usize;
         self.0[index] as f64 / 1e3
@@ -43,7 +43,7 @@ impl Spread {
         Self { least: values[0], median, most: values[rounds - 1], rounds }
     }
 
-    /// The ratio of two candidates, round by round: what drifts on the machine drifts for both.
+    /// The ratio of two candidates, round by round: a drift of the machine affects both candidates of a round.
     pub(crate) fn ratio<T>(ours: &[T], floor: &[T], value: impl Fn(&T) -> f64) -> Self {
         Self::of(ours.iter().zip(floor).map(|(ours, floor)| value(ours) / value(floor)))
     }
@@ -51,22 +51,22 @@ impl Spread {
 
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // As many digits as mean something for a value of this size.
+        // As many digits as are meaningful for a value of this size.
         let digits = if self.median < 10.0 { 3 } else { usize::from(self.median < 1_000.0) };
         let Self { least, median, most, rounds } = self;
         write!(f, "{median:.digits$} ({least:.digits$} to {most:.digits$} in {rounds} rounds)")
     }
 }
 
-/// Jain's index of fairness: 1 when all have the same, 1/n when one has everything.
+/// Jain's index of fairness: 1 when all shares are equal, 1/n when a single thread has everything.
 pub(crate) fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|&share| share as f64).sum();
     let squares: f64 = shares.iter().map(|&share| (share as f64).powi(2)).sum();
     if squares == 0.0 { 0.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
-/// Lets all candidates run once in every round, and another one begin each time. Answers with the
-/// values of each candidate, round by round.
+/// Runs all candidates once in each round, beginning with a different candidate each time. Returns the values of each
+/// candidate, round by round.
 pub(crate) fn in_turns<T>(rounds: usize, candidates: &mut [&mut dyn FnMut() -> T]) -> Vec<Vec<T>> {
     let mut values: Vec<Vec<T>> = candidates.iter().map(|_| Vec::with_capacity(rounds)).collect();
     for round in 0..rounds {
@@ -76,8 +76,8 @@ pub(crate) fn in_turns<T>(rounds: usize, candidates: &mut [&mut dyn FnMut() -> T
     values
 }
 
-/// As [`in_turns`] for candidates that answer with nanoseconds and take so little time that they
-/// change places after every single run: a round is `batch` of these turns.
+/// Like [`in_turns`], for candidates that return nanoseconds and are very short: the candidates change places after
+/// every single run, and a round is `batch` of these turns.
 pub(crate) fn in_short_turns(
     rounds: usize,
     batch: usize,
@@ -115,7 +115,7 @@ pub(crate) fn timed(run: impl FnOnce()) -> u64 {
     u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Seconds of a duration that is never zero.
+/// Events in a second; the duration is never zero.
 pub(crate) fn per_second(count: u64, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64()
 }

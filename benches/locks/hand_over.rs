@@ -1,4 +1,4 @@
-//! From one client to another: how long after the call of `unlock` the waiter has the lock.
+//! The time from one client's call of `unlock` to the grant of the waiter in another client.
 
 use std::time::Duration;
 
@@ -28,14 +28,14 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
         all[1].extend_from_slice(&[&bare_threads[..], bare_process].concat());
         ratios
     });
-    // One round has too few samples for a p99 of its own: the value is that of all rounds together.
+    // A single round has too few samples for a p99, so the p99 is taken over all rounds together.
     let p99 = |samples: &Samples| samples.quantile(0.99);
     let [ours, floor] = [&all[0], &all[1]].map(|rounds| p99(&Samples::pooled(rounds)));
     report.figure("p99 of all rounds, lockson and bare", format!("{ours:.1} and {floor:.1}"), "us");
     report.ratio_of("hand-over-p99", ours / floor, Spread::ratio(&all[0], &all[1], p99));
 }
 
-/// Two clients in one process, lockson and bare, and then the same with the waiter in another process.
+/// Measures two clients in one process, lockson and bare, and then both again with the waiter in another process.
 fn measure(url: &str, plan: &Plan) -> Vec<Vec<Samples>> {
     let names =
         ["ours-threads", "bare-threads", "ours-process", "bare-process"].map(|name| format!("hand-over:{name}"));
@@ -68,7 +68,7 @@ fn compare(report: &mut Report, name: &str, ours: &[Samples], floor: &[Samples])
     ratio
 }
 
-/// Whoever has the lock first.
+/// The holder before the hand-over.
 trait Holder {
     fn take(&mut self);
     fn give_back(&mut self);
@@ -118,7 +118,7 @@ impl<H: Holder, R: Remote> HandOver<H, R> {
     fn once(&mut self) -> u64 {
         self.holder.take();
         self.remote.go();
-        // Until the waiter has asked, listens and sleeps.
+        // Leaves the waiter time to ask, to subscribe and to sleep.
         std::thread::sleep(SETTLING);
         let released = now();
         self.holder.give_back();

@@ -1,4 +1,4 @@
-//! Many threads and one lock: how much goes through, how evenly, and how long the unlucky wait.
+//! Many threads and one lock: throughput, fairness, and the longest waits.
 
 use std::sync::Barrier;
 use std::thread;
@@ -45,14 +45,14 @@ fn show(report: &Report, what: &str, pushes: &[Push]) {
     report.figure(&format!("{what}: longest wait"), spread(&|push| push.longest_wait.as_secs_f64() * 1e3), "ms");
 }
 
-/// Clients that want one lock.
+/// Clients that compete for one lock.
 struct Crowd<'a> {
     server: &'a RedisServer,
     locks: Vec<Lock>,
     threads: usize,
 }
 
-/// What came out of a while of pushing.
+/// The result of one span of competition.
 struct Push {
     /// Acquisitions of each thread, client by client.
     threads: Vec<u64>,
@@ -94,7 +94,7 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// Takes the lock and gives it back until the time is over; answers how often, and the longest wait.
+/// Takes and releases the lock for the given time; returns the number of pairs and the longest wait.
 fn push_alone(lock: &Lock, ready: &Barrier, time: Duration) -> (u64, Duration) {
     ready.wait();
     let started = Instant::now();

@@ -1,7 +1,7 @@
-//! Measures the library against the least that Redis allows: `cargo bench --bench locks`.
+//! Compares the library with the least work that Redis allows: `cargo bench --bench locks`.
 //!
-//! `-- --quick` makes it short, `-- pair hot` runs only these. What each figure means stands in
-//! `docs/performance.md`.
+//! `-- --quick` makes the run short, `-- pair hot` runs only these two experiments. `docs/performance.md` explains each
+//! figure.
 
 mod announcements;
 mod bare;
@@ -31,7 +31,7 @@ fn main() {
         return child::run(&arguments[at + 1..]);
     }
     if arguments.is_empty() {
-        // So `cargo test --all-targets` starts it: nothing is measured then.
+        // `cargo test --all-targets` starts this program without `--bench`: nothing is measured then.
         println!("measures with `cargo bench --bench locks`");
         return;
     }
@@ -70,5 +70,5 @@ const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("rest", waiting::at_rest),
 ];
 
-/// Set to anything, it does what `--quick` does.
+/// When set, has the effect of `--quick`.
 const QUICK: &str = "LOCKSON_BENCH_QUICK";

@@ -1,4 +1,4 @@
-//! One thread, one lock: take and give back, and the same while it is held already.
+//! One thread, one lock: take and release, first on a free lock and then on a lock held by the same thread.
 
 use lockson::Client;
 use lockson_harness::RedisServer;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::figure::Spread;
 
-/// Writes the picture beside other files of this kind and answers where it is.
+/// Writes the picture beside other output of cargo and returns the path.
 pub(crate) fn save(ratios: &[(String, Spread)]) -> std::io::Result<PathBuf> {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("performance.svg");
     std::fs::write(&path, draw(ratios))?;
@@ -39,7 +39,7 @@ fn draw(ratios: &[(String, Spread)]) -> String {
     svg
 }
 
-/// Where a value lies; what is beyond the end lies at the end.
+/// The position of a value on the scale; a value beyond the end is drawn at the end.
 fn place(value: f64) -> f64 {
     LEFT + value.clamp(0.0, MOST) / MOST * (WIDTH - LEFT - 60.0)
 }

@@ -1,5 +1,5 @@
-//! Which processors the server and its clients run on: a round trip costs several times as much
-//! between two as on one, so a run that the scheduler places anew each moment measures the scheduler.
+//! The processors of the server and the clients: a round trip between two processors costs several times as much as on
+//! a single processor, so unpinned runs would measure the scheduler.
 
 use std::process::{Command, Stdio};
 
@@ -8,10 +8,10 @@ use lockson_harness::RedisServer;
 use crate::figure::Spread;
 use crate::report::Report;
 
-/// Where everything runs during an experiment.
+/// The placement of all processes during an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// Server and clients take turns on one processor: the least that a round trip can cost.
+    /// Server and clients share one processor: the lowest cost of a round trip.
     Together,
     /// The server has one processor, all clients another, and each round trip wakes both.
     Apart,
@@ -20,7 +20,7 @@ pub(crate) enum Placement {
 }
 
 impl Placement {
-    /// What is added to the name of a figure.
+    /// The suffix of a figure's name.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Together => "-together",
@@ -30,8 +30,8 @@ impl Placement {
     }
 }
 
-/// Runs an experiment once for each placement that this machine can do. It answers with the ratios
-/// of its variants; the worst of all is the ratio of the whole.
+/// Runs an experiment once for each placement that this machine offers. Returns the ratios of the experiment's
+/// variants; the ratio of the whole is the worst of all placements.
 pub(crate) fn in_each(
     server: &RedisServer,
     report: &mut Report,
@@ -62,21 +62,22 @@ pub(crate) fn in_each(
     }
 }
 
-/// The processors that this process may use, as Linux lists them: `0-3,6`.
+/// The processors that Linux allows to this process, as a list: `0-3,6`.
 fn allowed() -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     Some(list.trim().to_owned())
 }
 
-/// Binds all threads of a process; those it starts later follow. `false` where `taskset` is missing.
+/// Binds all threads of a process; threads started later inherit the binding. Returns `false` where `taskset` is
+/// missing.
 fn pin(pid: u32, processors: &str) -> bool {
     let once = || {
         let mut taskset = Command::new("taskset");
         taskset.args(["--all-tasks", "--cpu-list", "--pid", processors, &pid.to_string()]);
         taskset.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     };
-    // It fails when one of the threads ends while it goes through them.
+    // `taskset` fails when a thread ends while `taskset` goes through the threads.
     (0..TRIES).any(|_| once())
 }
 

@@ -1,4 +1,4 @@
-//! How much of everything is measured.
+//! The size of each measurement.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl Plan {
         }
     }
 
-    /// Under one minute; the spreads are wider.
+    /// Less than one minute; the spreads are wider.
     pub(crate) fn quick() -> Self {
         Self {
             pair_rounds: 20,

@@ -13,16 +13,16 @@ use crate::child;
 
 /// Waits for the lock when told to.
 pub(crate) trait Waiter {
-    /// Takes the lock, remembers the moment, gives it back.
+    /// Takes the lock, remembers the moment of the grant, releases the lock.
     fn wait(&mut self) -> u64;
 }
 
 /// A waiter somewhere else.
 pub(crate) trait Remote {
-    /// Lets it begin to wait.
+    /// Starts the waiting.
     fn go(&mut self);
 
-    /// When it had the lock. It has given it back by now.
+    /// The moment of the grant. The waiter has released the lock before the return.
     fn granted_at(&mut self) -> u64;
 }
 
@@ -43,7 +43,7 @@ impl Waiter for LocksonWaiter {
     }
 }
 
-/// The least that can wait for a message: one thread listens and wakes the other, which asks.
+/// The simplest waiter for a message: one thread listens and wakes the other thread, which asks again.
 pub(crate) struct BareWaiter {
     bare: Bare,
     messages: Receiver<()>,
@@ -65,7 +65,7 @@ impl BareWaiter {
 
 impl Waiter for BareWaiter {
     fn wait(&mut self) -> u64 {
-        // What was said before concerns nobody any more.
+        // Messages of earlier releases say nothing about this one.
         while self.messages.try_recv().is_ok() {}
         while !self.bare.acquire() {
             self.messages.recv().expect("the listener lives");
@@ -82,7 +82,7 @@ pub(crate) struct InThread {
 }
 
 impl InThread {
-    /// Starts a thread that makes its waiter itself.
+    /// Starts a thread that creates the waiter.
     pub(crate) fn start<W: Waiter>(waiter: impl FnOnce() -> W + Send + 'static) -> Self {
         let (go, told) = channel();
         let (answer, granted) = channel();
@@ -122,7 +122,7 @@ impl Remote for InProcess {
     }
 }
 
-/// Nanoseconds of a clock that all processes of the machine share.
+/// The time in nanoseconds, by a clock that all processes of the machine share.
 pub(crate) fn now() -> u64 {
     let reading = clock_gettime(ClockId::Monotonic);
     u64::try_from(reading.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(reading.tv_nsec).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Ten thousand held locks: what keeping them costs, and how close they come to their end.
+//! Ten thousand held locks: the cost of renewal, and the lowest time to live that renewal allows.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let guards: Vec<Guard> = names.iter().map(|name| client.get_lock(name).lock().expect("it is free")).collect();
     report.figure("locks taken by one thread", format!("{LOCKS} in {:.2}", started.elapsed().as_secs_f64()), "s");
 
-    // Not from a tick on: the watchdog's grid is its own, and every span of this length has one.
+    // A span begins at any point of the watchdog's schedule: every span of this length contains one renewal of each
+    // lock.
     let spans: Vec<Span> = (0..plan.renewal_rounds)
         .map(|round| {
             let span = Span::watch(server);
@@ -60,7 +61,7 @@ impl Span {
     }
 }
 
-/// Looks at every lock every so often for one interval.
+/// Reads the time to live of every lock repeatedly for one interval.
 fn lowest_in_a_round(server: &RedisServer, names: &[String]) -> f64 {
     let mut connection = server.connection();
     let script = redis::Script::new(LOWEST);

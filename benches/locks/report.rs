@@ -1,4 +1,4 @@
-//! What is shown: progress, figures with their spread, and at the end the ratios for machines.
+//! The output: progress, figures with a spread, and at the end the ratios in a form for programs.
 
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
@@ -16,7 +16,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Begins with what the figures depend on.
+    /// Prints the conditions that the figures depend on.
     pub(crate) fn new(server: &RedisServer, quick: bool) -> Self {
         let processors = std::thread::available_parallelism().map_or(0, usize::from);
         let redis = server.info("redis_version").unwrap_or_default();
@@ -28,12 +28,12 @@ impl Report {
         println!("\n== {name} (at {:.0} s, load {})", self.started.elapsed().as_secs_f64(), load());
     }
 
-    /// Shows a figure that is compared with nothing.
+    /// Prints a figure without a comparison.
     pub(crate) fn figure(&self, name: &str, value: impl std::fmt::Display, unit: &str) {
         println!("  {name:44} {value} {unit}");
     }
 
-    /// Shows a ratio, and keeps it for the end. The line at the end has the median.
+    /// Prints a ratio and keeps the ratio for the end. The line at the end has the median.
     pub(crate) fn ratio(&mut self, name: &str, spread: Spread) {
         self.figure(name, spread, "(ratio)");
         self.ratios.push((name.to_owned(), spread));
@@ -61,17 +61,17 @@ impl Report {
     }
 }
 
-/// Shows that it goes on, where somebody looks.
+/// Prints progress if the output is a terminal.
 pub(crate) fn progress(done: usize, of: usize) {
     let mut out = std::io::stderr();
     if out.is_terminal() {
-        // A terminal that is gone is no reason to stop measuring.
+        // A closed terminal does not end the measurement.
         let _ = write!(out, "\r  round {done} of {of}{}", if done == of { "\r\x1b[K" } else { "" });
         let _ = out.flush();
     }
 }
 
-/// How busy the machine was in the last minute, ourselves included.
+/// The load of the machine in the last minute, including the load of this benchmark.
 fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().filter(|word| !word.is_empty()).unwrap_or("unknown").to_owned()

@@ -1,4 +1,4 @@
-//! What waiting and doing nothing cost: connections, threads, processor.
+//! The cost of waiting and of idleness: connections, threads, processor time.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
@@ -45,9 +45,9 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     waiters.into_iter().for_each(|waiter| waiter.join().expect("no thread fails"));
 }
 
-/// Two thousand threads wait for one fair lock, and then are served one after the other.
+/// Two thousand threads wait for one fair lock, and then are served in order.
 pub(crate) fn in_a_queue(_: &RedisServer, plan: &Plan, report: &mut Report) {
-    // Its processor time is that of the queue alone.
+    // A separate server, so that the server's processor time belongs to the queue alone.
     let server = RedisServer::start();
     let client = || Client::builder(&server.url()).client_name(WAITER).connect().expect("redis is reached");
     let guard = client().get_fair_lock(QUEUE).lock().expect("it is free");
@@ -72,7 +72,7 @@ pub(crate) fn in_a_queue(_: &RedisServer, plan: &Plan, report: &mut Report) {
     report.figure("from the release to the last grant", format!("{:.0}", (last - released).as_secs_f64() * 1e3), "ms");
 }
 
-/// Lets threads wait for locks; each gives its lock back at once, after telling when it was granted.
+/// Starts threads that wait for locks; each thread reports the moment of the grant and releases the lock at once.
 fn let_wait(threads: usize, lock: impl Fn(usize) -> Lock) -> (Vec<JoinHandle<()>>, Receiver<Instant>) {
     let (granted, grants) = channel();
     let waiter = |index| {
@@ -95,7 +95,7 @@ fn server_time_of_scripts(server: &RedisServer) -> f64 {
     usec.unwrap_or(0.0)
 }
 
-/// What a new process has after its first pair, and two seconds later.
+/// The connections and threads of a new process after the first pair, and two seconds later.
 pub(crate) fn at_rest(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let mut rows = vec![];
     for round in 0..plan.rest_rounds {
@@ -121,10 +121,10 @@ pub(crate) fn at_rest(server: &RedisServer, plan: &Plan, report: &mut Report) {
     report.figure("processor time in these 2 s", spread(&|row| row.2.1[2] - row.1.1[2]), "ms");
 }
 
-/// The first pair's time; connections and what the process says of itself, twice.
+/// The first pair's time, then the number of connections and the process's own report, each taken twice.
 type Row = (f64, (f64, Vec<f64>), (f64, Vec<f64>));
 
-/// Waiters also ask by themselves from time to time: what that costs.
+/// Measures the cost of the requests that waiters repeat from time to time.
 fn watch(server: &RedisServer, time: Duration, connections: &mut usize, report: &Report) {
     let scripts = server.calls_of("evalsha");
     let processor = [std::process::id(), server.pid()];
@@ -153,7 +153,7 @@ fn threads_of_the_library() -> usize {
     names.iter().filter(|name| name.starts_with("lockson")).count()
 }
 
-/// The default of `max_connections`, and one that listens and one that renews.
+/// The default of `max_connections`, plus the listening and the renewing connection.
 const ALLOWED: usize = 64 + 2;
 const THREADS: usize = 1_000;
 const QUEUED: usize = 2_000;

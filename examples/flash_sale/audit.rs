@@ -1,4 +1,4 @@
-//! The audit: what Redis has and what the sellers wrote down themselves, checked against each other.
+//! The audit: compares the data in Redis with the records that the sellers wrote themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::report::{Mark, Receipt};
 use crate::sale::Sight;
 use crate::shop::Sale;
 
-/// Everything there is to check.
+/// Everything that the audit compares.
 pub struct Audit<'a> {
     pub books: &'a Books,
-    /// What Redis has at the end.
+    /// The stock in Redis at the end.
     pub stock: u32,
     pub records: Vec<Sale>,
     pub is_locked: bool,
-    /// What happened in between, unless the sale went without.
+    /// The events during the sale; `None` if the sale had no acts.
     pub acts: Option<Acts>,
 }
 
@@ -30,14 +30,14 @@ pub struct Acts {
     pub paused: Mark,
 }
 
-/// The table on the screen, and what is wrong in it.
+/// The table on the screen, and the faults that the table shows.
 #[derive(Default)]
 struct Table {
     troubles: Vec<String>,
 }
 
 impl Audit<'_> {
-    /// Shows the table; answers what is wrong.
+    /// Prints the table; returns the faults.
     pub fn check(self) -> Vec<String> {
         let mut table = Table::default();
         self.check_sold(&mut table);
@@ -90,7 +90,7 @@ impl Audit<'_> {
         table.row("receipts and Redis' records", &found, wrong);
     }
 
-    /// By the machine's clock: from a grant to the write nobody else was granted the lock.
+    /// By the machine's clock, nobody else was granted the lock between a grant and the write.
     fn check_overlaps(&self, table: &mut Table) {
         let mut receipts: Vec<&Receipt> = self.books.receipts.iter().collect();
         receipts.sort_by_key(|receipt| receipt.granted_at);
@@ -121,7 +121,7 @@ impl Audit<'_> {
         show("", "waits, all", &format!("{}, longest {:.1?}", shown(&all), percentile(&all, 100)));
     }
 
-    /// Whether nobody who waited for this grant waited for a long job, a dead one or a stopped one.
+    /// Whether no long job, dead till or stopped till delayed this grant.
     fn is_calm(&self, receipt: &Receipt) -> bool {
         let asked_at = receipt.granted_at.saturating_sub(receipt.waited);
         let worked = self.books.worked.as_ref().map(|look| look.since);
@@ -137,7 +137,7 @@ impl Audit<'_> {
         let Some(look) = &self.books.worked else {
             return table.row(label, "none", Some("the long job never ended".into()));
         };
-        // What Redis said up to that look; afterwards the lock was free to go to others.
+        // Only observations before the look count; after the look the lock was free for other tills.
         let sights: Vec<&Sight> = sights.iter().filter(|sight| sight.at <= look.at).collect();
         let owners: BTreeSet<&str> = sights.iter().map(|sight| sight.owner.as_str()).collect();
         let shortest = sights.iter().map(|sight| sight.left).min().unwrap_or_default();
@@ -184,7 +184,7 @@ impl Audit<'_> {
         show("", "losses noticed beside that one", &thousands(others));
     }
 
-    /// Nobody else came between, so the item that the lost holder had in hand is the next one sold.
+    /// No other sale came between, so the next item sold is the item that the lost holder had in hand.
     fn check_in_hand(&self, table: &mut Table, label: &str, mark: &Mark, till: u32) {
         let item = thousands(mark.item as usize);
         let Some(Sale { item: next, till: by, .. }) = self.books.next_after(mark.at).map(|receipt| &receipt.sale)
@@ -221,7 +221,7 @@ fn percentile(waits: &[u64], percent: usize) -> Duration {
 }
 
 impl Books {
-    /// The first sale of a holder who got the lock after this moment.
+    /// The first sale of a holder that was granted the lock after this moment.
     pub fn next_after(&self, moment: u64) -> Option<&Receipt> {
         self.receipts.iter().filter(|receipt| receipt.granted_at > moment).min_by_key(|receipt| receipt.granted_at)
     }
@@ -236,7 +236,7 @@ impl Books {
         self.receipts.iter().any(|receipt| receipt.sale.till == till && receipt.sale.item == item)
     }
 
-    /// Whether a till has sold an item that it had in hand for long, or has noticed that it lost the lock.
+    /// Whether a till has finished its long job with an item, or has noticed the loss of the lock.
     pub fn has_acted(&self, till: u32, item: u32) -> bool {
         self.has_sold(till, item) || self.lost.iter().any(|(loser, _)| *loser == till)
     }

@@ -1,4 +1,4 @@
-//! The selling processes as their manager sees them: started, ordered about, listened to.
+//! The selling processes as seen by the manager: starting, ordering, listening.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::plan::{Fault, PATIENCE};
 use crate::report::{Look, Mark, Order, Receipt, Report};
 use crate::till;
 
-/// All processes, and everything they told.
+/// All processes, and all their reports.
 pub struct Crew {
     url: String,
     name: String,
@@ -19,21 +19,21 @@ pub struct Crew {
     pub books: Books,
 }
 
-/// What was told so far.
+/// All reports received.
 #[derive(Default)]
 pub struct Books {
     pub receipts: Vec<Receipt>,
-    /// The order that is being followed now.
+    /// The order that a till is following now.
     pub mark: Option<Mark>,
     pub worked: Option<Look>,
     pub continued: Option<Look>,
-    /// Losses that were noticed: by which till, and in which words.
+    /// Noticed losses: the number of the till, and the error's text.
     pub lost: Vec<(u32, String)>,
 }
 
 struct Till {
     number: u32,
-    /// Begins every owner id of this process.
+    /// The prefix of every owner id of this process.
     client: String,
     process: HelperProcess,
     state: State,
@@ -47,12 +47,12 @@ enum State {
 }
 
 impl Crew {
-    /// Nobody yet, for the sale of this name.
+    /// A crew without processes, for the sale of this name.
     pub fn new(url: &str, name: &str, fault: Fault) -> Self {
         Self { url: url.into(), name: name.into(), fault, tills: vec![], books: Books::default() }
     }
 
-    /// Starts one more process: this same program in another role.
+    /// Starts one more process: the same program in another role.
     pub fn hire(&mut self, number: u32) -> Result<()> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([till::ROLE, &self.name, &number.to_string(), self.fault.word()]).env("REDIS_URL", &self.url);
@@ -71,7 +71,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Gives an order to whichever seller of this till holds the lock next.
+    /// Gives an order to the next seller of this till that holds the lock.
     pub fn order(&mut self, number: u32, order: Order) -> Result<()> {
         self.books.mark = None;
         self.till(number)?.process.send(order.word());
@@ -92,7 +92,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Writes down everything that was told meanwhile.
+    /// Records all reports that have arrived.
     pub fn listen(&mut self) -> Result<()> {
         for till in &mut self.tills {
             while let Some(line) = till.process.line(Duration::ZERO) {
@@ -114,18 +114,18 @@ impl Crew {
         Ok(())
     }
 
-    /// Says whether all who live have gone home.
+    /// Whether all living tills have finished.
     pub fn is_done(&self) -> bool {
         self.tills.iter().all(|till| till.state != State::Selling)
     }
 
-    /// Names the till that an owner id in Redis belongs to.
+    /// Names the till of an owner id in Redis.
     pub fn whose(&self, owner: &str) -> String {
         let till = self.tills.iter().find(|till| owner.starts_with(&till.client));
         till.map_or_else(|| format!("a stranger, {owner}"), |till| format!("till {}", till.number))
     }
 
-    /// Sends everybody home; says who did not go as he should.
+    /// Ends all tills; returns a fault for each till that did not end properly.
     pub fn dismiss(&mut self) -> Vec<String> {
         let mut misfits = vec![];
         for till in self.tills.iter_mut().filter(|till| till.state != State::Killed) {

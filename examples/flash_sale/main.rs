@@ -1,11 +1,11 @@
-//! A flash sale by real processes on one lock: it is killed, stopped and kept waiting, and sells right.
+//! A flash sale by real processes on one lock: tills are killed, stopped and delayed, and the stock stays right.
 //!
 //! `make demo`, or `cargo run --release --example flash_sale`; with `REDIS_URL` on your own server.
 //!
-//! See it fail: `... flash_sale -- --without lock` gives every seller a lock of his own, and
+//! To see the sale fail: `... flash_sale -- --without lock` gives every seller a separate lock, and
 //! `... flash_sale -- --without asking` writes without a look at `is_held()`.
 //!
-//! Start reading at `till.rs`: it is what a service of yours would look like.
+//! Start reading at `till.rs`, which resembles a service that uses the lock.
 
 mod audit;
 mod clock;
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use plan::Fault;
 
-/// The result of whatever can go wrong here, on any of the sides.
+/// The result of any step, by the manager or by a till.
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> ExitCode {

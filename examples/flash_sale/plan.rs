@@ -1,4 +1,4 @@
-//! The numbers of the sale, and the faults it can be given on purpose.
+//! The numbers of the sale, and the faults that can be chosen on purpose.
 
 use std::time::Duration;
 
@@ -11,19 +11,18 @@ pub const TILLS: u32 = 3;
 /// How many threads each process has.
 pub const SELLERS: u32 = 4;
 
-/// Which process does the long job, which one is killed, and which one stops itself.
+/// The till with the long job, the till to kill, and the till that stops itself.
 pub const WORKING: u32 = 1;
 pub const CRASHING: u32 = 2;
 pub const PAUSING: u32 = 3;
 
-/// How long the lock lives in Redis unless it is renewed. Short, to see much in little time: the
-/// default is 30 seconds.
+/// The time to live of the lock in Redis without renewal. Two seconds make the demo short; the default is 30 seconds.
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(2);
 
-/// How often the watchdog renews it. The default is 10 seconds.
+/// The interval of the watchdog. The default is 10 seconds.
 pub const RENEWAL: Duration = Duration::from_millis(500);
 
-/// How long a seller takes between reading the stock and writing it.
+/// The time that a seller takes between reading the stock and writing the stock.
 pub const PACKING: Duration = Duration::from_millis(2);
 
 /// How long the lock is kept at a stretch in the act of the long job.
@@ -32,7 +31,7 @@ pub const LONG_JOB: Duration = Duration::from_secs(5);
 /// How long a process stands still at least in the act of the pause.
 pub const PAUSE: Duration = Duration::from_secs(3);
 
-/// How late the next holder may be after the time to live of a dead one; the demo runs on busy machines.
+/// How late the next holder may be after the time to live of a dead holder; the demo runs on busy machines.
 pub const LATENESS: Duration = Duration::from_secs(1);
 
 /// How many are sold when the long job, the crash and the pause begin.
@@ -43,19 +42,19 @@ pub const BEFORE_PAUSE: usize = 1_000;
 /// How long each single step may take before the demo gives up.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is left out on purpose, to see that it would be noticed.
+/// A protection that is left out on purpose, to show that the audit notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// All protections are in place.
     None,
-    /// Every seller locks a name of his own, so nobody waits for anybody.
+    /// Every seller locks a separate name, so no seller waits for another.
     WithoutLock,
-    /// Nobody asks `is_held()` before writing.
+    /// No seller asks `is_held()` before writing.
     WithoutAsking,
 }
 
 impl Fault {
-    /// The word for it on a command line.
+    /// The fault's word on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -64,7 +63,7 @@ impl Fault {
         }
     }
 
-    /// The fault of this word.
+    /// The fault with this word.
     pub fn of(word: &str) -> Option<Self> {
         [Self::None, Self::WithoutLock, Self::WithoutAsking].into_iter().find(|fault| fault.word() == word)
     }

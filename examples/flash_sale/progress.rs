@@ -1,11 +1,11 @@
-//! Progress for people: one line that changes on a terminal, a line now and then elsewhere.
+//! Progress for people: one changing line on a terminal, else a new line now and then.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use crate::plan::STOCK;
 
-/// The line that tells how the sale goes.
+/// The line about the progress of the sale.
 pub struct Progress {
     terminal: bool,
     counted_at: Instant,
@@ -16,13 +16,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing shown yet.
+    /// A progress line before the first output.
     pub fn new() -> Self {
         let (now, terminal) = (Instant::now(), std::io::stdout().is_terminal());
         Self { terminal, counted_at: now, counted: 0, rate: 0.0, shown_at: now, line: String::new() }
     }
 
-    /// Takes note of how many are sold and what Redis says of the lock; shows it if it is time to.
+    /// Records the number of sold items and the state of the lock in Redis; prints both if enough time has passed.
     pub fn update(&mut self, sold: usize, lock: &str) {
         let passed = self.counted_at.elapsed();
         if passed >= Duration::from_millis(500) {
@@ -41,7 +41,7 @@ impl Progress {
         }
     }
 
-    /// Leaves the line as it is, and goes on below it.
+    /// Ends the line, so that later output goes below.
     pub fn settle(&mut self) {
         if self.terminal && !self.line.is_empty() {
             println!();

@@ -1,4 +1,4 @@
-//! What a till tells the manager and what it is ordered to do: one line each, through its pipes.
+//! A till's reports to the manager and the manager's orders: one line each, through pipes.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Result;
 use crate::shop::Sale;
 
-/// What the seller who holds the lock next is to do between reading the stock and writing it.
+/// A task for the next seller that holds the lock, between reading the stock and writing the stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Keep the lock for a long job.
@@ -17,28 +17,28 @@ pub enum Order {
     StopYourself,
 }
 
-/// What a till tells.
+/// A report of a till.
 #[derive(Clone, Debug)]
 pub enum Report {
-    /// It is connected, as the client of this id.
+    /// The till is connected, as the client of this id.
     Ready(String),
-    /// It wrote a sale, and still holds the lock.
+    /// A seller wrote a sale and still holds the lock.
     Sold(Receipt),
     /// A seller holds the lock, has read the stock, and now follows an order.
     Marked(Mark),
-    /// A seller did the long job; said before its sale is written.
+    /// A seller did the long job; sent before the sale is written.
     Worked(Look),
     /// A seller was stopped and continued, and looked.
     Continued(Look),
-    /// A seller found his lock lost where nobody had planned it.
+    /// A seller lost the lock without an order to do so.
     Lost(String),
-    /// Everything is sold, and all sellers went home.
+    /// Everything is sold, and all sellers have ended.
     Done,
-    /// It cannot go on.
+    /// The till cannot go on.
     Failed(String),
 }
 
-/// A seller's own record of a sale, beside the one in Redis.
+/// A seller's own record of a sale, beside the record in Redis.
 #[derive(Clone, Debug)]
 pub struct Receipt {
     pub sale: Sale,
@@ -59,7 +59,7 @@ pub struct Mark {
     pub at: u64,
 }
 
-/// What a seller was told when he looked at his lock after a long time.
+/// A seller's answer from `is_held()` after a long time.
 #[derive(Clone, Debug)]
 pub struct Look {
     pub item: u32,
@@ -78,7 +78,7 @@ impl Look {
 }
 
 impl Order {
-    /// The line for it.
+    /// The order as a line.
     pub fn word(self) -> &'static str {
         match self {
             Self::WorkLong => "work-long",
@@ -87,14 +87,14 @@ impl Order {
         }
     }
 
-    /// The order of this line.
+    /// The order in this line.
     pub fn of(word: &str) -> Option<Self> {
         [Self::WorkLong, Self::AwaitTheEnd, Self::StopYourself].into_iter().find(|order| order.word() == word)
     }
 }
 
 impl Report {
-    /// The line for it.
+    /// The report as a line.
     pub fn line(&self) -> String {
         let look = |word, look: &Look| {
             let Look { item, since, at, is_held, loss } = look;
@@ -114,7 +114,7 @@ impl Report {
         }
     }
 
-    /// The report of this line.
+    /// The report in this line.
     pub fn read(line: &str) -> Result<Self> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let mut words = Words(rest);
@@ -138,7 +138,7 @@ impl Report {
     }
 }
 
-/// The words of a line that are not read yet.
+/// The words of a line that are still unread.
 struct Words<'a>(&'a str);
 
 impl Words<'_> {

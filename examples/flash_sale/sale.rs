@@ -17,7 +17,7 @@ use crate::server::Server;
 use crate::shop::Shop;
 use crate::{Result, clock};
 
-/// What Redis said of the lock at one moment: who has it, and how long it lives.
+/// The state of the lock in Redis at one moment: the owner and the time to live.
 pub struct Sight {
     pub owner: String,
     pub left: Duration,
@@ -29,11 +29,11 @@ struct Manager {
     lock: Lock,
     progress: Progress,
     looked_at: Instant,
-    /// What Redis said while an act had it watched.
+    /// The observations of the lock while an act records them.
     sights: Option<Vec<Sight>>,
 }
 
-/// Runs the whole sale; answers what went wrong.
+/// Runs the whole sale; returns the faults.
 pub fn run(fault: Fault) -> Result<Vec<String>> {
     let stock = thousands(STOCK as usize);
     println!("Flash sale: {stock} items, {TILLS} processes of {SELLERS} threads, one lock between them.");
@@ -174,7 +174,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Gives an order and waits until a seller, who then holds the lock, follows it.
+    /// Gives an order and waits until a seller that holds the lock follows the order.
     fn order(&mut self, till: u32, order: Order) -> Result<Mark> {
         self.crew.order(till, order)?;
         self.until("a seller follows the order", |books| books.mark.is_some())?;
@@ -210,7 +210,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Asks Redis about the lock, notes it down if an act has it watched, and shows it.
+    /// Reads the state of the lock from Redis, records the state if an act asks for records, and prints the state.
     fn look(&mut self) {
         let lock = match (self.lock.holder(), self.lock.remaining_time_to_live()) {
             (Ok(Some(holder)), Ok(Some(left))) => {
@@ -227,7 +227,7 @@ impl Manager {
         self.progress.update(self.crew.books.receipts.len(), &lock);
     }
 
-    /// Shows the progress as it is at the end of something.
+    /// Prints the final progress of a part.
     fn show_last(&mut self) {
         self.look();
         self.progress.settle();

@@ -1,4 +1,4 @@
-//! The data of the sale in Redis: the stock and the list of sale records, with no protection of their own.
+//! The data of the sale in Redis: the stock and the list of sale records, with no protection except the lock.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,17 +8,17 @@ use redis::Connection;
 use crate::Result;
 use crate::plan::STOCK;
 
-/// Where the data of one sale is.
+/// The keys with the data of one sale.
 pub struct Shop {
     redis: Connection,
     stock: String,
     sales: String,
 }
 
-/// One item sold, as it stands in Redis.
+/// One sold item, as stored in Redis.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sale {
-    /// Items are numbered by the stock that was read: the first one sold is number 2,000.
+    /// An item's number is the stock before the sale: the first item is number 2,000.
     pub item: u32,
     pub till: u32,
     pub seller: u32,
@@ -42,9 +42,9 @@ impl Shop {
         Ok(redis::cmd("GET").arg(&self.stock).query(&mut self.redis)?)
     }
 
-    /// Writes that one item was sold: the stock that was read less one, and the record, in one MULTI.
+    /// Writes the sale of one item in one MULTI: the stock minus one, and the record.
     ///
-    /// A writer that comes late puts back an old stock, and items are sold twice.
+    /// A late writer would restore an old stock, and items would be sold twice.
     pub fn write(&mut self, sale: &Sale) -> Result<()> {
         let mut pipe = redis::pipe();
         pipe.atomic();
@@ -60,7 +60,7 @@ impl Shop {
         records.iter().map(|record| record.parse()).collect()
     }
 
-    /// Removes everything.
+    /// Deletes all keys of the sale.
     pub fn clear(&mut self) -> Result<()> {
         Ok(redis::cmd("DEL").arg(&self.stock).arg(&self.sales).exec(&mut self.redis)?)
     }
@@ -85,5 +85,5 @@ impl FromStr for Sale {
     }
 }
 
-/// A demo that was interrupted leaves nothing behind for longer than this.
+/// The keys of an interrupted demo expire after this time.
 const KEPT_SECONDS: u32 = 3_600;

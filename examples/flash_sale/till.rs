@@ -1,4 +1,4 @@
-//! One selling process: its threads sell item by item, each under the lock.
+//! One selling process: the threads sell item by item, each item under the lock.
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -14,13 +14,13 @@ use crate::report::{Look, Mark, Order, Receipt, Report};
 use crate::shop::{Sale, Shop};
 use crate::{Result, clock};
 
-/// The first argument of a process that sells.
+/// The first argument of a selling process.
 pub const ROLE: &str = "till";
 
 /// The line that opens the till.
 pub const OPEN: &str = "open";
 
-/// One thread that sells.
+/// One selling thread.
 struct Seller {
     till: u32,
     number: u32,
@@ -31,7 +31,7 @@ struct Seller {
 }
 
 impl Seller {
-    /// Sells one item; answers whether there was one.
+    /// Sells one item; returns false if nothing is left.
     fn sell(&mut self) -> Result<bool> {
         let asked_at = clock::now();
         let guard = self.lock.lock()?;
@@ -59,7 +59,7 @@ impl Seller {
         Ok(true)
     }
 
-    /// Finds the price. It locks by itself, because others call it too; here it re-enters.
+    /// Finds the price. The function takes the lock because other callers exist; here the thread re-enters the lock.
     fn price(&self, item: u32) -> Result<(u32, u64)> {
         let guard = self.lock.lock()?;
         let price = if item.is_multiple_of(100) { 100 } else { 1_999 }; // every hundredth one is a bargain
@@ -75,7 +75,7 @@ impl Seller {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(error) => match error.downcast_ref::<lockson::Error>() {
-                    // A lost lock is no reason to go home: the next one is taken afresh.
+                    // After a loss the seller goes on and takes the lock again.
                     Some(error) if error.loss().is_some() => say(&Report::Lost(error.to_string())),
                     _ => return Err(error),
                 },
@@ -83,7 +83,7 @@ impl Seller {
         }
     }
 
-    /// What the manager has in store for whoever holds the lock now.
+    /// Follows the manager's order for the current holder of the lock.
     fn follow_orders(&self, item: u32, guard: &Guard) -> Result<()> {
         let Some(order) = self.orders.lock().map_err(|_| "a seller panicked")?.take() else {
             return Ok(());
@@ -105,7 +105,7 @@ impl Seller {
     }
 }
 
-/// Sells as a process of its own, told by its arguments where, what and how.
+/// Sells as a separate process; the arguments give the server, the sale and the fault.
 pub fn main(arguments: &[&str]) -> ExitCode {
     match run(arguments) {
         Ok(()) => {
@@ -158,12 +158,12 @@ fn run(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Stops all threads of this process; returns when somebody has continued them.
+/// Stops all threads of this process; returns when another process has continued them.
 fn stop_this_process() -> Result<()> {
     let mut before = clock::now();
     kill_process(getpid(), Signal::STOP)?;
-    // This thread may run on for a while, until the signal is taken by some thread of the process:
-    // it has been stopped when the clock has made a jump.
+    // This thread may run on for a while, until some thread of the process takes the signal: a jump of the clock shows
+    // that the process was stopped.
     loop {
         thread::sleep(Duration::from_millis(1));
         let now = clock::now();

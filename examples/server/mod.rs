@@ -1,18 +1,18 @@
-//! The server an example works on: the one that `REDIS_URL` names, or a throw-away one.
+//! The server of an example: the server named by `REDIS_URL`, or a throw-away server.
 
 use std::error::Error;
 use std::process::{Command, Stdio};
 
 use lockson_harness::RedisServer;
 
-/// A server to work on; a throw-away one is gone when this is dropped, or when the process ends.
+/// A server for an example; a throw-away server ends when this value is dropped, or when the process ends.
 pub struct Server {
     url: String,
     _throw_away: Option<RedisServer>,
 }
 
 impl Server {
-    /// Takes the server that `REDIS_URL` names, or starts one on a free port, and says so.
+    /// Takes the server named by `REDIS_URL`, or starts a server on a free port and prints the port.
     pub fn open() -> Result<Self, Box<dyn Error + Send + Sync>> {
         if let Ok(url) = std::env::var("REDIS_URL") {
             println!("server: the one that REDIS_URL names\n"); // the URL itself may hold a password
