@@ -498,7 +498,7 @@ nameMapper: !<com.acme.Prefixer> { prefix: "app:" }
     }
 
     #[test]
-    fn a_mapper_that_does_nothing_is_none_and_one_with_a_prefix_is_that() {
+    fn an_idle_mapper_is_none_and_a_prefix_mapper_is_kept() {
         let read = |mapper: &str| {
             let yaml =
                 format!("singleServerConfig: {{address: 'redis://h', password: 'a!<b'}}\nnameMapper: {mapper}\n");

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_introduction_logs_in_before_it_says_hello_and_hides_the_password() {
+    fn the_login_precedes_hello_and_hides_the_password() {
         let steps = |url: &str| {
             let introduction = Introduction::new(&Address::parse(url).unwrap(), "name");
             assert!(!format!("{introduction:?}").contains("canary"));

@@ -262,14 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_refusal_is_told_when_no_address_takes_the_connection() {
+    fn the_last_refusal_is_reported_when_every_address_refuses() {
         let deadline = Instant::now().after(Duration::from_secs(10));
         let error = dial_first(&[CLOSED, CLOSED], deadline).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     }
 
     #[test]
-    fn a_unix_socket_with_a_full_queue_costs_the_deadline_and_no_thread() {
+    fn a_full_unix_socket_costs_the_deadline_and_no_thread() {
         let folder = std::env::temp_dir().join(format!("lockson-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("mute.sock");

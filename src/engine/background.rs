@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_its_moment_is_run_at_the_end_and_nothing_after_it() {
+    fn scheduled_work_runs_at_the_end_and_nothing_after_it() {
         let background = Background::new("test");
         let (done, order) = crossbeam_channel::unbounded();
         let hour = Instant::now().after(Duration::from_secs(3_600));

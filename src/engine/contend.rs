@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn no_sleep_is_longer_than_a_second_or_the_time_to_live_or_the_deadline() {
+    fn a_sleep_ends_by_a_second_the_ttl_and_the_deadline() {
         let (got, did) = run(&[Some(30_000), Some(300), Some(30_000), Some(30_000)], false, Some(1_800));
         assert_eq!(got, None);
         assert_eq!(did, [Ask, Arm, Sleep(1_000), Ask, Sleep(300), Ask, Sleep(500), Ask]);

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_ripens_after_100_to_200_ms_and_what_was_given_back_never_does() {
+    fn a_hold_ripens_after_100_to_200_ms_unless_released() {
         let mut ripening = Ripening::new(at(0));
         let (long, short) = (hold(), hold());
         assert_eq!(ripening.step_at(), Some(at(100)));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_quiet_second_it_rests_until_somebody_is_granted_something() {
+    fn after_a_quiet_second_ripening_rests_until_a_grant() {
         let mut ripening = Ripening::new(at(0));
         let mut now = at(0);
         while let Some(at) = ripening.step_at() {

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_doubles_from_1_to_128_ms_with_up_to_a_quarter_more() {
+    fn the_default_doubles_from_1_to_128_ms_plus_a_quarter() {
         for (tries, pause) in (1..=10).zip(pauses(&Backoff::default(), 1..=10)) {
             let base = 2_u128.pow(tries - 1).min(128);
             let pause = pause.unwrap();

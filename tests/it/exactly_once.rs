@@ -133,7 +133,7 @@ fn a_renewal_of_the_watchdog_cut_at_any_byte_costs_no_hold() {
 }
 
 #[test]
-fn a_force_unlock_cut_at_any_byte_is_sent_once_and_says_what_it_knows() {
+fn a_force_unlock_cut_at_any_byte_is_sent_once() {
     let rig = Rig::start();
     let lock = rig.client().get_lock(NAME);
     let holder = rig.direct();
@@ -188,7 +188,7 @@ fn a_force_unlock_without_an_answer_never_arrives_later() {
 }
 
 #[test]
-fn a_force_unlock_spares_whoever_took_the_lock_before_its_answer_was_lost() {
+fn an_unanswered_force_unlock_spares_the_next_holder() {
     let rig = Rig::start();
     let (first, second) = (rig.direct(), rig.direct());
     let held = first.get_lock(NAME).lock().unwrap();
@@ -221,7 +221,7 @@ fn a_force_unlock_whose_answer_is_lost_ends_the_own_hold_too() {
 }
 
 #[test]
-fn an_acquire_without_an_answer_is_fenced_and_repeated_within_the_wait() {
+fn an_unanswered_acquire_is_fenced_and_repeated_in_time() {
     let rig = Rig::start();
     let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     let acquire = rig.script("acquire");
@@ -304,7 +304,7 @@ fn a_release_that_cannot_be_fenced_in_time_is_settled_later() {
 }
 
 #[test]
-fn a_hold_survives_a_reentry_and_a_partial_release_without_answers() {
+fn a_hold_survives_unanswered_reentry_and_partial_release() {
     let rig = Rig::start();
     let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     for then in silences() {

@@ -102,7 +102,7 @@ fn replaced(rig: &Rig, bytes: &[u8]) {
 }
 
 #[test]
-fn a_host_name_that_cannot_be_resolved_is_a_connection_error_in_time() {
+fn an_unresolvable_host_is_a_connection_error_in_time() {
     let builder = Client::builder("redis://no-such-host.invalid").command_timeout(PATIENCE).outage_limit(PATIENCE);
     let check = |what: &str, call: &dyn Fn() -> Result<(), Error>| {
         let (took, answer) = timed(call);
@@ -173,7 +173,7 @@ fn an_outage_ends_the_wait_of_every_thread_in_line() {
 }
 
 #[test]
-fn a_caller_waits_for_a_connection_of_a_full_pool_no_longer_than_its_bound() {
+fn a_full_pool_blocks_a_caller_within_its_bound() {
     let rig = Rig::start();
     let client = rig.builder().max_connections(1).command_timeout(Duration::from_secs(1)).connect().unwrap();
     thread::scope(|scope| {
@@ -192,7 +192,7 @@ fn a_caller_waits_for_a_connection_of_a_full_pool_no_longer_than_its_bound() {
 }
 
 #[test]
-fn a_server_with_too_many_clients_says_so_and_is_used_as_soon_as_it_has_room() {
+fn a_full_server_is_used_as_soon_as_it_has_room() {
     let rig = Rig::start();
     let mut admin = rig.server.connection();
     let mut limit = |most: usize| {

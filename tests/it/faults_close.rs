@@ -19,12 +19,12 @@ use crate::support::{SCHEDULING, joined};
 const DROP_LIMIT: Duration = Duration::from_secs(1);
 
 #[test]
-fn close_ends_every_blocked_caller_in_time_though_the_server_is_mute() {
+fn close_ends_blocked_callers_in_time_on_a_mute_server() {
     close_is_bounded(DROP_LIMIT * 4 / 5, |rig| rig.proxy.mute(Scope::All, Direction::Both));
 }
 
 #[test]
-fn close_ends_every_blocked_caller_in_time_though_nobody_answers_the_door() {
+fn close_ends_blocked_callers_in_time_without_a_server() {
     // Whoever slept asks, because the listener broke.
     close_is_bounded(DROP_LIMIT + SCHEDULING, |rig| {
         rig.proxy.new_connections(NewConnections::Ignore);
@@ -120,7 +120,7 @@ fn dropping_a_guard_is_bounded_and_made_up_for_later() {
 }
 
 #[test]
-fn a_panic_drops_its_guard_in_time_and_only_once_though_the_server_is_mute() {
+fn a_panic_drops_its_guard_once_and_in_time_on_a_mute_server() {
     let rig = Rig::start();
     let client = rig.builder().drop_timeout(PATIENCE).connect().unwrap();
     let (took, outcome) = timed(|| {
@@ -195,7 +195,7 @@ fn a_password_appears_in_no_text() {
 }
 
 #[test]
-fn a_server_that_repeats_the_password_in_its_refusal_gives_it_to_nobody() {
+fn a_password_echoed_in_a_refusal_is_hidden() {
     // Servers quote what they do not understand: here they understand no AUTH and no HELLO.
     for (renamed, protocol) in [("AUTH", ""), ("HELLO", "?protocol=resp3")] {
         let server = RedisServer::builder().config(format!("rename-command {renamed} \"\"")).start();

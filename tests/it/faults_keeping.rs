@@ -54,7 +54,7 @@ fn a_release_found_nothing_after_its_deadline_and_says_so() {
 }
 
 #[test]
-fn a_demoted_server_that_answers_nothing_is_left_by_the_watchdog() {
+fn the_watchdog_leaves_a_mute_demoted_server() {
     let rig = Rig::around(RedisServer::builder().config("replica-serve-stale-data no").start());
     let successor = RedisServer::start();
     let client = rig.builder().watchdog(Duration::from_secs(4), ms(100)).connect().unwrap();

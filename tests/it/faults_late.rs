@@ -12,7 +12,7 @@ use crate::fault_support::{PATIENCE, Rig, SOON, fences, ms, rig_without_fences, 
 const NAME: &str = "late";
 
 #[test]
-fn a_late_original_is_fenced_before_its_repetition_and_leaves_no_ghost() {
+fn a_late_original_is_fenced_before_its_repetition() {
     let rig = Rig::start();
     let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     for _ in 0..10 {
@@ -27,7 +27,7 @@ fn a_late_original_is_fenced_before_its_repetition_and_leaves_no_ghost() {
 }
 
 #[test]
-fn a_fence_without_an_answer_is_sent_again_before_the_repetition() {
+fn an_unanswered_fence_is_repeated_before_the_request() {
     let rig = Rig::start();
     let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     for then in [Then::CutBeforeRequest, Then::CutRequestAfter(20), Then::SwallowRequest, Then::CutReplyAfter(0)] {
@@ -41,7 +41,7 @@ fn a_fence_without_an_answer_is_sent_again_before_the_repetition() {
 }
 
 #[test]
-fn what_is_cleared_away_in_the_background_is_fenced_first_however_long_that_takes() {
+fn background_cleanup_fences_first_however_long_it_takes() {
     let rig = Rig::start();
     let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     let held = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
@@ -58,7 +58,7 @@ fn what_is_cleared_away_in_the_background_is_fenced_first_however_long_that_take
 }
 
 #[test]
-fn a_ghost_of_a_user_who_may_not_fence_is_cleared_in_the_background() {
+fn an_unfenceable_ghost_is_cleared_in_the_background() {
     let rig = rig_without_fences();
     let lock = without_fences(&rig).get_lock(NAME);
     let (rule, original, fence) = take_with_the_original_held(&rig, &lock);
@@ -86,7 +86,7 @@ fn a_ghost_does_not_disturb_whoever_has_the_lock_by_then() {
 }
 
 #[test]
-fn late_copies_of_anything_a_thread_sent_never_touch_its_newer_hold() {
+fn late_copies_never_touch_a_newer_hold_of_their_thread() {
     let rig = Rig::start();
     let lock = rig.client().get_lock(NAME);
     let outer = lock.lock().unwrap();
@@ -109,7 +109,7 @@ fn late_copies_of_anything_a_thread_sent_never_touch_its_newer_hold() {
 }
 
 #[test]
-fn a_late_release_of_an_ended_lease_leaves_the_next_holder_alone() {
+fn a_late_release_of_an_ended_lease_spares_the_next_holder() {
     let rig = Rig::start();
     let client = rig.impatient().connect().unwrap();
     let guard = client.get_lock(NAME).with_lease(PATIENCE).lock().unwrap();
@@ -125,7 +125,7 @@ fn a_late_release_of_an_ended_lease_leaves_the_next_holder_alone() {
 }
 
 #[test]
-fn a_late_release_that_could_not_be_fenced_leaves_the_newer_hold_of_its_thread_alone() {
+fn an_unfenced_late_release_spares_the_threads_newer_hold() {
     let rig = rig_without_fences();
     let lock = without_fences(&rig).get_lock(NAME);
     let guard = lock.lock().unwrap();
@@ -140,7 +140,7 @@ fn a_late_release_that_could_not_be_fenced_leaves_the_newer_hold_of_its_thread_a
 }
 
 #[test]
-fn a_late_partial_release_never_makes_the_key_end_before_its_holder_thinks() {
+fn a_late_partial_release_never_shortens_the_hold() {
     for may_fence in [true, false] {
         let rig = rig_without_fences();
         let client = if may_fence { rig.impatient().connect().unwrap() } else { without_fences(&rig) };
@@ -195,7 +195,7 @@ fn take_with_the_original_held(rig: &Rig, lock: &Lock) -> (RuleHandle, Request, 
 }
 
 #[test]
-fn a_fence_without_an_answer_makes_no_release_of_one_that_was_never_sent() {
+fn an_unanswered_fence_never_causes_an_unsent_release() {
     let rig = Rig::start();
     let client = rig.impatient().connect().unwrap();
     let lock = client.get_lock(NAME);

@@ -194,7 +194,7 @@ fn the_time_of_a_slow_answer_is_not_believed_in() {
 }
 
 #[test]
-fn a_flushed_server_is_noticed_at_the_next_renewal_and_told_once_for_each_lock() {
+fn a_flush_is_reported_once_per_lock_by_the_next_renewal() {
     const LOCKS: usize = 150;
     let rig = Rig::start();
     let told = Notes::default();
@@ -243,12 +243,12 @@ fn a_lost_lock_does_not_disturb_the_next_hold_of_the_same_name() {
 }
 
 #[test]
-fn a_foreign_force_unlock_reaches_a_listening_holder_within_a_tenth_of_a_second() {
+fn a_force_unlock_reaches_a_listening_holder_in_a_tenth_second() {
     forced_open_is_told_soon(false);
 }
 
 #[test]
-fn a_foreign_force_unlock_reaches_the_listening_holder_of_a_lease_as_soon() {
+fn a_force_unlock_reaches_a_listening_leased_holder_as_soon() {
     forced_open_is_told_soon(true);
 }
 
@@ -261,7 +261,7 @@ fn forced_open_is_told_soon(leased: bool) {
 }
 
 #[test]
-fn an_announcement_is_looked_into_at_once_though_nobody_of_this_process_gets_in() {
+fn a_message_is_verified_at_once_without_a_grant_here() {
     let rig = Rig::start();
     let client = rig.client(); // the next renewal is ten seconds away
     let stranger = "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'stranger:1', 1)
@@ -302,7 +302,7 @@ pub(crate) fn time_to_tell(rig: &Rig, holder: &Client, other: &Client, leased: b
 }
 
 #[test]
-fn a_holder_that_was_out_of_reach_for_too_long_does_not_touch_the_next_one() {
+fn a_holder_cut_off_for_too_long_spares_the_next_holder() {
     let rig = Rig::start();
     let client = rig.impatient().watchdog(Duration::from_secs(1), ms(100)).connect().unwrap();
     let lock = client.get_lock("mine");

@@ -79,7 +79,7 @@ fn a_server_that_is_busy_for_ever_costs_the_bound_and_no_more() {
 }
 
 #[test]
-fn a_replica_is_left_for_the_master_to_which_its_name_leads_by_now() {
+fn a_replica_is_left_for_the_master_behind_its_name() {
     let rig = Rig::start();
     let successor = RedisServer::start();
     let client = rig.builder().watchdog(Duration::from_secs(4), ms(100)).connect().unwrap();
@@ -184,7 +184,7 @@ fn a_password_that_changed_is_told_on_the_next_connection() {
 }
 
 #[test]
-fn scripts_that_the_server_forgot_are_sent_again_and_nobody_notices() {
+fn scripts_the_server_forgot_are_sent_again_unnoticed() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(3), ms(200)).connect().unwrap();
     let lock = client.get_lock("once");
@@ -260,7 +260,7 @@ fn a_holder_whose_key_was_overwritten_is_told_that_it_was_taken() {
 }
 
 #[test]
-fn a_stranger_in_the_lock_is_busy_and_a_lock_without_end_is_asked_for_every_second() {
+fn a_foreign_lock_without_a_ttl_is_asked_for_every_second() {
     let rig = Rig::start();
     let lock = rig.client().get_lock("data");
     for field in [["no-owner", "no-number"], ["no-owner", "9223372036854775807"]] {

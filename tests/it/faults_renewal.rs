@@ -111,7 +111,7 @@ fn nothing_is_renewed_after_its_release_however_that_went() {
 }
 
 #[test]
-fn a_renewal_that_crosses_the_release_never_brings_the_lock_back() {
+fn a_renewal_crossing_the_release_never_restores_the_lock() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(3), ms(100)).connect().unwrap();
     thread::scope(|scope| {
@@ -133,7 +133,7 @@ fn a_renewal_that_crosses_the_release_never_brings_the_lock_back() {
 }
 
 #[test]
-fn one_key_that_is_no_lock_any_more_does_not_stop_the_others_of_its_batch() {
+fn a_key_of_a_wrong_type_does_not_stop_its_batch() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
     let names: Vec<_> = (0..10).map(|number| format!("batch {number}")).collect();

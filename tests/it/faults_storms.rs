@@ -94,7 +94,7 @@ fn make_chaos(proxy: &Proxy, seed: u64, how_long: Duration) {
 }
 
 #[test]
-fn connections_killed_over_and_over_come_back_with_password_database_and_name() {
+fn killed_connections_return_with_login_database_and_name() {
     let rig = Rig::around(RedisServer::builder().password("secret").start());
     for protocol in ["", "?protocol=resp3"] {
         let url = format!("redis://:secret@127.0.0.1:{}/3{protocol}", rig.proxy.port());
@@ -142,7 +142,7 @@ fn resets_at_any_byte_are_like_ends() {
 }
 
 #[test]
-fn a_reentry_at_the_end_of_a_lease_never_takes_the_lock_from_somebody_else() {
+fn a_reentry_at_the_end_of_a_lease_never_robs_another_owner() {
     let rig = Rig::start();
     let [ours, theirs] = [rig.direct(), rig.direct()].map(|client| client.get_lock("short").with_lease(ms(5)));
     let until = Instant::now() + Duration::from_secs(2);
@@ -172,7 +172,7 @@ fn a_reentry_at_the_end_of_a_lease_never_takes_the_lock_from_somebody_else() {
 }
 
 #[test]
-fn a_lock_that_gets_free_at_the_very_end_of_a_wait_is_taken_or_left_alone() {
+fn a_lock_freed_at_the_end_of_a_wait_is_taken_or_left() {
     let rig = Rig::start();
     let (holder, waiter) = (rig.direct().get_lock("end"), rig.client().get_lock("end"));
     for round in 0..60 {
@@ -189,7 +189,7 @@ fn a_lock_that_gets_free_at_the_very_end_of_a_wait_is_taken_or_left_alone() {
 }
 
 #[test]
-fn a_wait_cancelled_at_the_moment_of_its_grant_leaves_nothing_behind() {
+fn a_wait_cancelled_at_its_grant_leaves_nothing_behind() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(SOON, ms(100)).connect().unwrap();
     let holder = rig.direct().get_lock("cancelled");
@@ -213,7 +213,7 @@ fn a_wait_cancelled_at_the_moment_of_its_grant_leaves_nothing_behind() {
 }
 
 #[test]
-fn threads_that_hand_a_lock_over_are_each_renewed_as_long_as_they_hold() {
+fn threads_handing_a_lock_over_are_each_renewed() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
     let lock = client.get_lock("handed over");

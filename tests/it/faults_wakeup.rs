@@ -28,7 +28,7 @@ fn a_message_that_is_lost_costs_at_most_a_second() {
 }
 
 #[test]
-fn a_listener_cut_at_the_moment_of_release_has_its_waiter_ask_at_once() {
+fn a_waiter_asks_at_once_after_its_listener_was_cut() {
     for subscribes_again in [true, false] {
         let rig = Rig::start();
         let waiter = Waiter::start(&rig);
@@ -44,7 +44,7 @@ fn a_listener_cut_at_the_moment_of_release_has_its_waiter_ask_at_once() {
 }
 
 #[test]
-fn a_listener_killed_right_before_the_release_costs_at_most_a_second() {
+fn a_listener_killed_before_a_release_costs_a_second() {
     let rig = Rig::start();
     for _ in 0..4 {
         let waiter = Waiter::start(&rig);
@@ -55,7 +55,7 @@ fn a_listener_killed_right_before_the_release_costs_at_most_a_second() {
 }
 
 #[test]
-fn a_release_between_two_subscriptions_is_noticed_as_soon_as_the_second_stands() {
+fn a_release_between_two_subscriptions_is_noticed_at_once() {
     let rig = Rig::start();
     let waiter = Waiter::start(&rig);
     let subscribing = rig.proxy.rule(When::command("SUBSCRIBE"), Then::HoldRequest);
@@ -132,7 +132,7 @@ fn a_restarted_server_serves_its_waiters_and_holders_are_told() {
 }
 
 #[test]
-fn a_server_that_was_down_for_seconds_serves_its_waiters_when_it_is_back() {
+fn a_server_back_after_seconds_serves_its_waiters() {
     let rig = Rig::start();
     let waiter = Waiter::start(&rig);
     let mark = rig.proxy.mark();
@@ -149,7 +149,7 @@ fn a_server_that_was_down_for_seconds_serves_its_waiters_when_it_is_back() {
 }
 
 #[test]
-fn a_user_who_may_not_subscribe_is_told_so_instead_of_waiting_blindly() {
+fn a_user_without_subscribe_gets_an_error_not_a_blind_wait() {
     let server = RedisServer::start();
     server.run(&["ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all"]);
     let rig = Rig::around(server);
@@ -170,7 +170,7 @@ fn a_user_who_may_not_subscribe_is_told_so_instead_of_waiting_blindly() {
 }
 
 #[test]
-fn a_subscription_that_is_refused_for_a_moment_or_answered_oddly_is_made_again() {
+fn a_refused_or_garbled_subscription_is_repeated() {
     let answers: [&[u8]; 4] =
         [b"-BUSY Redis is busy running a script.\r\n", b"-LOADING Redis is loading\r\n", b"*0\r\n", b"*1\r\n:1\r\n"];
     for answer in answers {
@@ -185,7 +185,7 @@ fn a_subscription_that_is_refused_for_a_moment_or_answered_oddly_is_made_again()
 }
 
 #[test]
-fn a_server_that_refuses_subscriptions_for_a_while_is_not_asked_busily() {
+fn refused_subscriptions_are_repeated_at_growing_intervals() {
     let rig = Rig::start();
     let busy = rig.proxy.rule(
         When::command("SUBSCRIBE").always(),

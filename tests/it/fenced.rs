@@ -138,7 +138,7 @@ fn tokens_follow_a_java_client_that_counts_one_by_one() {
 }
 
 #[test]
-fn no_token_is_given_twice_to_threads_and_processes_that_want_it_at_once() {
+fn no_token_is_given_twice_across_threads_and_processes() {
     const EACH: usize = 100;
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
@@ -184,7 +184,7 @@ fn a_take_whose_answer_was_lost_has_the_token_that_it_drew() {
 }
 
 #[test]
-fn a_take_whose_answer_and_counter_were_lost_has_a_token_all_the_same() {
+fn a_grant_with_a_lost_answer_and_counter_has_a_token() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.address());
     let client = Client::builder(&proxy.url()).command_timeout(ms(2_000)).connect().unwrap();

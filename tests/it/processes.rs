@@ -102,7 +102,7 @@ fn a_killed_holder_frees_the_lock_with_its_time_to_live() {
 }
 
 #[test]
-fn a_holder_stopped_beyond_its_time_to_live_learns_it_at_its_first_look() {
+fn a_holder_stopped_beyond_its_ttl_learns_it_at_first_look() {
     for lease in ["", " lease_ms=1000"] {
         let server = RedisServer::start();
         let client = Client::connect(&server.url()).unwrap();

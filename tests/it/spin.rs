@@ -60,7 +60,7 @@ fn the_state_is_the_plain_locks() {
 }
 
 #[test]
-fn a_waiter_of_the_plain_kind_that_is_told_nothing_is_in_within_a_second() {
+fn an_unwoken_plain_waiter_is_served_within_a_second() {
     let (server, name) = (RedisServer::shared(), fresh("spin"));
     let guard = client().get_spin_lock(&name).lock().unwrap();
     let others = client().get_lock(&name);
@@ -115,7 +115,7 @@ fn a_backoff_counts_the_tries_of_one_take_from_one() {
 }
 
 #[test]
-fn the_default_asks_often_at_first_and_then_eight_times_a_second() {
+fn the_default_slows_to_eight_requests_a_second() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
     let _guard = client.get_spin_lock("job").lock().unwrap();
@@ -169,7 +169,7 @@ fn a_lock_without_limit_waits_on_when_the_tries_are_used_up() {
 }
 
 #[test]
-fn threads_of_one_process_hand_it_over_without_waiting_for_their_pauses() {
+fn threads_of_a_process_hand_over_without_their_pauses() {
     let lock = client().get_spin_lock_with(&fresh("spin"), Backoff::fixed(Duration::from_secs(60)));
     let guard = lock.lock().unwrap();
     let (took, ()) = timed(|| {
@@ -185,7 +185,7 @@ fn threads_of_one_process_hand_it_over_without_waiting_for_their_pauses() {
 }
 
 #[test]
-fn a_thread_that_sleeps_through_a_long_pause_is_woken_by_a_release_in_its_process() {
+fn a_release_in_the_process_ends_a_long_pause() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
     let lock = client.get_spin_lock_with("job", Backoff::fixed(Duration::from_secs(60)));

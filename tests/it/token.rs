@@ -212,7 +212,7 @@ fn without_scripts_a_missing_right_is_told_by_its_word() {
 }
 
 #[test]
-fn a_server_without_a_command_of_its_own_says_so_and_takes_nothing() {
+fn a_server_without_the_command_is_refused_and_untouched() {
     let server = RedisServer::start();
     let lock = by(&Client::connect(&server.url()).unwrap(), "own", ReleaseBy::Server);
     let error = lock.lock().unwrap_err();

@@ -102,7 +102,7 @@ fn a_flush_is_told_at_once_for_every_kind() {
 }
 
 #[test]
-fn what_takes_the_place_of_a_lock_is_told_at_once_for_every_kind() {
+fn an_overwritten_lock_is_told_at_once_for_every_kind() {
     let server = RedisServer::start();
     let others = Client::connect(&server.url()).unwrap();
     for url in urls(&server) {
@@ -171,7 +171,7 @@ fn a_lock_that_the_server_evicts_is_told_at_once() {
 }
 
 #[test]
-fn a_lock_whose_time_to_live_was_cut_is_told_when_the_server_removes_it() {
+fn a_shortened_lock_is_told_when_the_server_removes_it() {
     let server = RedisServer::start();
     let client = patient_client(&server);
     let guards = watched(&server, &client);

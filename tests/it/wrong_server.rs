@@ -65,7 +65,7 @@ fn a_replica_is_refused_at_connect_and_answers_no_question() {
 }
 
 #[test]
-fn a_waiter_that_meets_a_replica_is_served_once_it_is_the_master() {
+fn a_waiter_at_a_replica_is_served_after_its_promotion() {
     let rig = Rig::start();
     let client = rig.client();
     let successor = RedisServer::start();
@@ -87,7 +87,7 @@ fn a_waiter_that_meets_a_replica_is_served_once_it_is_the_master() {
 }
 
 #[test]
-fn a_server_without_hello_serves_and_its_lost_answers_are_fenced() {
+fn a_server_without_hello_serves_and_allows_fencing() {
     let without = RedisServer::builder().config("rename-command HELLO \"\"").start();
     let rig = Rig::around(without);
     let lock = rig.client().get_lock("wanted");

@@ -80,7 +80,7 @@ fn no_request_goes_out_for_a_hold_whose_deadline_has_passed() {
 }
 
 #[test]
-fn a_loss_that_was_told_while_a_re_entry_was_under_way_stays_one() {
+fn a_loss_reported_during_a_re_entry_stays_one_loss() {
     let (mut ledger, guard) = watched();
     assert_eq!(ledger.look(at(29_700)), Phase::Lost(Loss::Expired), "the timer has told it");
     let answer = ledger.reentered(at(29_800), at(29_600), lease(30_000), Side::Exclusive, RENEWED);
@@ -108,7 +108,7 @@ fn a_finished_inner_lease_of_an_hour_does_not_outlive_its_guard() {
 }
 
 #[test]
-fn guards_dropped_out_of_order_leave_what_the_others_were_promised() {
+fn guards_dropped_out_of_order_leave_the_others_their_lease() {
     let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(5_000), Side::Exclusive, leased(5_000));
     let inner = ledger.reentered(at(100), at(100), lease(1_000), Side::Exclusive, leased(1_100)).unwrap();
     assert_eq!(partial(ledger.release(outer, at(200))), (ONE, lease(900)));
@@ -163,7 +163,7 @@ fn what_an_inner_guard_kept_outlives_the_outer_release() {
 }
 
 #[test]
-fn a_side_that_was_kept_stays_taken_when_the_other_side_is_given_back() {
+fn a_kept_side_stays_taken_when_the_other_side_is_released() {
     let (mut ledger, write) = watched();
     let reads: Vec<_> =
         (0..2).map(|_| ledger.reentered(at(1), at(1), lease(30_000), Side::Shared, RENEWED).unwrap()).collect();
@@ -210,7 +210,7 @@ fn a_server_clock_that_was_set_forward_long_ago_cuts_nothing() {
 }
 
 #[test]
-fn what_was_confirmed_before_a_release_was_answered_is_bounded_by_it() {
+fn a_release_bounds_renewals_sent_before_its_answer() {
     let (mut ledger, outer) = watched();
     let inner = ledger.reentered(at(10), at(10), lease(3_000), Side::Exclusive, leased(3_010)).unwrap();
     // A renewal goes out, then the release; the renewal's answer comes last.

@@ -52,7 +52,7 @@ fn only_foreign_messages_are_news() {
 }
 
 #[test]
-fn a_channel_outlives_its_last_waiter_by_its_linger_and_the_connection_its_last_channel() {
+fn a_channel_and_the_connection_linger_after_the_last_waiter() {
     let (mut topics, _bell) = subscribed();
     topics.leave("c", 1, at(0));
     assert!(matches!(topics.demand(at(999)), Demand::Rest(_)));

@@ -65,7 +65,7 @@ fn a_broken_listening_connection_brings_all_into_question_once() {
 }
 
 #[test]
-fn all_are_asked_about_though_the_listening_connection_stays_away() {
+fn all_holds_are_verified_without_a_listening_connection() {
     let mut watch = live();
     watch.lost(at(10));
     let Step::Rest(Some(until)) = watch.next(at(10), Some(1), Ear::Closed) else { panic!("it waits a while") };
@@ -75,7 +75,7 @@ fn all_are_asked_about_though_the_listening_connection_stays_away() {
 }
 
 #[test]
-fn a_server_out_of_reach_is_tried_several_times_a_second_and_no_more() {
+fn an_unreachable_server_is_tried_several_times_a_second() {
     let mut watch = live();
     watch.lost(at(0));
     let (mut now, mut tries) = (at(0), vec![]);
@@ -95,7 +95,7 @@ fn a_server_out_of_reach_is_tried_several_times_a_second_and_no_more() {
 }
 
 #[test]
-fn a_missing_right_is_said_once_and_asked_for_again_on_another_connection() {
+fn a_missing_right_is_reported_once_and_tried_per_connection() {
     let mut watch = Watch::new(at(0));
     watch.begin();
     assert!(matches!(watch.next(at(0), Some(1), refused()), Step::Complain(_)));
@@ -113,7 +113,7 @@ fn a_missing_right_is_said_once_and_asked_for_again_on_another_connection() {
 }
 
 #[test]
-fn a_flush_is_looked_into_at_once_and_flushes_without_end_cost_a_part_of_the_time() {
+fn a_flush_is_verified_at_once_and_endless_flushes_sparingly() {
     let mut watch = live();
     watch.flushed();
     assert!(matches!(watch.next(at(10), Some(1), open(1)), Step::Ask(All::Look)));
@@ -124,7 +124,7 @@ fn a_flush_is_looked_into_at_once_and_flushes_without_end_cost_a_part_of_the_tim
 }
 
 #[test]
-fn a_few_losses_at_a_time_bring_all_into_question_until_none_is_found() {
+fn a_few_losses_verify_all_holds_until_none_is_lost() {
     let mut watch = live();
     for second in 0..10 {
         watch.found_gone(at(second * 1_000), 2, false);

@@ -128,7 +128,7 @@ fn a_mute_answer_is_fenced_and_repeated_in_time() {
 }
 
 #[test]
-fn a_fence_refused_for_a_moment_is_sent_again_before_the_request() {
+fn a_fence_refused_briefly_is_repeated_before_the_request() {
     let (server, client) = scene(|what, number| match (what, number) {
         (What::Acquire, 0) => Reaction::Mute,
         (What::Fence, 0) => Reaction::Reply("-LOADING Redis is loading the dataset in memory\r\n"),
@@ -330,7 +330,7 @@ fn a_fence_at_another_server_does_not_count() {
 }
 
 #[test]
-fn an_answer_that_took_longer_than_its_lease_is_another_owners_next_time() {
+fn a_grant_older_than_its_lease_is_retried_as_a_new_owner() {
     let (server, client) = scene(|what, number| match (what, number) {
         (What::Acquire, 0) => {
             std::thread::sleep(Duration::from_millis(60));

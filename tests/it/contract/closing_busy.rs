@@ -162,7 +162,7 @@ fn a_release_that_is_pending_is_made_up_for_by_close() {
 }
 
 #[test]
-fn a_caller_that_pauses_between_attempts_is_ended_by_cancel_and_close() {
+fn cancel_and_close_end_a_caller_between_attempts() {
     for cancels in [true, false] {
         // A machine that is busy may be late once, and not each time.
         assert!((0..3).any(|_| ended_pauses(cancels) <= ms(150)), "cancelled: {cancels}");

@@ -39,7 +39,7 @@ fn a_lock_that_somebody_else_has_is_lost_as_taken() {
 }
 
 #[test]
-fn what_is_no_lock_is_a_loss_for_the_holder_an_error_for_others_and_left_alone() {
+fn a_wrong_type_is_a_loss_to_holders_and_an_error_to_others() {
     for_every_kind(|kind| {
         let server = RedisServer::shared();
         let lock = kind.get_lock(&brisk_client(), &kind.fresh());
@@ -138,7 +138,7 @@ fn force_unlock_lets_a_waiter_in_at_once() {
 }
 
 #[test]
-fn a_foreign_force_unlock_is_told_at_once_while_the_process_listens() {
+fn a_listening_process_learns_of_a_force_unlock_at_once() {
     for_every_kind(|kind| {
         let Some(_) = kind.channel else { return };
         // The next renewal is ten seconds away, the deadline longer.

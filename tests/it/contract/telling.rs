@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 #[test]
-fn a_loss_is_told_by_question_wait_callback_and_observer_once_each() {
+fn each_way_to_learn_of_a_loss_tells_it_once() {
     for_every_reentrant_kind(|kind| {
         let notes = Notes::default();
         let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
@@ -86,7 +86,7 @@ fn the_observer_sees_each_hold_come_and_go() {
 }
 
 #[test]
-fn a_callback_after_the_loss_runs_at_once_and_none_runs_for_a_lock_given_back() {
+fn a_late_callback_runs_at_once_and_never_after_a_release() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let (told, heard) = unbounded();
@@ -161,7 +161,7 @@ fn a_callback_may_use_the_client_and_take_locks() {
 }
 
 #[test]
-fn a_callback_that_keeps_its_own_hold_keeps_the_client_no_longer_open() {
+fn a_callback_with_its_own_hold_keeps_no_client_open() {
     for_every_kind(|kind| {
         let label = fresh("cycle").replace(':', "-");
         let client = Client::builder(&RedisServer::shared().url()).client_name(&label).connect().unwrap();

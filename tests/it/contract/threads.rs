@@ -182,7 +182,7 @@ impl Drop for LastWish {
 }
 
 #[test]
-fn a_manual_hold_of_a_thread_that_ended_is_left_to_its_time_to_live() {
+fn a_manual_hold_of_an_ended_thread_expires() {
     for_every_kind(|kind| {
         let ours = brisk_client();
         let lock = kind.get_lock(&ours, &kind.fresh());

@@ -12,7 +12,7 @@ use crate::other_process::{OtherProcess, crowd};
 use crate::support::{SOON, ms};
 
 #[test]
-fn nobody_is_overtaken_in_a_crowd_that_gives_up_and_dies_at_random() {
+fn no_waiter_is_overtaken_while_others_leave_and_die() {
     nobody_is_overtaken(3_000);
 }
 

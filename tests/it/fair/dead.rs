@@ -31,7 +31,7 @@ fn a_waiter_killed_at_the_head_costs_at_most_the_patience() {
 }
 
 #[test]
-fn a_waiter_killed_behind_others_costs_no_more_when_its_turn_comes() {
+fn a_waiter_killed_behind_others_costs_nothing_later() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let proxy = Proxy::start(server.address());

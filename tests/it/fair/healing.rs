@@ -148,7 +148,7 @@ fn a_full_memory_refuses_takes_and_no_release() {
 }
 
 #[test]
-fn the_keys_of_a_queue_have_an_end_while_there_is_one_and_are_gone_afterwards() {
+fn queue_keys_expire_while_in_use_and_are_gone_afterwards() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let guard = client().get_fair_lock(&name).lock().unwrap();
@@ -166,7 +166,7 @@ fn the_keys_of_a_queue_have_an_end_while_there_is_one_and_are_gone_afterwards() 
 }
 
 #[test]
-fn forcing_it_open_tells_the_next_one_and_leaves_the_queue_as_it_is() {
+fn a_force_unlock_wakes_the_next_and_keeps_the_queue() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let operator = client();

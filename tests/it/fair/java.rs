@@ -10,7 +10,7 @@ use super::{PATIENCE, Queue, hasty, hasty_client, now_ms, throughout};
 use crate::support::{SCHEDULING, SOON, TICK, TTL, fields, fresh, joined, ms};
 
 #[test]
-fn a_waiter_keeps_its_place_between_two_of_java_behind_a_long_hold() {
+fn a_waiter_between_two_of_java_keeps_its_place() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let [before, behind] = [1, 2].map(|thread| Java::new(&server, "job", thread));
@@ -52,7 +52,7 @@ fn a_waiter_keeps_its_place_between_two_of_java_behind_a_long_hold() {
 }
 
 #[test]
-fn a_waiter_keeps_its_place_behind_one_of_java_that_had_waited_for_minutes() {
+fn a_waiter_behind_an_old_one_of_java_keeps_its_place() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let [before, behind] = [1, 2].map(|thread| Java::new(&server, "job", thread));
@@ -76,7 +76,7 @@ fn a_waiter_keeps_its_place_behind_one_of_java_that_had_waited_for_minutes() {
 }
 
 #[test]
-fn whoever_joins_behind_one_of_java_that_is_about_to_get_in_keeps_its_place() {
+fn a_waiter_behind_the_next_of_java_keeps_its_place() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let [before, behind, last] = [1, 2, 3].map(|thread| Java::new(&server, "job", thread));
@@ -186,7 +186,7 @@ fn java_behind_us_is_promised_our_patience_and_its_own_time() {
 }
 
 #[test]
-fn our_waiters_and_those_of_java_take_turns_in_the_order_they_came() {
+fn waiters_of_rust_and_java_are_served_in_order() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let holder = Java::new(&server, "job", 9);
@@ -219,7 +219,7 @@ fn our_waiters_and_those_of_java_take_turns_in_the_order_they_came() {
 }
 
 #[test]
-fn a_dead_waiter_of_java_costs_our_patience_and_not_its_300_seconds() {
+fn a_dead_waiter_of_java_costs_our_patience_not_300_seconds() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let dead = [1, 2].map(|thread| Java::new(&server, "job", thread));
@@ -246,7 +246,7 @@ fn put_dead(queue: Queue<'_>, owner: &str, is_ours: bool) {
 }
 
 #[test]
-fn a_waiter_of_java_hears_that_it_is_its_turn_whoever_took_the_dead_one_before_it_out() {
+fn a_waiter_of_java_hears_of_its_turn_after_a_dead_one() {
     type Act = fn(&Client, &str, &Queue<'_>, bool);
     let acts: [(&str, bool, Act); 4] = [
         ("a try", true, |client, name, _, _| assert!(client.get_fair_lock(name).try_lock().unwrap().is_none())),

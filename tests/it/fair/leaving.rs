@@ -142,7 +142,7 @@ fn a_withdrawal_whose_answer_was_lost_leaves_no_entry() {
 }
 
 #[test]
-fn a_waiter_told_that_it_is_its_turn_passes_it_on_when_it_gives_up() {
+fn a_waiter_that_gives_up_passes_its_turn_on() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let proxy = Proxy::start(server.address());
@@ -175,7 +175,7 @@ fn a_waiter_told_that_it_is_its_turn_passes_it_on_when_it_gives_up() {
 }
 
 #[test]
-fn a_waiter_that_was_not_told_takes_a_free_lock_at_the_end_of_its_wait() {
+fn an_unwoken_waiter_takes_a_free_lock_when_its_wait_ends() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let proxy = Proxy::start(server.address());

@@ -144,7 +144,7 @@ fn the_next_one_is_in_as_soon_as_a_lease_ends() {
 }
 
 #[test]
-fn live_waiters_keep_their_places_behind_a_hold_longer_than_its_time_to_live_and_their_patience() {
+fn waiters_keep_their_places_behind_a_very_long_hold() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let order = Mutex::new(vec![]);
@@ -224,7 +224,7 @@ fn the_holder_re_enters_past_those_who_wait() {
 }
 
 #[test]
-fn two_hundred_threads_are_all_served_and_their_channels_are_left() {
+fn two_hundred_threads_are_served_and_leave_their_channels() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let (client, served) = (client(), Mutex::new(0));

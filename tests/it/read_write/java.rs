@@ -39,7 +39,7 @@ fn readers_of_java_and_ours_leave_each_other_alone() {
 }
 
 #[test]
-fn a_writer_of_java_keeps_ours_out_and_lets_all_in_at_once_when_it_leaves() {
+fn a_writer_of_java_excludes_all_and_wakes_all_readers() {
     let server = RedisServer::start();
     let clients = [(); 2].map(|()| lockson::Client::connect(&server.url()).unwrap());
     let java = Java { server: Some(&server), ..Java::new("job", 1) };

@@ -41,7 +41,7 @@ fn a_readers_shorter_lease_never_cuts_a_longer_one() {
 }
 
 #[test]
-fn a_reader_that_leaves_leaves_the_time_that_the_longest_other_needs() {
+fn a_leaving_reader_leaves_the_longest_ttl_of_the_others() {
     let (server, name) = (RedisServer::shared(), fresh("rw"));
     let (read, _) = sides(&client(), &name);
     let between = |low: i64, high: i64| {
@@ -128,7 +128,7 @@ fn giving_a_read_hold_back_neither_ends_nor_shortens_writing() {
 }
 
 #[test]
-fn reading_that_writing_outlived_is_there_for_others_when_writing_ends() {
+fn expired_read_hold_is_restored_when_the_writer_steps_down() {
     let (server, own) = (RedisServer::shared(), brisk_client());
     let others = client();
     let check = |what: &str, take: &dyn Fn(&Lock) -> Guard, prolong: &dyn Fn(&Guard)| {
@@ -154,7 +154,7 @@ fn reading_that_writing_outlived_is_there_for_others_when_writing_ends() {
 }
 
 #[test]
-fn a_step_down_that_got_no_answer_lets_readers_in_as_soon_as_the_server_is_back() {
+fn an_unanswered_step_down_admits_readers_after_the_outage() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.address());
     let away = Client::builder(&proxy.url()).command_timeout(SCHEDULING).drop_timeout(ms(100)).connect().unwrap();
@@ -330,7 +330,7 @@ fn nothing_is_renewed_after_the_last_hold_was_given_back() {
 }
 
 #[test]
-fn what_is_kept_of_one_side_stays_taken_while_the_other_is_given_back() {
+fn a_kept_side_stays_held_while_the_other_is_released() {
     let (server, name) = (RedisServer::shared(), fresh("rw"));
     let (read, write) = sides(&client(), &name);
     let others = sides(&client(), &name);

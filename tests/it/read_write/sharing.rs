@@ -13,7 +13,7 @@ use crate::other_process::OtherProcess;
 use crate::support::{GRACE, SCHEDULING, SOON, client, elsewhere, fresh, joined, kind_of, ms, timed};
 
 #[test]
-fn readers_of_many_threads_and_clients_are_in_together_and_keep_writers_out() {
+fn readers_of_many_clients_share_and_exclude_writers() {
     const READERS: usize = 12;
     let name = fresh("rw");
     let clients = [client(), client(), client()];
@@ -271,7 +271,7 @@ fn the_last_reader_to_leave_wakes_a_waiting_writer_at_once() {
 }
 
 #[test]
-fn waiters_of_both_sides_that_could_not_hear_are_in_within_a_second() {
+fn deaf_waiters_of_both_sides_are_served_within_a_second() {
     let server = RedisServer::start();
     let [ours, theirs] = [(); 2].map(|()| Client::connect(&server.url()).unwrap());
     let (own_read, own_write) = sides(&ours, "job");

@@ -107,7 +107,7 @@ fn only_the_side_that_is_held_can_be_forced_open() {
 }
 
 #[test]
-fn once_per_interval_is_refused_to_readers_whom_nothing_keeps_out() {
+fn once_per_interval_is_refused_to_readers() {
     let (server, name) = (RedisServer::shared(), fresh("both"));
     let (read, write) = sides(&client(), &name);
     let error = read.once_per(ms(1_000)).unwrap_err();

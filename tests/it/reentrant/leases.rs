@@ -143,7 +143,7 @@ fn a_callback_follows_a_deadline_that_was_lowered() {
 }
 
 #[test]
-fn a_watched_hold_survives_beside_busy_neighbours_with_short_leases() {
+fn a_watched_hold_survives_beside_busy_short_leases() {
     let client = brisk_client();
     let lock = client.get_lock(&fresh("lease"));
     let guard = lock.lock().unwrap();

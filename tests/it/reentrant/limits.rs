@@ -61,7 +61,7 @@ fn more_threads_than_connections_all_get_their_turn() {
 }
 
 #[test]
-fn at_rest_a_client_has_three_connections_and_four_threads_at_most() {
+fn an_idle_client_has_three_connections_and_four_threads() {
     let server = RedisServer::start();
     let mut peer = Peer::open(&format!("address=redis://127.0.0.1:{} client_name=rest", server.port()));
     peer.ask("lock kind=plain name=first").expect_ok();
@@ -77,7 +77,7 @@ fn at_rest_a_client_has_three_connections_and_four_threads_at_most() {
 }
 
 #[test]
-fn a_thousand_waiters_on_a_thousand_locks_share_few_connections_and_threads() {
+fn a_thousand_waiters_share_few_connections_and_threads() {
     const WAITERS: usize = 1_000;
     let server = RedisServer::builder().config("maxclients 200").start();
     let holder = Client::builder(&server.url()).client_name("holder").connect().unwrap();

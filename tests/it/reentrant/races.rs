@@ -45,7 +45,7 @@ fn a_renewal_answered_late_does_not_outweigh_a_partial_release() {
 }
 
 #[test]
-fn an_extension_answered_late_does_not_outweigh_a_partial_release() {
+fn a_late_extension_does_not_outweigh_a_partial_release() {
     let (proxy, client) = rig();
     let lock = client.get_lock(&fresh("race"));
     let outer = lock.with_lease(ms(7_000)).lock().unwrap();

@@ -140,7 +140,7 @@ fn a_bad_url_is_told_without_its_password() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_at_once_or_at_the_first_use() {
+fn an_absent_server_is_reported_at_once_or_at_first_use() {
     let server = RedisServer::start();
     let url = server.url();
     server.kill();

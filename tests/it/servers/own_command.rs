@@ -40,7 +40,7 @@ fn the_servers_own_command_opens_only_the_lock_of_its_holder() {
 }
 
 #[test]
-fn something_else_under_the_name_is_no_business_of_the_servers_own_command() {
+fn wrong_type_is_refused_on_acquire_and_taken_on_release() {
     for_each_that_can(|server, word| {
         let client = brisk(server).connect().unwrap();
         let lock = by_server(&client, "data");
@@ -65,7 +65,7 @@ fn something_else_under_the_name_is_no_business_of_the_servers_own_command() {
 }
 
 #[test]
-fn servers_without_a_command_of_their_own_say_so_and_take_nothing() {
+fn a_missing_server_command_is_reported_and_takes_nothing() {
     for version in versions().iter().filter(|version| word_of(version).is_none()) {
         let server = version.start();
         let error = by_server(&Client::connect(&server.url()).unwrap(), "own").lock().unwrap_err();

@@ -13,7 +13,7 @@ use crate::answers::{ACQUIRES, Answer, Answers, is_word_of};
 use crate::support::joined;
 
 #[test]
-fn each_refusal_is_told_as_the_table_in_the_operations_guide_says() {
+fn each_refusal_matches_the_table_of_the_operations_guide() {
     let versions = versions();
     let mut table = Table::new(HEAD);
     for (way, seen) in WAYS.iter().zip(everything_seen(&versions)) {

@@ -79,7 +79,7 @@ fn each_addition_is_enough_and_least_for_what_it_is_listed_for() {
 }
 
 #[test]
-fn the_recommended_rights_are_optional_and_let_a_lost_answer_be_fenced() {
+fn the_recommended_rights_are_optional_and_allow_fencing() {
     let plain = &USERS[0];
     let line = plain.documented_line();
     let recommended = documented_words("| everything below, recommended | `");

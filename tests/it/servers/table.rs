@@ -129,7 +129,7 @@ const BUT: &str = "; on ";
 const SAY: &str = ": ";
 
 #[test]
-fn a_table_tells_what_versions_do_differently_and_notices_what_is_not_so() {
+fn a_table_lists_and_checks_differences_of_versions() {
     let seen = |texts: &[(&str, &str)]| {
         texts.iter().map(|(version, text)| ((*version).to_owned(), vec![(*text).to_owned()])).collect()
     };

@@ -64,7 +64,7 @@ fn run(redis: &mut Connection, words: &[&str]) {
 
 #[test]
 #[ignore = "make soak"]
-fn each_way_of_losing_a_lock_is_told_at_once_beside_ten_thousand_holds() {
+fn each_loss_is_told_at_once_beside_ten_thousand_holds() {
     let mut campaign = Campaign::start("losses that nobody announces", (WAYS.len() * TRIALS) as u64, 10);
     let (server, stage) = Stage::start();
     let others = Client::connect(&server.url()).unwrap();
@@ -102,7 +102,7 @@ fn each_way_of_losing_a_lock_is_told_at_once_beside_ten_thousand_holds() {
 
 #[test]
 #[ignore = "make soak"]
-fn a_flush_and_an_eviction_are_told_at_once_to_ten_thousand_holders() {
+fn ten_thousand_holders_learn_of_flush_and_eviction_at_once() {
     let mut campaign = Campaign::start("ten thousand locks lost at once", 3 * TRIALS as u64, 12);
     let ways = ["FLUSHALL", "FLUSHDB", "eviction"];
     let mut times = [vec![], vec![], vec![]];

@@ -33,7 +33,7 @@ fn holds_that_are_only_leased_are_told_of_a_restart_as_well() {
 }
 
 #[test]
-fn a_key_deleted_while_a_connection_is_missing_is_told_when_both_are_back() {
+fn a_key_deleted_in_an_outage_is_told_after_reconnection() {
     for kind in ["pubsub", "normal"] {
         let server = RedisServer::start();
         let client = patient_client(&server);
@@ -79,7 +79,7 @@ fn connections_of(server: &RedisServer) -> Vec<String> {
 }
 
 #[test]
-fn a_watchdog_connection_that_breaks_causes_one_question_about_all() {
+fn a_broken_watchdog_connection_verifies_all_holds_once() {
     let server = RedisServer::start();
     let client = patient_client(&server);
     let guards = watched(&server, &client);
@@ -94,7 +94,7 @@ fn a_watchdog_connection_that_breaks_causes_one_question_about_all() {
 }
 
 #[test]
-fn a_loss_is_told_though_the_listening_connection_cannot_come_back() {
+fn a_loss_is_told_while_the_listener_cannot_reconnect() {
     let rig = Rig::start();
     let client = super::patient(&rig.proxy.url()).connect().unwrap();
     let guard = client.get_lock("alone").owned().lock().unwrap();

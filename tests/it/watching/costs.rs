@@ -92,7 +92,7 @@ fn in_commands(server: &RedisServer, command: &str) -> u64 {
 }
 
 #[test]
-fn locks_forced_open_while_the_server_is_slow_are_all_told_after_it() {
+fn force_unlocks_on_a_slow_server_are_all_told_afterwards() {
     const LOCKS: usize = 300;
     let rig = Rig::start();
     let client = patient(&rig.proxy.url()).connect().unwrap();

@@ -22,7 +22,7 @@ impl Observer for Late {
 }
 
 #[test]
-fn without_a_right_losses_are_told_by_renewals_and_that_is_said_once() {
+fn without_rights_renewals_tell_losses_after_one_notice() {
     for lacks in [&["-client|tracking"][..], &["resetchannels", "&redisson*"]] {
         let server = RedisServer::start();
         let mut user = vec!["ACL", "SETUSER", "default", "on", "nopass", "~*", "&*", "+@all"];

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_someone_else_has_is_told_apart_from_other_failures() {
+    fn an_occupied_port_is_told_apart_from_other_failures() {
         let folder = tempfile::tempdir().unwrap();
         let other = ports::listen();
         let plan = Plan {
