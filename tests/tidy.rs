@@ -8,6 +8,8 @@ use std::process::Command;
 
 #[path = "tidy/code.rs"]
 mod code;
+#[path = "tidy/names.rs"]
+mod names;
 
 use code::{FOR_TESTS, body_after, is_name_char, without_comments_and_strings, without_tests};
 
