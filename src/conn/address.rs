@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use super::url;
 use crate::error::Result;
 
-/// A server's place, and the credentials for it. Its texts never show a password.
+/// A server's endpoint, and the credentials for it. Its texts never show a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
-    pub(super) place: Place,
+    pub(super) endpoint: Endpoint,
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: i64,
@@ -17,7 +17,7 @@ pub(crate) struct Address {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Endpoint {
     Tcp(String, u16),
     Unix(PathBuf),
 }
@@ -37,13 +37,13 @@ impl Address {
     }
 }
 
-/// Place and database as a URL has them.
+/// Endpoint and database as a URL has them.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Place::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}/{}", self.database),
-            Place::Tcp(host, port) => write!(f, "{host}:{port}/{}", self.database),
-            Place::Unix(path) => write!(f, "{}?db={}", path.display(), self.database),
+        match &self.endpoint {
+            Endpoint::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}/{}", self.database),
+            Endpoint::Tcp(host, port) => write!(f, "{host}:{port}/{}", self.database),
+            Endpoint::Unix(path) => write!(f, "{}?db={}", path.display(), self.database),
         }
     }
 }

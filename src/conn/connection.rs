@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use redis::{Cmd, Value};
 
-use super::address::{Address, Place};
+use super::address::{Address, Endpoint};
 use super::frame;
 use super::introduction::{Hello, Introduction, Step, text_of};
 use super::limits::Limits;
@@ -94,26 +94,26 @@ impl Dialer {
     /// Connects and introduces ourselves, all by `deadline`. `opened` sees the stream before the
     /// first byte, so that closing the client can end this too.
     pub(super) fn dial(&self, deadline: Instant, opened: impl FnOnce(Weak<Stream>)) -> Result<Link, Fault> {
-        self.dial_to(&self.address.place, Purpose::Locks, deadline, opened)
+        self.dial_to(&self.address.endpoint, Purpose::Locks, deadline, opened)
     }
 
-    /// The same at the place where the connection of this identity led; `None` where that is not known.
+    /// The same at the endpoint to which the connection of this identity led; `None` where that is not known.
     pub(super) fn dial_again(&self, identity: &Identity, deadline: Instant) -> Option<Result<Link, Fault>> {
         let peer = identity.peer?;
-        let place = Place::Tcp(peer.ip().to_string(), peer.port());
-        Some(self.dial_to(&place, Purpose::Fence, deadline, |_| {}))
+        let endpoint = Endpoint::Tcp(peer.ip().to_string(), peer.port());
+        Some(self.dial_to(&endpoint, Purpose::Fence, deadline, |_| {}))
     }
 
     fn dial_to(
         &self,
-        place: &Place,
+        endpoint: &Endpoint,
         purpose: Purpose,
         deadline: Instant,
         opened: impl FnOnce(Weak<Stream>),
     ) -> Result<Link, Fault> {
         let limit = Instant::now().until(deadline);
-        let socket = Socket::dial(place, &self.resolver, deadline)
-            .map_err(|why| Fault::NotSent(trouble::not_reached(&self.label, place, why, limit)))?;
+        let socket = Socket::dial(endpoint, &self.resolver, deadline)
+            .map_err(|why| Fault::NotSent(trouble::not_reached(&self.label, endpoint, why, limit)))?;
         opened(Arc::downgrade(socket.stream()));
         let server = Arc::clone(&self.label);
         let mut link = Link { socket, buffer: Buffer::default(), identity: None, server, mute: false };

@@ -44,7 +44,7 @@ impl Pool {
         Self { server, most, home: Home::here(), state: Mutex::default(), freed: Condvar::new() }
     }
 
-    /// Waits for an idle connection, or for room to open one: then the answer is `None`, and the caller has the place.
+    /// Waits for an idle connection, or for a free slot. `None` reserves a slot: the caller opens the connection.
     pub(super) fn take(&self, deadline: Instant) -> Result<Option<Link>, Fault> {
         let mut state = self.state.lock();
         loop {
@@ -89,7 +89,7 @@ impl Pool {
         self.tell_one(&state);
     }
 
-    /// The connection of a place is gone, or was never made.
+    /// Frees the slot of a connection that broke or was never opened.
     pub(super) fn give_up(&self) {
         let mut state = self.state.lock();
         state.open -= 1;
@@ -195,7 +195,7 @@ mod tests {
     fn a_full_pool_says_which_server_and_what_to_do() {
         let pool = Pool::new("h:1/0".into(), 1);
         assert!(matches!(pool.take(Instant::now()), Ok(None)));
-        let Err(Fault::NotSent(error)) = pool.take(Instant::now()) else { panic!("the only place is taken") };
+        let Err(Fault::NotSent(error)) = pool.take(Instant::now()) else { panic!("the only slot is in use") };
         assert_eq!(error.kind(), ErrorKind::Connection);
         let text = "all 1 connections to redis at h:1/0 stayed in use; raise max_connections or use fewer threads";
         assert_eq!(error.to_string(), text);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
 
-use super::address::Place;
+use super::address::Endpoint;
 use super::resolver::Resolver;
 use super::trouble::NoConnection;
 use crate::time::Instant;
@@ -34,14 +34,14 @@ pub(super) enum Stream {
 }
 
 impl Socket {
-    pub(super) fn dial(place: &Place, resolver: &Resolver, deadline: Instant) -> Result<Self, NoConnection> {
-        let stream = match place {
+    pub(super) fn dial(endpoint: &Endpoint, resolver: &Resolver, deadline: Instant) -> Result<Self, NoConnection> {
+        let stream = match endpoint {
             // A name is looked up for each connection: it may lead elsewhere by now.
-            Place::Tcp(host, port) => {
+            Endpoint::Tcp(host, port) => {
                 let addresses = resolver.addresses(host, *port, deadline)?;
                 dial_first(&addresses, deadline).map(Stream::Tcp)
             }
-            Place::Unix(path) => dial_unix(path, deadline).map(Stream::Unix),
+            Endpoint::Unix(path) => dial_unix(path, deadline).map(Stream::Unix),
         };
         let stream = Arc::new(stream.map_err(NoConnection::Failed)?);
         Ok(Self { stream, read_timeout: None, write_timeout: None, limit: Duration::ZERO })

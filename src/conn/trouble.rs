@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::address::Place;
+use super::address::Endpoint;
 use super::frame::Garbled;
 use crate::error::{Error, ErrorKind};
 
@@ -26,7 +26,7 @@ pub(super) enum Moment {
 }
 
 /// The server at `label` could not be connected to within `limit`.
-pub(super) fn not_reached(label: &str, place: &Place, trouble: NoConnection, limit: Duration) -> Error {
+pub(super) fn not_reached(label: &str, endpoint: &Endpoint, trouble: NoConnection, limit: Duration) -> Error {
     let text = |why: &str| format!("redis at {label} cannot be reached: {why}");
     let error = match trouble {
         NoConnection::NotResolved(error) => {
@@ -38,7 +38,7 @@ pub(super) fn not_reached(label: &str, place: &Place, trouble: NoConnection, lim
         }
         NoConnection::Failed(error) => error,
     };
-    let is_socket = matches!(place, Place::Unix(_));
+    let is_socket = matches!(endpoint, Endpoint::Unix(_));
     let why = match error.kind() {
         io::ErrorKind::ConnectionRefused if is_socket => "no server listens on this socket".to_owned(),
         io::ErrorKind::ConnectionRefused => "the machine is there, but nothing listens on this port".to_owned(),
@@ -124,10 +124,10 @@ mod tests {
         let kinds = [1, 2, 13, 32, 99, 101, 104, 110, 111, 113].map(io::Error::from_raw_os_error);
         for (number, error) in kinds.into_iter().enumerate() {
             let again = || io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0));
-            let place = if number % 2 == 0 { Place::Tcp("h".into(), 1) } else { Place::Unix("/s".into()) };
+            let endpoint = if number % 2 == 0 { Endpoint::Tcp("h".into(), 1) } else { Endpoint::Unix("/s".into()) };
             let errors = [
-                not_reached("h:1/0", &place, NoConnection::NotResolved(again()), limit),
-                not_reached("h:1/0", &place, NoConnection::Failed(again()), limit),
+                not_reached("h:1/0", &endpoint, NoConnection::NotResolved(again()), limit),
+                not_reached("h:1/0", &endpoint, NoConnection::Failed(again()), limit),
                 failed("h:1/0", Moment::Greeting, again(), limit),
                 failed("h:1/0", Moment::Request, again(), limit),
             ];

@@ -5,7 +5,7 @@
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
-use super::address::{Address, Place};
+use super::address::{Address, Endpoint};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a URL gives, once each.
@@ -53,23 +53,23 @@ pub(super) fn parse(url: &str) -> Result<Address> {
 fn tcp(authority: &str, path: &str, query: &str) -> Result<Address> {
     let mut parts = Parts::default();
     // A host has no @, so the last one ends the login.
-    let place = match authority.rsplit_once('@') {
+    let endpoint = match authority.rsplit_once('@') {
         None => authority,
-        Some((login, place)) => {
+        Some((login, endpoint)) => {
             let (user, password) = login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word)));
             parts.username = decoded(user, "user")?;
             parts.password = password.map_or(Ok(None), |password| decoded(password, "password"))?;
-            place
+            endpoint
         }
     };
-    let (host, port) = host_and_port(place)?;
+    let (host, port) = host_and_port(endpoint)?;
     let database = path.strip_prefix('/').unwrap_or(path);
     let database = database.strip_suffix('/').unwrap_or(database);
     if !database.is_empty() {
         parts.database = Some(number_of_database(database)?);
     }
     parts.take_query(query)?;
-    Ok(parts.address(Place::Tcp(host, port)))
+    Ok(parts.address(Endpoint::Tcp(host, port)))
 }
 
 fn unix(authority: &str, path: &str, query: &str) -> Result<Address> {
@@ -85,11 +85,11 @@ fn unix(authority: &str, path: &str, query: &str) -> Result<Address> {
     if path.contains('\0') {
         return fail("the path of the Unix socket is not possible");
     }
-    Ok(parts.address(Place::Unix(PathBuf::from(path))))
+    Ok(parts.address(Endpoint::Unix(PathBuf::from(path))))
 }
 
-fn host_and_port(place: &str) -> Result<(String, u16)> {
-    let (host, port) = match place.strip_prefix('[') {
+fn host_and_port(endpoint: &str) -> Result<(String, u16)> {
+    let (host, port) = match endpoint.strip_prefix('[') {
         Some(rest) => {
             let Some((host, port)) = rest.split_once(']') else { return fail("an IPv6 address lacks its ]") };
             let Ok(host) = host.parse::<Ipv6Addr>() else {
@@ -100,12 +100,12 @@ fn host_and_port(place: &str) -> Result<(String, u16)> {
                 port => (host.to_string(), port),
             }
         }
-        None => match place.split_once(':') {
+        None => match endpoint.split_once(':') {
             Some((_, port)) if port.contains(':') => {
                 return fail("there are several : in host and port; write an IPv6 address as [::1]:6379");
             }
             Some((host, port)) => (host.to_owned(), Some(port)),
-            None => (place.to_owned(), None),
+            None => (endpoint.to_owned(), None),
         },
     };
     let port = match port.map(str::parse::<u16>) {
@@ -157,9 +157,9 @@ impl Parts {
         Ok(())
     }
 
-    fn address(self, place: Place) -> Address {
+    fn address(self, endpoint: Endpoint) -> Address {
         let Self { username, password, database, resp3 } = self;
-        Address { place, username, password, database: database.unwrap_or(0), resp3: resp3.unwrap_or(false) }
+        Address { endpoint, username, password, database: database.unwrap_or(0), resp3: resp3.unwrap_or(false) }
     }
 }
 
@@ -242,13 +242,13 @@ mod tests {
         let check = |url: &str| {
             let ours = parse(url).unwrap();
             let theirs = url.into_connection_info().unwrap();
-            let place = match theirs.addr() {
-                ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
-                ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
-                _ => panic!("no such place"),
+            let endpoint = match theirs.addr() {
+                ConnectionAddr::Tcp(host, port) => Endpoint::Tcp(host.clone(), *port),
+                ConnectionAddr::Unix(path) => Endpoint::Unix(path.clone()),
+                _ => panic!("no such endpoint"),
             };
             let settings = theirs.redis_settings();
-            assert_eq!(ours.place, place, "{url}");
+            assert_eq!(ours.endpoint, endpoint, "{url}");
             assert_eq!(
                 (ours.username.as_deref(), ours.password.as_deref()),
                 (settings.username(), settings.password()),

@@ -23,7 +23,7 @@ fn ping(server: &Server) -> Result<(), Fault> {
 }
 
 #[test]
-fn a_connection_out_of_step_leaves_its_place_to_the_next() {
+fn a_connection_out_of_step_frees_its_slot() {
     // Nobody asked for the second reply.
     let (scripted, server) = served(Reaction::Reply("+PONG\r\n+PONG\r\n"));
     (0..3).for_each(|_| ping(&server).unwrap());
@@ -32,7 +32,7 @@ fn a_connection_out_of_step_leaves_its_place_to_the_next() {
 }
 
 #[test]
-fn connections_closed_while_idle_leave_their_places() {
+fn connections_closed_while_idle_free_their_slots() {
     let (_scripted, server) = served(Reaction::Reply("+PONG\r\n"));
     for _ in 0..3 {
         ping(&server).unwrap();
