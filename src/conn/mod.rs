@@ -21,7 +21,7 @@ pub(crate) use address::Address;
 pub(crate) use connection::{Dialer, Fault, Identity, command};
 pub(crate) use limits::Limits;
 pub(crate) use listener::{Audience, Demand, INVALIDATIONS, Notice, listen};
-pub(crate) use server::{Connection, Server};
+pub(crate) use server::{DedicatedConnection, Server};
 pub(crate) use standalone::Standalone;
 pub(crate) use waker::{Sleeper, Waker, sleeper};
 

@@ -21,7 +21,7 @@ pub(crate) struct Server {
 
 /// A connection outside the pool, for one thread's own use; it is made anew when it broke.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct DedicatedConnection {
     server: Arc<Server>,
     link: Option<Link>,
     /// How many links it has had.
@@ -126,8 +126,8 @@ impl Server {
     }
 
     /// A connection of its own for a thread that must not wait for the pool.
-    pub(crate) fn connection(self: &Arc<Self>) -> Connection {
-        Connection { server: Arc::clone(self), link: None, links: 0 }
+    pub(crate) fn connection(self: &Arc<Self>) -> DedicatedConnection {
+        DedicatedConnection { server: Arc::clone(self), link: None, links: 0 }
     }
 
     pub(super) fn dial(&self, deadline: Instant) -> Result<Link, Fault> {
@@ -156,7 +156,7 @@ impl Server {
     }
 }
 
-impl Connection {
+impl DedicatedConnection {
     /// Sends one request and waits for its reply; see [`Server::request`].
     pub(crate) fn request<T>(
         &mut self,

@@ -14,7 +14,7 @@ use super::renewal::{All, Asked, Due, Rounds, Upkeep};
 use super::ripening::Ripening;
 use super::watch::{Step, Watch};
 use super::wire::stopped;
-use crate::conn::{Connection, Fault, Sleeper};
+use crate::conn::{DedicatedConnection, Fault, Sleeper};
 use crate::error::Error;
 use crate::event::{LockAbandoned, LocksRenewed, LossesToldLate, RenewalFailed, RenewalRecovered};
 use crate::script::look::Claim;
@@ -27,7 +27,7 @@ pub(super) struct Worker {
     node: Weak<Node>,
     inbox: Arc<Inbox>,
     /// Of its own, so that it never waits behind the callers.
-    connection: Connection,
+    connection: DedicatedConnection,
     command_timeout: Duration,
     rounds: Rounds,
     next_round: Instant,
@@ -203,7 +203,7 @@ struct Visit<'a> {
     engine: &'a Arc<Engine>,
     node: &'a Arc<Node>,
     watch: &'a Watch,
-    connection: &'a mut Connection,
+    connection: &'a mut DedicatedConnection,
     inbox: &'a Inbox,
     /// How many holds were found gone.
     gone: usize,
