@@ -61,7 +61,7 @@ pub(crate) struct Dialer {
 
 /// A connection that is ready for requests.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Connection {
     socket: Socket,
     buffer: Buffer,
     identity: Option<Identity>,
@@ -93,12 +93,12 @@ impl Dialer {
 
     /// Connects and introduces ourselves, all by `deadline`. `opened` sees the stream before the
     /// first byte, so that closing the client can end this too.
-    pub(super) fn dial(&self, deadline: Instant, opened: impl FnOnce(Weak<Stream>)) -> Result<Link, Fault> {
+    pub(super) fn dial(&self, deadline: Instant, opened: impl FnOnce(Weak<Stream>)) -> Result<Connection, Fault> {
         self.dial_to(&self.address.endpoint, Purpose::Locks, deadline, opened)
     }
 
     /// The same at the endpoint to which the connection of this identity led; `None` where that is not known.
-    pub(super) fn dial_again(&self, identity: &Identity, deadline: Instant) -> Option<Result<Link, Fault>> {
+    pub(super) fn dial_again(&self, identity: &Identity, deadline: Instant) -> Option<Result<Connection, Fault>> {
         let peer = identity.peer?;
         let endpoint = Endpoint::Tcp(peer.ip().to_string(), peer.port());
         Some(self.dial_to(&endpoint, Purpose::Fence, deadline, |_| {}))
@@ -110,34 +110,34 @@ impl Dialer {
         purpose: Purpose,
         deadline: Instant,
         opened: impl FnOnce(Weak<Stream>),
-    ) -> Result<Link, Fault> {
+    ) -> Result<Connection, Fault> {
         let limit = Instant::now().until(deadline);
         let socket = Socket::dial(endpoint, &self.resolver, deadline)
             .map_err(|why| Fault::NotSent(trouble::not_reached(&self.label, endpoint, why, limit)))?;
         opened(Arc::downgrade(socket.stream()));
         let server = Arc::clone(&self.label);
-        let mut link = Link { socket, buffer: Buffer::default(), identity: None, server, mute: false };
-        self.introduce(&mut link, purpose, deadline)?;
-        if let Some(identity) = &mut link.identity {
-            identity.peer = link.socket.peer();
+        let mut connection = Connection { socket, buffer: Buffer::default(), identity: None, server, mute: false };
+        self.introduce(&mut connection, purpose, deadline)?;
+        if let Some(identity) = &mut connection.identity {
+            identity.peer = connection.socket.peer();
         }
-        Ok(link)
+        Ok(connection)
     }
 
     /// All in one round trip. Nothing of a caller's goes over this connection before.
-    fn introduce(&self, link: &mut Link, purpose: Purpose, deadline: Instant) -> Result<(), Fault> {
+    fn introduce(&self, connection: &mut Connection, purpose: Purpose, deadline: Instant) -> Result<(), Fault> {
         let limit = Instant::now().until(deadline);
         let mut moment = Moment::Greeting;
         let lost = |moment, error| Fault::NotSent(trouble::failed(&self.label, moment, error, limit));
-        link.send(self.introduction.packed(), deadline).map_err(|error| lost(moment, error))?;
+        connection.send(self.introduction.packed(), deadline).map_err(|error| lost(moment, error))?;
         let mut refused_login = None;
         for step in self.introduction.steps() {
-            let reply = match link.receive(deadline) {
+            let reply = match connection.receive(deadline) {
                 Ok(reply) => reply,
                 Err(error) => return Err(refused_login.unwrap_or_else(|| lost(moment, error))),
             };
             moment = Moment::Request;
-            match (self.take_step(link, *step, purpose, reply), refused_login.take()) {
+            match (self.take_step(connection, *step, purpose, reply), refused_login.take()) {
                 (Ok(()), None) => {}
                 // What the server is explains more than that it did not like the password.
                 (Err(fault), None) if *step == Step::Login => refused_login = Some(fault),
@@ -148,7 +148,7 @@ impl Dialer {
         Ok(())
     }
 
-    fn take_step(&self, link: &mut Link, step: Step, purpose: Purpose, reply: Value) -> Result<(), Fault> {
+    fn take_step(&self, connection: &mut Connection, step: Step, purpose: Purpose, reply: Value) -> Result<(), Fault> {
         if let Value::ServerError(error) = &reply {
             let refusal = self.introduction.refusal(step, Refusal::new(error));
             return refusal.map_or(Ok(()), |refusal| Err(Fault::Refused(refusal.at(Arc::clone(&self.label)))));
@@ -159,16 +159,16 @@ impl Dialer {
                 if purpose == Purpose::Locks {
                     server.check(&self.label)?;
                 }
-                link.identity = server.id.map(Identity::new);
+                connection.identity = server.id.map(Identity::new);
             }
-            Step::Info => link.learn_from(&text_of(&reply).unwrap_or_default()),
+            Step::Info => connection.learn_from(&text_of(&reply).unwrap_or_default()),
             Step::Login | Step::Database | Step::Name => {}
         }
         Ok(())
     }
 }
 
-impl Link {
+impl Connection {
     /// Sends one request and waits for its whole reply. After a fault other than a refusal the
     /// connection must be dropped: it may owe replies.
     pub(super) fn request<T>(

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redis::{PushKind, Value};
 
-use super::connection::{Link, command};
+use super::connection::{Connection, command};
 use super::server::Server;
 use super::trouble::{Moment, failed};
 use super::waker::{Sleeper, Waker, sleeper};
@@ -91,11 +91,11 @@ impl Listener {
     fn run(mut self) {
         loop {
             let end = match self.server.dial(Instant::now().after(self.patience.command_timeout)) {
-                Ok(link) => {
-                    if self.tell(Notice::Connected(link.number())).is_none() {
+                Ok(connection) => {
+                    if self.tell(Notice::Connected(connection.number())).is_none() {
                         return;
                     }
-                    let mut session = Session::new(&self, link);
+                    let mut session = Session::new(&self, connection);
                     let end = session.run();
                     if session.confirmed {
                         self.pause = FIRST_PAUSE;
@@ -136,7 +136,7 @@ impl Listener {
 /// One connection's time as the listening one.
 struct Session<'a> {
     listener: &'a Listener,
-    link: Link,
+    connection: Connection,
     /// Requests without a complete answer yet, in the order they were sent.
     sent: VecDeque<Sent>,
     /// When the last whole frame came.
@@ -152,8 +152,8 @@ enum Sent {
 }
 
 impl<'a> Session<'a> {
-    fn new(listener: &'a Listener, link: Link) -> Self {
-        Self { listener, link, sent: VecDeque::new(), heard: Instant::now(), confirmed: false }
+    fn new(listener: &'a Listener, connection: Connection) -> Self {
+        Self { listener, connection, sent: VecDeque::new(), heard: Instant::now(), confirmed: false }
     }
 
     fn run(&mut self) -> End {
@@ -188,9 +188,9 @@ impl<'a> Session<'a> {
             }
         };
         let next_check = self.check_liveness()?;
-        if self.listener.sleeper.sleep(Some(&self.link), rest.min(next_check)) {
-            self.link.fill(Instant::now().after(self.listener.patience.command_timeout))?;
-            while let Some(frame) = self.link.received()? {
+        if self.listener.sleeper.sleep(Some(&self.connection), rest.min(next_check)) {
+            self.connection.fill(Instant::now().after(self.listener.patience.command_timeout))?;
+            while let Some(frame) = self.connection.received()? {
                 self.heard = Instant::now();
                 if !self.hear(frame)? {
                     return Ok(false);
@@ -234,7 +234,7 @@ impl<'a> Session<'a> {
             // Silence counts from the request on, not from the last message before it.
             self.heard = self.heard.max(Instant::now().before(SILENCE_BEFORE_PING));
         }
-        self.link.send(&command(words).get_packed_command(), deadline)
+        self.connection.send(&command(words).get_packed_command(), deadline)
     }
 
     /// Takes one frame; `false` when nobody listens any more.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::connection::{Fault, Link};
+use super::connection::{Connection, Fault};
 use super::socket::Stream;
 use crate::error::{Error, ErrorKind};
 use crate::owner::Home;
@@ -35,7 +35,7 @@ struct State {
 
 #[derive(Debug)]
 struct Idle {
-    link: Link,
+    connection: Connection,
     since: Instant,
 }
 
@@ -45,7 +45,7 @@ impl Pool {
     }
 
     /// Waits for an idle connection, or for a free slot. `None` reserves a slot: the caller opens the connection.
-    pub(super) fn take(&self, deadline: Instant) -> Result<Option<Link>, Fault> {
+    pub(super) fn take(&self, deadline: Instant) -> Result<Option<Connection>, Fault> {
         let mut state = self.state.lock();
         loop {
             if state.closed {
@@ -53,8 +53,8 @@ impl Pool {
             }
             if let Some(idle) = state.idle.pop() {
                 // One system call, always: bytes nobody asked for would answer the next request.
-                if !idle.link.is_stale() {
-                    return Ok(Some(idle.link));
+                if !idle.connection.is_stale() {
+                    return Ok(Some(idle.connection));
                 }
                 state.open -= 1;
                 continue;
@@ -79,13 +79,13 @@ impl Pool {
         }
     }
 
-    pub(super) fn give_back(&self, link: Link) {
+    pub(super) fn give_back(&self, connection: Connection) {
         let mut state = self.state.lock();
         if state.closed {
             state.open -= 1;
             return;
         }
-        state.idle.push(Idle { link, since: Instant::now() });
+        state.idle.push(Idle { connection, since: Instant::now() });
         self.tell_one(&state);
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::connection::{Dialer, Fault, Identity, Link, command};
+use super::connection::{Connection, Dialer, Fault, Identity, command};
 use super::introduction::Hello;
 use super::limits::Limits;
 use super::pool::{Pool, closed};
@@ -23,9 +23,9 @@ pub(crate) struct Server {
 #[derive(Debug)]
 pub(crate) struct DedicatedConnection {
     server: Arc<Server>,
-    link: Option<Link>,
-    /// How many links it has had.
-    links: u64,
+    connection: Option<Connection>,
+    /// The number of connections opened here so far.
+    generation: u64,
 }
 
 impl Server {
@@ -47,24 +47,24 @@ impl Server {
         limits: Limits,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        let mut link = self.take(limits.end())?;
-        let answer = link.request(request, limits, read);
-        self.put_away(link, is_usable(&answer));
+        let mut connection = self.take(limits.end())?;
+        let answer = connection.request(request, limits, read);
+        self.put_away(connection, is_usable(&answer));
         if is_of_replica(&answer) {
             self.leave_replica();
         }
         answer
     }
 
-    /// Several round trips over one pooled connection; see [`Link::converse`].
+    /// Several round trips over one pooled connection; see [`Connection::converse`].
     pub(crate) fn converse<T>(
         &self,
         limits: Limits,
         talk: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Option<Vec<Value>>) -> Option<Result<T, Fault>>,
     ) -> Result<T, Fault> {
-        let mut link = self.take(limits.end())?;
-        let answer = link.converse(limits, talk);
-        self.put_away(link, answer.is_ok());
+        let mut connection = self.take(limits.end())?;
+        let answer = connection.converse(limits, talk);
+        self.put_away(connection, answer.is_ok());
         if is_of_replica(&answer) {
             self.leave_replica();
         }
@@ -76,9 +76,9 @@ impl Server {
         self.pool.close_idle();
     }
 
-    fn take(&self, deadline: Instant) -> Result<Link, Fault> {
+    fn take(&self, deadline: Instant) -> Result<Connection, Fault> {
         match self.pool.take(deadline)? {
-            Some(link) => Ok(link),
+            Some(connection) => Ok(connection),
             None => {
                 let dialled = self.dialer.dial(deadline, |stream| self.pool.opened(stream));
                 if dialled.is_err() {
@@ -92,13 +92,13 @@ impl Server {
         }
     }
 
-    fn put_away(&self, link: Link, usable: bool) {
+    fn put_away(&self, connection: Connection, usable: bool) {
         if usable {
-            self.pool.give_back(link);
+            self.pool.give_back(connection);
         } else {
-            let mute = link.is_mute();
+            let mute = connection.is_mute();
             // Its socket is closed before anybody fences or repeats.
-            drop(link);
+            drop(connection);
             self.pool.give_up();
             if mute {
                 // What made it mute may have made mute those that nobody uses: a gateway that forgot them all.
@@ -111,26 +111,28 @@ impl Server {
     /// or it never will. `Ok(false)` when this server does not let us, or when the connection led to
     /// another server that cannot be asked now.
     pub(crate) fn fence(&self, identity: &Identity, limits: Limits) -> Result<bool, Fault> {
-        let mut link = self.take(limits.end())?;
-        if link.leads_where(identity) {
-            let outcome = kill(&mut link, identity, limits);
-            self.put_away(link, is_usable(&outcome));
+        let mut connection = self.take(limits.end())?;
+        if connection.leads_where(identity) {
+            let outcome = kill(&mut connection, identity, limits);
+            self.put_away(connection, is_usable(&outcome));
             return fenced(outcome);
         }
-        self.put_away(link, true);
+        self.put_away(connection, true);
         // The host name leads to another server by now, where the copy is not.
         match self.dialer.dial_again(identity, limits.end()) {
-            Some(Ok(mut link)) if link.leads_where(identity) => fenced(kill(&mut link, identity, limits)),
+            Some(Ok(mut connection)) if connection.leads_where(identity) => {
+                fenced(kill(&mut connection, identity, limits))
+            }
             _ => Ok(false),
         }
     }
 
     /// A connection of its own for a thread that must not wait for the pool.
     pub(crate) fn connection(self: &Arc<Self>) -> DedicatedConnection {
-        DedicatedConnection { server: Arc::clone(self), link: None, links: 0 }
+        DedicatedConnection { server: Arc::clone(self), connection: None, generation: 0 }
     }
 
-    pub(super) fn dial(&self, deadline: Instant) -> Result<Link, Fault> {
+    pub(super) fn dial(&self, deadline: Instant) -> Result<Connection, Fault> {
         if self.pool.is_closed() {
             return Err(closed());
         }
@@ -164,31 +166,31 @@ impl DedicatedConnection {
         deadline: Instant,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        let mut link = self.take(deadline)?;
-        let answer = link.request(request, Limits::by(deadline), read);
+        let mut connection = self.take(deadline)?;
+        let answer = connection.request(request, Limits::by(deadline), read);
         if is_usable(&answer) {
-            self.link = Some(link);
+            self.connection = Some(connection);
         }
         answer
     }
 
-    /// Several round trips; see [`Link::converse`].
+    /// Several round trips; see [`Connection::converse`].
     pub(crate) fn converse<T>(
         &mut self,
         deadline: Instant,
         talk: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Option<Vec<Value>>) -> Option<Result<T, Fault>>,
     ) -> Result<T, Fault> {
-        let mut link = self.take(deadline)?;
-        let answer = link.converse(Limits::by(deadline), talk);
+        let mut connection = self.take(deadline)?;
+        let answer = connection.converse(Limits::by(deadline), talk);
         if answer.is_ok() {
-            self.link = Some(link);
+            self.connection = Some(connection);
         }
         answer
     }
 
     /// Makes it ready for requests, if it is not.
     pub(crate) fn open(&mut self, deadline: Instant) -> Result<(), Fault> {
-        self.link = Some(self.take(deadline)?);
+        self.connection = Some(self.take(deadline)?);
         Ok(())
     }
 
@@ -199,15 +201,15 @@ impl DedicatedConnection {
         self.request(&request, deadline, |reply| matches!(reply, Value::Okay).then_some(()))
     }
 
-    /// Which of its links it has now: another number after each time that it was made anew.
-    pub(crate) fn link(&self) -> Option<u64> {
-        self.link.is_some().then_some(self.links)
+    /// Identifies the connection that is open now: a reconnect changes the number. `None` while none is open.
+    pub(crate) fn generation(&self) -> Option<u64> {
+        self.connection.is_some().then_some(self.generation)
     }
 
     /// Sleeps until woken or until `until`. A connection that breaks meanwhile is closed, and ends the sleep.
     pub(crate) fn sleep(&mut self, sleeper: &Sleeper, until: Instant) {
         // Nothing is asked meanwhile, so whatever comes makes it useless.
-        if sleeper.sleep(self.link.as_ref(), until) {
+        if sleeper.sleep(self.connection.as_ref(), until) {
             self.hang_up();
         }
     }
@@ -225,26 +227,26 @@ impl DedicatedConnection {
 
     /// Closes it; the next request makes it anew.
     pub(crate) fn hang_up(&mut self) {
-        self.link = None;
+        self.connection = None;
     }
 
-    fn take(&mut self, deadline: Instant) -> Result<Link, Fault> {
+    fn take(&mut self, deadline: Instant) -> Result<Connection, Fault> {
         if self.server.pool.is_forked() {
             return Err(closed());
         }
-        match self.link.take() {
-            Some(link) if !link.is_stale() => Ok(link),
+        match self.connection.take() {
+            Some(connection) if !connection.is_stale() => Ok(connection),
             _ => {
-                let link = self.server.dial(deadline)?;
-                self.links += 1;
-                Ok(link)
+                let connection = self.server.dial(deadline)?;
+                self.generation += 1;
+                Ok(connection)
             }
         }
     }
 }
 
-fn kill(link: &mut Link, identity: &Identity, limits: Limits) -> Result<(), Fault> {
-    link.request(&identity.kill().get_packed_command(), limits, |reply| {
+fn kill(connection: &mut Connection, identity: &Identity, limits: Limits) -> Result<(), Fault> {
+    connection.request(&identity.kill().get_packed_command(), limits, |reply| {
         matches!(reply, Value::Int(_) | Value::Okay).then_some(())
     })
 }

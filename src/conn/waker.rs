@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::connection::Link;
+use super::connection::Connection;
 use crate::time::Instant;
 
 /// Wakes a sleeping thread, from any thread.
@@ -34,12 +34,12 @@ impl Waker {
 }
 
 impl Sleeper {
-    /// Sleeps until the link is readable (then `true`), the waker was used, or `until`.
-    pub(super) fn sleep(&self, link: Option<&Link>, until: Instant) -> bool {
+    /// Sleeps until the connection is readable (then `true`), the waker was used, or `until`.
+    pub(super) fn sleep(&self, connection: Option<&Connection>, until: Instant) -> bool {
         let left = Instant::now().until(until);
         let timeout =
             Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
-        let stream = link.map(|link| link.stream().as_fd());
+        let stream = connection.map(|connection| connection.stream().as_fd());
         let mut fds = vec![PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
         fds.extend(stream.map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN)));
         if poll(&mut fds, Some(&timeout)).is_err() {

@@ -158,7 +158,7 @@ impl Worker {
     fn see_to_watch(&mut self, engine: &Arc<Engine>, node: &Arc<Node>) -> Option<All> {
         loop {
             let now = Instant::now();
-            let (link, ear) = (self.connection.link(), node.hub.ear());
+            let (link, ear) = (self.connection.generation(), node.hub.ear());
             // A mute server must not keep us from trying to renew in time.
             let deadline = now.after(self.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
             let complaint = match self.watch.next(now, link, ear) {
@@ -212,7 +212,7 @@ struct Visit<'a> {
 impl Visit<'_> {
     /// Whether a key that is read now is watched from then on.
     fn is_watching(&self) -> bool {
-        self.watch.is_live(self.connection.link())
+        self.watch.is_live(self.connection.generation())
     }
 
     fn request<T>(&mut self, call: &Call<T>, deadline: Instant) -> Result<T, Error> {

@@ -50,5 +50,5 @@ fn a_talk_without_an_answer_ends_its_connection() {
         Some(Ok(()))
     });
     assert!(matches!(outcome, Err(Fault::Unanswered(..))), "{outcome:?}");
-    assert_eq!(connection.link(), None, "the next answer would be that of this question");
+    assert_eq!(connection.generation(), None, "the next answer would be that of this question");
 }
