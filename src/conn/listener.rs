@@ -24,7 +24,7 @@ pub(crate) trait Audience: Send + Sync {
     fn demand(&self, now: Instant) -> Demand;
 
     /// Something came; called on the listening thread.
-    fn notice(&self, notice: Notice);
+    fn handle(&self, event: ListenerEvent);
 }
 
 /// What the listening connection is to do.
@@ -40,7 +40,7 @@ pub(crate) enum Demand {
 
 /// What the listening connection has to tell.
 #[derive(Debug)]
-pub(crate) enum Notice {
+pub(crate) enum ListenerEvent {
     /// A connection stands; by this number the server knows it, where the server says so.
     Connected(Option<u64>),
     Subscribed(String),
@@ -92,7 +92,7 @@ impl Listener {
         loop {
             let end = match self.server.dial(Instant::now().after(self.patience.command_timeout)) {
                 Ok(connection) => {
-                    if self.tell(Notice::Connected(connection.number())).is_none() {
+                    if self.tell(ListenerEvent::Connected(connection.number())).is_none() {
                         return;
                     }
                     let mut session = Session::new(&self, connection);
@@ -108,7 +108,7 @@ impl Listener {
             if self.server.is_closed() {
                 return;
             }
-            if self.tell(Notice::Lost(error)).is_none() || self.rest_before_redial().is_none() {
+            if self.tell(ListenerEvent::Lost(error)).is_none() || self.rest_before_redial().is_none() {
                 return;
             }
         }
@@ -127,8 +127,8 @@ impl Listener {
         Some(())
     }
 
-    fn tell(&self, notice: Notice) -> Option<()> {
-        self.audience.upgrade()?.notice(notice);
+    fn tell(&self, event: ListenerEvent) -> Option<()> {
+        self.audience.upgrade()?.handle(event);
         Some(())
     }
 }
@@ -239,7 +239,7 @@ impl<'a> Session<'a> {
 
     /// Takes one frame; `false` when nobody listens any more.
     fn hear(&mut self, frame: Value) -> io::Result<bool> {
-        let notice = match frame {
+        let event = match frame {
             Value::ServerError(error) => match self.sent.pop_front() {
                 Some(Sent::Subscribe { channels, .. }) => {
                     let refusal = Refusal::new(&error).at(self.listener.server.label());
@@ -247,12 +247,13 @@ impl<'a> Session<'a> {
                         // Asked again on the next connection, after a pause.
                         return Err(io::Error::other(Error::refused(refusal)));
                     }
-                    Notice::Refused(channels, refusal)
+                    ListenerEvent::Refused(channels, refusal)
                 }
                 // Not allowed to stop listening: what comes there wakes nobody, so it is left as it is.
                 Some(Sent::Unsubscribe { channels, .. }) => {
-                    let told =
-                        channels.into_iter().try_for_each(|channel| self.listener.tell(Notice::Unsubscribed(channel)));
+                    let told = channels
+                        .into_iter()
+                        .try_for_each(|channel| self.listener.tell(ListenerEvent::Unsubscribed(channel)));
                     return Ok(told.is_some());
                 }
                 _ => return Ok(true),
@@ -273,10 +274,10 @@ impl<'a> Session<'a> {
                 return Ok(true);
             }
         };
-        Ok(self.listener.tell(notice).is_some())
+        Ok(self.listener.tell(event).is_some())
     }
 
-    fn sort(&mut self, kind: PushKind, data: Vec<Value>) -> Notice {
+    fn sort(&mut self, kind: PushKind, data: Vec<Value>) -> ListenerEvent {
         let mut data = data.into_iter();
         let first = data.next();
         if kind == PushKind::Invalidate {
@@ -285,19 +286,19 @@ impl<'a> Session<'a> {
         let channel = text(first).unwrap_or_default();
         match kind {
             PushKind::Message if channel == INVALIDATIONS => invalidated(data.next()),
-            PushKind::Message => Notice::Message(channel),
+            PushKind::Message => ListenerEvent::Message(channel),
             PushKind::Subscribe => {
                 self.answered_one();
-                Notice::Subscribed(channel)
+                ListenerEvent::Subscribed(channel)
             }
             PushKind::Unsubscribe => {
                 self.answered_one();
-                Notice::Unsubscribed(channel)
+                ListenerEvent::Unsubscribed(channel)
             }
             _ => {
                 self.answered_ping();
                 // A message nobody asked for wakes nobody.
-                Notice::Message(String::new())
+                ListenerEvent::Message(String::new())
             }
         }
     }
@@ -320,13 +321,13 @@ impl<'a> Session<'a> {
 }
 
 /// A list of keys, or nothing in its place for all of them.
-fn invalidated(keys: Option<Value>) -> Notice {
+fn invalidated(keys: Option<Value>) -> ListenerEvent {
     match keys {
         // A key that is no text is no lock of ours.
         Some(Value::Array(keys)) => {
-            Notice::Invalidated(Some(keys.into_iter().filter_map(|key| text(Some(key))).collect()))
+            ListenerEvent::Invalidated(Some(keys.into_iter().filter_map(|key| text(Some(key))).collect()))
         }
-        _ => Notice::Invalidated(None),
+        _ => ListenerEvent::Invalidated(None),
     }
 }
 

@@ -20,7 +20,7 @@ mod waker;
 pub(crate) use address::Address;
 pub(crate) use connection::{Dialer, Fault, Identity, command};
 pub(crate) use limits::Limits;
-pub(crate) use listener::{Audience, Demand, INVALIDATIONS, Notice, listen};
+pub(crate) use listener::{Audience, Demand, INVALIDATIONS, ListenerEvent, listen};
 pub(crate) use server::{DedicatedConnection, Server};
 pub(crate) use standalone::Standalone;
 pub(crate) use waker::{Sleeper, Waker, sleeper};

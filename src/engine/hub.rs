@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::bell::Bell;
 use super::topics::Topics;
-use crate::conn::{Audience, Demand, INVALIDATIONS, Notice, Server, Waker, listen};
+use crate::conn::{Audience, Demand, INVALIDATIONS, ListenerEvent, Server, Waker, listen};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::sync::Mutex;
@@ -204,38 +204,38 @@ impl Audience for Hub {
         demand
     }
 
-    fn notice(&self, notice: Notice) {
+    fn handle(&self, event: ListenerEvent) {
         let (mut announced, mut rung) = (None, None);
         let mut failed = None;
         let mut ear_changed = false;
         {
             let mut state = self.state.lock();
             let State { topics, connections, number, .. } = &mut *state;
-            match notice {
-                Notice::Connected(number_there) => {
+            match event {
+                ListenerEvent::Connected(number_there) => {
                     *connections += 1;
                     *number = number_there;
                     topics.connected();
                 }
-                Notice::Subscribed(channel) => {
+                ListenerEvent::Subscribed(channel) => {
                     ear_changed = channel == INVALIDATIONS;
                     topics.subscribed(&channel);
                 }
-                Notice::Unsubscribed(channel) => topics.unsubscribed(&channel),
-                Notice::Message(channel) => {
+                ListenerEvent::Unsubscribed(channel) => topics.unsubscribed(&channel),
+                ListenerEvent::Message(channel) => {
                     announced = topics.message(&channel);
                     rung = Some(channel);
                 }
-                Notice::Invalidated(keys) => {
+                ListenerEvent::Invalidated(keys) => {
                     drop(state);
                     self.reports.invalidated(keys.as_deref());
                     return;
                 }
-                Notice::Refused(channels, refusal) => {
+                ListenerEvent::Refused(channels, refusal) => {
                     ear_changed = channels == [INVALIDATIONS];
                     topics.refused(&channels, &refusal);
                 }
-                Notice::Lost(error) => {
+                ListenerEvent::Lost(error) => {
                     topics.lost();
                     failed = Some(error);
                 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use shuttle::thread;
 
 use super::{START, check};
-use crate::conn::{Address, Audience, Demand, Dialer, Notice, Server, Sleeper, sleeper};
+use crate::conn::{Address, Audience, Demand, Dialer, ListenerEvent, Server, Sleeper, sleeper};
 use crate::engine::bell::Bell;
 use crate::engine::contend::{Contest, Outcome, contend};
 use crate::engine::hub::{Hub, Reports, Subscription};
@@ -22,7 +22,7 @@ use crate::time::{Deadline, Instant};
 struct Redis {
     taken: bool,
     subscribed: BTreeSet<String>,
-    words: VecDeque<Notice>,
+    words: VecDeque<ListenerEvent>,
     cut: bool,
     waiting: usize,
 }
@@ -96,7 +96,7 @@ impl Caller {
         redis.taken = false;
         let told = redis.subscribed.contains(&channel);
         if told {
-            redis.words.push_back(Notice::Message(channel.clone()));
+            redis.words.push_back(ListenerEvent::Message(channel.clone()));
         }
         drop(redis);
         if listening && !told {
@@ -108,7 +108,7 @@ impl Caller {
 
 /// What the listening thread does, from its first connection until nobody listens any more.
 fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
-    hub.notice(Notice::Connected(Some(1)));
+    hub.handle(ListenerEvent::Connected(Some(1)));
     let mut asked = VecDeque::new();
     loop {
         let rest = loop {
@@ -125,18 +125,18 @@ fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
                 server.words.clear();
                 server.subscribed.clear();
                 drop(server);
-                hub.notice(Notice::Lost(Error::new(ErrorKind::Connection, "cut")));
-                hub.notice(Notice::Connected(Some(1)));
+                hub.handle(ListenerEvent::Lost(Error::new(ErrorKind::Connection, "cut")));
+                hub.handle(ListenerEvent::Connected(Some(1)));
                 break;
             }
             match asked.pop_front() {
                 Some(Demand::Subscribe(channels)) => {
                     server.subscribed.extend(channels.iter().cloned());
-                    server.words.extend(channels.into_iter().map(Notice::Subscribed));
+                    server.words.extend(channels.into_iter().map(ListenerEvent::Subscribed));
                 }
                 Some(Demand::Unsubscribe(channels)) => {
                     server.subscribed.retain(|channel| !channels.contains(channel));
-                    server.words.extend(channels.into_iter().map(Notice::Unsubscribed));
+                    server.words.extend(channels.into_iter().map(ListenerEvent::Unsubscribed));
                 }
                 _ => {}
             }
@@ -144,7 +144,7 @@ fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
             let over = server.waiting == 0;
             drop(server);
             if let Some(word) = word {
-                hub.notice(word);
+                hub.handle(word);
                 break;
             }
             // Like the real one it looks again when woken, when something came, or when its rest is over.
