@@ -24,11 +24,11 @@ pub(crate) use spin::Spin;
 pub(crate) use token::TokenLock;
 pub use token::{ReleaseBy, TokenOptions};
 
-use crate::script::{Announcement, Counts};
+use crate::script::{Counts, Publication};
 
 /// "Unlocked", as every client of these locks understands it.
-fn unlocked(channel: &str) -> Announcement<'_> {
-    Announcement { channel, message: "0", publish: "PUBLISH" }
+fn unlocked(channel: &str) -> Publication<'_> {
+    Publication { channel, message: "0" }
 }
 
 /// What a kind says that may be taken only once at a time.

@@ -11,7 +11,7 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::Claim;
 use crate::script::{
-    Announcement, Attempt, Call, Counts, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, query,
+    Attempt, Call, Counts, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, query,
     read_write,
 };
 use crate::time::Lease;
@@ -112,7 +112,7 @@ impl Kind for ReadWrite {
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
-        read_write::release(name, owner, remaining, &name.read_write_channel(), "PUBLISH")
+        read_write::release(name, owner, remaining, &name.read_write_channel())
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
@@ -129,7 +129,7 @@ impl Kind for ReadWrite {
             Side::Shared => "0",
         };
         let channel = name.read_write_channel();
-        read_write::force_release(name, self.mode(), Announcement { channel: &channel, message, publish: "PUBLISH" })
+        read_write::force_release(name, self.mode(), Publication { channel: &channel, message })
     }
 
     fn is_locked(&self, name: &LockName) -> Call<bool> {

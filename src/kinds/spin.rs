@@ -10,7 +10,7 @@ use crate::engine::{Ask, Kind, Pauses, Waking};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Announcement, Attempt, Call, Counts, Released, Side, reentrant};
+use crate::script::{Attempt, Call, Counts, Publication, Released, Side, reentrant};
 use crate::time::Lease;
 
 /// Redisson's spin lock.
@@ -93,16 +93,16 @@ impl Kind for Spin {
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
-        reentrant::release(name, owner, remaining, NOBODY)
+        reentrant::release(name, owner, remaining, NO_MESSAGE)
     }
 
     fn force_release(&self, name: &LockName) -> Call<bool> {
-        reentrant::force_release(name, NOBODY)
+        reentrant::force_release(name, NO_MESSAGE)
     }
 }
 
-/// Nobody listens to a spin lock.
-const NOBODY: Announcement<'_> = Announcement { channel: "", message: "0", publish: "PUBLISH" };
+/// No client subscribes to a channel of a spin lock.
+const NO_MESSAGE: Publication<'_> = Publication { channel: "", message: "0" };
 
 #[cfg(test)]
 mod tests {

@@ -90,12 +90,11 @@ pub(super) fn without_receivers(outcome: Result<(), Loss>) -> Released {
     outcome.map(|()| Some(0))
 }
 
-/// How a release is announced.
+/// The message that a release publishes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Announcement<'a> {
+pub(crate) struct Publication<'a> {
     pub(crate) channel: &'a str,
     pub(crate) message: &'a str,
-    pub(crate) publish: &'a str,
 }
 
 /// One lock to renew.

@@ -5,7 +5,7 @@ use std::fmt;
 use once_cell::sync::OnceCell;
 use redis::{Cmd, ToRedisArgs, Value};
 
-use super::Announcement;
+use super::Publication;
 use crate::error::Refusal;
 use crate::name::LockName;
 
@@ -89,9 +89,9 @@ impl<T> Call<T> {
         self
     }
 
-    /// The three arguments of an announcement: channel, message, command.
-    pub(super) fn announced(self, announcement: Announcement<'_>) -> Self {
-        self.arg(announcement.channel).arg(announcement.message).arg(announcement.publish)
+    /// Adds the three arguments of a publication: channel, message, command.
+    pub(super) fn publishing(self, publication: Publication<'_>) -> Self {
+        self.arg(publication.channel).arg(publication.message).arg(PUBLISH)
     }
 
     /// The same call for somebody who only wants it done, whatever it answers.
@@ -152,6 +152,8 @@ impl<T> fmt::Debug for Talk<T> {
     }
 }
 
+/// The command by which scripts publish.
+pub(super) const PUBLISH: &str = "PUBLISH";
 const USUAL_WORDS: usize = 12;
 const USUAL_BYTES: usize = 256;
 

@@ -1,6 +1,6 @@
 //! The scripts of the fair lock: the plain lock's state, and a queue beside it.
 
-use super::answer::{Announcement, Attempt, Released, read_release};
+use super::answer::{Attempt, Publication, Released, read_release};
 use super::call::int;
 use super::{Call, Script, lua};
 use crate::name::LockName;
@@ -35,14 +35,14 @@ pub(crate) fn acquire(
     owner: &OwnerId,
     lease: Lease,
     patience: Option<Lease>,
-    announcement: Announcement<'_>,
+    publication: Publication<'_>,
 ) -> Call<Attempt> {
     ACQUIRE
         .call(name, &Keys::of(name).list(), Attempt::read)
         .arg(lease.millis())
         .arg(owner.as_str())
         .arg(patience.map_or(0, Lease::millis))
-        .announced(announcement)
+        .publishing(publication)
 }
 
 /// Gives one hold back; `remaining` is the count that stays and the lease promised to it.
@@ -51,7 +51,7 @@ pub(crate) fn release(
     owner: &OwnerId,
     remaining: Option<(usize, Lease)>,
     patience: Lease,
-    announcement: Announcement<'_>,
+    publication: Publication<'_>,
 ) -> Call<Released> {
     let (count, lease_ms) = remaining.map_or((0, 0), |(count, lease)| (count, lease.millis()));
     RELEASE
@@ -59,19 +59,19 @@ pub(crate) fn release(
         .arg(owner.as_str())
         .arg(count)
         .arg(lease_ms)
-        .announced(announcement)
+        .publishing(publication)
         .arg(patience.millis())
 }
 
 /// Takes a hold and a place in the queue away, whichever there is.
-pub(crate) fn leave(name: &LockName, owner: &OwnerId, patience: Lease, announcement: Announcement<'_>) -> Call<()> {
+pub(crate) fn leave(name: &LockName, owner: &OwnerId, patience: Lease, publication: Publication<'_>) -> Call<()> {
     LEAVE
         .call(name, &Keys::of(name).list(), |reply| int(reply).map(drop))
         .arg(owner.as_str())
         .arg(patience.millis())
-        .announced(announcement)
+        .publishing(publication)
 }
 
-pub(crate) fn force_release(name: &LockName, announcement: Announcement<'_>) -> Call<bool> {
-    FORCE_RELEASE.call(name, &Keys::of(name).list(), |reply| Some(int(reply)? == 1)).announced(announcement)
+pub(crate) fn force_release(name: &LockName, publication: Publication<'_>) -> Call<bool> {
+    FORCE_RELEASE.call(name, &Keys::of(name).list(), |reply| Some(int(reply)? == 1)).publishing(publication)
 }

@@ -13,7 +13,7 @@ mod rehearsal;
 pub(crate) mod token;
 pub(crate) mod transaction;
 
-pub(crate) use answer::{Announcement, Attempt, Counts, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side};
+pub(crate) use answer::{Attempt, Counts, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side};
 pub(crate) use call::{Call, Say, Script, Stop};
 pub(crate) use compare_and_delete::CompareAndDelete;
 pub(crate) use rehearsal::Rehearsal;

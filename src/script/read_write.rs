@@ -1,9 +1,9 @@
 //! The scripts of the read-write lock: one hash for both sides, a key for each read hold.
 
 use super::answer::{
-    Announcement, Attempt, Counts, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, read_outcome, read_release,
+    Attempt, Counts, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, read_outcome, read_release,
 };
-use super::call::int;
+use super::call::{PUBLISH, int};
 use super::look::{self, Claim};
 use super::{Call, Script, lua};
 use crate::error::Loss;
@@ -45,7 +45,6 @@ pub(crate) fn release(
     owner: &OwnerId,
     remaining: Option<(Counts, Lease)>,
     channel: &str,
-    publish: &str,
 ) -> Call<Released> {
     let (counts, lease_ms) = remaining.map_or((Counts::default(), 0), |(counts, lease)| (counts, lease.millis()));
     RELEASE
@@ -56,7 +55,7 @@ pub(crate) fn release(
         .arg(lease_ms)
         .arg(name.read_holds())
         .arg(channel)
-        .arg(publish)
+        .arg(PUBLISH)
 }
 
 /// Renews several locks of one server, at least one.
@@ -76,8 +75,8 @@ pub(crate) fn look(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
 }
 
 /// Opens the side that `mode` names.
-pub(crate) fn force_release(name: &LockName, mode: &str, announcement: Announcement<'_>) -> Call<bool> {
-    FORCE_RELEASE.call(name, &[name.key()], |reply| Some(int(reply)? == 1)).arg(mode).announced(announcement)
+pub(crate) fn force_release(name: &LockName, mode: &str, publication: Publication<'_>) -> Call<bool> {
+    FORCE_RELEASE.call(name, &[name.key()], |reply| Some(int(reply)? == 1)).arg(mode).publishing(publication)
 }
 
 pub(crate) fn is_locked(name: &LockName, mode: &str) -> Call<bool> {

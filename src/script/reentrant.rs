@@ -1,6 +1,6 @@
 //! The scripts of locks that are a hash of one owner and its hold count.
 
-use super::answer::{Announcement, Attempt, Released, Renewal, RenewalAnswers, read_outcome, read_release};
+use super::answer::{Attempt, Publication, Released, Renewal, RenewalAnswers, read_outcome, read_release};
 use super::call::int;
 use super::{Call, Script, lua};
 use crate::error::Loss;
@@ -27,10 +27,10 @@ pub(crate) fn release(
     name: &LockName,
     owner: &OwnerId,
     remaining: Option<(usize, Lease)>,
-    announcement: Announcement<'_>,
+    publication: Publication<'_>,
 ) -> Call<Released> {
     let (count, lease_ms) = remaining.map_or((0, 0), |(count, lease)| (count, lease.millis()));
-    RELEASE.call(name, &[name.key()], read_release).arg(owner.as_str()).arg(count).arg(lease_ms).announced(announcement)
+    RELEASE.call(name, &[name.key()], read_release).arg(owner.as_str()).arg(count).arg(lease_ms).publishing(publication)
 }
 
 /// Renews several locks of one server, at least one.
@@ -40,6 +40,6 @@ pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
     locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
 }
 
-pub(crate) fn force_release(name: &LockName, announcement: Announcement<'_>) -> Call<bool> {
-    FORCE_RELEASE.call(name, &[name.key()], |reply| Some(int(reply)? == 1)).announced(announcement)
+pub(crate) fn force_release(name: &LockName, publication: Publication<'_>) -> Call<bool> {
+    FORCE_RELEASE.call(name, &[name.key()], |reply| Some(int(reply)? == 1)).publishing(publication)
 }
