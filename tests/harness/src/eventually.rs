@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Polls `done` every few milliseconds until it answers true.
+/// Calls `done` every few milliseconds until `done` returns true.
 ///
 /// # Panics
 ///
@@ -17,5 +17,5 @@ pub fn eventually(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Short against every bound that a test may set, long enough to leave the processor to others.
+/// Short against every bound of a test, long enough to leave the processor to other threads.
 pub(crate) const PAUSE: Duration = Duration::from_millis(2);

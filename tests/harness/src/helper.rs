@@ -1,7 +1,7 @@
 //! The child's side of the line protocol of [`HelperProcess`](crate::HelperProcess).
 //!
-//! A helper reads one request a line from standard input, answers in lines on standard output,
-//! and exits when standard input reaches its end: that is how it learns that its test is gone.
+//! The helper's side of a child process: one request a line on standard input, answers in lines on standard output, and
+//! an exit at the end of standard input, which proves that the test is gone.
 
 use std::io::{self, BufRead, Write};
 use std::process;
@@ -9,10 +9,10 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, unbounded};
 
-/// Starts reading requests, and ends this process when there are no more.
+/// Starts reading requests, and ends this process at the end of standard input.
 ///
-/// The reading has a thread of its own, so the process ends even while its main thread is blocked.
-/// Nothing is dropped then: whatever the helper holds is left as after a crash.
+/// A separate thread reads, so the process ends even while the main thread is blocked. No destructor runs then: the
+/// helper's locks stay as after a crash.
 pub fn requests() -> Receiver<String> {
     let (sender, receiver) = unbounded();
     thread::spawn(move || {
@@ -27,7 +27,7 @@ pub fn requests() -> Receiver<String> {
     receiver
 }
 
-/// Writes one line to the test; ends this process when nobody can read it.
+/// Writes one line to the test; ends this process when the pipe is closed.
 pub fn say(line: &str) {
     let mut out = io::stdout().lock();
     if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {

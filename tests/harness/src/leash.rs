@@ -1,21 +1,21 @@
-//! A watcher that kills a process as soon as this one is gone, however it went.
+//! A watcher that kills a process as soon as the test process is gone, for any reason.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A small shell that sleeps on a pipe held by this process.
+/// A small shell that sleeps on a pipe of the test process.
 ///
-/// The kernel closes the pipe when this process ends, by `SIGKILL` too; the shell then kills the
-/// process it watches and removes the folder it was given.
+/// The kernel closes the pipe when the test process ends, by `SIGKILL` too; the shell then kills the watched process
+/// and removes the given folder.
 #[derive(Debug)]
 pub(crate) struct Leash {
     watcher: Child,
 }
 
 impl Leash {
-    /// Watches over `pid`, and over `folder` too if there is one.
+    /// Watches over `pid`, and over `folder` if given.
     pub(crate) fn hold(pid: u32, folder: Option<&Path>) -> Leash {
         let watcher = Command::new("sh")
             .arg("-c")
@@ -32,9 +32,9 @@ impl Leash {
         Leash { watcher }
     }
 
-    /// Ends the watcher and leaves its process alone.
+    /// Ends the watcher without killing the watched process.
     ///
-    /// To be called before the watched process is reaped: until then its pid cannot be used again.
+    /// Must be called before the watched process is reaped: after the reaping, the system may reuse the pid.
     pub(crate) fn release(self) {
         drop(self);
     }
@@ -49,8 +49,8 @@ impl Drop for Leash {
     }
 }
 
-/// The pause lets the process die before its folder goes. It is bounded, because a dead process can
-/// look alive for as long as nobody reaps it.
+/// The pause lets the process die before the folder is removed. The pause is bounded, because a dead process may look
+/// alive as long as nobody reaps the process.
 const WATCH: &str = r#"
 trap '' HUP INT QUIT TERM
 read -r line && exit 0

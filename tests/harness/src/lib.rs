@@ -1,6 +1,6 @@
-//! The rig that Lockson's tests stand on: real servers, a fault proxy, child processes and a witness of overlaps.
+//! The rig of Lockson's tests: real servers, a fault proxy, child processes and a witness of overlaps.
 //!
-//! It knows nothing of the `lockson` crate.
+//! The rig does not depend on the `lockson` crate.
 
 mod eventually;
 pub mod helper;

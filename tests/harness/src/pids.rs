@@ -1,4 +1,4 @@
-//! Signals to other processes, and what state they are in.
+//! Signals to other processes, and the states of other processes.
 
 use std::fs;
 use std::io;
@@ -8,9 +8,9 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::eventually;
 
-/// Tells whether a process with this id runs or is stopped.
+/// Whether a process with this id runs or is stopped.
 ///
-/// On Linux a dead process that nobody has reaped counts as dead; elsewhere it counts as alive.
+/// On Linux a dead process counts as dead even before reaping; on other systems only after reaping.
 pub fn is_alive(pid: u32) -> bool {
     match state(pid) {
         Some(state) => state != 'Z' && state != 'X',
@@ -32,7 +32,7 @@ pub(crate) fn resume(pid: u32) {
     send(pid, Signal::CONT);
 }
 
-/// When the process started, in clock ticks since boot; tells two processes of one pid apart.
+/// The start of a process in clock ticks since boot; distinguishes two processes with the same pid.
 pub(crate) fn started_at(pid: u32) -> Option<u64> {
     fields(pid)?.get(19)?.parse().ok()
 }
@@ -47,7 +47,7 @@ fn state(pid: u32) -> Option<char> {
     fields(pid)?.first()?.chars().next()
 }
 
-/// The fields of `/proc/<pid>/stat` from the state on: the program's name before it may hold anything.
+/// The fields of `/proc/<pid>/stat` from the state on: the program's name before the state may hold any sign.
 fn fields(pid: u32) -> Option<Vec<String>> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = line.rsplit_once(") ")?;

@@ -1,12 +1,12 @@
-//! TCP ports that no one else is going to take by accident.
+//! TCP ports that no other program takes by accident.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use uuid::Uuid;
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 ///
-/// Another process can still take it before the caller does: be ready to ask again.
+/// Another process can still take the port before the caller does: the caller must be ready to ask again.
 pub(crate) fn free_port() -> u16 {
     let listener = listen();
     listener.local_addr().expect("a bound listener has an address").port()
@@ -32,9 +32,9 @@ fn candidate() -> u16 {
     FIRST + u16::from_be_bytes([high, low]) % COUNT
 }
 
-/// The range ends below the ports that the kernel hands to outgoing connections. A port in that
-/// range could be taken by any client while its server is down, and a client that dials a dead
-/// port there can even be connected to itself. It also leaves room for a cluster bus at + 10,000.
+/// The range ends below the ports that the kernel gives to outgoing connections. In the kernel's range any client could
+/// take the port of a server that is down, and a client that dials such a dead port can even be connected to itself.
+/// The range also leaves room for a cluster bus at + 10,000.
 const FIRST: u16 = 10_000;
 const COUNT: u16 = 12_000;
 const TRIES: usize = 100;

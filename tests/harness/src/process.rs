@@ -1,4 +1,4 @@
-//! A child process that a test talks to in lines and may stop or kill at will.
+//! A child process that a test talks to in lines and can stop or kill.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,10 +17,9 @@ use crate::pids;
 
 /// A helper program under the control of a test.
 ///
-/// The convention: the helper reads one request a line from standard input, answers in lines on
-/// standard output, and exits when standard input ends ([`helper`](crate::helper) does this for
-/// programs in Rust). A helper that does not, or that is stopped, is killed all the same when this
-/// process ends, and on drop.
+/// The convention: the helper reads one request a line from standard input, answers in lines on standard output, and
+/// exits when standard input ends ([`helper`](crate::helper) implements the convention for programs in Rust). A helper
+/// that breaks the convention, or is stopped, is still killed when this process ends, and on drop.
 #[derive(Debug)]
 pub struct HelperProcess {
     child: Child,
@@ -86,7 +85,7 @@ impl HelperProcess {
         }
     }
 
-    /// Takes the next line if one comes in time; `None` also when the output has ended.
+    /// Returns the next line if a line comes in time; `None` also at the end of the output.
     pub fn line(&self, within: Duration) -> Option<String> {
         self.lines.recv_timeout(within).ok()
     }
@@ -95,24 +94,24 @@ impl HelperProcess {
     ///
     /// # Panics
     ///
-    /// Panics when none comes in time, and shows what the helper wrote to standard error.
+    /// Panics when no line comes in time, and shows the helper's standard error.
     #[track_caller]
     pub fn next_line(&self, within: Duration) -> String {
         self.line(within).unwrap_or_else(|| panic!("no line from the helper within {within:?}{}", self.story()))
     }
 
-    /// Takes the next line, which has to be this one.
+    /// Reads the next line, which must equal `wanted`.
     ///
     /// # Panics
     ///
-    /// Panics when none comes in time or when it is another one.
+    /// Panics when no line comes in time, or a different line.
     #[track_caller]
     pub fn expect_line(&self, wanted: &str, within: Duration) {
         let line = self.next_line(within);
         assert!(line == wanted, "the helper said {line:?}, not {wanted:?}{}", self.story());
     }
 
-    /// Sends a line and takes the next one as its answer.
+    /// Sends a line and returns the next line as the answer.
     ///
     /// # Panics
     ///
@@ -128,7 +127,7 @@ impl HelperProcess {
         self.input = None;
     }
 
-    /// Sends SIGKILL and waits for the end. Nothing the helper holds is given back.
+    /// Sends SIGKILL and waits for the end. The helper releases no lock.
     pub fn kill(&mut self) -> ExitStatus {
         let _ = self.child.kill(); // an error means that it has ended already
         self.reap_after_end()
@@ -149,11 +148,11 @@ impl HelperProcess {
         self.ended().is_none()
     }
 
-    /// Waits for the helper to end by itself.
+    /// Waits for the helper to end without a signal.
     ///
     /// # Panics
     ///
-    /// Panics when it has not ended in time.
+    /// Panics when the helper has not ended in time.
     #[track_caller]
     pub fn wait(&mut self, within: Duration) -> ExitStatus {
         let started = Instant::now();
@@ -168,13 +167,13 @@ impl HelperProcess {
         }
     }
 
-    /// Everything the helper has written to standard error so far.
+    /// Everything on the helper's standard error so far.
     pub fn errors(&self) -> String {
         self.errors.lock().clone()
     }
 
     fn ended(&mut self) -> Option<ExitStatus> {
-        // Unlike `Child::wait`, this leaves the input open for a helper that is still talking.
+        // Unlike `Child::wait`, `try_wait` leaves the input open for a helper that is still talking.
         let status = self.child.try_wait().expect("the child is ours to wait for")?;
         self.leash = None;
         Some(status)
@@ -199,7 +198,7 @@ impl Drop for HelperProcess {
     fn drop(&mut self) {
         self.kill();
         for reader in self.readers.drain(..) {
-            // A grandchild may keep a pipe open for ever; its reader is then left to it.
+            // A grandchild may keep a pipe open for ever; the reader of such a pipe is left behind.
             let started = Instant::now();
             while !reader.is_finished() && started.elapsed() < PATIENCE {
                 thread::sleep(PAUSE);
@@ -221,5 +220,5 @@ fn collect(mut from: impl Read, into: &Mutex<String>) {
     }
 }
 
-/// How long a drop waits for the last words of a helper that is dead.
+/// How long a drop waits for the last output of a dead helper.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! A proxy between clients and a server that understands their requests and can disturb them.
+//! A proxy between clients and a server that reads the requests and can disturb each.
 
 mod connection;
 mod expected;
@@ -26,12 +26,11 @@ use world::World;
 
 /// A TCP proxy in front of one server, on a free port of 127.0.0.1.
 ///
-/// It passes bytes unchanged until a test says otherwise. It takes requests as arrays or lines,
-/// replies in both protocol versions; other bytes, as of TLS, pass as they are and unrecorded. It
-/// does not know `CLIENT REPLY` and `MONITOR`, after which replies no longer pair with requests.
-/// When a method returns, what it changed has taken effect.
+/// Bytes pass unchanged unless a test changes something. The proxy reads requests as arrays or lines, and replies in
+/// both protocol versions; other bytes, TLS for example, pass unrecorded. `CLIENT REPLY` and `MONITOR` are unsupported,
+/// because replies no longer pair with requests afterwards. When a method returns, the change has taken effect.
 ///
-/// Dropping it closes all its sockets and ends its thread.
+/// Dropping the proxy closes all sockets and ends the thread.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -73,15 +72,15 @@ impl Proxy {
         format!("redis://127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Connects clients that come from now on to another server.
+    /// Connects later clients to another server.
     pub fn retarget(&self, target: SocketAddr) {
         self.change(|world| world.target = target);
     }
 
-    /// Makes a rule: what happens to the requests that fit.
+    /// Makes a rule: a fault for the fitting requests.
     ///
-    /// Where several rules fit one request, the oldest of those that act on requests acts, and the
-    /// oldest of those that act on replies; the others only count it.
+    /// Where several rules fit one request, the oldest rule about requests acts, and the oldest rule about replies; the
+    /// other rules only count the request.
     ///
     /// # Panics
     ///
@@ -96,13 +95,13 @@ impl Proxy {
 
     /// Stops forwarding but keeps the sockets open, as when a cable is pulled.
     ///
-    /// What comes meanwhile, ends of connections included, is kept and forwarded after
-    /// [`heal`](Proxy::heal) or [`unmute`](Proxy::unmute), as TCP would do.
+    /// Bytes that arrive meanwhile, ends of connections included, are kept and forwarded after [`heal`](Proxy::heal) or
+    /// [`unmute`](Proxy::unmute), as TCP would do.
     pub fn mute(&self, scope: Scope, direction: Direction) {
         self.change(|world| world.mutes.push((scope, direction)));
     }
 
-    /// Takes back every `mute`, and what rules have muted.
+    /// Ends every `mute`, and all muting by rules.
     pub fn unmute(&self) {
         self.change(|world| {
             world.mutes.clear();
@@ -122,12 +121,12 @@ impl Proxy {
         self.change(|world| world.reset = reset);
     }
 
-    /// Says what happens to clients that connect from now on.
+    /// Sets the treatment of clients that connect later.
     pub fn new_connections(&self, what: NewConnections) {
         self.change(|world| world.set_new_connections(what));
     }
 
-    /// Sends bytes to the client of a connection, behind what is already in line for it.
+    /// Sends bytes to the client of a connection, behind the bytes already queued.
     ///
     /// # Panics
     ///
@@ -146,20 +145,19 @@ impl Proxy {
 
     /// Sends a copy of an earlier request on an open connection, past all rules.
     ///
-    /// The reply is not forwarded; what became of the copy is told by [`fate`](Proxy::fate).
+    /// The reply is not forwarded; [`fate`](Proxy::fate) returns the outcome of the copy.
     pub fn send_copy(&self, request: &Request, connection: usize) -> Request {
         self.change(|world| world.send_copy(request, Some(connection)))
     }
 
     /// Sends a copy of an earlier request on a new connection to the server, past all rules.
     ///
-    /// Nothing else is sent there: neither a password nor the choice of a database.
+    /// The new connection sends neither a password nor the choice of a database.
     pub fn send_copy_anew(&self, request: &Request) -> Request {
         self.change(|world| world.send_copy(request, None))
     }
 
-    /// Ends every fault: removes all rules, lets go all that is held, delayed or muted, and
-    /// accepts connections again.
+    /// Ends every fault: removes all rules, releases all held, delayed or muted bytes, and accepts connections again.
     pub fn heal(&self) {
         self.change(World::heal);
     }
@@ -185,17 +183,17 @@ impl Proxy {
         self.shared.world.lock().records.fitting(0, when).count()
     }
 
-    /// The number that the next request will have, for the questions that end in `since`.
+    /// The number of the next request, for the questions that end in `since`.
     pub fn mark(&self) -> u64 {
         self.shared.world.lock().records.next()
     }
 
-    /// Forgets all requests and their fates, for tests that run long.
+    /// Forgets all requests and fates, for tests that run long.
     pub fn forget_requests(&self) {
         self.shared.world.lock().records.forget();
     }
 
-    /// Waits for a fitting request; one that has come already counts.
+    /// Waits for a fitting request; an earlier request counts.
     ///
     /// # Panics
     ///
@@ -215,7 +213,7 @@ impl Proxy {
         self.shared.wait(limit, when, |world| world.records.fitting(mark, when).nth(when.skipped).cloned())
     }
 
-    /// What has become of a request or of a copy up to now.
+    /// The outcome of a request or of a copy so far.
     ///
     /// # Panics
     ///
@@ -227,11 +225,11 @@ impl Proxy {
         fate.expect("the request was forgotten").clone()
     }
 
-    /// Waits until nothing can happen to a request any more.
+    /// Waits until the fate of a request is final.
     ///
     /// # Panics
     ///
-    /// Panics when it is still under way, or when it was forgotten.
+    /// Panics when the request is still under way, or was forgotten.
     #[track_caller]
     pub fn wait_fate(&self, request: &Request, limit: Duration) -> Fate {
         self.shared.wait(limit, request, |world| {
@@ -241,21 +239,21 @@ impl Proxy {
         })
     }
 
-    /// All connections of which a side is open.
+    /// All connections with an open side.
     pub fn connections(&self) -> Vec<ConnectionInfo> {
         self.shared.world.lock().infos()
     }
 
-    /// Counts the connections ever made, refused ones included.
+    /// Counts all connections, refused connections included.
     pub fn connections_made(&self) -> usize {
         self.shared.world.lock().made
     }
 
-    /// Waits until the client of a connection has closed it.
+    /// Waits until the client of a connection has closed the connection.
     ///
     /// # Panics
     ///
-    /// Panics when it has not in time.
+    /// Panics when the client has not closed in time.
     #[track_caller]
     pub fn wait_client_closed(&self, connection: usize, limit: Duration) {
         self.shared.wait(limit, &"the client to close", |world| {
@@ -277,12 +275,12 @@ impl Drop for Proxy {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // it has already told why, if it has panicked
         }
-        // A handle of a rule may keep the world, but not its sockets.
+        // A handle of a rule may keep the world alive, but not the sockets.
         self.shared.world.lock().close();
     }
 }
 
-/// A rule that was made; it lives on when this is dropped.
+/// A rule of the proxy; dropping the handle leaves the rule in place.
 #[derive(Debug, Clone)]
 pub struct RuleHandle {
     shared: Arc<Shared>,
@@ -290,26 +288,26 @@ pub struct RuleHandle {
 }
 
 impl RuleHandle {
-    /// Counts the requests that it has acted on.
+    /// Counts the requests that the rule has acted on.
     pub fn hits(&self) -> usize {
         self.shared.world.lock().rules.hits(self.id).len()
     }
 
-    /// Waits until it has acted on a request, and gives the first one.
+    /// Waits until the rule has acted on a request, and returns the first such request.
     ///
     /// # Panics
     ///
-    /// Panics when it has not in time.
+    /// Panics when no request came in time.
     #[track_caller]
     pub fn wait_hit(&self, limit: Duration) -> Request {
         self.wait_hits(1, limit).remove(0)
     }
 
-    /// Waits until it has acted on so many requests, and gives all of them.
+    /// Waits until the rule has acted on `count` requests, and returns all of the requests.
     ///
     /// # Panics
     ///
-    /// Panics when it has not in time.
+    /// Panics when fewer requests came in time.
     #[track_caller]
     pub fn wait_hits(&self, count: usize, limit: Duration) -> Vec<Request> {
         self.shared.wait(limit, &"the rule to act", |world| {
@@ -319,7 +317,7 @@ impl RuleHandle {
         })
     }
 
-    /// Lets go what it has picked so far, and the replies to it that are still to come.
+    /// Releases the requests picked so far, and the replies that are still to come.
     pub fn release(&self) {
         self.shared.change(|world| {
             for connection in world.connections.values_mut() {
@@ -328,7 +326,7 @@ impl RuleHandle {
         });
     }
 
-    /// Ends the rule; what it has picked stays picked until it is released.
+    /// Ends the rule; picked requests stay held until the release.
     pub fn remove(&self) {
         self.shared.change(|world| world.rules.remove(self.id));
     }

@@ -1,4 +1,4 @@
-//! A witness of the order in which a fair lock is granted: it sees what Redis does to the queue.
+//! A witness of the order in which a fair lock is granted, from the commands that Redis executes on the queue.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::RedisServer;
 
-/// Sees every command on one fair lock and its queue, in the order in which Redis carries them out.
+/// Sees every command on one fair lock and its queue, in the order of execution by Redis.
 #[derive(Debug)]
 pub struct QueueWitness {
     grants: Arc<AtomicU64>,
@@ -18,18 +18,18 @@ pub struct QueueWitness {
     watching: thread::JoinHandle<QueueStory>,
 }
 
-/// What a [`QueueWitness`] saw.
+/// The observations of a [`QueueWitness`].
 #[derive(Debug, Default)]
 pub struct QueueStory {
     /// How often the lock was taken.
     pub grants: u64,
     /// How many joined the queue.
     pub queued: u64,
-    /// How many left the queue by themselves, without the lock.
+    /// Waiters that left the queue by themselves, without the lock.
     pub given_up: u64,
-    /// Who was thrown out of the queue by somebody else.
+    /// Waiters that another client removed from the queue.
     pub purged: Vec<String>,
-    /// Grants to another one than the first of the queue, and waiters that had to join twice for one grant.
+    /// Grants past the first of the queue, and waiters that had to join twice for one grant.
     pub inversions: Vec<String>,
     queue: VecDeque<String>,
     joined: HashSet<String>,
@@ -38,11 +38,11 @@ pub struct QueueStory {
 }
 
 impl QueueWitness {
-    /// Begins to watch the lock of this name, which nobody uses yet.
+    /// Begins to watch the lock of this name, which must be unused.
     ///
     /// # Panics
     ///
-    /// Panics when the server does not let itself be watched.
+    /// Panics when the server refuses to be watched.
     pub fn of(server: &RedisServer, name: &str) -> QueueWitness {
         let mut stream = TcpStream::connect(server.address()).expect("the server listens");
         stream.set_read_timeout(Some(LONGEST_SILENCE)).expect("it is a limit");
@@ -60,7 +60,7 @@ impl QueueWitness {
                 let words: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
                 match words[..] {
                     ["ECHO", END] => break,
-                    // Commands of scripts alone; what a test itself asks changes nothing.
+                    // Counts only commands of scripts, because a test's own questions change nothing.
                     [command, key, ref rest @ ..] if key == hash || key == list => story.see(command, rest),
                     _ => {}
                 }
@@ -76,7 +76,7 @@ impl QueueWitness {
         self.grants.load(Ordering::Acquire)
     }
 
-    /// Ends the watching, and tells what there was to see until now.
+    /// Ends the watching, and returns the observations so far.
     ///
     /// # Panics
     ///
@@ -102,8 +102,8 @@ impl QueueStory {
             ("lpop", []) => {
                 self.purge_popped();
                 let first = self.queue.pop_front();
-                // After a grant it is the granted one that leaves the queue. Redisson's script lets it leave
-                // first; so whether the others count as gone shows with the next command.
+                // After a grant the granted waiter leaves the queue. In Redisson's script the waiter leaves first, so
+                // only the next command shows whether a removed waiter was granted or purged.
                 if first != self.granted.take() {
                     self.popped = first;
                 }
@@ -129,7 +129,7 @@ impl QueueStory {
             self.inversions.push(format!("{owner} got in before {:?}", self.queue));
         }
         self.purge_popped();
-        // Ours leave the queue after the grant, if they were in it.
+        // A waiter of Lockson leaves the queue after the grant, if the waiter was in the queue.
         self.granted = (self.queue.front().map(String::as_str) == Some(owner)).then(|| owner.to_owned());
     }
 

@@ -1,4 +1,4 @@
-//! A real server in its own folder on its own port, gone when the test is gone.
+//! A real server with a folder and a port of its own, gone when the test is gone.
 
 mod builder;
 mod counters;
@@ -20,9 +20,9 @@ use instance::{Instance, Plan};
 
 /// A server program that listens on a free port of 127.0.0.1 and on a unix socket.
 ///
-/// It is killed on drop, and also when this process ends in any other way, `SIGKILL` included. The
-/// log is shown when the start fails; its path is printed, and the folder kept, when the server is
-/// dropped by a panic. With `LOCKSON_KEEP_LOGS` in the environment the folder is always kept.
+/// The server is killed on drop, and also when this process ends in any other way, `SIGKILL` included. The log is shown
+/// when the start fails; when a panic drops the server, the log's path is printed and the folder kept. With
+/// `LOCKSON_KEEP_LOGS` in the environment the folder is always kept.
 #[derive(Debug)]
 pub struct RedisServer {
     plan: Plan,
@@ -32,11 +32,11 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts the server that `LOCKSON_REDIS_SERVER` names, or else `redis-server`.
+    /// Starts the server program in `LOCKSON_REDIS_SERVER`, else `redis-server`.
     ///
     /// # Panics
     ///
-    /// Panics with the server's log when it does not answer a PING within 10 seconds.
+    /// Panics with the server's log when the server does not answer a PING within 10 seconds.
     pub fn start() -> RedisServer {
         RedisServer::builder().start()
     }
@@ -46,9 +46,9 @@ impl RedisServer {
         RedisServerBuilder::new()
     }
 
-    /// The one server of this process, started at the first call.
+    /// The shared server of this process, started at the first call.
     ///
-    /// For tests that need no more than key names of their own: never stop, flush or reconfigure it.
+    /// For tests that need only key names of their own: never stop, flush or reconfigure the shared server.
     pub fn shared() -> &'static RedisServer {
         static SHARED: OnceLock<RedisServer> = OnceLock::new();
         SHARED.get_or_init(RedisServer::start) // never dropped: the leash ends it with the process
@@ -77,7 +77,7 @@ impl RedisServer {
         }
     }
 
-    /// The TCP port; it stays the same over restarts.
+    /// The TCP port, unchanged by restarts.
     pub fn port(&self) -> u16 {
         self.plan.port
     }
@@ -97,12 +97,12 @@ impl RedisServer {
         self.plan.log()
     }
 
-    /// What the server has logged so far, over all its starts.
+    /// The server's log so far, over all starts.
     pub fn log(&self) -> String {
         self.plan.read_log()
     }
 
-    /// The folder where the server keeps its dump and its append-only file.
+    /// The folder of the server's dump and append-only file.
     pub fn data_folder(&self) -> PathBuf {
         self.plan.data()
     }
@@ -120,31 +120,31 @@ impl RedisServer {
         }
     }
 
-    /// Tells whether the server was neither killed nor has ended by itself; a paused one runs.
+    /// False after a kill and after an end by itself; a paused server is running.
     pub fn is_running(&self) -> bool {
         let mut instance = self.instance.lock();
         instance.as_mut().is_some_and(Instance::is_running)
     }
 
-    /// Kills the server and starts it on the same port with no data.
+    /// Kills the server and starts the server without data on the same port.
     pub fn restart(&self) {
         self.kill();
         self.plan.wipe_data();
         self.start_again();
     }
 
-    /// Sends SIGKILL and waits for the end; nothing listens on the port afterwards.
+    /// Sends SIGKILL and waits for the end; the port refuses connections afterwards.
     ///
     /// Does nothing when the server is down already.
     pub fn kill(&self) {
         drop(self.instance.lock().take());
     }
 
-    /// Starts a killed server on the same port with whatever it had saved.
+    /// Starts a killed server on the same port with the saved data.
     ///
     /// # Panics
     ///
-    /// Panics when the server runs, or with the log when it does not answer within 10 seconds.
+    /// Panics when the server runs, or with the log when the server does not answer within 10 seconds.
     #[track_caller]
     pub fn start_again(&self) {
         let mut instance = self.instance.lock();
@@ -154,7 +154,7 @@ impl RedisServer {
         *instance = Some(Instance::start_on_same_port(&self.plan));
     }
 
-    /// Sends SIGSTOP and waits until the server stands still: it accepts connections but is mute.
+    /// Sends SIGSTOP and waits until the server is stopped: connections are accepted, but nothing is answered.
     pub fn pause(&self) {
         pids::stop(self.pid());
     }

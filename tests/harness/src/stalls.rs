@@ -1,4 +1,4 @@
-//! Moments at which this process did not get to run: what is late then, no program could have done in time.
+//! Moments at which this process did not run: no program could have been in time then.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// A thread that wants to wake every 2 ms, and writes down when it could not.
+/// A thread that wakes every 2 ms and records each late wake-up.
 #[derive(Debug)]
 pub struct Stalls {
     seen: Arc<Seen>,
@@ -16,7 +16,7 @@ pub struct Stalls {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// From the wake-up that was due to the one that came.
+    /// From the due wake-up to the actual wake-up.
     stalls: Mutex<Vec<(Instant, Instant)>>,
     ended: AtomicBool,
 }
@@ -39,7 +39,7 @@ impl Stalls {
         Stalls { seen, watching: Some(watching) }
     }
 
-    /// For how long of the time between two moments this process stood still.
+    /// How long this process stood still between two moments.
     pub fn between(&self, from: Instant, to: Instant) -> Duration {
         let overlap = |(due, came): &(Instant, Instant)| (*came).min(to).saturating_duration_since((*due).max(from));
         self.seen.stalls.lock().iter().map(overlap).sum()
@@ -56,7 +56,7 @@ impl Drop for Stalls {
 }
 
 const PAUSE: Duration = Duration::from_millis(2);
-/// Less is what any sleep may take longer.
+/// Any sleep may take this much longer, so less does not count.
 const NOTICED: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

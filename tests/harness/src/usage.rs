@@ -1,15 +1,15 @@
-//! What a process uses: threads, descriptors, memory.
+//! The resources of a process: threads, descriptors, memory.
 
 use std::fs;
 
 /// Counts the threads of a process.
 ///
-/// Answers `None` where there is no `/proc` or no such process: a test then skips its assertion.
+/// Returns `None` where there is no `/proc` or no such process: a test then skips the assertion.
 pub fn threads_of(pid: u32) -> Option<usize> {
     Some(fs::read_dir(format!("/proc/{pid}/task")).ok()?.count())
 }
 
-/// Lists the names of the threads of a process, sorted; Linux cuts them to 15 bytes.
+/// Lists the names of the threads of a process, sorted; Linux cuts names to 15 bytes.
 ///
 /// Answers `None` where there is no `/proc` or no such process.
 pub fn thread_names_of(pid: u32) -> Option<Vec<String>> {
@@ -25,8 +25,8 @@ pub fn thread_names_of(pid: u32) -> Option<Vec<String>> {
 
 /// Counts the open file descriptors of a process.
 ///
-/// Asked about the own process it leaves out the one that the question itself needs. Answers
-/// `None` where there is no `/proc`, no such process, or no right to look.
+/// For the own process, the descriptor of the question itself is left out. Returns `None` where there is no `/proc`, no
+/// such process, or no right to look.
 pub fn descriptors_of(pid: u32) -> Option<usize> {
     let all = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count();
     Some(all - usize::from(pid == std::process::id()))

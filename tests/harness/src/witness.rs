@@ -1,12 +1,11 @@
-//! A witness of overlaps that does not trust Redis: it sees who is inside through files.
+//! A witness of overlaps that does not trust Redis: files show which process or thread is inside.
 //!
-//! The convention, for peers in other languages too: whoever enters `name` creates the file
-//! `<percent-encoded name>.inside` in the folder of the witness, which must not exist, and deletes
-//! it when leaving. All bytes but `A-Z a-z 0-9 - _ . ~` are percent-encoded, in upper-case
-//! hexadecimal. The content starts with the process id in decimal; what follows after a space is
-//! for people. If the file exists and that process is alive, this is an overlap: a line is
-//! appended to the file `violations`. If the process is dead, it was killed inside, and the place
-//! is taken over.
+//! The convention, for peers in other languages too: to enter `name`, a peer creates the file
+//! `<percent-encoded name>.inside` in the folder of the witness, which must not exist, and deletes the file when
+//! leaving. All bytes but `A-Z a-z 0-9 - _ . ~` are percent-encoded, in upper-case hexadecimal. The content starts with
+//! the process id in decimal; text after a space is for people. If the file exists and the process is alive, the two
+//! overlap: the peer appends a line to the file `violations`. If the process is dead, the process was killed inside,
+//! and the peer takes the place over.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -19,14 +18,14 @@ use uuid::Uuid;
 use crate::eventually::PAUSE;
 use crate::pids;
 
-/// Watches a folder in which every process and thread signs in and out.
+/// A folder in which every process and thread signs in and out.
 #[derive(Debug, Clone)]
 pub struct Witness {
     folder: PathBuf,
 }
 
 impl Witness {
-    /// Uses this folder, which is created if it is missing.
+    /// Uses this folder, and creates the folder if necessary.
     pub fn at(folder: impl Into<PathBuf>) -> Witness {
         let folder = folder.into();
         fs::create_dir_all(&folder).expect("the folder of the witness can be written");
@@ -40,7 +39,7 @@ impl Witness {
 
     /// Signs in under a name.
     ///
-    /// It never fails because of somebody else: an overlap is written down and the test goes on.
+    /// An overlap never fails here: the overlap is written down and the test goes on.
     ///
     /// # Panics
     ///
@@ -53,7 +52,7 @@ impl Witness {
         Inside { witness: self.clone(), name: encoded, path, content, owned }
     }
 
-    /// Tells whether somebody is signed in under a name, dead or alive.
+    /// Whether a file for the name exists, of a living or a dead process.
     pub fn is_inside(&self, name: impl AsRef<[u8]>) -> bool {
         let encoded = encode(name.as_ref());
         self.folder.join(format!("{encoded}.inside")).exists()
@@ -65,18 +64,18 @@ impl Witness {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Checks that nobody has seen an overlap.
+    /// Checks that no peer has seen an overlap.
     ///
     /// # Panics
     ///
-    /// Panics with all of them if there are any.
+    /// Panics with all overlaps if there are any.
     #[track_caller]
     pub fn assert_no_violation(&self) {
         let violations = self.violations();
         assert!(violations.is_empty(), "overlaps:\n{}", violations.join("\n"));
     }
 
-    /// Answers whether the file is ours now.
+    /// Returns whether the file now belongs to the caller.
     fn sign_in(&self, path: &Path, content: &str, name: &str) -> bool {
         loop {
             if self.create(path, content) {
@@ -93,7 +92,7 @@ impl Witness {
         }
     }
 
-    /// Creates the file with its content in one step, so nobody ever sees it empty.
+    /// Creates the file with its content in one step, so no peer ever sees an empty file.
     fn create(&self, path: &Path, content: &str) -> bool {
         let draft = self.folder.join(format!("{}.draft", Uuid::new_v4()));
         fs::write(&draft, content).expect("the folder of the witness can be written");
@@ -106,13 +105,13 @@ impl Witness {
         }
     }
 
-    /// Removes the file of a dead process. Only one of several can win the renaming.
+    /// Removes the file of a dead process. Only one of several peers can win the renaming.
     fn clear_away(&self, path: &Path, name: &str, content: &str) {
         let aside = self.folder.join(format!("{}.dead", Uuid::new_v4()));
         if fs::rename(path, &aside).is_err() {
             return; // another one was faster
         }
-        // Between the look and the renaming somebody else may have taken over and be inside.
+        // Between the look and the renaming another peer may have taken over and be inside.
         let found = fs::read_to_string(&aside).unwrap_or_default();
         if is_living(&found) {
             self.record(name, content, &format!("entered beside {found:?}"));
@@ -133,7 +132,7 @@ impl Witness {
     }
 }
 
-/// The proof of being signed in; dropping it signs out.
+/// The proof of being signed in; dropping the proof signs out.
 #[must_use = "it signs out when dropped"]
 #[derive(Debug)]
 pub struct Inside {
@@ -145,7 +144,7 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// Tells whether nobody else was inside when this one entered.
+    /// Whether the place was free at the entry.
     pub fn is_alone(&self) -> bool {
         self.owned
     }
@@ -182,7 +181,7 @@ fn signature() -> String {
     format!("{pid} {start} {}", Uuid::new_v4())
 }
 
-/// Reads the content; a peer that writes in two steps is given a moment for the second.
+/// Reads the content; a peer that writes in two steps gets a moment for the second step.
 fn read_settled(path: &Path) -> Option<String> {
     let started = Instant::now();
     loop {
@@ -197,7 +196,7 @@ fn read_settled(path: &Path) -> Option<String> {
     }
 }
 
-/// Whoever cannot be read counts as living: a doubtful overlap is better told than hidden.
+/// A process that cannot be checked counts as living: a doubtful overlap must be reported rather than hidden.
 fn is_living(content: &str) -> bool {
     let mut words = content.split_whitespace();
     let Some(pid) = words.next().and_then(|word| word.parse().ok()) else {

@@ -1,4 +1,4 @@
-//! The child that the tests of the harness itself stop, kill and question.
+//! A child process for the harness's own tests, which stop, kill and question the child.
 
 use std::thread;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn main() {
     }
 }
 
-/// What the child keeps until it is told otherwise, or killed.
+/// Values that the child keeps until a request to drop them, or until SIGKILL.
 #[derive(Default)]
 struct Held {
     servers: Vec<RedisServer>,
@@ -113,7 +113,7 @@ fn use_proxy(address: &str) {
     held.release();
 }
 
-/// Threads and descriptors of this process.
+/// The numbers of threads and descriptors of this process.
 fn usage() -> String {
     let pid = std::process::id();
     format!("{:?} {:?}", threads_of(pid), descriptors_of(pid))

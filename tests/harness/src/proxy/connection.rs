@@ -1,4 +1,4 @@
-//! One client's connection and the one to the server that belongs to it.
+//! One client's connection and the matching connection to the server.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use super::records::Records;
 use super::request::{Fate, Kind, Request};
 use super::rule::{Decision, Direction, Rules, Then};
 
-/// Two sockets and all that is on its way between them.
+/// Two sockets and all bytes in transit between the two.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) index: usize,
@@ -22,7 +22,7 @@ pub(super) struct Connection {
     pub(super) server_side_address: Option<SocketAddr>,
     /// Whether the client has ever sent a SUBSCRIBE.
     pub(super) subscriber: bool,
-    /// What a rule has muted; the tests' own muting is kept with the scopes.
+    /// The direction that a rule has muted; muting by tests is stored with the scopes.
     pub(super) muted: Option<Direction>,
     pub(super) client_is_full: bool,
     pub(super) server_is_full: bool,
@@ -35,7 +35,7 @@ pub(super) struct Connection {
     expected: Expected,
 }
 
-/// What the connection needs of the rest of the proxy.
+/// The parts of the proxy that a connection needs.
 pub(super) struct Context<'a> {
     pub(super) rules: &'a mut Rules,
     pub(super) records: &'a mut Records,
@@ -45,7 +45,7 @@ pub(super) struct Context<'a> {
 impl Connection {
     pub(super) fn new(index: usize, client: Option<TcpStream>, server: TcpStream) -> Connection {
         for stream in client.iter().chain([&server]) {
-            // Both fail only on a socket that is broken, and that shows at the first use.
+            // Both calls fail only on a broken socket, and a broken socket shows at the first use.
             let _ = stream.set_nodelay(true);
             let _ = stream.set_nonblocking(true);
         }
@@ -69,12 +69,12 @@ impl Connection {
         }
     }
 
-    /// Tells whether nothing can happen here any more.
+    /// Whether both sides are closed.
     pub(super) fn is_over(&self) -> bool {
         self.client.is_none() && self.server.is_none()
     }
 
-    /// Reads what the client has sent.
+    /// Reads the client's bytes.
     pub(super) fn read_client(&mut self, context: &mut Context<'_>) {
         let Some(client) = self.client.clone() else {
             return;
@@ -91,7 +91,7 @@ impl Connection {
             }
         }
         if self.requests_garbled && !self.from_client.is_empty() {
-            // Not our protocol, as TLS is not: it passes as it is.
+            // Not the protocol of Redis, TLS for example: the bytes pass unchanged.
             self.to_server.push(Step::new(std::mem::take(&mut self.from_client)));
         }
         if !alive {
@@ -101,7 +101,7 @@ impl Connection {
         }
     }
 
-    /// Reads what the server has sent.
+    /// Reads the server's bytes.
     pub(super) fn read_server(&mut self, context: &mut Context<'_>) {
         let Some(server) = self.server.clone() else {
             return;
@@ -128,7 +128,7 @@ impl Connection {
         }
     }
 
-    /// Sends what may be sent, and tells when to come again.
+    /// Sends every byte that may leave, and returns the time of the next step.
     pub(super) fn advance(&mut self, now: Instant, muted: [bool; 2], context: &mut Context<'_>) -> Option<Instant> {
         let [requests_muted, replies_muted] = muted;
         let mut again = None;
@@ -180,7 +180,7 @@ impl Connection {
             if context.reset {
                 let _ = rustix::net::sockopt::set_socket_linger(client, Some(Duration::ZERO));
             } else {
-                // Unread bytes would turn the closing into a reset, and that could eat sent bytes.
+                // Unread bytes would turn the close into a reset, and a reset could discard sent bytes.
                 let _ = read_all(client, &mut Vec::new());
                 let _ = client.shutdown(Shutdown::Write);
             }
@@ -194,7 +194,7 @@ impl Connection {
         self.push_to_client(Step::new(bytes));
     }
 
-    /// Puts a copy of a request into the line to the server; its reply is not for the client.
+    /// Queues a copy of a request for the server; the reply to the copy is hidden from the client.
     pub(super) fn send_copy(&mut self, copy: &Request, records: &mut Records) {
         if self.server.is_none() {
             let why = "the connection to the server has ended".to_owned();
@@ -204,12 +204,12 @@ impl Connection {
         self.to_server.push_before_end(Step { number: Some(copy.number), ..Step::new(&*copy.bytes) });
     }
 
-    /// Ends the line to the server after what is in it.
+    /// Ends the direction to the server after the queued bytes.
     pub(super) fn finish(&mut self) {
         self.to_server.push(Step::ending([], End::Finish));
     }
 
-    /// Lets go what a rule holds; a reply that is still with the server will not be held either.
+    /// Releases everything that a rule holds; a reply that is still to come from the server is not held either.
     pub(super) fn release(&mut self, rule: u64) {
         self.expected.release(rule);
         self.to_server.release(rule);
@@ -253,7 +253,7 @@ impl Connection {
         self.to_server.push(step);
     }
 
-    /// Does with a request what ends before the server has all of it.
+    /// Handles a request that never reaches the server as a whole.
     fn divert(&mut self, request: &Request, then: Then) {
         match then {
             Then::AnswerInstead(reply) => {
@@ -295,9 +295,9 @@ impl Connection {
         }
     }
 
-    /// Puts a frame of the server into the line to the client, as a rule wants it.
+    /// Queues a frame of the server for the client, as a rule demands.
     ///
-    /// A reply may have several frames: `before` counts the bytes of the earlier ones.
+    /// A reply may have several frames: `before` counts the bytes of the earlier frames.
     fn pass(&mut self, bytes: &[u8], before: usize, last: bool, decision: Option<Decision>, number: Option<u64>) {
         let mut step = Step { number, ..Step::new(bytes) };
         match decision {
@@ -354,7 +354,7 @@ impl Connection {
     }
 }
 
-/// Reads until the socket has no more; answers whether it can ever have more.
+/// Reads until the socket has no more bytes; returns whether more bytes can ever follow.
 fn read_all(mut stream: &TcpStream, into: &mut Vec<u8>) -> bool {
     let mut part = vec![0; 64 * 1024];
     loop {

@@ -1,4 +1,4 @@
-//! Which request a frame of the server answers.
+//! The pairing of the server's frames with requests.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,27 +10,27 @@ use super::rule::Decision;
 #[derive(Debug)]
 pub(super) struct Awaited {
     pub(super) number: u64,
-    /// What a rule wants of the reply.
+    /// The demand of a rule on the reply.
     pub(super) decision: Option<Decision>,
-    /// False for the reply to a copy, which the client has not asked for.
+    /// False for the reply to a copy, because the client has not sent the copy.
     pub(super) visible: bool,
-    /// If set, the server does not know of the request, and this is the reply.
+    /// If set, the server does not know the request, and these bytes are the reply.
     pub(super) canned: Option<Vec<u8>>,
-    /// What has come of the reply so far: (un)subscribing has one frame for each channel.
+    /// The part of the reply received so far: SUBSCRIBE and UNSUBSCRIBE have one frame for each channel.
     pub(super) bytes: Vec<u8>,
     command: String,
     channels: usize,
     frames_left: Option<usize>,
 }
 
-/// What a frame of the server is.
+/// The meaning of a frame of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// A message, or something else that nobody asked for.
+    /// A message, or another frame without a request.
     Message,
     /// A part of the reply to the oldest request; more frames follow.
     Part,
-    /// The end of that reply.
+    /// The end of the reply.
     Whole,
 }
 
@@ -65,27 +65,27 @@ impl Expected {
         self.queue.pop_front()
     }
 
-    /// Takes the oldest one if its reply does not come from the server.
+    /// Removes the oldest reply if the reply does not come from the server.
     pub(super) fn pop_canned(&mut self) -> Option<Awaited> {
         let canned = self.queue.front()?.canned.is_some();
         if canned { self.queue.pop_front() } else { None }
     }
 
-    /// Lets a rule have no say in replies that are still to come.
+    /// Removes the decisions of one rule from replies that are still to come.
     pub(super) fn release(&mut self, rule: u64) {
         for awaited in &mut self.queue {
             awaited.decision.take_if(|(id, _)| *id == rule);
         }
     }
 
-    /// Lets no rule have a say in replies that are still to come.
+    /// Removes all decisions from replies that are still to come.
     pub(super) fn release_all(&mut self) {
         for awaited in &mut self.queue {
             awaited.decision = None;
         }
     }
 
-    /// Finds out what a frame is, and remembers the subscriptions it confirms.
+    /// Finds the meaning of a frame, and records confirmed subscriptions.
     pub(super) fn meaning(&mut self, bytes: &[u8]) -> Meaning {
         let pushed = bytes.first() == Some(&b'>');
         if !pushed && !self.may_be_message(bytes) {
@@ -140,12 +140,12 @@ impl Expected {
     }
 }
 
-/// Tells whether a command changes what a connection is subscribed to.
+/// Whether a command changes the subscriptions of a connection.
 fn is_subscription(command: &str) -> bool {
     SUBSCRIPTIONS.contains(&command)
 }
 
-/// Tells whether a command makes its connection a listening one.
+/// Whether a command makes a connection a subscriber.
 pub(super) fn is_subscribe(command: &str) -> bool {
     is_subscription(command) && !command.contains("UNSUB")
 }

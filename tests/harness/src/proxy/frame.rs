@@ -4,9 +4,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Garbled;
 
-/// Measures the first frame of a server; `None` means that it is not whole yet.
+/// Measures the first frame of a server; `None` means that the frame is incomplete.
 ///
-/// It counts instead of recursing, so no depth of nesting can hurt it.
+/// The function counts instead of recursing, so deep nesting cannot overflow the stack.
 pub(super) fn reply_length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
     let mut end = 0;
     let mut missing: usize = 1;
@@ -35,7 +35,7 @@ pub(super) fn reply_length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
     Ok((end <= bytes.len()).then_some(end))
 }
 
-/// Measures the first request of a client, which may also be a bare line of words.
+/// Measures the first request of a client; a plain line of words is a request too.
 pub(super) fn request_length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
     match bytes.first() {
         None => Ok(None),
@@ -50,7 +50,7 @@ pub(super) fn request_length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
 
 /// The words of a whole request, or of a message from the server.
 ///
-/// What is neither a bulk nor a simple value counts as an empty word.
+/// A value that is neither a bulk nor a simple value counts as an empty word.
 pub(super) fn words(frame: &[u8]) -> Vec<Vec<u8>> {
     if !matches!(frame.first(), Some(b'*' | b'>')) {
         let words = frame.split(u8::is_ascii_whitespace);

@@ -1,20 +1,20 @@
-//! One direction of a connection: bytes in line, each with a condition for its leaving.
+//! One direction of a connection: queued bytes, each with a condition for sending.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Some bytes that leave together.
+/// Some bytes that are sent together.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) bytes: Vec<u8>,
     pub(super) gate: Gate,
-    /// If set, one byte at a time with this much between them.
+    /// If set, bytes are sent one at a time with this pause between two bytes.
     pub(super) pace: Option<Duration>,
-    /// The request whose fate is to be forwarded when the last byte has left.
+    /// The request whose fate becomes `Forwarded` when the last byte has been sent.
     pub(super) number: Option<u64>,
-    /// What happens to the connection then.
+    /// The end of the connection after this step.
     pub(super) end: Option<End>,
 }
 
@@ -32,24 +32,24 @@ impl Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gate {
     Open,
-    /// Not before the rule with this id is released.
+    /// Waits for the release of the rule with this id.
     Held(u64),
     Until(Instant),
 }
 
-/// What follows the last byte of a step.
+/// The event after the last byte of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The source has ended: so does the sink.
+    /// The source has ended, so the sink is ended too.
     Finish,
     /// A rule cuts the connection.
     Cut,
 }
 
-/// Why a flush came to its end.
+/// The reason why a flush stopped.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// Nothing to do before something else happens.
+    /// Nothing to send before another event.
     Idle,
     /// The sink takes no more for now.
     Full,
@@ -71,7 +71,7 @@ impl Lane {
         self.steps.push_back(step);
     }
 
-    /// Puts a step before the end of the source, if that is already in line.
+    /// Inserts a step before the end of the source, if the end is already queued.
     pub(super) fn push_before_end(&mut self, step: Step) {
         let last = self.steps.back();
         let ends = last.is_some_and(|last| last.end == Some(End::Finish));
@@ -98,7 +98,7 @@ impl Lane {
         }
     }
 
-    /// Sends what may leave, and reports the number of each request that has left.
+    /// Sends every byte that may leave, and reports the number of each request sent completely.
     pub(super) fn flush(&mut self, mut sink: &TcpStream, now: Instant, mut left: impl FnMut(u64)) -> Stop {
         while let Some(step) = self.steps.front_mut() {
             match step.gate {

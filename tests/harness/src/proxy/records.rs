@@ -1,4 +1,4 @@
-//! The memory of the proxy: every request and its fate.
+//! The memory of the proxy: every request and the fate of each.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::frame;
 use super::request::{Fate, Kind, Request, When};
 
-/// All requests since the start, or since they were forgotten.
+/// All requests since the start, or since the last call to forget.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     first: u64,
@@ -31,7 +31,7 @@ impl Records {
         request
     }
 
-    /// The number that the next request will have.
+    /// The number of the next request.
     pub(super) fn next(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
@@ -58,7 +58,7 @@ impl Records {
         self.entries.get(place as usize).map(|(request, _)| request)
     }
 
-    /// Those from a number on that fit; which one of them it is does not matter here.
+    /// The fitting requests from a number on; `nth` is ignored here.
     pub(super) fn fitting(&self, from: u64, when: &When) -> impl Iterator<Item = &Request> {
         let skipped = from.saturating_sub(self.first) as usize;
         let later = self.entries.iter().skip(skipped);

@@ -1,20 +1,20 @@
-//! What the proxy has seen, and which of it a test is talking about.
+//! The requests seen by the proxy, and the selection of requests by a test.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// One request of a client, one copy of it, or one message of a server to its subscribers.
+/// One request of a client, one copy of a request, or one message of a server to subscribers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Request {
-    /// Counts everything that the proxy has seen, from 0.
+    /// The position among all recorded requests and messages, from 0.
     pub number: u64,
     /// Counts the connections of the proxy, from 0.
     pub connection: usize,
-    /// The command in upper case; of a message its kind, as `MESSAGE` or `INVALIDATE`.
+    /// The command in upper case; for a message the kind, as `MESSAGE` or `INVALIDATE`.
     pub command: String,
-    /// What follows the command; of a message the channel and the payload.
+    /// The words after the command; for a message the channel and the payload.
     pub arguments: Vec<Vec<u8>>,
     /// The whole frame.
     pub bytes: Arc<[u8]>,
@@ -24,13 +24,13 @@ pub struct Request {
 }
 
 impl Request {
-    /// An argument as text, empty if there are not that many; number 0 follows the command.
+    /// An argument as text, empty if there are fewer arguments; number 0 follows the command.
     pub fn text(&self, argument: usize) -> String {
         let bytes = self.arguments.get(argument).map_or(&[][..], Vec::as_slice);
         String::from_utf8_lossy(bytes).into_owned()
     }
 
-    /// Tells whether these bytes occur inside any single argument.
+    /// Whether these bytes occur inside any single argument.
     pub fn contains(&self, bytes: impl AsRef<[u8]>) -> bool {
         let wanted = bytes.as_ref();
         let occurs = |text: &Vec<u8>| text.windows(wanted.len()).any(|part| part == wanted);
@@ -46,32 +46,32 @@ pub(super) enum Kind {
     Message,
 }
 
-/// What has become of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
-    /// It is in the proxy: held, delayed, or behind such a one.
+    /// The request is in the proxy: held, delayed, or behind a held or delayed request.
     Waiting,
-    /// All of it was handed to the server's socket (a message: to the client's); nothing came back.
+    /// The whole request was sent to the server's socket (a message: to the client's); no reply came.
     Forwarded,
-    /// The server has answered with these bytes, whether or not the client was to see them.
+    /// The server has answered with these bytes, even if a rule hid the bytes from the client.
     Answered(Vec<u8>),
-    /// A rule kept it, or a part of it, from the server.
+    /// A rule kept the request, or a part of the request, from the server.
     Dropped,
     /// The connection to the server ended before an answer.
     Failed(String),
 }
 
 impl Fate {
-    /// Tells whether nothing can happen to the request any more.
+    /// Whether the fate is final.
     pub fn is_final(&self) -> bool {
         !matches!(self, Fate::Waiting | Fate::Forwarded)
     }
 }
 
-/// Picks requests: by command, by argument, by connection, and by which one of them it is.
+/// Selects requests: by command, by argument, by connection, and by position among the fitting requests.
 ///
-/// A rule acts on the first fitting request after its making, unless [`nth`](When::nth),
-/// [`times`](When::times) or [`always`](When::always) say otherwise.
+/// A rule acts on the first fitting request after the creation of the rule, unless [`nth`](When::nth),
+/// [`times`](When::times) or [`always`](When::always) choose others.
 #[derive(Clone)]
 pub struct When {
     kind: Kind,
@@ -99,17 +99,17 @@ impl When {
         }
     }
 
-    /// A request with this command, in upper or lower case.
+    /// Selects a command, in upper or lower case.
     pub fn command(name: &str) -> When {
         When::commands(&[name])
     }
 
-    /// A request with one of these commands.
+    /// Selects several commands.
     pub fn commands(names: &[&str]) -> When {
         When { commands: names.iter().map(|name| name.to_uppercase()).collect(), ..When::any() }
     }
 
-    /// A call of a script, by its hash or by its text.
+    /// Selects script calls, by hash or by text.
     pub fn script() -> When {
         When::commands(&["EVALSHA", "EVAL"])
     }
@@ -119,21 +119,21 @@ impl When {
         When { kind: Kind::Message, ..When::any() }
     }
 
-    /// Only on this connection.
+    /// Only on the connection with this index.
     #[must_use]
     pub fn on_connection(mut self, index: usize) -> When {
         self.connection = Some(index);
         self
     }
 
-    /// Only if these bytes occur inside an argument; may be said several times.
+    /// Only if these bytes occur inside an argument; several calls add several conditions.
     #[must_use]
     pub fn containing(mut self, bytes: impl AsRef<[u8]>) -> When {
         self.parts.push(bytes.as_ref().to_vec());
         self
     }
 
-    /// Only if the test agrees. It runs inside the proxy: it must not call the proxy.
+    /// Only if the test returns true. The test runs inside the proxy and must not call the proxy.
     #[must_use]
     pub fn that(mut self, test: impl Fn(&Request) -> bool + Send + Sync + 'static) -> When {
         self.test = Some(Arc::new(test));
@@ -148,7 +148,7 @@ impl When {
         self
     }
 
-    /// As many fitting requests as this.
+    /// Selects this number of fitting requests.
     #[must_use]
     pub fn times(mut self, times: usize) -> When {
         self.times = times;

@@ -1,10 +1,10 @@
-//! What the proxy does to the requests that a test picks.
+//! The faults that the proxy applies to selected requests.
 
 use std::time::Duration;
 
 use super::request::{Request, When};
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the client to the server.
@@ -15,43 +15,44 @@ pub enum Direction {
     Both,
 }
 
-/// What happens to a picked request, or to its reply.
+/// The fault of a selected request, or of its reply.
 ///
-/// Bytes on one connection never overtake each other: what comes behind something held or delayed
-/// waits too, as it would on a wire. One rule on the request and one on its reply can act on the
-/// same request. A message of a server counts as a reply.
+/// Bytes on one connection never overtake each other: bytes behind a held or delayed request wait too, as on a real
+/// connection. One rule on the request and one on the reply can act on the same request. A message of a server counts
+/// as a reply.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Then {
-    /// Keeps the request until the rule is released. Should the client close its connection
-    /// meanwhile, the one to the server stays open, and the request can still arrive there late.
+    /// Keeps the request until the rule is released. If the client closes the connection meanwhile, the connection to
+    /// the server stays open, and the request can still arrive late.
     HoldRequest,
-    /// Keeps the request for this long.
+    /// Delays the request.
     DelayRequest(Duration),
-    /// Never forwards this request; later ones pass.
+    /// Never forwards the request; later requests pass.
     SwallowRequest,
-    /// Answers the request with these bytes and does not forward it.
+    /// Answers the request with these bytes and does not forward the request.
     AnswerInstead(Vec<u8>),
     /// Cuts the connection instead of forwarding the request.
     CutBeforeRequest,
-    /// Forwards this many bytes of the request and cuts: it is executed only if these are all.
+    /// Forwards this number of bytes of the request and cuts: the server executes the request only if no byte is
+    /// missing.
     CutRequestAfter(usize),
-    /// Stops forwarding on this connection, from this request on, but keeps its sockets open. In
-    /// the direction [`Replies`](Direction::Replies) the request still reaches the server.
+    /// Stops forwarding on the connection, from this request on, but keeps the sockets open. In the direction
+    /// [`Replies`](Direction::Replies) the request still reaches the server.
     Mute(Direction),
     /// Keeps the reply until the rule is released.
     HoldReply,
-    /// Keeps the reply for this long.
+    /// Delays the reply.
     DelayReply(Duration),
-    /// Never forwards the reply; later ones pass.
+    /// Never forwards the reply; later replies pass.
     SwallowReply,
-    /// Forwards this many bytes of the reply and cuts. The request was executed.
+    /// Forwards this number of bytes of the reply and cuts. The server has executed the request.
     CutReplyAfter(usize),
     /// Forwards the reply one byte at a time, at this interval.
     SlowReply(Duration),
     /// Forwards these bytes in place of the reply.
     ReplaceReply(Vec<u8>),
-    /// Forwards the reply with these bytes in it, after this many of its own.
+    /// Inserts these bytes into the reply, after this number of bytes.
     InsertIntoReply(usize, Vec<u8>),
 }
 
@@ -70,7 +71,7 @@ impl Then {
     }
 }
 
-/// The header of a string of 2 GiB that never comes, for [`Then::ReplaceReply`].
+/// The header of a string of 2 GiB without the string, for [`Then::ReplaceReply`].
 pub const HUGE_BULK_HEADER: &[u8] = b"$2147483647\r\n";
 
 /// An installed rule.
@@ -80,19 +81,19 @@ pub(super) struct Rule {
     when: When,
     then: Then,
     fitting: usize,
-    /// The numbers of the requests it has acted on.
+    /// The numbers of the requests that the rule has acted on.
     pub(super) hits: Vec<u64>,
 }
 
-/// What a rule decided: its id and what to do.
+/// A rule's decision: the rule's id and the fault.
 pub(super) type Decision = (u64, Then);
 
-/// All rules, in the order of their making.
+/// All rules, in the order of creation.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     made: u64,
     rules: Vec<Rule>,
-    /// What removed rules had hit, so that their handles can still tell.
+    /// Removed rules, so that the handles can still return the hits.
     removed: Vec<Rule>,
 }
 
@@ -119,8 +120,8 @@ impl Rules {
         all.find(|rule| rule.id == id).map_or(&[], |rule| &rule.hits)
     }
 
-    /// Asks every rule about a request. Each counts it; the oldest willing one acts on the request,
-    /// and the oldest willing one acts on its reply.
+    /// Asks every rule about a request. Each rule counts the request; the oldest willing rule acts on the request, and
+    /// the oldest willing rule acts on the reply.
     pub(super) fn decide(&mut self, request: &Request) -> (Option<Decision>, Option<Decision>) {
         let (mut on_request, mut on_reply) = (None, None);
         for rule in &mut self.rules {

@@ -1,4 +1,4 @@
-//! The one thread of the proxy: it sleeps on all sockets and on a waker.
+//! The only thread of the proxy, which sleeps on all sockets and on a waker.
 
 use std::fmt::Debug;
 use std::io::{Read, Write};
@@ -13,11 +13,11 @@ use rustix::io::Errno;
 
 use super::world::World;
 
-/// What the tests and the thread share.
+/// The state shared by the tests and the thread.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) world: Mutex<World>,
-    /// Tells the tests that something may have changed.
+    /// Signals the tests that the state may have changed.
     pub(super) changed: Condvar,
     waker: UnixStream,
     sleeper: UnixStream,
@@ -32,7 +32,7 @@ impl Shared {
         Shared { world: Mutex::new(world), changed: Condvar::new(), waker, sleeper }
     }
 
-    /// Changes the world and waits until the thread has acted on it.
+    /// Changes the world and waits until the thread has acted on the change.
     #[track_caller]
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
         let mut world = self.world.lock();
@@ -44,7 +44,7 @@ impl Shared {
         answer
     }
 
-    /// Waits until a look at the world finds something.
+    /// Waits until a look at the world returns a value.
     #[track_caller]
     pub(super) fn wait<T>(
         &self,
@@ -89,7 +89,7 @@ impl Shared {
             if world.stopping {
                 return;
             }
-            // What was read is on its way before a test can see that, and mute it for example.
+            // Bytes that were read are queued before a test can see the request, and mute the connection for example.
             world.rounds += 1;
             let next = world.advance();
             self.changed.notify_all();
@@ -99,7 +99,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps until something happens, and answers which of the watched have something to read.
+    /// Sleeps until an event, and returns the indices of the readable sockets.
     fn sleep(&self, watched: &[Watched], next: Option<Instant>) -> Vec<usize> {
         let mut descriptors = vec![PollFd::new(&self.sleeper, PollFlags::IN)];
         descriptors.extend(watched.iter().map(Watched::descriptor));
@@ -116,7 +116,7 @@ impl Shared {
     }
 }
 
-/// A socket that the thread sleeps on; shared, so that a test may close it meanwhile.
+/// A socket that the thread sleeps on; shared, because a test may close the socket meanwhile.
 enum Watched {
     Listener(Arc<TcpListener>),
     Client(usize, Arc<TcpStream>, PollFlags),
@@ -155,5 +155,5 @@ fn timespec(time: Duration) -> Timespec {
     Timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos() as _ }
 }
 
-/// How long a test waits for the thread, which never waits for anybody but the system.
+/// How long a test waits for the thread, which only ever waits for the system.
 const BOUND: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! All that the proxy knows, behind one mutex: the tests change it and its thread acts on it.
+//! The state of the proxy behind one mutex: the tests change the state and the proxy's thread acts on the changes.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,45 +13,45 @@ use super::request::{Fate, Kind, Request};
 use super::rule::{Direction, Rules};
 use crate::ports;
 
-/// Which connections something is about.
+/// A set of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// All of them, later ones too.
+    /// All connections, later connections included.
     All,
-    /// One, by its index.
+    /// One connection, by index.
     Connection(usize),
-    /// Those that have sent a SUBSCRIBE of any kind, or will; the SUBSCRIBE itself is included.
+    /// The connections that have sent a SUBSCRIBE of any kind, or will; the SUBSCRIBE itself is included.
     Subscribers,
 }
 
-/// What happens to a client that connects.
+/// The treatment of a client that connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewConnections {
-    /// It gets a connection to the server.
+    /// The client gets a connection to the server.
     Accept,
-    /// Its connection is closed as soon as it is made.
+    /// The proxy closes the connection at once.
     CloseAtOnce,
-    /// Its connection is made by the system, but nobody ever looks at it, until this changes.
+    /// The system accepts the connection, but the proxy ignores the connection until this setting changes.
     Ignore,
-    /// Nobody listens on the port: the system refuses the connection.
+    /// No socket listens on the port: the system refuses the connection.
     Refuse,
 }
 
-/// A copy of what is known of an open connection.
+/// A copy of the proxy's knowledge of an open connection.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ConnectionInfo {
     /// Counts the connections of the proxy, from 0.
     pub index: usize,
-    /// Whether the client has not closed its side, as far as the proxy knows.
+    /// False once the proxy has seen the client close.
     pub client_open: bool,
-    /// Whether the server has not closed its side, as far as the proxy knows.
+    /// False once the proxy has seen the server close.
     pub server_open: bool,
     /// Whether the client has sent a SUBSCRIBE of any kind.
     pub subscriber: bool,
-    /// The address of the client; `None` for a connection that the proxy made for a copy.
+    /// The address of the client; `None` for a connection that the proxy opened for a copy.
     pub client_address: Option<SocketAddr>,
-    /// The address that `CLIENT LIST` of the server shows.
+    /// The address in the server's `CLIENT LIST`.
     pub server_side_address: Option<SocketAddr>,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct World {
     pub(super) mutes: Vec<(Scope, Direction)>,
     pub(super) reset: bool,
     pub(super) stopping: bool,
-    /// How often the thread has looked at all this.
+    /// The number of rounds of the thread.
     pub(super) rounds: u64,
 }
 
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// The listener, unless nobody is to look at it.
+    /// The listener, unless new connections are ignored.
     pub(super) fn watched_listener(&self) -> Option<&Arc<TcpListener>> {
         let ignored = self.new_connections == NewConnections::Ignore;
         self.listener.as_ref().filter(|_| !ignored)
@@ -132,21 +132,21 @@ impl World {
         }
     }
 
-    /// Ends the listening itself: another thread may be starting a process right now, and until that
-    /// has become the new program it shares all our sockets.
+    /// Ends the listening itself: another thread may be starting a process right now, and a starting process shares all
+    /// sockets until the new program runs.
     fn close_listener(&mut self) {
         if let Some(listener) = self.listener.take() {
             let _ = shutdown(&listener, Shutdown::Both); // an error where the system has no such thing
         }
     }
 
-    /// Closes everything at once.
+    /// Closes all sockets at once.
     pub(super) fn close(&mut self) {
         self.cut(Scope::All);
         self.close_listener();
     }
 
-    /// Moves everything as far as it can go, and tells when something can go further by itself.
+    /// Moves all bytes as far as possible, and returns the time of the next step that needs no event.
     pub(super) fn advance(&mut self) -> Option<Instant> {
         let now = Instant::now();
         let mut next = None;
@@ -184,7 +184,7 @@ impl World {
         connections.retain(|_, connection| !connection.is_over());
     }
 
-    /// Ends every fault; what was held or delayed goes on its way.
+    /// Ends every fault; held and delayed bytes go on.
     pub(super) fn heal(&mut self) {
         self.rules.remove_all();
         self.mutes.clear();
@@ -193,7 +193,7 @@ impl World {
         self.set_new_connections(NewConnections::Accept);
     }
 
-    /// Sends a copy of a request on an open connection, or on a new one if there is no index.
+    /// Sends a copy of a request on an open connection, or on a new connection without an index.
     pub(super) fn send_copy(&mut self, request: &Request, on: Option<usize>) -> Request {
         let index = on.unwrap_or_else(|| self.next_index());
         let copy = self.records.add(index, Kind::Copy, &request.bytes);
@@ -246,7 +246,7 @@ impl World {
     }
 }
 
-/// Whether requests and replies of this connection have to wait.
+/// Whether requests and replies of this connection are muted.
 fn muted(mutes: &[(Scope, Direction)], connection: &Connection) -> [bool; 2] {
     let of_scopes = mutes.iter().filter(|(scope, _)| is_in(*scope, connection));
     let all: Vec<Direction> = of_scopes.map(|(_, direction)| *direction).chain(connection.muted).collect();
@@ -267,5 +267,5 @@ fn prepared(listener: TcpListener) -> Arc<TcpListener> {
 }
 
 const BOUND: Duration = Duration::from_secs(10);
-/// The loop stands still meanwhile, but the server is on this machine.
+/// The loop blocks meanwhile, but the server is on this machine.
 const DIAL_BOUND: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The settings of a server that is not started yet.
+//! The settings of a server before the start.
 
 use std::env;
 use std::path::PathBuf;
@@ -22,23 +22,23 @@ impl RedisServerBuilder {
         RedisServerBuilder { program: program.into(), lines: Vec::new(), password: None }
     }
 
-    /// Runs this program instead of the one that the environment names.
+    /// Runs this program instead of the program from the environment.
     ///
-    /// A script will do if it ends in `exec`: otherwise the process id is the script's.
+    /// A script must end in `exec`: otherwise the process id belongs to the script.
     #[must_use]
     pub fn program(mut self, path: impl Into<PathBuf>) -> RedisServerBuilder {
         self.program = path.into();
         self
     }
 
-    /// Adds a line to the end of the configuration file, where it beats the harness's own lines.
+    /// Adds a line to the end of the configuration file, where the line overrides the harness's lines.
     #[must_use]
     pub fn config(mut self, line: impl Into<String>) -> RedisServerBuilder {
         self.lines.push(line.into());
         self
     }
 
-    /// Asks every client for a password, and puts it into the addresses.
+    /// Sets a password for all clients, and adds the password to the addresses.
     #[must_use]
     pub fn password(mut self, password: &str) -> RedisServerBuilder {
         self.password = Some(password.to_owned());
@@ -49,7 +49,7 @@ impl RedisServerBuilder {
     ///
     /// # Panics
     ///
-    /// Panics with the server's log when it does not answer a PING within 10 seconds.
+    /// Panics with the server's log when the server does not answer a PING within 10 seconds.
     #[track_caller]
     pub fn start(self) -> RedisServer {
         let folder = tempfile::Builder::new()

@@ -1,4 +1,4 @@
-//! Questions that tests put to a server about what it holds and what it has done.
+//! Questions of tests to a server about its state and its work.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -10,7 +10,7 @@ use redis::{FromRedisValue, RedisResult, Value};
 use super::RedisServer;
 
 impl RedisServer {
-    /// Runs one command on a connection of its own, in database 0.
+    /// Runs one command on a separate connection, in database 0.
     ///
     /// # Panics
     ///
@@ -30,17 +30,17 @@ impl RedisServer {
         self.query::<Value>(words);
     }
 
-    /// Runs one command on a connection of its own, in database 0.
+    /// Runs one command on a separate connection, in database 0.
     ///
     /// # Errors
     ///
-    /// Gives back what the server or the connection reports.
+    /// Returns the error of the server or the connection.
     pub fn try_query<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         let mut command = redis::Cmd::new();
         command.arg(words);
         loop {
             match self.connect().and_then(|mut connection| command.query(&mut connection)) {
-                // Whoever freezes this process for a moment ends system calls that have a time-out.
+                // A freeze of this process for a moment ends system calls that have a time-out.
                 Err(error) if is_interrupted(&error) => {}
                 outcome => return outcome,
             }
@@ -56,7 +56,7 @@ impl RedisServer {
         names
     }
 
-    /// Lists the channels that somebody is subscribed to, sorted; the server's own one is left out.
+    /// Lists the channels with subscribers, sorted, without the server's own channel.
     #[track_caller]
     pub fn channels(&self) -> Vec<String> {
         let mut names: Vec<String> = self.query(&["PUBSUB", "CHANNELS"]);
@@ -65,7 +65,7 @@ impl RedisServer {
         names
     }
 
-    /// Counts the keys of which the server tells somebody what happens to them.
+    /// Counts the keys that the server tracks for a client.
     #[track_caller]
     pub fn tracked_keys(&self) -> usize {
         self.info("tracking_total_keys").and_then(|count| count.parse().ok()).unwrap_or(0)
@@ -78,10 +78,10 @@ impl RedisServer {
         count
     }
 
-    /// Lists what `CLIENT LIST` says, one map of fields for each connection.
+    /// Parses `CLIENT LIST`, one map of fields for each connection.
     ///
-    /// The connection that asks is left out. One that asked before may be listed until the server has
-    /// noticed its end.
+    /// The asking connection is left out. The connection of an earlier question may be listed until the server has
+    /// noticed the end.
     #[track_caller]
     pub fn clients(&self) -> Vec<BTreeMap<String, String>> {
         let text: String = self.query(&["CLIENT", "LIST"]);
@@ -97,7 +97,7 @@ impl RedisServer {
             .collect()
     }
 
-    /// Counts the connections whose client name starts like this.
+    /// Counts the connections whose client name starts with `start`.
     #[track_caller]
     pub fn clients_named(&self, start: &str) -> usize {
         self.clients().iter().filter(|client| client["name"].starts_with(start)).count()
@@ -134,7 +134,7 @@ impl RedisServer {
         self.run(&["CONFIG", "RESETSTAT"]);
     }
 
-    /// One field of `INFO`, if the server has it.
+    /// One field of `INFO`; `None` if the server lacks the field.
     #[track_caller]
     pub fn info(&self, field: &str) -> Option<String> {
         let text: String = self.query(&["INFO", "everything"]);
@@ -145,11 +145,11 @@ impl RedisServer {
     }
 }
 
-/// Where the server tells what happened to keys that somebody has read.
+/// The channel on which the server reports changes of tracked keys.
 const INVALIDATIONS: &str = "__redis__:invalidate";
 
 fn is_interrupted(error: &redis::RedisError) -> bool {
-    // What `redis` hands out as the cause is its counted reference to the cause.
+    // `redis` returns as the cause a counted reference to the cause.
     let shared = error.source().and_then(|cause| cause.downcast_ref::<Arc<dyn Error + Send + Sync>>());
     let cause = shared.and_then(|cause| cause.downcast_ref::<io::Error>());
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::Interrupted)

@@ -1,4 +1,4 @@
-//! One run of the server program: from its start to its certain end.
+//! One run of the server program, from the start to a certain end.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use crate::eventually::PAUSE;
 use crate::leash::Leash;
 use crate::ports;
 
-/// What to run, and where.
+/// The program, and the place to run.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) program: PathBuf,
@@ -62,7 +62,7 @@ impl Plan {
     }
 }
 
-/// A running server process; dropping it kills and reaps it.
+/// A running server process; dropping the instance kills and reaps the process.
 #[derive(Debug)]
 pub(super) struct Instance {
     child: Child,
@@ -70,7 +70,7 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Finds a port that stays ours: the server itself tells whether someone else was faster.
+    /// Finds a port that stays reserved: the server reports a port that another process took first.
     #[track_caller]
     pub(super) fn start_on_free_port(plan: &mut Plan) -> Instance {
         let mut trouble = String::new();
@@ -131,8 +131,8 @@ impl Instance {
         Ok(instance)
     }
 
-    /// The shell waits for a word before it becomes the server, so there is no moment in which a
-    /// server lives without a leash. The process id does not change.
+    /// The shell waits for a word before `exec` turns the shell into the server, so a server never lives without a
+    /// leash. The process id does not change.
     fn launch(plan: &Plan) -> Instance {
         let log = OpenOptions::new().create(true).append(true).open(plan.log()).expect("the log can be written");
         let also = log.try_clone().expect("the log can be opened twice");
@@ -156,7 +156,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // SIGKILL, because a server that is stopped or busy does not hear SIGTERM.
+        // SIGKILL, because a stopped or busy server does not react to SIGTERM.
         let _ = self.child.kill();
         if let Some(leash) = self.leash.take() {
             leash.release(); // before the reaping: after it the pid can be someone else's
@@ -171,7 +171,7 @@ enum Failure {
     Other(String),
 }
 
-/// Asks over the unix socket, which is certainly ours, and which is opened after the TCP port.
+/// Asks over the unix socket, which certainly belongs to this server, and which is opened after the TCP port.
 fn answers(plan: &Plan) -> bool {
     let Ok(mut stream) = UnixStream::connect(plan.socket()) else {
         return false;

@@ -1,4 +1,4 @@
-//! What the harness promises, tried on real servers and processes.
+//! The promises of the harness, tested on real servers and processes.
 
 mod process;
 mod proxy;

@@ -1,4 +1,4 @@
-//! What the harness promises about child processes.
+//! The promises of the harness about child processes.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};

@@ -1,4 +1,4 @@
-//! What the proxy promises when nobody disturbs anything.
+//! The promises of the proxy without faults.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -165,7 +165,7 @@ fn lines_and_foreign_bytes_pass() {
     wire.stream.write_all(b"PING\r\n\r\nECHO hi\r\n").unwrap();
     wire.expect("+PONG\r\n$2\r\nhi\r\n");
     assert_eq!(proxy.count(&When::command("PING")), 1);
-    // Not a server of ours: whatever it says passes as it is.
+    // Not a Redis server: all bytes pass unchanged.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     proxy.retarget(other.local_addr().unwrap());
     let mut wire = Wire::open(proxy.address());
@@ -248,7 +248,7 @@ fn a_dropped_proxy_leaves_no_thread_and_no_descriptor() {
     let server = RedisServer::start();
     let address = server.address();
     let mut helper = HelperProcess::spawn(env!("CARGO_BIN_EXE_harness-child"), &["listen"]);
-    // In a process of its own, because other tests of this one open and close things meanwhile.
+    // In a separate process, because other tests of this process open and close descriptors meanwhile.
     let before = helper.ask(&format!("proxies 1 {address}"), SOON);
     let after = helper.ask(&format!("proxies 20 {address}"), SOON);
     assert_eq!(before, after);
@@ -273,7 +273,7 @@ fn many_connections_at_once() {
     assert!(proxy.connections().is_empty());
 }
 
-/// Which of the two channels the server has named first when leaving both.
+/// The channel that the server names first when leaving both.
 fn wire_next_is_a(proxy: &Proxy) -> bool {
     let request = proxy.wait_for(&When::command("UNSUBSCRIBE"), SOON);
     let Fate::Answered(reply) = proxy.wait_fate(&request, SOON) else {

@@ -1,4 +1,4 @@
-//! What the proxy promises about faults of single requests and replies.
+//! The promises of the proxy about faults of single requests and replies.
 
 use std::io::Read;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! What the proxy promises about originals and copies that arrive late.
+//! The promises of the proxy about originals and copies that arrive late.
 
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ fn rig() -> (RedisServer, Proxy) {
     (server, proxy)
 }
 
-/// A client whose request is held, and that does not wait for it.
+/// A client whose request is held, and that leaves without waiting.
 fn hold_and_leave(proxy: &Proxy) -> (RuleHandle, Request) {
     let rule = proxy.rule(When::command("RPUSH"), Then::HoldRequest);
     let mut wire = Wire::open(proxy.address());

@@ -1,4 +1,4 @@
-//! What the proxy promises about faults of whole connections.
+//! The promises of the proxy about faults of whole connections.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;

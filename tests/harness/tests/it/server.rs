@@ -1,4 +1,4 @@
-//! What the harness promises about the servers it starts.
+//! The promises of the harness about servers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -60,7 +60,7 @@ fn a_start_and_a_drop_leave_nothing_open() {
     let mut helper = child();
     let pid = helper.pid();
     helper.ask("server-and-drop", SOON);
-    // In a process of its own, because other tests of this one open and close things meanwhile.
+    // In a separate process, because other tests of this process open and close descriptors meanwhile.
     let before = (threads_of(pid), descriptors_of(pid));
     for _ in 0..3 {
         helper.ask("server-and-drop", SOON);
@@ -239,7 +239,7 @@ fn the_counters_tell_what_happened() {
     eventually(SOON, "the client is gone", || server.clients().is_empty());
 }
 
-/// Starts the child of this crate, which knows how to start servers.
+/// Starts the child of this crate, which can start servers.
 fn child() -> HelperProcess {
     HelperProcess::spawn(env!("CARGO_BIN_EXE_harness-child"), &["listen"])
 }

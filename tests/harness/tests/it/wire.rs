@@ -1,4 +1,4 @@
-//! A client without any cleverness: it writes and reads bytes.
+//! A simple client that writes and reads bytes.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::Proxy;
 
-/// The bound of everything that has to happen.
+/// The bound of everything that must happen.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// How long a test listens to be sure that nothing comes. Too short never fails a good proxy.
+/// How long a test listens to be sure that nothing comes. A shorter time never fails a good proxy.
 pub(crate) const SILENCE: Duration = Duration::from_millis(60);
 
 pub(crate) const OK: &str = "+OK\r\n";
@@ -73,7 +73,7 @@ impl Wire {
         assert_eq!(String::from_utf8_lossy(&self.rest()), "");
     }
 
-    /// The server's number of this connection.
+    /// The server's id of this connection.
     pub(crate) fn id(&mut self) -> String {
         self.send(&["CLIENT", "ID"]);
         let mut line = Vec::new();
@@ -86,7 +86,7 @@ impl Wire {
     }
 }
 
-/// A request as clients write it.
+/// A request in the form that clients send.
 pub(crate) fn frame(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len());
     for word in words {
@@ -95,7 +95,7 @@ pub(crate) fn frame(words: &[&str]) -> Vec<u8> {
     bytes.into_bytes()
 }
 
-/// A server, a proxy in front of it, and a client of the proxy.
+/// A server, a proxy in front of the server, and a client of the proxy.
 pub(crate) fn rig() -> (RedisServer, Proxy, Wire) {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.address());

@@ -1,4 +1,4 @@
-//! What the harness promises about overlaps.
+//! The promises of the harness about overlaps.
 
 use std::fs;
 use std::sync::Barrier;
