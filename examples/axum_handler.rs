@@ -2,8 +2,6 @@
 //!
 //! `cargo run --example axum_handler`
 
-mod server;
-
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,6 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use lockson::Client;
+use lockson_harness::ExampleServer;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 
@@ -42,7 +41,7 @@ fn failed(error: &impl ToString) -> Answer {
 }
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let redis = server::Server::open()?;
+    let redis = ExampleServer::open()?;
     let client = Client::connect(redis.url())?; // blocks, so before the runtime or by spawn_blocking
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_io().build()?;
     let answer = runtime.block_on(async {

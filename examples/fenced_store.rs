@@ -2,12 +2,11 @@
 //!
 //! `cargo run --example fenced_store`
 
-mod server;
-
 use std::error::Error;
 use std::time::Duration;
 
 use lockson::{ACCEPT_IF_NOT_OLDER, Client, Guard, Token};
+use lockson_harness::ExampleServer;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -61,7 +60,7 @@ impl Store for Key {
 }
 
 fn main() -> Outcome<()> {
-    let server = server::Server::open()?;
+    let server = ExampleServer::open()?;
     let [first, second] = [Client::connect(server.url())?, Client::connect(server.url())?];
 
     println!("a store of one's own:");

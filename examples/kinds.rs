@@ -2,19 +2,18 @@
 //!
 //! `cargo run --example kinds`
 
-mod server;
-
 use std::error::Error;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::{Backoff, Client, ErrorKind, Lock};
+use lockson_harness::ExampleServer;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> Outcome<()> {
-    let server = server::Server::open()?;
+    let server = ExampleServer::open()?;
     let client = Client::connect(server.url())?;
     let redis = redis::Client::open(server.url())?;
     show("plain", plain(&client)?);

@@ -2,16 +2,15 @@
 //!
 //! `cargo run --example lost_lock`
 
-mod server;
-
 use std::error::Error;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use lockson::Client;
+use lockson_harness::ExampleServer;
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let server = server::Server::open()?;
+    let server = ExampleServer::open()?;
     // Renewed every 300 ms, so a loss is noticed within 300 ms; the defaults are 30 and 10 seconds.
     let client =
         Client::builder(server.url()).watchdog(Duration::from_secs(1), Duration::from_millis(300)).connect()?;

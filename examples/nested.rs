@@ -2,14 +2,13 @@
 //!
 //! `cargo run --example nested`
 
-mod server;
-
 use std::error::Error;
 
 use lockson::{Client, Lock, Result};
+use lockson_harness::ExampleServer;
 
 fn main() -> std::result::Result<(), Box<dyn Error + Send + Sync>> {
-    let server = server::Server::open()?;
+    let server = ExampleServer::open()?;
     let client = Client::connect(server.url())?;
     let account = client.get_lock("lockson:example:account");
 

@@ -2,16 +2,15 @@
 //!
 //! `cargo run --example owned`
 
-mod server;
-
 use std::error::Error;
 use std::sync::mpsc;
 use std::thread;
 
 use lockson::{Client, OwnedGuard};
+use lockson_harness::ExampleServer;
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let server = server::Server::open()?;
+    let server = ExampleServer::open()?;
     let client = Client::connect(server.url())?;
     let import = client.get_lock("lockson:example:import").owned();
 

@@ -2,11 +2,10 @@
 //!
 //! `cargo run --example ported_try_finally`
 
-mod server;
-
 use std::error::Error;
 
 use lockson::{Client, ErrorKind, Lock};
+use lockson_harness::ExampleServer;
 
 /// Was in Java:
 ///
@@ -54,7 +53,7 @@ impl BookingService {
 }
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let server = server::Server::open()?;
+    let server = ExampleServer::open()?;
     let client = Client::connect(server.url())?;
     let mut service = BookingService { lock: client.get_lock("lockson:example:booking"), booked: vec![] };
 

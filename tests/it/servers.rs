@@ -2,6 +2,8 @@
 
 mod deeds;
 mod document;
+mod error_texts;
+mod operations;
 mod own_command;
 mod refusals;
 mod rights;
@@ -12,6 +14,7 @@ mod users;
 pub(crate) mod ways;
 mod ways_cluster;
 mod ways_login;
+pub(crate) mod wrong_server;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

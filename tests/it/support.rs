@@ -1,6 +1,7 @@
 //! What many tests need: names of their own, clients, bounds, and the eyes of a stranger on Redis.
 
 mod events;
+pub(crate) mod faults;
 mod peer;
 
 use std::fmt::Debug;

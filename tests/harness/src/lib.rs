@@ -3,6 +3,7 @@
 //! The rig does not depend on the `lockson` crate.
 
 mod eventually;
+mod example_server;
 pub mod helper;
 mod leash;
 mod pids;
@@ -16,6 +17,7 @@ mod usage;
 mod witness;
 
 pub use eventually::eventually;
+pub use example_server::ExampleServer;
 pub use pids::is_alive;
 pub use process::HelperProcess;
 pub use proxy::Proxy;

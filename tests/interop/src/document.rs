@@ -179,7 +179,7 @@ which are there for comparison, have no rule to keep.
 ";
 
 const TOKEN: &str = "\
-The real thing in a process of its own (`tests/token_peers`), and this crate's `token_lock` on the same key: each waits for
+The real thing in a process of its own (`tests/interop/token_peers`), and this crate's `token_lock` on the same key: each waits for
 the other and gets in when it lets go or its lease ends, nobody is inside twice, and neither extends nor releases what the
 other has taken meanwhile. They also release a lock of ours when they are told its value. Each is done with
 `ReleaseBy::Script` and `ReleaseBy::Transaction`, with our values and with values that look like theirs.

@@ -1,4 +1,4 @@
-//! A peer process, commanded in the words of `tests/redisson/PROTOCOL.md`.
+//! A peer process, commanded in the words of `tests/interop/redisson/PROTOCOL.md`.
 
 mod answer;
 mod program;

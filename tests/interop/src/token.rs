@@ -1,4 +1,4 @@
-//! The token lock beside the lock libraries of others: runs the tests of `tests/it/token_peers.rs` and counts each.
+//! The token lock beside the lock libraries of others: runs the tests of `tests/it/kinds/token_peers.rs` and counts each.
 
 use std::env;
 use std::path::PathBuf;
@@ -21,13 +21,13 @@ pub(crate) struct Library {
 
 pub(crate) fn run(server: &RedisServer, score: &Score) -> Vec<Library> {
     let said = run_tests();
-    let ran = said.iter().filter(|line| line.starts_with("test token_peers::")).count();
+    let ran = said.iter().filter(|line| line.starts_with("test kinds::token_peers::")).count();
     let known = if ran == LIBRARIES.len() { vec![] } else { vec![format!("{ran} tests ran: {said:#?}")] };
     score.count("as many token tests as libraries", &Verdict::unless(known));
     LIBRARIES
         .iter()
         .map(|&(peer, title, test)| {
-            let passed = said.contains(&format!("test token_peers::{test} ... ok"));
+            let passed = said.contains(&format!("test kinds::token_peers::{test} ... ok"));
             let verdict = Verdict::unless(if passed { vec![] } else { vec![format!("{test} failed")] });
             score.count(&format!("token lock beside {title}"), &verdict);
             let version = caught(|| version(server, peer)).unwrap_or("not there".into());
@@ -41,7 +41,7 @@ pub(crate) fn run(server: &RedisServer, score: &Score) -> Vec<Library> {
 fn run_tests() -> Vec<String> {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
     command.current_dir(workspace());
-    command.args(["test", "--workspace", "--test", "it", "token_peers::", "--", "--ignored"]);
+    command.args(["test", "--workspace", "--test", "it", "kinds::token_peers::", "--", "--ignored"]);
     // They wait more than they work.
     command.arg(format!("--test-threads={}", LIBRARIES.len()));
     let mut process = HelperProcess::spawn_command(command);

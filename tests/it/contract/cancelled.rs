@@ -7,7 +7,7 @@ use lockson_harness::proxy::{Proxy, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::for_every_kind;
-use crate::fault_support::PATIENCE;
+use crate::support::faults::PATIENCE;
 use crate::support::{SOON, joined, ttl_ms};
 
 #[test]

@@ -10,7 +10,7 @@ use lockson_harness::RedisServer;
 use lockson_harness::proxy::{NewConnections, Scope};
 
 use super::{for_every_kind, for_every_reentrant_kind};
-use crate::fault_support::Rig;
+use crate::support::faults::Rig;
 use crate::support::{Random, SOON, client, fresh, joined, kind_of, ms, timed};
 
 #[test]

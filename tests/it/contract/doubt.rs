@@ -9,7 +9,7 @@ use lockson_harness::proxy::{Direction, Request, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{KINDS, Kind, for_every_kind, for_every_reentrant_kind};
-use crate::fault_support::{Rig, fences};
+use crate::support::faults::{Rig, fences};
 use crate::support::{SCHEDULING, SOON, client, fresh, kind_of, ms, timed, ttl_ms};
 
 /// The command time-out here: long enough that a busy machine answers within its parts.

@@ -13,7 +13,7 @@ use lockson_harness::{HelperProcess, RedisServer, helper};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{KINDS, Kind};
-use crate::other_process::crowd;
+use crate::faults::other_process::crowd;
 use crate::support::{Random, SOON, ms};
 
 #[test]

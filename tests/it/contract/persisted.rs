@@ -7,7 +7,7 @@ use lockson_harness::proxy::{Fate, Proxy, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{KINDS, Kind, run};
-use crate::fault_support::PATIENCE;
+use crate::support::faults::PATIENCE;
 use crate::support::{SOON, brisk_client, client, kind_of, ms, read_write_channel, ttl_ms};
 
 static READ: Kind = Kind {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::scene::Way;
 use super::table::{Row, Table};
 use super::{Version, document, versions, ways, ways_cluster, ways_login};
-use crate::answers::{ACQUIRES, Answer, Answers, is_word_of};
+use crate::faults::answers::{ACQUIRES, Answer, Answers, is_word_of};
 use crate::support::joined;
 
 #[test]

@@ -8,8 +8,8 @@ use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
 use super::Version;
-use crate::answers::{Answers, PATIENCE, Trouble};
-use crate::fault_support::{Rig, SOON};
+use crate::faults::answers::{Answers, PATIENCE, Trouble};
+use crate::support::faults::{Rig, SOON};
 
 /// One way in which a server refuses.
 pub(crate) struct Way {

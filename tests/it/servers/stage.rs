@@ -11,7 +11,7 @@ use lockson_harness::proxy::When;
 use super::deeds::{Deed, Outcome, PASSWORD};
 use super::users::User;
 use super::{Version, own_command};
-use crate::fault_support::Rig;
+use crate::support::faults::Rig;
 use crate::support::{SOON, TICK, joined, ms};
 
 /// What became of a waiter that was not woken.

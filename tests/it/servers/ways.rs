@@ -6,7 +6,7 @@ use std::{fs, thread};
 use lockson_harness::eventually;
 
 use super::scene::{Login, PLAIN, Scene, Way, refuses};
-use crate::fault_support::SOON;
+use crate::support::faults::SOON;
 
 pub(crate) const OOM: Way = Way {
     word: "OOM",

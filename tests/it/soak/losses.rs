@@ -8,8 +8,8 @@ use lockson::Client;
 use lockson_harness::{RedisServer, eventually};
 
 use super::campaign::Campaign;
-use crate::fault_support::Rig;
-use crate::faults_loss::{FAULTS, Trials, time_to_tell, told_in_time};
+use crate::faults::loss::{FAULTS, Trials, time_to_tell, told_in_time};
+use crate::support::faults::Rig;
 use crate::support::{Peer, SOON, joined, ms};
 
 #[test]

@@ -4,10 +4,10 @@ use lockson::Guard;
 use lockson_harness::proxy::{Then, When};
 
 use super::campaign::Campaign;
-use crate::fair::crowds::nobody_is_overtaken;
-use crate::fault_support::Rig;
-use crate::faults_storms::chaos;
-use crate::processes::kills;
+use crate::faults::processes::kills;
+use crate::faults::storms::chaos;
+use crate::kinds::fair::crowds::nobody_is_overtaken;
+use crate::support::faults::Rig;
 use crate::support::{Random, ms};
 
 #[test]

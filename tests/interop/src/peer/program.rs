@@ -15,7 +15,7 @@ pub(crate) enum Seat {
 pub(crate) enum Program {
     /// Lockson behind the protocol; the binary stands beside this one.
     Lockson,
-    /// Redisson behind the protocol, in one of the versions that `tests/redisson/build.sh` builds.
+    /// Redisson behind the protocol, in one of the versions that `tests/interop/redisson/build.sh` builds.
     Redisson(&'static str),
 }
 
@@ -66,7 +66,7 @@ impl Program {
                 Command::new(this.with_file_name("lockson-peer"))
             }
             Self::Redisson(profile) => {
-                let mut command = Command::new(workspace().join("tests/redisson/peer.sh"));
+                let mut command = Command::new(workspace().join("tests/interop/redisson/peer.sh"));
                 command.arg(profile);
                 command
             }

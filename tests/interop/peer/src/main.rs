@@ -1,0 +1,39 @@
+//! The peer in Rust: holds locks on command, in the words of `tests/interop/redisson/PROTOCOL.md`.
+
+mod answer;
+mod clients;
+mod clock;
+mod cycle;
+mod dispatcher;
+mod histogram;
+mod locks;
+mod percent;
+mod request;
+mod witness;
+mod worker;
+
+use std::io::{self, BufRead, Write};
+use std::process;
+
+use dispatcher::Dispatcher;
+
+fn main() {
+    // The peer and the library carry the same version.
+    say(&format!("ready {} {}", env!("CARGO_PKG_VERSION"), process::id()));
+    let dispatcher = Dispatcher::default();
+    for line in io::stdin().lock().lines().map_while(Result::ok) {
+        if !line.trim().is_empty() {
+            dispatcher.dispatch(&line);
+        }
+    }
+    // Whoever commanded us is gone: end as if killed, without any clean-up.
+    process::exit(0);
+}
+
+/// Writes one line to whoever commands this process.
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        process::exit(0);
+    }
+}

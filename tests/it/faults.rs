@@ -1,0 +1,21 @@
+//! What a fault costs: one file for each family of `docs/reliability.md`.
+
+mod abandoned;
+pub(crate) mod answers;
+mod bounds;
+mod close;
+mod exactly_once;
+mod ghosts;
+mod index;
+mod keeping;
+mod late;
+pub(crate) mod loss;
+mod misuse;
+pub(crate) mod other_process;
+pub(crate) mod processes;
+mod refusals;
+mod renewal;
+pub(crate) mod storms;
+mod telling;
+mod wakeup;
+mod watching;

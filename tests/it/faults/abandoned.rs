@@ -1,0 +1,64 @@
+//! A thread that ends without giving its lock back leaves it to its time to live, and that is told once.
+
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+use lockson_harness::eventually;
+use lockson_harness::proxy::{Direction, Scope};
+
+use crate::support::faults::{Rig, SOON, ms};
+use crate::support::{Note, Notes};
+
+#[test]
+fn a_hold_abandoned_in_an_outage_is_told_of_once() {
+    let rig = Rig::start();
+    let told = Notes::default();
+    let settings = rig.builder().watchdog(Duration::from_secs(6), ms(200)).command_timeout(ms(300));
+    let client = settings.observer(told.clone()).connect().unwrap();
+    let lock = client.get_lock("left");
+    let (end, ended) = bounded::<()>(0);
+    let thread = thread::spawn(move || {
+        lock.lock().unwrap().into_manual();
+        assert!(ended.recv().is_err());
+    });
+    let renewals = rig.script("renew");
+    rig.proxy.wait_for_since(0, &renewals, SOON);
+    rig.proxy.mute(Scope::All, Direction::Both);
+    thread::sleep(ms(1_500)); // the hold waits for another attempt to renew it
+    drop(end);
+    thread.join().unwrap();
+    let abandoned = || told.of("left").iter().filter(|note| matches!(note, Note::Abandoned(_))).count();
+    eventually(SOON, "it is told", || abandoned() > 0);
+    eventually(SOON, "its time is over", || told.losses_of("left") > 0);
+    assert_eq!((abandoned(), told.losses_of("left")), (1, 1));
+    rig.proxy.unmute();
+}
+
+#[test]
+fn what_was_given_back_is_never_told_to_be_abandoned() {
+    let rig = Rig::start();
+    let told = Notes::default();
+    let client = rig.builder().watchdog(Duration::from_secs(6), ms(200)).observer(told.clone()).connect().unwrap();
+    // The watchdog watches from now on.
+    let _watched = client.get_lock("watched").lock().unwrap();
+    thread::sleep(ms(500));
+    // Somebody looks at each hold for longer than the thread lives that had it.
+    let holds: Vec<_> = (0..20)
+        .map(|number| {
+            let lock = client.get_lock(&format!("back:{number}"));
+            thread::spawn(move || {
+                let guard = lock.lock().unwrap();
+                let hold = guard.hold();
+                guard.unlock().unwrap();
+                hold
+            })
+        })
+        .map(|thread| thread.join().unwrap())
+        .collect();
+    thread::sleep(ms(500));
+    for hold in holds {
+        let name = hold.name();
+        assert_eq!(told.of(name), [Note::Acquired(name.into()), Note::Released(name.into())]);
+    }
+}

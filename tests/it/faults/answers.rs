@@ -1,0 +1,161 @@
+//! What each call gets while the server refuses.
+
+use std::time::Duration;
+
+use lockson::{Client, Error, ErrorKind, Result};
+use lockson_harness::eventually;
+use lockson_harness::proxy::{Fate, When};
+
+use crate::support::faults::{Rig, SLACK, SOON, timed};
+
+/// Calls that take a lock which nobody has.
+pub(crate) const ACQUIRES: [&str; 3] = ["try_lock", "try_lock_for", "lock"];
+/// Calls that cannot do without writing.
+pub(crate) const WRITES: [&str; 8] =
+    ["try_lock", "try_lock_for", "lock", "re-enter", "extend", "release of one", "release", "force_unlock"];
+/// Everything that runs a script.
+pub(crate) const WRITES_AND_WAITS: [&str; 9] =
+    ["try_lock", "try_lock_for", "lock", "wait", "re-enter", "extend", "release of one", "release", "force_unlock"];
+/// Everything there is.
+pub(crate) const EVERYTHING: [&str; 11] = [
+    "try_lock",
+    "try_lock_for",
+    "lock",
+    "wait",
+    "re-enter",
+    "extend",
+    "release of one",
+    "release",
+    "force_unlock",
+    "is_locked",
+    "connect",
+];
+
+/// The answer to one call.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) call: &'static str,
+    /// Kind and word of the error; `None` where the call did what it is for.
+    pub(crate) refusal: Option<(ErrorKind, Option<String>)>,
+    /// Whether it went on asking until its bound.
+    pub(crate) asked_on: bool,
+    /// Whether it was refused before, and then the bound came before the last answer.
+    pub(crate) cut_short: bool,
+}
+
+/// What each call was answered.
+#[derive(Debug)]
+pub(crate) struct Answers(pub(crate) Vec<Answer>);
+
+/// What is done to the server.
+pub(crate) struct Trouble<'a> {
+    pub(crate) fail: &'a dyn Fn(),
+    pub(crate) heal: &'a dyn Fn(),
+    /// Whether holds outlive it.
+    pub(crate) holds_stay: bool,
+}
+
+impl Answers {
+    /// Takes locks, has the server refuse, calls everything, and sees to it that nothing stays behind.
+    ///
+    /// `connect` makes another client like this one.
+    pub(crate) fn taken(
+        rig: &Rig,
+        client: &Client,
+        connect: impl FnOnce() -> Result<Client>,
+        trouble: &Trouble<'_>,
+    ) -> Answers {
+        let bystander = rig.direct();
+        let [forced, busy] = ["forced", "busy"].map(|name| bystander.get_lock(name).lock().unwrap());
+        let last = client.get_lock("last").lock().unwrap();
+        let twice = client.get_lock("twice");
+        let (outer, inner) = (twice.lock().unwrap(), twice.lock().unwrap());
+        (trouble.fail)();
+        let free = client.get_lock("free");
+        let ask = |call, bound, make: &mut dyn FnMut() -> Result<()>| answer(rig, call, bound, make);
+        let (mut inner, mut last, mut connect) = (Some(inner), Some(last), Some(connect));
+        let answers = Answers(vec![
+            ask("try_lock", PATIENCE, &mut || free.try_lock().map(drop)),
+            ask("try_lock_for", PATIENCE, &mut || free.try_lock_for(PATIENCE).map(drop)),
+            ask("lock", PATIENCE * 2, &mut || free.lock().map(drop)),
+            ask("wait", PATIENCE, &mut || {
+                client.get_lock("busy").try_lock_for(PATIENCE).map(|got| assert!(got.is_none()))
+            }),
+            ask("re-enter", PATIENCE, &mut || twice.try_lock().map(drop)),
+            ask("extend", PATIENCE, &mut || last.as_ref().expect("it is there").extend(Duration::from_secs(60))),
+            ask("release of one", PATIENCE, &mut || inner.take().expect("once").unlock()),
+            ask("release", PATIENCE, &mut || last.take().expect("once").unlock()),
+            ask("force_unlock", PATIENCE, &mut || client.get_lock("forced").force_unlock().map(drop)),
+            ask("is_locked", PATIENCE, &mut || free.is_locked().map(drop)),
+            ask("connect", PATIENCE, &mut || connect.take().expect("once")().map(drop)),
+        ]);
+        (trouble.heal)();
+        if trouble.holds_stay {
+            eventually(SOON, "it is well again", || outer.extend(Duration::from_secs(30)).is_ok());
+            assert!(outer.is_held());
+            eventually(SOON, "the release was made up for", || {
+                bystander.get_lock("last").is_locked().is_ok_and(|held| !held)
+            });
+            assert!(!bystander.get_lock("free").is_locked().unwrap(), "a refused acquire left something behind");
+            outer.unlock().unwrap();
+            drop((forced, busy));
+            rig.eventually_no_keys(SOON);
+        }
+        answers
+    }
+
+    /// Checks that these calls were refused with this word, and that all others did what they are for.
+    #[track_caller]
+    pub(crate) fn assert_refused(&self, word: &str, calls: &[&str]) {
+        for Answer { call, refusal, cut_short, .. } in &self.0 {
+            if *cut_short && calls.contains(call) {
+                continue;
+            }
+            match refusal {
+                Some((ErrorKind::Refused, Some(seen))) if calls.contains(call) => {
+                    assert!(is_word_of(seen, word), "{call}: {seen}");
+                }
+                other => assert!(other.is_none() && !calls.contains(call), "{call}: {other:?}"),
+            }
+        }
+    }
+
+    /// The answer to this call.
+    pub(crate) fn of(&self, call: &str) -> &Answer {
+        self.0.iter().find(|answer| answer.call == call).expect("a call of the list")
+    }
+}
+
+/// Makes a call that may be refused, in time; `bound` is how long it may go on asking.
+fn answer(rig: &Rig, call: &'static str, bound: Duration, make: &mut dyn FnMut() -> Result<()>) -> Answer {
+    let mark = rig.proxy.mark();
+    let connections = rig.proxy.connections_made();
+    let (took, answer) = timed(make);
+    assert!(took < PATIENCE * 3 + SLACK, "{call} took {took:?}");
+    let sent = rig.proxy.fitting_since(mark, &When::any());
+    let refusal = answer.err().map(|error: Error| (error.kind(), error.redis_word().map(str::to_owned)));
+    // Both, because the background asks, too, and because a busy machine takes its time.
+    let questions = sent.iter().filter(|request| !INTRODUCTION.contains(&request.command.as_str())).count();
+    let several = questions > 1 || rig.proxy.connections_made() - connections > 1;
+    let asked_on = several && took >= bound / 2;
+    let unanswered = matches!(refusal, Some((ErrorKind::Connection | ErrorKind::Unknown, _)));
+    let refused = |request| matches!(rig.proxy.fate(request), Fate::Answered(reply) if is_refusal(&reply));
+    Answer { call, cut_short: asked_on && unanswered && sent.iter().any(refused), refusal, asked_on }
+}
+
+/// An error reply, or a greeting by which a replica tells what it is.
+fn is_refusal(reply: &[u8]) -> bool {
+    reply.starts_with(b"-") || String::from_utf8_lossy(reply).contains("\r\nreplica\r\n")
+}
+
+/// Whether a server that refuses with `word` may say this instead: a replica tells what it is when the
+/// next connection is made, with or without its master.
+pub(crate) fn is_word_of(seen: &str, word: &str) -> bool {
+    seen == word || (seen == "READONLY" && word == "MASTERDOWN")
+}
+
+/// What a new connection begins with.
+const INTRODUCTION: [&str; 4] = ["AUTH", "CLIENT", "HELLO", "SELECT"];
+
+/// The command timeout of the client under test: a server that is starved by others still answers.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,0 +1,218 @@
+//! Every call keeps its bound, whatever the server and the network do.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Client, Error, ErrorKind};
+use lockson_harness::eventually;
+use lockson_harness::proxy::{Direction, HUGE_BULK_HEADER, NewConnections, Scope, Then, When};
+
+use crate::support::faults::{PATIENCE, Rig, SLACK, SOON, ms, timed};
+
+#[test]
+fn no_call_overruns_its_bound_and_nothing_stays_behind() {
+    for some in FAULTS.chunks(AT_ONCE) {
+        thread::scope(|scope| {
+            for (name, fault, kinds) in some {
+                // The name is told when it panics.
+                let thread = thread::Builder::new().name((*name).to_owned());
+                thread.spawn_scoped(scope, || calls_keep_their_bounds(*fault, kinds)).unwrap();
+            }
+        });
+    }
+}
+
+fn calls_keep_their_bounds(fault: Fault, kinds: &[ErrorKind]) {
+    let rig = Rig::start();
+    let client = rig.impatient().connect().unwrap();
+    let [unlocked, dropped] = ["unlocked", "dropped"].map(|name| client.get_lock(name).lock().unwrap());
+    fault(&rig);
+    let check = |what: &str, bound: Duration, call: &mut dyn FnMut() -> Result<(), Error>| {
+        let (took, answer) = timed(call);
+        assert!(took < bound + SLACK, "{what} took {took:?}");
+        let error = answer.expect_err(what);
+        assert!(kinds.contains(&error.kind()), "{what}: {error:?}");
+    };
+    let lock = client.get_lock("wanted");
+    let wait = ms(400);
+    check("try_lock", PATIENCE, &mut || lock.try_lock().map(drop));
+    check("try_lock_for", wait + PATIENCE, &mut || lock.try_lock_for(wait).map(drop));
+    check("owned try_lock", PATIENCE, &mut || lock.owned().try_lock().map(drop));
+    check("lock", PATIENCE * 3, &mut || lock.lock().map(drop));
+    check("force_unlock", PATIENCE, &mut || lock.force_unlock().map(drop));
+    check("extend", PATIENCE, &mut || dropped.extend(SOON));
+    let (took, _) = timed(|| (lock.is_locked(), lock.holder(), lock.remaining_time_to_live()));
+    assert!(took < PATIENCE * 3 + SLACK, "three questions took {took:?}");
+    let mut unlocked = Some(unlocked);
+    check("unlock", PATIENCE, &mut || unlocked.take().unwrap().unlock());
+    let (took, ()) = timed(|| drop(dropped));
+    assert!(took < PATIENCE / 2 + SLACK, "drop took {took:?}");
+    rig.proxy.heal();
+    rig.server.resume();
+    rig.eventually_no_keys(SOON);
+    lock.try_lock_for(SOON).unwrap().expect("everything works again").unlock().unwrap();
+}
+
+type Fault = fn(&Rig);
+
+/// How many faults are tried side by side, each with a server of its own.
+const AT_ONCE: usize = 6;
+
+/// The faults, and what a caller may be told: `Connection` where nothing can have had an effect,
+/// `Unknown` where everything may have had one.
+const FAULTS: &[(&str, Fault, &[ErrorKind])] = &[
+    ("mute", |rig| rig.proxy.mute(Scope::All, Direction::Both), EITHER),
+    ("requests lost", |rig| rig.proxy.mute(Scope::All, Direction::Requests), EITHER),
+    ("replies lost", |rig| rig.proxy.mute(Scope::All, Direction::Replies), EITHER),
+    ("server stopped", |rig| rig.server.pause(), EITHER),
+    ("byte by byte", |rig| always(rig, When::any(), Then::SlowReply(ms(150))), EITHER),
+    ("refused", |rig| gone(rig, NewConnections::Refuse), CONNECTION),
+    ("ignored", |rig| gone(rig, NewConnections::Ignore), CONNECTION),
+    ("closed at once", |rig| gone(rig, NewConnections::CloseAtOnce), CONNECTION),
+    ("unanswered", |rig| always(rig, When::script(), Then::SwallowReply), UNKNOWN),
+    ("cut before each answer", |rig| always(rig, When::script(), Then::CutReplyAfter(0)), UNKNOWN),
+    ("garbage", |rig| replaced(rig, b"\0\xff garbage\r\n"), UNKNOWN),
+    ("an answer to something else", |rig| replaced(rig, b"+OK\r\n"), UNKNOWN),
+    ("a push before the answer", |rig| always(rig, When::script(), Then::InsertIntoReply(0, PUSH.to_vec())), UNKNOWN),
+    ("a huge string", |rig| replaced(rig, HUGE_BULK_HEADER), UNKNOWN),
+    ("a huge array", |rig| replaced(rig, b"*2147483647\r\n:1\r\n"), UNKNOWN),
+    ("deep nesting", |rig| replaced(rig, &b"*1\r\n".repeat(1_000)), UNKNOWN),
+    ("a line without end", |rig| replaced(rig, &[b'+'; 200_000]), UNKNOWN),
+];
+
+const EITHER: &[ErrorKind] = &[ErrorKind::Connection, ErrorKind::Unknown];
+const CONNECTION: &[ErrorKind] = &[ErrorKind::Connection];
+const UNKNOWN: &[ErrorKind] = &[ErrorKind::Unknown];
+const PUSH: &[u8] = b">2\r\n+invalidate\r\n*1\r\n$1\r\nx\r\n";
+
+fn gone(rig: &Rig, how: NewConnections) {
+    rig.proxy.new_connections(how);
+    rig.proxy.cut(Scope::All);
+}
+
+fn always(rig: &Rig, when: When, then: Then) {
+    rig.proxy.rule(when.always(), then);
+}
+
+/// Scripts are carried out, and answered with these bytes.
+fn replaced(rig: &Rig, bytes: &[u8]) {
+    always(rig, When::script(), Then::ReplaceReply(bytes.to_vec()));
+}
+
+#[test]
+fn an_unresolvable_host_is_a_connection_error_in_time() {
+    let builder = Client::builder("redis://no-such-host.invalid").command_timeout(PATIENCE).outage_limit(PATIENCE);
+    let check = |what: &str, call: &dyn Fn() -> Result<(), Error>| {
+        let (took, answer) = timed(call);
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Connection, "{what}");
+        assert!(took < PATIENCE * 2 + SLACK, "{what} took {took:?}");
+    };
+    check("connect", &|| builder.clone().connect().map(drop));
+    let lock = builder.clone().connect_lazily().unwrap().get_lock("wanted");
+    check("try_lock", &|| lock.try_lock().map(drop));
+    check("try_lock_for", &|| lock.try_lock_for(PATIENCE).map(drop));
+    check("lock", &|| lock.lock().map(drop));
+    check("force_unlock", &|| lock.force_unlock().map(drop));
+}
+
+#[test]
+fn a_server_that_answers_without_end_is_hung_up_on() {
+    for start in [&b"+"[..], HUGE_BULK_HEADER, b"*2147483647\r\n", b"*100\r\n$65000\r\n"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let flood = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert!(stream.read(&mut [0; 4_096]).unwrap() > 0);
+            stream.write_all(start).unwrap();
+            let mut taken = 0;
+            while stream.write_all(&[b'x'; 64 * 1024]).is_ok() {
+                taken += 64 * 1024;
+                assert!(taken < 64 << 20, "it takes whatever comes");
+            }
+            taken
+        });
+        let (took, answer) = timed(|| Client::builder(&url).command_timeout(SOON).connect());
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Connection);
+        assert!(took < SOON / 2, "{took:?}");
+        flood.join().unwrap();
+    }
+}
+
+#[test]
+fn a_busy_lock_is_no_outage() {
+    let rig = Rig::start();
+    let lock = rig.impatient().connect().unwrap().get_lock("busy");
+    let holder = rig.direct();
+    // Four times as long as an outage may be.
+    let held = holder.get_lock("busy").with_lease(PATIENCE * 8).lock().unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    drop(held);
+}
+
+#[test]
+fn an_outage_ends_the_wait_of_every_thread_in_line() {
+    let rig = Rig::start();
+    let client = rig.impatient().connect().unwrap();
+    let held = rig.direct().get_lock("busy").lock().unwrap();
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..5).map(|_| scope.spawn(|| client.get_lock("busy").lock().map(drop))).collect();
+        rig.proxy.wait_for(&rig.script("acquire").nth(2), SOON);
+        rig.proxy.mute(Scope::All, Direction::Both);
+        let started = Instant::now();
+        for waiter in waiters {
+            let error = waiter.join().unwrap().unwrap_err();
+            assert!(EITHER.contains(&error.kind()), "{error}");
+        }
+        // The one who sleeps asks a second later at the latest; then the limit of an outage counts.
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(1) + PATIENCE * 3 + SLACK, "{took:?}");
+    });
+    drop(held);
+}
+
+#[test]
+fn a_full_pool_blocks_a_caller_within_its_bound() {
+    let rig = Rig::start();
+    let client = rig.builder().max_connections(1).command_timeout(Duration::from_secs(1)).connect().unwrap();
+    thread::scope(|scope| {
+        let holding = rig.proxy.rule(rig.script("acquire").containing("slow"), Then::HoldReply);
+        let slow = scope.spawn(|| client.get_lock("slow").try_lock_for(SOON).map(drop));
+        holding.wait_hit(SOON);
+        let (took, answer) = timed(|| client.get_lock("other").try_lock().map(drop));
+        assert!(took < Duration::from_secs(1) + SLACK, "{took:?}");
+        // Whoever has the connection may have lost it by then, and left room.
+        if let Err(error) = answer {
+            assert_eq!(error.kind(), ErrorKind::Connection, "{error}");
+        }
+        slow.join().unwrap().unwrap();
+    });
+    assert_eq!(rig.server.clients_named("lockson"), 1);
+}
+
+#[test]
+fn a_full_server_is_used_as_soon_as_it_has_room() {
+    let rig = Rig::start();
+    let mut admin = rig.server.connection();
+    let mut limit = |most: usize| {
+        let () = redis::cmd("CONFIG").arg(&["SET", "maxclients", &most.to_string()]).query(&mut admin).unwrap();
+    };
+    let client = rig.impatient().connect_lazily().unwrap();
+    let lock = client.get_lock("wanted");
+    limit(1);
+    for call in [&|| lock.try_lock().map(drop), &|| lock.try_lock_for(PATIENCE).map(drop)] as [&dyn Fn() -> _; 2] {
+        let (took, answer) = timed(call);
+        let error: Error = answer.unwrap_err();
+        assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("MAXCLIENTS")), "{error}");
+        assert!(took < PATIENCE * 2 + SLACK, "{took:?}");
+    }
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.try_lock_for(SOON).unwrap().is_some());
+        let refused = When::any();
+        rig.proxy.wait_for_since(rig.proxy.mark(), &refused, SOON);
+        limit(100);
+        assert!(waiter.join().unwrap());
+    });
+    eventually(SOON, "it was given back", || rig.server.keys().is_empty());
+}

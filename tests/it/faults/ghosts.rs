@@ -1,0 +1,68 @@
+//! What a caller gave up, or cleared away, neither takes a lock nor opens one that was granted after it.
+
+use std::thread;
+use std::time::Duration;
+
+use lockson::{ErrorKind, Loss};
+use lockson_harness::proxy::{Fate, Request, Then};
+
+use crate::support::faults::{PATIENCE, Rig, SOON, ms, rig_without_fences, without_fences};
+use crate::support::{joined, kind_of};
+
+const NAME: &str = "ghost";
+
+#[test]
+fn what_clears_a_late_grant_away_leaves_the_next_grant_alone() {
+    let rig = Rig::start();
+    let lock = rig.builder().command_timeout(SOON).connect().unwrap().get_lock(NAME);
+    let lease = ms(1_000);
+    thread::scope(|scope| {
+        let grant = rig.proxy.rule(rig.script("acquire"), Then::HoldReply);
+        let clearing = rig.proxy.rule(rig.release(false), Then::HoldRequest);
+        let taker =
+            scope.spawn(|| lock.with_lease(lease).owned().try_lock_for(SOON).unwrap().expect("nobody else wants it"));
+        let late = grant.wait_hit(SOON);
+        rig.proxy.wait_fate(&late, SOON);
+        thread::sleep(lease); // it is over before its answer comes
+        grant.release();
+        let guard = joined(taker);
+        let clearing_away = clearing.wait_hit(SOON);
+        assert!(!clearing_away.contains(guard.owner()), "it is another owner's");
+        clearing.release();
+        let Fate::Answered(reply) = rig.proxy.wait_fate(&clearing_away, SOON) else { panic!("it was not answered") };
+        assert!(!reply.starts_with(b"*2\r\n:1"), "it opened the lock of the next grant");
+        let _ = guard.unlock(); // a slow machine may have used up the lease
+    });
+}
+
+#[test]
+fn a_ghost_of_a_hold_that_was_lost_is_cleared_in_the_background() {
+    let rig = rig_without_fences();
+    let lock = without_fences(&rig).get_lock(NAME);
+    let original = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
+    let guard = lock.try_lock_for(SOON).unwrap().expect("the repetition takes it");
+    rig.server.run(&["DEL", NAME]);
+    assert_eq!(kind_of(guard.extend(ms(60_000))), ErrorKind::Lost(Loss::Gone));
+    drop(guard);
+    original.release();
+    assert_ghost_is_cleared(&rig, &original.wait_hit(SOON));
+}
+
+#[test]
+fn a_ghost_of_a_wait_in_vain_is_cleared_in_the_background() {
+    let rig = rig_without_fences();
+    let held = rig.direct().get_lock(NAME).lock().unwrap();
+    let lock = without_fences(&rig).get_lock(NAME);
+    let original = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
+    assert!(lock.try_lock_for(PATIENCE * 4).unwrap().is_none(), "somebody holds it");
+    held.unlock().unwrap();
+    original.release();
+    assert_ghost_is_cleared(&rig, &original.wait_hit(SOON));
+}
+
+/// The original takes the lock for nobody, and is cleared away long before its lease of 30 s is over.
+#[track_caller]
+fn assert_ghost_is_cleared(rig: &Rig, original: &Request) {
+    assert_eq!(rig.proxy.wait_fate(original, SOON), Fate::Answered(b"*1\r\n:1\r\n".to_vec()), "it took the lock");
+    rig.eventually_no_keys(Duration::from_secs(5));
+}

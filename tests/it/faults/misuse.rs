@@ -1,0 +1,106 @@
+//! What the types themselves refuse, and what code of users may do wrong.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use lockson::{
+    Client, Guard, Hold, ListeningFailed, Lock, LockAcquired, LockLost, LockReleased, Loss, Observer, OwnedGuard,
+    OwnedLock, RenewalFailed,
+};
+use lockson_harness::eventually;
+use lockson_harness::proxy::{Then, When};
+
+use crate::support::faults::{Rig, SOON, ms};
+use crate::support::joined;
+
+/// Is there once for every type, and once more for those that may move between threads: naming it
+/// for one of those is ambiguous and does not compile.
+trait StaysOnItsThread<Which> {
+    fn is_seen() {}
+}
+
+struct BecauseItMayMove;
+
+impl<T: ?Sized> StaysOnItsThread<()> for T {}
+impl<T: ?Sized + Send> StaysOnItsThread<BecauseItMayMove> for T {}
+
+#[test]
+fn the_guard_of_a_thread_cannot_leave_it() {
+    <Guard as StaysOnItsThread<_>>::is_seen();
+}
+
+#[test]
+fn everything_else_may_move_and_be_shared() {
+    fn check<T: Send + Sync>() {}
+    check::<Client>();
+    check::<Lock>();
+    check::<OwnedLock>();
+    check::<OwnedGuard>();
+    check::<Hold>();
+}
+
+/// An observer that panics whatever it is told.
+#[derive(Debug, Default)]
+struct Panics(Arc<AtomicUsize>);
+
+impl Panics {
+    fn panic(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        panic!("this panic is part of the test");
+    }
+}
+
+impl Observer for Panics {
+    fn acquired(&self, _: &LockAcquired) {
+        self.panic();
+    }
+
+    fn released(&self, _: &LockReleased) {
+        self.panic();
+    }
+
+    fn lost(&self, _: &LockLost) {
+        self.panic();
+    }
+
+    fn renewal_failed(&self, _: &RenewalFailed) {
+        self.panic();
+    }
+
+    fn listening_failed(&self, _: &ListeningFailed) {
+        self.panic();
+    }
+}
+
+#[test]
+fn an_observer_that_panics_disturbs_nobody() {
+    let rig = Rig::start();
+    let told = Arc::<AtomicUsize>::default();
+    let lease = Duration::from_secs(3);
+    let observer = Panics(Arc::clone(&told));
+    let client = rig.impatient().watchdog(lease, ms(100)).observer(observer).connect().unwrap();
+    let kept = client.get_lock("kept").lock().unwrap();
+    let deleted = client.get_lock("deleted").lock().unwrap();
+    rig.server.run(&["DEL", "deleted"]);
+    assert_eq!(deleted.wait_lost(SOON), Some(Loss::Gone));
+    // Listening and renewing break, and go on.
+    let held = rig.direct().get_lock("wanted").lock().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| client.get_lock("wanted").lock().unwrap().unlock().unwrap());
+        eventually(SOON, "it listens", || rig.server.subscribers("redisson_lock__channel:{wanted}") == 1);
+        let failing = rig.proxy.rule(rig.script("renew").times(2), Then::ReplaceReply(b"-ERR odd\r\n".to_vec()));
+        failing.wait_hits(2, SOON);
+        let mark = rig.proxy.mark();
+        rig.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        rig.proxy.wait_for_since(mark, &When::command("SUBSCRIBE"), SOON);
+        held.unlock().unwrap();
+        joined(waiter);
+    });
+    assert_eq!(kept.wait_lost(lease + ms(500)), None, "it is renewed");
+    kept.unlock().unwrap();
+    // Two taken and lost or failing, one more taken, two given back.
+    assert!(told.load(Ordering::Relaxed) >= 8, "{told:?}");
+    assert!(deleted.unlock().is_err());
+}

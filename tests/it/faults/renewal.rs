@@ -1,0 +1,152 @@
+//! Renewal is disturbed: it goes on as long as its hold, and not a moment longer.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::unbounded;
+use lockson::Loss;
+use lockson_harness::eventually;
+use lockson_harness::proxy::{Direction, Fate, Scope, Then};
+
+use crate::support::Notes;
+use crate::support::faults::{Rig, SLACK, SOON, ms};
+
+const LEASE: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_watched_section_inside_a_leased_one_is_renewed() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
+    let lock = client.get_lock("nested");
+    let outer = lock.with_lease(ms(500)).lock().unwrap();
+    let inner = lock.lock().unwrap();
+    assert_eq!(inner.wait_lost(Duration::from_secs(3)), None);
+    inner.unlock().unwrap();
+    drop(outer);
+}
+
+#[test]
+fn renewals_that_are_lost_for_a_while_cost_nothing() {
+    let rig = Rig::start();
+    let told = Notes::default();
+    let client = rig.builder().watchdog(Duration::from_secs(4), ms(200)).observer(told.clone()).connect().unwrap();
+    let guard = client.get_lock("kept").lock().unwrap();
+    let renewals = rig.script("renew").times(3);
+    for then in [
+        Then::CutBeforeRequest,
+        Then::CutReplyAfter(3),
+        Then::AnswerInstead(b"-BUSY not now\r\n".to_vec()),
+        Then::AnswerInstead(b"-OOM not now\r\n".to_vec()),
+        Then::ReplaceReply(b"+what\r\n".to_vec()),
+    ] {
+        let rule = rig.proxy.rule(renewals.clone(), then.clone());
+        let lost = rule.wait_hits(3, SOON);
+        let next = rig.proxy.wait_for_since(lost[2].number + 1, &renewals, SOON);
+        assert!(matches!(rig.proxy.wait_fate(&next, SOON), Fate::Answered(_)));
+        assert!(guard.is_held(), "{then:?}");
+        assert!(rig.time_to_live("kept") > 3_000, "{then:?}");
+    }
+    // A whole second without any answer.
+    rig.proxy.mute(Scope::All, Direction::Both);
+    assert_eq!(guard.wait_lost(Duration::from_secs(1)), None);
+    rig.proxy.unmute();
+    let next = rig.proxy.wait_for_since(rig.proxy.mark(), &renewals, SOON);
+    rig.proxy.wait_fate(&next, SOON);
+    assert_eq!(guard.wait_lost(Duration::from_secs(4)), None, "it outlives what it was confirmed for before");
+    guard.unlock().unwrap();
+    assert_eq!(told.losses_of("kept"), 0);
+}
+
+#[test]
+fn a_lost_renewal_is_sent_again_at_once_and_not_a_tick_later() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(Duration::from_secs(6), Duration::from_secs(3)).connect().unwrap();
+    let guard = client.get_lock("kept").lock().unwrap();
+    let renewals = rig.script("renew");
+    let lost = rig.proxy.rule(renewals.clone(), Then::CutBeforeRequest).wait_hit(SOON);
+    let next = rig.proxy.wait_for_since(lost.number + 1, &renewals, SOON);
+    let pause = next.at - lost.at;
+    assert!(pause < ms(1_500), "{pause:?}");
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_renewal_that_gets_no_answer_delays_no_other_loss() {
+    let rig = Rig::start();
+    let patience = SLACK * 4;
+    let client = rig.builder().watchdog(LEASE, ms(200)).command_timeout(patience).connect().unwrap();
+    let renewed = client.get_lock("renewed").lock().unwrap();
+    let rule = rig.proxy.rule(rig.script("renew"), Then::Mute(Direction::Both));
+    rule.wait_hit(SOON); // the watchdog waits for an answer from now on
+    let short = client.get_lock("short").with_lease(ms(1_000)).lock().unwrap();
+    let taken = Instant::now();
+    let (tell, told) = unbounded();
+    short.on_lost(move |_| tell.send(Instant::now()).unwrap());
+    let at = told.recv_timeout(SOON).unwrap();
+    assert!(at - taken < ms(1_000) + SLACK, "told after {:?}, the watchdog waits for {patience:?}", at - taken);
+    assert!(renewed.is_held());
+}
+
+#[test]
+fn nothing_is_renewed_after_its_release_however_that_went() {
+    let rig = Rig::start();
+    let client = rig.impatient().watchdog(Duration::from_secs(2), ms(100)).connect().unwrap();
+    let other = client.get_lock("other").lock().unwrap(); // keeps the watchdog at work
+    for then in [None, Some(Then::SwallowRequest), Some(Then::SwallowReply), Some(Then::CutReplyAfter(0))] {
+        let guard = client.get_lock("released").lock().unwrap();
+        let mine = rig.script("renew").containing(guard.owner());
+        rig.proxy.wait_for(&mine, SOON);
+        if let Some(then) = then {
+            rig.proxy.rule(rig.release(false), then);
+        }
+        let _ = guard.unlock();
+        let mark = rig.proxy.mark();
+        rig.proxy.wait_for_since(mark, &rig.script("renew").nth(6), SOON);
+        // One may have been on its way when the guard was given back.
+        let after = rig.proxy.fitting_since(mark, &mine).len();
+        assert!(after <= 1, "{after} renewals after the release");
+        eventually(SOON, "it is open", || !client.get_lock("released").is_locked().unwrap());
+    }
+    assert!(other.is_held());
+}
+
+#[test]
+fn a_renewal_crossing_the_release_never_restores_the_lock() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(Duration::from_secs(3), ms(100)).connect().unwrap();
+    thread::scope(|scope| {
+        for thread in 0..8 {
+            let lock = client.get_lock(&format!("crossing {thread}"));
+            let rig = &rig;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let guard = lock.lock().unwrap();
+                    assert_eq!(guard.wait_lost(ms(90 + round)), None); // about one tick
+                    guard.unlock().unwrap();
+                    let name = lock.name();
+                    assert_eq!(rig.time_to_live(name), -2, "{name} is back");
+                }
+            });
+        }
+    });
+    rig.assert_no_keys();
+}
+
+#[test]
+fn a_key_of_a_wrong_type_does_not_stop_its_batch() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
+    let names: Vec<_> = (0..10).map(|number| format!("batch {number}")).collect();
+    let guards: Vec<_> = names.iter().map(|name| client.get_lock(name).owned().lock().unwrap()).collect();
+    rig.server.run(&["SET", &names[3], "precious"]);
+    rig.server.run(&["DEL", &names[5]]);
+    assert_eq!(guards[3].wait_lost(SOON), Some(Loss::Taken));
+    assert_eq!(guards[5].wait_lost(SOON), Some(Loss::Gone));
+    // All the others outlive their time to live.
+    assert_eq!(guards[0].wait_lost(Duration::from_secs(4)), None);
+    for (number, guard) in guards.into_iter().enumerate().filter(|(number, _)| ![3, 5].contains(number)) {
+        assert!(guard.is_held(), "{number}");
+        guard.unlock().unwrap();
+    }
+    assert_eq!(rig.server.keys(), [&*names[3]]);
+}

@@ -1,0 +1,298 @@
+//! Many faults at once, over and over, or at the worst moment.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Cancel, Client, ErrorKind};
+use lockson_harness::proxy::{Direction, Proxy, Scope, Then, When};
+use lockson_harness::{RedisServer, eventually};
+
+use crate::support::faults::{PATIENCE, Rig, SLACK, SOON, ms, timed};
+use crate::support::{Peer, Random, joined};
+
+#[test]
+fn in_chaos_every_call_ends_in_time_and_no_two_are_inside() {
+    let taken = chaos(7, Duration::from_secs(6));
+    assert!(taken > 20, "{taken} taken: the chaos was too much to show anything");
+}
+
+/// Threads of two clients at one lock, while everything that passes is disturbed; answers how often it was taken.
+pub(crate) fn chaos(seed: u64, how_long: Duration) -> usize {
+    const THREADS: usize = 4;
+    const WAIT: Duration = Duration::from_millis(500);
+    let rig = Rig::start();
+    let clients: Vec<_> = (0..2).map(|_| rig.impatient().connect().unwrap()).collect();
+    let calm = AtomicBool::new(false);
+    let [inside, taken] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+    thread::scope(|scope| {
+        let _ends_the_loops = Calm(&calm);
+        for thread in 0..THREADS {
+            let (client, calm, inside, taken) = (&clients[thread % 2], &calm, &inside, &taken);
+            scope.spawn(move || {
+                let lock = client.get_lock("chaos");
+                while !calm.load(Ordering::Relaxed) {
+                    let (took, answer) = timed(|| lock.try_lock_for(WAIT));
+                    assert!(took < WAIT + PATIENCE + SLACK, "try_lock_for took {took:?}");
+                    let Ok(Some(guard)) = answer else { continue };
+                    let alone = inside.fetch_add(1, Ordering::SeqCst) == 0;
+                    thread::yield_now();
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    // Nothing runs out here: the time to live is 30 s.
+                    assert!(alone, "two were inside");
+                    assert!(guard.is_held());
+                    taken.fetch_add(1, Ordering::Relaxed);
+                    let (took, answer) = timed(|| guard.unlock());
+                    assert!(took < PATIENCE + SLACK, "unlock took {took:?}");
+                    if let Err(error) = answer {
+                        let kinds = [ErrorKind::Connection, ErrorKind::Unknown];
+                        assert!(kinds.contains(&error.kind()), "{error:?}");
+                    }
+                }
+            });
+        }
+        make_chaos(&rig.proxy, seed, how_long);
+    });
+    rig.eventually_no_keys(SOON);
+    for client in &clients {
+        client.get_lock("chaos").try_lock_for(SOON).unwrap().expect("all is well again").unlock().unwrap();
+    }
+    taken.into_inner()
+}
+
+/// Ends the loops that look at it, also when the test fails.
+struct Calm<'a>(&'a AtomicBool);
+
+impl Drop for Calm<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Disturbs everything that passes, in an order that the seed decides; ends it all at the end.
+fn make_chaos(proxy: &Proxy, seed: u64, how_long: Duration) {
+    let until = Instant::now() + how_long;
+    let mut random = Random(seed | 1);
+    let mut below = |limit: usize| usize::try_from(random.below(limit as u64)).unwrap();
+    while Instant::now() < until {
+        let when = When::any().nth(1 + below(5)).times(1 + below(3));
+        match below(9) {
+            0 => proxy.cut(Scope::All),
+            1 => proxy.mute(Scope::All, Direction::Both),
+            2 => proxy.mute(Scope::All, Direction::Replies),
+            3 => drop(proxy.rule(when, Then::CutReplyAfter(below(12)))),
+            4 => drop(proxy.rule(when, Then::CutRequestAfter(below(120)))),
+            5 => drop(proxy.rule(when, Then::SwallowReply)),
+            6 => drop(proxy.rule(when, Then::HoldRequest)),
+            7 => drop(proxy.rule(when, Then::DelayReply(ms(below(400) as u64)))),
+            _ => drop(proxy.rule(when, Then::ReplaceReply(b"*1\r\n$3\r\n".to_vec()))),
+        }
+        thread::sleep(ms(10 + below(60) as u64));
+        proxy.heal(); // what was held arrives late
+        thread::sleep(ms(below(40) as u64));
+    }
+}
+
+#[test]
+fn killed_connections_return_with_login_database_and_name() {
+    let rig = Rig::around(RedisServer::builder().password("secret").start());
+    for protocol in ["", "?protocol=resp3"] {
+        let url = format!("redis://:secret@127.0.0.1:{}/3{protocol}", rig.proxy.port());
+        let client = Client::builder(&url).client_name("storm").connect().unwrap();
+        let calm = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let ends_the_loops = Calm(&calm);
+            for thread in 0..3 {
+                let (client, calm) = (&client, &calm);
+                scope.spawn(move || {
+                    let lock = client.get_lock(if thread == 0 { "alone" } else { "shared" });
+                    while !calm.load(Ordering::Relaxed) {
+                        lock.lock().unwrap().unlock().unwrap();
+                    }
+                });
+            }
+            for _ in 0..50 {
+                rig.server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
+                rig.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+                rig.assert_no_keys(); // of the database that a forgotten SELECT would use
+            }
+            drop(ends_the_loops);
+        });
+        assert!(rig.server.clients_named("storm") > 0);
+        assert!(!client.get_lock("alone").is_locked().unwrap() && !client.get_lock("shared").is_locked().unwrap());
+    }
+}
+
+#[test]
+fn resets_at_any_byte_are_like_ends() {
+    let rig = Rig::start();
+    rig.proxy.cut_by_reset(true);
+    let lock = rig.client().get_lock("reset");
+    for when in [rig.script("acquire"), rig.release(false)] {
+        for cut in 0..=12 {
+            for then in [Then::CutReplyAfter(cut), Then::CutRequestAfter(cut * 20)] {
+                rig.proxy.rule(when.clone(), then);
+                let guard = lock.try_lock().unwrap().expect("nobody else wants it");
+                rig.assert_held_by("reset", guard.owner(), 1);
+                guard.unlock().unwrap();
+                rig.assert_no_keys();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reentry_at_the_end_of_a_lease_never_robs_another_owner() {
+    let rig = Rig::start();
+    let [ours, theirs] = [rig.direct(), rig.direct()].map(|client| client.get_lock("short").with_lease(ms(5)));
+    let until = Instant::now() + Duration::from_secs(2);
+    let losses = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while Instant::now() < until {
+                let Ok(Some(outer)) = ours.try_lock() else { continue };
+                while ours.try_lock().is_ok() && outer.is_held() {}
+                losses.fetch_add(1, Ordering::Relaxed);
+                drop(outer);
+            }
+        });
+        scope.spawn(|| {
+            while Instant::now() < until {
+                theirs.try_lock().map(drop).unwrap_or_default();
+            }
+        });
+        let mut server = rig.server.connection();
+        while Instant::now() < until {
+            let owners: usize = redis::cmd("HLEN").arg("short").query(&mut server).unwrap();
+            assert!(owners <= 1, "{owners} owners at once");
+        }
+    });
+    assert!(losses.load(Ordering::Relaxed) > 0, "it never came to the end of a lease");
+    rig.eventually_no_keys(SOON);
+}
+
+#[test]
+fn a_lock_freed_at_the_end_of_a_wait_is_taken_or_left() {
+    let rig = Rig::start();
+    let (holder, waiter) = (rig.direct().get_lock("end"), rig.client().get_lock("end"));
+    for round in 0..60 {
+        let held = holder.owned().lock().unwrap();
+        let wait = ms(20);
+        let taken = thread::scope(|scope| {
+            let waiting = scope.spawn(|| waiter.try_lock_for(wait).unwrap().map(drop).is_some());
+            thread::sleep(wait - ms(2) + Duration::from_micros(70 * round)); // before, at and after the end
+            held.unlock().unwrap();
+            joined(waiting)
+        });
+        assert_eq!(rig.fields("end").len(), 0, "taken: {taken}");
+    }
+}
+
+#[test]
+fn a_wait_cancelled_at_its_grant_leaves_nothing_behind() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(SOON, ms(100)).connect().unwrap();
+    let holder = rig.direct().get_lock("cancelled");
+    for round in 0..60 {
+        let held = holder.owned().lock().unwrap();
+        let cancel = Cancel::new();
+        let lock = client.get_lock("cancelled").with_cancel(&cancel);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| lock.lock().map(drop));
+            let giving = scope.spawn(|| held.unlock().unwrap());
+            thread::sleep(Duration::from_micros(30 * round));
+            cancel.cancel();
+            joined(giving);
+            if let Err(error) = joined(waiting) {
+                assert_eq!(error.kind(), ErrorKind::Cancelled);
+            }
+        });
+        eventually(SOON / 2, "it is free long before its time to live ends", || rig.fields("cancelled").is_empty());
+    }
+    assert!(client.held().is_empty());
+}
+
+#[test]
+fn threads_handing_a_lock_over_are_each_renewed() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
+    let lock = client.get_lock("handed over");
+    thread::scope(|scope| {
+        for thread in 0..3 {
+            let lock = &lock;
+            scope.spawn(move || {
+                for round in 0..30 {
+                    let guard = lock.lock().unwrap();
+                    let hold = if round == 10 + thread { ms(2_400) } else { ms(round % 3) };
+                    assert_eq!(guard.wait_lost(hold), None);
+                    guard.unlock().unwrap();
+                }
+            });
+        }
+    });
+    rig.assert_no_keys();
+}
+
+#[test]
+fn renewals_do_not_wait_for_a_connection_of_a_full_pool() {
+    let rig = Rig::start();
+    let builder = rig.builder().max_connections(1).command_timeout(ms(1_500));
+    let client = builder.watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
+    let guard = client.get_lock("kept").lock().unwrap();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // One call after another has the only connection.
+        let stuck = rig.proxy.rule(rig.script("acquire").containing("stuck").always(), Then::HoldReply);
+        let caller = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                drop(client.get_lock("stuck").try_lock())
+            }
+        });
+        stuck.wait_hit(SOON);
+        let lost = guard.wait_lost(Duration::from_secs(3));
+        over.store(true, Ordering::Relaxed);
+        stuck.remove();
+        stuck.release();
+        joined(caller);
+        assert_eq!(lost, None);
+    });
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_slow_link_loses_no_renewal_of_many_locks() {
+    const LOCKS: usize = 500;
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(Duration::from_secs(4), Duration::from_secs(1)).connect().unwrap();
+    let names: Vec<_> = (0..LOCKS).map(|number| format!("slow {number}")).collect();
+    let guards: Vec<_> = names.iter().map(|name| client.get_lock(name).owned().lock().unwrap()).collect();
+    // Every answer takes a sixth of a second from now on.
+    rig.proxy.rule(When::any().always(), Then::DelayReply(ms(160)));
+    assert_eq!(guards[0].wait_lost(Duration::from_secs(6)), None);
+    assert!(guards.iter().all(|guard| guard.is_held()));
+    rig.proxy.heal();
+    guards.into_iter().for_each(|guard| guard.unlock().unwrap());
+}
+
+#[test]
+fn a_process_stopped_and_continued_all_the_time_notices_nothing() {
+    let rig = Rig::start();
+    let held = rig.direct().get_lock("storm").owned().lock().unwrap();
+    let mut peer = Peer::open(&format!("address={} watchdog_ms=3000", rig.proxy.url().trim_end_matches("/0")));
+    let waiting = peer.send("try_lock kind=plain name=storm wait_ms=20000");
+    eventually(SOON, "it listens", || rig.server.subscribers("redisson_lock__channel:{storm}") == 1);
+    let storm = |peer: &Peer| {
+        for _ in 0..100 {
+            peer.stop();
+            peer.resume();
+            thread::sleep(ms(2)); // time to block again in a system call
+        }
+    };
+    storm(&peer); // while it waits
+    held.unlock().unwrap();
+    assert!(peer.answer(waiting, SOON).expect_ok().flag("acquired"));
+    storm(&peer); // while it holds
+    assert!(peer.ask("is_held kind=plain name=storm").expect_ok().flag("held"));
+    peer.ask("unlock kind=plain name=storm").expect_ok();
+    rig.assert_no_keys();
+}

@@ -1,0 +1,102 @@
+//! What the observer is told of renewals, and of a process that stood still.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson_harness::proxy::{Direction, Scope};
+use lockson_harness::{RedisServer, eventually};
+
+use crate::support::faults::Rig;
+use crate::support::{Events, Peer, SCHEDULING, SOON, ms};
+
+#[test]
+fn renewals_are_counted_for_each_round() {
+    let (rig, events) = (Rig::start(), Events::default());
+    let client = rig.builder().watchdog(SOON, ms(100)).observer(events.clone()).connect().unwrap();
+    let _held = ["a", "b", "c"].map(|name| client.get_lock(name).owned().lock().unwrap());
+    let _leased = client.get_lock("leased").with_lease(SOON).owned().lock().unwrap();
+    let label = format!("renewed 3 of 127.0.0.1:{}", rig.proxy.port());
+    eventually(SOON, "two rounds are told", || events.count_of(&label) >= 2);
+}
+
+#[test]
+fn a_failed_renewal_tells_the_time_left_and_its_recovery() {
+    let (rig, events) = (Rig::start(), Events::default());
+    let lease = SOON * 2;
+    let client =
+        rig.builder().watchdog(lease, ms(100)).command_timeout(ms(200)).observer(events.clone()).connect().unwrap();
+    let guard = client.get_lock("kept").lock().unwrap();
+    eventually(SOON, "a renewal is told", || events.count_of("renewed") > 0);
+    let muted = Instant::now();
+    rig.proxy.mute(Scope::All, Direction::Both);
+    eventually(SOON, "three failures are told", || events.times_left().len() >= 3);
+    let left = events.times_left();
+    assert!(left.iter().all(|left| *left < lease), "{left:?}");
+    assert!(left.windows(2).all(|pair| pair[1] < pair[0]), "less from time to time: {left:?}");
+    assert!(left[0] - left[2] >= ms(200), "as the time passes: {left:?}");
+    assert_eq!(events.outages(), [], "not while it lasts");
+    rig.proxy.unmute();
+    eventually(SOON, "the recovery is told", || !events.outages().is_empty());
+    let whole = muted.elapsed();
+    let outages = events.outages();
+    assert!(outages.len() == 1 && outages[0] >= ms(200) && outages[0] <= whole, "{outages:?} in {whole:?}");
+    assert!(guard.is_held());
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_loss_tells_that_the_process_stood_still() {
+    let server = RedisServer::start();
+    let mut peer = Peer::open(&options(&server));
+    peer.ask("lock kind=plain name=job").expect_ok();
+    watchdog_rests(&server);
+    let message = unlock_after_a_stop(&mut peer, ms(4_000));
+    let (_, rest) = message.split_once("this process stood still for about ").unwrap_or_else(|| panic!("{message}"));
+    let seconds: u64 = rest.split(' ').next().unwrap().parse().unwrap();
+    let most = (Duration::from_secs(6) + SCHEDULING).as_secs();
+    assert!((3..=most).contains(&seconds), "{message}");
+}
+
+#[test]
+fn a_leased_hold_tells_of_a_standstill_too() {
+    let server = RedisServer::start();
+    let mut peer = Peer::open(&options(&server));
+    peer.ask("lock kind=plain name=job lease_ms=5000").expect_ok();
+    watchdog_rests(&server);
+    let message = unlock_after_a_stop(&mut peer, ms(6_000));
+    assert!(message.contains("Lost(Expired)") && message.contains("stood still"), "{message}");
+}
+
+#[test]
+fn a_silent_redis_is_no_standstill() {
+    let (rig, events) = (Rig::start(), Events::default());
+    let client = rig.builder().watchdog(ms(2_000), ms(200)).observer(events.clone()).connect().unwrap();
+    let guard = client.get_lock("job").lock().unwrap();
+    rig.proxy.mute(Scope::All, Direction::Both);
+    assert!(guard.wait_lost(SOON).is_some());
+    let error = guard.unlock().unwrap_err().to_string();
+    assert!(!error.contains("stood still"), "{error}");
+    // Another thread may have noticed it and be about to tell.
+    eventually(SOON, "the loss is told", || events.of("job") == ["acquired", "lost: Expired"]);
+}
+
+/// Waits until the watchdog has done its first work: a process stopped in the middle of it cannot tell.
+fn watchdog_rests(server: &RedisServer) {
+    eventually(SOON, "the hold is watched", || server.info("tracking_total_keys").as_deref() == Some("1"));
+    thread::sleep(ms(50)); // to read the answer
+}
+
+/// Stops the peer for so long and answers with what its `unlock` is told.
+fn unlock_after_a_stop(peer: &mut Peer, time: Duration) -> String {
+    peer.stop();
+    thread::sleep(time);
+    peer.resume();
+    let told = peer.ask("unlock kind=plain name=job");
+    let (kind, message) = told.expect_failure();
+    assert_eq!(kind, "not_owner");
+    message.to_owned()
+}
+
+fn options(server: &RedisServer) -> String {
+    format!("address=redis://127.0.0.1:{} watchdog_ms=2000 client_name=stopped", server.port())
+}

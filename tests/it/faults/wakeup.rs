@@ -1,0 +1,287 @@
+//! A wake-up that is lost costs a waiter at most a second, and listening always comes back.
+
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use lockson::{Client, ErrorKind, Loss, OwnedGuard};
+use lockson_harness::proxy::{Direction, Scope, Then, When};
+use lockson_harness::{RedisServer, eventually};
+
+use crate::support::faults::{Rig, SLACK, SOON, ms, timed};
+use crate::support::joined;
+
+const NAME: &str = "wake";
+
+/// A second, whatever was lost, and what it takes to ask; the locks live for much longer.
+const WORST: Duration = ms(1_000).saturating_add(SLACK);
+/// Too soon for a waiter that has just asked and asks again by itself a second later.
+const AT_ONCE: Duration = Duration::from_millis(700);
+
+#[test]
+fn a_message_that_is_lost_costs_at_most_a_second() {
+    let rig = Rig::start();
+    let waiter = Waiter::start(&rig);
+    let lost = rig.proxy.rule(When::message(), Then::SwallowReply);
+    let late = waiter.serve();
+    assert!(late < WORST, "{late:?}");
+    assert_eq!(lost.hits(), 1, "there was a message to lose");
+}
+
+#[test]
+fn a_waiter_asks_at_once_after_its_listener_was_cut() {
+    for subscribes_again in [true, false] {
+        let rig = Rig::start();
+        let waiter = Waiter::start(&rig);
+        waiter.has_just_asked(&rig);
+        let cut = rig.proxy.rule(When::message(), Then::CutReplyAfter(0));
+        if !subscribes_again {
+            rig.proxy.rule(When::command("SUBSCRIBE"), Then::HoldRequest);
+        }
+        let late = waiter.serve();
+        assert!(late < AT_ONCE, "subscribes again: {subscribes_again}; {late:?}");
+        assert_eq!(cut.hits(), 1, "there was a message to cut");
+    }
+}
+
+#[test]
+fn a_listener_killed_before_a_release_costs_a_second() {
+    let rig = Rig::start();
+    for _ in 0..4 {
+        let waiter = Waiter::start(&rig);
+        rig.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        let late = waiter.serve();
+        assert!(late < WORST, "{late:?}");
+    }
+}
+
+#[test]
+fn a_release_between_two_subscriptions_is_noticed_at_once() {
+    let rig = Rig::start();
+    let waiter = Waiter::start(&rig);
+    let subscribing = rig.proxy.rule(When::command("SUBSCRIBE"), Then::HoldRequest);
+    let mark = rig.proxy.mark();
+    rig.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    rig.proxy.wait_for_since(mark, &rig.script("acquire"), SOON); // asked, because nothing is heard now
+    subscribing.wait_hit(SOON);
+    let Waiter { held, thread } = waiter;
+    held.unlock().unwrap();
+    let stands = Instant::now();
+    subscribing.release();
+    let late = thread.join().unwrap() - stands;
+    assert!(late < AT_ONCE, "{late:?}");
+}
+
+#[test]
+fn a_half_open_listener_costs_at_most_a_second() {
+    let rig = Rig::start();
+    let waiter = Waiter::start(&rig);
+    rig.proxy.mute(Scope::Subscribers, Direction::Both);
+    let late = waiter.serve();
+    assert!(late < WORST, "{late:?}");
+}
+
+#[test]
+fn a_half_open_listener_is_replaced_within_three_seconds() {
+    let rig = Rig::start();
+    let waiter = Waiter::start(&rig);
+    let mark = rig.proxy.mark();
+    let listeners = rig.proxy.connections().into_iter().filter(|connection| connection.subscriber);
+    for listener in listeners {
+        rig.proxy.mute(Scope::Connection(listener.index), Direction::Both);
+    }
+    let (took, _) = timed(|| rig.proxy.wait_for_since(mark, &When::command("SUBSCRIBE"), SOON));
+    assert!(took < Duration::from_secs(3) + SLACK, "{took:?}");
+    waiter.has_just_asked(&rig);
+    let late = waiter.serve();
+    assert!(late < AT_ONCE, "{late:?}");
+}
+
+#[test]
+fn waiters_are_subscribed_again_after_every_kill() {
+    let rig = Rig::start();
+    let waiter = Waiter::start(&rig);
+    for _ in 0..5 {
+        let mark = rig.proxy.mark();
+        rig.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        rig.proxy.wait_for_since(mark, &When::command("SUBSCRIBE"), SOON);
+        eventually(SOON, "it is subscribed again", || rig.server.subscribers(CHANNEL) == 1);
+    }
+    waiter.has_just_asked(&rig);
+    let late = waiter.serve();
+    assert!(late < AT_ONCE, "{late:?}");
+}
+
+#[test]
+fn a_restarted_server_serves_its_waiters_and_holders_are_told() {
+    let rig = Rig::start();
+    let holder = rig.builder().watchdog(Duration::from_secs(5), ms(200)).connect().unwrap();
+    let kept = holder.get_lock("kept").lock().unwrap();
+    let waiter = Waiter::start(&rig);
+    rig.server.restart();
+    let (took, loss) = timed(|| kept.wait_lost(SOON));
+    assert_eq!(loss, Some(Loss::Gone));
+    assert!(took < Duration::from_secs(2), "not before the deadline but at the next renewal: {took:?}");
+    let late = waiter.granted();
+    assert!(late < WORST, "{late:?}");
+    assert_eq!(kept.unlock().unwrap_err().kind(), ErrorKind::Lost(Loss::Gone));
+    // Listening works as before.
+    let waiter = Waiter::start(&rig);
+    waiter.has_just_asked(&rig);
+    let late = waiter.serve();
+    assert!(late < AT_ONCE, "{late:?}");
+}
+
+#[test]
+fn a_server_back_after_seconds_serves_its_waiters() {
+    let rig = Rig::start();
+    let waiter = Waiter::start(&rig);
+    let mark = rig.proxy.mark();
+    rig.server.kill();
+    rig.proxy.cut(Scope::All);
+    let lasting = Instant::now() + Duration::from_secs(2);
+    eventually(SOON, "the outage is long", || Instant::now() > lasting);
+    assert!(!waiter.thread.is_finished());
+    rig.server.start_again();
+    let late = waiter.granted();
+    assert!(late < WORST, "{late:?}");
+    let dials = rig.proxy.fitting_since(mark, &When::any()).len();
+    assert!(dials < 1_000, "no storm: {dials} requests");
+}
+
+#[test]
+fn a_user_without_subscribe_gets_an_error_not_a_blind_wait() {
+    let server = RedisServer::start();
+    server.run(&["ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all"]);
+    let rig = Rig::around(server);
+    let client = Client::connect(&format!("redis://deaf:secret@127.0.0.1:{}", rig.proxy.port())).unwrap();
+    let lock = client.get_lock(NAME);
+    lock.lock().unwrap().unlock().unwrap(); // without anybody to wait for, all is well
+    let held = rig.direct().get_lock(NAME).lock().unwrap();
+    assert!(lock.try_lock().unwrap().is_none());
+    for wait in [Duration::from_secs(20), Duration::MAX] {
+        let (took, answer) = timed(|| lock.try_lock_for(wait));
+        let error = answer.unwrap_err();
+        assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("NOPERM")), "{error}");
+        assert_eq!(error.lock_name(), Some(NAME));
+        assert!(took < WORST, "{took:?}");
+    }
+    assert_eq!(lock.lock().unwrap_err().kind(), ErrorKind::Refused);
+    held.unlock().unwrap();
+}
+
+#[test]
+fn a_refused_or_garbled_subscription_is_repeated() {
+    let answers: [&[u8]; 4] =
+        [b"-BUSY Redis is busy running a script.\r\n", b"-LOADING Redis is loading\r\n", b"*0\r\n", b"*1\r\n:1\r\n"];
+    for answer in answers {
+        let rig = Rig::start();
+        let odd = rig.proxy.rule(When::command("SUBSCRIBE"), Then::AnswerInstead(answer.to_vec()));
+        let waiter = Waiter::start(&rig);
+        assert_eq!(odd.hits(), 1);
+        waiter.has_just_asked(&rig);
+        let late = waiter.serve();
+        assert!(late < AT_ONCE, "{}: {late:?}", answer.escape_ascii());
+    }
+}
+
+#[test]
+fn refused_subscriptions_are_repeated_at_growing_intervals() {
+    let rig = Rig::start();
+    let busy = rig.proxy.rule(
+        When::command("SUBSCRIBE").always(),
+        Then::AnswerInstead(b"-BUSY Redis is busy running a script.\r\n".to_vec()),
+    );
+    let client = rig.client();
+    let held = rig.direct().get_lock(NAME).lock().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| client.get_lock(NAME).lock().unwrap().unlock().unwrap());
+        // After 50 ms, 100, 200 and 400.
+        let asked = busy.wait_hits(5, SOON);
+        let within = asked[4].at - asked[0].at;
+        assert!(within >= ms(700), "{within:?}");
+        busy.remove();
+        eventually(SOON, "it listens", || rig.server.subscribers(CHANNEL) == 1);
+        held.unlock().unwrap();
+        joined(waiter);
+    });
+}
+
+#[test]
+fn a_subscription_that_is_never_confirmed_blocks_no_other_name() {
+    let rig = Rig::start();
+    let client = rig.client();
+    let holder = rig.direct();
+    let unconfirmed = holder.get_lock("n1").owned().lock().unwrap();
+    let rule = rig.proxy.rule(When::command("SUBSCRIBE").containing("{n1}"), Then::SwallowReply);
+    let lock = client.get_lock("n1");
+    let first = thread::spawn(move || timed(|| lock.try_lock_for(ms(2_500)).map(|guard| guard.is_some())));
+    rule.wait_hit(SOON);
+    for name in ["n2", "n3"] {
+        let (took, waiter) = timed(|| Waiter::start_on(&rig, &client, name));
+        assert!(took < ms(1_500), "{name} is subscribed only after {took:?}");
+        waiter.has_just_asked_for(&rig, name);
+        let late = waiter.serve();
+        assert!(late < AT_ONCE, "{name}: {late:?}");
+    }
+    let (took, answer) = first.join().unwrap();
+    assert!(!answer.unwrap(), "the lock was busy all the time");
+    assert!(took < ms(2_500) + SLACK, "it keeps its own limit: {took:?}");
+    unconfirmed.unlock().unwrap();
+    // The name is not lost for ever.
+    let waiter = Waiter::start_on(&rig, &client, "n1");
+    let late = waiter.serve();
+    assert!(late < WORST, "{late:?}");
+}
+
+/// A thread that waits for a lock which somebody else holds past the proxy.
+struct Waiter {
+    held: OwnedGuard,
+    thread: JoinHandle<Instant>,
+}
+
+impl Waiter {
+    fn start(rig: &Rig) -> Waiter {
+        Waiter::start_on(rig, &rig.client(), NAME)
+    }
+
+    /// Waits until the waiter is subscribed.
+    fn start_on(rig: &Rig, client: &Client, name: &str) -> Waiter {
+        let held = rig.direct().get_lock(name).with_lease(Duration::from_secs(60)).owned().lock().unwrap();
+        let lock = client.get_lock(name);
+        let thread = thread::spawn(move || {
+            let guard = lock.lock().unwrap();
+            let granted = Instant::now();
+            guard.unlock().unwrap();
+            granted
+        });
+        let channel = format!("redisson_lock__channel:{{{name}}}");
+        eventually(SOON, "it is subscribed", || rig.server.subscribers(&channel) == 1);
+        Waiter { held, thread }
+    }
+
+    fn has_just_asked(&self, rig: &Rig) {
+        self.has_just_asked_for(rig, NAME);
+    }
+
+    /// Waits for a question after which the next one is due only in a second.
+    fn has_just_asked_for(&self, rig: &Rig, name: &str) {
+        rig.has_asked_after_its_second(&rig.script("acquire").containing(name));
+    }
+
+    /// Gives the lock back; says how long the waiter took to get it.
+    fn serve(self) -> Duration {
+        let released = Instant::now();
+        self.held.unlock().unwrap();
+        self.thread.join().unwrap() - released
+    }
+
+    /// The lock is free already; says how long the waiter takes from now.
+    fn granted(self) -> Duration {
+        let now = Instant::now();
+        let granted = self.thread.join().unwrap();
+        self.held.keep_until_expiry();
+        granted.saturating_duration_since(now)
+    }
+}
+
+const CHANNEL: &str = "redisson_lock__channel:{wake}";

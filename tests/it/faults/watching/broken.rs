@@ -1,0 +1,108 @@
+//! A connection that breaks brings every hold of its server into question, and what was watched is watched again.
+
+use std::thread;
+use std::time::Instant;
+
+use lockson::Loss;
+use lockson_harness::{RedisServer, eventually};
+
+use super::{AT_ONCE, all_are_told, patient_client, watched};
+use crate::support::faults::Rig;
+use crate::support::{SOON, ms};
+
+#[test]
+fn a_restart_without_data_is_told_within_a_second_of_its_end() {
+    let server = RedisServer::start();
+    let client = patient_client(&server);
+    let guards = watched(&server, &client);
+    server.kill();
+    thread::sleep(ms(1_500)); // long enough for the pauses between attempts to have grown
+    server.start_again();
+    let since = Instant::now();
+    all_are_told(&guards, since, Loss::Gone, "restart");
+}
+
+#[test]
+fn holds_that_are_only_leased_are_told_of_a_restart_as_well() {
+    let server = RedisServer::start();
+    let client = patient_client(&server);
+    let guard = client.get_lock("leased").with_lease(super::LEASE).owned().lock().unwrap();
+    eventually(SOON, "it is watched", || server.tracked_keys() > 0);
+    server.restart();
+    all_are_told(&[guard], Instant::now(), Loss::Gone, "restart");
+}
+
+#[test]
+fn a_key_deleted_in_an_outage_is_told_after_reconnection() {
+    for kind in ["pubsub", "normal"] {
+        let server = RedisServer::start();
+        let client = patient_client(&server);
+        let guards = watched(&server, &client);
+        let since = Instant::now();
+        // In one step: what is deleted before the connection is back is told to nobody.
+        let mut gone = redis::pipe();
+        gone.atomic().cmd("CLIENT").arg("KILL").arg("TYPE").arg(kind).arg("SKIPME").arg("yes").ignore();
+        for guard in &guards {
+            gone.del(guard.name()).ignore();
+        }
+        gone.query::<()>(&mut server.connection()).unwrap();
+        all_are_told(&guards, since, Loss::Gone, kind);
+    }
+}
+
+#[test]
+fn what_was_watched_is_watched_again_after_a_connection_broke() {
+    for kind in ["pubsub", "normal"] {
+        let server = RedisServer::start();
+        let client = patient_client(&server);
+        let guards = watched(&server, &client);
+        let dead = connections_of(&server);
+        server.run(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
+        eventually(SOON, "all are watched again", || {
+            let now = connections_of(&server);
+            now.len() == 2 && now != dead && server.tracked_keys() >= guards.len()
+        });
+        assert!(guards.iter().all(|guard| guard.is_held()), "nothing was lost");
+        thread::sleep(ms(200)); // the last question about all of them has ended
+        let since = Instant::now();
+        guards.iter().for_each(|guard| server.run(&["DEL", guard.name()]));
+        all_are_told(&guards, since, Loss::Gone, kind);
+    }
+}
+
+/// The numbers of the connection that reads and of the one that it has told.
+fn connections_of(server: &RedisServer) -> Vec<String> {
+    let reads = |client: &std::collections::BTreeMap<String, String>| client["flags"].contains('t');
+    let clients = server.clients();
+    let reading = clients.iter().find(|client| reads(client));
+    reading.map(|client| vec![client["id"].clone(), client["redir"].clone()]).unwrap_or_default()
+}
+
+#[test]
+fn a_broken_watchdog_connection_verifies_all_holds_once() {
+    let server = RedisServer::start();
+    let client = patient_client(&server);
+    let guards = watched(&server, &client);
+    thread::sleep(ms(300));
+    server.reset_counters();
+    server.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    thread::sleep(ms(2_000)); // no sign says that nothing comes
+    // Plain, read-write, token, and token without scripts: one batch for each that is renewed.
+    let (renewals, looks) = (server.calls_of("time"), server.calls_of("hexists") + server.calls_of("get"));
+    assert!((1..=6).contains(&renewals), "{renewals} renewals");
+    assert!(looks <= 4 * guards.len() as u64, "{looks} looks at {} holds", guards.len());
+}
+
+#[test]
+fn a_loss_is_told_while_the_listener_cannot_reconnect() {
+    let rig = Rig::start();
+    let client = super::patient(&rig.proxy.url()).connect().unwrap();
+    let guard = client.get_lock("alone").owned().lock().unwrap();
+    eventually(SOON, "it is watched", || rig.server.tracked_keys() > 0);
+    // From now on nobody can listen: each one who asks for it is cut off.
+    let subscribes = lockson_harness::proxy::When::command("SUBSCRIBE").always();
+    rig.proxy.rule(subscribes, lockson_harness::proxy::Then::CutBeforeRequest);
+    rig.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    rig.server.run(&["DEL", "alone"]);
+    assert_eq!(guard.wait_lost(AT_ONCE), Some(Loss::Gone));
+}

@@ -1,0 +1,140 @@
+//! What watching costs: nothing for short holds, and a bounded number of questions for busy keys.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Client, Loss};
+use lockson_harness::proxy::{Direction, Scope, When};
+use lockson_harness::{RedisServer, eventually};
+
+use super::{AT_ONCE, patient, patient_client};
+use crate::support::faults::Rig;
+use crate::support::{SOON, ms};
+
+#[test]
+fn short_holds_cause_no_connection_and_no_question() {
+    let server = RedisServer::start();
+    let client = patient_client(&server);
+    let until = Instant::now() + ms(1_500);
+    let mut longest = Duration::ZERO;
+    while Instant::now() < until {
+        let guard = client.get_lock("short").lock().unwrap();
+        let since = Instant::now();
+        guard.unlock().unwrap();
+        longest = longest.max(since.elapsed());
+    }
+    if longest < ms(100) {
+        assert_eq!((server.tracked_keys(), server.clients_named("lockson")), (0, 1));
+    }
+}
+
+#[test]
+fn a_release_of_a_watched_lock_causes_no_question() {
+    let server = RedisServer::start();
+    let client = patient_client(&server);
+    let guards: Vec<_> = (0..50).map(|number| client.get_lock(&number.to_string()).lock().unwrap()).collect();
+    eventually(SOON, "all are watched", || server.tracked_keys() == 50);
+    thread::sleep(ms(300)); // the last look has ended
+    server.reset_counters();
+    // The release script itself asks for the field once.
+    guards.into_iter().for_each(|guard| guard.unlock().unwrap());
+    let by_releases = server.calls_of("hexists");
+    thread::sleep(ms(500)); // no sign says that nothing comes
+    assert_eq!(server.calls_of("hexists"), by_releases);
+    assert!(by_releases <= 50);
+}
+
+#[test]
+fn what_its_owner_writes_all_the_time_costs_few_questions() {
+    let server = RedisServer::start();
+    let client = patient_client(&server);
+    let lock = client.get_lock("busy");
+    let guard = lock.lock().unwrap();
+    eventually(SOON, "it is watched", || server.tracked_keys() > 0);
+    let looks = looks_during(&server, || lock.lock().unwrap().unlock().unwrap());
+    assert!(looks <= 60, "{looks} looks a second");
+    server.run(&["DEL", "busy"]);
+    assert_eq!(guard.wait_lost(AT_ONCE), Some(Loss::Gone));
+}
+
+#[test]
+fn what_others_write_all_the_time_costs_few_questions() {
+    let server = RedisServer::start();
+    let client = patient_client(&server);
+    let guard = client.get_read_write_lock("busy").get_read_lock().lock().unwrap();
+    eventually(SOON, "it is watched", || server.tracked_keys() > 0);
+    let mut connection = server.connection();
+    let looks = looks_during(&server, || {
+        redis::cmd("HSET").arg("busy").arg("another").arg(1).query::<()>(&mut connection).unwrap();
+    });
+    assert!(looks <= 120, "{looks} looks a second, two fields each");
+    server.run(&["DEL", "busy"]);
+    assert_eq!(guard.wait_lost(AT_ONCE), Some(Loss::Gone));
+}
+
+/// How many plain questions there are in a second in which this is done without end.
+fn looks_during(server: &RedisServer, mut deed: impl FnMut()) -> u64 {
+    thread::sleep(ms(300)); // the last look has ended
+    let asked = || in_commands(server, "hexists");
+    let (before, since) = (asked(), Instant::now());
+    let mut deeds = 0;
+    while since.elapsed() < ms(1_000) {
+        deed();
+        deeds += 1;
+    }
+    assert!(deeds > 200, "only {deeds} in a second");
+    asked() - before
+}
+
+/// Calls of a command that came outside of scripts: those of scripts are as many as scripts that use it once.
+fn in_commands(server: &RedisServer, command: &str) -> u64 {
+    server.calls_of(command).saturating_sub(server.calls_of("evalsha"))
+}
+
+#[test]
+fn force_unlocks_on_a_slow_server_are_all_told_afterwards() {
+    const LOCKS: usize = 300;
+    let rig = Rig::start();
+    let client = patient(&rig.proxy.url()).connect().unwrap();
+    let guards: Vec<_> =
+        (0..LOCKS).map(|number| client.get_lock(&format!("{number}")).owned().lock().unwrap()).collect();
+    eventually(SOON, "all are watched", || rig.server.tracked_keys() == LOCKS);
+    thread::sleep(ms(300)); // the last look has ended
+    // The watchdog waits for the answer to the first, and hears of all others meanwhile.
+    rig.server.run(&["DEL", "0"]);
+    let _ = rig.proxy.rule(When::command("HEXISTS"), lockson_harness::proxy::Then::DelayReply(ms(1_000)));
+    for guard in &guards[1..] {
+        rig.server.run(&["DEL", guard.name()]);
+    }
+    let since = Instant::now();
+    super::all_are_told(&guards, since, Loss::Gone, "slow");
+}
+
+#[test]
+fn a_mute_listening_connection_delays_no_renewal() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(ms(2_000), ms(200)).connect().unwrap();
+    let guard = client.get_lock("kept").lock().unwrap();
+    eventually(SOON, "it is watched", || rig.server.tracked_keys() > 0);
+    let listening = rig.proxy.wait_for(&When::command("SUBSCRIBE"), SOON).connection;
+    rig.proxy.mute(Scope::Connection(listening), Direction::Both);
+    assert_eq!(guard.wait_lost(ms(4_000)), None);
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn ten_thousand_holds_are_watched_and_told_of_a_flush() {
+    const HOLDS: usize = 10_000;
+    let server = RedisServer::start();
+    let client = Client::builder(&server.url()).watchdog(Duration::from_secs(300), Duration::from_secs(100));
+    let client = client.connect().unwrap();
+    let guards: Vec<_> =
+        (0..HOLDS).map(|number| client.get_lock(&format!("many {number}")).owned().lock().unwrap()).collect();
+    eventually(Duration::from_secs(60), "all are watched", || server.tracked_keys() == HOLDS);
+    let since = Instant::now();
+    server.run(&["FLUSHALL"]);
+    let told: Vec<_> = guards.iter().map(|guard| guard.wait_lost(AT_ONCE)).collect();
+    let took = since.elapsed();
+    assert!(told.iter().all(|told| *told == Some(Loss::Gone)), "after {took:?}");
+    println!("{HOLDS} holds were told of a flush within {took:?}");
+}

@@ -1,0 +1,180 @@
+//! Waiters that died: what they cost those behind them, and that nobody asks in vain meanwhile.
+
+use std::thread;
+use std::time::Instant;
+
+use lockson::Client;
+use lockson_harness::proxy::{Proxy, When};
+use lockson_harness::{RedisServer, eventually};
+
+use super::{PATIENCE, Queue, hasty, hasty_client, leave, now_ms, throughout};
+use crate::faults::other_process::OtherProcess;
+use crate::support::{SCHEDULING, SOON, TICK, TTL, elsewhere, fields, joined, ms};
+
+#[test]
+fn a_waiter_killed_at_the_head_costs_at_most_the_patience() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
+    let mut doomed = OtherProcess::start(&server);
+    doomed.send(0, "lock fair job");
+    queue.await_length(1);
+    thread::scope(|scope| {
+        let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
+        doomed.kill();
+        let released = Instant::now();
+        guard.unlock().unwrap();
+        let waited = joined(next).0 - released;
+        assert!(waited <= PATIENCE + SCHEDULING, "{waited:?}");
+    });
+    queue.assert_gone();
+}
+
+#[test]
+fn a_waiter_killed_behind_others_costs_nothing_later() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let proxy = Proxy::start(server.address());
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
+    let mut doomed = OtherProcess::start(&server);
+    thread::scope(|scope| {
+        let (go, told) = crossbeam_channel::bounded::<()>(1);
+        let first = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), move |guard| {
+            told.recv_timeout(SOON).unwrap();
+            let released = Instant::now();
+            guard.unlock().unwrap();
+            released
+        });
+        doomed.send(0, "lock fair job");
+        queue.await_length(2);
+        let seen = Client::builder(&proxy.url()).fair_patience(PATIENCE).connect().unwrap();
+        let last = queue.waiter(scope, seen.get_fair_lock("job"), leave);
+        doomed.kill();
+        guard.unlock().unwrap();
+        queue.await_length(2);
+        // The first one gives back when the last one has just asked, so it will not ask soon.
+        proxy.wait_for_since(proxy.mark(), &When::script(), SOON);
+        go.send(()).unwrap();
+        let (_, released) = joined(first);
+        let waited = joined(last).0 - released;
+        assert!(waited <= PATIENCE + SCHEDULING, "{waited:?}");
+    });
+    queue.assert_gone();
+}
+
+#[test]
+fn nobody_asks_busily_behind_a_dead_head() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let client = hasty_client(&server);
+    drop(client.get_fair_lock("job").lock().unwrap()); // from here on the script is known
+    // As a Java client leaves it that waits for 300 s and dies, with the lock free.
+    let far = (now_ms(&server) + 330_000).to_string();
+    server.run(&["RPUSH", &queue.list(), "dead:1"]);
+    server.run(&["ZADD", &queue.deadlines(), &far, "dead:1"]);
+    server.reset_counters();
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| leave(client.get_fair_lock("job").try_lock_for(3 * SOON).unwrap().expect("its turn comes")));
+        }
+        // Each asks when it comes, when it listens, and four times in its patience.
+        throughout(ms(1_200), || assert!(server.calls_of("evalsha") <= 15, "{} times", server.calls_of("evalsha")));
+        assert_eq!(queue.owners().len(), 4, "they wait all the same");
+    });
+    let took = began.elapsed();
+    assert!(took <= PATIENCE + SCHEDULING, "{took:?}");
+    queue.assert_gone();
+}
+
+#[test]
+fn nobody_asks_busily_behind_a_live_head_that_does_not_come() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
+    let mut slow = OtherProcess::start(&server);
+    slow.send(0, "lock fair job");
+    queue.await_length(1);
+    thread::scope(|scope| {
+        let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
+        slow.stop();
+        server.reset_counters();
+        let released = Instant::now();
+        guard.unlock().unwrap();
+        let waited = joined(next).0 - released;
+        assert!(waited <= PATIENCE + SCHEDULING, "{waited:?}");
+        let asked = server.calls_of("evalsha");
+        assert!(asked <= 10, "asked {asked} times in {waited:?}");
+    });
+    // It comes back, finds its place gone, and gets the lock all the same.
+    slow.resume();
+    assert!(slow.answer(0).starts_with("holds "));
+    assert_eq!(slow.ask(0, "unlock"), "unlocked");
+    queue.assert_gone();
+}
+
+#[test]
+fn a_waiter_stopped_for_less_than_the_patience_keeps_its_place() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let guard = hasty(&server).watchdog(TTL, TICK).connect().unwrap().get_fair_lock("job").lock().unwrap();
+    let mut slow = OtherProcess::start(&server);
+    slow.send(0, "lock fair job");
+    queue.await_length(1);
+    thread::scope(|scope| {
+        let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
+        let places = queue.owners();
+        for _ in 0..3 {
+            // It has just asked when it is stopped, or it asked up to a second ago.
+            slow.stop();
+            throughout(ms(400), || assert_eq!(queue.owners(), places));
+            slow.resume();
+            throughout(ms(1_100), || assert_eq!(queue.owners(), places));
+        }
+        guard.unlock().unwrap();
+        assert_eq!(slow.answer(0), format!("holds {}", places[0]));
+        assert!(!next.is_finished());
+        assert_eq!(slow.ask(0, "unlock"), "unlocked");
+        joined(next);
+    });
+}
+
+#[test]
+fn a_killed_holder_is_followed_at_the_end_of_its_time_to_live() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let mut doomed = OtherProcess::start(&server);
+    assert!(doomed.ask(0, "lock fair job").starts_with("holds "));
+    thread::scope(|scope| {
+        let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
+        doomed.kill();
+        let killed = Instant::now();
+        let waited = joined(next).0 - killed;
+        assert!(waited <= TTL + SCHEDULING, "{waited:?}");
+    });
+    queue.assert_gone();
+}
+
+#[test]
+fn what_dead_waiters_leave_has_an_end() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
+    let mut doomed = OtherProcess::start(&server);
+    for lane in 0..3 {
+        doomed.send(lane, "lock fair job");
+        queue.await_length(lane + 1);
+    }
+    doomed.kill();
+    guard.unlock().unwrap();
+    assert_eq!(queue.owners().len(), 3, "nobody comes any more");
+    for key in queue.keys() {
+        let left: i64 = server.query(&["PTTL", &key]);
+        assert!((0..=2 * 86_400_000).contains(&left), "{key}: {left}");
+    }
+    // Whoever comes later finds all of them gone.
+    eventually(SOON, "they have been silent for long enough", || queue.left_ms().values().all(|left| *left <= 0));
+    elsewhere(|| assert!(hasty_client(&server).get_fair_lock("job").try_lock().unwrap().is_some()));
+    assert!(fields(&server, "job").is_empty());
+    queue.assert_gone();
+}

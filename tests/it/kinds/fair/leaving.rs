@@ -1,0 +1,269 @@
+//! Waiters that give up leave nothing behind, and pass on what they were told.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Cancel, Client, ErrorKind};
+use lockson_harness::proxy::{Direction, Proxy, Scope, Then, When};
+use lockson_harness::{RedisServer, eventually};
+
+use super::{Queue, hasty_client, leave};
+use crate::support::{GRACE, SCHEDULING, SOON, client, fresh, joined, kind_of, ms, timed};
+
+#[test]
+fn a_wait_that_ends_by_time_or_by_a_cancel_leaves_no_entry() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let guard = client().get_fair_lock(&name).lock().unwrap();
+    thread::scope(|scope| {
+        let patient = queue.waiter(scope, client().get_fair_lock(&name), leave);
+        let alive = queue.owners();
+        let others = client().get_fair_lock(&name);
+        assert!(others.try_lock_for(ms(100)).unwrap().is_none());
+        assert_eq!(queue.owners(), alive, "after the wait was over");
+
+        let stop = Cancel::new();
+        let cancellable = others.with_cancel(&stop);
+        let cancelled = scope.spawn(move || kind_of(cancellable.lock()));
+        queue.await_length(2);
+        stop.cancel();
+        assert_eq!(joined(cancelled), ErrorKind::Cancelled);
+        eventually(ms(2_000), "it left the queue", || queue.owners() == alive);
+        assert_eq!(queue.left_ms().len(), 1);
+
+        let released = Instant::now();
+        guard.unlock().unwrap();
+        let waited = joined(patient).0 - released;
+        assert!(waited <= SCHEDULING, "{waited:?}");
+    });
+    queue.assert_gone();
+}
+
+#[test]
+fn those_behind_one_that_gives_up_keep_their_order() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let guard = client().get_fair_lock(&name).lock().unwrap();
+    let stops: Vec<Cancel> = (0..6).map(|_| Cancel::new()).collect();
+    thread::scope(|scope| {
+        let waiters: Vec<_> = stops
+            .iter()
+            .enumerate()
+            .map(|(place, stop)| {
+                let lock = client().get_fair_lock(&name).with_cancel(stop);
+                let waiter = scope.spawn(move || match lock.lock() {
+                    Ok(guard) => {
+                        let granted = Instant::now();
+                        guard.unlock().unwrap();
+                        Ok(granted)
+                    }
+                    Err(error) => Err(error.kind()),
+                });
+                queue.await_length(place + 1);
+                waiter
+            })
+            .collect();
+        let mut waiting: Vec<(usize, String)> = queue.owners().into_iter().enumerate().collect();
+        // From the middle, from the head, from the end.
+        for place in [2, 0, 3] {
+            let (index, owner) = waiting.remove(place);
+            stops[index].cancel();
+            eventually(SOON, "it left", || queue.owners().iter().eq(waiting.iter().map(|(_, owner)| owner)));
+            assert!(!queue.left_ms().contains_key(&owner));
+        }
+        let left = queue.left_ms();
+        assert!(waiting.iter().all(|(_, owner)| left[owner] > 0), "nobody counts as gone: {left:?}");
+        guard.unlock().unwrap();
+        let outcomes: Vec<_> = waiters.into_iter().map(joined).collect();
+        for quitter in [0, 2, 5] {
+            assert_eq!(outcomes[quitter], Err(ErrorKind::Cancelled));
+        }
+        let granted = [1, 3, 4].map(|index| outcomes[index].unwrap());
+        assert!(granted.is_sorted(), "{granted:?}");
+    });
+    queue.assert_gone();
+}
+
+#[test]
+fn a_wait_that_fails_leaves_no_entry() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let guard = client().get_fair_lock(&name).lock().unwrap();
+    thread::scope(|scope| {
+        let failing = scope.spawn(|| kind_of(client().get_fair_lock(&name).lock()));
+        queue.await_length(1);
+        // A read-write lock now has the name.
+        guard.keep_until_expiry();
+        // At one moment: the waiter may ask between two commands.
+        let overwrite = "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'mode', 'read', 'somebody:1', 1)";
+        server.run(&["EVAL", overwrite, "1", &name]);
+        assert_eq!(joined(failing), ErrorKind::OtherKind);
+    });
+    eventually(ms(2_000), "it left the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
+    server.run(&["DEL", &name]);
+}
+
+#[test]
+fn a_wait_for_a_key_that_became_no_lock_leaves_no_entry() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let guard = client().get_fair_lock(&name).lock().unwrap();
+    thread::scope(|scope| {
+        let failing = scope.spawn(|| client().get_fair_lock(&name).lock().map(drop).unwrap_err());
+        queue.await_length(1);
+        guard.keep_until_expiry();
+        server.run(&["SET", &name, "something else"]);
+        let error = joined(failing);
+        assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")));
+        eventually(ms(2_000), "it left the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
+    });
+    server.run(&["DEL", &name]);
+}
+
+#[test]
+fn a_withdrawal_whose_answer_was_lost_leaves_no_entry() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let proxy = Proxy::start(server.address());
+    let disturbed = Client::builder(&proxy.url()).command_timeout(SCHEDULING).connect().unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
+    let leaving: String = server.query(&["SCRIPT", "LOAD", include_str!("../../../../lua/fair/leave.lua")]);
+    for then in [Then::SwallowReply, Then::SwallowRequest, Then::CutBeforeRequest, Then::CutReplyAfter(1)] {
+        let leaving = leaving.clone();
+        let rule = proxy.rule(When::script().that(move |request| request.text(0) == leaving), then.clone());
+        let (took, got) = timed(|| disturbed.get_fair_lock("job").try_lock_for(ms(100)).unwrap().is_some());
+        assert!(!got);
+        assert!(took <= ms(100) + GRACE + 2 * SCHEDULING, "{then:?}: {took:?}");
+        rule.wait_hit(SOON);
+        eventually(SOON, "it is out of the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
+    }
+    guard.unlock().unwrap();
+    queue.assert_gone();
+}
+
+#[test]
+fn a_waiter_that_gives_up_passes_its_turn_on() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let proxy = Proxy::start(server.address());
+    // The first waiter never hears that the lock is free.
+    proxy.rule(When::message().always(), Then::SwallowReply);
+    let deaf = Client::connect(&proxy.url()).unwrap();
+    for _ in 0..3 {
+        let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
+        let stop = Cancel::new();
+        thread::scope(|scope| {
+            let first = scope.spawn(|| deaf.get_fair_lock("job").with_cancel(&stop).lock().map(drop));
+            queue.await_length(1);
+            let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
+            let mut stranger = server.connection();
+            let mut messages = stranger.as_pubsub();
+            messages.subscribe(queue.channel_of(&queue.owners()[1])).unwrap();
+            // The first one has just asked, so it sleeps for a second.
+            let asked = proxy.wait_for_since(proxy.mark(), &When::script(), SOON);
+            proxy.wait_fate(&asked, SOON);
+            guard.unlock().unwrap();
+            let told = Instant::now();
+            stop.cancel();
+            assert_eq!(kind_of(joined(first)), ErrorKind::Cancelled);
+            assert_eq!(messages.get_message().unwrap().get_payload::<String>().unwrap(), "0", "it was passed on");
+            let waited = joined(next).0 - told;
+            assert!(waited <= SCHEDULING, "{waited:?}");
+        });
+        queue.assert_gone();
+    }
+}
+
+#[test]
+fn an_unwoken_waiter_takes_a_free_lock_when_its_wait_ends() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let proxy = Proxy::start(server.address());
+    proxy.rule(When::message().always(), Then::SwallowReply);
+    let deaf = Client::connect(&proxy.url()).unwrap();
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
+    thread::scope(|scope| {
+        let waiter =
+            scope.spawn(|| timed(|| deaf.get_fair_lock("job").try_lock_for(ms(700)).unwrap().map(leave).is_some()));
+        queue.await_length(1);
+        guard.unlock().unwrap();
+        let (took, got) = joined(waiter);
+        assert!(got && took <= ms(700) + GRACE + SCHEDULING, "{took:?}");
+    });
+    queue.assert_gone();
+}
+
+#[test]
+fn a_wait_cancelled_while_the_server_is_mute_ends_at_once() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let proxy = Proxy::start(server.address());
+    let _guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
+    let client = Client::connect(&proxy.url()).unwrap();
+    let stop = Cancel::new();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| kind_of(client.get_fair_lock("job").with_cancel(&stop).lock()));
+        queue.await_length(1);
+        queue.await_listening(&queue.owners()[0]);
+        let asked = proxy.wait_for_since(proxy.mark(), &When::script(), SOON);
+        proxy.wait_fate(&asked, SOON);
+        // It has just asked and sleeps for a second.
+        proxy.mute(Scope::All, Direction::Both);
+        let (took, kind) = timed(|| {
+            stop.cancel();
+            joined(waiter)
+        });
+        assert_eq!(kind, ErrorKind::Cancelled);
+        assert!(took <= GRACE + SCHEDULING, "{took:?}");
+        proxy.heal();
+        eventually(SOON, "it leaves the queue all the same", || queue.owners().is_empty());
+    });
+}
+
+#[test]
+fn a_wait_on_a_server_that_went_away_ends_in_time() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let holder = hasty_client(&server);
+    let guard = holder.get_fair_lock("job").lock().unwrap();
+    let client = Client::connect(&server.url()).unwrap();
+    thread::scope(|scope| {
+        let waiter =
+            scope.spawn(|| timed(|| client.get_fair_lock("job").try_lock_for(ms(1_500)).map(|got| got.is_some())));
+        queue.await_length(1);
+        server.kill();
+        let (took, outcome) = joined(waiter);
+        // Its last request may have been under way.
+        assert!(matches!(kind_of(outcome), ErrorKind::Connection | ErrorKind::Unknown));
+        assert!(took <= ms(1_500) + GRACE + SCHEDULING, "nobody is there to wait for: {took:?}");
+    });
+    drop(guard);
+}
+
+#[test]
+fn many_waits_that_end_leave_deadlines_within_reason() {
+    const WAITERS: usize = 30;
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let client = hasty_client(server);
+    let guard = client.get_fair_lock(&name).with_lease(Duration::from_secs(30)).lock().unwrap();
+    thread::scope(|scope| {
+        let (client, name) = (&client, &name);
+        for wait in 0..WAITERS as u64 {
+            scope.spawn(move || {
+                assert!(client.get_fair_lock(name).try_lock_for(ms(100 + 20 * wait)).unwrap().is_none())
+            });
+        }
+        let last = scope.spawn(move || client.get_fair_lock(name).try_lock_for(ms(1_500)).unwrap().is_some());
+        let mut farthest = 0;
+        while !last.is_finished() {
+            farthest = farthest.max(queue.left_ms().into_values().max().unwrap_or(0));
+        }
+        assert!(!joined(last));
+        let most = 30_000 + 2_000 * (WAITERS as i64 + 1);
+        assert!((1..=most).contains(&farthest), "{farthest}");
+    });
+    assert!(queue.owners().is_empty() && queue.left_ms().is_empty());
+    guard.unlock().unwrap();
+    queue.assert_gone();
+}

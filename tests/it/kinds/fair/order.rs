@@ -1,0 +1,249 @@
+//! Who came first is served first, across threads, clients and processes.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Client, Lock};
+use lockson_harness::{RedisServer, eventually};
+use parking_lot::Mutex;
+
+use super::{PATIENCE, Queue, hasty, hasty_client, leave, now_ms, throughout};
+use crate::faults::other_process::OtherProcess;
+use crate::support::{SCHEDULING, SOON, TICK, TTL, client, elsewhere, fields, fresh, joined, ms, timed};
+
+const KINDS: [fn(&Client, &str) -> Lock; 2] = [Client::get_fair_lock, Client::get_non_reentrant_fair_lock];
+
+#[test]
+fn waiters_of_many_clients_get_in_in_the_order_they_came() {
+    let server = RedisServer::shared();
+    for kind in KINDS {
+        let name = fresh("fair");
+        let queue = Queue { server, name: &name };
+        let clients = [client(), client(), client()];
+        let order = Mutex::new(vec![]);
+        let guard = kind(&client(), &name).lock().unwrap();
+        thread::scope(|scope| {
+            for number in 0..9 {
+                let order = &order;
+                queue.waiter(scope, kind(&clients[number % 3], &name), move |guard| {
+                    order.lock().push(number);
+                    leave(guard);
+                });
+            }
+            guard.unlock().unwrap();
+        });
+        assert_eq!(order.into_inner(), (0..9).collect::<Vec<_>>());
+        queue.assert_gone();
+    }
+}
+
+#[test]
+fn both_fair_kinds_stand_in_one_queue() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let order = Mutex::new(vec![]);
+    let guard = client().get_non_reentrant_fair_lock(&name).lock().unwrap();
+    thread::scope(|scope| {
+        for number in 0..6 {
+            let order = &order;
+            queue.waiter(scope, KINDS[number % 2](&client(), &name), move |guard| {
+                order.lock().push(number);
+                leave(guard);
+            });
+        }
+        guard.unlock().unwrap();
+    });
+    assert_eq!(order.into_inner(), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn waiters_of_several_processes_get_in_in_the_order_they_came() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let mut processes = [OtherProcess::start(&server), OtherProcess::start(&server)];
+    let ours = hasty_client(&server).get_fair_lock("job");
+    let guard = ours.lock().unwrap();
+    // Two lanes in each process, one of our threads between them.
+    let turns = [Some((0, 0)), Some((1, 0)), None, Some((1, 1)), Some((0, 1))];
+    let (go, told) = crossbeam_channel::bounded(1);
+    thread::scope(|scope| {
+        for (place, turn) in turns.iter().enumerate() {
+            match turn {
+                Some((process, lane)) => processes[*process].send(*lane, "lock fair job"),
+                None => drop(scope.spawn(|| {
+                    let guard = ours.lock().unwrap();
+                    told.recv_timeout(SOON * 2).unwrap();
+                    guard.unlock().unwrap();
+                })),
+            }
+            queue.await_length(place + 1);
+        }
+        let order = queue.owners();
+        guard.unlock().unwrap();
+        for (place, (turn, owner)) in turns.iter().zip(&order).enumerate() {
+            eventually(SOON, "the next one is in", || {
+                fields(&server, "job").first().is_some_and(|(holder, _)| holder == owner)
+            });
+            assert_eq!(queue.owners(), order[place + 1..], "nobody overtook");
+            let Some((process, lane)) = *turn else {
+                go.send(()).unwrap();
+                continue;
+            };
+            assert!(owner.starts_with(processes[process].client_id()));
+            assert_eq!(processes[process].answer(lane), format!("holds {owner}"));
+            assert_eq!(processes[process].ask(lane, "unlock"), "unlocked");
+        }
+    });
+    queue.assert_gone();
+}
+
+#[test]
+fn leases_that_nobody_gives_back_are_followed_in_order() {
+    const LEASE: Duration = ms(2_000);
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let (order, client) = (Mutex::new(vec![]), client());
+    let lock = client.get_fair_lock(&name).with_lease(LEASE);
+    let (took, ()) = timed(|| {
+        thread::scope(|scope| {
+            lock.lock().unwrap().keep_until_expiry();
+            for number in 0..5 {
+                let order = &order;
+                queue.waiter(scope, lock.clone(), move |guard| {
+                    order.lock().push(number);
+                    guard.keep_until_expiry();
+                });
+            }
+        });
+    });
+    assert_eq!(order.into_inner(), [0, 1, 2, 3, 4]);
+    assert!(took <= LEASE * 5 + 2 * SCHEDULING, "{took:?}");
+}
+
+#[test]
+fn the_next_one_is_in_as_soon_as_a_lease_ends() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let mut late: Vec<Duration> = (0..3)
+        .map(|_| {
+            let clients = [(); 3].map(|()| client());
+            let guard = client().get_fair_lock(&name).with_lease(ms(3_000)).lock().unwrap();
+            let end = Instant::now() + ms(3_000);
+            guard.keep_until_expiry();
+            thread::scope(|scope| {
+                let waiters = clients.each_ref().map(|client| queue.waiter(scope, client.get_fair_lock(&name), leave));
+                let [(first, ()), ..] = waiters.map(joined);
+                first.saturating_duration_since(end)
+            })
+        })
+        .collect();
+    late.sort();
+    assert!(late[0] <= ms(50), "at best {:?} late", late[0]);
+    assert!(late[2] <= SCHEDULING, "{:?}", late[2]);
+    queue.assert_gone();
+}
+
+#[test]
+fn waiters_keep_their_places_behind_a_very_long_hold() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let order = Mutex::new(vec![]);
+    let guard = hasty(server).watchdog(TTL, TICK).connect().unwrap().get_fair_lock(&name).lock().unwrap();
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let order = &order;
+            queue.waiter(scope, hasty_client(server).get_fair_lock(&name), move |guard| {
+                order.lock().push(number);
+                leave(guard);
+            });
+        }
+        let places = queue.owners();
+        throughout(TTL + PATIENCE + ms(1_500), || assert_eq!(queue.owners(), places, "somebody lost its place"));
+        guard.unlock().unwrap();
+    });
+    assert_eq!(order.into_inner(), [0, 1, 2, 3]);
+    queue.assert_gone();
+}
+
+#[test]
+fn a_try_neither_joins_the_queue_nor_passes_it_by() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let lock = client().get_fair_lock(&name);
+    let guard = client().get_fair_lock(&name).lock().unwrap();
+    for outcome in [lock.try_lock(), lock.try_lock_for(Duration::ZERO), lock.with_lease(ms(500)).try_lock()] {
+        assert!(outcome.unwrap().is_none());
+        assert!(queue.owners().is_empty() && queue.left_ms().is_empty());
+    }
+    assert!(lock.owned().try_lock().unwrap().is_none());
+    assert!(queue.owners().is_empty() && queue.left_ms().is_empty());
+    guard.unlock().unwrap();
+
+    // Free, but somebody else's turn.
+    let in_a_minute = (now_ms(server) + 60_000).to_string();
+    server.run(&["RPUSH", &queue.list(), "somebody:1"]);
+    server.run(&["ZADD", &queue.deadlines(), &in_a_minute, "somebody:1"]);
+    for _ in 0..3 {
+        assert!(lock.try_lock().unwrap().is_none());
+    }
+    assert_eq!(queue.owners(), ["somebody:1"]);
+    server.run(&["DEL", &queue.list(), &queue.deadlines()]);
+    assert!(lock.try_lock().unwrap().is_some());
+}
+
+#[test]
+fn a_short_wait_that_ended_leaves_the_next_one_to_a_try() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let lock = client().get_fair_lock(&name);
+    for _ in 0..20 {
+        let guard = lock.try_lock().unwrap().expect("nobody is left in the queue");
+        elsewhere(|| assert!(lock.try_lock_for(ms(5)).unwrap().is_none()));
+        guard.unlock().unwrap();
+    }
+    Queue { server, name: &name }.assert_gone();
+}
+
+#[test]
+fn the_holder_re_enters_past_those_who_wait() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let lock = client().get_fair_lock(&name);
+    let outer = lock.lock().unwrap();
+    thread::scope(|scope| {
+        let waiter = queue.waiter(scope, lock.clone(), leave);
+        let inner =
+            [lock.lock().unwrap(), lock.try_lock().unwrap().unwrap(), lock.try_lock_for(SOON).unwrap().unwrap()];
+        assert_eq!(lock.hold_count(), 4);
+        assert_eq!(queue.owners().len(), 1);
+        drop(inner);
+        assert!(!waiter.is_finished());
+        outer.unlock().unwrap();
+        joined(waiter);
+    });
+    queue.assert_gone();
+}
+
+#[test]
+fn two_hundred_threads_are_served_and_leave_their_channels() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let (client, served) = (client(), Mutex::new(0));
+    let guard = client.get_fair_lock(&name).lock().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..200 {
+            scope.spawn(|| {
+                let guard = client.get_fair_lock(&name).with_lease(SOON).lock().unwrap();
+                *served.lock() += 1;
+                guard.unlock().unwrap();
+            });
+        }
+        queue.await_length(200);
+        guard.unlock().unwrap();
+    });
+    assert_eq!(served.into_inner(), 200);
+    queue.assert_gone();
+    let start = queue.channel_of("");
+    eventually(SOON, "nobody listens any more", || {
+        !server.channels().iter().any(|channel| channel.starts_with(&start))
+    });
+}

@@ -1,0 +1,181 @@
+//! Two things at once about one hold: whatever the order in Redis, nobody believes too much.
+
+use std::thread;
+
+use lockson::{Client, ErrorKind, Loss};
+use lockson_harness::RedisServer;
+use lockson_harness::proxy::{Proxy, Then, When};
+
+use crate::support::faults::fences;
+use crate::support::{GRACE, SCHEDULING, SOON, elsewhere, fields, fresh, joined, kind_of, ms, ttl_ms};
+
+/// A client that comes through a proxy, and a server that knows every script: rules meet no first try.
+fn rig() -> (Proxy, Client) {
+    let proxy = Proxy::start(RedisServer::shared().address());
+    let client = Client::builder(&proxy.url()).watchdog(ms(10_000), ms(300)).connect().unwrap();
+    let lock = client.get_lock(&fresh("warm"));
+    let guard = lock.lock().unwrap();
+    drop(lock.lock().unwrap());
+    guard.extend(ms(1_000)).unwrap();
+    guard.unlock().unwrap();
+    assert!(!lock.force_unlock().unwrap());
+    (proxy, client)
+}
+
+/// A renewal: the script that gets a name, an owner and a lease, and no count.
+fn renewal_of(name: &str) -> When {
+    let name = name.to_owned();
+    When::script().containing(&name).that(move |request| request.arguments.len() == 5 && request.text(4) == "10000")
+}
+
+#[test]
+fn a_renewal_answered_late_does_not_outweigh_a_partial_release() {
+    let (proxy, client) = rig();
+    let lock = client.get_lock(&fresh("race"));
+    let outer = lock.lock().unwrap();
+    let inner = lock.with_lease(ms(900)).lock().unwrap();
+    let held = proxy.rule(renewal_of(lock.name()), Then::HoldReply);
+    let renewal = held.wait_hit(SOON);
+    proxy.wait_fate(&renewal, SOON); // Redis has raised the time to live, and nobody here knows
+    drop(outer); // from here on the inner lease is all there is
+    assert!(ttl_ms(RedisServer::shared(), lock.name()) <= 900);
+    held.release();
+    assert_eq!(inner.wait_lost(ms(900) + GRACE + SCHEDULING), Some(Loss::Expired));
+    assert_eq!(kind_of(inner.unlock()), ErrorKind::Lost(Loss::Expired));
+}
+
+#[test]
+fn a_late_extension_does_not_outweigh_a_partial_release() {
+    let (proxy, client) = rig();
+    let lock = client.get_lock(&fresh("race"));
+    let outer = lock.with_lease(ms(7_000)).lock().unwrap();
+    let inner = lock.with_lease(ms(6_000)).lock().unwrap();
+    let held = proxy.rule(When::script().containing(lock.name()).containing("77777"), Then::HoldReply);
+    let hold = outer.hold();
+    thread::scope(|scope| {
+        let extending = scope.spawn(|| hold.extend(ms(77_777)));
+        let request = held.wait_hit(SOON);
+        proxy.wait_fate(&request, SOON);
+        drop(inner);
+        let left = ttl_ms(RedisServer::shared(), lock.name());
+        held.release();
+        // Either it holds for what it says, or the call says that it does not.
+        let outcome = joined(extending);
+        let believed = i64::try_from(outer.remaining().as_millis()).unwrap();
+        assert!(believed <= left, "{outcome:?}: believed for {believed} ms, in Redis for {left}");
+    });
+}
+
+#[test]
+fn an_extension_that_is_answered_after_the_loss_says_so() {
+    let (proxy, client) = rig();
+    let lock = client.get_lock(&fresh("race"));
+    let guard = lock.with_lease(ms(1_500)).lock().unwrap();
+    let held = proxy.rule(When::script().containing(lock.name()).containing("77777").always(), Then::HoldReply);
+    let hold = guard.hold();
+    thread::scope(|scope| {
+        let extending = scope.spawn(|| hold.extend(ms(77_777)));
+        held.wait_hit(SOON);
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired), "nobody has confirmed it");
+        held.release();
+        assert_eq!(kind_of(joined(extending)), ErrorKind::Lost(Loss::Expired));
+    });
+}
+
+#[test]
+fn a_partial_release_that_arrives_late_lowers_nothing() {
+    let proxy = Proxy::start(RedisServer::shared().address());
+    let client = Client::builder(&proxy.url()).command_timeout(SCHEDULING).connect().unwrap();
+    let lock = client.get_lock(&fresh("race"));
+    // A server that does not know the script would refuse the late original.
+    let warm = lock.lock().unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    warm.unlock().unwrap();
+    let outer = lock.with_lease(ms(4_000)).lock().unwrap();
+    let inner = lock.with_lease(ms(4_000)).lock().unwrap();
+    let release = When::script().containing(lock.name()).containing(b"PUBLISH");
+    let deaf = proxy.rule(fences().always(), Then::SwallowRequest);
+    let held = proxy.rule(release.clone(), Then::HoldRequest);
+    assert!(inner.unlock().is_err(), "nobody answers");
+    deaf.remove();
+    let original = held.wait_hit(SOON);
+    // The next request of this hold raises the time to live for good, whatever is still on its way.
+    let inner = lock.with_lease(ms(60_000)).lock().unwrap();
+    held.release();
+    let fate = proxy.wait_fate(&original, SOON);
+    let believed = i64::try_from(inner.remaining().as_millis()).unwrap();
+    let left = ttl_ms(RedisServer::shared(), lock.name());
+    assert!(believed <= left, "believed for {believed} ms, in Redis for {left}; the original: {fate:?}");
+    assert_eq!(lock.holder().unwrap().unwrap().hold_count(), 2);
+    drop((inner, outer));
+    assert!(!lock.is_locked().unwrap());
+}
+
+#[test]
+fn a_release_settles_before_a_renewal_that_is_under_way() {
+    let (proxy, client) = rig();
+    let lock = client.get_lock(&fresh("race"));
+    let guard = lock.lock().unwrap();
+    let held = proxy.rule(renewal_of(lock.name()), Then::HoldRequest);
+    let renewal = held.wait_hit(SOON);
+    guard.unlock().unwrap();
+    let theirs = elsewhere(|| {
+        let other = Client::connect(&RedisServer::shared().url()).unwrap();
+        other.get_lock(lock.name()).with_lease(ms(2_000)).owned().lock().unwrap()
+    });
+    let before = fields(RedisServer::shared(), lock.name());
+    held.release();
+    proxy.wait_fate(&renewal, SOON);
+    assert!(ttl_ms(RedisServer::shared(), lock.name()) <= 2_000, "somebody prolonged it");
+    assert_eq!(theirs.wait_lost(SOON), Some(Loss::Expired));
+    assert_eq!(before, [(theirs.owner().to_owned(), "1".to_owned())]);
+    assert!(lock.try_lock_for(SOON).unwrap().is_some());
+}
+
+#[test]
+fn force_unlock_leaves_alone_who_was_granted_after_it() {
+    let (proxy, client) = rig();
+    let lock = client.get_lock(&fresh("race"));
+    let forced = lock.owned().lock().unwrap();
+    let forced_open = When::script().containing(lock.name()).that(|request| request.arguments.len() == 6);
+    let held = proxy.rule(forced_open, Then::HoldReply);
+    thread::scope(|scope| {
+        let forcing = scope.spawn(|| lock.force_unlock().unwrap());
+        let request = held.wait_hit(SOON);
+        proxy.wait_fate(&request, SOON); // it is open, and the caller does not know yet
+        let guard = lock.try_lock_for(SOON).unwrap().expect("it is open");
+        held.release();
+        assert!(joined(forcing));
+        assert_eq!(guard.lost(), None, "it was granted after the lock had been forced open");
+        assert!(guard.is_held());
+        guard.unlock().unwrap();
+    });
+    assert!(!forced.is_held(), "this one was forced open");
+    drop(forced);
+    assert!(!lock.is_locked().unwrap());
+}
+
+#[test]
+fn a_thousand_pairs_race_their_renewals_without_a_trace() {
+    // As many renewals as can be, at a time to live that would show the smallest mistake.
+    let client = Client::builder(&RedisServer::shared().url()).watchdog(ms(1_000), ms(100)).connect().unwrap();
+    let names: Vec<String> = (0..4).map(|_| fresh("race")).collect();
+    thread::scope(|scope| {
+        for name in &names {
+            let lock = client.get_lock(name);
+            scope.spawn(move || {
+                for _ in 0..250 {
+                    let outer = lock.lock().unwrap();
+                    let inner = lock.lock().unwrap();
+                    outer.unlock().unwrap();
+                    assert!(inner.is_held());
+                    inner.unlock().unwrap();
+                }
+            });
+        }
+    });
+    assert!(client.held().is_empty());
+    for name in names {
+        assert_eq!(ttl_ms(RedisServer::shared(), &name), -2);
+    }
+}

@@ -1,0 +1,278 @@
+//! Two sides of one hold: counts, questions, losses, and other kinds of lock of the same name.
+
+use lockson::{Client, ErrorKind, Guard, Lock, Loss};
+use lockson_harness::RedisServer;
+
+use super::{hold_key, is, is_free, sides, state};
+use crate::faults::other_process::lock_of;
+use crate::support::{SOON, TTL, brisk_client, client, elsewhere, fresh, kind_of, ms, ttl_ms};
+
+#[test]
+fn guards_of_both_sides_may_be_dropped_in_any_order() {
+    let server = RedisServer::start();
+    let [ours, theirs] = [(); 2].map(|()| Client::connect(&server.url()).unwrap());
+    for order in orders(&[0, 1, 2, 3]) {
+        let ((read, write), (other_read, other_write)) = (sides(&ours, "job"), sides(&theirs, "job"));
+        let guards: [Guard; 4] = [&write, &read, &write, &read].map(|side| side.lock().unwrap());
+        let owner = guards[0].owner().to_owned();
+        let mut guards = guards.map(Some);
+        for (dropped, index) in order.iter().enumerate() {
+            guards[*index] = None;
+            let counts = [0, 1].map(|side| guards.iter().skip(side).step_by(2).flatten().count());
+            let what = format!("{order:?} after {dropped}: {counts:?}");
+            assert!(guards.iter().flatten().all(|guard| guard.is_held()), "{what}");
+            assert_eq!([&write, &read].map(Lock::hold_count), counts.map(|count| count as u64), "{what}");
+            let writer = format!("{owner}:write");
+            let wanted: Vec<_> =
+                [(&*writer, counts[0]), (&*owner, counts[1])].into_iter().filter(|(_, n)| *n > 0).collect();
+            let mode = if counts[0] > 0 { "write" } else { "read" };
+            if wanted.is_empty() {
+                assert!(server.keys().is_empty(), "{what}");
+            } else {
+                assert_eq!(state(&server, "job"), is(&wanted, mode), "{what}");
+                assert_eq!(server.keys().len(), 1 + counts[1], "{what}");
+                assert!((1..=counts[1]).all(|number| ttl_ms(&server, &hold_key("job", &owner, number)) > 0), "{what}");
+            }
+            assert_eq!(is_free(&other_read), counts[0] == 0, "{what}");
+            assert_eq!(is_free(&other_write), wanted.is_empty(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn each_side_answers_for_itself() {
+    let name = fresh("rw");
+    let (ours, theirs) = (client(), client());
+    let ((read, write), others) = (sides(&ours, &name), sides(&theirs, &name));
+    let ask = |lock: &Lock| {
+        let holder = lock.holder().unwrap().map(|holder| (holder.owner().to_owned(), holder.hold_count()));
+        (lock.is_locked().unwrap(), lock.is_held_by_current_thread(), lock.hold_count(), holder)
+    };
+    let (nobody, of) =
+        ((false, false, 0, None), |owner: &str, count| (true, true, count, Some((owner.to_owned(), count))));
+    assert_eq!([ask(&read), ask(&write)], [nobody.clone(), nobody.clone()]);
+
+    let first = read.lock().unwrap();
+    let owner = first.owner().to_owned();
+    assert_eq!([ask(&read), ask(&write)], [of(&owner, 1), nobody.clone()]);
+    let second = read.lock().unwrap();
+    assert_eq!([ask(&read), ask(&write)], [of(&owner, 2), nobody.clone()]);
+    assert_eq!(ask(&others.0), (true, false, 0, Some((owner, 2))), "another client sees it");
+    drop((first, second));
+
+    let writing = write.lock().unwrap();
+    let owner = writing.owner().to_owned();
+    assert_eq!([ask(&read), ask(&write)], [nobody.clone(), of(&owner, 1)]);
+    let reading = read.lock().unwrap();
+    let again = write.lock().unwrap();
+    assert_eq!([ask(&read), ask(&write)], [of(&owner, 1), of(&owner, 2)]);
+    elsewhere(|| assert_eq!([read.hold_count(), write.hold_count()], [0, 0], "another thread holds nothing"));
+    assert_eq!(ours.held().iter().map(|held| held.hold_count()).collect::<Vec<_>>(), [3]);
+    drop((writing, again));
+    assert_eq!([ask(&read), ask(&write)], [of(&owner, 1), nobody.clone()]);
+    drop(reading);
+    assert_eq!([ask(&read), ask(&write)], [nobody.clone(), nobody]);
+}
+
+#[test]
+fn only_the_side_that_is_held_can_be_forced_open() {
+    let server = RedisServer::shared();
+    let (ours, theirs) = (brisk_client(), client());
+    for side in [0, 1] {
+        let name = fresh("rw");
+        let pick = |client: &Client| {
+            let (read, write) = sides(client, &name);
+            if side == 0 { (read, write) } else { (write, read) }
+        };
+        let ((held, _), (right, wrong)) = (pick(&ours), pick(&theirs));
+        let guards = [held.lock().unwrap(), held.lock().unwrap()];
+        assert!(!wrong.force_unlock().unwrap(), "nobody is on that side");
+        assert!(guards.iter().all(|guard| guard.is_held()) && right.is_locked().unwrap());
+        assert!(right.force_unlock().unwrap());
+        assert!(!right.is_locked().unwrap() && !right.force_unlock().unwrap());
+        // Nobody asks for it in that process, so the next renewal tells.
+        for guard in guards {
+            assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
+            assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Gone));
+        }
+        assert!(is_free(&wrong) && is_free(&right));
+        let left: Vec<String> = server.query(&["KEYS", &format!("*{name}*rwlock_timeout*")]);
+        for key in left {
+            assert!(
+                (-2..=TTL.as_millis() as i64).contains(&ttl_ms(server, &key)) && ttl_ms(server, &key) != -1,
+                "{key}"
+            );
+        }
+    }
+}
+
+#[test]
+fn once_per_interval_is_refused_to_readers() {
+    let (server, name) = (RedisServer::shared(), fresh("both"));
+    let (read, write) = sides(&client(), &name);
+    let error = read.once_per(ms(1_000)).unwrap_err();
+    assert_eq!((error.kind(), error.lock_name()), (ErrorKind::BadInput, Some(name.as_str())));
+    assert!(state(server, &name).is_empty());
+    assert!(write.once_per(ms(1_000)).unwrap() && !write.once_per(ms(1_000)).unwrap());
+}
+
+#[test]
+fn forcing_readers_out_lets_a_waiting_writer_in_at_once() {
+    let name = fresh("rw");
+    let (read, write) = sides(&client(), &name);
+    let readers = [read.owned().lock().unwrap(), read.owned().lock().unwrap()];
+    let others = sides(&client(), &name);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write.lock().unwrap().unlock().unwrap());
+        lockson_harness::eventually(SOON, "it listens", || {
+            RedisServer::shared().subscribers(&super::channel(&name)) > 0
+        });
+        assert!(others.0.force_unlock().unwrap());
+        crate::support::joined(writer);
+    });
+    for reader in readers {
+        assert!(matches!(kind_of(reader.unlock()), ErrorKind::Lost(_)));
+    }
+}
+
+#[test]
+fn a_loss_is_a_loss_of_both_sides() {
+    let server = RedisServer::shared();
+    for first in [0, 1] {
+        let name = fresh("rw");
+        let (read, write) = sides(&brisk_client(), &name);
+        let (writing, reading) = (write.lock().unwrap(), read.lock().unwrap());
+        server.run(&["DEL", &name]);
+        assert_eq!(reading.wait_lost(SOON), Some(Loss::Gone));
+        assert_eq!(writing.lost(), Some(Loss::Gone));
+        assert_eq!((read.hold_count(), write.hold_count()), (0, 0));
+        for lock in [&read, &write] {
+            assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Gone), "its guards are there yet");
+        }
+        let mut guards = vec![writing, reading];
+        let one = guards.remove(first);
+        assert_eq!(kind_of(one.unlock()), ErrorKind::Lost(Loss::Gone));
+        assert_eq!(kind_of(guards.remove(0).unlock()), ErrorKind::Lost(Loss::Gone));
+        assert!(is_free(&write) && is_free(&read));
+    }
+}
+
+#[test]
+fn a_loss_is_found_by_the_next_request_about_either_side() {
+    let server = RedisServer::shared();
+    let (ours, theirs) = (client(), client());
+    for by in ["re-entry by reading", "re-entry by writing", "giving reading back", "giving writing back", "extending"]
+    {
+        let name = fresh("rw");
+        let ((read, write), others) = (sides(&ours, &name), sides(&theirs, &name));
+        let (writing, reading) = (write.lock().unwrap(), read.lock().unwrap());
+        server.run(&["DEL", &name]);
+        let foreign = others.1.lock().unwrap();
+        let before = state(server, &name);
+        let taken = ErrorKind::Lost(Loss::Taken);
+        let rest = match by {
+            "re-entry by reading" => (kind_of(read.lock()), vec![writing, reading]),
+            "re-entry by writing" => (kind_of(write.lock()), vec![writing, reading]),
+            "giving reading back" => (kind_of(reading.unlock()), vec![writing]),
+            "giving writing back" => (kind_of(writing.unlock()), vec![reading]),
+            _ => (kind_of(writing.extend(ms(60_000))), vec![writing, reading]),
+        };
+        assert_eq!(rest.0, taken, "{by}");
+        for guard in rest.1 {
+            assert_eq!(guard.lost(), Some(Loss::Taken), "{by}");
+            assert_eq!(kind_of(guard.unlock()), taken, "{by}");
+        }
+        assert_eq!(state(server, &name), before, "{by}: the new holder is untouched");
+        foreign.unlock().unwrap();
+    }
+}
+
+#[test]
+fn a_side_left_to_unlock_is_given_back_by_that_side() {
+    let name = fresh("rw");
+    let (read, write) = sides(&client(), &name);
+    let others = sides(&client(), &name);
+    write.lock().unwrap().into_manual();
+    read.lock().unwrap().into_manual();
+    elsewhere(|| assert_eq!(kind_of(write.unlock()), ErrorKind::NotHeld, "another thread has it"));
+    write.unlock().unwrap();
+    assert_eq!(kind_of(write.unlock()), ErrorKind::NotHeld);
+    assert!(is_free(&others.0) && !is_free(&others.1));
+    assert_eq!((read.hold_count(), write.hold_count()), (1, 0));
+    read.unlock().unwrap();
+    assert_eq!(kind_of(read.unlock()), ErrorKind::NotHeld);
+    assert!(is_free(&others.1));
+}
+
+#[test]
+fn a_lock_of_another_kind_with_its_name_is_refused_both_ways() {
+    let server = RedisServer::shared();
+    for other in ["plain", "fair", "fenced", "spin", "non-reentrant", "non-reentrant fair"] {
+        let of_kind = |client: &Client, name: &str| match other {
+            "spin" => client.get_spin_lock(name),
+            "non-reentrant" => client.get_non_reentrant_lock(name),
+            "non-reentrant fair" => client.get_non_reentrant_fair_lock(name),
+            _ => lock_of(client, other, name),
+        };
+        let check = |held: Lock, refused: Lock| {
+            let what = format!("{other}: {} beside {}", refused.name(), held.name());
+            let guard = held.lock().unwrap();
+            let before = state(server, held.name());
+            // By the same thread, by another thread, by another client: those are other holds' business. Not by
+            // `lock()`: a wait without end is no message.
+            for outcome in [
+                elsewhere(|| refused.try_lock().map(|got| got.is_some())),
+                elsewhere(|| refused.try_lock_for(SOON).map(|got| got.is_some())),
+                elsewhere(|| refused.owned().try_lock().map(|got| got.is_some())),
+                refused.try_lock().map(|got| got.is_some()),
+            ] {
+                let error = outcome.expect_err(&what);
+                assert_eq!((error.kind(), error.lock_name()), (ErrorKind::OtherKind, Some(held.name())), "{what}");
+            }
+            assert_eq!(state(server, held.name()), before, "{what}");
+            assert!(guard.is_held());
+            guard.unlock().unwrap();
+            assert!(is_free(&refused), "{what}: afterwards the name is anybody's");
+        };
+        let (ours, theirs) = (client(), client());
+        for other_client in [&ours, &theirs] {
+            for side in ["read", "write"] {
+                let name = fresh("both");
+                check(lock_of(&ours, side, &name), of_kind(other_client, &name));
+                check(of_kind(&ours, &name), lock_of(other_client, side, &name));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_memory_refuses_takes_and_no_release() {
+    let server = RedisServer::start();
+    let (read, write) = sides(&Client::connect(&server.url()).unwrap(), "job");
+    let full = |full: bool| server.run(&["CONFIG", "SET", "maxmemory", if full { "1" } else { "0" }]);
+    for order in orders(&[0, 1, 2, 3]) {
+        let mut guards = [&write, &read, &write, &read].map(|side| Some(side.lock().unwrap()));
+        full(true);
+        for index in order {
+            guards[index].take().unwrap().unlock().unwrap();
+        }
+        for lock in [&read, &write] {
+            assert_eq!(lock.try_lock().unwrap_err().redis_word(), Some("OOM"));
+        }
+        full(false);
+        assert!(server.keys().is_empty());
+    }
+}
+
+/// Every order of these.
+fn orders(of: &[usize]) -> Vec<Vec<usize>> {
+    let Some((first, rest)) = of.split_first() else { return vec![vec![]] };
+    let insert = |order: Vec<usize>| {
+        (0..=order.len()).map(move |place| {
+            let mut order = order.clone();
+            order.insert(place, *first);
+            order
+        })
+    };
+    orders(rest).into_iter().flat_map(insert).collect()
+}

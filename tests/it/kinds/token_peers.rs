@@ -1,0 +1,244 @@
+//! The token lock beside real lock libraries: `make interop` builds them, `tests/interop/token_peers` says how they are asked.
+
+mod peer;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use lockson::{Client, ErrorKind, Guard, Lock, Loss, ReleaseBy, TokenOptions};
+use lockson_harness::{RedisServer, eventually};
+
+use crate::support::{SCHEDULING, SOON, TTL, brisk_client, client, fresh, kind_of, ms, timed, ttl_ms};
+use peer::{Peer, value};
+
+#[test]
+#[ignore = "make interop"]
+fn redis_py_and_we_keep_each_other_out() {
+    check("redis-py");
+}
+
+#[test]
+#[ignore = "make interop"]
+fn redsync_and_we_keep_each_other_out() {
+    check("redsync");
+}
+
+#[test]
+#[ignore = "make interop"]
+fn node_redlock_and_we_keep_each_other_out() {
+    check("redlock");
+}
+
+#[test]
+#[ignore = "make interop"]
+fn the_next_node_redlock_and_we_keep_each_other_out() {
+    check("redlock5");
+}
+
+#[test]
+#[ignore = "make interop"]
+fn rslock_and_we_keep_each_other_out() {
+    check("rslock");
+}
+
+#[test]
+#[ignore = "make interop"]
+fn code_written_by_hand_for_jedis_and_we_keep_each_other_out() {
+    check("jedis");
+}
+
+/// Everything, with both forms of release that every server knows, and with our values and such as theirs.
+fn check(library: &str) {
+    let mut peer = Peer::start(library, &fresh("token"));
+    let theirs = peer.sample();
+    for form in [ReleaseBy::Script, ReleaseBy::Transaction] {
+        let options = TokenOptions::new().release_by(form);
+        let shape = theirs.clone();
+        let alike = options.clone().value(move |owner| peer::shaped_like(&shape, owner));
+        for (values, options) in [("our values", options), ("values like theirs", alike)] {
+            println!("{library}, {form:?}, {values}");
+            let of = |client: &Client| client.get_token_lock_with(&peer.name, options.clone());
+            let (lock, brisk) = (of(&client()), of(&brisk_client()));
+            the_one_waits_for_the_other(&lock, &mut peer);
+            they_take_turns(&lock, &mut peer);
+            the_watchdog_keeps_them_out(&brisk, &mut peer);
+            their_lease_ends_in_time_and_they_cannot_touch_ours(&lock, &mut peer);
+            a_lock_of_theirs_that_was_forced_open_is_theirs_no_more(&lock, &mut peer);
+            what_they_took_after_our_lease_is_left_to_them(&lock, &mut peer);
+            what_they_took_behind_our_back_is_left_to_them(&lock, &mut peer);
+            they_know_our_value_when_they_are_told_it(&lock, &mut peer);
+        }
+    }
+}
+
+fn the_one_waits_for_the_other(lock: &Lock, peer: &mut Peer) {
+    let guard = lock.lock().unwrap();
+    peer.expect("try 30000", "busy");
+    assert_ours(&guard);
+    peer.send("lock 30000");
+    assert_eq!(peer.answer_if_any(ms(300)), None, "it waits for us");
+    guard.unlock().unwrap();
+    assert_eq!(peer.answer(), "taken");
+
+    let value = theirs(lock);
+    assert!(lock.try_lock().unwrap().is_none());
+    assert!(lock.try_lock_for(ms(100)).unwrap().is_none());
+    assert!(lock.is_locked().unwrap());
+    assert_eq!(lock.holder().unwrap().unwrap().owner(), String::from_utf8_lossy(&value));
+    assert!(lock.remaining_time_to_live().unwrap().is_some_and(|left| left > ms(20_000) && left <= ms(30_000)));
+    peer.expect("extend 90000", "done");
+    assert!(lock.remaining_time_to_live().unwrap().is_some_and(|left| left > ms(80_000)));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.lock().and_then(Guard::unlock));
+        thread::sleep(ms(100));
+        assert!(!waiter.is_finished());
+        assert_eq!(theirs(lock), value);
+        peer.expect("unlock", "done");
+        waiter.join().unwrap().unwrap();
+    });
+    assert_free(lock);
+    peer.expect("try 30000", "taken");
+    peer.expect("unlock", "done");
+    assert_free(lock);
+}
+
+/// Both want it all the time; whoever thinks to have it looks whether the other one does.
+fn they_take_turns(lock: &Lock, peer: &mut Peer) {
+    let (inside, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let enter = || assert!(!inside.swap(true, Ordering::SeqCst), "two are inside");
+    let leave = || inside.store(false, Ordering::SeqCst);
+    thread::scope(|scope| {
+        let ours = scope.spawn(|| {
+            let mut turns = 0;
+            while !over.load(Ordering::SeqCst) {
+                let guard = lock.lock().unwrap();
+                enter();
+                thread::sleep(ms(2));
+                leave();
+                guard.unlock().unwrap();
+                turns += 1;
+                thread::sleep(ms(5));
+            }
+            turns
+        });
+        // Also when a turn of theirs fails: a scope waits for its threads.
+        let _ended = Ended(&over);
+        for _ in 0..TURNS {
+            peer.expect("lock 30000", "taken");
+            enter();
+            thread::sleep(ms(2));
+            leave();
+            peer.expect("unlock", "done");
+        }
+        over.store(true, Ordering::SeqCst);
+        assert!(ours.join().unwrap() > 0);
+    });
+    assert_free(lock);
+}
+
+fn the_watchdog_keeps_them_out(lock: &Lock, peer: &mut Peer) {
+    let guard = lock.lock().unwrap();
+    peer.send("lock 30000");
+    assert_eq!(peer.answer_if_any(TTL * 2), None, "we renew it");
+    assert_ours(&guard);
+    guard.unlock().unwrap();
+    assert_eq!(peer.answer(), "taken");
+    peer.expect("unlock", "done");
+}
+
+fn their_lease_ends_in_time_and_they_cannot_touch_ours(lock: &Lock, peer: &mut Peer) {
+    peer.expect(&format!("try {}", TTL.as_millis()), "taken");
+    let left = lock.remaining_time_to_live().unwrap().expect("it ends");
+    let (took, guard) = timed(|| lock.lock().unwrap());
+    assert!(took + ms(100) > left && took < left + SCHEDULING, "{took:?} for a lease of {left:?}");
+    they_cannot_touch_it(&guard, peer);
+    guard.unlock().unwrap();
+    assert_free(lock);
+}
+
+/// Their own clock tells them nothing here, so it is Redis that they have to ask.
+fn a_lock_of_theirs_that_was_forced_open_is_theirs_no_more(lock: &Lock, peer: &mut Peer) {
+    peer.expect("try 30000", "taken");
+    assert!(lock.force_unlock().unwrap());
+    let guard = lock.lock().unwrap();
+    they_cannot_touch_it(&guard, peer);
+    guard.unlock().unwrap();
+}
+
+fn what_they_took_after_our_lease_is_left_to_them(lock: &Lock, peer: &mut Peer) {
+    let guard = lock.with_lease(ms(300)).lock().unwrap();
+    peer.expect("lock 30000", "taken");
+    let value = theirs(lock);
+    assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Expired));
+    assert_eq!(theirs(lock), value);
+    peer.expect("unlock", "done");
+}
+
+/// No clock of ours tells us here, so it is Redis that says so.
+fn what_they_took_behind_our_back_is_left_to_them(lock: &Lock, peer: &mut Peer) {
+    for looks_again in [false, true] {
+        let guard = lock.lock().unwrap();
+        RedisServer::shared().run(&["DEL", lock.name()]);
+        peer.expect("try 30000", "taken");
+        let value = theirs(lock);
+        if looks_again {
+            assert_eq!(kind_of(guard.extend(ms(60_000))), ErrorKind::Lost(Loss::Taken));
+        }
+        assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken));
+        assert_eq!(theirs(lock), value);
+        assert!(ttl_ms(RedisServer::shared(), lock.name()) <= 30_000, "we did not raise it");
+        peer.expect("unlock", "done");
+        assert_free(lock);
+    }
+}
+
+/// What we write is to them, byte for byte, a value as they write it.
+fn they_know_our_value_when_they_are_told_it(lock: &Lock, peer: &mut Peer) {
+    let guard = lock.lock().unwrap();
+    peer.expect(&format!("adopt {}", guard.owner()), "done");
+    peer.expect("extend 90000", "done");
+    assert!(ttl_ms(RedisServer::shared(), lock.name()) > 80_000);
+    assert_ours(&guard);
+    peer.expect("unlock", "done");
+    assert_free(lock);
+    assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Gone));
+}
+
+#[track_caller]
+fn they_cannot_touch_it(guard: &Guard, peer: &mut Peer) {
+    let before = ttl_ms(RedisServer::shared(), guard.name());
+    peer.expect("extend 90000", "not ours");
+    peer.expect("unlock", if peer.tells_of_release { "not ours" } else { "done" });
+    assert_ours(guard);
+    assert!(ttl_ms(RedisServer::shared(), guard.name()) <= before, "they did not raise it");
+    guard.extend(ms(60_000)).unwrap();
+}
+
+#[track_caller]
+fn assert_ours(guard: &Guard) {
+    assert_eq!(value(guard.name()).as_deref(), Some(guard.owner().as_bytes()));
+    assert!(guard.is_held());
+}
+
+/// What stands there, which is not of us.
+#[track_caller]
+fn theirs(lock: &Lock) -> Vec<u8> {
+    value(lock.name()).expect("they hold it")
+}
+
+#[track_caller]
+fn assert_free(lock: &Lock) {
+    eventually(SOON, "nobody holds it", || value(lock.name()).is_none());
+}
+
+/// Ends the other thread when this one is done, or panics.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// How often the peer takes the lock while we want it, too.
+const TURNS: usize = 25;

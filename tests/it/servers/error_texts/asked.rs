@@ -1,0 +1,256 @@
+//! Requests that a server refuses or leaves without an answer, and calls that cannot be.
+
+use std::thread;
+use std::time::Duration;
+
+use lockson::{Cancel, Client, Error, ErrorKind, Loss, Observer, ReleaseBy, RenewalFailed, TokenOptions};
+use lockson_harness::proxy::{Direction, NewConnections, Scope, Then, When};
+use lockson_harness::{RedisServer, eventually};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+use super::{CANARY, LIMIT, Row};
+use crate::support::faults::{Rig, SOON};
+
+pub(super) fn rows() -> Vec<Row> {
+    let mut rows = refusals();
+    rows.extend(rights());
+    rows.extend(silence());
+    rows.extend(holds());
+    rows
+}
+
+fn take(client: &Client) -> Error {
+    client.get_lock("job").try_lock().map(drop).expect_err("it is refused")
+}
+
+fn refusals() -> Vec<Row> {
+    let rig = Rig::start();
+    let (server, port) = (&rig.server, rig.proxy.port());
+    let client = rig.builder().command_timeout(LIMIT).connect().unwrap();
+    client.get_lock("job").lock().unwrap().unlock().unwrap();
+    let mut rows = vec![];
+    server.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    rows.push(Row::refused("memory is full", take(&client), "OOM", &["maxmemory", "free memory"]));
+    server.run(&["CONFIG", "SET", "maxmemory", "0"]);
+    server.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    rows.push(Row::refused("too few replicas", take(&client), "NOREPLICAS", &["replicas", "min-replicas-to-write"]));
+    server.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    server.run(&["SET", "job", "precious"]);
+    rows.push(Row::refused(
+        "something else under the name",
+        take(&client),
+        "WRONGTYPE",
+        &["wrong kind of value", "remove the key"],
+    ));
+    server.run(&["DEL", "job"]);
+    let says = |text: &str| {
+        rig.proxy.rule(When::script(), Then::AnswerInstead(format!("-{text}\r\n").into_bytes()));
+        take(&client)
+    };
+    let misconf = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands \
+                   that may modify the data set are disabled, because this instance is configured to report errors during \
+                   writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for \
+                   details about the RDB error.";
+    rows.push(Row::refused(
+        "it cannot save",
+        says(misconf),
+        "MISCONF",
+        &["unable to persist to disk", "free its disk"],
+    ));
+    let busy = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
+    rows.push(Row::refused("a script without end", says(busy), "BUSY", &["SCRIPT KILL"]));
+    rows.push(Row::refused(
+        "a cluster behind a proxy",
+        says("MOVED 866 10.0.0.7:6379"),
+        "MOVED",
+        &["Redis Cluster", "10.0.0.7"],
+    ));
+    rows.push(Row::refused("a text of nobody's", says("ERR odd"), "ERR", &["refused: odd"]));
+    let old = "ERR Error running script (call to f_33f3a1b2c3d4e5f60718293a4b5c6d7e8f901234): @user_script:9: @user_script: \
+               9: -OOM command not allowed when used memory > 'maxmemory'.";
+    rows.push(Row::refused("memory is full, on an old server", says(old), "OOM", &["maxmemory", "free memory"]));
+    server.run(&["REPLICAOF", "127.0.0.1", "1"]);
+    rows.push(Row::refused(
+        "a master that became a replica",
+        take(&client),
+        "READONLY",
+        &["replica", "connect to its master"],
+    ));
+    server.run(&["REPLICAOF", "NO", "ONE"]);
+    server.run(&["HSET", "job", "mode", "read", "somebody", "1"]);
+    rows.push(Row::new(
+        "another kind of lock",
+        take(&client),
+        ErrorKind::OtherKind,
+        &["another kind of lock", "one kind for one name"],
+    ));
+    rows.into_iter().map(|row| row.at(port, 0).of("job")).collect()
+}
+
+#[derive(Debug, Default, Clone)]
+struct Renewals(Arc<Mutex<Vec<Error>>>);
+
+impl Observer for Renewals {
+    fn renewal_failed(&self, event: &RenewalFailed) {
+        self.0.lock().push(event.error().clone());
+    }
+}
+
+fn rights() -> Vec<Row> {
+    let server = RedisServer::start();
+    let port = server.port();
+    let set = |rules: &[&str]| server.run(&[&["ACL", "SETUSER", "app"], rules].concat());
+    set(&["on", ">canary", "~*", "&*", "+@all"]);
+    let renewals = Renewals::default();
+    let client = Client::builder(&format!("redis://app:{CANARY}@127.0.0.1:{port}"))
+        .command_timeout(LIMIT)
+        .watchdog(Duration::from_secs(3), Duration::from_millis(100))
+        .observer(renewals.clone())
+        .connect()
+        .unwrap();
+    let mut rows = vec![];
+    let mut without = |situation, take_away: &[&str], give_back: &[&str], says: &[&str]| {
+        set(take_away);
+        rows.push(Row::refused(situation, take(&client), "NOPERM", says).at(port, 0).of("job"));
+        set(give_back);
+    };
+    without(
+        "no right to scripts",
+        &["-evalsha"],
+        &["+evalsha"],
+        &["'evalsha' command", "docs/operations.md", "ACL LOG"],
+    );
+    without("no right to a command in a script", &["-hset"], &["+hset"], &["command", "docs/operations.md", "ACL LOG"]);
+    without("no right to the key", &["resetkeys"], &["~*"], &["key", "docs/operations.md"]);
+    let held = client.get_lock("job").lock().unwrap();
+    set(&["resetchannels"]);
+    let wait = || client.get_lock("job").owned().try_lock_for(SOON).map(drop).expect_err("it may not listen");
+    rows.push(
+        Row::refused("no right to the channel", wait(), "NOPERM", &["channel", "docs/operations.md"])
+            .at(port, 0)
+            .of("job"),
+    );
+    set(&["&*", "-hexists"]);
+    eventually(SOON, "a renewal is refused", || !renewals.0.lock().is_empty());
+    let renewal = renewals.0.lock()[0].clone();
+    rows.push(Row::refused("no right to renew", renewal, "NOPERM", &["docs/operations.md"]).at(port, 0));
+    let extended = held.extend(SOON).unwrap_err();
+    rows.push(Row::refused("no right to extend", extended, "NOPERM", &["docs/operations.md"]).at(port, 0).of("job"));
+    set(&["+hexists"]);
+    held.unlock().unwrap();
+    rows
+}
+
+fn silence() -> Vec<Row> {
+    let rig = Rig::start();
+    let port = rig.proxy.port();
+    let client = rig.builder().command_timeout(LIMIT).connect().unwrap();
+    let connection = |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::Connection, says);
+    let mut rows = vec![];
+    rig.proxy.mute(Scope::All, Direction::Replies);
+    let doubted = take(&client);
+    rows.push(Row::new(
+        "a request without an answer",
+        doubted,
+        ErrorKind::Unknown,
+        &["did not answer within", "may have been carried out"],
+    ));
+    let asked = client.get_lock("job").is_locked().unwrap_err();
+    rows.push(connection("a question without an answer", asked, &["did not answer within"]));
+    rig.proxy.heal();
+    rig.eventually_no_keys(SOON);
+    rig.proxy.rule(When::command("EXISTS").always(), Then::ReplaceReply(b"$3\r\nyes\r\n".to_vec()));
+    rows.push(connection(
+        "an answer of another shape",
+        client.get_lock("job").is_locked().unwrap_err(),
+        &["this request never has"],
+    ));
+    rig.proxy.heal();
+    rig.proxy.rule(When::command("EXISTS").always(), Then::ReplaceReply(b"*99999999\r\n".to_vec()));
+    rows.push(connection(
+        "an answer without measure",
+        client.get_lock("job").is_locked().unwrap_err(),
+        &["cannot be read (a length over the limit)"],
+    ));
+    rig.proxy.heal();
+    rig.proxy.rule(When::command("EXISTS").always(), Then::CutReplyAfter(0));
+    rows.push(connection(
+        "a connection that breaks",
+        client.get_lock("job").is_locked().unwrap_err(),
+        &["closed the connection before it answered"],
+    ));
+    rig.proxy.heal();
+    rig.proxy.new_connections(NewConnections::Refuse);
+    rig.proxy.cut(Scope::All);
+    rows.push(connection("a server that is gone", take(&client), &["cannot be reached", "nothing listens"]));
+    rows.into_iter().map(|row| row.at(port, 0).of("job")).collect()
+}
+
+fn holds() -> Vec<Row> {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let lock = client.get_lock("job");
+    let mut rows = vec![];
+    let mut lost = |situation, spoil: &dyn Fn(), loss, says: &[&str]| {
+        let guard = lock.with_lease(SOON).lock().unwrap();
+        spoil();
+        rows.push(Row::new(situation, guard.unlock().unwrap_err(), ErrorKind::Lost(loss), says).of("job"));
+        server.run(&["DEL", "job"]);
+    };
+    lost("the key was deleted", &|| server.run(&["DEL", "job"]), Loss::Gone, &["deleted", "unprotected"]);
+    let overwrite = || server.run(&["SET", "job", "x"]);
+    lost("the key was overwritten", &overwrite, Loss::Taken, &["something else", "unprotected"]);
+    let brief = lock.with_lease(Duration::from_millis(5)).lock();
+    if let Ok(brief) = brief {
+        assert_eq!(brief.wait_lost(SOON), Some(Loss::Expired));
+        rows.push(
+            Row::new(
+                "the lease ran out",
+                brief.unlock().unwrap_err(),
+                ErrorKind::Lost(Loss::Expired),
+                &["ran out", "unprotected"],
+            )
+            .of("job"),
+        );
+    }
+    let once = client.get_non_reentrant_lock("once");
+    let held = once.lock().unwrap();
+    let again = once.lock().map(drop).unwrap_err();
+    rows.push(Row::new("a lock that is taken once", again, ErrorKind::AlreadyHeld, &["this thread"]).of("once"));
+    let other = client.get_read_write_lock("once").get_write_lock().lock().map(drop).unwrap_err();
+    rows.push(Row::new("a hold of another kind", other, ErrorKind::OtherKind, &["another kind"]).of("once"));
+    held.unlock().unwrap();
+    rows.push(
+        Row::new("nothing to give back", lock.unlock().unwrap_err(), ErrorKind::NotHeld, &["this thread has no hold"])
+            .of("job"),
+    );
+    let gate = client.get_read_write_lock("job").get_read_lock().once_per(SOON).unwrap_err();
+    rows.push(Row::new("a gate that lets everybody in", gate, ErrorKind::BadInput, &["use the write lock"]).of("job"));
+    let options = TokenOptions::new().release_by(ReleaseBy::Server);
+    if let Err(error) = client.get_token_lock_with("token", options).lock().and_then(lockson::Guard::unlock) {
+        let row = Row::new("a command of newer servers", error, ErrorKind::Unsupported, &["DELEX", "8.4"]);
+        rows.push(row.at(server.port(), 0).of("token"));
+    }
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let busy = lock.lock().unwrap();
+    let cancelled = thread::scope(|scope| {
+        let waiting = scope.spawn(|| lock.with_cancel(&cancel).try_lock_for(SOON).map(drop));
+        waiting.join().unwrap().unwrap_err()
+    });
+    rows.push(
+        Row::new("a wait that was cancelled", cancelled, ErrorKind::Cancelled, &["cancelled", "not held"]).of("job"),
+    );
+    client.close();
+    rows.push(
+        Row::new("a closed client", lock.lock().map(drop).unwrap_err(), ErrorKind::Closed, &["client was closed"])
+            .of("job"),
+    );
+    let unlocked = busy.unlock().unwrap_err();
+    rows.push(
+        Row::new("a lock of a closed client", unlocked, ErrorKind::Lost(Loss::Closed), &["client was closed"])
+            .of("job"),
+    );
+    rows
+}

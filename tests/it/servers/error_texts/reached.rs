@@ -1,0 +1,168 @@
+//! Servers that are not reached, are something else, or let nobody in.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::thread;
+
+use lockson::{Client, Error, ErrorKind};
+use lockson_harness::RedisServer;
+use lockson_harness::proxy::{Proxy, Then, When};
+
+use super::{CANARY, Row, no_client};
+use crate::servers::wrong_server::{cluster_node, sentinel};
+
+pub(super) fn rows() -> Vec<Row> {
+    let mut rows = unreachable();
+    rows.extend(unwilling());
+    rows.extend(wrong());
+    rows
+}
+
+fn unreachable() -> Vec<Row> {
+    let connection = |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::Connection, says);
+    let server = RedisServer::start();
+    let port = server.port();
+    server.pause();
+    let mute = no_client(&server.url_db(3));
+    server.resume();
+    server.kill();
+    let url = format!("redis://u:{CANARY}@127.0.0.1:{port}/3");
+    let socket = server.data_folder().join("gone.sock");
+    let absent = no_client(&format!("unix://{}", socket.display()));
+    drop(UnixListener::bind(&socket).unwrap());
+    let left_over = no_client(&format!("unix://{}", socket.display()));
+    let says = format!("redis at {}?db=0 ", socket.display());
+    let (silent, silent_port) = stranger(|_| {});
+    let (web, web_port) = stranger(|stream| {
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    });
+    let rows = vec![
+        connection(
+            "a server that stands still",
+            mute,
+            &["took the connection but did not answer within 600ms", "overloaded"],
+        )
+        .at(port, 3),
+        connection("no server on the port", no_client(&url), &["cannot be reached", "nothing listens on this port"])
+            .at(port, 3),
+        connection(
+            "a host that there is not",
+            no_client(&format!("redis://u:{CANARY}@no-such-host.invalid")),
+            &["redis at no-such-host.invalid:6379/0 cannot be reached", "host name"],
+        ),
+        connection("no such socket", absent, &[&says, "there is no such socket"]),
+        connection("a socket that a dead server left", left_over, &[&says, "no server listens on this socket"]),
+        connection(
+            "a port that hangs up, as for TLS",
+            no_client(&format!("redis://127.0.0.1:{silent_port}")),
+            &["closed the connection without a word", "TLS"],
+        )
+        .at(silent_port, 0),
+        connection(
+            "a web server",
+            no_client(&format!("redis://127.0.0.1:{web_port}")),
+            &["does not speak Redis's protocol", "another service"],
+        )
+        .at(web_port, 0),
+    ];
+    silent.join().unwrap();
+    web.join().unwrap();
+    rows
+}
+
+/// Something else on a port: hears the first bytes of one caller, does this, and hangs up.
+fn stranger(answer: impl FnOnce(&mut std::net::TcpStream) + Send + 'static) -> (thread::JoinHandle<()>, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let thread = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]);
+        answer(&mut stream);
+    });
+    (thread, port)
+}
+
+fn unwilling() -> Vec<Row> {
+    let open = RedisServer::start();
+    let locked = RedisServer::builder().password("right-canary").start();
+    let (port, locked_port) = (open.port(), locked.port());
+    open.run(&["ACL", "SETUSER", "bob", "on", ">right", "~*", "&*", "+@all"]);
+    let place = format!("127.0.0.1:{port}");
+    let of_locked = |login: &str| no_client(&format!("redis://{login}127.0.0.1:{locked_port}"));
+    let mut rows = vec![
+        Row::refused("no password", of_locked(""), "NOAUTH", &["wants a password", "redis://user:password@host"])
+            .at(locked_port, 0),
+        Row::refused("a wrong password", of_locked(":wrong-canary@"), "WRONGPASS", &["password is wrong", "ACL LIST"])
+            .at(locked_port, 0),
+        Row::refused(
+            "a user without a password",
+            no_client(&format!("redis://bob@{place}")),
+            "WRONGPASS",
+            &["a user and no password", "redis://:password@host"],
+        )
+        .at(port, 0),
+        Row::refused(
+            "a password where none is set",
+            no_client(&format!("redis://:{CANARY}@{place}")),
+            "ERR",
+            &["none is set for the default user", "leave the password out of the URL"],
+        )
+        .at(port, 0),
+        Row::refused(
+            "a database too far",
+            no_client(&format!("redis://{place}/9999")),
+            "ERR",
+            &["a database that the server does not have"],
+        )
+        .at(port, 9_999),
+    ];
+    let loading = Proxy::start(open.address());
+    let reply = b"-LOADING Redis is loading the dataset in memory\r\n".to_vec();
+    loading.rule(When::command("PING").always(), Then::AnswerInstead(reply));
+    rows.push(
+        Row::refused("a server that loads", no_client(&loading.url()), "LOADING", &["refused", "read its data"])
+            .at(loading.port(), 0),
+    );
+    let limited = RedisServer::builder().config("maxclients 1").start();
+    let only = limited.connection();
+    let error = no_client(&limited.url());
+    rows.push(
+        Row::refused("a server that is full", error, "MAXCLIENTS", &["max number of clients", "raise maxclients"])
+            .at(limited.port(), 0),
+    );
+    drop(only);
+    rows
+}
+
+fn wrong() -> Vec<Row> {
+    let (cluster, sentinel) = (cluster_node(), sentinel());
+    let (master, replica) = (RedisServer::start(), RedisServer::start());
+    replica.run(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    let lame = RedisServer::builder().config("rename-command EVALSHA \"\"").config("rename-command EVAL \"\"").start();
+    let unsupported = |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::Unsupported, says);
+    let of_sentinel = no_client(&format!("redis://:{CANARY}@127.0.0.1:{}", sentinel.port()));
+    let acquire = Client::connect(&lame.url()).unwrap().get_lock("job").try_lock().map(drop).unwrap_err();
+    vec![
+        unsupported(
+            "a node of a Cluster",
+            no_client(&cluster.url()),
+            &["Redis Cluster", "not supported", "a server of its own"],
+        )
+        .at(cluster.port(), 0),
+        unsupported("a Sentinel", no_client(&sentinel.url()), &["Sentinel", "connect to the master"])
+            .at(sentinel.port(), 0),
+        unsupported("a Sentinel, with the master's password", of_sentinel, &["Sentinel", "connect to the master"])
+            .at(sentinel.port(), 0),
+        Row::refused("a replica", no_client(&replica.url()), "READONLY", &["is a replica", "connect to its master"])
+            .at(replica.port(), 0),
+        Row::refused(
+            "a server that runs no scripts",
+            acquire,
+            "ERR",
+            &["unknown command 'EVALSHA'", "locks need this command"],
+        )
+        .at(lame.port(), 0)
+        .of("job"),
+    ]
+}

@@ -1,0 +1,160 @@
+//! What the fault tests share: a server behind a proxy, clients that lose patience soon, words for scripts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lockson::{Client, ClientBuilder};
+use lockson_harness::proxy::{Fate, Proxy, Request, When};
+use lockson_harness::{RedisServer, eventually};
+
+pub(crate) use crate::support::{SOON, ms, timed};
+
+/// What a machine that is busy with other tests may add to a bound.
+pub(crate) const SLACK: Duration = Duration::from_secs(1);
+
+/// A server, and a proxy in front of it.
+pub(crate) struct Rig {
+    pub(crate) server: RedisServer,
+    pub(crate) proxy: Proxy,
+    hashes: BTreeMap<&'static str, String>,
+}
+
+impl Rig {
+    pub(crate) fn start() -> Rig {
+        Rig::around(RedisServer::start())
+    }
+
+    pub(crate) fn around(server: RedisServer) -> Rig {
+        let proxy = Proxy::start(server.address());
+        let load = |(verb, text): (&'static str, &str)| (verb, server.query(&["SCRIPT", "LOAD", text]));
+        let hashes = SCRIPTS.into_iter().map(load).collect();
+        Rig { server, proxy, hashes }
+    }
+
+    /// A client that comes through the proxy, with default settings.
+    pub(crate) fn client(&self) -> Client {
+        self.builder().connect().expect("the proxy lets it through")
+    }
+
+    /// The settings of a client that comes through the proxy.
+    pub(crate) fn builder(&self) -> ClientBuilder {
+        Client::builder(&self.proxy.url())
+    }
+
+    /// The settings of a client that comes through the proxy and gives up soon.
+    pub(crate) fn impatient(&self) -> ClientBuilder {
+        self.builder().command_timeout(PATIENCE).outage_limit(PATIENCE * 2).drop_timeout(PATIENCE / 2)
+    }
+
+    /// A client that the proxy does not see.
+    pub(crate) fn direct(&self) -> Client {
+        Client::connect(&self.server.url()).expect("the server answers")
+    }
+
+    /// Calls of one script, by its hash or by its text.
+    pub(crate) fn script(&self, verb: &'static str) -> When {
+        let hash = self.hashes[verb].clone();
+        let head = format!("-- reentrant/{verb}.lua");
+        When::script().that(move |request| request.text(0) == hash || request.text(0).starts_with(&head))
+    }
+
+    /// Releases that leave holds, and such that leave none.
+    pub(crate) fn release(&self, partial: bool) -> When {
+        let hash = self.hashes["release"].clone();
+        When::script().that(move |request| request.text(0) == hash && (request.text(4) != "0") == partial)
+    }
+
+    /// The lock as it stands in Redis: owners and their counts.
+    #[track_caller]
+    pub(crate) fn fields(&self, name: &str) -> BTreeMap<String, String> {
+        self.server.query(&["HGETALL", name])
+    }
+
+    /// What the server itself says of the time to live, in ms.
+    #[track_caller]
+    pub(crate) fn time_to_live(&self, name: &str) -> i64 {
+        self.server.query(&["PTTL", name])
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_held_by(&self, name: &str, owner: &str, count: u64) {
+        let wanted = BTreeMap::from([(owner.to_owned(), count.to_string())]);
+        assert_eq!(self.fields(name), wanted);
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_no_keys(&self) {
+        assert_eq!(self.server.keys(), Vec::<String>::new());
+    }
+
+    #[track_caller]
+    pub(crate) fn eventually_no_keys(&self, limit: Duration) {
+        eventually(limit, "no key is left", || self.server.keys().is_empty());
+    }
+
+    /// Waits until a waiter had slept its second and has asked: unless it is woken, its next question is due in a
+    /// second. Its first questions come in quick succession, around its subscription.
+    pub(crate) fn has_asked_after_its_second(&self, question: &When) {
+        let mut asked = self.proxy.wait_for_since(self.proxy.mark(), question, SOON);
+        loop {
+            let next = self.proxy.wait_for_since(asked.number + 1, question, SOON);
+            let had_slept = next.at - asked.at > ms(500);
+            asked = next;
+            if had_slept {
+                break;
+            }
+        }
+        self.proxy.wait_fate(&asked, SOON);
+    }
+
+    /// The command that fences this request: it kills the very connection that sent it, and the
+    /// server has answered it.
+    pub(crate) fn fence_of(&self, request: &Request) -> Option<Request> {
+        let hello = self.proxy.fitting(&When::command("HELLO").on_connection(request.connection)).pop()?;
+        let Fate::Answered(reply) = self.proxy.fate(&hello) else { return None };
+        let reply = String::from_utf8_lossy(&reply);
+        let id = reply.split_once("\r\nid\r\n:")?.1.split_once("\r\n")?.0.to_owned();
+        let kills = fences().that(move |sent| sent.text(0) == "KILL" && sent.text(1) == "ID" && sent.text(2) == id);
+        let mut kills = self.proxy.fitting_since(request.number, &kills).into_iter();
+        kills.find(|kill| matches!(self.proxy.fate(kill), Fate::Answered(_)))
+    }
+
+    /// Checks that the first fitting request since the mark was fenced before it was sent again.
+    #[track_caller]
+    pub(crate) fn assert_fenced_before_repeat(&self, mark: u64, when: &When) {
+        let sent = self.proxy.fitting_since(mark, when);
+        assert!(sent.len() >= 2, "sent {} times", sent.len());
+        let fence = self.fence_of(&sent[0]).expect("the original is fenced");
+        assert!(fence.number < sent[1].number, "repeated before the fence");
+    }
+}
+
+/// A rig with a user who may not kill connections.
+pub(crate) fn rig_without_fences() -> Rig {
+    let server = RedisServer::start();
+    server.run(&["ACL", "SETUSER", "meek", "on", ">secret", "~*", "&*", "+@all", "-client|kill"]);
+    Rig::around(server)
+}
+
+/// That user's client.
+pub(crate) fn without_fences(rig: &Rig) -> Client {
+    let url = format!("redis://meek:secret@127.0.0.1:{}", rig.proxy.port());
+    let client = Client::builder(&url).command_timeout(PATIENCE).drop_timeout(PATIENCE);
+    client.connect().unwrap()
+}
+
+/// Requests that kill connections.
+pub(crate) fn fences() -> When {
+    When::command("CLIENT").that(|sent| sent.text(0) == "KILL")
+}
+
+/// The command timeout of an impatient client.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
+
+const SCRIPTS: [(&str, &str); 5] = [
+    ("acquire", include_str!("../../../lua/reentrant/acquire.lua")),
+    ("reenter", include_str!("../../../lua/reentrant/reenter.lua")),
+    ("release", include_str!("../../../lua/reentrant/release.lua")),
+    ("renew", include_str!("../../../lua/reentrant/renew.lua")),
+    ("force_release", include_str!("../../../lua/reentrant/force_release.lua")),
+];
