@@ -89,7 +89,7 @@ fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
                 must.push((which, held.is_watched()));
             }
         }
-        (world.vain, world.asked_until) = (Duration::ZERO, START);
+        (world.vain, world.asked_until, world.thinned) = (Duration::ZERO, START, false);
         wake = rounds.round(&mut world, &asked);
         world.check();
         assert!(wake <= next_tick, "a tick is never slept over");

@@ -119,6 +119,7 @@ impl World {
         let held = &mut self.held[which];
         let guard = held.guards.remove(guard % held.guards.len()).0;
         held.promised = None;
+        self.thinned = true;
         match self.use_ledger(which, |ledger, now| ledger.release(guard, now)) {
             Release::Partial(Remaining { lease, cut, .. }) => {
                 self.held[which].busy = true;
