@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use crate::config::ClientBuilder;
 use crate::conn::{Address, Dialer, Server, Standalone};
-use crate::engine::{Engine, Handle, HoldState, Phase};
+use crate::engine::{Engine, Handle, HoldState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::{Backoff, Fair, Fenced, ReadWriteLock, Reentrant, Spin, TokenLock, TokenOptions};
 use crate::listing::{HeldLock, LockWaiter};
 use crate::lock::Lock;
 use crate::owner::Owners;
 use crate::script::Side;
+use crate::state::ledger::Phase;
 use crate::time::Instant;
 use crate::token::Token;
 

@@ -6,9 +6,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Grant, GuardNumber, Handle, HoldState, Phase};
+use crate::engine::{Grant, Handle, HoldState};
 use crate::error::{Error, Loss, Result};
 use crate::event::ReleaseFailed;
+use crate::state::ledger::{GuardNumber, Phase};
 use crate::time::{Deadline, Instant, Lease};
 use crate::token::Token;
 

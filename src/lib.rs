@@ -45,6 +45,8 @@ struct Documents;
 #[cfg(not(unix))]
 compile_error!("lockson needs a Unix system: Linux or macOS");
 
+mod bell;
+mod cancel;
 mod client;
 mod config;
 mod conn;
@@ -60,13 +62,14 @@ mod owner;
 #[cfg(feature = "redisson-yaml")]
 mod redisson_yaml;
 mod script;
+mod state;
 mod sync;
 mod time;
 mod token;
 
+pub use cancel::Cancel;
 pub use client::Client;
 pub use config::ClientBuilder;
-pub use engine::Cancel;
 pub use error::{Error, ErrorKind, Loss, Result};
 pub use event::{
     ListeningFailed, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed, LossesToldLate, Observer,

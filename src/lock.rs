@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Cancel, Engine, Grant, Handle, HoldState, Kind, Phase, Wait, Wish};
+use crate::cancel::Cancel;
+use crate::engine::{Engine, Grant, Handle, HoldState, Kind, Wait, Wish};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::{Guard, OwnedGuard};
 use crate::name::LockName;
 use crate::owner::ThreadId;
 use crate::script::{Side, query};
+use crate::state::ledger::Phase;
 use crate::time::{Deadline, Lease};
 
 /// A lock by its name; making one does no I/O and cannot fail.

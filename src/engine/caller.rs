@@ -2,9 +2,10 @@
 
 use once_cell::unsync::OnceCell;
 
-use super::bell::{Bell, Hung};
-use super::handle::closed;
-use super::{Cancel, Engine};
+use crate::bell::{Bell, Hung};
+use crate::cancel::Cancel;
+use crate::engine::Engine;
+use crate::engine::lifecycle::handle::closed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::time::Instant;
 

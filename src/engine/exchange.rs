@@ -9,10 +9,10 @@
 
 use std::time::Duration;
 
-use super::backoff::{RetryPause, share};
 use super::caller::Caller;
 use crate::conn::{Fault, Identity, Limits};
 use crate::error::{Error, ErrorKind, Refusal};
+use crate::state::backoff::{RetryPause, share};
 use crate::time::Instant;
 
 /// How long a request may take, and what ends it early.

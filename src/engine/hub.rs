@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::bell::Bell;
 use super::topics::Topics;
+use crate::bell::Bell;
 use crate::conn::{Audience, Demand, INVALIDATIONS, ListenerEvent, Server, Waker, listen};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;

@@ -2,55 +2,33 @@
 
 mod acquire;
 mod background;
-mod backoff;
-mod bell;
-mod callbacks;
 mod caller;
-mod cancel;
-mod clocks;
-mod contend;
-mod contender;
 mod exchange;
-mod handle;
-mod heartbeat;
-mod hold;
-mod housekeeping;
+mod holds;
 mod hub;
-mod inbox;
 mod kind;
-mod lane;
-mod ledger;
-mod line;
-mod loss;
+mod lifecycle;
 mod node;
-mod questions;
-mod registry;
 mod release;
 mod renewal;
-mod requests;
 mod ripening;
 #[cfg(all(test, shuttle))]
 mod schedules;
-mod settle;
-mod stand_back;
 mod topics;
-mod under_way;
-mod waiters;
 mod watch;
 mod watchdog;
 mod wire;
 
 pub(crate) use acquire::{Grant, Wait, Wish};
-pub use cancel::Cancel;
-pub(crate) use handle::Handle;
-pub(crate) use hold::HoldState;
+pub(crate) use holds::hold::HoldState;
 pub(crate) use kind::{Ask, Kind, Pauses, Queueing, Waking};
-pub(crate) use ledger::{GuardNumber, Phase};
+pub(crate) use lifecycle::handle::Handle;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
+use crate::bell::Bells;
 use crate::config::Config;
 use crate::conn::{Server, Topology};
 use crate::error::{Error, Result};
@@ -60,20 +38,19 @@ use crate::owner::{HoldNumber, Home, OwnerId, Owners, ThreadId, ThreadNumber};
 use crate::script::Call;
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
+use acquire::line::Lines;
+use acquire::stand_back::StandBacks;
+use acquire::waiters::Waiters;
 use background::Background;
-use bell::Bells;
-use callbacks::Callbacks;
 use caller::Caller;
 use exchange::Bounds;
-use heartbeat::Heartbeat;
+use holds::callbacks::Callbacks;
+use holds::heartbeat::Heartbeat;
+use holds::registry::Registry;
 use hub::{Hub, Reports};
-use lane::Lane;
-use line::Lines;
+use lifecycle::under_way::UnderWay;
 use node::Node;
-use registry::Registry;
-use stand_back::StandBacks;
-use under_way::UnderWay;
-use waiters::Waiters;
+use watchdog::lane::Lane;
 
 /// Everything that belongs to one client.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::background::Background;
 use super::hub::Hub;
-use super::lane::Lane;
 use crate::conn::Server;
+use crate::engine::watchdog::lane::Lane;
 use crate::sync::Mutex;
 use crate::time::Instant;
 

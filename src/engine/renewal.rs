@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::clocks::{Clocks, Pace};
-use super::hold::HoldState;
-use super::ledger::{Ledger, Phase};
+use crate::engine::holds::hold::HoldState;
 use crate::error::{Error, ErrorKind};
 use crate::owner::ThreadId;
 use crate::script::{Renewal, RenewalAnswer, RenewalAnswers};
+use crate::state::clocks::{Clocks, Pace};
+use crate::state::ledger::{Ledger, Phase};
 use crate::time::{Instant, Lease};
 
 /// What a round needs from its surroundings; tests drive it with a model of a server on virtual time.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::hold::HoldState;
+use crate::engine::holds::hold::HoldState;
 use crate::time::Instant;
 
 /// The holds that were granted lately. Most are given back soon and never ripen.
@@ -51,10 +51,10 @@ const MOST_QUIET_STEPS: u32 = 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::ledger::{Ledger, Promise};
     use crate::name::LockName;
     use crate::owner::{HoldNumber, OwnerId};
     use crate::script::Side;
+    use crate::state::ledger::{Ledger, Promise};
     use crate::time::Lease;
 
     fn at(millis: u64) -> Instant {

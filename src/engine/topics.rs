@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::bell::Bell;
+use crate::bell::Bell;
 use crate::conn::{Demand, INVALIDATIONS};
 use crate::error::Refusal;
 use crate::name::LockName;

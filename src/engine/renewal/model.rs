@@ -7,10 +7,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::engine::ledger::{CutNumber, GuardNumber};
-use crate::engine::registry::Registry;
+use crate::engine::holds::registry::Registry;
 use crate::error::{Loss, Refusal};
 use crate::name::LockName;
+use crate::state::ledger::{CutNumber, GuardNumber};
 
 pub(super) const START: Instant = Instant::from_millis(1_000_000);
 

@@ -8,14 +8,14 @@ use std::time::Duration;
 use shuttle::thread;
 
 use super::{START, check};
-use crate::engine::hold::HoldState;
-use crate::engine::ledger::{Ledger, Phase, Promise, Release};
-use crate::engine::registry::Registry;
-use crate::engine::under_way::UnderWay;
+use crate::engine::holds::hold::HoldState;
+use crate::engine::holds::registry::Registry;
+use crate::engine::lifecycle::under_way::UnderWay;
 use crate::error::Loss;
 use crate::name::LockName;
 use crate::owner::{OwnerId, Owners, ThreadId};
 use crate::script::Side;
+use crate::state::ledger::{Ledger, Phase, Promise, Release};
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
 

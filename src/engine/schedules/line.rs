@@ -6,10 +6,10 @@ use std::sync::Arc;
 use shuttle::thread;
 
 use super::{START, check};
-use crate::engine::bell::Bell;
-use crate::engine::cancel::Cancel;
+use crate::bell::Bell;
+use crate::cancel::Cancel;
+use crate::engine::acquire::line::Lines;
 use crate::engine::kind::Queueing;
-use crate::engine::line::Lines;
 use crate::name::LockName;
 use crate::sync::Mutex;
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 use shuttle::thread;
 
 use super::{START, check};
+use crate::bell::Bell;
 use crate::conn::{Address, Audience, Demand, Dialer, ListenerEvent, Server, Sleeper, sleeper};
-use crate::engine::bell::Bell;
-use crate::engine::contend::{Contest, Outcome, contend};
 use crate::engine::hub::{Hub, Reports, Subscription};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
+use crate::state::contend::{Contest, Outcome, contend};
 use crate::sync::Mutex;
 use crate::time::{Deadline, Instant};
 

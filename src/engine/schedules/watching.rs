@@ -8,12 +8,12 @@ use shuttle::thread;
 
 use super::{START, check};
 use crate::conn::sleeper;
-use crate::engine::hold::HoldState;
-use crate::engine::inbox::Inbox;
-use crate::engine::ledger::{Ledger, Promise};
+use crate::engine::holds::hold::HoldState;
+use crate::engine::watchdog::inbox::Inbox;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;
+use crate::state::ledger::{Ledger, Promise};
 use crate::time::{Instant, Lease};
 
 fn hold(number: u64) -> Arc<HoldState> {

@@ -4,11 +4,11 @@
 use super::*;
 use crate::engine::Kind;
 use crate::engine::exchange::Loose;
-use crate::engine::hold::Granted;
-use crate::engine::ledger::{Promise, Release, Remaining};
+use crate::engine::holds::hold::Granted;
 use crate::kinds::{Fenced, Reentrant};
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;
+use crate::state::ledger::{Promise, Release, Remaining};
 
 impl World {
     pub(super) fn act(&mut self, act: Act) {

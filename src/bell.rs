@@ -40,7 +40,7 @@ impl Bell {
 #[cfg(test)]
 impl Bell {
     /// Whether it was rung since it was looked at last.
-    pub(super) fn was_rung(&self) -> bool {
+    pub(crate) fn was_rung(&self) -> bool {
         std::mem::take(&mut *self.0.rung.lock())
     }
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::Engine;
 use crate::config::Config;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::time::Lease;
 
@@ -84,13 +84,13 @@ impl Handle {
 
 impl Engine {
     /// How many operations the calling thread is inside of.
-    pub(super) fn own_operations(&self) -> usize {
+    pub(crate) fn own_operations(&self) -> usize {
         let own = |inside: &RefCell<Vec<usize>>| inside.borrow().iter().filter(|&&of| of == self.address()).count();
         INSIDE.try_with(own).unwrap_or(0)
     }
 
     /// Whether an observer forked during this operation, which goes on in the child as well.
-    pub(super) fn was_forked_within(&self) -> bool {
+    pub(crate) fn was_forked_within(&self) -> bool {
         self.has_observer && self.is_forked()
     }
 
@@ -99,7 +99,7 @@ impl Engine {
     }
 }
 
-pub(super) fn closed() -> Error {
+pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the client was closed")
 }
 

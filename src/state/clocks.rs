@@ -6,7 +6,7 @@ use crate::time::Instant;
 
 /// The readings of a server's clock that its pace is found by. Each answer is one, however many a round takes.
 #[derive(Debug)]
-pub(super) struct Clocks {
+pub(crate) struct Clocks {
     /// With less between two readings, a slow answer or a rounded one would pass for a fast clock.
     shortest: Duration,
     /// What the next reading is compared with.
@@ -24,18 +24,18 @@ struct Reading {
 /// The server's clock ran ahead of ours by so much in this time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pace {
-    pub(super) ahead: Duration,
-    pub(super) within: Duration,
+    pub(crate) ahead: Duration,
+    pub(crate) within: Duration,
 }
 
 impl Clocks {
     /// For rounds that are this far apart.
-    pub(super) fn new(interval: Duration) -> Self {
+    pub(crate) fn new(interval: Duration) -> Self {
         Self { shortest: interval / 2, base: None, newer: None }
     }
 
     /// Reads the server's clock from an answer to what was sent at `sent`.
-    pub(super) fn read(&mut self, sent: Instant, now: Instant, theirs_ms: u64) -> Pace {
+    pub(crate) fn read(&mut self, sent: Instant, now: Instant, theirs_ms: u64) -> Pace {
         let reading = Reading { ours: sent, theirs_ms };
         if self.newer.is_none_or(|newer| newer.ours.after(self.shortest) <= sent) {
             self.base = self.newer.replace(reading);
@@ -57,7 +57,7 @@ impl Reading {
 
 impl Pace {
     /// How long it is here while the server counts `time`, if it goes on like that.
-    pub(super) fn ours(self, time: Duration) -> Duration {
+    pub(crate) fn ours(self, time: Duration) -> Duration {
         if self.ahead.is_zero() {
             return time;
         }

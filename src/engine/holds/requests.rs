@@ -3,14 +3,14 @@
 //! Absolute hold counts rest on that: of two requests under way at once the older one could be
 //! carried out last.
 
-use super::exchange::Loose;
-use super::ledger::CutNumber;
+use crate::engine::exchange::Loose;
+use crate::state::ledger::CutNumber;
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
 /// Whose turn it is to send a request about one hold.
 #[derive(Debug)]
-pub(super) struct Requests {
+pub(crate) struct Requests {
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -28,15 +28,15 @@ struct State {
 
 /// The right to send a request about the hold, given up when dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'a>(&'a Requests);
+pub(crate) struct Turn<'a>(&'a Requests);
 
 impl Requests {
-    pub(super) fn new(loose: Loose) -> Self {
+    pub(crate) fn new(loose: Loose) -> Self {
         Self { state: Mutex::new(State { loose, ..State::default() }), ended: Condvar::new() }
     }
 
     /// Waits for the turn, at most until `until`.
-    pub(super) fn turn(&self, until: Instant) -> Option<Turn<'_>> {
+    pub(crate) fn turn(&self, until: Instant) -> Option<Turn<'_>> {
         let mut state = self.state.lock();
         while state.under_way {
             let now = Instant::now();
@@ -50,42 +50,42 @@ impl Requests {
     }
 
     /// Takes over what is in doubt of a hold that sends nothing more.
-    pub(super) fn take_loose(&self) -> Loose {
+    pub(crate) fn take_loose(&self) -> Loose {
         std::mem::take(&mut self.state.lock().loose)
     }
 
     /// A partial release failed. Answers whether the background has to be told: it was not before.
-    pub(super) fn leave_unwritten(&self) -> bool {
+    pub(crate) fn leave_unwritten(&self) -> bool {
         !std::mem::replace(&mut self.state.lock().unwritten, true)
     }
 }
 
 impl Turn<'_> {
-    pub(super) fn take_loose(&self) -> Loose {
+    pub(crate) fn take_loose(&self) -> Loose {
         self.0.take_loose()
     }
 
-    pub(super) fn keep_loose(&self, loose: Loose) {
+    pub(crate) fn keep_loose(&self, loose: Loose) {
         self.0.state.lock().loose.add(loose);
     }
 
     /// A request of this partial release is about to be sent.
-    pub(super) fn cuts(&self, cut: CutNumber) {
+    pub(crate) fn cuts(&self, cut: CutNumber) {
         let mut state = self.0.state.lock();
         state.last_cut = state.last_cut.max(cut);
     }
 
-    pub(super) fn last_cut(&self) -> CutNumber {
+    pub(crate) fn last_cut(&self) -> CutNumber {
         self.0.state.lock().last_cut
     }
 
     /// Redis has what the hold is worth now: nothing is left for the background.
-    pub(super) fn written(&self) {
+    pub(crate) fn written(&self) {
         self.0.state.lock().unwritten = false;
     }
 
     /// Whether the background still has something to write.
-    pub(super) fn has_unwritten(&self) -> bool {
+    pub(crate) fn has_unwritten(&self) -> bool {
         self.0.state.lock().unwritten
     }
 }

@@ -15,25 +15,25 @@ pub(crate) struct Waiters(Mutex<BTreeMap<HoldNumber, Waiter>>);
 
 /// One waiting thread.
 #[derive(Debug)]
-pub(super) struct Waiter {
-    pub(super) name: LockName,
-    pub(super) kind: LockKind,
-    pub(super) owner: OwnerId,
-    pub(super) number: ThreadNumber,
-    pub(super) thread: Thread,
+pub(crate) struct Waiter {
+    pub(crate) name: LockName,
+    pub(crate) kind: LockKind,
+    pub(crate) owner: OwnerId,
+    pub(crate) number: ThreadNumber,
+    pub(crate) thread: Thread,
     /// When the call began.
-    pub(super) since: Instant,
+    pub(crate) since: Instant,
 }
 
 /// A place in the list, given up when dropped.
 #[derive(Debug)]
-pub(super) struct Listed<'a> {
+pub(crate) struct Listed<'a> {
     waiters: &'a Waiters,
     number: HoldNumber,
 }
 
 impl Waiters {
-    pub(super) fn list(&self, number: HoldNumber, waiter: Waiter) -> Listed<'_> {
+    pub(crate) fn list(&self, number: HoldNumber, waiter: Waiter) -> Listed<'_> {
         self.0.lock().insert(number, waiter);
         Listed { waiters: self, number }
     }

@@ -11,7 +11,7 @@ use crate::time::Instant;
 /// Where somebody writes to a key all the time, or this process does so itself, one question stands for all
 /// that came while the name rested.
 #[derive(Debug, Default)]
-pub(super) struct Questions {
+pub(crate) struct Questions {
     waiting: HashSet<LockName>,
     /// Those that were asked about lately, and when, in that order.
     lately: VecDeque<(Instant, LockName)>,
@@ -20,7 +20,7 @@ pub(super) struct Questions {
 
 impl Questions {
     /// These came into question; answers whether one of them is to be asked about at once.
-    pub(super) fn add(&mut self, names: impl IntoIterator<Item = LockName>) -> bool {
+    pub(crate) fn add(&mut self, names: impl IntoIterator<Item = LockName>) -> bool {
         let mut at_once = false;
         for name in names {
             at_once |= !self.resting.contains(&name);
@@ -30,7 +30,7 @@ impl Questions {
     }
 
     /// Those that are to be asked about now.
-    pub(super) fn take(&mut self, now: Instant) -> Vec<LockName> {
+    pub(crate) fn take(&mut self, now: Instant) -> Vec<LockName> {
         let rest = self.rest();
         while let Some((_, name)) = self.lately.front().filter(|(asked, _)| asked.after(rest) <= now) {
             self.resting.remove(name);
@@ -46,7 +46,7 @@ impl Questions {
     }
 
     /// When the first one has rested: it may have come into question meanwhile. `None` where none rests.
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         let (asked, _) = self.lately.front()?;
         Some(asked.after(self.rest()))
     }

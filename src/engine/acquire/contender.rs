@@ -4,30 +4,30 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::Engine;
-use super::acquire::{Grant, Wait, Wish, promise};
-use super::caller::Caller;
-use super::contend::{Contest, LONGEST_SLEEP, Outcome, contend};
-use super::exchange::{Bounds, Loose};
-use super::handle::closed;
-use super::hold::{Granted, HoldState};
-use super::hub::Subscription;
-use super::kind::{Ask, Queueing, Waking};
-use super::ledger::Ledger;
 use super::line::Place;
-use super::node::Node;
-use super::settle::Settlement;
 use super::waiters::{Listed, Waiter};
-use super::wire;
+use crate::engine::Engine;
+use crate::engine::acquire::{Grant, Wait, Wish, promise};
+use crate::engine::caller::Caller;
+use crate::engine::exchange::{Bounds, Loose};
+use crate::engine::holds::hold::{Granted, HoldState};
+use crate::engine::hub::Subscription;
+use crate::engine::kind::{Ask, Queueing, Waking};
+use crate::engine::lifecycle::handle::closed;
+use crate::engine::node::Node;
+use crate::engine::release::settle::Settlement;
+use crate::engine::wire;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockAcquired, WaitGivenUp, WaitStarted};
 use crate::listing::LockKind;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::{Attempt, Side};
+use crate::state::contend::{Contest, LONGEST_SLEEP, Outcome, contend};
+use crate::state::ledger::Ledger;
 use crate::time::{Deadline, Instant, Lease};
 
 /// One caller on its way to one lock.
-pub(super) struct Contender<'a> {
+pub(crate) struct Contender<'a> {
     engine: &'a Arc<Engine>,
     node: Arc<Node>,
     wish: &'a Wish<'a>,
@@ -53,7 +53,7 @@ pub(super) struct Contender<'a> {
 }
 
 impl<'a> Contender<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         engine: &'a Arc<Engine>,
         wish: &'a Wish<'a>,
         thread: Option<ThreadId>,
@@ -85,7 +85,7 @@ impl<'a> Contender<'a> {
     }
 
     /// Takes the lock, or finds out that it cannot be had in time, and leaves nothing behind then.
-    pub(super) fn run(mut self) -> Result<Option<Grant>> {
+    pub(crate) fn run(mut self) -> Result<Option<Grant>> {
         let deadline = self.deadline;
         let outcome = if self.wait != Wait::Not {
             self.wait_in_line().and_then(|()| contend(&mut self, deadline))

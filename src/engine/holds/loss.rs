@@ -3,11 +3,11 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::Engine;
 use super::hold::{Aftermath, HoldState, News, OnLost};
-use super::ledger::{Ledger, Phase};
+use crate::engine::Engine;
 use crate::error::{Error, Loss};
 use crate::event::LockLost;
+use crate::state::ledger::{Ledger, Phase};
 use crate::time::Instant;
 
 impl Engine {
@@ -41,7 +41,7 @@ impl Engine {
     }
 
     /// A deadline may have come nearer: whoever wants to hear of the loss at once hears at the new one.
-    pub(super) fn mind_if_heard(&self, hold: &Arc<HoldState>) {
+    pub(crate) fn mind_if_heard(&self, hold: &Arc<HoldState>) {
         if self.has_observer || hold.has_listeners() {
             self.mind(hold);
         }
@@ -67,7 +67,7 @@ impl Engine {
     }
 
     /// Keeps a hold that nobody has any more until its deadline, when somebody may be to be told.
-    pub(super) fn outlast(&self, hold: &Arc<HoldState>) {
+    pub(crate) fn outlast(&self, hold: &Arc<HoldState>) {
         let (engine, hold) = (Weak::clone(&self.myself), Arc::clone(hold));
         let deadline = self.with(&hold, |ledger, _| ledger.good_until());
         self.timer.run_at(deadline, move || {
@@ -80,7 +80,7 @@ impl Engine {
     }
 
     /// The error of a caller whose hold is lost.
-    pub(super) fn lost(&self, hold: &HoldState, loss: Loss) -> Error {
+    pub(crate) fn lost(&self, hold: &HoldState, loss: Loss) -> Error {
         Error::lost(loss, &self.node(&hold.name).server.label(), self.stood_still(hold, loss))
     }
 
@@ -115,11 +115,11 @@ mod tests {
     use super::*;
     use crate::config::ClientBuilder;
     use crate::conn::{Address, Dialer, Server, Standalone};
-    use crate::engine::ledger::Promise;
     use crate::event::Observer;
     use crate::name::LockName;
     use crate::owner::{Owners, ThreadId};
     use crate::script::Side;
+    use crate::state::ledger::Promise;
     use crate::time::Lease;
 
     #[derive(Debug)]

@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::background::Ticket;
-use super::exchange::Loose;
-use super::kind::Kind;
-use super::ledger::{Ledger, Phase};
 use super::requests::Requests;
+use crate::engine::background::Ticket;
+use crate::engine::exchange::Loose;
+use crate::engine::kind::Kind;
 use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
+use crate::state::ledger::{Ledger, Phase};
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
@@ -29,7 +29,7 @@ pub(crate) struct HoldState {
     pub(crate) token: Option<u64>,
     state: Mutex<State>,
     changed: Condvar,
-    pub(super) requests: Requests,
+    pub(crate) requests: Requests,
     /// The server was asked to tell what happens to its key.
     watched: AtomicBool,
 }
@@ -52,10 +52,10 @@ pub(crate) struct News {
 }
 
 /// What using a ledger leaves to do, without its mutex.
-pub(super) struct Aftermath {
-    pub(super) news: Option<News>,
+pub(crate) struct Aftermath {
+    pub(crate) news: Option<News>,
     /// The timer's look that nobody needs any more.
-    pub(super) unminded: Option<Ticket>,
+    pub(crate) unminded: Option<Ticket>,
 }
 
 /// What a new hold is made of.
@@ -95,8 +95,8 @@ impl HoldState {
     }
 
     /// Uses the ledger under its mutex; a loss noticed by that is handed out, once. Only
-    /// [`Engine::with`](super::Engine::with) calls it: that one tells the news.
-    pub(super) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Aftermath) {
+    /// [`Engine::with`](crate::engine::Engine::with) calls it: that one tells the news.
+    pub(crate) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Aftermath) {
         let now = Instant::now();
         let mut state = self.state.lock();
         let answer = use_ledger(&mut state.ledger, now);
@@ -135,11 +135,11 @@ impl HoldState {
     }
 
     /// The server is about to be asked to tell what happens to its key.
-    pub(super) fn watch(&self) {
+    pub(crate) fn watch(&self) {
         self.watched.store(true, Ordering::Release);
     }
 
-    pub(super) fn is_watched(&self) -> bool {
+    pub(crate) fn is_watched(&self) -> bool {
         self.watched.load(Ordering::Acquire)
     }
 
@@ -150,13 +150,13 @@ impl HoldState {
     }
 
     /// Whether somebody is to be told at the very moment of a loss.
-    pub(super) fn has_listeners(&self) -> bool {
+    pub(crate) fn has_listeners(&self) -> bool {
         !self.state.lock().on_lost.is_empty()
     }
 
     /// Has `set` set the timer to the deadline, unless the timer looks earlier anyway or nobody needs it.
     /// Answers with a later look that this one makes needless.
-    pub(super) fn mind(&self, set: impl FnOnce(Instant) -> Ticket) -> Option<Ticket> {
+    pub(crate) fn mind(&self, set: impl FnOnce(Instant) -> Ticket) -> Option<Ticket> {
         let mut state = self.state.lock();
         let deadline = state.ledger.good_until();
         // A loss that was seen just now and not told yet is for the timer to find, at once.
@@ -172,7 +172,7 @@ impl HoldState {
     }
 
     /// The timer has come for the look at this moment.
-    pub(super) fn was_minded(&self, at: Instant) {
+    pub(crate) fn was_minded(&self, at: Instant) {
         let mut state = self.state.lock();
         if state.minded.is_some_and(|minded| minded.at == at) {
             state.minded = None;
@@ -235,8 +235,8 @@ mod tests {
 
     use super::*;
     use crate::engine::background::Background;
-    use crate::engine::ledger::{GuardNumber, Promise};
     use crate::script::Side;
+    use crate::state::ledger::{GuardNumber, Promise};
     use crate::time::Lease;
 
     const HOUR: Duration = Duration::from_secs(3_600);

@@ -1,21 +1,27 @@
 //! Taking a lock: re-entry by what this process knows, everything else by asking Redis.
 
+mod contender;
+pub(super) mod line;
+pub(super) mod stand_back;
+pub(super) mod waiters;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::caller::Caller;
-use super::contender::Contender;
 use super::exchange::Bounds;
-use super::hold::HoldState;
 use super::kind::Kind;
-use super::ledger::{GuardNumber, Promise};
 use super::node::Node;
-use super::release::still_kept;
-use super::{Cancel, Engine};
+use crate::cancel::Cancel;
+use crate::engine::Engine;
+use crate::engine::holds::hold::HoldState;
+use crate::engine::release::still_kept;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::owner::ThreadId;
+use crate::state::ledger::{GuardNumber, Promise};
 use crate::time::{Deadline, Instant, Lease};
+use contender::Contender;
 
 /// What a caller wants.
 #[derive(Debug)]
@@ -42,7 +48,7 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    pub(super) fn deadline(self) -> Deadline {
+    pub(crate) fn deadline(self) -> Deadline {
         match self {
             Self::Not => Deadline::after(Duration::ZERO),
             Self::Until(deadline) => deadline,
@@ -99,12 +105,12 @@ impl Engine {
         Ok((hold, guard))
     }
 
-    pub(super) fn lease_of(&self, wish: &Wish<'_>) -> Lease {
+    pub(crate) fn lease_of(&self, wish: &Wish<'_>) -> Lease {
         wish.lease.unwrap_or(self.watchdog_lease)
     }
 
     /// How long a request of a call with this deadline may take.
-    pub(super) fn bounds<'a>(&self, node: &Node, started: Instant, deadline: Deadline) -> Bounds<'a> {
+    pub(crate) fn bounds<'a>(&self, node: &Node, started: Instant, deadline: Deadline) -> Bounds<'a> {
         let now = Instant::now();
         let since = node.mute_since().unwrap_or(now).max(started);
         let (retry_until, end) = match deadline {
@@ -127,7 +133,7 @@ impl Engine {
     }
 }
 
-pub(super) fn promise(wish: &Wish<'_>, lease: Lease, sent: Instant) -> Promise {
+pub(crate) fn promise(wish: &Wish<'_>, lease: Lease, sent: Instant) -> Promise {
     match wish.lease {
         Some(_) => Promise::Leased { until: sent.after(lease.duration()) },
         None => Promise::Renewed { until: wish.max_hold.map(|most| sent.after(most)) },

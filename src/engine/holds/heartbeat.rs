@@ -10,7 +10,7 @@ use crate::time::Instant;
 
 /// The rests of the watchdog's thread.
 #[derive(Debug, Default)]
-pub(super) struct Heartbeat(Mutex<Beats>);
+pub(crate) struct Heartbeat(Mutex<Beats>);
 
 #[derive(Debug, Default)]
 struct Beats {
@@ -35,12 +35,12 @@ struct Standstill {
 
 impl Heartbeat {
     /// The thread rests from now on, at most until `until`.
-    pub(super) fn rests(&self, now: Instant, until: Instant) {
+    pub(crate) fn rests(&self, now: Instant, until: Instant) {
         self.0.lock().rest = Some(Rest { from: now, until });
     }
 
     /// The thread is awake. How long its work takes says nothing about the process.
-    pub(super) fn wakes(&self, now: Instant) {
+    pub(crate) fn wakes(&self, now: Instant) {
         let mut beats = self.0.lock();
         if let Some(standstill) = beats.rest.take().and_then(|rest| rest.standstill(now)) {
             beats.standstill = Some(standstill);
@@ -48,7 +48,7 @@ impl Heartbeat {
     }
 
     /// For about how long the process stood still, if it did at `moment`, a moment that has passed.
-    pub(super) fn standstill_at(&self, moment: Instant, now: Instant) -> Option<Duration> {
+    pub(crate) fn standstill_at(&self, moment: Instant, now: Instant) -> Option<Duration> {
         let beats = self.0.lock();
         // The thread that asks may be awake before the watchdog's.
         let present = beats.rest.and_then(|rest| rest.standstill(now));

@@ -109,10 +109,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::engine::ledger::{Ledger, Promise};
     use crate::error::Loss;
     use crate::owner::{Owners, ThreadId};
     use crate::script::Side;
+    use crate::state::ledger::{Ledger, Promise};
     use crate::time::{Instant, Lease};
 
     fn hold(owners: &Owners, name: usize) -> Arc<HoldState> {

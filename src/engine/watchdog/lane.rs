@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 
-use super::Engine;
-use super::hold::HoldState;
 use super::inbox::Inbox;
-use super::node::Node;
-use super::watchdog::Worker;
+use super::worker::Worker;
 use crate::conn::{Sleeper, sleeper};
+use crate::engine::Engine;
+use crate::engine::holds::hold::HoldState;
+use crate::engine::node::Node;
 use crate::name::LockName;
 
 /// The way to the worker of one server; the worker starts at first use.
@@ -97,12 +97,12 @@ mod tests {
     use super::*;
     use crate::config::ClientBuilder;
     use crate::conn::{Address, Dialer, Server, Standalone};
-    use crate::engine::hold::Granted;
-    use crate::engine::ledger::{Ledger, Promise};
+    use crate::engine::holds::hold::Granted;
     use crate::engine::{Ask, Kind};
     use crate::kinds::Reentrant;
     use crate::owner::OwnerId;
     use crate::script::{Attempt, Call, Counts, Released, Renewal, RenewalAnswers, Side};
+    use crate::state::ledger::{Ledger, Promise};
     use crate::time::{Instant, Lease};
 
     const PLAIN: Reentrant = Reentrant { once: false };

@@ -1,21 +1,23 @@
 //! Giving back: one guard, a whole hold, or somebody else's.
 
+pub(super) mod settle;
+
 use std::result::Result as Outcome;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
 use super::exchange::{Bounds, Failed, Loose};
-use super::hold::HoldState;
-use super::ledger::{GuardNumber, Ledger, Phase, Release, Remaining};
-use super::requests::Turn;
-use super::settle::Settlement;
 use super::wire::{self, Answer};
 use crate::conn::Server;
+use crate::engine::holds::hold::HoldState;
+use crate::engine::holds::requests::Turn;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
 use crate::script::{Call, Renewal, RenewalAnswer};
+use crate::state::ledger::{GuardNumber, Ledger, Phase, Release, Remaining};
 use crate::time::{Instant, Lease};
+use settle::Settlement;
 
 impl Engine {
     /// Gives one guard back, within `limit`; what then is still in doubt is settled in the background.
@@ -56,7 +58,7 @@ impl Engine {
     }
 
     /// Writes what a partial release leaves held.
-    pub(super) fn write_remaining(
+    pub(crate) fn write_remaining(
         &self,
         hold: &HoldState,
         turn: &Turn<'_>,
@@ -153,7 +155,7 @@ impl Engine {
 
     /// Asks about a hold that goes on, when it is its turn: what its earlier requests left loose is fenced
     /// before. `learn` uses the ledger before another request of this hold can begin.
-    pub(super) fn ask_about<T, R>(
+    pub(crate) fn ask_about<T, R>(
         &self,
         hold: &HoldState,
         call: &Call<Outcome<T, Loss>>,
@@ -260,7 +262,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn leftover(&self, hold: &HoldState, loose: Loose) -> Settlement {
+    pub(crate) fn leftover(&self, hold: &HoldState, loose: Loose) -> Settlement {
         let end = self.with(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
         Settlement {
             name: hold.name.clone(),
@@ -273,7 +275,7 @@ impl Engine {
 }
 
 /// What Redis said of the hold; a loss is one from here on, unless another came to light before.
-pub(super) fn still_kept<T>(ledger: &mut Ledger, now: Instant, answer: &Outcome<T, Loss>) -> Outcome<(), Loss> {
+pub(crate) fn still_kept<T>(ledger: &mut Ledger, now: Instant, answer: &Outcome<T, Loss>) -> Outcome<(), Loss> {
     let Err(loss) = answer else { return Ok(()) };
     ledger.look(now);
     ledger.lose(*loss);

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::bell::Bell;
-use super::kind::Queueing;
+use crate::bell::Bell;
+use crate::engine::kind::Queueing;
 use crate::name::LockName;
 use crate::sync::Mutex;
 
@@ -58,14 +58,14 @@ impl Lines {
 #[cfg(all(test, shuttle))]
 impl Place<'_> {
     /// Where it stands; whoever came later has more.
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 }
 
 #[cfg(test)]
 impl Lines {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.lock().queues.is_empty()
     }
 }

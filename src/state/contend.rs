@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::time::{Deadline, Instant};
 
 /// What the wait loop needs from its surroundings; tests drive it with scripted replies.
-pub(super) trait Contest {
+pub(crate) trait Contest {
     type Prize;
 
     fn now(&self) -> Instant;
@@ -28,7 +28,7 @@ pub(super) trait Contest {
     fn sleep(&mut self, until: Instant) -> Result<()>;
 }
 
-pub(super) enum Outcome<Prize> {
+pub(crate) enum Outcome<Prize> {
     Taken(Prize),
     /// Come back after this time at the latest.
     Busy(Duration),
@@ -36,7 +36,7 @@ pub(super) enum Outcome<Prize> {
 
 /// The loop. The order matters: ask, arm, ask again, sleep. A message is a hint; only Redis's
 /// answer counts.
-pub(super) fn contend<C: Contest>(contest: &mut C, deadline: Deadline) -> Result<Option<C::Prize>> {
+pub(crate) fn contend<C: Contest>(contest: &mut C, deadline: Deadline) -> Result<Option<C::Prize>> {
     loop {
         contest.stand_back(deadline)?;
         let busy = match contest.attempt()? {
@@ -56,7 +56,7 @@ pub(super) fn contend<C: Contest>(contest: &mut C, deadline: Deadline) -> Result
 }
 
 /// Whatever was lost, a waiter asks again after this time.
-pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

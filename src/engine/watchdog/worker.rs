@@ -3,26 +3,26 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::Engine;
-use super::heartbeat::Heartbeat;
-use super::hold::HoldState;
-use super::hub::Subscription;
 use super::inbox::{Inbox, News};
-use super::ledger::Ledger;
-use super::node::Node;
-use super::renewal::{All, Asked, Due, Rounds, Upkeep};
-use super::ripening::Ripening;
-use super::watch::{Step, Watch};
-use super::wire::stopped;
 use crate::conn::{DedicatedConnection, Fault, Sleeper};
+use crate::engine::Engine;
+use crate::engine::holds::heartbeat::Heartbeat;
+use crate::engine::holds::hold::HoldState;
+use crate::engine::hub::Subscription;
+use crate::engine::node::Node;
+use crate::engine::renewal::{All, Asked, Due, Rounds, Upkeep};
+use crate::engine::ripening::Ripening;
+use crate::engine::watch::{Step, Watch};
+use crate::engine::wire::stopped;
 use crate::error::Error;
 use crate::event::{LockAbandoned, LocksRenewed, LossesToldLate, RenewalFailed, RenewalRecovered};
 use crate::script::look::Claim;
 use crate::script::{Call, RenewalAnswer, RenewalAnswers};
+use crate::state::ledger::Ledger;
 use crate::time::Instant;
 
 /// What keeps the holds of one server alive.
-pub(super) struct Worker {
+pub(crate) struct Worker {
     engine: Weak<Engine>,
     node: Weak<Node>,
     inbox: Arc<Inbox>,
@@ -43,7 +43,7 @@ pub(super) struct Worker {
 
 impl Worker {
     /// `restarted` means that another one ended in the middle of something. `None` where the client has ended.
-    pub(super) fn new(engine: &Weak<Engine>, node: &Weak<Node>, inbox: &Arc<Inbox>, restarted: bool) -> Option<Self> {
+    pub(crate) fn new(engine: &Weak<Engine>, node: &Weak<Node>, inbox: &Arc<Inbox>, restarted: bool) -> Option<Self> {
         let (strong_engine, strong_node) = (engine.upgrade()?, node.upgrade()?);
         let config = &strong_engine.config;
         let now = Instant::now();
@@ -71,7 +71,7 @@ impl Worker {
         })
     }
 
-    pub(super) fn run(&mut self, sleeper: &Sleeper) {
+    pub(crate) fn run(&mut self, sleeper: &Sleeper) {
         loop {
             let times = [self.ripening.step_at(), self.inbox.next_names(), self.next_step];
             let until = times.into_iter().flatten().fold(self.next_round, Instant::min);

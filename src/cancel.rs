@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use once_cell::race::OnceBox;
 
-use super::bell::{Bell, Bells, Hung};
+use crate::bell::{Bell, Bells, Hung};
 use crate::owner::Home;
 
 /// Ends waits from another thread, like interrupting a thread in Java.

@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::Engine;
-use super::exchange::Bounds;
-use super::hold::HoldState;
-use super::ledger::Phase;
-use super::node::Node;
-use super::wire;
 use crate::conn::{Fault, Limits, Server, command};
+use crate::engine::Engine;
+use crate::engine::exchange::Bounds;
+use crate::engine::holds::hold::HoldState;
+use crate::engine::node::Node;
+use crate::engine::wire;
 use crate::error::{Loss, Result};
+use crate::state::ledger::Phase;
 use crate::time::Instant;
 
 impl Engine {
@@ -26,7 +26,7 @@ impl Engine {
     }
 
     /// Sees to it that connections a burst has left are closed when they stay idle.
-    pub(super) fn after_request(&self, node: &Arc<Node>) {
+    pub(crate) fn after_request(&self, node: &Arc<Node>) {
         if node.server.has_spare_connections() && !self.trimming.swap(true, Ordering::AcqRel) {
             self.trim_later(Instant::now().after(self.config.idle_timeout));
         }

@@ -2,16 +2,16 @@
 
 use std::sync::{Arc, Weak};
 
-use super::hold::HoldState;
-use super::questions::Questions;
 use crate::conn::Waker;
+use crate::engine::holds::hold::HoldState;
 use crate::name::LockName;
+use crate::state::questions::Questions;
 use crate::sync::Mutex;
 use crate::time::Instant;
 
 /// Filled by any thread, emptied by the watchdog.
 #[derive(Debug, Default)]
-pub(super) struct Inbox(Mutex<State>);
+pub(crate) struct Inbox(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -28,28 +28,28 @@ struct State {
 
 /// What came since the last look, beside grants and locks in question.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(crate) struct News {
     /// All keys were changed or deleted.
-    pub(super) flushed: bool,
+    pub(crate) flushed: bool,
     /// The listening connection broke.
-    pub(super) lost: bool,
+    pub(crate) lost: bool,
 }
 
 impl Inbox {
     /// From now on there is somebody to be woken.
-    pub(super) fn is_read_by(&self, waker: Waker) {
+    pub(crate) fn is_read_by(&self, waker: Waker) {
         self.0.lock().waker = Some(waker);
     }
 
     /// Puts something in, and has the watchdog look.
-    pub(super) fn put(&self, put: impl FnOnce(&mut News)) {
+    pub(crate) fn put(&self, put: impl FnOnce(&mut News)) {
         let mut state = self.0.lock();
         put(&mut state.news);
         state.wake();
     }
 
     /// These locks came into question. Nobody is woken for one that rests: the watchdog looks when it has rested.
-    pub(super) fn ask(&self, names: impl IntoIterator<Item = LockName>) {
+    pub(crate) fn ask(&self, names: impl IntoIterator<Item = LockName>) {
         let mut state = self.0.lock();
         if state.questions.add(names) {
             state.wake();
@@ -57,7 +57,7 @@ impl Inbox {
     }
 
     /// A lock was granted. It wakes nobody while the watchdog looks from time to time anyway.
-    pub(super) fn granted(&self, hold: &Arc<HoldState>) {
+    pub(crate) fn granted(&self, hold: &Arc<HoldState>) {
         let mut state = self.0.lock();
         state.granted.push(Arc::downgrade(hold));
         if std::mem::take(&mut state.awaits_grants) {
@@ -65,31 +65,31 @@ impl Inbox {
         }
     }
 
-    pub(super) fn take(&self) -> News {
+    pub(crate) fn take(&self) -> News {
         let mut state = self.0.lock();
         state.woken = false;
         std::mem::take(&mut state.news)
     }
 
     /// The locks that are to be asked about now.
-    pub(super) fn take_names(&self, now: Instant) -> Vec<LockName> {
+    pub(crate) fn take_names(&self, now: Instant) -> Vec<LockName> {
         self.0.lock().questions.take(now)
     }
 
     /// When to come for names again.
-    pub(super) fn next_names(&self) -> Option<Instant> {
+    pub(crate) fn next_names(&self) -> Option<Instant> {
         self.0.lock().questions.next()
     }
 
     /// The grants since the last time. Where there are none and the watchdog is `to_sleep`, the next one wakes it.
-    pub(super) fn take_granted(&self, to_sleep: bool) -> Vec<Weak<HoldState>> {
+    pub(crate) fn take_granted(&self, to_sleep: bool) -> Vec<Weak<HoldState>> {
         let mut state = self.0.lock();
         state.awaits_grants = to_sleep && state.granted.is_empty();
         std::mem::take(&mut state.granted)
     }
 
     /// Whether the next grant wakes the watchdog.
-    pub(super) fn awaits_grants(&self) -> bool {
+    pub(crate) fn awaits_grants(&self) -> bool {
         self.0.lock().awaits_grants
     }
 }
@@ -109,9 +109,9 @@ mod tests {
 
     use super::*;
     use crate::conn::sleeper;
-    use crate::engine::ledger::{Ledger, Promise};
     use crate::owner::{HoldNumber, OwnerId};
     use crate::script::Side;
+    use crate::state::ledger::{Ledger, Promise};
     use crate::time::{Instant, Lease};
 
     #[test]

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::Engine;
-use super::exchange::{Bounds, Loose};
-use super::hold::HoldState;
-use super::kind::Kind;
-use super::wire;
+use crate::engine::Engine;
+use crate::engine::exchange::{Bounds, Loose};
+use crate::engine::holds::hold::HoldState;
+use crate::engine::kind::Kind;
+use crate::engine::wire;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::time::Instant;
@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// Writes in the background what a partial release could not, as it stands by then.
-    pub(super) fn repeat_release(&self, hold: &Arc<HoldState>) {
+    pub(crate) fn repeat_release(&self, hold: &Arc<HoldState>) {
         if hold.requests.leave_unwritten() {
             self.repeat_release_after(PAUSE, Arc::clone(hold));
         }

@@ -1,0 +1,8 @@
+//! The holds of a client: who has them, what they are worth, how a loss becomes known.
+
+pub(super) mod callbacks;
+pub(super) mod heartbeat;
+pub(crate) mod hold;
+pub(crate) mod loss;
+pub(super) mod registry;
+pub(super) mod requests;

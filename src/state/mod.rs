@@ -1,0 +1,7 @@
+//! What decides: takes events and a time, answers what is to be done, and does nothing itself.
+
+pub(crate) mod backoff;
+pub(crate) mod clocks;
+pub(crate) mod contend;
+pub(crate) mod ledger;
+pub(crate) mod questions;
