@@ -1,4 +1,4 @@
-//! What every exclusive kind of lock promises, written once and run for each of them.
+//! The promises of every exclusive kind of lock, written once and run for each kind.
 
 mod asking;
 mod cancelled;
@@ -31,16 +31,16 @@ use parking_lot::Mutex;
 
 use crate::support::{SOON, channel, fresh, is_free, joined, ms, read_write_channel};
 
-/// One kind, as the contract sees it.
+/// One kind, as the contract sees the kind.
 #[derive(Debug)]
 struct Kind {
     label: &'static str,
     lock: fn(&Client, &str) -> Lock,
-    /// Whether its holder may take it again.
+    /// Whether the holder may take the lock again.
     reenters: bool,
     /// Whether the count stands in Redis.
     counted: bool,
-    /// What the channels begin with on which its waiters listen, if they do.
+    /// The prefix of the waiters' channels; `None` for kinds whose waiters do not listen.
     channel: Option<fn(&str) -> String>,
 }
 
@@ -113,12 +113,12 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// Runs a case for every kind at once; a failure shows the kind as the name of its thread.
+/// Runs a case for every kind at once; the thread's name shows the kind of a failure.
 fn for_every_kind(case: impl Fn(&Kind) + Sync) {
     run(KINDS.iter(), case);
 }
 
-/// The same for those whose holder may take them again.
+/// Runs a case for every kind with re-entry.
 fn for_every_reentrant_kind(case: impl Fn(&Kind) + Sync) {
     run(KINDS.iter().filter(|kind| kind.reenters), case);
 }
@@ -139,8 +139,7 @@ impl Kind {
         (self.lock)(client, name)
     }
 
-    /// What a wake-up takes at most on a machine that is not busy. Those who are told by nobody rest
-    /// for an eighth of a second.
+    /// The longest wake-up on an idle machine. A waiter without a channel sleeps for an eighth of a second.
     fn usual_wake(&self) -> Duration {
         Duration::from_millis(if self.channel.is_some() { 200 } else { 300 })
     }
@@ -158,13 +157,13 @@ impl Kind {
         };
         let start = channel(name);
         eventually(SOON, "somebody waits", || server.channels().iter().any(|other| other.starts_with(&start)));
-        // It asks once more when its subscription stands. What follows is right before and after that; after it,
-        // a message is all that wakes it.
+        // The waiter asks once more after the subscription. The test is right before and after that question; after the
+        // question, only a message wakes the waiter.
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// The default pauses without their random part, which show that somebody waits.
+/// The default pauses without their random part; each pause is recorded as proof of a waiter.
 fn noted_pauses(name: &str) -> Backoff {
     let name = name.to_owned();
     Backoff::new(move |tries| {
@@ -173,5 +172,5 @@ fn noted_pauses(name: &str) -> Backoff {
     })
 }
 
-/// Names for which somebody that nobody tells began a pause.
+/// Names for which a waiter without a channel began a pause.
 static PAUSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());

@@ -1,4 +1,4 @@
-//! What one can ask a lock, a hold and a client.
+//! Questions to a lock, a hold and a client.
 
 use std::time::Duration;
 

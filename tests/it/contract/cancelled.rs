@@ -1,4 +1,4 @@
-//! A wait that is cancelled while its request is under way.
+//! A wait that is cancelled while a request is under way.
 
 use std::thread;
 

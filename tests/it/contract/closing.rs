@@ -23,7 +23,7 @@ fn close_ends_every_wait_with_closed() {
     });
 }
 
-/// How long it takes until all who wait by way of a closed client have ended.
+/// How long until all waiters of a closed client have ended.
 fn closed_wait(kind: &Kind) -> Duration {
     let holder = client();
     let guard = kind.get_lock(&holder, &kind.fresh()).lock().unwrap();

@@ -1,4 +1,4 @@
-//! `close()` in the middle of work: what is under way ends, nothing stays in Redis, nobody waits for himself.
+//! `close()` during work: running calls end, nothing stays in Redis, and no thread waits for itself.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -26,7 +26,7 @@ fn sixty_closes_in_the_middle_of_work_leave_no_key() {
 fn busy_closes(label: &str, lock_of: fn(&Client, &str) -> Lock) {
     for round in 0..60 {
         let name = fresh(label);
-        // The bound is another test's; here a busy machine may take its time.
+        // Another test checks the bound; here a busy machine may be slow.
         let client = Client::builder(&RedisServer::shared().url()).drop_timeout(SOON * 6).connect().unwrap();
         let lock = lock_of(&client, &name);
         let left = thread::scope(|scope| {
@@ -45,7 +45,7 @@ fn busy_closes(label: &str, lock_of: fn(&Client, &str) -> Lock) {
     }
 }
 
-/// Takes the lock in several ways and gives it back, until the client is closed.
+/// Takes the lock in several ways and releases the lock, until the client is closed.
 fn work_until_closed(lock: &Lock, mut random: Random, started: impl Fn()) {
     started();
     loop {
@@ -103,7 +103,7 @@ fn close_within_a_call_of_the_observer_does_not_wait_for_itself() {
             assert!(closing < SOON && took < SOON, "{moment:?}: {closing:?} of {took:?}");
             assert_eq!(kind_of(lock.try_lock()), ErrorKind::Closed);
             let others = kind.get_lock(&crate::support::client(), lock.name());
-            // What is lost already ends with its lease.
+            // A lost hold ends in Redis with its lease.
             let free = if moment == Moment::Lost { others.try_lock_for(SOON) } else { others.try_lock() };
             assert!(free.unwrap().is_some(), "{moment:?}");
         }
@@ -117,7 +117,7 @@ enum Moment {
     Lost,
 }
 
-/// Closes its client when it is told of something.
+/// Closes the client at one event.
 #[derive(Debug)]
 struct Closer {
     moment: Moment,
@@ -164,12 +164,12 @@ fn a_release_that_is_pending_is_made_up_for_by_close() {
 #[test]
 fn cancel_and_close_end_a_caller_between_attempts() {
     for cancels in [true, false] {
-        // A machine that is busy may be late once, and not each time.
+        // A busy machine may be late once, but not each time.
         assert!((0..3).any(|_| ended_pauses(cancels) <= ms(150)), "cancelled: {cancels}");
     }
 }
 
-/// How long it takes until all callers have ended that no server answers and that are about to try again.
+/// How long until all callers have ended that found no server and are about to try again.
 fn ended_pauses(cancels: bool) -> Duration {
     let rig = Rig::start();
     let client = rig.client();
@@ -196,7 +196,7 @@ fn ended_pauses(cancels: bool) -> Duration {
         rig.proxy.new_connections(NewConnections::Refuse);
         rig.proxy.cut(Scope::All);
         drop(begin);
-        // Pauses grow: by now they last from a third of a second to a whole one.
+        // Pauses grow: after this time a pause lasts from a third of a second to a whole second.
         thread::sleep(ms(1_500));
         let wanted = if cancels { ErrorKind::Cancelled } else { ErrorKind::Closed };
         let (took, kinds) = timed(|| {

@@ -1,4 +1,4 @@
-//! Requests without an answer: repeated in time, written in the background, told for what they are.
+//! Requests without an answer: repeated in time, written in the background, reported truthfully.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -12,7 +12,7 @@ use super::{KINDS, Kind, for_every_kind, for_every_reentrant_kind};
 use crate::support::faults::{Rig, fences};
 use crate::support::{SCHEDULING, SOON, client, fresh, kind_of, ms, timed, ttl_ms};
 
-/// The command time-out here: long enough that a busy machine answers within its parts.
+/// The command time-out of these tests: a busy machine still answers within a part of the time-out.
 const BOUND: Duration = Duration::from_secs(4);
 
 fn patient(rig: &Rig, resp3: bool) -> Client {
@@ -20,7 +20,7 @@ fn patient(rig: &Rig, resp3: bool) -> Client {
     Client::builder(&url).command_timeout(BOUND).drop_timeout(BOUND).connect().unwrap()
 }
 
-/// What a hold is taken, kept and given back with, beside introductions and fences.
+/// The commands that take, renew and release holds, without introductions and fences.
 fn about_locks() -> When {
     When::commands(&["EVALSHA", "EVAL", "WATCH", "SET", "GET", "PTTL", "PEXPIRE", "MULTI", "EXEC", "DEL"])
 }
@@ -166,7 +166,7 @@ fn clients_of_a_paused_server_do_not_fence_in_step() {
     thread::scope(|scope| {
         let tries: Vec<_> = locks.iter().map(|lock| scope.spawn(|| drop(lock.try_lock()))).collect();
         eventually(SOON, "all have asked", || rig.proxy.fitting_since(mark, &about_locks()).len() >= CLIENTS);
-        // Each one then makes a new connection, to fence what it has no answer to.
+        // Each client then makes a new connection, to fence the unanswered request.
         let mut first_of: Vec<Request> = vec![];
         let mut known = BTreeSet::new();
         let asked: Vec<_> = rig.proxy.fitting_since(mark, &about_locks());
@@ -179,7 +179,7 @@ fn clients_of_a_paused_server_do_not_fence_in_step() {
         let spread = *times.iter().max().unwrap() - *times.iter().min().unwrap();
         rig.server.resume();
         tries.into_iter().for_each(|one| one.join().unwrap());
-        // They may come over a sixth of the bound; a busy machine alone spreads by less than half of that.
+        // The fences may spread over a sixth of the bound; a busy machine alone spreads less than half of that time.
         assert!(spread >= BOUND / 12, "all within {spread:?}");
         assert!(rig.proxy.fitting_since(mark, &fences()).len() <= 2 * CLIENTS, "no storm of fences");
         assert!(spread <= BOUND / 6 + 2 * SCHEDULING);

@@ -1,4 +1,4 @@
-//! A re-entry of a hold that has ended, or ends while it is asked.
+//! A re-entry of a hold that has ended, or ends while the re-entry is under way.
 
 use std::thread;
 

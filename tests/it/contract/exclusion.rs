@@ -1,4 +1,4 @@
-//! One at a time.
+//! At most one holder at a time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

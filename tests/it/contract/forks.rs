@@ -1,4 +1,4 @@
-//! A forked child: whatever its parent's threads were doing, every entry refuses at once and nothing hangs.
+//! A forked child: every call refuses at once and nothing hangs, whatever the parent's threads were doing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
@@ -36,7 +36,7 @@ fn a_forked_child_of_a_busy_parent_never_hangs() {
     while parent.next_line(SOON) != wanted {}
 }
 
-/// Nothing to test: where the environment says so, this is the parent.
+/// This process is the parent if the variable is unset; the parent has nothing to test here.
 #[test]
 fn a_busy_parent_forks() {
     let Ok(url) = std::env::var(SERVER) else { return };
@@ -45,14 +45,14 @@ fn a_busy_parent_forks() {
     let stop = Cancel::new();
     let ended = &AtomicBool::new(false);
     thread::scope(|scope| {
-        // They hold, wait in line and in the queue of Redis, re-enter, give up and give back.
+        // The threads hold, wait in the local queue and in the queue of Redis, re-enter, give up and release.
         for (seed, kind) in KINDS.iter().flat_map(|kind| [kind; 3]).enumerate() {
             let lock = kind.get_lock(&client, &format!("busy {}", kind.label)).with_cancel(&stop);
             scope.spawn(move || crowd(&lock, seed as u64 + 1, || ended.load(Ordering::Acquire)));
         }
         let inherited: Vec<_> = KINDS.iter().map(|kind| Inherited::take(&client, kind, &stop)).collect();
         for round in 0..40 {
-            // Another moment of their work each time.
+            // Each round forks at another moment of the threads' work.
             thread::sleep(Duration::from_micros(Random(round + 1).below(5_000)));
             let child = match fork::fork().unwrap() {
                 Fork::Parent(child) => child,
@@ -75,7 +75,7 @@ fn a_busy_parent_forks() {
     helper::say("the parent holds what it held");
 }
 
-/// The exit status of a child, which is killed if it takes too long.
+/// The exit status of a child, which is killed after a time limit.
 fn status_of(child: i32) -> i32 {
     let forked = Instant::now();
     loop {
@@ -90,12 +90,12 @@ fn status_of(child: i32) -> i32 {
     }
 }
 
-/// What the forking thread has of one kind.
+/// The forking thread's locks of one kind.
 struct Inherited {
     label: &'static str,
-    /// The lock that other threads are busy with.
+    /// The lock that other threads use all the time.
     busy: Lock,
-    /// The lock that this thread holds.
+    /// The lock that this thread holds by a guard.
     held: Lock,
     guards: [Guard; 4],
     owned: OwnedGuard,
@@ -119,7 +119,7 @@ impl Inherited {
     }
 }
 
-/// Tries every entry in a forked child; answers 0 if each refused at once, else with the number of the first that
+/// Calls every method in a forked child; returns 0 if each call refused at once, else the number of the first call that
 /// did not.
 fn in_child(client: Client, inherited: Vec<Inherited>, stop: Cancel) -> i32 {
     let begun = Instant::now();

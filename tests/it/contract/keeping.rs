@@ -1,4 +1,4 @@
-//! Holds that outlive their guard: left to their time to live, or to the lock's own `unlock`.
+//! Holds that outlive their guard: left to the time to live, or to the lock's own `unlock`.
 
 use std::time::Instant;
 

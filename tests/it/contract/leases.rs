@@ -1,4 +1,4 @@
-//! How long a hold lives: leases, the watchdog, its limits.
+//! The life of a hold: leases, the watchdog, limits.
 
 use std::thread;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::support::{GRACE, SCHEDULING, SOON, TICK, TTL, brisk_client, client, e
 fn a_lease_ends_by_itself_and_not_before() {
     for_every_kind(|kind| {
         let holder = brisk_client();
-        // Something beside it is renewed all the time.
+        // Another hold keeps the watchdog busy.
         let _renewed = kind.get_lock(&holder, &kind.fresh()).lock().unwrap();
         let name = kind.fresh();
         let others = kind.get_lock(&client(), &name);
@@ -43,7 +43,7 @@ fn a_holder_stops_believing_before_the_lock_is_free() {
                 assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
                 redis::cmd("PTTL").arg(lock.name()).query::<i64>(&mut server).unwrap() > half_a_margin
             };
-            // Where this thread was not run for longer than that, the look came too late to tell.
+            // If this thread did not run for the whole lease, the look came too late to judge.
             assert!((0..20).any(|_| is_told_before()), "told only when a lease of {lease:?} was over");
         }
     });
@@ -76,7 +76,7 @@ fn a_released_hold_is_renewed_no_more() {
         let mut server = RedisServer::shared().connection();
         let state: Vec<u8> = redis::cmd("DUMP").arg(lock.name()).query(&mut server).unwrap();
         guard.unlock().unwrap();
-        // Were its owner renewed, the very same state for a short time would last.
+        // If the released owner were renewed, the restored state would outlast the short time to live.
         let started = Instant::now();
         let () = redis::cmd("RESTORE").arg(lock.name()).arg(400).arg(state).query(&mut server).unwrap();
         assert!(!is_free(&lock));
@@ -94,7 +94,7 @@ fn max_hold_ends_the_renewal() {
         let guard = lock.with_max_hold(most).lock().unwrap();
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
         let lost_after = started.elapsed();
-        // Renewed at least once after the first half of its time, at most once at its end.
+        // Renewed at least once after half of the time to live, at most once at the limit.
         assert!(lost_after >= TTL + most / 2, "lost after {lost_after:?}");
         assert!(lost_after <= TTL + most + SCHEDULING, "lost after {lost_after:?}");
         assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Expired));
@@ -113,7 +113,7 @@ fn extend_raises_the_time_to_live_and_never_lowers_it() {
         guard.extend(ms(500)).unwrap();
         assert!(guard.remaining() > ms(18_000));
         assert!(ttl_ms(RedisServer::shared(), lock.name()) > 18_000);
-        // The hold itself may be asked from any thread.
+        // The hold itself can be extended from any thread.
         let hold = guard.hold();
         elsewhere(|| hold.extend(ms(40_000)).unwrap());
         assert!(guard.remaining() > ms(39_000));
@@ -154,7 +154,7 @@ fn the_shortest_lease_never_leaves_a_lock_behind() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         for _ in 0..20 {
-            // Over before it is answered, or almost: granted or not, nobody is kept out for long.
+            // The lease is over before the answer, or almost: granted or not, the lock is soon free.
             drop(lock.with_lease(ms(1)).try_lock().unwrap());
         }
         let (took, guard) = timed(|| lock.try_lock_for(SOON).unwrap());

@@ -1,4 +1,4 @@
-//! What a client lists: what it holds, who waits.
+//! The listings of a client: holds and waiters.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How a hold is lost, and what that does to others.
+//! The ways to lose a hold, and the effect of a loss on other callers.
 
 use lockson::{ErrorKind, Loss};
 use lockson_harness::{RedisServer, eventually};
@@ -27,7 +27,7 @@ fn a_lock_that_somebody_else_has_is_lost_as_taken() {
     for_every_kind(|kind| {
         let (server, lock) = (RedisServer::shared(), kind.get_lock(&brisk_client(), &kind.fresh()));
         let guard = lock.lock().unwrap();
-        // What another client holds comes in its place in one step, so that no renewal comes in between.
+        // One command replaces the hold by the hold of another client, so that no renewal comes in between.
         let theirs = kind.get_lock(&client(), &kind.fresh()).lock().unwrap();
         server.run(&["RENAME", theirs.name(), lock.name()]);
         let before = fields(server, lock.name());

@@ -1,4 +1,4 @@
-//! Which names and durations are possible, and that impossible ones cost no request.
+//! Possible names and durations, and impossible ones, which cost no request.
 
 use std::thread;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn the_shortest_and_the_longest_name_work() {
 #[test]
 fn an_impossible_name_or_lease_is_refused_before_any_request() {
     let server = RedisServer::start();
-    // One that nothing listens behind: a request would fail with another error, or late.
+    // No server listens on this port: a request would fail with another error, or late.
     let nowhere = Client::builder("redis://127.0.0.1:1").connect_lazily().unwrap();
     let connected = Client::connect(&server.url()).unwrap();
     server.reset_counters();

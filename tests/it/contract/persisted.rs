@@ -1,4 +1,4 @@
-//! A key whose time to live somebody took away: questions leave it alone, and no request shortens it.
+//! A key without a time to live: questions leave the key alone, and no request shortens its life.
 
 use std::thread;
 
@@ -26,7 +26,7 @@ fn a_question_about_a_lease_writes_nothing() {
         let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.with_lease(ms(60_000)).lock().unwrap();
         RedisServer::shared().run(&["PERSIST", lock.name()]);
-        // The client cannot know whether it was forced open, so the watchdog asks.
+        // The client cannot know whether the lock was forced open, so the watchdog asks.
         let forced = proxy.rule(When::any().containing(lock.name()), Then::SwallowRequest);
         assert_eq!(kind_of(lock.force_unlock()), ErrorKind::Unknown);
         let mark = forced.wait_hit(SOON).number + 1;
@@ -88,7 +88,7 @@ fn a_key_without_end_gets_no_less_than_its_holder_believes() {
     });
 }
 
-/// The lock of another client that can only be had when this one is free.
+/// A lock of another client that conflicts with this lock.
 fn rival(kind: &Kind, name: &str) -> Lock {
     if kind.label == READ.label {
         client().get_read_write_lock(name).get_write_lock()

@@ -1,4 +1,4 @@
-//! Taking again what one holds.
+//! Re-entry of a held lock.
 
 use lockson::{ErrorKind, Loss};
 use lockson_harness::RedisServer;

@@ -1,4 +1,4 @@
-//! A user without one of the rights that a lock needs.
+//! A user without a right that a lock needs.
 
 use lockson::Client;
 use lockson_harness::RedisServer;

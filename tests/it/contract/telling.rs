@@ -1,4 +1,4 @@
-//! Who is told of a loss, and how often.
+//! The receivers of the news of a loss, and how often each receives the news.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -33,7 +33,7 @@ fn each_way_to_learn_of_a_loss_tells_it_once() {
         assert_eq!([heard.recv_timeout(SOON), heard.recv_timeout(SOON)], [Ok(Loss::Gone), Ok(Loss::Gone)]);
         eventually(SOON, "the observer is told", || notes.losses_of(lock.name()) == 1);
 
-        // Nothing that is done with the lost hold tells it again.
+        // No later call on the lost hold reports the loss again.
         assert!(lock.try_lock().is_err() && inner.extend(ms(100)).is_err() && inner.unlock().is_err());
         drop(outer);
         assert!(heard.recv_timeout(TICK * 3).is_err());
@@ -197,7 +197,7 @@ fn an_observer_may_take_locks() {
     });
 }
 
-/// At each event of another lock it takes its own, from whatever thread tells it.
+/// At each event of another lock takes a lock of its own, on the thread that reports the event.
 #[derive(Debug)]
 struct Curious {
     lock: Arc<OnceLock<Lock>>,

@@ -1,4 +1,4 @@
-//! Threads: who owns a hold, and what becomes of it when they panic, leak or end.
+//! Threads: the owner of a hold, and the end of a hold when the owner's thread panics, leaks or ends.
 
 use std::cell::RefCell;
 use std::mem;
@@ -131,7 +131,8 @@ fn a_guard_among_the_data_of_a_thread_is_given_back_with_it() {
     thread_local!(static KEPT: RefCell<Option<Guard>> = const { RefCell::new(None) });
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
-        // Made before the library's own data of the thread, and after it: destroyed after it, and before.
+        // Created before the library's own data of the thread, and after: destroyed after the library's data, and
+        // before.
         for touch_first in [true, false] {
             thread::scope(|scope| {
                 scope.spawn(|| {
@@ -168,7 +169,7 @@ fn a_destructor_of_thread_data_may_take_locks() {
     });
 }
 
-/// Takes and gives back a lock when its thread has ended.
+/// Takes and releases a lock while the thread's data is destroyed.
 struct LastWish {
     lock: Lock,
     told: Sender<bool>,

@@ -1,4 +1,4 @@
-//! Waiting: how long at most, what ends it early, who is served.
+//! Waiting: limits, early ends, and the waiter that is served.
 
 use std::sync::Mutex;
 use std::thread;
@@ -26,7 +26,7 @@ fn a_busy_lock_is_none_after_the_wait_and_not_much_later() {
         check(Duration::ZERO);
         check(Duration::from_nanos(1));
         check(ms(1));
-        // Longer than the time that a waiter sleeps at a stretch.
+        // Longer than a waiter's longest sleep.
         check(ms(1_300));
         // A busy machine may be late now and then, but not always.
         let late = (0..10).map(|_| check(ms(60))).min().unwrap();
@@ -84,7 +84,7 @@ fn a_release_wakes_a_waiter_of_the_same_client_at_once() {
     for_every_kind(|kind| wakes_at_once(kind, Clone::clone));
 }
 
-/// The time to live is 30 s and a waiter asks by itself each second: what is quicker was a wake-up.
+/// The time to live is 30 s and a waiter asks again each second: a faster grant proves a wake-up.
 fn wakes_at_once(kind: &Kind, other: fn(&lockson::Client) -> lockson::Client) {
     let ours = client();
     let theirs = other(&ours);
@@ -161,7 +161,7 @@ fn a_cancelled_wait_ends_at_once_and_holds_nothing() {
     });
 }
 
-/// How long it takes until all who are cancelled have ended.
+/// How long until all cancelled waiters have ended.
 fn cancelled_wait(kind: &Kind) -> Duration {
     let lock = kind.get_lock(&client(), &kind.fresh());
     let guard = lock.lock().unwrap();
@@ -170,7 +170,7 @@ fn cancelled_wait(kind: &Kind) -> Duration {
     let others = kind.get_lock(&client(), lock.name());
     let cancellable = others.with_cancel(&stop);
     thread::scope(|scope| {
-        // The first asks Redis, the others stand behind it in their process.
+        // The first waiter asks Redis, the others wait in the local queue behind the first.
         let waiters = [
             scope.spawn(|| kind_of(cancellable.lock())),
             scope.spawn(|| kind_of(cancellable.try_lock_for(SOON))),

@@ -1,4 +1,4 @@
-//! A thread that ends without giving its lock back leaves it to its time to live, and that is told once.
+//! A thread that ends without a release leaves the lock to its time to live, and the loss is reported once.
 
 use std::thread;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn what_was_given_back_is_never_told_to_be_abandoned() {
     // The watchdog watches from now on.
     let _watched = client.get_lock("watched").lock().unwrap();
     thread::sleep(ms(500));
-    // Somebody looks at each hold for longer than the thread lives that had it.
+    // Another thread looks at each hold for longer than the holder's thread lives.
     let holds: Vec<_> = (0..20)
         .map(|number| {
             let lock = client.get_lock(&format!("back:{number}"));

@@ -1,4 +1,4 @@
-//! What each call gets while the server refuses.
+//! The outcome of each call while the server refuses.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use lockson_harness::proxy::{Fate, When};
 
 use crate::support::faults::{Rig, SLACK, SOON, timed};
 
-/// Calls that take a lock which nobody has.
+/// Calls that take a free lock.
 pub(crate) const ACQUIRES: [&str; 3] = ["try_lock", "try_lock_for", "lock"];
-/// Calls that cannot do without writing.
+/// Calls that must write.
 pub(crate) const WRITES: [&str; 8] =
     ["try_lock", "try_lock_for", "lock", "re-enter", "extend", "release of one", "release", "force_unlock"];
-/// Everything that runs a script.
+/// Calls that run a script.
 pub(crate) const WRITES_AND_WAITS: [&str; 9] =
     ["try_lock", "try_lock_for", "lock", "wait", "re-enter", "extend", "release of one", "release", "force_unlock"];
-/// Everything there is.
+/// All calls.
 pub(crate) const EVERYTHING: [&str; 11] = [
     "try_lock",
     "try_lock_for",
@@ -35,30 +35,30 @@ pub(crate) const EVERYTHING: [&str; 11] = [
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) call: &'static str,
-    /// Kind and word of the error; `None` where the call did what it is for.
+    /// Kind and word of the error; `None` where the call succeeded.
     pub(crate) refusal: Option<(ErrorKind, Option<String>)>,
-    /// Whether it went on asking until its bound.
+    /// Whether the call repeated its request until the bound.
     pub(crate) asked_on: bool,
-    /// Whether it was refused before, and then the bound came before the last answer.
+    /// Whether the call was refused at first, and reached its bound before the last answer.
     pub(crate) cut_short: bool,
 }
 
-/// What each call was answered.
+/// The answers to all calls.
 #[derive(Debug)]
 pub(crate) struct Answers(pub(crate) Vec<Answer>);
 
-/// What is done to the server.
+/// The disturbance of the server.
 pub(crate) struct Trouble<'a> {
     pub(crate) fail: &'a dyn Fn(),
     pub(crate) heal: &'a dyn Fn(),
-    /// Whether holds outlive it.
+    /// Whether holds survive the disturbance.
     pub(crate) holds_stay: bool,
 }
 
 impl Answers {
-    /// Takes locks, has the server refuse, calls everything, and sees to it that nothing stays behind.
+    /// Takes locks, has the server refuse, makes all calls, and checks that nothing stays behind.
     ///
-    /// `connect` makes another client like this one.
+    /// `connect` makes another client with the same settings.
     pub(crate) fn taken(
         rig: &Rig,
         client: &Client,
@@ -104,7 +104,7 @@ impl Answers {
         answers
     }
 
-    /// Checks that these calls were refused with this word, and that all others did what they are for.
+    /// Checks that these calls were refused with this word, and that all other calls succeeded.
     #[track_caller]
     pub(crate) fn assert_refused(&self, word: &str, calls: &[&str]) {
         for Answer { call, refusal, cut_short, .. } in &self.0 {
@@ -126,7 +126,7 @@ impl Answers {
     }
 }
 
-/// Makes a call that may be refused, in time; `bound` is how long it may go on asking.
+/// Makes a call that may be refused, in time; `bound` limits how long the call may repeat its request.
 fn answer(rig: &Rig, call: &'static str, bound: Duration, make: &mut dyn FnMut() -> Result<()>) -> Answer {
     let mark = rig.proxy.mark();
     let connections = rig.proxy.connections_made();
@@ -134,7 +134,7 @@ fn answer(rig: &Rig, call: &'static str, bound: Duration, make: &mut dyn FnMut()
     assert!(took < PATIENCE * 3 + SLACK, "{call} took {took:?}");
     let sent = rig.proxy.fitting_since(mark, &When::any());
     let refusal = answer.err().map(|error: Error| (error.kind(), error.redis_word().map(str::to_owned)));
-    // Both, because the background asks, too, and because a busy machine takes its time.
+    // Both conditions, because the background sends requests too, and because a busy machine is slow.
     let questions = sent.iter().filter(|request| !INTRODUCTION.contains(&request.command.as_str())).count();
     let several = questions > 1 || rig.proxy.connections_made() - connections > 1;
     let asked_on = several && took >= bound / 2;
@@ -143,19 +143,19 @@ fn answer(rig: &Rig, call: &'static str, bound: Duration, make: &mut dyn FnMut()
     Answer { call, cut_short: asked_on && unanswered && sent.iter().any(refused), refusal, asked_on }
 }
 
-/// An error reply, or a greeting by which a replica tells what it is.
+/// An error reply, or a greeting in which a replica reports its role.
 fn is_refusal(reply: &[u8]) -> bool {
     reply.starts_with(b"-") || String::from_utf8_lossy(reply).contains("\r\nreplica\r\n")
 }
 
-/// Whether a server that refuses with `word` may say this instead: a replica tells what it is when the
-/// next connection is made, with or without its master.
+/// Whether a server that refuses with `word` may send `seen` instead: a replica reports its role on the next new
+/// connection, with or without its master.
 pub(crate) fn is_word_of(seen: &str, word: &str) -> bool {
     seen == word || (seen == "READONLY" && word == "MASTERDOWN")
 }
 
-/// What a new connection begins with.
+/// The first commands of a new connection.
 const INTRODUCTION: [&str; 4] = ["AUTH", "CLIENT", "HELLO", "SELECT"];
 
-/// The command timeout of the client under test: a server that is starved by others still answers.
+/// The command timeout of the client under test: a server that gets little processor time still answers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);

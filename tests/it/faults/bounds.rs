@@ -16,7 +16,7 @@ fn no_call_overruns_its_bound_and_nothing_stays_behind() {
     for some in FAULTS.chunks(AT_ONCE) {
         thread::scope(|scope| {
             for (name, fault, kinds) in some {
-                // The name is told when it panics.
+                // A panic shows the name.
                 let thread = thread::Builder::new().name((*name).to_owned());
                 thread.spawn_scoped(scope, || calls_keep_their_bounds(*fault, kinds)).unwrap();
             }
@@ -57,11 +57,11 @@ fn calls_keep_their_bounds(fault: Fault, kinds: &[ErrorKind]) {
 
 type Fault = fn(&Rig);
 
-/// How many faults are tried side by side, each with a server of its own.
+/// How many faults are tested side by side, each with a separate server.
 const AT_ONCE: usize = 6;
 
-/// The faults, and what a caller may be told: `Connection` where nothing can have had an effect,
-/// `Unknown` where everything may have had one.
+/// The faults, and the permitted errors: `Connection` where no request can have had an effect, `Unknown` where every
+/// request may have had an effect.
 const FAULTS: &[(&str, Fault, &[ErrorKind])] = &[
     ("mute", |rig| rig.proxy.mute(Scope::All, Direction::Both), EITHER),
     ("requests lost", |rig| rig.proxy.mute(Scope::All, Direction::Requests), EITHER),
@@ -96,7 +96,7 @@ fn always(rig: &Rig, when: When, then: Then) {
     rig.proxy.rule(when.always(), then);
 }
 
-/// Scripts are carried out, and answered with these bytes.
+/// Redis executes scripts, but the replies are replaced by these bytes.
 fn replaced(rig: &Rig, bytes: &[u8]) {
     always(rig, When::script(), Then::ReplaceReply(bytes.to_vec()));
 }
@@ -165,7 +165,7 @@ fn an_outage_ends_the_wait_of_every_thread_in_line() {
             let error = waiter.join().unwrap().unwrap_err();
             assert!(EITHER.contains(&error.kind()), "{error}");
         }
-        // The one who sleeps asks a second later at the latest; then the limit of an outage counts.
+        // A sleeping waiter asks within a second; then the outage limit counts.
         let took = started.elapsed();
         assert!(took < Duration::from_secs(1) + PATIENCE * 3 + SLACK, "{took:?}");
     });
@@ -182,7 +182,7 @@ fn a_full_pool_blocks_a_caller_within_its_bound() {
         holding.wait_hit(SOON);
         let (took, answer) = timed(|| client.get_lock("other").try_lock().map(drop));
         assert!(took < Duration::from_secs(1) + SLACK, "{took:?}");
-        // Whoever has the connection may have lost it by then, and left room.
+        // The slow caller may have lost the connection by then, and left room in the pool.
         if let Err(error) = answer {
             assert_eq!(error.kind(), ErrorKind::Connection, "{error}");
         }

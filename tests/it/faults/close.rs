@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::support::faults::{PATIENCE, Rig, SLACK, SOON, ms, timed};
 use crate::support::{SCHEDULING, joined};
 
-/// The time that dropping and closing may take, by default.
+/// The default limit of dropping and closing.
 const DROP_LIMIT: Duration = Duration::from_secs(1);
 
 #[test]
@@ -25,18 +25,18 @@ fn close_ends_blocked_callers_in_time_on_a_mute_server() {
 
 #[test]
 fn close_ends_blocked_callers_in_time_without_a_server() {
-    // Whoever slept asks, because the listener broke.
+    // A sleeping waiter sends a request, because its listener broke.
     close_is_bounded(DROP_LIMIT + SCHEDULING, |rig| {
         rig.proxy.new_connections(NewConnections::Ignore);
         rig.proxy.cut(Scope::All);
     });
 }
 
-/// `soon` is when those are told who sleep when it happens: they wait for no server.
+/// `soon` bounds the end of sleeping callers, which wait for no server.
 fn close_is_bounded(soon: Duration, fault: fn(&Rig)) {
     const WANTING: usize = 6;
     let rig = Rig::start();
-    // Two connections, so that some callers wait for one.
+    // Two connections, so that some callers wait for a connection.
     let client = rig.builder().max_connections(2).connect().unwrap();
     let holder = Client::builder(&rig.server.url()).client_name("holder").connect().unwrap();
     let busy = holder.get_lock("busy").lock().unwrap();
@@ -44,7 +44,7 @@ fn close_is_bounded(soon: Duration, fault: fn(&Rig)) {
     let unlocked = client.get_lock("unlocked").owned().lock().unwrap();
     let started = &Barrier::new(WANTING + 2);
     thread::scope(|scope| {
-        // These sleep when it happens, the first one on its channel and the others in line.
+        // These callers are asleep at the fault, the first on its channel and the others in the local queue.
         let sleep = || (client.get_lock("busy").lock().map(drop), Instant::now());
         let sleepers: Vec<_> = (0..3).map(|_| scope.spawn(sleep)).collect();
         eventually(SOON, "the first one listens", || rig.server.channels().len() == 1);
@@ -85,7 +85,7 @@ fn close_is_bounded(soon: Duration, fault: fn(&Rig)) {
     eventually(SOON, "all connections are closed", || rig.server.clients_named("lockson") == 0);
     let _last = rig.builder().client_name("last").connect().unwrap(); // let in after all who stood at the door
     let connections = rig.proxy.connections_made();
-    // Long enough for whatever tries again: a broken listener does so after a twentieth of a second.
+    // Long enough for any retry: a broken listener reconnects after a twentieth of a second.
     thread::sleep(ms(500));
     assert_eq!(rig.proxy.connections_made(), connections, "a closed client connects");
     drop(busy);
@@ -196,7 +196,7 @@ fn a_password_appears_in_no_text() {
 
 #[test]
 fn a_password_echoed_in_a_refusal_is_hidden() {
-    // Servers quote what they do not understand: here they understand no AUTH and no HELLO.
+    // Servers quote unknown commands: this server knows neither AUTH nor HELLO.
     for (renamed, protocol) in [("AUTH", ""), ("HELLO", "?protocol=resp3")] {
         let server = RedisServer::builder().config(format!("rename-command {renamed} \"\"")).start();
         for user in ["", "somebody"] {
@@ -212,7 +212,7 @@ fn a_password_echoed_in_a_refusal_is_hidden() {
 
 const CANARY: &str = "canary-7Qz";
 
-/// Writes down every text that a user could come to see.
+/// Records every text that a user could see.
 #[derive(Clone, Debug, Default)]
 struct Sheet(Arc<Mutex<String>>);
 

@@ -1,4 +1,4 @@
-//! Every request has its effect exactly once, wherever the network breaks while it is under way.
+//! Every request has its effect exactly once, wherever the network breaks while the request is under way.
 
 use std::thread;
 use std::time::Duration;
@@ -310,7 +310,7 @@ fn a_hold_survives_unanswered_reentry_and_partial_release() {
     for then in silences() {
         let outer = lock.lock().unwrap();
         rig.proxy.rule(rig.script("reenter"), then.clone());
-        // Within its wait it is repeated; without one it fails, and the outer hold knows nothing of it.
+        // With a wait the re-entry is repeated; without a wait the re-entry fails, and the outer hold is unaffected.
         let inner = lock.try_lock_for(SOON).unwrap().expect("it is ours");
         rig.assert_held_by(NAME, outer.owner(), 2);
         rig.proxy.rule(rig.release(true), then.clone());
@@ -326,7 +326,7 @@ fn a_hold_survives_unanswered_reentry_and_partial_release() {
     }
 }
 
-/// Breaks the connection at every place of the request and of its reply, and checks each time.
+/// Breaks the connection at every place of the request and of the reply, and checks each time.
 fn at_every_byte<T>(rig: &Rig, when: &When, mut before: impl FnMut() -> T, mut act: impl FnMut(T)) -> u64 {
     act(before());
     let (request, reply) = lengths(rig, when);
@@ -359,21 +359,22 @@ impl Drop for Context {
     }
 }
 
-/// How long an undisturbed request of this sort and its reply are.
+/// The lengths of an undisturbed request of this sort and its reply.
 fn lengths(rig: &Rig, when: &When) -> (usize, usize) {
     let request = rig.proxy.wait_for(when, SOON);
     let Fate::Answered(reply) = rig.proxy.wait_fate(&request, SOON) else { panic!("{request:?} was not answered") };
     (request.bytes.len(), reply.len())
 }
 
-/// Every place where a connection can break: before the request, in it, after it, in the reply, after it.
+/// Every place where a connection can break: before the request, inside, after the request, in the reply, after the
+/// reply.
 fn faults(request: usize, reply: usize) -> Vec<Then> {
     let requests = (0..=request).map(Then::CutRequestAfter);
     let replies = (0..=reply).map(Then::CutReplyAfter);
     [Then::CutBeforeRequest].into_iter().chain(requests).chain(replies).collect()
 }
 
-/// The ways in which no answer comes although nothing is cut.
+/// The ways to lose an answer without a cut.
 fn silences() -> Vec<Then> {
     vec![
         Then::SwallowRequest,

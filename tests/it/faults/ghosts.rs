@@ -1,4 +1,4 @@
-//! What a caller gave up, or cleared away, neither takes a lock nor opens one that was granted after it.
+//! A request that was given up, or cleaned up, neither takes a lock nor releases a later grant.
 
 use std::thread;
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn a_ghost_of_a_wait_in_vain_is_cleared_in_the_background() {
     assert_ghost_is_cleared(&rig, &original.wait_hit(SOON));
 }
 
-/// The original takes the lock for nobody, and is cleared away long before its lease of 30 s is over.
+/// The original takes the lock for no caller, and is cleaned up long before its lease of 30 s is over.
 #[track_caller]
 fn assert_ghost_is_cleared(rig: &Rig, original: &Request) {
     assert_eq!(rig.proxy.wait_fate(original, SOON), Fate::Answered(b"*1\r\n:1\r\n".to_vec()), "it took the lock");

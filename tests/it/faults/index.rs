@@ -1,4 +1,4 @@
-//! The list in `docs/reliability.md` names tests that exist, and every fault it has to name.
+//! The list in `docs/reliability.md` names only existing tests, and every fault that must be listed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,7 @@ fn list() -> String {
     fs::read_to_string(root().join("docs/reliability.md")).unwrap()
 }
 
-/// Tests are named as sentences; nothing else in the list has so many words.
+/// Test names are sentences; nothing else in the list has so many words.
 fn is_sentence(name: &str) -> bool {
     name.split('_').count() >= 4 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }

@@ -1,4 +1,4 @@
-//! What is believed of a hold when answers come late, not at all, or from a server that is master no more.
+//! The client's belief about a hold when answers come late, never, or from a demoted master.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn the_late_answer_of_a_renewal_is_not_that_of_the_next_one() {
     requests.wait_hit(SOON); // nothing raises the time to live from here on
     answer.release();
     while guard.is_held() {
-        // In this order: both only fall.
+        // In this order: both values only fall.
         let left = u128::try_from(rig.time_to_live(NAME)).unwrap_or(0);
         let believed = guard.remaining().as_millis();
         assert!(believed <= left, "believed for {believed} ms, in Redis for {left}");
@@ -46,7 +46,7 @@ fn a_release_found_nothing_after_its_deadline_and_says_so() {
         let released = scope.spawn(move || guard.unlock());
         cut.wait_hit(SOON);
         fence.wait_hit(SOON);
-        // Since then somebody else may have had the lock, for all that the holder knows.
+        // Since then another client may have had the lock, as far as the holder knows.
         thread::sleep(lease.saturating_sub(taken.elapsed()));
         rig.proxy.heal();
         assert!(matches!(kind_of(joined(released)), ErrorKind::Lost(_)));
@@ -63,7 +63,7 @@ fn the_watchdog_leaves_a_mute_demoted_server() {
     successor.run(&["REPLICAOF", "127.0.0.1", &rig.server.address().port().to_string()]);
     eventually(SOON, "it has the lock", || successor.query::<i64>(&["EXISTS", "kept"]) == 1);
     successor.run(&["REPLICAOF", "NO", "ONE"]);
-    // It never reaches this master, so it refuses whole requests with `MASTERDOWN`.
+    // The demoted server never reaches this master, so every request is refused with `MASTERDOWN`.
     rig.proxy.retarget(successor.address());
     rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]);
     assert_eq!(kept.wait_lost(Duration::from_secs(6)), None, "it is renewed at the successor");

@@ -1,4 +1,4 @@
-//! What arrives late, after its sender gave up, repeated or went on, changes nothing any more.
+//! Requests that arrive late, after the sender gave up, repeated or went on, change nothing.
 
 use std::thread;
 use std::time::Duration;
@@ -66,7 +66,7 @@ fn an_unfenceable_ghost_is_cleared_in_the_background() {
     assert!(refusal.starts_with(b"-NOPERM"));
     rule.release();
     assert_eq!(rig.proxy.wait_fate(&original, SOON), Fate::Answered(b"*1\r\n:1\r\n".to_vec()), "the ghost locked it");
-    // Its lease would be 30 s.
+    // The lease of the late grant would be 30 s.
     rig.eventually_no_keys(Duration::from_secs(3));
 }
 
@@ -179,7 +179,7 @@ fn an_answer_that_is_older_than_its_lease_is_no_lock() {
     rig.assert_no_keys();
 }
 
-/// Takes the lock while the first request for it is held, and gives it back.
+/// Takes the lock while the first acquire request is held, and releases the lock.
 fn take_with_the_original_held(rig: &Rig, lock: &Lock) -> (RuleHandle, Request, Request) {
     let acquire = rig.script("acquire");
     let mark = rig.proxy.mark();
@@ -208,7 +208,7 @@ fn an_unanswered_fence_never_causes_an_unsent_release() {
     rig.server.run(&["DEL", NAME]);
     let fence = rig.proxy.rule(fences(), Then::CutReplyAfter(0));
     let mark = rig.proxy.mark();
-    // The release goes out once, and finds nothing: that is no doubt, that is a loss.
+    // The release is sent once and finds nothing: a loss, and nothing is in doubt.
     assert_eq!(outer.unlock().unwrap_err().kind(), ErrorKind::Lost(Loss::Gone));
     assert_eq!(fence.hits(), 1);
     assert_eq!(rig.proxy.fitting_since(mark, &rig.release(false)).len(), 1);
@@ -222,7 +222,7 @@ fn a_copy_at_a_former_master_is_cleared_when_it_is_one_again() {
     std::thread::scope(|scope| {
         let taking = scope.spawn(|| lock.try_lock_for(SOON).map(|guard| guard.map(|guard| guard.unlock())));
         let original = held.wait_hit(SOON);
-        // The host name leads to another server now, and to the first one again later.
+        // The host name leads to another server now, and to the first server again later.
         rig.proxy.retarget(other.address());
         taking.join().unwrap().unwrap().expect("free at the other server").unwrap();
         rig.proxy.retarget(rig.server.address());
@@ -246,13 +246,13 @@ fn reading_that_was_kept_goes_on_when_writing_ends_in_doubt() {
     writing.unlock().unwrap_err();
     deaf.remove();
     mute.remove();
-    // The guard is gone; readers come in as soon as Redis knows it all the same.
+    // The guard is gone; readers are admitted as soon as the release reaches Redis.
     let reading = other.get_read_lock().try_lock_for(Duration::from_secs(8)).unwrap().expect("writing has ended");
     reading.unlock().unwrap();
     assert!(other.get_write_lock().try_lock().unwrap().is_none(), "what was kept is still read");
 }
 
-/// The background is writing what an inner release could not, and knows nothing of the next one.
+/// The background is writing an inner release that failed at first, and does not know of the next release.
 #[test]
 fn an_inner_release_beside_the_background_is_written() {
     let rig = Rig::start();

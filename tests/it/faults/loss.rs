@@ -1,4 +1,4 @@
-//! A holder knows of every loss, in time and once; what is no loss is not told.
+//! A holder learns of every loss, in time and once; no other event is reported as a loss.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -12,7 +12,7 @@ use lockson_harness::{Stalls, eventually};
 use crate::support::faults::{Rig, SLACK, SOON, ms, timed};
 use crate::support::{Notes, joined};
 
-/// Long enough for a margin of 200 ms: the test looks at the order of two moments, and other tests run beside it.
+/// Long enough for a margin of 200 ms: the test compares the order of two moments, while other tests run.
 const LEASE: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_secs(1);
 
@@ -27,13 +27,13 @@ fn every_holder_is_told_before_the_server_forgets_its_lock() {
                 assert!(excused <= trials.locks / 2, "this machine stood still too often to tell: {excused}");
             };
             thread.spawn_scoped(scope, run).unwrap();
-            // So that not all ends come at once: that would test the machine.
+            // The ends are spread: many ends at once would test the machine.
             thread::sleep(TICK / 4);
         }
     });
 }
 
-/// What is lost to one fault.
+/// The holds that one fault ends.
 #[derive(Debug)]
 pub(crate) struct Trials {
     pub(crate) locks: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Trials {
     pub(crate) before: Duration,
 }
 
-/// The faults, and whether the server itself can be asked meanwhile.
+/// The faults, and whether the test can ask the server meanwhile.
 pub(crate) const FAULTS: [(&str, Fault, bool); 5] = [
     ("out of reach", |rig| gone(rig, NewConnections::Refuse), true),
     ("dialled in vain", |rig| gone(rig, NewConnections::Ignore), true),
@@ -61,8 +61,8 @@ fn gone(rig: &Rig, how: NewConnections) {
     rig.proxy.cut(Scope::All);
 }
 
-/// Sees that every holder is told before its key ends on the server. Answers how many were told later
-/// only because this process did not get to run meanwhile, by no more than that.
+/// Checks that every holder learns of the loss before the key ends on the server. Returns the number of late reports
+/// that are excused, because this process stood still for at least the delay.
 pub(crate) fn told_in_time(fault: Fault, server_answers: bool, trials: &Trials) -> usize {
     let Trials { locks, lease, tick, .. } = *trials;
     let (rig, stalls) = (Rig::start(), Stalls::watch());
@@ -119,14 +119,14 @@ fn name(trial: usize) -> String {
     format!("trial-{trial}.")
 }
 
-/// The earliest moment at which the key ends, by the server's own word.
+/// The earliest moment at which the key ends, according to the server.
 fn end_by_server(rig: &Rig, trial: usize) -> Instant {
     let asked = Instant::now();
     let left = u64::try_from(rig.time_to_live(&name(trial))).expect("it lives");
     asked + ms(left.saturating_sub(1))
 }
 
-/// The same of a server that cannot be asked: the last request that it answered came then.
+/// The same for a server that cannot be asked: counted from the last answered request.
 fn end_by_requests(rig: &Rig, trial: usize, lease: Duration) -> Instant {
     let answered = |request: &Request| matches!(rig.proxy.fate(request), Fate::Answered(_));
     let mut raising = rig.proxy.fitting(&rig.script("renew").containing(name(trial)));
@@ -151,7 +151,7 @@ fn nobody_believes_in_a_lock_that_the_server_has_forgotten() {
     while alive > 0 {
         alive = 0;
         for (name, guard) in names.iter().zip(&guards) {
-            // Asked in this order: what the server has forgotten before, the holder must not believe after.
+            // In this order: once the server has removed the key, the holder must no longer believe in the hold.
             let there: bool = redis::cmd("EXISTS").arg(name).query(&mut server).unwrap();
             assert!(there || !guard.is_held(), "{name} is believed in");
             alive += usize::from(there);
@@ -227,7 +227,7 @@ fn a_lost_lock_does_not_disturb_the_next_hold_of_the_same_name() {
     thread::scope(|scope| {
         let deep: Vec<_> = (0..4).map(|_| lock.lock().unwrap()).collect();
         rig.server.run(&["DEL", "again"]);
-        // The first ones stay in their guards while another thread takes it and needs its renewals.
+        // The lost guards stay alive while another thread takes the lock and needs renewals.
         let next = scope.spawn(|| {
             let guard = lock.lock().unwrap();
             assert_eq!(guard.wait_lost(ms(2_700)), None);
@@ -283,7 +283,7 @@ fn a_message_is_verified_at_once_without_a_grant_here() {
     }
 }
 
-/// How long a holder, in whose process somebody waits, takes to hear that its lock was forced open.
+/// How long until a holder learns of a foreign `force_unlock`, with a waiter in the holder's process.
 pub(crate) fn time_to_tell(rig: &Rig, holder: &Client, other: &Client, leased: bool) -> Duration {
     let lock = holder.get_lock("forced");
     let guard = if leased { lock.with_lease(LEASE).lock().unwrap() } else { lock.lock().unwrap() };
@@ -314,7 +314,7 @@ fn a_holder_cut_off_for_too_long_spares_the_next_holder() {
     let mark = rig.proxy.mark();
     assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Lost(Loss::Expired), "no silent second hold");
     assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Lost(Loss::Expired));
-    // What is cleared away in the background is its own hold, not the next one.
+    // The background cleans up the lost hold, not the next hold.
     let cleared = rig.proxy.wait_for_since(mark, &rig.release(false), SOON);
     rig.proxy.wait_fate(&cleared, SOON);
     rig.assert_held_by("mine", next.owner(), 1);

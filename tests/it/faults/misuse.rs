@@ -1,4 +1,4 @@
-//! What the types themselves refuse, and what code of users may do wrong.
+//! Misuse that the types refuse, and mistakes of users' code.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,8 +15,8 @@ use lockson_harness::proxy::{Then, When};
 use crate::support::faults::{Rig, SOON, ms};
 use crate::support::joined;
 
-/// Is there once for every type, and once more for those that may move between threads: naming it
-/// for one of those is ambiguous and does not compile.
+/// Every type has one implementation, and types that may move between threads have a second one: naming the trait for
+/// such a type is ambiguous and does not compile.
 trait StaysOnItsThread<Which> {
     fn is_seen() {}
 }
@@ -41,7 +41,7 @@ fn everything_else_may_move_and_be_shared() {
     check::<Hold>();
 }
 
-/// An observer that panics whatever it is told.
+/// An observer that panics at every event.
 #[derive(Debug, Default)]
 struct Panics(Arc<AtomicUsize>);
 
@@ -100,7 +100,7 @@ fn an_observer_that_panics_disturbs_nobody() {
     });
     assert_eq!(kept.wait_lost(lease + ms(500)), None, "it is renewed");
     kept.unlock().unwrap();
-    // Two taken and lost or failing, one more taken, two given back.
+    // Two acquired and lost or failing, one more acquired, two released.
     assert!(told.load(Ordering::Relaxed) >= 8, "{told:?}");
     assert!(deleted.unlock().is_err());
 }

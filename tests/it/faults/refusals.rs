@@ -1,4 +1,4 @@
-//! What each call gets when the server answers, but refuses.
+//! The outcome of each call when the server answers, but refuses.
 
 use std::thread;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn a_full_memory_refuses_new_locks_and_nothing_else() {
 
 #[test]
 fn a_server_that_cannot_save_takes_no_writes() {
-    // It refuses PING, too, and that is what `connect` asks.
+    // The server refuses PING too, and `connect` sends a PING.
     answers(&ways::MISCONF).assert_refused("MISCONF", &[&WRITES[..], &["connect"]].concat());
 }
 
@@ -117,7 +117,7 @@ fn a_replica_is_left_for_the_master_behind_its_name() {
 #[test]
 fn a_refusal_that_takes_its_time_is_still_told_as_one() {
     let rig = Rig::start();
-    // An attempt waits for a third of the patience at least; the last answer before the end is the one that counts.
+    // An attempt waits for at least a third of the patience; the last answer before the end decides.
     let (patience, pause) = (Duration::from_secs(3), ms(800));
     let client = rig.builder().command_timeout(patience).outage_limit(patience).connect().unwrap();
     let guard = client.get_lock("held").lock().unwrap();
@@ -276,7 +276,7 @@ fn a_foreign_lock_without_a_ttl_is_asked_for_every_second() {
     }
 }
 
-/// What each call is answered by the server that all tests use.
+/// The answers of the server that all tests use to each call.
 fn answers(way: &Way) -> Answers {
     way.answers(&Version::of_this_machine().expect("redis-server runs here"))
 }

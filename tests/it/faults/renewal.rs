@@ -1,4 +1,4 @@
-//! Renewal is disturbed: it goes on as long as its hold, and not a moment longer.
+//! Disturbed renewal: the watchdog renews a hold until its end, and not a moment longer.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -102,7 +102,7 @@ fn nothing_is_renewed_after_its_release_however_that_went() {
         let _ = guard.unlock();
         let mark = rig.proxy.mark();
         rig.proxy.wait_for_since(mark, &rig.script("renew").nth(6), SOON);
-        // One may have been on its way when the guard was given back.
+        // One renewal may have been under way during the release.
         let after = rig.proxy.fitting_since(mark, &mine).len();
         assert!(after <= 1, "{after} renewals after the release");
         eventually(SOON, "it is open", || !client.get_lock("released").is_locked().unwrap());
@@ -142,7 +142,7 @@ fn a_key_of_a_wrong_type_does_not_stop_its_batch() {
     rig.server.run(&["DEL", &names[5]]);
     assert_eq!(guards[3].wait_lost(SOON), Some(Loss::Taken));
     assert_eq!(guards[5].wait_lost(SOON), Some(Loss::Gone));
-    // All the others outlive their time to live.
+    // All other holds outlive their time to live.
     assert_eq!(guards[0].wait_lost(Duration::from_secs(4)), None);
     for (number, guard) in guards.into_iter().enumerate().filter(|(number, _)| ![3, 5].contains(number)) {
         assert!(guard.is_held(), "{number}");

@@ -17,7 +17,7 @@ fn in_chaos_every_call_ends_in_time_and_no_two_are_inside() {
     assert!(taken > 20, "{taken} taken: the chaos was too much to show anything");
 }
 
-/// Threads of two clients at one lock, while everything that passes is disturbed; answers how often it was taken.
+/// Threads of two clients use one lock, while every connection is disturbed; returns the number of grants.
 pub(crate) fn chaos(seed: u64, how_long: Duration) -> usize {
     const THREADS: usize = 4;
     const WAIT: Duration = Duration::from_millis(500);
@@ -38,7 +38,7 @@ pub(crate) fn chaos(seed: u64, how_long: Duration) -> usize {
                     let alone = inside.fetch_add(1, Ordering::SeqCst) == 0;
                     thread::yield_now();
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    // Nothing runs out here: the time to live is 30 s.
+                    // No lease ends here: the time to live is 30 s.
                     assert!(alone, "two were inside");
                     assert!(guard.is_held());
                     taken.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +60,7 @@ pub(crate) fn chaos(seed: u64, how_long: Duration) -> usize {
     taken.into_inner()
 }
 
-/// Ends the loops that look at it, also when the test fails.
+/// Ends the loops that read the flag, also when the test fails.
 struct Calm<'a>(&'a AtomicBool);
 
 impl Drop for Calm<'_> {
@@ -69,7 +69,7 @@ impl Drop for Calm<'_> {
     }
 }
 
-/// Disturbs everything that passes, in an order that the seed decides; ends it all at the end.
+/// Disturbs every connection, in an order that the seed decides; ends all faults at the end.
 fn make_chaos(proxy: &Proxy, seed: u64, how_long: Duration) {
     let until = Instant::now() + how_long;
     let mut random = Random(seed | 1);
@@ -241,7 +241,7 @@ fn renewals_do_not_wait_for_a_connection_of_a_full_pool() {
     let guard = client.get_lock("kept").lock().unwrap();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        // One call after another has the only connection.
+        // One call after another occupies the only connection.
         let stuck = rig.proxy.rule(rig.script("acquire").containing("stuck").always(), Then::HoldReply);
         let caller = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {

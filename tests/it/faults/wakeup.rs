@@ -1,4 +1,4 @@
-//! A wake-up that is lost costs a waiter at most a second, and listening always comes back.
+//! A lost wake-up costs a waiter at most a second, and listening always recovers.
 
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use crate::support::joined;
 
 const NAME: &str = "wake";
 
-/// A second, whatever was lost, and what it takes to ask; the locks live for much longer.
+/// A second after any loss of a message, plus the time of a request; the locks live for much longer.
 const WORST: Duration = ms(1_000).saturating_add(SLACK);
-/// Too soon for a waiter that has just asked and asks again by itself a second later.
+/// Too soon for a waiter that has just asked and asks again a second later.
 const AT_ONCE: Duration = Duration::from_millis(700);
 
 #[test]
@@ -233,7 +233,7 @@ fn a_subscription_that_is_never_confirmed_blocks_no_other_name() {
     assert!(late < WORST, "{late:?}");
 }
 
-/// A thread that waits for a lock which somebody else holds past the proxy.
+/// A thread that waits for a lock which another client holds past the proxy.
 struct Waiter {
     held: OwnedGuard,
     thread: JoinHandle<Instant>,
@@ -263,12 +263,12 @@ impl Waiter {
         self.has_just_asked_for(rig, NAME);
     }
 
-    /// Waits for a question after which the next one is due only in a second.
+    /// Waits for a request whose successor is due a second later.
     fn has_just_asked_for(&self, rig: &Rig, name: &str) {
         rig.has_asked_after_its_second(&rig.script("acquire").containing(name));
     }
 
-    /// Gives the lock back; says how long the waiter took to get it.
+    /// Releases the lock; returns how long the waiter took to get the lock.
     fn serve(self) -> Duration {
         let released = Instant::now();
         self.held.unlock().unwrap();

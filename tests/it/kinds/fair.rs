@@ -1,4 +1,4 @@
-//! What is special about the fair locks: the queue in Redis, its order, and how it outlives those who stand in it.
+//! The special properties of fair locks: the queue in Redis, its order, and how the queue outlives dead waiters.
 
 mod closing;
 pub(crate) mod crowds;
@@ -32,7 +32,7 @@ fn hasty_client(server: &RedisServer) -> Client {
     hasty(server).connect().expect("the server answers")
 }
 
-/// The queue of a name, as anybody sees it.
+/// The queue of a name, as stored in Redis.
 #[derive(Clone, Copy)]
 struct Queue<'a> {
     server: &'a RedisServer,
@@ -48,7 +48,7 @@ impl Queue<'_> {
         prefixed("redisson_lock_timeout", self.name)
     }
 
-    /// Who of ours waits, and until when each counts as alive; Redisson has no such key.
+    /// The waiters of Lockson, each with the time until which the waiter counts as alive; Redisson has no such key.
     fn alive(&self) -> String {
         prefixed("redisson_lock_alive", self.name)
     }
@@ -62,16 +62,16 @@ impl Queue<'_> {
         format!("{}:{owner}", prefixed("redisson_lock__channel", self.name))
     }
 
-    /// Who waits, the next one first.
+    /// The waiters, the next waiter first.
     #[track_caller]
     fn owners(&self) -> Vec<String> {
         self.server.query(&["LRANGE", &self.list(), "0", "-1"])
     }
 
-    /// For how many ms each waiter keeps its place if it is not heard of.
+    /// How many ms each waiter keeps its place without another request.
     #[track_caller]
     fn left_ms(&self) -> BTreeMap<String, i64> {
-        // At one moment: a waiter may ask between two questions of ours.
+        // In one script: a waiter may send a request between two commands of the test.
         const LOOK: &str = "local t = redis.call('time')
             return {t[1] * 1000 + math.floor(t[2] / 1000), redis.call('zrange', KEYS[1], 0, -1, 'withscores')}";
         let (now, scores): (i64, Vec<(String, i64)>) = self.server.query(&["EVAL", LOOK, "1", &self.deadlines()]);
@@ -83,13 +83,13 @@ impl Queue<'_> {
         eventually(SOON, &format!("{length} in the queue"), || self.owners().len() == length);
     }
 
-    /// Waits until this owner listens: from then on it asks only when told, and each second.
+    /// Waits until this owner listens: from then on the owner asks only after a message, and each second.
     #[track_caller]
     fn await_listening(&self, owner: &str) {
         eventually(SOON, "it listens", || self.server.subscribers(&self.channel_of(owner)) == 1);
     }
 
-    /// Checks that nothing is left of the lock and of its queue.
+    /// Checks that nothing is left of the lock and of the queue.
     #[track_caller]
     fn assert_gone(&self) {
         for key in [self.name.to_owned()].iter().chain(&self.keys()) {
@@ -97,7 +97,8 @@ impl Queue<'_> {
         }
     }
 
-    /// Lets a thread wait for the lock, and answers when it listens. The thread does `inside` with the guard.
+    /// Starts a thread that waits for the lock, and returns when the thread listens. The thread runs `inside` with the
+    /// guard.
     #[track_caller]
     fn waiter<'scope, T: Send + 'scope>(
         &self,
@@ -107,7 +108,7 @@ impl Queue<'_> {
     ) -> thread::ScopedJoinHandle<'scope, (Instant, T)> {
         let place = self.owners().len();
         let waiter = scope.spawn(move || {
-            // Without an end for those who wait: it is only that this test has one.
+            // Waiters in the field wait without a limit; the limit here only ends a failing test.
             let guard = lock.try_lock_for(3 * SOON).unwrap().expect("its turn comes");
             (Instant::now(), inside(guard))
         });
@@ -124,7 +125,7 @@ fn now_ms(server: &RedisServer) -> i64 {
     seconds * 1_000 + micros / 1_000
 }
 
-/// Gives back and says nothing: for waiters that only want to be in once.
+/// Releases and returns nothing: for waiters that only need one grant.
 fn leave(guard: Guard) {
     guard.unlock().unwrap();
 }

@@ -1,4 +1,4 @@
-//! What the text of each error says: what happened, where, and what to do about it.
+//! The text of each error: the event, the place, and the remedy.
 //!
 //! `cargo test --all-features --test it error_texts -- --nocapture` prints the texts to be read.
 
@@ -11,13 +11,13 @@ use std::fmt::Write;
 
 use lockson::{Client, Error, ErrorKind};
 
-/// A situation, and what its error has to say.
+/// A situation, and the required words of its error.
 struct Row {
     situation: &'static str,
     error: Error,
     kind: ErrorKind,
     word: Option<&'static str>,
-    /// What a reader has to find in the text.
+    /// The words that a reader must find in the text.
     says: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl Row {
         self
     }
 
-    /// What is wrong with the error of this situation.
+    /// The faults of the error in this situation.
     fn faults(&self) -> Vec<String> {
         let text = self.error.to_string();
         let mut faults: Vec<String> = self
@@ -109,7 +109,7 @@ fn a_text_about_a_request_names_lock_server_and_what_to_do() {
     check(&asked::rows(), 24);
 }
 
-/// The error with which a client cannot be opened.
+/// The error of a client that cannot be opened.
 #[track_caller]
 fn no_client(url: &str) -> Error {
     Client::builder(url).command_timeout(LIMIT).connect().map(drop).expect_err("it cannot be opened")

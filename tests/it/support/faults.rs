@@ -1,4 +1,4 @@
-//! What the fault tests share: a server behind a proxy, clients that lose patience soon, words for scripts.
+//! The shared parts of the fault tests: a server behind a proxy, clients with short limits, names of scripts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use lockson_harness::{RedisServer, eventually};
 
 pub(crate) use crate::support::{SOON, ms, timed};
 
-/// What a machine that is busy with other tests may add to a bound.
+/// The delay that a machine busy with other tests may add to a bound.
 pub(crate) const SLACK: Duration = Duration::from_secs(1);
 
-/// A server, and a proxy in front of it.
+/// A server, and a proxy in front of the server.
 pub(crate) struct Rig {
     pub(crate) server: RedisServer,
     pub(crate) proxy: Proxy,
@@ -31,46 +31,46 @@ impl Rig {
         Rig { server, proxy, hashes }
     }
 
-    /// A client that comes through the proxy, with default settings.
+    /// A client through the proxy, with default settings.
     pub(crate) fn client(&self) -> Client {
         self.builder().connect().expect("the proxy lets it through")
     }
 
-    /// The settings of a client that comes through the proxy.
+    /// The settings of a client through the proxy.
     pub(crate) fn builder(&self) -> ClientBuilder {
         Client::builder(&self.proxy.url())
     }
 
-    /// The settings of a client that comes through the proxy and gives up soon.
+    /// The settings of a client through the proxy with short limits.
     pub(crate) fn impatient(&self) -> ClientBuilder {
         self.builder().command_timeout(PATIENCE).outage_limit(PATIENCE * 2).drop_timeout(PATIENCE / 2)
     }
 
-    /// A client that the proxy does not see.
+    /// A client past the proxy.
     pub(crate) fn direct(&self) -> Client {
         Client::connect(&self.server.url()).expect("the server answers")
     }
 
-    /// Calls of one script, by its hash or by its text.
+    /// Calls of one script, by hash or by text.
     pub(crate) fn script(&self, verb: &'static str) -> When {
         let hash = self.hashes[verb].clone();
         let head = format!("-- reentrant/{verb}.lua");
         When::script().that(move |request| request.text(0) == hash || request.text(0).starts_with(&head))
     }
 
-    /// Releases that leave holds, and such that leave none.
+    /// Releases that leave holds, or releases of the last hold.
     pub(crate) fn release(&self, partial: bool) -> When {
         let hash = self.hashes["release"].clone();
         When::script().that(move |request| request.text(0) == hash && (request.text(4) != "0") == partial)
     }
 
-    /// The lock as it stands in Redis: owners and their counts.
+    /// The lock in Redis: owners and hold counts.
     #[track_caller]
     pub(crate) fn fields(&self, name: &str) -> BTreeMap<String, String> {
         self.server.query(&["HGETALL", name])
     }
 
-    /// What the server itself says of the time to live, in ms.
+    /// The time to live according to the server, in ms.
     #[track_caller]
     pub(crate) fn time_to_live(&self, name: &str) -> i64 {
         self.server.query(&["PTTL", name])
@@ -92,8 +92,8 @@ impl Rig {
         eventually(limit, "no key is left", || self.server.keys().is_empty());
     }
 
-    /// Waits until a waiter had slept its second and has asked: unless it is woken, its next question is due in a
-    /// second. Its first questions come in quick succession, around its subscription.
+    /// Waits until a waiter has slept its second and has asked: without a wake-up, the next request follows a second
+    /// later. The waiter's first requests come in quick succession, before and after the subscription.
     pub(crate) fn has_asked_after_its_second(&self, question: &When) {
         let mut asked = self.proxy.wait_for_since(self.proxy.mark(), question, SOON);
         loop {
@@ -107,8 +107,7 @@ impl Rig {
         self.proxy.wait_fate(&asked, SOON);
     }
 
-    /// The command that fences this request: it kills the very connection that sent it, and the
-    /// server has answered it.
+    /// The command that fences this request: an answered kill of the connection that sent the request.
     pub(crate) fn fence_of(&self, request: &Request) -> Option<Request> {
         let hello = self.proxy.fitting(&When::command("HELLO").on_connection(request.connection)).pop()?;
         let Fate::Answered(reply) = self.proxy.fate(&hello) else { return None };
@@ -119,7 +118,7 @@ impl Rig {
         kills.find(|kill| matches!(self.proxy.fate(kill), Fate::Answered(_)))
     }
 
-    /// Checks that the first fitting request since the mark was fenced before it was sent again.
+    /// Checks that the first fitting request since the mark was fenced before the repetition.
     #[track_caller]
     pub(crate) fn assert_fenced_before_repeat(&self, mark: u64, when: &When) {
         let sent = self.proxy.fitting_since(mark, when);
@@ -129,14 +128,14 @@ impl Rig {
     }
 }
 
-/// A rig with a user who may not kill connections.
+/// A rig with a user that may not kill connections.
 pub(crate) fn rig_without_fences() -> Rig {
     let server = RedisServer::start();
     server.run(&["ACL", "SETUSER", "meek", "on", ">secret", "~*", "&*", "+@all", "-client|kill"]);
     Rig::around(server)
 }
 
-/// That user's client.
+/// A client of that user.
 pub(crate) fn without_fences(rig: &Rig) -> Client {
     let url = format!("redis://meek:secret@127.0.0.1:{}", rig.proxy.port());
     let client = Client::builder(&url).command_timeout(PATIENCE).drop_timeout(PATIENCE);

@@ -1,4 +1,4 @@
-//! Crowds of threads and processes that come, give up and die at random: nobody is ever overtaken.
+//! Crowds of threads and processes that come, give up and die at random: no waiter is ever overtaken.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ fn no_waiter_is_overtaken_while_others_leave_and_die() {
     nobody_is_overtaken(3_000);
 }
 
-/// Sees so many grants in a crowd, and that each went to the one who was first.
+/// Watches `wanted` grants in a crowd, and checks that each grant went to the first of the queue.
 pub(crate) fn nobody_is_overtaken(wanted: u64) {
     let server = RedisServer::start();
     let witness = QueueWitness::of(&server, "job");
@@ -31,7 +31,7 @@ pub(crate) fn nobody_is_overtaken(wanted: u64) {
             let ended = &ended;
             scope.spawn(move || crowd(&client.get_fair_lock("job"), number, || ended.load(Ordering::Acquire)));
         }
-        // One dies in each quarter; a dead head costs all others up to 2 s.
+        // One process dies in each quarter; a dead head costs all others up to 2 s.
         let mut deaths = (1..4).map(|quarter| wanted * quarter / 4);
         let mut next_death = deaths.next();
         let mut seen = (0, Instant::now());

@@ -1,4 +1,4 @@
-//! Waiters that died: what they cost those behind them, and that nobody asks in vain meanwhile.
+//! Dead waiters: the delay for the waiters behind, and no needless requests meanwhile.
 
 use std::thread;
 use std::time::Instant;
@@ -52,7 +52,7 @@ fn a_waiter_killed_behind_others_costs_nothing_later() {
         doomed.kill();
         guard.unlock().unwrap();
         queue.await_length(2);
-        // The first one gives back when the last one has just asked, so it will not ask soon.
+        // The first waiter releases right after a request of the last waiter, so the last waiter will not ask soon.
         proxy.wait_for_since(proxy.mark(), &When::script(), SOON);
         go.send(()).unwrap();
         let (_, released) = joined(first);
@@ -68,7 +68,7 @@ fn nobody_asks_busily_behind_a_dead_head() {
     let queue = Queue { server: &server, name: "job" };
     let client = hasty_client(&server);
     drop(client.get_fair_lock("job").lock().unwrap()); // from here on the script is known
-    // As a Java client leaves it that waits for 300 s and dies, with the lock free.
+    // The state that a Java client leaves when the client waits with 300 s and dies while the lock is free.
     let far = (now_ms(&server) + 330_000).to_string();
     server.run(&["RPUSH", &queue.list(), "dead:1"]);
     server.run(&["ZADD", &queue.deadlines(), &far, "dead:1"]);
@@ -78,7 +78,7 @@ fn nobody_asks_busily_behind_a_dead_head() {
         for _ in 0..3 {
             scope.spawn(|| leave(client.get_fair_lock("job").try_lock_for(3 * SOON).unwrap().expect("its turn comes")));
         }
-        // Each asks when it comes, when it listens, and four times in its patience.
+        // Each waiter asks on arrival, after subscribing, and four times within its patience.
         throughout(ms(1_200), || assert!(server.calls_of("evalsha") <= 15, "{} times", server.calls_of("evalsha")));
         assert_eq!(queue.owners().len(), 4, "they wait all the same");
     });
@@ -106,7 +106,7 @@ fn nobody_asks_busily_behind_a_live_head_that_does_not_come() {
         let asked = server.calls_of("evalsha");
         assert!(asked <= 10, "asked {asked} times in {waited:?}");
     });
-    // It comes back, finds its place gone, and gets the lock all the same.
+    // The resumed waiter finds its place gone, and still gets the lock.
     slow.resume();
     assert!(slow.answer(0).starts_with("holds "));
     assert_eq!(slow.ask(0, "unlock"), "unlocked");
@@ -125,7 +125,7 @@ fn a_waiter_stopped_for_less_than_the_patience_keeps_its_place() {
         let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
         let places = queue.owners();
         for _ in 0..3 {
-            // It has just asked when it is stopped, or it asked up to a second ago.
+            // The waiter's last request came right before the stop, or up to a second before.
             slow.stop();
             throughout(ms(400), || assert_eq!(queue.owners(), places));
             slow.resume();
@@ -172,7 +172,7 @@ fn what_dead_waiters_leave_has_an_end() {
         let left: i64 = server.query(&["PTTL", &key]);
         assert!((0..=2 * 86_400_000).contains(&left), "{key}: {left}");
     }
-    // Whoever comes later finds all of them gone.
+    // A later waiter finds all of the silent waiters gone.
     eventually(SOON, "they have been silent for long enough", || queue.left_ms().values().all(|left| *left <= 0));
     elsewhere(|| assert!(hasty_client(&server).get_fair_lock("job").try_lock().unwrap().is_some()));
     assert!(fields(&server, "job").is_empty());

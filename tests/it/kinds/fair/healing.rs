@@ -1,4 +1,4 @@
-//! Whatever became of the queue's keys, the lock goes on.
+//! The lock goes on after any damage to the queue's keys.
 
 use std::thread;
 use std::time::Instant;
@@ -26,7 +26,7 @@ fn a_queue_and_deadlines_out_of_step_heal() {
         });
         let lock = hasty_client(server).get_fair_lock(&name);
         assert!(lock.try_lock_for(PATIENCE + SCHEDULING).unwrap().is_some(), "{what}");
-        // What nobody waits for may stay, with an end.
+        // Keys without waiters may stay, but must expire.
         assert!(queue.owners().is_empty(), "{what}");
         assert!(queue.keys().iter().all(|key| ttl_ms(server, key) != -1), "{what}");
     };
@@ -129,7 +129,7 @@ fn a_full_memory_refuses_takes_and_no_release() {
     let queue = Queue { server: &server, name: "job" };
     let lock = hasty_client(&server).get_fair_lock("job");
     let [outer, inner] = [lock.lock().unwrap(), lock.lock().unwrap()];
-    // Somebody of another language waits, and somebody dead before him.
+    // A waiter of another language waits, behind a dead waiter.
     server.run(&["RPUSH", &queue.list(), "dead:1", "java:1"]);
     server.run(&["ZADD", &queue.deadlines(), "1", "dead:1", &(now_ms(&server) + 330_000).to_string(), "java:1"]);
     let mut stranger = server.connection();

@@ -1,4 +1,4 @@
-//! Beside a client that does what Redisson's scripts do, by the wire document: one queue, one order.
+//! Beside a client that runs Redisson's scripts, by the wire document: one queue, one order.
 
 use std::thread;
 
@@ -64,7 +64,8 @@ fn a_waiter_behind_an_old_one_of_java_keeps_its_place() {
         let order = queue.owners();
         guard.unlock().unwrap();
         assert_eq!(before.ask(), None);
-        // It took 300 s from everybody behind, more than was between them; and asks again at once, which purges.
+        // The grant took 300 s from every waiter behind, more than lay between them; the next request of the second
+        // Java waiter purges.
         assert!(behind.ask().is_some());
         assert_eq!(queue.owners(), order[1..], "whoever waits behind one of Java has 300 s to give away");
         assert_eq!(before.unlock(), Some(1));
@@ -94,7 +95,7 @@ fn a_waiter_behind_the_next_of_java_keeps_its_place() {
             assert!(last.ask().is_some());
             assert_eq!(queue.owners()[..order.len() - 1], order[1..], "{joins}: nobody counts as gone");
             if joins == "java's" {
-                // Not even after our patience, which was the time that the first one had.
+                // Nor after Lockson's patience, which was the time of the first waiter.
                 throughout(PATIENCE + ms(500), || assert!(last.ask().is_some()));
                 assert_eq!(queue.owners()[0], order[1], "{joins}: nor later");
             }
@@ -122,7 +123,7 @@ fn a_waiter_keeps_its_place_when_java_gives_up_in_front_of_it() {
             let ours = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), super::leave);
             assert!(behind.ask().is_some());
             let order = queue.owners();
-            // An asynchronous wait of Redisson takes 300 s away, whatever it had added.
+            // An asynchronous wait of Redisson takes 300 s from the waiters behind, whatever the wait had added.
             before.give_up(taken);
             let asked = server.calls_of("evalsha");
             eventually(SOON, "ours has asked", || server.calls_of("evalsha") > asked);
@@ -157,7 +158,8 @@ fn java_behind_us_is_promised_our_patience_and_its_own_time() {
             let told_ms = behind.ask().expect("it is held");
             let left = queue.left_ms();
             let (before_us, after_us) = (left[&queue.owners()[0]], left[&behind.owner]);
-            // Ours was looked at a little later than theirs was told, and may have asked between; the lock lives for 30 s.
+            // The deadline of Lockson's waiter is read a little later than the Java waiter's answer, and may have moved
+            // in between; the lock lives for 30 s.
             let between = told_ms - before_us;
             assert!((0..=2_000).contains(&before_us) && (-1_000..=1_000).contains(&between), "{told_ms}, {left:?}");
             assert!((after_us - before_us - 300_000).abs() <= 1_000, "{left:?}");
@@ -168,7 +170,7 @@ fn java_behind_us_is_promised_our_patience_and_its_own_time() {
             }
             queue.await_length(1);
             let now = queue.left_ms()[&behind.owner];
-            // Nothing is taken from it, but time has passed.
+            // Nothing is taken from the waiter behind, but time has passed.
             assert!((after_us - 1_500..=after_us).contains(&now), "{after_us} became {now}");
             if !gives_up {
                 go.send(()).unwrap();
@@ -235,7 +237,7 @@ fn a_dead_waiter_of_java_costs_our_patience_not_300_seconds() {
     queue.assert_gone();
 }
 
-/// Puts somebody in front who is gone: by the deadline as Java judges it, or by its silence.
+/// Puts a dead waiter in front: dead by the deadline that Java checks, or by silence.
 fn put_dead(queue: Queue<'_>, owner: &str, is_ours: bool) {
     let later = (now_ms(queue.server) + 300_000).to_string();
     queue.server.run(&["LPUSH", &queue.list(), owner]);
@@ -251,7 +253,7 @@ fn a_waiter_of_java_hears_of_its_turn_after_a_dead_one() {
     let acts: [(&str, bool, Act); 4] = [
         ("a try", true, |client, name, _, _| assert!(client.get_fair_lock(name).try_lock().unwrap().is_none())),
         ("a waiter", true, |client, name, queue, _| {
-            // As Java does it: in silence.
+            // Without a message, as Java does.
             queue.server.run(&["LPOP", &queue.list()]);
             queue.server.run(&["ZREM", &queue.deadlines(), "dead:1"]);
             assert!(client.get_fair_lock(name).try_lock_for(ms(100)).unwrap().is_none());

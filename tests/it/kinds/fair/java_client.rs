@@ -1,11 +1,11 @@
-//! A Java client as far as Redis can tell: the requests that Redisson's fair lock sends.
+//! A Java client as Redis sees one: the requests of Redisson's fair lock.
 
 use lockson_harness::RedisServer;
 
 use super::now_ms;
 use crate::support::SOON;
 
-/// One thread of a Java client, as far as Redis can tell.
+/// One thread of a Java client, as Redis sees the thread.
 pub(super) struct Java<'a> {
     server: &'a RedisServer,
     name: String,
@@ -19,13 +19,13 @@ impl<'a> Java<'a> {
         Self { server, name: name.to_owned(), owner, wait_ms: 300_000 }
     }
 
-    /// Asks for the lock; the answer is how long to sleep, or `None` when it is taken.
+    /// Asks for the lock; returns how long to sleep, or `None` after a grant.
     #[track_caller]
     pub(super) fn ask(&self) -> Option<i64> {
         self.ask_as_of(0)
     }
 
-    /// The same, by a clock that shows an earlier time.
+    /// The same, by a clock that is `ms_ago` behind.
     #[track_caller]
     pub(super) fn ask_as_of(&self, ms_ago: i64) -> Option<i64> {
         let now = now_ms(self.server) - ms_ago;
@@ -44,7 +44,7 @@ impl<'a> Java<'a> {
         self.run(GIVE_UP, &["", &self.owner, &taken_ms.to_string()]);
     }
 
-    /// Opens a connection that hears what this waiter is told.
+    /// Opens a connection that receives this waiter's messages.
     pub(super) fn listen(&self) -> redis::Connection {
         let mut connection = self.server.connection();
         let channel = format!("redisson_lock__channel:{{{}}}:{}", self.name, self.owner);

@@ -1,4 +1,4 @@
-//! Waiters that give up leave nothing behind, and pass on what they were told.
+//! Waiters that give up leave nothing behind, and pass a received wake-up on.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -94,7 +94,7 @@ fn a_wait_that_fails_leaves_no_entry() {
         queue.await_length(1);
         // A read-write lock now has the name.
         guard.keep_until_expiry();
-        // At one moment: the waiter may ask between two commands.
+        // In one script: the waiter may send a request between two commands.
         let overwrite = "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'mode', 'read', 'somebody:1', 1)";
         server.run(&["EVAL", overwrite, "1", &name]);
         assert_eq!(joined(failing), ErrorKind::OtherKind);
@@ -146,7 +146,7 @@ fn a_waiter_that_gives_up_passes_its_turn_on() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let proxy = Proxy::start(server.address());
-    // The first waiter never hears that the lock is free.
+    // The first waiter never receives the message of the release.
     proxy.rule(When::message().always(), Then::SwallowReply);
     let deaf = Client::connect(&proxy.url()).unwrap();
     for _ in 0..3 {
@@ -159,7 +159,7 @@ fn a_waiter_that_gives_up_passes_its_turn_on() {
             let mut stranger = server.connection();
             let mut messages = stranger.as_pubsub();
             messages.subscribe(queue.channel_of(&queue.owners()[1])).unwrap();
-            // The first one has just asked, so it sleeps for a second.
+            // The first waiter has just asked, so the waiter sleeps for a second.
             let asked = proxy.wait_for_since(proxy.mark(), &When::script(), SOON);
             proxy.wait_fate(&asked, SOON);
             guard.unlock().unwrap();
@@ -207,7 +207,7 @@ fn a_wait_cancelled_while_the_server_is_mute_ends_at_once() {
         queue.await_listening(&queue.owners()[0]);
         let asked = proxy.wait_for_since(proxy.mark(), &When::script(), SOON);
         proxy.wait_fate(&asked, SOON);
-        // It has just asked and sleeps for a second.
+        // The waiter has just asked and sleeps for a second.
         proxy.mute(Scope::All, Direction::Both);
         let (took, kind) = timed(|| {
             stop.cancel();
@@ -233,7 +233,7 @@ fn a_wait_on_a_server_that_went_away_ends_in_time() {
         queue.await_length(1);
         server.kill();
         let (took, outcome) = joined(waiter);
-        // Its last request may have been under way.
+        // The waiter's last request may have been under way.
         assert!(matches!(kind_of(outcome), ErrorKind::Connection | ErrorKind::Unknown));
         assert!(took <= ms(1_500) + GRACE + SCHEDULING, "nobody is there to wait for: {took:?}");
     });

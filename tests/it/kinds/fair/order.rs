@@ -1,4 +1,4 @@
-//! Who came first is served first, across threads, clients and processes.
+//! Waiters are served in the order of arrival, across threads, clients and processes.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ fn waiters_of_several_processes_get_in_in_the_order_they_came() {
     let mut processes = [OtherProcess::start(&server), OtherProcess::start(&server)];
     let ours = hasty_client(&server).get_fair_lock("job");
     let guard = ours.lock().unwrap();
-    // Two lanes in each process, one of our threads between them.
+    // Two lanes in each process, and a thread of this process between the lanes.
     let turns = [Some((0, 0)), Some((1, 0)), None, Some((1, 1)), Some((0, 1))];
     let (go, told) = crossbeam_channel::bounded(1);
     thread::scope(|scope| {
@@ -179,7 +179,7 @@ fn a_try_neither_joins_the_queue_nor_passes_it_by() {
     assert!(queue.owners().is_empty() && queue.left_ms().is_empty());
     guard.unlock().unwrap();
 
-    // Free, but somebody else's turn.
+    // The lock is free, but another waiter is next.
     let in_a_minute = (now_ms(server) + 60_000).to_string();
     server.run(&["RPUSH", &queue.list(), "somebody:1"]);
     server.run(&["ZADD", &queue.deadlines(), &in_a_minute, "somebody:1"]);

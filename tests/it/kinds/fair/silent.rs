@@ -1,4 +1,4 @@
-//! Waiters that are silent for their patience go together, and a question costs the same in a long queue.
+//! Waiters that are silent for their patience are removed together, and a request costs the same in a long queue.
 
 use std::thread;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::support::{SCHEDULING, SOON, fresh, joined, ms, timed};
 const PATIENCE_MS: i64 = 2_000;
 const PATIENCE_TEXT: &str = "2000";
 
-/// A process in which so many threads wait, the only ones so far.
+/// A process with `threads` waiters, the first in the queue.
 fn waiting_process(queue: Queue<'_>, threads: usize) -> OtherProcess {
     let mut process = OtherProcess::start(queue.server);
     for lane in 0..threads {
@@ -25,7 +25,7 @@ fn waiting_process(queue: Queue<'_>, threads: usize) -> OtherProcess {
     process
 }
 
-/// Waits until nobody of a dead process counts as alive any more.
+/// Waits until no waiter of a dead process counts as alive.
 fn await_silence(queue: Queue<'_>, process: &OtherProcess) {
     const ALIVE: &str = "local t = redis.call('time')
         return redis.call('zrangebyscore', KEYS[1], t[1] * 1000 + math.floor(t[2] / 1000), '+inf')";
@@ -35,7 +35,7 @@ fn await_silence(queue: Queue<'_>, process: &OtherProcess) {
     });
 }
 
-/// Asks as a client does whose waiters have the shortest patience; answers whether the lock is granted.
+/// Sends the request of a client with the shortest patience; returns whether the lock is granted.
 fn ask(queue: Queue<'_>, owner: &str) -> bool {
     let acquire = include_str!("../../../../lua/fair/acquire.lua");
     run::<Vec<i64>>(queue, acquire, &["30000", owner, PATIENCE_TEXT, "channel", "0", "PUBLISH"])[0] == 1
@@ -59,7 +59,7 @@ fn run<T: redis::FromRedisValue>(queue: Queue<'_>, script: &str, arguments: &[&s
     queue.server.query(&[&["EVAL", script, "4", queue.name, &list, &deadlines, &alive], arguments].concat())
 }
 
-/// Lets so many wait that will not be heard of any more, behind the first one.
+/// Adds dead waiters to the queue, behind the first waiter.
 const FILL: &str = "local t = redis.call('time')
     for i = 1, tonumber(ARGV[1]) do
       local owner = 'crowd:' .. i .. '.1'
@@ -68,7 +68,7 @@ const FILL: &str = "local t = redis.call('time')
       redis.call('zadd', KEYS[3], t[1] * 1000 + 600000, owner)
     end";
 
-/// For how long a waiter counts as alive if it is not heard of.
+/// How many ms a waiter counts as alive without another request.
 fn alive_for_ms(queue: Queue<'_>, owner: &str) -> i64 {
     queue.server.query::<i64>(&["ZSCORE", &queue.alive(), owner]) - now_ms(queue.server)
 }
@@ -149,7 +149,7 @@ fn a_release_tells_javas_waiter_behind_the_dead() {
     }
     assert!(java.ask().is_some());
     let mut messages = java.listen();
-    // It takes one second of the 300 that ours had to give.
+    // Giving up takes one second of the 300 that Lockson's waiter had to give.
     before.give_up(before.wait_ms);
     doomed.kill();
     await_silence(queue, &doomed);
@@ -180,7 +180,7 @@ fn javas_waiter_behind_a_dead_one_is_in_within_our_patience() {
         let (took, ()) = timed(|| eventually(2 * SOON, "it is in", || java.ask().is_none()));
         assert!(took <= PATIENCE + SCHEDULING, "{what}: {took:?}");
         assert_eq!(java.unlock(), Some(1));
-        // Nobody of ours comes any more who would clear away the dead one's last trace.
+        // No waiter of Lockson follows that would remove the last trace of the dead waiter.
         server.run(&["DEL", &queue.alive()]);
         queue.assert_gone();
     }
@@ -218,7 +218,7 @@ fn javas_waiter_has_our_patience_when_it_becomes_the_first() {
         let java = Java::new(&server, "job", 1);
         assert!(ask(queue, "holder:1.1") && !ask(queue, "first:1.1"));
         assert!(java.ask().is_some());
-        // It has waited for its time, and nobody has looked at it, as it was not the first.
+        // The Java waiter's deadline is over, but no request has judged the waiter, because another waiter is first.
         server.run(&["ZADD", &queue.deadlines(), &now_ms(&server).to_string(), &java.owner]);
         if granted {
             release(queue, "holder:1.1");
@@ -257,7 +257,8 @@ fn an_outage_longer_than_the_patience_costs_nobody_its_place() {
             silent_for(&server, queue, owner, 3 * PATIENCE_MS);
         }
         if !everybody {
-            // It is heard of while the others are not, so that is not the server's fault. But it is not yet its turn.
+            // The request of a living waiter shows that the server is not the cause of the silence. The living waiter
+            // is not next.
             assert!(!ask(queue, "fourth:1.1"));
             assert_eq!(queue.owners()[..3], owners);
         }
@@ -295,7 +296,7 @@ fn a_deadline_follows_how_many_of_java_are_in_front() {
             eventually(SOON, what, || (promised..=promised + 2_000).contains(&queue.left_ms()[&owner]));
         };
         follows("two are in front", 2);
-        // As a script of Redisson does that counts somebody as gone, and takes nothing from those behind.
+        // As a script of Redisson does that purges a waiter without taking time from the waiters behind.
         server.run(&["LPOP", &queue.list()]);
         server.run(&["ZREM", &queue.deadlines(), &javas[0].owner]);
         follows("one is in front", 1);
@@ -316,7 +317,7 @@ fn what_is_remembered_of_the_purged_does_not_last() {
     let guard = hasty_client(server).get_fair_lock(&name).lock().unwrap();
     thread::scope(|scope| {
         let waiter = queue.waiter(scope, hasty_client(server).get_fair_lock(&name), leave);
-        // As Redisson leaves it that took a waiter out: it knows nothing of this key.
+        // The state after Redisson has removed a waiter: Redisson does not know this key.
         server.run(&["ZADD", &queue.alive(), &(now_ms(server) - 1).to_string(), "purged:1.1"]);
         let is_known = || server.query::<Option<String>>(&["ZSCORE", &queue.alive(), "purged:1.1"]).is_some();
         eventually(SOON, "it is forgotten", || !is_known());

@@ -82,7 +82,7 @@ fn a_release_publishes_a_zero_to_the_first_one_alone() {
         });
         drop(lock.lock().unwrap());
         server.run(&["PUBLISH", &channel(&name), "end"]);
-        // Other tests speak on channels of theirs meanwhile.
+        // Other tests publish on other channels meanwhile.
         let mut heard = vec![];
         while heard.last() != Some(&(channel(&name), "end".to_owned())) {
             let message = messages.get_message().unwrap();
@@ -116,7 +116,7 @@ fn no_request_brings_a_clients_time_of_day() {
         assert!(requests.len() >= 7, "{requests:?}");
         let a_day_ago = before / 1_000 - 86_400;
         let numbers = requests.iter().flat_map(|request| (0..request.arguments.len()).map(|at| request.text(at)));
-        // In seconds, or anything finer.
+        // Times in seconds or any smaller unit.
         let times: Vec<_> = numbers.filter(|text| text.parse::<i64>().is_ok_and(|number| number > a_day_ago)).collect();
         assert_eq!(times, Vec::<String>::new());
     });

@@ -1,4 +1,4 @@
-//! Requests that a server refuses or leaves without an answer, and calls that cannot be.
+//! Requests that a server refuses or leaves without an answer, and calls that cannot succeed.
 
 use std::thread;
 use std::time::Duration;

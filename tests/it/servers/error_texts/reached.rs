@@ -1,4 +1,4 @@
-//! Servers that are not reached, are something else, or let nobody in.
+//! Servers that are unreachable, are something other than Redis, or refuse the login.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -71,7 +71,7 @@ fn unreachable() -> Vec<Row> {
     rows
 }
 
-/// Something else on a port: hears the first bytes of one caller, does this, and hangs up.
+/// Another program on a port: reads the first bytes of one caller, runs `answer`, and hangs up.
 fn stranger(answer: impl FnOnce(&mut std::net::TcpStream) + Send + 'static) -> (thread::JoinHandle<()>, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

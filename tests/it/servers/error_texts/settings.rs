@@ -1,4 +1,4 @@
-//! URLs, settings and files that cannot be meant; no server is asked.
+//! URLs, settings and files that must be mistakes; no server is asked.
 
 use std::time::Duration;
 
