@@ -12,7 +12,7 @@ use super::connection::{Connection, command};
 use super::server::Server;
 use super::trouble::{Moment, failed};
 use super::waker::{Sleeper, Waker, sleeper};
-use crate::error::{Error, Refusal};
+use crate::error::{Error, ErrorKind, Refusal};
 use crate::time::Instant;
 
 /// Where a server tells which keys were changed that a connection with tracking had read.
@@ -34,6 +34,8 @@ pub(crate) enum Demand {
     Unsubscribe(Vec<String>),
     /// Nothing to ask; come back at this moment, or when woken.
     Rest(Instant),
+    /// The connection leads to the wrong server: make it anew.
+    Redial,
     /// Nobody listens any more: end. After this answer a new listener may be started at once.
     Close,
 }
@@ -176,6 +178,12 @@ impl<'a> Session<'a> {
         }
     }
 
+    fn misled(&self) -> Error {
+        let server = self.listener.server.label();
+        let text = format!("redis at {server} is another server by now: the listening connection is made anew");
+        Error::new(ErrorKind::Connection, text)
+    }
+
     /// One turn: ask, sleep, hear. `Ok(false)` when nobody listens any more.
     fn turn(&mut self) -> io::Result<bool> {
         let rest = loop {
@@ -184,6 +192,7 @@ impl<'a> Session<'a> {
                 Demand::Subscribe(channels) => self.subscribe(channels)?,
                 Demand::Unsubscribe(channels) => self.unsubscribe(&channels)?,
                 Demand::Rest(until) => break until,
+                Demand::Redial => return Err(io::Error::other(self.misled())),
                 Demand::Close => return Ok(false),
             }
         };

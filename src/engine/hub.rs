@@ -32,6 +32,8 @@ struct State {
     connections: u64,
     /// By this number the server knows the one that stands, where the server says so.
     number: Option<u64>,
+    /// The one that stands leads to the wrong server.
+    misled: bool,
 }
 
 /// What there is to hear of changed keys.
@@ -140,6 +142,18 @@ impl Hub {
         }
     }
 
+    /// The server to which the name leads does not know the listening connection of this number: if it still
+    /// stands, it leads elsewhere and is made anew.
+    pub(crate) fn is_unknown(&self, number: u64) {
+        let mut state = self.state.lock();
+        if state.number == Some(number) {
+            state.misled = true;
+            if let Some(waker) = &state.waker {
+                waker.wake();
+            }
+        }
+    }
+
     /// A release of ours is about to be announced: its message is no news to this process.
     /// Answers whether the channel is listened to.
     pub(crate) fn expect_own(&self, channel: &str) -> bool {
@@ -196,6 +210,9 @@ impl Drop for Subscription {
 impl Audience for Hub {
     fn demand(&self, now: Instant) -> Demand {
         let mut state = self.state.lock();
+        if std::mem::take(&mut state.misled) {
+            return Demand::Redial;
+        }
         let demand = state.topics.demand(now);
         if demand == Demand::Close {
             state.waker = None;
@@ -210,7 +227,7 @@ impl Audience for Hub {
         let mut ear_changed = false;
         {
             let mut state = self.state.lock();
-            let State { topics, connections, number, .. } = &mut *state;
+            let State { topics, connections, number, misled, .. } = &mut *state;
             match event {
                 ListenerEvent::Connected(number_there) => {
                     *connections += 1;
@@ -237,6 +254,7 @@ impl Audience for Hub {
                 }
                 ListenerEvent::Lost(error) => {
                     topics.lost();
+                    (*number, *misled) = (None, false);
                     failed = Some(error);
                 }
             }

@@ -22,6 +22,8 @@ pub(super) struct Watch {
     tried: Option<Pair>,
     /// For these the server does not let us, or cannot.
     refused: Option<Pair>,
+    /// The watchdog's connection leads to a server that did not know the ear: that one is made anew, once.
+    misled: bool,
     /// The watchdog's connection as it was at the last look.
     link: Option<u64>,
     /// All holds came into question.
@@ -68,6 +70,7 @@ impl Watch {
             tracked: None,
             tried: None,
             refused: None,
+            misled: false,
             link: None,
             question: None,
             torn: now,
@@ -179,9 +182,16 @@ impl Watch {
 
     /// The server tells from now on; what happened before may have been missed.
     pub(super) fn tracked(&mut self) {
-        (self.tracked, self.refused) = (self.tried, None);
+        (self.tracked, self.refused, self.misled) = (self.tried, None, false);
         self.question.get_or_insert(All::Look);
         self.complained = false;
+    }
+
+    /// The server does not know the ear. Answers whether that is to be made anew: not again where the new one, too,
+    /// came to another server than the watchdog's connection.
+    pub(super) fn misled(&mut self, now: Instant) -> bool {
+        self.rest(now);
+        !std::mem::replace(&mut self.misled, true)
     }
 
     /// The server does not let us track; answers whether that is news.

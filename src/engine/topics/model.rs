@@ -172,6 +172,7 @@ impl Model {
                     assert!(!self.connected || !CHANNELS.into_iter().any(lingers), "an idle channel is kept");
                     return;
                 }
+                Demand::Redial => panic!("the hub alone asks for that"),
                 Demand::Close => {
                     assert!(self.waiters.is_empty() && self.empty_since.after(CONNECTION_LINGER) <= self.now);
                     (self.listening, self.connected) = (false, false);

@@ -113,6 +113,25 @@ fn a_missing_right_is_reported_once_and_tried_per_connection() {
 }
 
 #[test]
+fn an_ear_at_another_server_is_made_anew_once() {
+    let mut watch = live();
+    assert!(matches!(watch.next(at(10), None, open(1)), Step::Open));
+    assert!(matches!(watch.next(at(10), Some(2), open(1)), Step::Track(101)));
+    assert!(watch.misled(at(10)), "the name leads to another server by now");
+    watch.lost(at(10));
+    assert!(matches!(watch.next(at(60), Some(2), open(2)), Step::Track(102)));
+    assert!(!watch.misled(at(60)), "and to one or the other all the time");
+    assert!(watch.untracked());
+    let Step::Rest(Some(later)) = watch.next(at(60), Some(2), open(2)) else { panic!("it failed a moment ago") };
+    assert!(matches!(watch.next(later, Some(2), open(2)), Step::Ask(All::Renew)), "all the same");
+    assert!(matches!(watch.next(at(900), Some(2), open(3)), Step::Track(103)));
+    watch.tracked();
+    watch.lost(at(1_000));
+    assert!(matches!(watch.next(at(1_500), Some(2), open(4)), Step::Track(104)));
+    assert!(watch.misled(at(1_500)), "it had led to the right one meanwhile");
+}
+
+#[test]
 fn a_flush_is_verified_at_once_and_endless_flushes_sparingly() {
     let mut watch = live();
     watch.flushed();

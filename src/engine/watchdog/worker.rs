@@ -173,7 +173,13 @@ impl Worker {
                         self.watch.tracked();
                         continue;
                     }
-                    Err(Fault::Refused(refusal)) if !refusal.is_transient() && !refusal.is_of_redirection() => {
+                    Err(Fault::Refused(refusal))
+                        if refusal.is_of_redirection() && self.watch.misled(Instant::now()) =>
+                    {
+                        node.hub.is_unknown(number);
+                        continue;
+                    }
+                    Err(Fault::Refused(refusal)) if !refusal.is_transient() => {
                         let error = Error::refused(refusal);
                         if !self.watch.untracked() {
                             continue;

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Instant;
 
 use lockson::Loss;
+use lockson_harness::proxy::{Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{AT_ONCE, all_are_told, patient_client, watched};
@@ -100,9 +101,34 @@ fn a_loss_is_told_while_the_listener_cannot_reconnect() {
     let guard = client.get_lock("alone").owned().lock().unwrap();
     eventually(SOON, "it is watched", || rig.server.tracked_keys() > 0);
     // From now on nobody can listen: each one who asks for it is cut off.
-    let subscribes = lockson_harness::proxy::When::command("SUBSCRIBE").always();
-    rig.proxy.rule(subscribes, lockson_harness::proxy::Then::CutBeforeRequest);
+    let subscribes = When::command("SUBSCRIBE").always();
+    rig.proxy.rule(subscribes, Then::CutBeforeRequest);
     rig.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     rig.server.run(&["DEL", "alone"]);
     assert_eq!(guard.wait_lost(AT_ONCE), Some(Loss::Gone));
+}
+
+#[test]
+fn a_loss_that_only_a_replica_tells_is_no_loss() {
+    let rig = Rig::start();
+    let empty = RedisServer::builder().config("repl-diskless-sync-delay 0").start();
+    let successor = RedisServer::start();
+    let client = super::patient(&rig.proxy.url()).connect().unwrap();
+    // A lease: what is asked is a plain look, which a replica answers as well.
+    let guard = client.get_lock("kept").with_lease(super::LEASE).owned().lock().unwrap();
+    eventually(SOON, "it is watched", || rig.server.tracked_keys() > 0);
+    successor.run(&["HSET", "kept", guard.owner(), "1"]);
+    successor.run(&["PEXPIRE", "kept", "150000"]);
+    rig.proxy.retarget(successor.address());
+    rig.server.reset_counters();
+    // Connections that are open stay where they are, and what their server takes over lacks the key.
+    rig.server.run(&["REPLICAOF", "127.0.0.1", &empty.port().to_string()]);
+    let are_asked = |server: &RedisServer| server.calls_of("hexists") > 0;
+    eventually(SOON, "the replica is asked", || are_asked(&rig.server));
+    assert_eq!(rig.server.keys(), Vec::<String>::new());
+    eventually(SOON, "the master is asked", || guard.lost().is_some() || are_asked(&successor));
+    assert_eq!(guard.wait_lost(ms(200)), None, "the master has it");
+    eventually(SOON, "it is watched there", || successor.tracked_keys() > 0);
+    guard.unlock().unwrap();
+    assert!(successor.keys().is_empty());
 }
