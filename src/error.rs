@@ -1,6 +1,7 @@
 //! One error: what happened, to which lock, and what to do about it.
 
 mod refusal;
+mod stop;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use refusal::Refusal;
+pub(crate) use stop::Stop;
 
 /// A [`Result`](std::result::Result) with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;

@@ -13,7 +13,7 @@ use super::limits::Limits;
 use super::resolver::Resolver;
 use super::socket::{Socket, Stream};
 use super::trouble::{self, Moment};
-use crate::error::{Error, Refusal};
+use crate::error::{Error, ErrorKind, Refusal, Stop};
 use crate::time::Instant;
 
 /// Why a request has no answer that can be used.
@@ -198,41 +198,45 @@ impl Connection {
         Fault::Refused(refusal.at(Arc::clone(&self.server)))
     }
 
-    /// Several round trips in which each request may depend on the replies before. `talk` is given
-    /// the way to say commands and hear as many replies, error replies among them; it answers `None`
-    /// where one of them has a shape that it does not know. After any fault the connection must be
-    /// dropped: it may be in the middle of a transaction.
-    pub(super) fn converse<T>(
+    /// Several round trips, in which a command may depend on the replies before it. `run` is given a function that
+    /// sends commands and returns as many replies, error replies among them. After any fault the connection must
+    /// be dropped: a transaction may be open on it.
+    pub(super) fn round_trips<T>(
         &mut self,
         limits: Limits,
-        talk: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Option<Vec<Value>>) -> Option<Result<T, Fault>>,
+        run: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
         let deadline = limits.answer_by();
-        let (mut failure, mut said) = (None, 0);
-        let outcome = talk(&mut |commands| {
+        let (mut failure, mut count) = (None, 0);
+        let outcome = run(&mut |commands| {
             if failure.is_some() {
-                return None;
+                return Err(Stop::NoReply);
             }
             let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
-            said += commands.len();
+            count += commands.len();
             let sent = self.send(&packed, deadline).map_err(|error| (error, false));
-            let heard = sent.and_then(|()| {
+            let received = sent.and_then(|()| {
                 let replies = commands.iter().map(|_| self.receive(deadline));
                 replies.collect::<io::Result<_>>().map_err(|error| (error, true))
             });
-            heard.map_err(|error| failure = Some(error)).ok()
+            received.map_err(|error| {
+                failure = Some(error);
+                Stop::NoReply
+            })
         });
         let (error, sent) = match (outcome, failure) {
-            (Some(Err(Fault::Refused(refusal))), None) => return Err(self.refused(refusal)),
-            (Some(Err(Fault::NotSent(error))), None) => return Err(Fault::NotSent(error.at(&self.server))),
-            (Some(outcome), None) => return outcome,
             (_, Some(failure)) => failure,
-            (None, None) => (trouble::odd_reply(), true),
+            (Ok(answer), None) => return Ok(answer),
+            (Err(Stop::Refused(refusal)), None) => return Err(self.refused(refusal)),
+            (Err(Stop::Unsupported(why)), None) => {
+                return Err(Fault::NotSent(Error::new(ErrorKind::Unsupported, why).at(&self.server)));
+            }
+            (Err(Stop::NoReply), None) => (trouble::odd_reply(), true),
         };
         self.mute = error.kind() == io::ErrorKind::TimedOut;
         let error = self.lost(error, limits);
         // Of several commands the first ones may have arrived whole.
-        if !sent && said == 1 {
+        if !sent && count == 1 {
             Err(Fault::NotSent(error))
         } else {
             Err(Fault::Unanswered(self.identity.clone(), error))

@@ -10,6 +10,7 @@ use super::introduction::Hello;
 use super::limits::Limits;
 use super::pool::{Pool, closed};
 use super::waker::Sleeper;
+use crate::error::Stop;
 use crate::time::Instant;
 
 /// A server of the topology.
@@ -56,14 +57,14 @@ impl Server {
         answer
     }
 
-    /// Several round trips over one pooled connection; see [`Connection::converse`].
-    pub(crate) fn converse<T>(
+    /// Several round trips over one pooled connection; see [`Connection::round_trips`].
+    pub(crate) fn round_trips<T>(
         &self,
         limits: Limits,
-        talk: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Option<Vec<Value>>) -> Option<Result<T, Fault>>,
+        run: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
         let mut connection = self.take(limits.end())?;
-        let answer = connection.converse(limits, talk);
+        let answer = connection.round_trips(limits, run);
         self.put_away(connection, answer.is_ok());
         if is_of_replica(&answer) {
             self.leave_replica();
@@ -174,14 +175,14 @@ impl DedicatedConnection {
         answer
     }
 
-    /// Several round trips; see [`Connection::converse`].
-    pub(crate) fn converse<T>(
+    /// Several round trips; see [`Connection::round_trips`].
+    pub(crate) fn round_trips<T>(
         &mut self,
         deadline: Instant,
-        talk: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Option<Vec<Value>>) -> Option<Result<T, Fault>>,
+        run: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
         let mut connection = self.take(deadline)?;
-        let answer = connection.converse(Limits::by(deadline), talk);
+        let answer = connection.round_trips(Limits::by(deadline), run);
         if answer.is_ok() {
             self.connection = Some(connection);
         }

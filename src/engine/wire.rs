@@ -2,8 +2,8 @@
 
 use super::exchange::{Bounds, Exchange, Failed, Loose, Next};
 use crate::conn::{Fault, Limits, Server};
-use crate::error::{Error, ErrorKind, Loss};
-use crate::script::{Call, Stop};
+use crate::error::Loss;
+use crate::script::Call;
 use crate::time::Instant;
 
 /// An answer, and what its history means for it.
@@ -69,8 +69,8 @@ pub(crate) fn send_after<T>(
 
 fn attempt<T>(server: &Server, call: &Call<T>, request: &[u8], whole: bool, limits: Limits) -> Result<T, Fault> {
     let read = |reply: &_| call.read(reply);
-    if let Some(talk) = call.round_trips() {
-        return server.converse(limits, |say| Some(talk.run(say)?.map_err(stopped)));
+    if let Some(round_trips) = call.round_trips() {
+        return server.round_trips(limits, |send| round_trips.run(send));
     }
     match if whole { call.packed_with_source() } else { None } {
         Some(with_source) => server.request(&with_source, limits, read),
@@ -106,14 +106,6 @@ pub(crate) fn fence(server: &Server, loose: &mut Loose, deadline: Instant) -> Re
         loose.open.pop();
     }
     Ok(())
-}
-
-/// Why several round trips came to an end, as a fault of a request.
-pub(super) fn stopped(stop: Stop) -> Fault {
-    match stop {
-        Stop::Refused(refusal) => Fault::Refused(refusal),
-        Stop::Unsupported(why) => Fault::NotSent(Error::new(ErrorKind::Unsupported, why)),
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use once_cell::sync::OnceCell;
 use redis::{Cmd, ToRedisArgs, Value};
 
 use super::Publication;
-use crate::error::Refusal;
+use crate::error::Stop;
 use crate::name::LockName;
 
 /// A bundled script; its hash is computed at its first use.
@@ -23,31 +23,18 @@ pub(crate) struct Call<T> {
     command: Cmd,
     source: Option<&'static str>,
     read: fn(&Value) -> Option<T>,
-    talk: Option<Talk<T>>,
+    round_trips: Option<RoundTrips<T>>,
 }
 
-/// What is asked in several round trips over one connection, where a request depends on the replies
-/// before it.
+/// A request of several round trips over one connection, where a command depends on the replies before it.
 ///
-/// The function begins from the start each time it is called, so that it can be repeated like any
-/// request. It is `None` when a reply did not come or is of no known shape.
-pub(crate) struct Talk<T>(Box<Talking<T>>);
+/// The function begins from the start at each call, so a repetition needs no state.
+pub(crate) struct RoundTrips<T>(Box<Function<T>>);
 
-type Talking<T> = dyn Fn(&mut Say<'_>) -> Said<T> + Send + Sync;
+type Function<T> = dyn Fn(&mut Pipeline<'_>) -> Result<T, Stop> + Send + Sync;
 
-/// What several round trips come to.
-pub(super) type Said<T> = Option<Result<T, Stop>>;
-
-/// Says commands and hears as many replies, error replies among them; `None` when they did not come.
-pub(crate) type Say<'a> = dyn FnMut(&[Cmd]) -> Option<Vec<Value>> + 'a;
-
-/// Why a talk ended without an answer.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    Refused(Refusal),
-    /// The server has no such command; nothing was done.
-    Unsupported(&'static str),
-}
+/// Sends commands in one write and returns as many replies, error replies among them.
+pub(crate) type Pipeline<'a> = dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop> + 'a;
 
 impl Script {
     pub(crate) const fn new(source: &'static str) -> Self {
@@ -63,7 +50,7 @@ impl Script {
         for key in keys {
             command.arg(*key);
         }
-        Call { route: route.clone(), command, source: Some(self.source), read, talk: None }
+        Call { route: route.clone(), command, source: Some(self.source), read, round_trips: None }
     }
 }
 
@@ -75,13 +62,16 @@ impl<T> Call<T> {
             command.arg(*word);
         }
         command.arg(key.key());
-        Self { route: key.clone(), command, source: None, read, talk: None }
+        Self { route: key.clone(), command, source: None, read, round_trips: None }
     }
 
     /// A call of several round trips.
-    pub(super) fn talk(route: &LockName, talk: impl Fn(&mut Say<'_>) -> Said<T> + Send + Sync + 'static) -> Self {
-        let talk = Some(Talk(Box::new(talk)));
-        Self { route: route.clone(), command: Cmd::new(), source: None, read: |_| None, talk }
+    pub(super) fn with_round_trips(
+        route: &LockName,
+        run: impl Fn(&mut Pipeline<'_>) -> Result<T, Stop> + Send + Sync + 'static,
+    ) -> Self {
+        let round_trips = Some(RoundTrips(Box::new(run)));
+        Self { route: route.clone(), command: Cmd::new(), source: None, read: |_| None, round_trips }
     }
 
     pub(crate) fn arg(mut self, value: impl ToRedisArgs) -> Self {
@@ -99,8 +89,8 @@ impl<T> Call<T> {
     where
         T: 'static,
     {
-        let talk = self.talk.map(|talk| Talk(Box::new(move |say| Some(talk.0(say)?.map(drop)))));
-        Call { route: self.route, command: self.command, source: self.source, read: |_| Some(()), talk }
+        let round_trips = self.round_trips.map(|all| RoundTrips(Box::new(move |send| all.run(send).map(drop))));
+        Call { route: self.route, command: self.command, source: self.source, read: |_| Some(()), round_trips }
     }
 
     /// The key that decides which server is asked.
@@ -109,8 +99,8 @@ impl<T> Call<T> {
     }
 
     /// The round trips of this call, where it takes several: then it is not sent packed.
-    pub(crate) fn round_trips(&self) -> Option<&Talk<T>> {
-        self.talk.as_ref()
+    pub(crate) fn round_trips(&self) -> Option<&RoundTrips<T>> {
+        self.round_trips.as_ref()
     }
 
     pub(crate) fn packed(&self) -> Vec<u8> {
@@ -140,15 +130,15 @@ impl<T> Call<T> {
     }
 }
 
-impl<T> Talk<T> {
-    pub(crate) fn run(&self, say: &mut Say<'_>) -> Option<Result<T, Stop>> {
-        (self.0)(say)
+impl<T> RoundTrips<T> {
+    pub(crate) fn run(&self, send: &mut Pipeline<'_>) -> Result<T, Stop> {
+        (self.0)(send)
     }
 }
 
-impl<T> fmt::Debug for Talk<T> {
+impl<T> fmt::Debug for RoundTrips<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Talk(..)")
+        f.write_str("RoundTrips(..)")
     }
 }
 
@@ -171,4 +161,9 @@ pub(super) fn list(value: &Value) -> Option<&[Value]> {
         Value::Array(values) => Some(values),
         _ => None,
     }
+}
+
+/// The part of a reply that was read, or the end of the round trips where the reply has an unknown shape.
+pub(super) fn known<T>(part: Option<T>) -> Result<T, Stop> {
+    part.ok_or(Stop::NoReply)
 }

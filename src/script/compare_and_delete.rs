@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use redis::{Cmd, Value};
 
-use super::call::{Said, int};
+use super::Pipeline;
+use super::call::{int, known};
 use super::transaction::{Entry, refused};
-use super::{Say, Stop};
-use crate::error::{Loss, Refusal};
+use crate::error::{Loss, Refusal, Stop};
 
 /// Finds out which of the commands a server has, and remembers it for all its copies.
 #[derive(Clone, Debug, Default)]
@@ -23,51 +23,48 @@ const DELIFEQ: u8 = 2;
 
 impl CompareAndDelete {
     /// Makes sure that the server has one of the commands and lets us use it.
-    pub(super) fn look_for(&self, say: &mut Say<'_>, entry: &Entry) -> Said<()> {
+    pub(super) fn look_for(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<(), Stop> {
         if self.0.load(Ordering::Relaxed) != NOTHING {
-            return Some(Ok(()));
+            return Ok(());
         }
         // Trying it is the surest question, and harmless: the value is of a hold that is yet to be.
-        match self.delete(say, entry)? {
+        match self.delete(send, entry) {
             // The key is something else; taking the lock will say so in its own way.
-            Err(Stop::Refused(refusal)) if refusal.word() == "WRONGTYPE" => Some(Ok(())),
-            outcome => Some(outcome.map(drop)),
+            Err(Stop::Refused(refusal)) if refusal.word() == "WRONGTYPE" => Ok(()),
+            outcome => outcome.map(drop),
         }
     }
 
     /// Opens the lock if it is this hold's.
-    pub(super) fn run(&self, say: &mut Say<'_>, entry: &Entry) -> Said<Result<(), Loss>> {
-        match self.delete(say, entry)? {
-            Ok(true) => Some(Ok(Ok(()))),
-            Ok(false) => {
-                let exists = int(say(&[entry.command("EXISTS")])?.first()?)? == 1;
-                Some(Ok(Err(if exists { Loss::Taken } else { Loss::Gone })))
-            }
-            Err(stop) => Some(Err(stop)),
+    pub(super) fn run(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<Result<(), Loss>, Stop> {
+        if self.delete(send, entry)? {
+            return Ok(Ok(()));
         }
+        let exists = known(send(&[entry.command("EXISTS")])?.first().and_then(int))? == 1;
+        Ok(Err(if exists { Loss::Taken } else { Loss::Gone }))
     }
 
-    fn delete(&self, say: &mut Say<'_>, entry: &Entry) -> Said<bool> {
-        let known = self.0.load(Ordering::Relaxed);
+    fn delete(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<bool, Stop> {
+        let found = self.0.load(Ordering::Relaxed);
         // What another server of ours had need not be what this one has.
-        for command in if known == DELIFEQ { [DELIFEQ, DELEX] } else { [DELEX, DELIFEQ] } {
-            match say(&[in_words(command, entry)])?.first()? {
+        for command in if found == DELIFEQ { [DELIFEQ, DELEX] } else { [DELEX, DELIFEQ] } {
+            match known(send(&[in_words(command, entry)])?.first())? {
                 Value::ServerError(error) if is_unknown(error.details()) => {}
                 Value::ServerError(error) if is_no_string(error.details()) => {
                     self.0.store(command, Ordering::Relaxed);
-                    return Some(Err(Stop::Refused(Refusal::from_text("WRONGTYPE the key is no string"))));
+                    return Err(Stop::Refused(Refusal::from_text("WRONGTYPE the key is no string")));
                 }
-                Value::ServerError(error) => return Some(Err(refused(error))),
+                Value::ServerError(error) => return Err(refused(error)),
                 deleted => {
-                    let deleted = int(deleted)? == 1;
+                    let deleted = known(int(deleted))? == 1;
                     self.0.store(command, Ordering::Relaxed);
-                    return Some(Ok(deleted));
+                    return Ok(deleted);
                 }
             }
         }
-        Some(Err(Stop::Unsupported(
+        Err(Stop::Unsupported(
             "the server has neither DELEX (Redis 8.4) nor DELIFEQ (Valkey 9); release by script or by transaction",
-        )))
+        ))
     }
 }
 
@@ -101,7 +98,7 @@ mod tests {
         has: Option<&str>,
         deleted: i64,
         exists: i64,
-    ) -> (Vec<String>, Said<Result<(), Loss>>) {
+    ) -> (Vec<String>, Result<Result<(), Loss>, Stop>) {
         let entry = Entry { name: LockName::new("L").unwrap(), owner: OwnerId::encoded("mine") };
         let mut asked = vec![];
         let kept = own.run(
@@ -116,7 +113,7 @@ mod tests {
                             .unwrap(),
                     }
                 });
-                Some(replies.collect())
+                Ok(replies.collect())
             },
             &entry,
         );
@@ -135,7 +132,7 @@ mod tests {
         let own = CompareAndDelete::default();
         let (asked, kept) = release(&own, Some("DELIFEQ"), 1, 0);
         assert_eq!(asked, ["DELEX L IFEQ mine", "DELIFEQ L mine"]);
-        assert!(matches!(kept, Some(Ok(Ok(())))), "{kept:?}");
+        assert!(matches!(kept, Ok(Ok(()))), "{kept:?}");
         assert_eq!(release(&own.clone(), Some("DELIFEQ"), 1, 0).0, ["DELIFEQ L mine"]);
         assert_eq!(release(&own, Some("DELEX"), 1, 0).0, ["DELIFEQ L mine", "DELEX L IFEQ mine"]);
         assert_eq!(release(&own, Some("DELEX"), 1, 0).0, ["DELEX L IFEQ mine"]);
@@ -146,7 +143,7 @@ mod tests {
         let check = |exists, loss| {
             let (asked, kept) = release(&CompareAndDelete::default(), Some("DELEX"), 0, exists);
             assert_eq!(asked, ["DELEX L IFEQ mine", "EXISTS L"]);
-            assert!(matches!(kept, Some(Ok(Err(lost))) if lost == loss), "{kept:?}");
+            assert!(matches!(kept, Ok(Err(lost)) if lost == loss), "{kept:?}");
         };
         check(0, Loss::Gone);
         check(1, Loss::Taken);
@@ -155,6 +152,6 @@ mod tests {
     #[test]
     fn a_server_with_neither_word_is_told_apart() {
         let (_, kept) = release(&CompareAndDelete::default(), None, 1, 1);
-        assert!(matches!(kept, Some(Err(Stop::Unsupported(_)))), "{kept:?}");
+        assert!(matches!(kept, Err(Stop::Unsupported(_))), "{kept:?}");
     }
 }

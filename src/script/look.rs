@@ -3,10 +3,10 @@
 use redis::{Cmd, Value};
 
 use super::answer::RenewalAnswer;
-use super::call::{Said, int};
+use super::call::{int, known};
 use super::transaction::command;
-use super::{Call, Say};
-use crate::error::Loss;
+use super::{Call, Pipeline};
+use crate::error::{Loss, Stop};
 use crate::name::LockName;
 use crate::owner::OwnerId;
 
@@ -20,7 +20,7 @@ pub(crate) struct Claim {
 /// Asks for fields of hashes, those of each claim's owner; any of them is a hold.
 pub(crate) fn fields(claims: &[Claim], of_owner: fn(&OwnerId) -> Vec<String>) -> Call<Vec<RenewalAnswer>> {
     let claims: Vec<_> = claims.iter().map(|claim| (claim.name.clone(), of_owner(&claim.owner))).collect();
-    Call::talk(&claims[0].0.clone(), move |say| {
+    Call::with_round_trips(&claims[0].0.clone(), move |send| {
         let question = |name: &LockName, field: &String| {
             let mut question = command("HEXISTS", name.key());
             question.arg(field);
@@ -28,26 +28,26 @@ pub(crate) fn fields(claims: &[Claim], of_owner: fn(&OwnerId) -> Vec<String>) ->
         };
         let questions: Vec<Cmd> =
             claims.iter().flat_map(|(name, fields)| fields.iter().map(|field| question(name, field))).collect();
-        let mut replies = say(&questions)?.into_iter();
+        let mut replies = send(&questions)?.into_iter();
         let mut answers = Vec::with_capacity(claims.len());
         for (_, fields) in &claims {
             let mut answer = None;
             for reply in replies.by_ref().take(fields.len()) {
                 match reply {
                     Value::Int(0) => {}
-                    other => answer = answer.or(Some(RenewalAnswer::read(&other)?)),
+                    other => answer = answer.or(Some(known(RenewalAnswer::read(&other))?)),
                 }
             }
             answers.push(answer);
         }
-        gone_or_taken(say, claims.iter().map(|(name, _)| name), answers)
+        gone_or_taken(send, claims.iter().map(|(name, _)| name), answers)
     })
 }
 
 /// Asks for values, one under each name.
 pub(crate) fn values(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
     let claims = claims.to_vec();
-    Call::talk(&claims[0].name.clone(), move |say| {
+    Call::with_round_trips(&claims[0].name.clone(), move |send| {
         let questions: Vec<Cmd> = claims.iter().map(|claim| command("GET", claim.name.key())).collect();
         let answer = |(claim, reply): (&Claim, Value)| match reply {
             Value::BulkString(value) if value == claim.owner.as_str().as_bytes() => Some(RenewalAnswer::Renewed),
@@ -55,26 +55,25 @@ pub(crate) fn values(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
             Value::Nil => Some(RenewalAnswer::Lost(Loss::Gone)),
             other => RenewalAnswer::read(&other),
         };
-        let replies = say(&questions)?;
-        let answers = claims.iter().zip(replies).map(answer).collect::<Option<_>>()?;
-        Some(Ok(answers))
+        let replies = send(&questions)?;
+        known(claims.iter().zip(replies).map(answer).collect())
     })
 }
 
 /// Where a claim has no answer, its field is missing: asks whether there is anything under the name. When the data
 /// of a server are gone, that is one question for all of them.
 fn gone_or_taken<'a>(
-    say: &mut Say<'_>,
+    send: &mut Pipeline<'_>,
     names: impl Iterator<Item = &'a LockName>,
     answers: Vec<Option<RenewalAnswer>>,
-) -> Said<Vec<RenewalAnswer>> {
+) -> Result<Vec<RenewalAnswer>, Stop> {
     let missing: Vec<&LockName> =
         names.zip(&answers).filter(|(_, answer)| answer.is_none()).map(|(name, _)| name).collect();
     let mut there = vec![Value::Int(0); missing.len()].into_iter();
     let exist = |names: &[&LockName]| command("EXISTS", names.iter().map(|name| name.key()).collect::<Vec<_>>());
-    if !missing.is_empty() && say(&[exist(&missing)])?.first()? != &Value::Int(0) {
+    if !missing.is_empty() && known(send(&[exist(&missing)])?.first())? != &Value::Int(0) {
         let questions: Vec<Cmd> = missing.iter().map(|name| exist(&[*name])).collect();
-        there = say(&questions)?.into_iter();
+        there = send(&questions)?.into_iter();
     }
     let answer = |known: Option<RenewalAnswer>| match known {
         Some(answer) => Some(answer),
@@ -83,7 +82,7 @@ fn gone_or_taken<'a>(
             count => RenewalAnswer::Lost(if int(&count)? == 0 { Loss::Gone } else { Loss::Taken }),
         }),
     };
-    answers.into_iter().map(answer).collect::<Option<_>>().map(Ok)
+    known(answers.into_iter().map(answer).collect())
 }
 
 #[cfg(test)]
@@ -103,12 +102,16 @@ mod tests {
                 command.args_iter().map(text).collect::<Vec<_>>().join(" ")
             };
             asked.push(commands.iter().map(words).collect());
-            match redis::parse_redis_value(replies.next()?).unwrap() {
-                Value::Array(replies) => Some(replies),
+            match redis::parse_redis_value(known(replies.next())?).unwrap() {
+                Value::Array(replies) => Ok(replies),
                 _ => panic!("a list"),
             }
         });
-        (asked, outcome.map(Result::unwrap))
+        let answers = match outcome {
+            Err(Stop::NoReply) => None,
+            outcome => Some(outcome.unwrap()),
+        };
+        (asked, answers)
     }
 
     fn claims(names: &[&str]) -> Vec<Claim> {

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::Value;
 
-use super::call::Said;
+use super::Pipeline;
 use super::transaction::{Entry, word};
-use super::{Say, Stop};
-use crate::error::Refusal;
+use crate::error::{Refusal, Stop};
 
 /// Remembers for all its copies that the rehearsal went well.
 #[derive(Clone, Debug, Default)]
@@ -16,29 +15,29 @@ pub(crate) struct Rehearsal(Arc<AtomicBool>);
 
 impl Rehearsal {
     /// Makes sure that a release will not be refused for want of a right.
-    pub(super) fn run(&self, say: &mut Say<'_>, entry: &Entry) -> Said<()> {
+    pub(super) fn run(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<(), Stop> {
         if self.0.load(Ordering::Relaxed) {
-            return Some(Ok(()));
+            return Ok(());
         }
         let questions = [entry.command("WATCH"), entry.command("GET"), entry.command("PTTL"), word("MULTI")];
-        let replies = say(&questions)?;
+        let replies = send(&questions)?;
         let mut refusal = replies.iter().find_map(refusal_of);
         if refusal.is_none() {
             // A command without its arguments spoils the transaction, so nothing is deleted by it. `MULTI` was
             // answered before: without it the key would be.
-            let replies = say(&[entry.command("DEL"), word("GET"), word("EXEC")])?;
-            let [delete, _, exec] = &replies[..] else { return None };
+            let replies = send(&[entry.command("DEL"), word("GET"), word("EXEC")])?;
+            let [delete, _, exec] = &replies[..] else { return Err(Stop::NoReply) };
             refusal = refusal_of(delete).or_else(|| refusal_of_exec(exec));
         }
         match refusal {
             None => {
                 self.0.store(true, Ordering::Relaxed);
-                Some(Ok(()))
+                Ok(())
             }
             Some(refusal) => {
                 // The connection may be in a transaction that nobody can end.
-                say(&[word("QUIT")])?;
-                Some(Err(Stop::Refused(refusal)))
+                send(&[word("QUIT")])?;
+                Err(Stop::Refused(refusal))
             }
         }
     }

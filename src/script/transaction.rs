@@ -3,10 +3,10 @@
 use redis::{Cmd, ServerError, ToRedisArgs, Value};
 
 use super::answer::{Attempt, Released, Renewal, RenewalAnswer, RenewalAnswers, without_receivers};
-use super::call::{Said, int, list};
+use super::call::{int, known, list};
 use super::compare_and_delete::CompareAndDelete;
-use super::{Call, Rehearsal, Say, Stop};
-use crate::error::{Loss, Refusal};
+use super::{Call, Pipeline, Rehearsal};
+use crate::error::{Loss, Refusal, Stop};
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::time::Lease;
@@ -34,43 +34,41 @@ pub(crate) fn acquire(
     opening: Opening,
 ) -> Call<Attempt> {
     let entry = Entry::of(name, owner);
-    Call::talk(name, move |say| {
-        let allowed = match &opening {
-            Opening::Transaction(rehearsal) => rehearsal.run(say, &entry)?,
-            Opening::Command(own) => own.look_for(say, &entry)?,
-        };
-        match allowed {
-            Ok(()) => entry.acquire(say, lease, repairs),
-            Err(stop) => Some(Err(stop)),
+    Call::with_round_trips(name, move |send| {
+        match &opening {
+            Opening::Transaction(rehearsal) => rehearsal.run(send, &entry)?,
+            Opening::Command(own) => own.look_for(send, &entry)?,
         }
+        entry.acquire(send, lease, repairs)
     })
 }
 
 pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Result<(), Loss>> {
     let entry = Entry::of(name, owner);
-    Call::talk(name, move |say| entry.change(say, |value| entry.is(value), |ttl_ms| entry.raise(lease, ttl_ms)))
+    Call::with_round_trips(name, move |send| {
+        entry.change(send, |value| entry.is(value), |ttl_ms| entry.raise(lease, ttl_ms))
+    })
 }
 
 /// Gives one hold back; `remaining` is the lease promised to the holds that stay.
 pub(crate) fn release(name: &LockName, owner: &OwnerId, remaining: Option<Lease>, opening: Opening) -> Call<Released> {
     let entry = Entry::of(name, owner);
-    Call::talk(name, move |say| {
-        let kept = match (remaining, &opening) {
-            (None, Opening::Command(own)) => own.run(say, &entry)?,
+    Call::with_round_trips(name, move |send| {
+        let outcome = match (remaining, &opening) {
+            (None, Opening::Command(own)) => own.run(send, &entry)?,
             (None, Opening::Transaction(_)) => {
-                entry.change(say, |value| entry.is(value), |_| Some(entry.command("DEL")))?
+                entry.change(send, |value| entry.is(value), |_| Some(entry.command("DEL")))?
             }
-            (Some(lease), _) => entry.change(say, |value| entry.is(value), |_| Some(entry.expire(lease)))?,
+            (Some(lease), _) => entry.change(send, |value| entry.is(value), |_| Some(entry.expire(lease)))?,
         };
-        Some(kept.map(without_receivers))
+        Ok(without_receivers(outcome))
     })
 }
 
 pub(crate) fn force_release(name: &LockName) -> Call<bool> {
     let name = name.clone();
-    Call::talk(&name.clone(), move |say| {
-        let kept = change(say, &name, |_| true, |_| Some(command("DEL", name.key())))?;
-        Some(kept.map(|kept| kept == Ok(())))
+    Call::with_round_trips(&name.clone(), move |send| {
+        Ok(change(send, &name, |_| true, |_| Some(command("DEL", name.key())))?.is_ok())
     })
 }
 
@@ -78,7 +76,7 @@ pub(crate) fn force_release(name: &LockName) -> Call<bool> {
 pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
     let route = locks[0].name.clone();
     let locks: Vec<_> = locks.iter().map(|lock| (Entry::of(&lock.name, &lock.owner), lock.raise.endless)).collect();
-    Call::talk(&route, move |say| renew_all(say, &locks))
+    Call::with_round_trips(&route, move |send| renew_all(send, &locks))
 }
 
 impl Entry {
@@ -106,59 +104,55 @@ impl Entry {
 
     fn change(
         &self,
-        say: &mut Say<'_>,
+        send: &mut Pipeline<'_>,
         fits: impl Fn(&[u8]) -> bool,
         to_do: impl Fn(i64) -> Option<Cmd>,
-    ) -> Said<Result<(), Loss>> {
-        change(say, &self.name, fits, to_do)
+    ) -> Result<Result<(), Loss>, Stop> {
+        change(send, &self.name, fits, to_do)
     }
 
-    fn acquire(&self, say: &mut Say<'_>, lease: Lease, repairs: bool) -> Said<Attempt> {
+    fn acquire(&self, send: &mut Pipeline<'_>, lease: Lease, repairs: bool) -> Result<Attempt, Stop> {
         loop {
             let mut set = self.command("SET");
             set.arg(self.owner.as_str()).arg("NX").arg("PX").arg(lease.millis());
             // What follows the first one counts only if that did not set anything.
-            let replies = say(&[set, self.command("GET"), self.command("PTTL")])?;
-            let [set, holder, ttl_ms] = &replies[..] else { return None };
+            let replies = send(&[set, self.command("GET"), self.command("PTTL")])?;
+            let [set, holder, ttl_ms] = &replies[..] else { return Err(Stop::NoReply) };
             let holder = match (set, holder) {
-                (Value::Okay, _) => return Some(Ok(Attempt::Granted { token: None })),
-                (Value::ServerError(error), _) => return Some(Err(refused(error))),
-                (Value::Nil, Value::ServerError(error)) => return self.other_type(say, error),
+                (Value::Okay, _) => return Ok(Attempt::Granted { token: None }),
+                (Value::ServerError(error), _) => return Err(refused(error)),
+                (Value::Nil, Value::ServerError(error)) => return self.other_type(send, error),
                 (Value::Nil, Value::BulkString(holder)) => holder,
                 // It ended just now.
-                (Value::Nil, Value::Nil) => return Some(Ok(Attempt::Busy { ttl_ms: 0 })),
-                _ => return None,
+                (Value::Nil, Value::Nil) => return Ok(Attempt::Busy { ttl_ms: 0 }),
+                _ => return Err(Stop::NoReply),
             };
             if self.is(holder) {
                 // The same request came before and its answer was lost: grant it again.
-                match self.change(say, |value| self.is(value), |ttl_ms| self.raise(lease, ttl_ms))? {
-                    Ok(Ok(())) => return Some(Ok(Attempt::Granted { token: None })),
-                    Ok(Err(_)) => continue,
-                    Err(stop) => return Some(Err(stop)),
+                match self.change(send, |value| self.is(value), |ttl_ms| self.raise(lease, ttl_ms))? {
+                    Ok(()) => return Ok(Attempt::Granted { token: None }),
+                    Err(_) => continue,
                 }
             }
             let mut ttl_ms = match ttl_ms {
-                Value::ServerError(error) => return Some(Err(refused(error))),
-                ttl_ms => int(ttl_ms)?,
+                Value::ServerError(error) => return Err(refused(error)),
+                ttl_ms => known(int(ttl_ms))?,
             };
             if ttl_ms == -1 && repairs {
                 let to_do = |ttl_ms| (ttl_ms == -1).then(|| self.expire(lease));
-                match self.change(say, |value| value == holder, to_do)? {
-                    Ok(_) => ttl_ms = i64::try_from(lease.millis()).ok()?,
-                    Err(stop) => return Some(Err(stop)),
-                }
+                let _ = self.change(send, |value| value == holder, to_do)?;
+                ttl_ms = known(i64::try_from(lease.millis()).ok())?;
             }
-            return Some(Ok(Attempt::Busy { ttl_ms: if ttl_ms == -2 { 0 } else { ttl_ms } }));
+            return Ok(Attempt::Busy { ttl_ms: if ttl_ms == -2 { 0 } else { ttl_ms } });
         }
     }
 
     /// The key is no string: another kind of lock, or no lock at all.
-    fn other_type(&self, say: &mut Say<'_>, error: &ServerError) -> Said<Attempt> {
-        let stop = refused(error);
-        let replies = say(&[self.command("TYPE")])?;
-        match replies.first()? {
-            Value::SimpleString(kind) if kind == "hash" => Some(Ok(Attempt::OtherKind)),
-            _ => Some(Err(stop)),
+    fn other_type(&self, send: &mut Pipeline<'_>, error: &ServerError) -> Result<Attempt, Stop> {
+        match send(&[self.command("TYPE")])?.first() {
+            Some(Value::SimpleString(kind)) if kind == "hash" => Ok(Attempt::OtherKind),
+            Some(_) => Err(refused(error)),
+            None => Err(Stop::NoReply),
         }
     }
 }
@@ -166,62 +160,54 @@ impl Entry {
 /// Carries out the command that `to_do` makes of the time to live, if the key holds a value that
 /// fits and nothing happens to it meanwhile; otherwise looks again.
 fn change(
-    say: &mut Say<'_>,
+    send: &mut Pipeline<'_>,
     name: &LockName,
     fits: impl Fn(&[u8]) -> bool,
     to_do: impl Fn(i64) -> Option<Cmd>,
-) -> Said<Result<(), Loss>> {
+) -> Result<Result<(), Loss>, Stop> {
     loop {
         let key = name.key();
-        let replies = say(&[command("WATCH", key), command("GET", key), command("PTTL", key)])?;
-        if let Some(stop) = first_refusal(&replies) {
-            return Some(Err(stop));
-        }
-        let [_, holder, ttl_ms] = &replies[..] else { return None };
-        let (kept, to_do) = match holder {
+        let replies = send(&[command("WATCH", key), command("GET", key), command("PTTL", key)])?;
+        check_replies(&replies)?;
+        let [_, holder, ttl_ms] = &replies[..] else { return Err(Stop::NoReply) };
+        let (outcome, to_do) = match holder {
             Value::Nil => (Err(Loss::Gone), None),
-            Value::BulkString(value) if fits(value) => (Ok(()), to_do(int(ttl_ms)?)),
+            Value::BulkString(value) if fits(value) => (Ok(()), to_do(known(int(ttl_ms))?)),
             Value::BulkString(_) => (Err(Loss::Taken), None),
-            _ => return None,
+            _ => return Err(Stop::NoReply),
         };
         let Some(to_do) = to_do else {
-            say(&[word("UNWATCH")])?;
-            return Some(Ok(kept));
+            send(&[word("UNWATCH")])?;
+            return Ok(outcome);
         };
-        match transact(say, vec![to_do])? {
-            Ok(None) => {}
-            Ok(Some(results)) => {
-                return match results.first()? {
-                    Value::Int(1) => Some(Ok(Ok(()))),
-                    Value::Int(0) => Some(Ok(Err(Loss::Gone))),
-                    Value::ServerError(error) => Some(Err(refused(error))),
-                    _ => None,
-                };
-            }
-            Err(stop) => return Some(Err(stop)),
+        if let Some(results) = transact(send, vec![to_do])? {
+            return match results.first() {
+                Some(Value::Int(1)) => Ok(Ok(())),
+                Some(Value::Int(0)) => Ok(Err(Loss::Gone)),
+                Some(Value::ServerError(error)) => Err(refused(error)),
+                _ => Err(Stop::NoReply),
+            };
         }
     }
 }
 
-fn renew_all(say: &mut Say<'_>, locks: &[(Entry, Lease)]) -> Said<RenewalAnswers> {
+fn renew_all(send: &mut Pipeline<'_>, locks: &[(Entry, Lease)]) -> Result<RenewalAnswers, Stop> {
     loop {
         let keys: Vec<_> = locks.iter().map(|(entry, _)| entry.name.key()).collect();
         let mut questions = vec![word("TIME"), command("WATCH", keys)];
         questions.extend(locks.iter().flat_map(|(entry, _)| [entry.command("GET"), entry.command("PTTL")]));
-        let replies = say(&questions)?;
-        let (first, states) = replies.split_at_checked(2)?;
-        if let Some(stop) = first_refusal(first) {
-            return Some(Err(stop));
-        }
-        let server_time_ms = milliseconds(&first[0])?;
+        let replies = send(&questions)?;
+        let (first, states) = known(replies.split_at_checked(2))?;
+        check_replies(first)?;
+        let server_time_ms = known(milliseconds(&first[0]))?;
         let (mut answers, mut raised, mut to_do) = (vec![], vec![], vec![]);
         for ((entry, lease), state) in locks.iter().zip(states.chunks_exact(2)) {
             match &state[0] {
                 Value::BulkString(value) if entry.is(value) && matches!(state[1], Value::ServerError(_)) => {
-                    answers.push(RenewalAnswer::read(&state[1])?);
+                    answers.push(known(RenewalAnswer::read(&state[1]))?);
                 }
                 Value::BulkString(value) if entry.is(value) => {
-                    if let Some(raise) = entry.raise(*lease, int(&state[1])?) {
+                    if let Some(raise) = entry.raise(*lease, known(int(&state[1]))?) {
                         raised.push(answers.len());
                         to_do.push(raise);
                     }
@@ -229,40 +215,34 @@ fn renew_all(say: &mut Say<'_>, locks: &[(Entry, Lease)]) -> Said<RenewalAnswers
                 }
                 Value::BulkString(_) => answers.push(RenewalAnswer::Lost(Loss::Taken)),
                 Value::Nil => answers.push(RenewalAnswer::Lost(Loss::Gone)),
-                other => answers.push(RenewalAnswer::read(other)?),
+                other => answers.push(known(RenewalAnswer::read(other))?),
             }
         }
         if to_do.is_empty() {
-            say(&[word("UNWATCH")])?;
-            return Some(Ok(RenewalAnswers { server_time_ms, answers }));
+            send(&[word("UNWATCH")])?;
+            return Ok(RenewalAnswers { server_time_ms, answers });
         }
         // Read after they were written: so a connection with tracking hears of what happens to them next.
         to_do.extend(raised.iter().map(|&place| locks[place].0.command("PTTL")));
-        match transact(say, to_do)? {
-            Ok(None) => {}
-            Ok(Some(results)) => {
-                for (place, result) in raised.into_iter().zip(&results) {
-                    answers[place] = RenewalAnswer::read(result)?;
-                }
-                return Some(Ok(RenewalAnswers { server_time_ms, answers }));
+        if let Some(results) = transact(send, to_do)? {
+            for (place, result) in raised.into_iter().zip(&results) {
+                answers[place] = known(RenewalAnswer::read(result))?;
             }
-            Err(stop) => return Some(Err(stop)),
+            return Ok(RenewalAnswers { server_time_ms, answers });
         }
     }
 }
 
 /// Carries the commands out if nothing that is watched was changed; `None` if something was.
-fn transact(say: &mut Say<'_>, to_do: Vec<Cmd>) -> Said<Option<Vec<Value>>> {
+fn transact(send: &mut Pipeline<'_>, to_do: Vec<Cmd>) -> Result<Option<Vec<Value>>, Stop> {
     let mut commands = vec![word("MULTI")];
     commands.extend(to_do);
     commands.push(word("EXEC"));
-    let replies = say(&commands)?;
-    if let Some(stop) = first_refusal(&replies) {
-        return Some(Err(stop));
-    }
-    match replies.last()? {
-        Value::Nil => Some(Ok(None)),
-        results => Some(Ok(Some(list(results)?.to_vec()))),
+    let replies = send(&commands)?;
+    check_replies(&replies)?;
+    match replies.last() {
+        Some(Value::Nil) => Ok(None),
+        results => Ok(Some(known(results.and_then(list))?.to_vec())),
     }
 }
 
@@ -294,10 +274,11 @@ pub(super) fn refused(error: &ServerError) -> Stop {
     Stop::Refused(Refusal::new(error))
 }
 
-fn first_refusal(replies: &[Value]) -> Option<Stop> {
-    replies.iter().find_map(|reply| match reply {
-        Value::ServerError(error) => Some(refused(error)),
-        _ => None,
+/// Fails with the first refusal among the replies.
+fn check_replies(replies: &[Value]) -> Result<(), Stop> {
+    replies.iter().try_for_each(|reply| match reply {
+        Value::ServerError(error) => Err(refused(error)),
+        _ => Ok(()),
     })
 }
 
@@ -332,14 +313,10 @@ mod tests {
         let (mut asked, mut replies) = (vec![], replies.iter());
         let answers = super::renew(&locks).round_trips().unwrap().run(&mut |commands| {
             asked.extend(commands.iter().map(in_words));
-            Some(
-                commands
-                    .iter()
-                    .map(|_| redis::parse_redis_value(replies.next().unwrap().as_bytes()).unwrap())
-                    .collect(),
-            )
+            let mut reply = || redis::parse_redis_value(replies.next().unwrap().as_bytes()).unwrap();
+            Ok(commands.iter().map(|_| reply()).collect())
         });
-        (asked, answers.unwrap().expect("it is answered"))
+        (asked, answers.expect("it is answered"))
     }
 
     fn in_words(command: &Cmd) -> String {

@@ -41,14 +41,12 @@ fn connections_closed_while_idle_free_their_slots() {
 }
 
 #[test]
-fn a_talk_without_an_answer_ends_its_connection() {
+fn round_trips_without_a_reply_end_their_connection() {
     let (_scripted, server) = served(Reaction::Mute);
     let mut connection = server.connection();
     connection.open(soon()).unwrap();
-    let outcome = connection.converse(Instant::now().after(Duration::from_millis(50)), |say| {
-        say(&[command(&["PING"])])?;
-        Some(Ok(()))
-    });
+    let outcome = connection
+        .round_trips(Instant::now().after(Duration::from_millis(50)), |send| send(&[command(&["PING"])]).map(drop));
     assert!(matches!(outcome, Err(Fault::Unanswered(..))), "{outcome:?}");
     assert_eq!(connection.generation(), None, "the next answer would be that of this question");
 }

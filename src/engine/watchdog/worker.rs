@@ -13,7 +13,6 @@ use crate::engine::node::Node;
 use crate::engine::renewal::{All, Asked, Due, Rounds, Upkeep};
 use crate::engine::ripening::Ripening;
 use crate::engine::watch::{Step, Watch};
-use crate::engine::wire::stopped;
 use crate::error::Error;
 use crate::event::{LockAbandoned, LocksRenewed, LossesToldLate, RenewalFailed, RenewalRecovered};
 use crate::script::look::Claim;
@@ -226,7 +225,7 @@ impl Visit<'_> {
         self.engine.heartbeat.rests(Instant::now(), deadline);
         let mut answer = match call.round_trips() {
             None => self.connection.request(&call.packed(), deadline, read),
-            Some(talk) => self.connection.converse(deadline, |say| Some(talk.run(say)?.map_err(stopped))),
+            Some(round_trips) => self.connection.round_trips(deadline, |send| round_trips.run(send)),
         };
         if let Err(Fault::Refused(refusal)) = &answer
             && refusal.word() == "NOSCRIPT"
