@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_norway::{Mapping, Value};
 
 use crate::config::ClientBuilder;
@@ -257,7 +258,9 @@ impl Reader {
                 return Err(bad("address", "no user and password where username or password are given, too"));
             }
             (user, password) => {
-                let part = |part: &Option<String>| encode(part.as_deref().unwrap_or(""));
+                let part = |part: &Option<String>| {
+                    utf8_percent_encode(part.as_deref().unwrap_or(""), NON_ALPHANUMERIC).to_string()
+                };
                 format!("{}:{}@", part(user), part(password))
             }
         };
@@ -374,12 +377,6 @@ fn number(key: &str, value: &Value) -> Result<u64> {
 
 fn millis(key: &str, value: &Value) -> Result<Duration> {
     number(key, value).map(Duration::from_millis)
-}
-
-/// Percent-encodes what may not stand in the login of a URL as it is.
-fn encode(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
-    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 fn config(text: &str) -> Error {

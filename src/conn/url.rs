@@ -5,6 +5,8 @@
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
+use percent_encoding::percent_decode_str;
+
 use super::address::{Address, Endpoint};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -199,24 +201,8 @@ fn protocol(text: &str) -> Result<bool> {
 
 /// The text with its %XX read; `None` for an empty one. A % that begins no such thing stays.
 fn decoded(text: &str, what: &str) -> Result<Option<String>> {
-    let bytes = text.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let digit = |at: usize| bytes.get(at).and_then(|&byte| char::from(byte).to_digit(16));
-        match (bytes[at], digit(at + 1), digit(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                plain.extend(u8::try_from(high * 16 + low));
-                at += 3;
-            }
-            (byte, ..) => {
-                plain.push(byte);
-                at += 1;
-            }
-        }
-    }
-    match String::from_utf8(plain) {
-        Ok(plain) => Ok(Some(plain).filter(|plain| !plain.is_empty())),
+    match percent_decode_str(text).decode_utf8() {
+        Ok(plain) => Ok(Some(plain.into_owned()).filter(|plain| !plain.is_empty())),
         Err(_) => fail(format!("the {what} is not UTF-8 once its %XX are read")),
     }
 }

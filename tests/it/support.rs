@@ -15,7 +15,8 @@ use lockson_harness::RedisServer;
 use parking_lot::Mutex;
 
 pub(crate) use events::Events;
-pub(crate) use peer::{Peer, encode};
+pub(crate) use lockson_harness::percent::encode;
+pub(crate) use peer::Peer;
 
 /// The bound of a wait for what happens at once on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);

@@ -6,6 +6,7 @@ mod eventually;
 mod example_server;
 pub mod helper;
 mod leash;
+pub mod percent;
 mod pids;
 mod ports;
 mod process;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::kind::{Family, Kind, Shape};
 use crate::peer::{Answer, Peer, Seat, Ticket};
-use crate::percent::{encode, encode_all};
 use crate::stage::PATIENT;
+use lockson_harness::percent::{encode, encode_all};
 
 /// One thing to hold: a kind and a name.
 #[derive(Clone, Debug)]

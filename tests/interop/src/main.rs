@@ -11,7 +11,6 @@ mod matrix;
 mod names;
 mod options;
 mod peer;
-mod percent;
 mod stage;
 mod starved;
 mod state;

@@ -148,7 +148,7 @@ impl<'s> Stage<'s> {
     }
 
     fn open(&self, peer: &mut Peer, client: u32) {
-        let address = crate::percent::encode(&self.server.url());
+        let address = lockson_harness::percent::encode(&self.server.url());
         let watchdog = if client == BRISK { format!(" watchdog_ms={}", BRISK_TTL.as_millis()) } else { String::new() };
         peer.ask(&format!("open client={client} address={address}{watchdog}")).expect_ok();
     }

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use lockson_harness::HelperProcess;
+use lockson_harness::percent::decode;
 
 use super::SOON;
 
@@ -123,32 +124,14 @@ impl Answer {
     }
 }
 
-/// Encodes a value of a command.
-pub(crate) fn encode(value: &str) -> String {
-    value
-        .bytes()
-        .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).into() } else { format!("%{byte:02X}") })
-        .collect()
-}
-
 fn parse(line: &str) -> (u64, Answer) {
     let mut words = line.split(' ');
     let id = words.next().and_then(|id| id.parse().ok());
     let ok = words.next() == Some("ok");
-    let values = words.filter_map(|word| word.split_once('=')).map(|(key, value)| (key.to_owned(), decode(value)));
+    let values = words
+        .filter_map(|word| word.split_once('='))
+        .map(|(key, value)| (key.to_owned(), decode(value).expect("a peer writes UTF-8")));
     (id.unwrap_or_else(|| panic!("no answer: {line:?}")), Answer { ok, values: values.collect() })
-}
-
-fn decode(value: &str) -> String {
-    let mut bytes = vec![];
-    let mut rest = value;
-    while let Some((plain, coded)) = rest.split_once('%') {
-        bytes.extend_from_slice(plain.as_bytes());
-        bytes.push(u8::from_str_radix(&coded[..2], 16).expect("two hexadecimal digits"));
-        rest = &coded[2..];
-    }
-    bytes.extend_from_slice(rest.as_bytes());
-    String::from_utf8(bytes).expect("a peer writes UTF-8")
 }
 
 /// The peer's program, built from the present sources: cargo builds no programs of other packages for a test.

@@ -3,7 +3,7 @@
 use lockson::ErrorKind;
 
 use crate::clock;
-use crate::percent::encode;
+use lockson_harness::percent::encode;
 
 /// The answer to one command, while it is put together.
 #[derive(Debug)]

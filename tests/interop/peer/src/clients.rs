@@ -7,8 +7,8 @@ use std::time::Duration;
 use lockson::{Client, ClientBuilder, Lock};
 
 use crate::answer::{Answer, Failure};
-use crate::percent;
 use crate::request::Request;
+use lockson_harness::percent;
 
 /// Clients by the numbers that commands give them.
 #[derive(Debug, Default)]

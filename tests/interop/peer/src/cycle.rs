@@ -17,10 +17,10 @@ use lockson::{Cancel, ErrorKind, Guard, Lock};
 use crate::answer::{Answer, Failure};
 use crate::clients::Clients;
 use crate::histogram::Histogram;
-use crate::percent::encode;
 use crate::request::Request;
 use crate::witness::Witness;
 use crate::{clock, locks};
+use lockson_harness::percent::encode;
 
 /// Reads how the loop is to run, runs it, and answers what came of it.
 pub(crate) fn run(clients: &Clients, request: &Request, answer: &mut Answer, cancel: &Cancel) -> Result<(), Failure> {

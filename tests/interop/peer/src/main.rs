@@ -7,7 +7,6 @@ mod cycle;
 mod dispatcher;
 mod histogram;
 mod locks;
-mod percent;
 mod request;
 mod witness;
 mod worker;

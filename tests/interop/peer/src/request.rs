@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use crate::answer::Failure;
-use crate::percent::decode;
+use lockson_harness::percent;
 
 /// A command that keeps to the form of the protocol.
 #[derive(Debug)]
@@ -86,4 +86,8 @@ impl Request {
             Some(_) => Err(Failure::bad_input(format!("{key} is neither true nor false"))),
         }
     }
+}
+
+fn decode(encoded: &str) -> Result<String, Failure> {
+    percent::decode(encoded).ok_or_else(|| Failure::bad_input(format!("not UTF-8 once decoded: {encoded}")))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::percent::encode;
+use lockson_harness::percent::encode;
 
 /// One loop's view of the directory.
 #[derive(Debug)]

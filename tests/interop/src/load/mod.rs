@@ -21,7 +21,7 @@ pub(crate) use soak::soak;
 
 /// A peer with one client.
 fn open(server: &RedisServer, cast: &Cast, seat: Seat, options: &str) -> Peer {
-    let address = crate::percent::encode(&server.url());
+    let address = lockson_harness::percent::encode(&server.url());
     Peer::open(cast.of(seat), &format!("address={address}{options}"))
 }
 

@@ -10,8 +10,8 @@ use super::grants::{self, Grants};
 use super::{Loaded, Totals, open};
 use crate::kind::Kind;
 use crate::peer::{Cast, Peer, Seat, Ticket};
-use crate::percent::{encode, encode_all};
 use crate::verdict::{Score, Verdict, caught};
+use lockson_harness::percent::{encode, encode_all};
 
 /// One process of the four, with a loop on each of its threads.
 struct Player {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::clock;
-use crate::percent::decode;
+use lockson_harness::percent::decode;
 
 /// One answer line, taken apart.
 #[derive(Clone, Debug)]
@@ -18,7 +18,9 @@ impl Answer {
         let mut words = line.split(' ');
         let id = words.next().and_then(|id| id.parse().ok());
         let ok = words.next() == Some("ok");
-        let values = words.filter_map(|word| word.split_once('=')).map(|(key, value)| (key.to_owned(), decode(value)));
+        let values = words
+            .filter_map(|word| word.split_once('='))
+            .map(|(key, value)| (key.to_owned(), decode(value).expect("a peer writes UTF-8")));
         Self { id: id.unwrap_or_else(|| panic!("no answer: {line:?}")), ok, values: values.collect() }
     }
 

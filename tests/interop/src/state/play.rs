@@ -11,8 +11,8 @@ use super::scenario::{Action, Command, Scenario};
 use crate::actor::Object;
 use crate::kind::Kind;
 use crate::peer::{Answer, Peer, Program, Ticket};
-use crate::percent::encode;
 use crate::stage::{BRISK, PATIENT};
+use lockson_harness::percent::encode;
 
 /// What was seen after each step that has a label.
 pub(crate) type Seen = Vec<(&'static str, Record)>;
