@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,14 +19,14 @@ use crate::token::Token;
 /// What it cannot promise: a thread can be stopped between the look and the write that follows.
 /// Where that matters, have the resource itself refuse late writers.
 ///
-/// A guard is used like the hold it keeps. [`hold`](Self::hold) gives the hold without the guard, for
-/// another thread that is to watch it:
+/// A guard answers the same questions. [`Guard::hold`] lends the hold itself; a clone of it keeps the
+/// client alive but not the lock, and may move to another thread that is to watch:
 ///
 /// ```no_run
 /// # use std::time::Duration;
 /// # let client = lockson::Client::connect("redis://localhost")?;
 /// let guard = client.get_lock("stock:42").lock()?;
-/// let hold = guard.hold();
+/// let hold = guard.hold().clone();
 /// std::thread::spawn(move || {
 ///     if let Some(loss) = hold.wait_lost(Duration::MAX) {
 ///         eprintln!("stop the work: {loss:?}");
@@ -35,6 +34,7 @@ use crate::token::Token;
 /// });
 /// # Ok::<(), lockson::Error>(())
 /// ```
+#[derive(Clone)]
 pub struct Hold {
     handle: Handle,
     state: Arc<HoldState>,
@@ -43,7 +43,7 @@ pub struct Hold {
 /// A lock held by the thread that took it; dropping it gives the lock back.
 ///
 /// A lease can end early: the server may restart, an operator may delete the key, or Redis may be
-/// out of reach for longer than the time to live. Ask [`is_held`](Hold::is_held) before a step that
+/// out of reach for longer than the time to live. Ask [`is_held`](Self::is_held) before a step that
 /// must not happen twice.
 ///
 /// A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout); what is not done by
@@ -161,13 +161,6 @@ impl Hold {
         self.state.token.map(Token::new)
     }
 
-    /// Returns the hold itself, which may move to another thread and outlive the guard.
-    ///
-    /// It keeps the client alive but does not keep the lock.
-    pub fn hold(&self) -> Self {
-        Self { handle: self.handle.clone(), state: Arc::clone(&self.state) }
-    }
-
     /// Returns the name of the lock.
     pub fn name(&self) -> &str {
         self.state.name.as_str()
@@ -257,21 +250,70 @@ impl OwnedGuard {
     }
 }
 
-impl Deref for Guard {
-    type Target = Hold;
+/// The questions that a guard hands on to its hold.
+macro_rules! answer_as_the_hold {
+    ($guard:ident) => {
+        impl $guard {
+            /// Lends the hold that this guard keeps; a clone of it may move to another thread and
+            /// outlive the guard.
+            pub fn hold(&self) -> &Hold {
+                &self.inner.hold
+            }
 
-    fn deref(&self) -> &Hold {
-        &self.inner.hold
-    }
+            /// Says whether the lock is held; see [`Hold::is_held`].
+            pub fn is_held(&self) -> bool {
+                self.inner.hold.is_held()
+            }
+
+            /// Returns how long the lock is held yet if nothing prolongs it; see [`Hold::remaining`].
+            pub fn remaining(&self) -> Duration {
+                self.inner.hold.remaining()
+            }
+
+            /// Says how the lock was lost, if it was; see [`Hold::lost`].
+            pub fn lost(&self) -> Option<Loss> {
+                self.inner.hold.lost()
+            }
+
+            /// Waits until the lock is lost, at most for `limit`; see [`Hold::wait_lost`].
+            pub fn wait_lost(&self, limit: Duration) -> Option<Loss> {
+                self.inner.hold.wait_lost(limit)
+            }
+
+            /// Has `callback` run once when the lock is lost; see [`Hold::on_lost`].
+            pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
+                self.inner.hold.on_lost(callback);
+            }
+
+            /// Raises the time the lock lives to at least `duration` from now; see [`Hold::extend`].
+            ///
+            /// # Errors
+            ///
+            /// As [`Hold::extend`].
+            pub fn extend(&self, duration: Duration) -> Result<()> {
+                self.inner.hold.extend(duration)
+            }
+
+            /// Returns the fencing token of the grant; see [`Hold::token`].
+            pub fn token(&self) -> Option<Token> {
+                self.inner.hold.token()
+            }
+
+            /// Returns the name of the lock.
+            pub fn name(&self) -> &str {
+                self.inner.hold.name()
+            }
+
+            /// Returns the owner id as it stands in Redis; see [`Hold::owner`].
+            pub fn owner(&self) -> &str {
+                self.inner.hold.owner()
+            }
+        }
+    };
 }
 
-impl Deref for OwnedGuard {
-    type Target = Hold;
-
-    fn deref(&self) -> &Hold {
-        &self.inner.hold
-    }
-}
+answer_as_the_hold!(Guard);
+answer_as_the_hold!(OwnedGuard);
 
 impl Inner {
     fn new(handle: &Handle, (state, number): Grant) -> Self {

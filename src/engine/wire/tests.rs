@@ -214,7 +214,7 @@ fn a_last_release_that_got_no_turn_is_made_up_for() {
     let builder = Client::builder(&server.url()).command_timeout(TIMEOUT).drop_timeout(Duration::from_millis(50));
     let client = builder.connect_lazily().unwrap();
     let guard = client.get_lock("scene").with_lease(Duration::from_secs(20)).lock().unwrap();
-    let hold = guard.hold();
+    let hold = guard.hold().clone();
     std::thread::scope(|scope| {
         let extension = scope.spawn(move || hold.extend(Duration::from_secs(60)));
         eventually("the extension is under way", || asked(&server).contains(&What::Renew));

@@ -57,7 +57,7 @@ fn close_gives_every_hold_back_and_says_that_it_is_lost() {
         let owned = kind.get_lock(&ours, &kind.fresh()).owned().lock().unwrap();
         let (told, heard) = unbounded();
         outer.on_lost(move |loss| told.send(*loss).unwrap());
-        let hold = outer.hold();
+        let hold = outer.hold().clone();
         thread::scope(|scope| {
             let waiter = scope.spawn(|| hold.wait_lost(SOON));
             let (took, ()) = timed(|| ours.close());

@@ -30,7 +30,7 @@ fn a_re_entry_answered_after_the_loss_was_told_is_no_guard() {
         let proxy = Proxy::start(RedisServer::shared().address());
         let lock = kind.get_lock(&Client::connect(&proxy.url()).unwrap(), &kind.fresh());
         let guard = lock.with_lease(ms(700)).lock().unwrap();
-        let hold = guard.hold();
+        let hold = guard.hold().clone();
         let (told, heard) = unbounded();
         guard.on_lost(move |loss| told.send(*loss).unwrap());
         let answer = proxy.rule(When::any().containing(lock.name()), Then::HoldReply);

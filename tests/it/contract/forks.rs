@@ -146,7 +146,7 @@ fn in_child(client: Client, inherited: Vec<Inherited>, stop: Cancel) -> i32 {
             ]);
         }
         let [unlocked, kept, manual, dropped] = what.guards;
-        checks.extend([&*unlocked, &*what.owned].map(is_lost));
+        checks.extend([unlocked.hold(), what.owned.hold()].map(is_lost));
         checks.push(refused(unlocked.unlock()));
         kept.keep_until_expiry();
         manual.into_manual();
@@ -172,7 +172,7 @@ fn is_lost(hold: &Hold) -> bool {
         && hold.lost() == Some(Loss::Closed)
         && hold.wait_lost(SOON) == Some(Loss::Closed)
         && hold.extend(SOON).is_err_and(|error| error.kind() == ErrorKind::Closed)
-        && !format!("{hold:?} {:?}", hold.hold()).is_empty()
+        && !format!("{hold:?} {:?}", hold.clone()).is_empty()
         && told.load(Ordering::Acquire)
 }
 

@@ -13,7 +13,7 @@ fn a_kept_hold_keeps_its_own_thread_out_too() {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let started = Instant::now();
         let guard = lock.with_lease(ms(1_500)).lock().unwrap();
-        let hold = guard.hold();
+        let hold = guard.hold().clone();
         guard.keep_until_expiry();
         assert!(!is_free(&lock), "the thread that kept it has to wait, too");
         assert_eq!((lock.hold_count(), lock.is_held_by_current_thread(), hold.is_held()), (0, false, false));

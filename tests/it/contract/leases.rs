@@ -114,7 +114,7 @@ fn extend_raises_the_time_to_live_and_never_lowers_it() {
         assert!(guard.remaining() > ms(18_000));
         assert!(ttl_ms(RedisServer::shared(), lock.name()) > 18_000);
         // The hold itself can be extended from any thread.
-        let hold = guard.hold();
+        let hold = guard.hold().clone();
         elsewhere(|| hold.extend(ms(40_000)).unwrap());
         assert!(guard.remaining() > ms(39_000));
         guard.unlock().unwrap();

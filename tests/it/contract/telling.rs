@@ -23,7 +23,7 @@ fn each_way_to_learn_of_a_loss_tells_it_once() {
         let (told, heard) = unbounded();
         outer.on_lost(tell(&told));
         inner.on_lost(tell(&told));
-        let hold = inner.hold();
+        let hold = inner.hold().clone();
         thread::scope(|scope| {
             let waiters = [scope.spawn(|| hold.wait_lost(SOON)), scope.spawn(|| hold.wait_lost(Duration::MAX))];
             RedisServer::shared().run(&["DEL", lock.name()]);
@@ -91,7 +91,7 @@ fn a_late_callback_runs_at_once_and_never_after_a_release() {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let (told, heard) = unbounded();
         let guard = lock.lock().unwrap();
-        let hold = guard.hold();
+        let hold = guard.hold().clone();
         guard.on_lost(tell(&told));
         guard.unlock().unwrap();
         hold.on_lost(tell(&told));
@@ -113,7 +113,7 @@ fn a_wait_for_a_loss_ends_at_its_limit_and_with_the_hold() {
         let (took, loss) = timed(|| guard.wait_lost(ms(100)));
         assert!(loss.is_none() && took >= ms(100) && took <= ms(100) + GRACE + SCHEDULING, "{took:?}");
         assert_eq!(guard.wait_lost(Duration::ZERO), None);
-        let hold = guard.hold();
+        let hold = guard.hold().clone();
         thread::scope(|scope| {
             let waiter = scope.spawn(|| timed(|| hold.wait_lost(SOON)));
             guard.unlock().unwrap();
@@ -149,7 +149,7 @@ fn a_callback_may_use_the_client_and_take_locks() {
         let guard = lock.lock().unwrap();
         let (told, heard) = unbounded();
         let (same, other) = (lock.clone(), kind.get_lock(&client, &kind.fresh()));
-        let hold = guard.hold();
+        let hold = guard.hold().clone();
         guard.on_lost(move |loss| {
             let again = same.try_lock().unwrap().map(|guard| guard.unlock());
             let other = other.lock().unwrap();
@@ -166,7 +166,7 @@ fn a_callback_with_its_own_hold_keeps_no_client_open() {
         let label = fresh("cycle").replace(':', "-");
         let client = Client::builder(&RedisServer::shared().url()).client_name(&label).connect().unwrap();
         let guard = kind.get_lock(&client, &kind.fresh()).lock().unwrap();
-        let hold = guard.hold();
+        let hold = guard.hold().clone();
         guard.on_lost(move |_| assert!(!hold.is_held()));
         guard.unlock().unwrap();
         drop(client);

@@ -49,7 +49,7 @@ fn what_was_given_back_is_never_told_to_be_abandoned() {
             let lock = client.get_lock(&format!("back:{number}"));
             thread::spawn(move || {
                 let guard = lock.lock().unwrap();
-                let hold = guard.hold();
+                let hold = guard.hold().clone();
                 guard.unlock().unwrap();
                 hold
             })

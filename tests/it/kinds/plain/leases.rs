@@ -117,7 +117,7 @@ fn whoever_waits_for_a_loss_follows_a_deadline_that_was_lowered() {
     let inner = lock.with_lease(ms(500)).lock().unwrap();
     let (told, heard) = crossbeam_channel::unbounded();
     inner.on_lost(move |loss| told.send(*loss).unwrap());
-    let hold = inner.hold();
+    let hold = inner.hold().clone();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| timed(|| hold.wait_lost(SOON)));
         drop(outer);

@@ -51,7 +51,7 @@ fn a_late_extension_does_not_outweigh_a_partial_release() {
     let outer = lock.with_lease(ms(7_000)).lock().unwrap();
     let inner = lock.with_lease(ms(6_000)).lock().unwrap();
     let held = proxy.rule(When::script().containing(lock.name()).containing("77777"), Then::HoldReply);
-    let hold = outer.hold();
+    let hold = outer.hold().clone();
     thread::scope(|scope| {
         let extending = scope.spawn(|| hold.extend(ms(77_777)));
         let request = held.wait_hit(SOON);
@@ -72,7 +72,7 @@ fn an_extension_that_is_answered_after_the_loss_says_so() {
     let lock = client.get_lock(&fresh("race"));
     let guard = lock.with_lease(ms(1_500)).lock().unwrap();
     let held = proxy.rule(When::script().containing(lock.name()).containing("77777").always(), Then::HoldReply);
-    let hold = guard.hold();
+    let hold = guard.hold().clone();
     thread::scope(|scope| {
         let extending = scope.spawn(|| hold.extend(ms(77_777)));
         held.wait_hit(SOON);

@@ -179,7 +179,7 @@ fn a_handle_shows_itself_in_a_few_words() {
     let client = client();
     let lock = client.get_lock(&fresh("wire")).with_lease(ms(5_000));
     let guard = lock.lock().unwrap();
-    let hold = guard.hold();
+    let hold = guard.hold().clone();
     let shown = [format!("{lock:?}"), format!("{guard:?}"), format!("{hold:?}"), format!("{:?}", lock.owned())];
     for text in shown {
         assert!(text.contains(lock.name()), "{}", &text[..text.len().min(300)]);
