@@ -34,7 +34,7 @@ impl BookingService {
 
     /// Takes the lock and leaves the release to `end()`, on the same thread.
     fn begin(&self) -> lockson::Result<()> {
-        self.lock.lock()?.into_manual();
+        self.lock.lock()?.leave_to_unlock();
         Ok(())
     }
 

@@ -220,7 +220,7 @@ impl Guard {
     /// Leaves the hold to [`Lock::unlock`](crate::Lock::unlock) on the same thread, for code that
     /// locks and unlocks in different places. If it is lost, this thread cannot take the lock again
     /// until it called `unlock`, which says so.
-    pub fn into_manual(mut self) {
+    pub fn leave_to_unlock(mut self) {
         if let Some(number) = self.inner.number.take() {
             let Hold { handle, state } = &self.inner.hold;
             if let Some(engine) = handle.look() {

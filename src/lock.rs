@@ -177,7 +177,7 @@ impl Lock {
     }
 
     /// Gives back the newest hold of this thread that was left to it by
-    /// [`Guard::into_manual`](crate::Guard::into_manual).
+    /// [`Guard::leave_to_unlock`](crate::Guard::leave_to_unlock).
     ///
     /// # Errors
     ///

@@ -42,10 +42,10 @@ fn an_answer_that_never_comes_costs_a_part_of_the_bound() {
             let outer = lock.lock().unwrap();
             swallowed("extend", &|| outer.extend(Duration::from_secs(60)).unwrap());
             if kind.reenters {
-                swallowed("re-entry", &|| lock.try_lock().unwrap().expect("ours").into_manual());
+                swallowed("re-entry", &|| lock.try_lock().unwrap().expect("ours").leave_to_unlock());
                 swallowed("inner release", &|| lock.unlock().unwrap());
             }
-            outer.into_manual();
+            outer.leave_to_unlock();
             swallowed("release", &|| lock.unlock().unwrap());
             assert!(!rig.server.keys().contains(&"doubt".to_owned()));
             swallowed("acquire", &|| drop(lock.try_lock().unwrap().expect("free")));
@@ -130,7 +130,7 @@ fn unlock_by_another_kind_of_lock_gives_nothing_back() {
     for held in KINDS {
         for other in KINDS.iter().filter(|other| other.label != held.label) {
             let name = fresh("unlock");
-            held.get_lock(&client, &name).lock().unwrap().into_manual();
+            held.get_lock(&client, &name).lock().unwrap().leave_to_unlock();
             if family(held) == family(other) {
                 continue; // handles of one family share their holds
             }

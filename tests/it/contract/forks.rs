@@ -107,7 +107,7 @@ impl Inherited {
     fn take(client: &Client, kind: &Kind, stop: &Cancel) -> Self {
         let lock = |what: &str| kind.get_lock(client, &format!("{what} {}", kind.label));
         let manual = lock("manual");
-        manual.lock().unwrap().into_manual();
+        manual.lock().unwrap().leave_to_unlock();
         Self {
             label: kind.label,
             busy: lock("busy").with_cancel(stop),
@@ -149,7 +149,7 @@ fn in_child(client: Client, inherited: Vec<Inherited>, stop: Cancel) -> i32 {
         checks.extend([unlocked.hold(), what.owned.hold()].map(is_lost));
         checks.push(refused(unlocked.unlock()));
         kept.keep_until_expiry();
-        manual.into_manual();
+        manual.leave_to_unlock();
         drop(dropped);
         drop(what.owned);
     }

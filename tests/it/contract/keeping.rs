@@ -64,7 +64,7 @@ fn a_hold_without_guard_is_left_to_unlock() {
     for_every_kind(|kind| {
         let client = brisk_client();
         let lock = kind.get_lock(&client, &kind.fresh());
-        lock.lock().unwrap().into_manual();
+        lock.lock().unwrap().leave_to_unlock();
         assert_eq!((lock.hold_count(), client.held().len()), (1, 1));
         let others = kind.get_lock(&crate::support::client(), lock.name());
         assert!(others.try_lock_for(TTL * 3 / 2).unwrap().is_none(), "it is renewed");
@@ -79,9 +79,9 @@ fn a_hold_without_guard_is_left_to_unlock() {
 fn manual_holds_nest_with_each_other_and_with_guards() {
     for_every_reentrant_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
-        lock.lock().unwrap().into_manual();
+        lock.lock().unwrap().leave_to_unlock();
         let guard = lock.lock().unwrap();
-        lock.lock().unwrap().into_manual();
+        lock.lock().unwrap().leave_to_unlock();
         lock.unlock().unwrap();
         lock.unlock().unwrap();
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld, "what is left belongs to the guard");
@@ -97,7 +97,7 @@ fn manual_holds_nest_with_each_other_and_with_guards() {
 fn a_lost_manual_hold_is_told_by_unlock_once() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
-        lock.with_lease(ms(100)).lock().unwrap().into_manual();
+        lock.with_lease(ms(100)).lock().unwrap().leave_to_unlock();
         let theirs = kind.get_lock(&client(), lock.name()).try_lock_for(SOON).unwrap().unwrap();
         assert_eq!(kind_of(lock.unlock()), ErrorKind::Lost(Loss::Expired));
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);

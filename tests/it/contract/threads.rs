@@ -33,7 +33,7 @@ fn a_panic_gives_the_lock_back() {
 fn another_thread_cannot_unlock_it() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
-        lock.lock().unwrap().into_manual();
+        lock.lock().unwrap().leave_to_unlock();
         let before = fields(RedisServer::shared(), lock.name());
         assert_eq!(elsewhere(|| kind_of(lock.unlock())), ErrorKind::NotHeld);
         assert_eq!(kind_of(kind.get_lock(&client(), lock.name()).unlock()), ErrorKind::NotHeld);
@@ -187,7 +187,7 @@ fn a_manual_hold_of_an_ended_thread_expires() {
     for_every_kind(|kind| {
         let ours = brisk_client();
         let lock = kind.get_lock(&ours, &kind.fresh());
-        elsewhere(|| lock.lock().unwrap().into_manual());
+        elsewhere(|| lock.lock().unwrap().leave_to_unlock());
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
         let ended = Instant::now();
         assert!(lock.try_lock_for(SOON).unwrap().is_some());
@@ -205,7 +205,7 @@ fn the_loss_of_what_an_ended_thread_left_to_unlock_is_told() {
         elsewhere(|| {
             let guard = lock.lock().unwrap();
             guard.on_lost(move |loss| tell.send(*loss).unwrap());
-            guard.into_manual();
+            guard.leave_to_unlock();
         });
         assert_eq!(told.recv_timeout(TTL + SOON), Ok(Loss::Expired));
         eventually(SOON, "the observer hears of it", || notes.losses_of(lock.name()) == 1);

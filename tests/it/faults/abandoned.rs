@@ -19,7 +19,7 @@ fn a_hold_abandoned_in_an_outage_is_told_of_once() {
     let lock = client.get_lock("left");
     let (end, ended) = bounded::<()>(0);
     let thread = thread::spawn(move || {
-        lock.lock().unwrap().into_manual();
+        lock.lock().unwrap().leave_to_unlock();
         assert!(ended.recv().is_err());
     });
     let renewals = rig.script("renew");

@@ -134,7 +134,7 @@ fn a_hold_of_another_kind_by_the_same_thread_is_a_hold() {
 fn a_hold_left_to_unlock_counts_as_one() {
     for kind in KINDS {
         let lock = kind(&client(), &fresh("once"));
-        lock.lock().unwrap().into_manual();
+        lock.lock().unwrap().leave_to_unlock();
         assert_eq!(kind_of(lock.lock()), ErrorKind::AlreadyHeld);
         lock.unlock().unwrap();
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);

@@ -93,7 +93,7 @@ fn leave_to_unlock(answer: &mut Answer, guard: Option<Guard>) {
         if let Some(token) = guard.token() {
             answer.put("token", token);
         }
-        guard.into_manual();
+        guard.leave_to_unlock();
     }
 }
 

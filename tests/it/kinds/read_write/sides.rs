@@ -192,8 +192,8 @@ fn a_side_left_to_unlock_is_given_back_by_that_side() {
     let name = fresh("rw");
     let (read, write) = sides(&client(), &name);
     let others = sides(&client(), &name);
-    write.lock().unwrap().into_manual();
-    read.lock().unwrap().into_manual();
+    write.lock().unwrap().leave_to_unlock();
+    read.lock().unwrap().leave_to_unlock();
     elsewhere(|| assert_eq!(kind_of(write.unlock()), ErrorKind::NotHeld, "another thread has it"));
     write.unlock().unwrap();
     assert_eq!(kind_of(write.unlock()), ErrorKind::NotHeld);
