@@ -59,8 +59,6 @@ pub enum ErrorKind {
     NotHeld,
     /// Another kind of lock has this name.
     OtherKind,
-    /// Too few of several servers agreed.
-    Quorum,
     /// Redis answered with an error; [`Error::redis_word`] is its own word for it.
     Refused,
     /// A request was sent and never answered: it may have had its effect or not. What it may have

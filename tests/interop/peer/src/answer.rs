@@ -69,7 +69,7 @@ impl From<lockson::Error> for Failure {
             ErrorKind::Cancelled => "interrupted",
             ErrorKind::Lost(_) | ErrorKind::NotHeld => "not_owner",
             ErrorKind::Unknown => "timeout",
-            ErrorKind::Connection | ErrorKind::Quorum | ErrorKind::Refused => "redis",
+            ErrorKind::Connection | ErrorKind::Refused => "redis",
             ErrorKind::Unsupported => "unsupported",
             _ => "other",
         };
