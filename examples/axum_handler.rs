@@ -27,7 +27,7 @@ async fn pay(State(client): State<Client>, Path(order): Path<String>) -> Answer 
 }
 
 fn pay_alone(client: &Client, order: &str) -> lockson::Result<Answer> {
-    let lock = client.get_lock(&format!("lockson:example:order:{order}"));
+    let lock = client.get_lock(format!("lockson:example:order:{order}"));
     let Some(guard) = lock.try_lock_for(Duration::from_secs(2))? else {
         return Ok((StatusCode::CONFLICT, format!("order {order} is being paid by someone else\n")));
     };

@@ -18,9 +18,9 @@ fn main() -> Outcome<()> {
     let redis = redis::Client::open(server.url())?;
     show("plain", plain(&client)?);
     show("owned guard", owned(&client)?);
-    show("non-reentrant", non_reentrant(&client.get_non_reentrant_lock(&name("non-reentrant")))?);
+    show("non-reentrant", non_reentrant(&client.get_non_reentrant_lock(name("non-reentrant")))?);
     show("fair", fair(&client, &mut redis.get_connection()?)?);
-    show("non-reentrant fair", non_reentrant(&client.get_non_reentrant_fair_lock(&name("non-reentrant-fair")))?);
+    show("non-reentrant fair", non_reentrant(&client.get_non_reentrant_fair_lock(name("non-reentrant-fair")))?);
     show("spin", spin(&client)?);
     show("fenced", fenced(&client)?);
     show("read-write", read_write(&client)?);
@@ -31,7 +31,7 @@ fn main() -> Outcome<()> {
 
 /// Held by a thread, which may take the lock again.
 fn plain(client: &Client) -> Outcome<String> {
-    let lock = client.get_lock(&name("plain"));
+    let lock = client.get_lock(name("plain"));
     let (outer, inner) = (lock.lock()?, lock.lock()?);
     let holds = lock.hold_count();
     inner.unlock()?;
@@ -43,10 +43,10 @@ fn plain(client: &Client) -> Outcome<String> {
 
 /// The guard of any kind, for work that moves to another thread.
 fn owned(client: &Client) -> Outcome<String> {
-    let guard = client.get_lock(&name("owned")).owned().lock()?;
+    let guard = client.get_lock(name("owned")).owned().lock()?;
     let unlocking = thread::spawn(move || guard.unlock());
     unlocking.join().map_err(|_| "the other thread panicked")??;
-    expect(!client.get_lock(&name("owned")).is_locked()?)?;
+    expect(!client.get_lock(name("owned")).is_locked()?)?;
     Ok("taken on one thread, given back on another".into())
 }
 
@@ -61,7 +61,7 @@ fn non_reentrant(lock: &Lock) -> Outcome<String> {
 
 /// Waiters are served in the order of arrival, across processes and languages.
 fn fair(client: &Client, redis: &mut redis::Connection) -> Outcome<String> {
-    let (lock, queue) = (client.get_fair_lock(&name("fair")), format!("redisson_lock_queue:{{{}}}", name("fair")));
+    let (lock, queue) = (client.get_fair_lock(name("fair")), format!("redisson_lock_queue:{{{}}}", name("fair")));
     let guard = lock.lock()?;
     let (served, order) = mpsc::channel();
     let mut waiters = vec![];
@@ -95,7 +95,7 @@ fn fair(client: &Client, redis: &mut redis::Connection) -> Outcome<String> {
 /// No waiter listens: each waiter asks again after pauses of its choice.
 fn spin(client: &Client) -> Outcome<String> {
     let three_tries = Backoff::new(|tries| (tries < 3).then_some(Duration::from_millis(50)));
-    let lock = client.get_spin_lock_with(&name("spin"), three_tries);
+    let lock = client.get_spin_lock_with(name("spin"), three_tries);
     let guard = lock.lock()?;
     let began = Instant::now();
     let got = thread::scope(|scope| scope.spawn(|| try_for(&lock, Duration::from_secs(5))).join());
@@ -106,7 +106,7 @@ fn spin(client: &Client) -> Outcome<String> {
 
 /// Each grant has a number, for a store to refuse late writers; see `fenced_store`.
 fn fenced(client: &Client) -> Outcome<String> {
-    let lock = client.get_fenced_lock(&name("fenced"));
+    let lock = client.get_fenced_lock(name("fenced"));
     let mut tokens = vec![];
     for _ in 0..2 {
         tokens.push(lock.lock()?.token().ok_or("a fenced lock has a token")?);
@@ -117,7 +117,7 @@ fn fenced(client: &Client) -> Outcome<String> {
 
 /// Many readers or one writer; a writer may go on as a reader.
 fn read_write(client: &Client) -> Outcome<String> {
-    let both = client.get_read_write_lock(&name("read-write"));
+    let both = client.get_read_write_lock(name("read-write"));
     let (read, write) = (both.get_read_lock(), both.get_write_lock());
     let reading = read.lock()?;
     expect(free_for_others(&read)? && !free_for_others(&write)?)?;
@@ -134,7 +134,7 @@ fn read_write(client: &Client) -> Outcome<String> {
 
 /// `SET NX PX` and compare-and-delete: the same lock as redis-py, redsync and others have.
 fn token(client: &Client, redis: &mut redis::Connection) -> Outcome<String> {
-    let lock = client.get_token_lock(&name("token"));
+    let lock = client.get_token_lock(name("token"));
     let guard = lock.lock()?;
     let value: String = redis::cmd("GET").arg(lock.name()).query(redis)?;
     guard.unlock()?;
@@ -144,7 +144,7 @@ fn token(client: &Client, redis: &mut redis::Connection) -> Outcome<String> {
 
 /// A gate instead of a section: the lock stays taken until its time to live ends.
 fn once_per(client: &Client) -> Outcome<String> {
-    let (lock, interval) = (client.get_lock(&name("once-per")), Duration::from_millis(200));
+    let (lock, interval) = (client.get_lock(name("once-per")), Duration::from_millis(200));
     let first = lock.once_per(interval)?;
     let second = lock.once_per(interval)?;
     let guard = lock.try_lock_for(Duration::from_secs(5))?.ok_or("the interval ends")?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::config::ClientBuilder;
 use crate::conn::{Address, Dialer, Server, Standalone};
-use crate::engine::{Engine, Handle, HoldState};
+use crate::engine::{Engine, Handle, HoldState, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::{Backoff, Fair, Fenced, ReadWriteLock, Reentrant, Spin, TokenLock, TokenOptions};
 use crate::listing::{HeldLock, LockWaiter};
@@ -74,15 +74,15 @@ impl Client {
 
     /// Returns the lock of this name. No I/O; a bad name fails when it is used.
     ///
-    /// A name has 1 to 4,096 bytes; any UTF-8 is good.
-    pub fn get_lock(&self, name: &str) -> Lock {
-        Lock::new(&self.handle, Arc::new(Reentrant { once: false }), name)
+    /// A name has 1 to 4,096 bytes, prefix included; any UTF-8 is good.
+    pub fn get_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.lock(Arc::new(Reentrant { once: false }), name)
     }
 
     /// Returns the lock of this name that its holder cannot take again: a second take by the same
     /// thread is [`AlreadyHeld`](ErrorKind::AlreadyHeld) at once. Redisson's `getNonReentrantLock`.
-    pub fn get_non_reentrant_lock(&self, name: &str) -> Lock {
-        Lock::new(&self.handle, Arc::new(Reentrant { once: true }), name)
+    pub fn get_non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.lock(Arc::new(Reentrant { once: true }), name)
     }
 
     /// Returns the lock of this name that serves waiters in the order they came, across processes
@@ -90,12 +90,12 @@ impl Client {
     ///
     /// Costs a queue in Redis and a channel for each waiter. Waiters that died together cost those
     /// behind them at most one [`fair_patience`](ClientBuilder::fair_patience).
-    pub fn get_fair_lock(&self, name: &str) -> Lock {
+    pub fn get_fair_lock(&self, name: impl AsRef<str>) -> Lock {
         self.fair(name, false)
     }
 
     /// Returns the fair lock of this name that its holder cannot take again.
-    pub fn get_non_reentrant_fair_lock(&self, name: &str) -> Lock {
+    pub fn get_non_reentrant_fair_lock(&self, name: impl AsRef<str>) -> Lock {
         self.fair(name, true)
     }
 
@@ -103,26 +103,26 @@ impl Client {
     /// Redisson's `getSpinLock`.
     ///
     /// For many short holds, or where listening is not allowed. Nobody is told of a release.
-    pub fn get_spin_lock(&self, name: &str) -> Lock {
+    pub fn get_spin_lock(&self, name: impl AsRef<str>) -> Lock {
         self.get_spin_lock_with(name, Backoff::default())
     }
 
     /// Returns the spin lock of this name with pauses of your own.
-    pub fn get_spin_lock_with(&self, name: &str, backoff: Backoff) -> Lock {
-        Lock::new(&self.handle, Arc::new(Spin { backoff }), name)
+    pub fn get_spin_lock_with(&self, name: impl AsRef<str>, backoff: Backoff) -> Lock {
+        self.lock(Arc::new(Spin { backoff }), name)
     }
 
     /// Returns the lock of this name whose guards carry a [`Token`](crate::Token). Redisson's
     /// `getFencedLock`.
     ///
     /// Costs one key for each name that is never deleted.
-    pub fn get_fenced_lock(&self, name: &str) -> Lock {
-        Lock::new(&self.handle, Arc::new(Fenced), name)
+    pub fn get_fenced_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.lock(Arc::new(Fenced), name)
     }
 
     /// Returns the read-write lock of this name. Redisson's `getReadWriteLock`.
-    pub fn get_read_write_lock(&self, name: &str) -> ReadWriteLock {
-        ReadWriteLock::new(&self.handle, name)
+    pub fn get_read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
+        ReadWriteLock::new(&self.handle, self.handle.name(name.as_ref()))
     }
 
     /// Returns the lock of this name that is one value under its key, set by `SET NX PX` and deleted
@@ -130,18 +130,22 @@ impl Client {
     /// hand-written code. Redisson does not take part in it.
     ///
     /// Waiters ask again after pauses, as nobody is told of a release.
-    pub fn get_token_lock(&self, name: &str) -> Lock {
+    pub fn get_token_lock(&self, name: impl AsRef<str>) -> Lock {
         self.get_token_lock_with(name, TokenOptions::new())
     }
 
     /// Returns the token lock of this name with options of your own.
-    pub fn get_token_lock_with(&self, name: &str, options: TokenOptions) -> Lock {
-        Lock::new(&self.handle, Arc::new(TokenLock(options)), name)
+    pub fn get_token_lock_with(&self, name: impl AsRef<str>, options: TokenOptions) -> Lock {
+        self.lock(Arc::new(TokenLock(options)), name)
     }
 
-    fn fair(&self, name: &str, once: bool) -> Lock {
+    fn fair(&self, name: impl AsRef<str>, once: bool) -> Lock {
         let patience = self.handle.fair_patience();
-        Lock::new(&self.handle, Arc::new(Fair { patience, once }), name)
+        self.lock(Arc::new(Fair { patience, once }), name)
+    }
+
+    fn lock(&self, kind: Arc<dyn Kind>, name: impl AsRef<str>) -> Lock {
+        Lock::new(&self.handle, kind, self.handle.name(name.as_ref()))
     }
 
     /// Lists what this client holds now, also guards that were leaked; nothing in a forked child.

@@ -84,8 +84,8 @@ impl ClientBuilder {
     /// Sets what is put in front of every name, in Redis and in all texts: the same as a Redisson
     /// `NameMapper` that adds a prefix. At most 4,095 bytes, as the whole name has at most 4,096.
     /// Defaults to nothing.
-    pub fn name_prefix(mut self, prefix: &str) -> Self {
-        self.config.name_prefix = prefix.to_owned();
+    pub fn name_prefix(mut self, prefix: impl AsRef<str>) -> Self {
+        prefix.as_ref().clone_into(&mut self.config.name_prefix);
         self
     }
 
@@ -142,8 +142,8 @@ impl ClientBuilder {
     /// Sets the name that `CLIENT LIST` shows for our connections, followed by a colon and the
     /// [id](crate::Client::id) of the client: 1 to 64 printable ASCII characters without spaces.
     /// Defaults to `lockson`.
-    pub fn client_name(mut self, name: &str) -> Self {
-        self.config.client_name = name.to_owned();
+    pub fn client_name(mut self, name: impl AsRef<str>) -> Self {
+        name.as_ref().clone_into(&mut self.config.client_name);
         self
     }
 
@@ -273,13 +273,13 @@ mod tests {
         check("watchdog_batch", &|b| b.watchdog_batch(0));
         check("max_connections", &|b| b.max_connections(0));
         check("client_name", &|b| b.client_name("two words"));
-        check("name_prefix", &|b| b.name_prefix(&"x".repeat(5_000)));
+        check("name_prefix", &|b| b.name_prefix("x".repeat(5_000)));
         let good = |builder: ClientBuilder| builder.config.checked().unwrap();
         let builder = || ClientBuilder::new("redis://h");
         assert_eq!(good(builder()).command_timeout, seconds(3));
         assert_eq!(good(builder().watchdog(seconds(2), millis(500))).command_timeout, millis(1_500));
         good(builder().command_timeout(millis(1_999)).watchdog(seconds(2), millis(500)));
-        good(builder().outage_limit(Duration::ZERO).drop_timeout(Duration::ZERO).name_prefix(&"x".repeat(4_095)));
+        good(builder().outage_limit(Duration::ZERO).drop_timeout(Duration::ZERO).name_prefix("x".repeat(4_095)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::cancel::Cancel;
 use crate::engine::{Engine, Grant, Handle, HoldState, Kind, Wait, Wish};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::{Guard, OwnedGuard};
-use crate::name::LockName;
+use crate::name::{GivenName, LockName};
 use crate::owner::ThreadId;
 use crate::script::{Side, query};
 use crate::state::ledger::Phase;
@@ -42,7 +42,7 @@ use crate::time::{Deadline, Lease};
 pub struct Lock {
     handle: Handle,
     kind: Arc<dyn Kind>,
-    name: Arc<str>,
+    name: GivenName,
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     cancel: Option<Cancel>,
@@ -71,8 +71,8 @@ pub struct Holder {
 }
 
 impl Lock {
-    pub(crate) fn new(handle: &Handle, kind: Arc<dyn Kind>, name: &str) -> Self {
-        Self { handle: handle.clone(), kind, name: handle.full_name(name), lease: None, max_hold: None, cancel: None }
+    pub(crate) fn new(handle: &Handle, kind: Arc<dyn Kind>, name: GivenName) -> Self {
+        Self { handle: handle.clone(), kind, name, lease: None, max_hold: None, cancel: None }
     }
 
     /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
@@ -106,7 +106,7 @@ impl Lock {
 
     /// Returns the name of the lock.
     pub fn name(&self) -> &str {
-        &self.name
+        self.name.as_str()
     }
 
     /// Takes the lock, waiting for it without limit.
@@ -169,7 +169,7 @@ impl Lock {
     pub fn once_per(&self, interval: Duration) -> Result<bool> {
         if self.kind.side() == Side::Shared {
             let error = Error::new(ErrorKind::BadInput, "a read lock lets everybody in; use the write lock");
-            return Err(error.about(&self.checked_name()?));
+            return Err(error.about(self.name.checked()?));
         }
         // An owner of its own: the interval is nobody's to re-enter.
         let guard = self.with_lease(interval).owned().try_lock()?;
@@ -185,14 +185,14 @@ impl Lock {
     /// a kind of lock that this handle could not re-enter; otherwise as
     /// [`Guard::unlock`](crate::Guard::unlock).
     pub fn unlock(&self) -> Result<()> {
-        let name = self.checked_name()?;
-        let engine = self.handle.begin_to_end().map_err(|error| error.about(&name))?;
+        let name = self.name.checked()?;
+        let engine = self.handle.begin_to_end().map_err(|error| error.about(name))?;
         let not_held =
-            || Error::new(ErrorKind::NotHeld, "this thread has no hold on it that was left to unlock()").about(&name);
-        let hold = engine.registry.find(&name, ThreadId::current().number()).ok_or_else(not_held)?;
+            || Error::new(ErrorKind::NotHeld, "this thread has no hold on it that was left to unlock()").about(name);
+        let hold = engine.registry.find(name, ThreadId::current().number()).ok_or_else(not_held)?;
         if hold.kind.family() != self.kind.family() {
             let other = "this thread holds another kind of lock of this name; unlock that one";
-            return Err(Error::new(ErrorKind::OtherKind, other).about(&name));
+            return Err(Error::new(ErrorKind::OtherKind, other).about(name));
         }
         let guard = engine.with(&hold, |ledger, _| ledger.newest_manual(self.kind.side()));
         engine.release(&hold, guard.ok_or_else(not_held)?, engine.config.command_timeout)
@@ -213,15 +213,15 @@ impl Lock {
     /// by itself, because by then somebody else may have it; ask [`holder`](Self::holder) and decide.
     /// `Connection` when the server was not reached, `Refused` when it would not do it.
     pub fn force_unlock(&self) -> Result<bool> {
-        let name = self.checked_name()?;
-        let engine = self.handle.begin().map_err(|error| error.about(&name))?;
+        let name = self.name.checked()?;
+        let engine = self.handle.begin().map_err(|error| error.about(name))?;
         // Taken before asking: who is granted the lock meanwhile has it.
-        let holds = engine.registry.under(&name);
-        let outcome = engine.command(&self.kind.force_release(&name)).map_err(|error| error.about(&name));
+        let holds = engine.registry.under(name);
+        let outcome = engine.command(&self.kind.force_release(name)).map_err(|error| error.about(name));
         match outcome {
             Ok(true) => self.force_lost(&engine, &holds),
             Ok(false) => {}
-            Err(_) => engine.check(&name),
+            Err(_) => engine.check(name),
         }
         outcome
     }
@@ -246,9 +246,9 @@ impl Lock {
     ///
     /// What an [`OwnedGuard`] holds belongs to no thread and does not count.
     pub fn hold_count(&self) -> u64 {
-        let Ok(name) = self.checked_name() else { return 0 };
+        let Ok(name) = self.name.checked() else { return 0 };
         let Some(engine) = self.handle.look() else { return 0 };
-        let Some(hold) = engine.registry.find(&name, ThreadId::current().number()) else { return 0 };
+        let Some(hold) = engine.registry.find(name, ThreadId::current().number()) else { return 0 };
         let count =
             engine.with(
                 &hold,
@@ -291,26 +291,22 @@ impl Lock {
     }
 
     fn take_for_ever(&self, owned: bool) -> Result<Grant> {
-        let busy = || Error::new(ErrorKind::Unknown, "a wait without limit ended without the lock").about(&*self.name);
+        let busy =
+            || Error::new(ErrorKind::Unknown, "a wait without limit ended without the lock").about(self.name.as_str());
         self.take(Wait::ForEver, owned)?.ok_or_else(busy)
     }
 
     fn take(&self, wait: Wait, owned: bool) -> Result<Option<Grant>> {
-        let name = self.checked_name()?;
-        let about = |error: Error| error.about(&name);
+        let name = self.name.checked()?;
+        let about = |error: Error| error.about(name);
         let lease = self.lease.map(Lease::new).transpose().map_err(about)?;
-        let wish =
-            Wish { name: &name, kind: &self.kind, lease, max_hold: self.max_hold, cancel: self.cancel.as_ref(), owned };
+        let wish = Wish { name, kind: &self.kind, lease, max_hold: self.max_hold, cancel: self.cancel.as_ref(), owned };
         self.handle.begin().and_then(|engine| engine.acquire(&wish, wait)).map_err(about)
     }
 
     fn ask<T>(&self, call: impl FnOnce(&LockName) -> crate::script::Call<T>) -> Result<T> {
-        let name = self.checked_name()?;
-        self.handle.begin().and_then(|engine| engine.ask(&call(&name))).map_err(|error| error.about(&name))
-    }
-
-    fn checked_name(&self) -> Result<LockName> {
-        LockName::new(&self.name)
+        let name = self.name.checked()?;
+        self.handle.begin().and_then(|engine| engine.ask(&call(name))).map_err(|error| error.about(name))
     }
 }
 

@@ -11,10 +11,36 @@ use crate::owner::OwnerId;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LockName(Arc<str>);
 
+/// A name as a handle keeps it: checked once, and if it broke the rules, with the error of every use.
+#[derive(Clone)]
+pub(crate) struct GivenName {
+    text: Arc<str>,
+    checked: Result<LockName, Error>,
+}
+
+impl GivenName {
+    pub(crate) fn new(text: Arc<str>) -> Self {
+        Self { checked: LockName::of(&text), text }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn checked(&self) -> Result<&LockName, Error> {
+        self.checked.as_ref().map_err(Error::clone)
+    }
+}
+
 impl LockName {
     pub(crate) const LONGEST: usize = 4 * 1024;
 
+    #[cfg(test)]
     pub(crate) fn new(name: &str) -> Result<Self, Error> {
+        Self::of(&name.into())
+    }
+
+    fn of(name: &Arc<str>) -> Result<Self, Error> {
         if name.is_empty() {
             return Err(Error::new(ErrorKind::BadInput, "a lock needs a name; this one is empty"));
         }
@@ -24,7 +50,7 @@ impl LockName {
                 format!("a lock name has at most {} bytes; this one has {}", Self::LONGEST, name.len()),
             ));
         }
-        Ok(Self(name.into()))
+        Ok(Self(Arc::clone(name)))
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -84,6 +110,12 @@ impl LockName {
     }
 }
 
+impl fmt::Debug for GivenName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
+    }
+}
+
 /// So that a map of names can be asked with a text.
 impl Borrow<str> for LockName {
     fn borrow(&self) -> &str {
@@ -117,5 +149,15 @@ mod tests {
             assert_eq!(LockName::new(&bad).unwrap_err().kind(), ErrorKind::BadInput);
         }
         assert!(LockName::new(&"x".repeat(LockName::LONGEST)).is_ok());
+    }
+
+    #[test]
+    fn a_name_is_checked_once_and_fails_the_same_each_time() {
+        let bad = GivenName::new("".into());
+        let told = || bad.checked().unwrap_err().to_string();
+        assert_eq!((bad.as_str(), told()), ("", told()));
+        let good = GivenName::new("orders:42".into());
+        let first = good.checked().unwrap();
+        assert!(std::ptr::eq(first.as_str(), good.as_str()), "one text, not a copy for each use");
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let client = Client::connect(&server.url()).expect("redis is reached");
     // The holds are leased, so that no renewal mixes with the messages.
     let take =
-        |index: usize| client.get_lock(&format!("held:{index}")).with_lease(LEASE).owned().lock().expect("it is free");
+        |index: usize| client.get_lock(format!("held:{index}")).with_lease(LEASE).owned().lock().expect("it is free");
     let one = take(0);
     for round in 0..plan.announcement_rounds {
         few.push(part_of_a_processor(server, &client, &one, plan.announcement_time));

@@ -15,7 +15,7 @@ use crate::report::Report;
 pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     for count in [1, 4, 16, 64] {
         let client = Client::connect(&server.url()).expect("redis is reached");
-        let mut locks: Vec<Lock> = (0..count).map(|index| client.get_lock(&format!("distinct:ours:{index}"))).collect();
+        let mut locks: Vec<Lock> = (0..count).map(|index| client.get_lock(format!("distinct:ours:{index}"))).collect();
         let mut bare: Vec<Bare> =
             (0..count).map(|index| Bare::new(&server.url(), &format!("distinct:bare:{index}"))).collect();
         let time = plan.distinct_time;

@@ -12,10 +12,10 @@ use crate::plan::Plan;
 use crate::report::Report;
 
 pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
-    let lone = Crowd::new(server, Client::get_lock, "hot:lone", 1, 1);
-    let one_client = Crowd::new(server, Client::get_lock, "hot:one-client", 1, 8);
-    let four_clients = Crowd::new(server, Client::get_lock, "hot:four-clients", 4, 2);
-    let fair = Crowd::new(server, Client::get_fair_lock, "hot:fair", 1, 8);
+    let lone = Crowd::new(server, |client, name| client.get_lock(name), "hot:lone", 1, 1);
+    let one_client = Crowd::new(server, |client, name| client.get_lock(name), "hot:one-client", 1, 8);
+    let four_clients = Crowd::new(server, |client, name| client.get_lock(name), "hot:four-clients", 4, 2);
+    let fair = Crowd::new(server, |client, name| client.get_fair_lock(name), "hot:fair", 1, 8);
     let time = plan.hot_time;
     let values = in_turns(
         plan.hot_rounds,

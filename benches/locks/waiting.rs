@@ -17,12 +17,12 @@ use crate::usage::processor_time;
 pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let holder = Client::builder(&server.url()).client_name("bench-holder").connect().expect("redis is reached");
     let guards: Vec<Guard> =
-        (0..THREADS).map(|index| holder.get_lock(&name(index)).lock().expect("it is free")).collect();
+        (0..THREADS).map(|index| holder.get_lock(name(index)).lock().expect("it is free")).collect();
     let threads_before = threads_of_the_library();
     let waiter = Client::builder(&server.url()).client_name(WAITER).connect().expect("redis is reached");
 
     let started = Instant::now();
-    let (waiters, grants) = let_wait(THREADS, |index| waiter.get_lock(&name(index)));
+    let (waiters, grants) = let_wait(THREADS, |index| waiter.get_lock(name(index)));
     let mut connections = 0;
     eventually(PATIENCE, "all threads wait", || {
         connections = connections.max(server.clients_named(WAITER));

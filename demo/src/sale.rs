@@ -44,7 +44,7 @@ pub fn run(fault: Fault) -> Result<Vec<String>> {
     shop.fill()?;
     let mut manager = Manager {
         crew: Crew::new(server.url(), &name, fault),
-        lock: client.get_lock(&format!("{name}:lock")),
+        lock: client.get_lock(format!("{name}:lock")),
         progress: Progress::new(),
         looked_at: Instant::now(),
         sights: None,

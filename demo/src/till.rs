@@ -134,8 +134,8 @@ fn run(arguments: &[&str]) -> Result<()> {
     let mut sellers = vec![];
     for number in 1..=SELLERS {
         let lock = match fault {
-            Fault::WithoutLock => client.get_lock(&format!("{name}:lock-of-{till}-{number}")),
-            _ => client.get_lock(&format!("{name}:lock")),
+            Fault::WithoutLock => client.get_lock(format!("{name}:lock-of-{till}-{number}")),
+            _ => client.get_lock(format!("{name}:lock")),
         };
         let shop = Shop::open(url, name)?;
         sellers.push(Seller { till, number, lock, shop, fault, orders: Arc::clone(&orders) });

@@ -7,7 +7,7 @@ use crate::engine::{Ask, Handle, Kind, Queueing};
 use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::lock::Lock;
-use crate::name::LockName;
+use crate::name::{GivenName, LockName};
 use crate::owner::OwnerId;
 use crate::script::look::Claim;
 use crate::script::{
@@ -37,22 +37,22 @@ use crate::time::Lease;
 #[must_use = "a handle does nothing until one of its sides is locked"]
 pub struct ReadWriteLock {
     handle: Handle,
-    name: String,
+    name: GivenName,
 }
 
 impl ReadWriteLock {
-    pub(crate) fn new(handle: &Handle, name: &str) -> Self {
-        Self { handle: handle.clone(), name: name.to_owned() }
+    pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
+        Self { handle: handle.clone(), name }
     }
 
     /// Returns the side that many may hold.
     pub fn get_read_lock(&self) -> Lock {
-        Lock::new(&self.handle, Arc::new(ReadWrite(Side::Shared)), &self.name)
+        Lock::new(&self.handle, Arc::new(ReadWrite(Side::Shared)), self.name.clone())
     }
 
     /// Returns the side that one may hold.
     pub fn get_write_lock(&self) -> Lock {
-        Lock::new(&self.handle, Arc::new(ReadWrite(Side::Exclusive)), &self.name)
+        Lock::new(&self.handle, Arc::new(ReadWrite(Side::Exclusive)), self.name.clone())
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::name::GivenName;
 use crate::time::Lease;
 
 /// What every client, lock and hold keeps of its client.
@@ -77,8 +78,8 @@ impl Handle {
     }
 
     /// The name that stands in Redis.
-    pub(crate) fn full_name(&self, name: &str) -> Arc<str> {
-        self.0.0.full_name(name)
+    pub(crate) fn name(&self, name: &str) -> GivenName {
+        GivenName::new(self.0.0.full_name(name))
     }
 }
 

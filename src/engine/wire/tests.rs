@@ -362,7 +362,7 @@ fn one_mute_connection_closes_those_that_lie_idle() {
     let barrier = &std::sync::Barrier::new(4);
     std::thread::scope(|scope| {
         for index in 0..4 {
-            let lock = client.get_lock(&format!("scene:{index}"));
+            let lock = client.get_lock(format!("scene:{index}"));
             scope.spawn(move || {
                 let guard = lock.lock().unwrap();
                 barrier.wait();

@@ -180,7 +180,7 @@ fn ended_pauses(cancels: bool) -> Duration {
         let (begin, begins) = unbounded::<()>();
         let mut callers = vec![];
         for number in 0..12 {
-            let lock = client.get_lock(&format!("job {number}")).with_cancel(&stop);
+            let lock = client.get_lock(format!("job {number}")).with_cancel(&stop);
             let (ready, begins) = (ready.clone(), begins.clone());
             callers.push(scope.spawn(move || {
                 let reenters = number % 2 == 0;

@@ -156,7 +156,7 @@ fn clients_of_a_paused_server_do_not_fence_in_step() {
     let rig = Rig::around(RedisServer::start());
     let locks: Vec<Lock> = (0..CLIENTS)
         .map(|index| {
-            let lock = patient(&rig, false).get_lock(&format!("step:{index}"));
+            let lock = patient(&rig, false).get_lock(format!("step:{index}"));
             lock.lock().unwrap().unlock().unwrap();
             lock
         })

@@ -31,7 +31,7 @@ fn held_tells_kind_age_token_and_keeper() {
 #[test]
 fn held_tells_which_side_of_a_read_write_lock() {
     let client = client();
-    let lock = client.get_read_write_lock(&crate::support::fresh("sides"));
+    let lock = client.get_read_write_lock(crate::support::fresh("sides"));
     let writing = lock.get_write_lock().lock().unwrap();
     let reading = lock.get_read_lock().lock().unwrap();
     assert_eq!(client.held()[0].kind(), LockKind::Write);
@@ -44,7 +44,7 @@ fn held_tells_which_side_of_a_read_write_lock() {
 #[test]
 fn a_hold_past_its_longest_is_not_renewed() {
     let client = client();
-    let guard = client.get_lock(&crate::support::fresh("longest")).with_max_hold(ms(50)).lock().unwrap();
+    let guard = client.get_lock(crate::support::fresh("longest")).with_max_hold(ms(50)).lock().unwrap();
     eventually(SOON, "it is renewed no more", || !client.held()[0].is_renewed());
     guard.unlock().unwrap();
 }

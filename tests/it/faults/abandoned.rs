@@ -46,7 +46,7 @@ fn what_was_given_back_is_never_told_to_be_abandoned() {
     // Another thread looks at each hold for longer than the holder's thread lives.
     let holds: Vec<_> = (0..20)
         .map(|number| {
-            let lock = client.get_lock(&format!("back:{number}"));
+            let lock = client.get_lock(format!("back:{number}"));
             thread::spawn(move || {
                 let guard = lock.lock().unwrap();
                 let hold = guard.hold().clone();

@@ -52,7 +52,7 @@ fn close_is_bounded(soon: Duration, fault: fn(&Rig)) {
         fault(&rig);
         let mut callers = vec![];
         for number in 0..WANTING {
-            let lock = client.get_lock(&format!("wanted {number}"));
+            let lock = client.get_lock(format!("wanted {number}"));
             callers.push(scope.spawn(move || {
                 started.wait();
                 if number == 0 { lock.owned().try_lock_for(Duration::MAX).map(drop) } else { lock.lock().map(drop) }

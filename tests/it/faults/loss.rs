@@ -110,7 +110,7 @@ pub(crate) fn told_in_time(fault: Fault, server_answers: bool, trials: &Trials) 
 }
 
 fn take(client: &Client, trial: usize, trials: &Trials) -> OwnedGuard {
-    let lock = client.get_lock(&name(trial));
+    let lock = client.get_lock(name(trial));
     let lock = if trials.leased && trial % 2 == 1 { lock.with_lease(trials.lease) } else { lock };
     lock.owned().lock().unwrap()
 }

@@ -204,7 +204,7 @@ fn a_process_that_ends_in_order_gives_its_locks_back() {
     }
     peer.ask("quit").expect_ok();
     for thread in 0..3 {
-        assert!(client.get_lock(&format!("job{thread}")).try_lock().unwrap().is_some());
+        assert!(client.get_lock(format!("job{thread}")).try_lock().unwrap().is_some());
     }
     assert!(server.keys().is_empty());
 }

@@ -91,7 +91,7 @@ fn a_replica_is_left_for_the_master_behind_its_name() {
         let takes: Vec<_> = (0..4)
             .map(|number| {
                 scope.spawn({
-                    let lock = client.get_lock(&format!("other:{number}"));
+                    let lock = client.get_lock(format!("other:{number}"));
                     move || lock.lock().unwrap().unlock().unwrap()
                 })
             })

@@ -116,7 +116,7 @@ fn a_renewal_crossing_the_release_never_restores_the_lock() {
     let client = rig.builder().watchdog(Duration::from_secs(3), ms(100)).connect().unwrap();
     thread::scope(|scope| {
         for thread in 0..8 {
-            let lock = client.get_lock(&format!("crossing {thread}"));
+            let lock = client.get_lock(format!("crossing {thread}"));
             let rig = &rig;
             scope.spawn(move || {
                 for round in 0..20 {

@@ -14,15 +14,15 @@ use crate::support::{SOON, channel, fresh, ms};
 
 /// Every kind whose holds are watched.
 const KINDS: [fn(&Client, &str) -> Lock; 9] = [
-    |client, name| client.get_lock(&format!("plain {name}")),
-    |client, name| client.get_fair_lock(&format!("fair {name}")),
-    |client, name| client.get_spin_lock(&format!("spin {name}")),
-    |client, name| client.get_fenced_lock(&format!("fenced {name}")),
-    |client, name| client.get_non_reentrant_lock(&format!("non-reentrant {name}")),
-    |client, name| client.get_read_write_lock(&format!("read {name}")).get_read_lock(),
-    |client, name| client.get_read_write_lock(&format!("write {name}")).get_write_lock(),
-    |client, name| client.get_token_lock(&format!("token {name}")),
-    |client, name| client.get_token_lock_with(&format!("transaction {name}"), without_scripts()),
+    |client, name| client.get_lock(format!("plain {name}")),
+    |client, name| client.get_fair_lock(format!("fair {name}")),
+    |client, name| client.get_spin_lock(format!("spin {name}")),
+    |client, name| client.get_fenced_lock(format!("fenced {name}")),
+    |client, name| client.get_non_reentrant_lock(format!("non-reentrant {name}")),
+    |client, name| client.get_read_write_lock(format!("read {name}")).get_read_lock(),
+    |client, name| client.get_read_write_lock(format!("write {name}")).get_write_lock(),
+    |client, name| client.get_token_lock(format!("token {name}")),
+    |client, name| client.get_token_lock_with(format!("transaction {name}"), without_scripts()),
 ];
 
 fn without_scripts() -> TokenOptions {

@@ -11,7 +11,7 @@ use crate::support::{SOON, client, elsewhere, fields, fresh, joined, kind_of, ms
 
 #[test]
 fn every_way_to_take_it_gives_a_greater_token() {
-    let lock = client().get_fenced_lock(&fresh("fenced"));
+    let lock = client().get_fenced_lock(fresh("fenced"));
     let mut last = None;
     let mut check = |guard: Guard| {
         let token = guard.token();
@@ -51,10 +51,10 @@ fn re_entering_and_a_busy_try_draw_no_token() {
 fn only_fenced_locks_have_tokens() {
     let client = client();
     for guard in [
-        client.get_lock(&fresh("plain")).lock().unwrap(),
-        client.get_fair_lock(&fresh("fair")).lock().unwrap(),
-        client.get_spin_lock(&fresh("spin")).lock().unwrap(),
-        client.get_read_write_lock(&fresh("rw")).get_write_lock().lock().unwrap(),
+        client.get_lock(fresh("plain")).lock().unwrap(),
+        client.get_fair_lock(fresh("fair")).lock().unwrap(),
+        client.get_spin_lock(fresh("spin")).lock().unwrap(),
+        client.get_read_write_lock(fresh("rw")).get_write_lock().lock().unwrap(),
     ] {
         assert_eq!(guard.token(), None);
     }
@@ -254,7 +254,7 @@ fn a_store_that_asks_for_the_token_rejects_the_late_writer() {
 #[test]
 fn a_token_is_a_plain_number_that_can_be_kept_compared_and_sent() {
     fn check<T: Copy + Ord + Send + Sync + std::hash::Hash + 'static>(_: T) {}
-    check(client().get_fenced_lock(&fresh("fenced")).lock().unwrap().token());
+    check(client().get_fenced_lock(fresh("fenced")).lock().unwrap().token());
 }
 
 #[test]

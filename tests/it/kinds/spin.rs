@@ -170,7 +170,7 @@ fn a_lock_without_limit_waits_on_when_the_tries_are_used_up() {
 
 #[test]
 fn threads_of_a_process_hand_over_without_their_pauses() {
-    let lock = client().get_spin_lock_with(&fresh("spin"), Backoff::fixed(Duration::from_secs(60)));
+    let lock = client().get_spin_lock_with(fresh("spin"), Backoff::fixed(Duration::from_secs(60)));
     let guard = lock.lock().unwrap();
     let (took, ()) = timed(|| {
         thread::scope(|scope| {

@@ -65,7 +65,7 @@ fn the_value_is_what_the_options_make_of_the_owner() {
     let client = brisk_client();
     let named = |form| TokenOptions::new().release_by(form).value(|owner| format!("billing/{owner}"));
     for form in FORMS {
-        let lock = client.get_token_lock_with(&fresh("token"), named(form));
+        let lock = client.get_token_lock_with(fresh("token"), named(form));
         let (guard, plain) = (lock.lock().unwrap(), by(&client, &fresh("token"), form).lock().unwrap());
         assert!(guard.owner().starts_with(&format!("billing/{}", client.id())), "{}", guard.owner());
         assert_eq!(value(server, lock.name()).as_deref(), Some(guard.owner()));

@@ -237,7 +237,7 @@ fn release_beside_another(stage: &Stage<'_>, turn: Turn) -> Outcome {
 }
 
 fn step_down(stage: &Stage<'_>, turn: Turn) -> Outcome {
-    let lock = stage.client().get_read_write_lock(&stage.name("both"));
+    let lock = stage.client().get_read_write_lock(stage.name("both"));
     let writing = lock.get_write_lock().lock().expect("nobody has it");
     turn.comes();
     let reading = told(lock.get_read_lock().try_lock())?.ok_or("busy".to_owned())?;

@@ -63,7 +63,7 @@ fn busy_round(server: &RedisServer, client: &Client, campaign: &Campaign) -> u64
                     for _ in 0..PAIRS_OF_A_ROUND / WORKERS {
                         // Some meet at one name, so that there is listening, too.
                         let name = if random.below(100) == 0 { NAMES } else { random.below(NAMES) };
-                        client.get_lock(&format!("name:{name}")).lock().unwrap().unlock().unwrap();
+                        client.get_lock(format!("name:{name}")).lock().unwrap().unlock().unwrap();
                         done.fetch_add(1, Ordering::Relaxed);
                     }
                 })

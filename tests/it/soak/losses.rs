@@ -63,7 +63,7 @@ fn loss_is_what_a_stopped_process_sees_first() {
         peers.iter().for_each(Peer::stop);
         eventually(SOON, "redis has forgotten them", || server.keys().is_empty());
         // Half of them belong to somebody else by the time of the first look.
-        let taken: Vec<_> = (0..peers.len()).map(|peer| others.get_lock(&name(peer, 0)).lock().unwrap()).collect();
+        let taken: Vec<_> = (0..peers.len()).map(|peer| others.get_lock(name(peer, 0)).lock().unwrap()).collect();
         let first_look = |(number, peer): (usize, &mut Peer)| -> Vec<u64> {
             (0..HOLDS).map(|hold| peer.send(&about("is_held", number, hold))).collect()
         };
@@ -114,7 +114,7 @@ fn loss_of_everything_at_once_is_told_to_all() {
         thread::scope(|scope| {
             let holders: Vec<_> = (0..50)
                 .map(|number| {
-                    let lock = client.get_lock(&format!("all.{number}"));
+                    let lock = client.get_lock(format!("all.{number}"));
                     let guard = lock.owned().lock().unwrap();
                     scope.spawn(move || guard.wait_lost(SOON).expect("it is told"))
                 })

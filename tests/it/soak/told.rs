@@ -162,7 +162,7 @@ impl Stage {
     fn start() -> (RedisServer, Self) {
         let server = RedisServer::start();
         let client = Client::connect(&server.url()).unwrap();
-        let take = |index: usize| client.get_lock(&format!("other:{index}")).owned().lock().unwrap();
+        let take = |index: usize| client.get_lock(format!("other:{index}")).owned().lock().unwrap();
         let holds: Vec<_> = thread::scope(|scope| {
             let take = &take;
             let takers: Vec<_> = (0..4)

@@ -32,7 +32,7 @@ fn short_holds_cause_no_connection_and_no_question() {
 fn a_release_of_a_watched_lock_causes_no_question() {
     let server = RedisServer::start();
     let client = patient_client(&server);
-    let guards: Vec<_> = (0..50).map(|number| client.get_lock(&number.to_string()).lock().unwrap()).collect();
+    let guards: Vec<_> = (0..50).map(|number| client.get_lock(number.to_string()).lock().unwrap()).collect();
     eventually(SOON, "all are watched", || server.tracked_keys() == 50);
     thread::sleep(ms(300)); // the last look has ended
     server.reset_counters();
@@ -97,7 +97,7 @@ fn force_unlocks_on_a_slow_server_are_all_told_afterwards() {
     let rig = Rig::start();
     let client = patient(&rig.proxy.url()).connect().unwrap();
     let guards: Vec<_> =
-        (0..LOCKS).map(|number| client.get_lock(&format!("{number}")).owned().lock().unwrap()).collect();
+        (0..LOCKS).map(|number| client.get_lock(format!("{number}")).owned().lock().unwrap()).collect();
     eventually(SOON, "all are watched", || rig.server.tracked_keys() == LOCKS);
     thread::sleep(ms(300)); // the last look has ended
     // The watchdog waits for the answer to the first, and hears of all others meanwhile.
@@ -129,7 +129,7 @@ fn ten_thousand_holds_are_watched_and_told_of_a_flush() {
     let client = Client::builder(&server.url()).watchdog(Duration::from_secs(300), Duration::from_secs(100));
     let client = client.connect().unwrap();
     let guards: Vec<_> =
-        (0..HOLDS).map(|number| client.get_lock(&format!("many {number}")).owned().lock().unwrap()).collect();
+        (0..HOLDS).map(|number| client.get_lock(format!("many {number}")).owned().lock().unwrap()).collect();
     eventually(Duration::from_secs(60), "all are watched", || server.tracked_keys() == HOLDS);
     let since = Instant::now();
     server.run(&["FLUSHALL"]);

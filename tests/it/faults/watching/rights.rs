@@ -37,7 +37,7 @@ fn without_rights_renewals_tell_losses_after_one_notice() {
         let others: Vec<_> = (0..5)
             .map(|number| {
                 thread::sleep(ms(250));
-                client.get_lock(&format!("other {number}")).owned().lock().unwrap()
+                client.get_lock(format!("other {number}")).owned().lock().unwrap()
             })
             .collect();
         assert_eq!(late.0.lock().len(), 1, "{lacks:?}: {:?}", late.0.lock());

@@ -11,7 +11,8 @@ use super::{PATIENCE, Queue, hasty, hasty_client, leave, now_ms, throughout};
 use crate::faults::other_process::OtherProcess;
 use crate::support::{SCHEDULING, SOON, TICK, TTL, client, elsewhere, fields, fresh, joined, ms, timed};
 
-const KINDS: [fn(&Client, &str) -> Lock; 2] = [Client::get_fair_lock, Client::get_non_reentrant_fair_lock];
+const KINDS: [fn(&Client, &str) -> Lock; 2] =
+    [|client, name| client.get_fair_lock(name), |client, name| client.get_non_reentrant_fair_lock(name)];
 
 #[test]
 fn waiters_of_many_clients_get_in_in_the_order_they_came() {

@@ -126,7 +126,7 @@ fn no_request_brings_a_clients_time_of_day() {
 fn an_uncontended_pair_is_two_requests_and_needs_no_queue() {
     let server = RedisServer::start();
     let client = hasty_client(&server);
-    for kind in [Client::get_fair_lock as fn(&Client, &str) -> Lock, Client::get_non_reentrant_fair_lock] {
+    for kind in FAIR {
         let lock = kind(&client, "pair");
         drop(lock.lock().unwrap()); // from here on the scripts are known
         server.reset_counters();
@@ -140,3 +140,6 @@ fn an_uncontended_pair_is_two_requests_and_needs_no_queue() {
         assert!(server.keys().is_empty());
     }
 }
+
+const FAIR: [fn(&Client, &str) -> Lock; 2] =
+    [|client, name| client.get_fair_lock(name), |client, name| client.get_non_reentrant_fair_lock(name)];

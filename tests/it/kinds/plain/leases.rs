@@ -20,7 +20,7 @@ fn assert_ttl(name: &str, most: i64) {
 
 #[test]
 fn a_shorter_inner_lease_shortens_nothing() {
-    let lock = client().get_lock(&fresh("lease"));
+    let lock = client().get_lock(fresh("lease"));
     let outer = lock.with_lease(ms(20_000)).lock().unwrap();
     let inner = lock.with_lease(ms(500)).lock().unwrap();
     assert_ttl(lock.name(), 20_000);
@@ -32,7 +32,7 @@ fn a_shorter_inner_lease_shortens_nothing() {
 
 #[test]
 fn a_longer_inner_lease_ends_with_its_guard() {
-    let lock = client().get_lock(&fresh("lease"));
+    let lock = client().get_lock(fresh("lease"));
     let outer = lock.lock().unwrap();
     let inner = lock.with_lease(ms(3_600_000)).lock().unwrap();
     assert_ttl(lock.name(), HOUR);
@@ -44,7 +44,7 @@ fn a_longer_inner_lease_ends_with_its_guard() {
 
 #[test]
 fn an_outer_lease_comes_back_after_an_inner_watched_section() {
-    let lock = client().get_lock(&fresh("lease"));
+    let lock = client().get_lock(fresh("lease"));
     let outer = lock.with_lease(ms(6_000)).lock().unwrap();
     let inner = lock.lock().unwrap();
     assert_ttl(lock.name(), 30_000);
@@ -56,8 +56,8 @@ fn an_outer_lease_comes_back_after_an_inner_watched_section() {
 #[test]
 fn an_inner_lease_outlives_the_outer_guard_that_goes_first() {
     let client = brisk_client();
-    let _renewed = client.get_lock(&fresh("lease")).lock().unwrap();
-    let lock = client.get_lock(&fresh("lease"));
+    let _renewed = client.get_lock(fresh("lease")).lock().unwrap();
+    let lock = client.get_lock(fresh("lease"));
     let outer = lock.lock().unwrap();
     let started = Instant::now();
     let inner = lock.with_lease(ms(600)).lock().unwrap();
@@ -73,7 +73,7 @@ fn an_inner_lease_outlives_the_outer_guard_that_goes_first() {
 #[test]
 fn no_renewal_lowers_a_longer_lease() {
     let client = brisk_client();
-    let lock = client.get_lock(&fresh("lease"));
+    let lock = client.get_lock(fresh("lease"));
     let _outer = lock.lock().unwrap();
     let _inner = lock.with_lease(ms(3_600_000)).lock().unwrap();
     let started = Instant::now();
@@ -84,7 +84,7 @@ fn no_renewal_lowers_a_longer_lease() {
 
 #[test]
 fn what_was_extended_by_hand_outlives_an_inner_section() {
-    let lock = client().get_lock(&fresh("lease"));
+    let lock = client().get_lock(fresh("lease"));
     let outer = lock.lock().unwrap();
     outer.extend(ms(100_000)).unwrap();
     drop(lock.lock().unwrap());
@@ -97,7 +97,7 @@ fn what_was_extended_by_hand_outlives_an_inner_section() {
 #[test]
 fn the_lease_of_one_take_is_not_the_next_one_s() {
     let client = client();
-    let lock = client.get_lock(&fresh("lease"));
+    let lock = client.get_lock(fresh("lease"));
     lock.with_lease(ms(3_600_000)).lock().unwrap().unlock().unwrap();
     let guard = lock.lock().unwrap();
     assert_ttl(lock.name(), 30_000);
@@ -112,7 +112,7 @@ fn the_lease_of_one_take_is_not_the_next_one_s() {
 #[test]
 fn whoever_waits_for_a_loss_follows_a_deadline_that_was_lowered() {
     // The next renewal would come after ten seconds, the old deadline after thirty.
-    let lock = client().get_lock(&fresh("lease"));
+    let lock = client().get_lock(fresh("lease"));
     let outer = lock.lock().unwrap();
     let inner = lock.with_lease(ms(500)).lock().unwrap();
     let (told, heard) = crossbeam_channel::unbounded();
@@ -132,7 +132,7 @@ fn whoever_waits_for_a_loss_follows_a_deadline_that_was_lowered() {
 
 #[test]
 fn a_callback_follows_a_deadline_that_was_lowered() {
-    let lock = client().get_lock(&fresh("lease"));
+    let lock = client().get_lock(fresh("lease"));
     let outer = lock.lock().unwrap();
     let inner = lock.with_lease(ms(500)).lock().unwrap();
     let (told, heard) = crossbeam_channel::unbounded();
@@ -145,13 +145,13 @@ fn a_callback_follows_a_deadline_that_was_lowered() {
 #[test]
 fn a_watched_hold_survives_beside_busy_short_leases() {
     let client = brisk_client();
-    let lock = client.get_lock(&fresh("lease"));
+    let lock = client.get_lock(fresh("lease"));
     let guard = lock.lock().unwrap();
     let started = Instant::now();
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let busy = client.get_lock(&fresh("busy")).with_lease(ms(20));
+                let busy = client.get_lock(fresh("busy")).with_lease(ms(20));
                 while started.elapsed() < TTL * 3 {
                     drop(busy.lock().unwrap());
                     busy.lock().unwrap().keep_until_expiry();

@@ -20,7 +20,7 @@ fn the_pool_grows_to_its_limit_and_shrinks_to_one() {
     let storm = |client: &Client| {
         thread::scope(|scope| {
             for number in 0..4 * MOST {
-                let lock = client.get_lock(&format!("pool:{number}")).with_lease(ms(20_000));
+                let lock = client.get_lock(format!("pool:{number}")).with_lease(ms(20_000));
                 scope.spawn(move || (0..4).for_each(|_| drop(lock.lock().unwrap())));
             }
         });
@@ -50,7 +50,7 @@ fn more_threads_than_connections_all_get_their_turn() {
             let (client, done) = (&client, &done);
             scope.spawn(move || {
                 for round in 0..10 {
-                    drop(client.get_lock(&format!("turn:{number}:{round}")).lock().unwrap());
+                    drop(client.get_lock(format!("turn:{number}:{round}")).lock().unwrap());
                 }
                 done.fetch_add(1, Ordering::SeqCst);
             });
@@ -81,8 +81,7 @@ fn a_thousand_waiters_share_few_connections_and_threads() {
     const WAITERS: usize = 1_000;
     let server = RedisServer::builder().config("maxclients 200").start();
     let holder = Client::builder(&server.url()).client_name("holder").connect().unwrap();
-    let guards: Vec<_> =
-        (0..WAITERS).map(|number| holder.get_lock(&format!("many:{number}")).lock().unwrap()).collect();
+    let guards: Vec<_> = (0..WAITERS).map(|number| holder.get_lock(format!("many:{number}")).lock().unwrap()).collect();
     let mut peer = Peer::open(&format!("address=redis://127.0.0.1:{} client_name=waiting", server.port()));
     let asked: Vec<u64> = (0..WAITERS)
         .map(|number| peer.send(&format!("lock kind=plain thread={} name=many%3A{number}", number + 1)))
@@ -111,13 +110,13 @@ fn waits_in_vain_leave_no_channel_no_connection_and_no_key() {
     let server = RedisServer::start();
     let holder = Client::builder(&server.url()).client_name("holder").connect().unwrap();
     let waiting = Client::builder(&server.url()).client_name("waiting").idle_timeout(ms(500)).connect().unwrap();
-    let guards: Vec<_> = (0..20).map(|number| holder.get_lock(&format!("vain:{number}")).lock().unwrap()).collect();
+    let guards: Vec<_> = (0..20).map(|number| holder.get_lock(format!("vain:{number}")).lock().unwrap()).collect();
     thread::scope(|scope| {
         for number in 0..50 {
             let waiting = &waiting;
             scope.spawn(move || {
                 for round in 0..20 {
-                    let lock = waiting.get_lock(&format!("vain:{}", (number + round) % 20));
+                    let lock = waiting.get_lock(format!("vain:{}", (number + round) % 20));
                     assert!(lock.try_lock_for(ms(15)).unwrap().is_none());
                 }
             });
@@ -139,7 +138,7 @@ fn ten_thousand_names_leave_nothing_behind() {
             let client = &client;
             scope.spawn(move || {
                 for number in 0..2_500 {
-                    client.get_lock(&format!("name:{part}:{number}")).lock().unwrap().unlock().unwrap();
+                    client.get_lock(format!("name:{part}:{number}")).lock().unwrap().unlock().unwrap();
                 }
             });
         }
@@ -154,7 +153,7 @@ fn ten_thousand_names_leave_nothing_behind() {
 fn two_hundred_holds_are_renewed_in_batches_over_one_connection() {
     let server = RedisServer::start();
     let client = Client::builder(&server.url()).watchdog(ms(1_500), ms(300)).connect().unwrap();
-    let guards: Vec<_> = (0..250).map(|number| client.get_lock(&format!("batch:{number}")).lock().unwrap()).collect();
+    let guards: Vec<_> = (0..250).map(|number| client.get_lock(format!("batch:{number}")).lock().unwrap()).collect();
     server.reset_counters();
     let first = guards.first().unwrap();
     assert_eq!(first.wait_lost(ms(3_000)), None);

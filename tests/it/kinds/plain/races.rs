@@ -13,7 +13,7 @@ use crate::support::{GRACE, SCHEDULING, SOON, elsewhere, fields, fresh, joined, 
 fn rig() -> (Proxy, Client) {
     let proxy = Proxy::start(RedisServer::shared().address());
     let client = Client::builder(&proxy.url()).watchdog(ms(10_000), ms(300)).connect().unwrap();
-    let lock = client.get_lock(&fresh("warm"));
+    let lock = client.get_lock(fresh("warm"));
     let guard = lock.lock().unwrap();
     drop(lock.lock().unwrap());
     guard.extend(ms(1_000)).unwrap();
@@ -31,7 +31,7 @@ fn renewal_of(name: &str) -> When {
 #[test]
 fn a_renewal_answered_late_does_not_outweigh_a_partial_release() {
     let (proxy, client) = rig();
-    let lock = client.get_lock(&fresh("race"));
+    let lock = client.get_lock(fresh("race"));
     let outer = lock.lock().unwrap();
     let inner = lock.with_lease(ms(900)).lock().unwrap();
     let held = proxy.rule(renewal_of(lock.name()), Then::HoldReply);
@@ -47,7 +47,7 @@ fn a_renewal_answered_late_does_not_outweigh_a_partial_release() {
 #[test]
 fn a_late_extension_does_not_outweigh_a_partial_release() {
     let (proxy, client) = rig();
-    let lock = client.get_lock(&fresh("race"));
+    let lock = client.get_lock(fresh("race"));
     let outer = lock.with_lease(ms(7_000)).lock().unwrap();
     let inner = lock.with_lease(ms(6_000)).lock().unwrap();
     let held = proxy.rule(When::script().containing(lock.name()).containing("77777"), Then::HoldReply);
@@ -69,7 +69,7 @@ fn a_late_extension_does_not_outweigh_a_partial_release() {
 #[test]
 fn an_extension_that_is_answered_after_the_loss_says_so() {
     let (proxy, client) = rig();
-    let lock = client.get_lock(&fresh("race"));
+    let lock = client.get_lock(fresh("race"));
     let guard = lock.with_lease(ms(1_500)).lock().unwrap();
     let held = proxy.rule(When::script().containing(lock.name()).containing("77777").always(), Then::HoldReply);
     let hold = guard.hold().clone();
@@ -86,7 +86,7 @@ fn an_extension_that_is_answered_after_the_loss_says_so() {
 fn a_partial_release_that_arrives_late_lowers_nothing() {
     let proxy = Proxy::start(RedisServer::shared().address());
     let client = Client::builder(&proxy.url()).command_timeout(SCHEDULING).connect().unwrap();
-    let lock = client.get_lock(&fresh("race"));
+    let lock = client.get_lock(fresh("race"));
     // A server that does not know the script would refuse the late original.
     let warm = lock.lock().unwrap();
     lock.lock().unwrap().unlock().unwrap();
@@ -114,7 +114,7 @@ fn a_partial_release_that_arrives_late_lowers_nothing() {
 #[test]
 fn a_release_settles_before_a_renewal_that_is_under_way() {
     let (proxy, client) = rig();
-    let lock = client.get_lock(&fresh("race"));
+    let lock = client.get_lock(fresh("race"));
     let guard = lock.lock().unwrap();
     let held = proxy.rule(renewal_of(lock.name()), Then::HoldRequest);
     let renewal = held.wait_hit(SOON);
@@ -135,7 +135,7 @@ fn a_release_settles_before_a_renewal_that_is_under_way() {
 #[test]
 fn force_unlock_leaves_alone_who_was_granted_after_it() {
     let (proxy, client) = rig();
-    let lock = client.get_lock(&fresh("race"));
+    let lock = client.get_lock(fresh("race"));
     let forced = lock.owned().lock().unwrap();
     let forced_open = When::script().containing(lock.name()).that(|request| request.arguments.len() == 6);
     let held = proxy.rule(forced_open, Then::HoldReply);

@@ -31,7 +31,7 @@ fn the_key_is_a_hash_of_one_owner_and_its_count() {
 #[test]
 fn an_owner_is_client_thread_and_hold() {
     let client = client();
-    let lock = client.get_lock(&fresh("wire"));
+    let lock = client.get_lock(fresh("wire"));
     let parts_of = |owner: &str| {
         let (uuid, rest) = owner.split_once(':').unwrap();
         let (thread, hold) = rest.split_once('.').unwrap();
@@ -177,7 +177,7 @@ fn scripts_that_the_server_forgot_are_brought_again() {
 #[test]
 fn a_handle_shows_itself_in_a_few_words() {
     let client = client();
-    let lock = client.get_lock(&fresh("wire")).with_lease(ms(5_000));
+    let lock = client.get_lock(fresh("wire")).with_lease(ms(5_000));
     let guard = lock.lock().unwrap();
     let hold = guard.hold().clone();
     let shown = [format!("{lock:?}"), format!("{guard:?}"), format!("{hold:?}"), format!("{:?}", lock.owned())];

@@ -61,7 +61,7 @@ fn settings() -> Vec<Row> {
         ),
         row(
             "a prefix longer than a name",
-            &|b| b.name_prefix(&"x".repeat(5_000)),
+            &|b| b.name_prefix("x".repeat(5_000)),
             &["name_prefix()", "5000 bytes", "4096"],
         ),
         row("patience without end", &|b| b.outage_limit(Duration::MAX), &["outage_limit()", "365 days"]),
@@ -92,7 +92,7 @@ fn calls() -> Vec<Row> {
     let row = |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::BadInput, says);
     vec![
         row("a lock without a name", take(client.get_lock("")), &["needs a name"]),
-        row("a name too long", take(client.get_lock(&"x".repeat(5_000))), &["4096 bytes", "5000"]),
+        row("a name too long", take(client.get_lock("x".repeat(5_000))), &["4096 bytes", "5000"]),
         row("no lease", take(client.get_lock("job").with_lease(Duration::ZERO)), &["lease of 0ns", "1 ms to 365 days"])
             .of("job"),
     ]
