@@ -17,14 +17,37 @@
 //! # Ok::<(), lockson::Error>(())
 //! ```
 //!
+//! # Kinds of locks
+//!
+//! | kind | method | Redisson's class | use it when |
+//! |---|---|---|---|
+//! | plain | [`Client::get_lock`] | `RLock` | one holder at a time; the holder may take it again |
+//! | non-reentrant | [`Client::get_non_reentrant_lock`] | `RLock` of `getNonReentrantLock` | a second take by the same thread is a mistake |
+//! | fair | [`Client::get_fair_lock`] | `RLock` of `getFairLock` | waiters are served in the order they came |
+//! | spin | [`Client::get_spin_lock`] | `RLock` of `getSpinLock` | holds are short, or the Redis user may not subscribe |
+//! | fenced | [`Client::get_fenced_lock`] | `RFencedLock` | the guarded resource can refuse a late writer by its [`Token`] |
+//! | read-write | [`Client::get_read_write_lock`] | `RReadWriteLock` | many readers or one writer |
+//! | token | [`Client::get_token_lock`] | none | redis-py, redsync, node-redlock or rslock use the same lock |
+//! | once per interval | [`Lock::once_per`] | none | a job runs once per interval, on whatever machine |
+//!
 //! # What it promises, and what it cannot
 //!
 //! A holder knows its own deadline and is told of every loss: by question
 //! ([`Hold::is_held`]), by waiting ([`Hold::wait_lost`]) and by callback ([`Hold::on_lost`]). A
-//! request whose answer was lost is settled so that it has its effect exactly once.
+//! request whose answer was lost has its effect exactly once.
 //!
 //! No lock with a lease can stop a thread that was paused between its last look and its next write,
-//! and a Redis that loses its data loses the lock. `docs/guarantees.md` says it all plainly.
+//! and a Redis that loses its data loses the lock. The [guarantees](guide::guarantees) have the bounds
+//! and the limits.
+//!
+//! # Guides
+//!
+//! * [Guarantees and limits](guide::guarantees)
+//! * [Coming from Redisson](guide::redisson): methods, settings, differences, mixed fleets
+//! * [Operations](guide::operations): settings, sizes, rights, errors, and what to do at night
+//! * [Glossary](guide::glossary)
+//! * [Architecture](guide::architecture), [reliability](guide::reliability) and
+//!   [compatibility](guide::compatibility): how it is built, broken and proven
 //!
 //! # Platforms
 //!
@@ -35,12 +58,44 @@
     warn(clippy::unwrap_used, clippy::panic, clippy::todo, clippy::print_stdout, clippy::print_stderr)
 )]
 
-/// The Rust in the README and the documents compiles.
+/// The Rust in the README compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-#[doc = include_str!("../docs/guarantees.md")]
-#[doc = include_str!("../docs/redisson.md")]
-struct Documents;
+struct Readme;
+
+/// The guides of the repository. Only the documentation has them.
+// The first definition of a link counts, so the lines before a page lead its links to modules instead of files.
+#[cfg(doc)]
+pub mod guide {
+    #[doc = "[operations]: operations\n"]
+    #[doc = include_str!("../docs/guarantees.md")]
+    pub mod guarantees {}
+
+    #[doc = "[compatibility]: compatibility\n[guarantees]: guarantees\n[operations]: operations\n"]
+    #[doc = include_str!("../docs/redisson.md")]
+    pub mod redisson {}
+
+    #[doc = "[fleet]: redisson#a-mixed-fleet\n[guarantees]: guarantees\n"]
+    #[doc = include_str!("../docs/operations.md")]
+    pub mod operations {}
+
+    #[doc = include_str!("../docs/glossary.md")]
+    pub mod glossary {}
+
+    #[doc = "[glossary]: glossary\n[guarantees]: guarantees\n[operations]: operations\n"]
+    #[doc = include_str!("../docs/architecture.md")]
+    pub mod architecture {}
+
+    #[doc = "[compatibility]: compatibility\n[guarantees]: guarantees\n"]
+    #[doc = "[errors]: operations#errors\n[rights]: operations#rights\n"]
+    #[doc = include_str!("../docs/reliability.md")]
+    pub mod reliability {}
+
+    // The page writes queues as [A, B].
+    #[allow(rustdoc::broken_intra_doc_links)]
+    #[doc = include_str!("../docs/compatibility.md")]
+    pub mod compatibility {}
+}
 
 #[cfg(not(unix))]
 compile_error!("lockson needs a Unix system: Linux or macOS");
