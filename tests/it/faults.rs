@@ -1,4 +1,4 @@
-//! What a fault costs: one file for each family of `docs/reliability.md`.
+//! The cost of faults: one file for each family of `docs/reliability.md`.
 
 mod abandoned;
 pub(crate) mod answers;

@@ -1,4 +1,4 @@
-//! What is special about each kind of lock, and about kinds beside each other.
+//! The special properties of each kind of lock, and different kinds side by side.
 
 pub(crate) mod fair;
 mod fenced;

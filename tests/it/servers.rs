@@ -1,4 +1,4 @@
-//! The same questions to servers of several versions, which `.ci/servers` puts side by side.
+//! The same requests to servers of several versions, which `.ci/servers` installs side by side.
 
 mod deeds;
 mod document;
@@ -34,7 +34,7 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// What this program says that it is; `None` where it does not run.
+    /// The version that this program reports; `None` where the program does not run.
     fn of(program: &Path) -> Option<Version> {
         let told = Command::new(program).arg("--version").output().ok()?;
         let text = String::from_utf8(told.stdout).ok()?;
@@ -46,7 +46,7 @@ impl Version {
         Some(Version { label, program: program.to_owned() })
     }
 
-    /// The one that a test gets if it does not say which.
+    /// The default version of tests.
     pub(crate) fn of_this_machine() -> Option<Version> {
         let program = env::var_os("LOCKSON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
         Version::of(Path::new(&program))
@@ -62,16 +62,16 @@ impl Version {
         self.builder().start()
     }
 
-    /// Redis 6.2 lacks settings that tests like to have; it always allows `DEBUG`.
+    /// Redis 6.2 lacks some settings of the tests, and always allows `DEBUG`.
     fn is_old(&self) -> bool {
         self.label == "Redis 6.2"
     }
 }
 
-/// The machine's own server, and those that were fetched.
+/// The machine's own server, and the fetched servers.
 ///
-/// With `LOCKSON_ALL_SERVERS` in the environment each of them has to be there, but for those that come
-/// from where versions come and go.
+/// With `LOCKSON_ALL_SERVERS` in the environment every version must be present, except versions from sources that drop
+/// old versions.
 pub(crate) fn versions() -> Vec<Version> {
     let mut versions: Vec<Version> = vec![];
     let mut absent = vec![];
@@ -92,7 +92,7 @@ pub(crate) fn versions() -> Vec<Version> {
     if !absent.is_empty() {
         let text = format!("left out, because they are not here: {absent:?}; `sh .ci/servers` fetches them");
         assert!(!all_are_required() || absent.iter().all(|name| name.ends_with("-new")), "{text}");
-        // Past the test runner, which shows only what failed.
+        // Past the test runner, which shows only the output of failed tests.
         static ONCE: std::sync::Once = std::sync::Once::new();
         ONCE.call_once(|| drop(writeln!(io::stderr(), "{text}")));
     }
@@ -103,7 +103,7 @@ fn all_are_required() -> bool {
     env::var_os("LOCKSON_ALL_SERVERS").is_some()
 }
 
-/// Where `.ci/servers` puts them: beside the folder for temporary files of tests.
+/// The folder of `.ci/servers`, beside the folder for temporary files of tests.
 fn folder() -> PathBuf {
     let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
     temporary.parent().expect("it is below the target folder").join("servers")

@@ -1,7 +1,7 @@
-//! Long campaigns, each for its share of the minutes it is given: `make soak MINUTES=5`.
+//! Long campaigns, each for a share of the given minutes: `make soak MINUTES=5`.
 //!
-//! A campaign goes on in rounds until its time is up, says every few seconds how far it is, and
-//! fails at the first round that goes wrong. `LOCKSON_SOAK_SEED` repeats the random choices of a run.
+//! A campaign repeats rounds until its time is up, prints its progress every few seconds, and fails at the first faulty
+//! round. `LOCKSON_SOAK_SEED` repeats the random choices of a run.
 
 mod campaign;
 mod leaks;

@@ -1,4 +1,4 @@
-//! What many tests need: names of their own, clients, bounds, and the eyes of a stranger on Redis.
+//! The shared parts of many tests: fresh names, clients, bounds, and an outside view of Redis.
 
 mod events;
 pub(crate) mod faults;
@@ -18,17 +18,17 @@ pub(crate) use events::Events;
 pub(crate) use lockson_harness::percent::encode;
 pub(crate) use peer::Peer;
 
-/// The bound of a wait for what happens at once on an idle machine.
+/// The bound of a wait for an event that is immediate on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// What a busy machine may add to a time that the library promises.
+/// The delay that a busy machine may add to a time that the library promises.
 pub(crate) const SCHEDULING: Duration = Duration::from_secs(1);
 
-/// What the library may add to a wait while the server answers.
+/// The delay that the library may add to a wait while the server answers.
 pub(crate) const GRACE: Duration = Duration::from_millis(50);
 
-/// The time to live and the renewal interval of a client of [`brisk`]: short, yet a machine that is
-/// busy with other tests renews in time.
+/// The time to live and the renewal interval of a client of [`brisk`]: short, but a machine busy with other tests still
+/// renews in time.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
@@ -36,13 +36,13 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A name that no other test uses; later ones sort behind earlier ones.
+/// A name that no other test uses; later names sort behind earlier names.
 pub(crate) fn fresh(what: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{what}:{:05}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A client of the shared server, with the settings that users get.
+/// A client of the shared server, with default settings.
 pub(crate) fn client() -> Client {
     Client::connect(&RedisServer::shared().url()).expect("the shared server answers")
 }
@@ -57,32 +57,32 @@ pub(crate) fn brisk(server: &RedisServer) -> ClientBuilder {
     Client::builder(&server.url()).watchdog(TTL, TICK)
 }
 
-/// Runs `work` on another thread and waits for it; its panic is ours.
+/// Runs `work` on another thread and waits; a panic of `work` goes on here.
 pub(crate) fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| joined(scope.spawn(work)))
 }
 
-/// The outcome of a thread; its panic is ours.
+/// The outcome of a thread; a panic of the thread goes on here.
 pub(crate) fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// How long `work` takes, and what comes of it.
+/// The duration and the outcome of `work`.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let started = Instant::now();
     let outcome = work();
     (started.elapsed(), outcome)
 }
 
-/// The time that half of several runs do not exceed: a busy machine makes some slow, not most. What
-/// is woken only by the clock takes half a second by this measure.
+/// The median time of several runs: a busy machine slows some runs, not most. A waiter that only the clock wakes takes
+/// half a second by this measure.
 pub(crate) fn median(runs: usize, run: impl FnMut(usize) -> Duration) -> Duration {
     let mut times: Vec<Duration> = (0..runs).map(run).collect();
     times.sort();
     times[runs / 2]
 }
 
-/// Numbers that differ enough for a test, and are the same for each seed but zero.
+/// Random enough for a test, and equal for equal seeds; the seed must not be zero.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -94,13 +94,13 @@ impl Random {
     }
 }
 
-/// Whether another client can have it now.
+/// Whether another client can take the lock now.
 #[track_caller]
 pub(crate) fn is_free(lock: &Lock) -> bool {
     lock.try_lock().unwrap().is_some()
 }
 
-/// What stands under a name in Redis: owners and counts of a hash, or a value alone.
+/// The content of a name in Redis: owners and counts of a hash, or a single value.
 #[track_caller]
 pub(crate) fn fields(server: &RedisServer, name: &str) -> Vec<(String, String)> {
     let kind: String = server.query(&["TYPE", name]);
@@ -112,7 +112,7 @@ pub(crate) fn fields(server: &RedisServer, name: &str) -> Vec<(String, String)> 
     fields
 }
 
-/// The time to live of a key in ms; negative where it has none or there is no key.
+/// The time to live of a key in ms; negative without a time to live or without a key.
 #[track_caller]
 pub(crate) fn ttl_ms(server: &RedisServer, name: &str) -> i64 {
     server.query(&["PTTL", name])
@@ -124,8 +124,8 @@ pub(crate) fn listeners(server: &RedisServer, name: &str) -> usize {
     server.subscribers(&channel(name))
 }
 
-/// Where a release of a plain lock is announced, by the rule of the wire; those of the waiters for a
-/// fair lock begin so.
+/// The channel for releases of a plain lock, by the rule of the wire; the channels of a fair lock's waiters have this
+/// prefix.
 pub(crate) fn channel(name: &str) -> String {
     prefixed("redisson_lock__channel", name)
 }
@@ -135,12 +135,12 @@ pub(crate) fn read_write_channel(name: &str) -> String {
     prefixed("redisson_rwlock", name)
 }
 
-/// The key or channel of a lock beside its own, by the rule of the wire.
+/// The additional key or channel of a lock, by the rule of the wire.
 pub(crate) fn prefixed(prefix: &str, name: &str) -> String {
     if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
 }
 
-/// Writes down what it is told.
+/// Records all events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes(Arc<Mutex<Vec<Note>>>);
 
@@ -153,7 +153,7 @@ pub(crate) enum Note {
 }
 
 impl Notes {
-    /// Everything about one lock so far.
+    /// Every event of one lock so far.
     pub(crate) fn of(&self, name: &str) -> Vec<Note> {
         let about = |note: &&Note| match note {
             Note::Acquired(of) | Note::Released(of) | Note::Lost(of, _) | Note::Abandoned(of) => of == name,
@@ -161,7 +161,7 @@ impl Notes {
         self.0.lock().iter().filter(about).cloned().collect()
     }
 
-    /// How often the loss of this lock was told.
+    /// How often the loss of this lock was reported.
     pub(crate) fn losses_of(&self, name: &str) -> usize {
         self.of(name).iter().filter(|note| matches!(note, Note::Lost(..))).count()
     }
@@ -185,7 +185,7 @@ impl Observer for Notes {
     }
 }
 
-/// The kind of the error that a call has to end with.
+/// The kind of the error that a call must end with.
 #[track_caller]
 pub(crate) fn kind_of<T: Debug>(outcome: lockson::Result<T>) -> lockson::ErrorKind {
     outcome.expect_err("this call has to fail").kind()

@@ -1,4 +1,4 @@
-//! Several processes at one lock: exclusion with a witness that does not ask Redis, killed and stopped holders.
+//! Several processes at one lock: exclusion by a witness without Redis, and killed and stopped holders.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -42,7 +42,7 @@ fn killed_holders_leave_no_overlap_and_no_lost_update() {
     kills(3);
 }
 
-/// Kills so many processes while they are inside, with others waiting.
+/// Kills this number of processes while they are inside, with others waiting.
 pub(crate) fn kills(kills: i64) {
     let mut scene = Scene::new();
     let how = "duration_ms=60000 hold_us=3000";
@@ -72,7 +72,7 @@ pub(crate) fn kills(kills: i64) {
     }
     assert_eq!(violations, 0);
     assert!(takeovers >= 1, "the survivors found a dead one inside");
-    // A killed one may have counted without writing its line, never the other way round.
+    // A killed process may have counted without writing its line, never the other way round.
     let lines = i64::try_from(scene.grants().len()).unwrap();
     assert!((lines..=lines + kills).contains(&scene.counter()), "{lines} lines, counted {}", scene.counter());
     assert_eq!(scene.overlaps(), Vec::<String>::new());
@@ -86,7 +86,7 @@ fn a_killed_holder_frees_the_lock_with_its_time_to_live() {
     for round in 0..3 {
         let mut peer = Peer::open(&options(&server, "victim"));
         peer.ask("lock kind=plain name=job").expect_ok();
-        // Long enough to have been renewed, at another point of its interval each time.
+        // Long enough for a renewal; each round kills at another point of the renewal interval.
         assert!(lock.try_lock_for(TTL + ms(100 * round)).unwrap().is_none());
         peer.kill();
         eventually(SOON, "redis has done all it had asked for", || server.clients_named("victim") == 0);
@@ -112,7 +112,7 @@ fn a_holder_stopped_beyond_its_ttl_learns_it_at_first_look() {
         peer.stop();
         let guard = lock.try_lock_for(SOON).unwrap().expect("its time to live ends while it stands still");
         let before = fields(&server, "job");
-        // What it does first when it goes on: look, take again, give back.
+        // The first call of the continued process: look, take again, release.
         let [look, again, back, anew] =
             ["is_held", "try_lock", "unlock", "try_lock"].map(|verb| peer.send(&format!("{verb} kind=plain name=job")));
         peer.resume();
@@ -187,7 +187,7 @@ fn a_forked_child_touches_nothing_of_its_parent() {
         assert!(asked.elapsed() < SCHEDULING, "round {round}: {:?}", asked.elapsed());
         assert_eq!(fields(&server, "job"), held, "dropping its copy of the guard gave nothing back");
         assert_eq!(connections(), before, "the parent's connections are as they were");
-        // The parent goes on: it is renewed beyond its time to live, gives back, and takes again.
+        // The parent goes on: its hold is renewed beyond the time to live, released, and taken again.
         assert!(client.get_lock("job").try_lock_for(ms(1_500)).unwrap().is_none());
         assert_eq!(parent.ask(0, "unlock"), "unlocked");
     }
@@ -209,7 +209,7 @@ fn a_process_that_ends_in_order_gives_its_locks_back() {
     assert!(server.keys().is_empty());
 }
 
-/// A server, a folder of the witness, and what the loops of all processes write.
+/// A server, the folder of the witness, and the files of all processes.
 struct Scene {
     server: RedisServer,
     folder: PathBuf,
@@ -230,7 +230,7 @@ impl Scene {
         Peer::open(&options(&self.server, "loops"))
     }
 
-    /// Starts eight loops in a process, all on one lock, each with a file of grants of its own.
+    /// Starts eight loops in a process, all on one lock, each with its own file of grants.
     fn start_loops(&mut self, peer: &mut Peer, how: &str) -> Vec<u64> {
         let folder = encode(self.folder.to_str().unwrap());
         let start_one = |thread: usize| {
@@ -242,7 +242,7 @@ impl Scene {
         (0..8).map(start_one).collect()
     }
 
-    /// The process that is inside, by the witness.
+    /// The process that is inside, according to the witness.
     fn inside(&self) -> Option<u32> {
         fs::read_to_string(self.folder.join("job.inside")).ok()?.trim().parse().ok()
     }
@@ -251,7 +251,7 @@ impl Scene {
         fs::read_to_string(self.folder.join("counter")).unwrap().trim().parse().unwrap()
     }
 
-    /// Every grant of every process that wrote it down: when it was taken and when it was given back.
+    /// Every recorded grant of every process: the times of the grant and of the release.
     fn grants(&self) -> Vec<(u64, u64)> {
         let files = fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
         let mut grants: Vec<_> = files.filter(|path| is_grants(path)).flat_map(|path| grants_of(&path)).collect();
@@ -259,7 +259,7 @@ impl Scene {
         grants
     }
 
-    /// Pairs of grants that overlap, by one clock for all processes.
+    /// Pairs of grants that overlap, by a clock that all processes share.
     fn overlaps(&self) -> Vec<String> {
         let grants = self.grants();
         let overlap = |pair: &[(u64, u64)]| (pair[1].0 < pair[0].1).then(|| format!("{pair:?}"));
@@ -267,7 +267,7 @@ impl Scene {
     }
 }
 
-/// Stops processes until one stands still inside, and kills that one.
+/// Stops processes until a process stands still inside, and kills the process inside.
 fn kill_whoever_is_inside(scene: &Scene, peers: &mut [(Peer, Vec<u64>)]) -> u32 {
     let started = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! What the observer is told of renewals, and of a process that stood still.
+//! The observer's events about renewals, and about a process that stood still.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -76,17 +76,17 @@ fn a_silent_redis_is_no_standstill() {
     assert!(guard.wait_lost(SOON).is_some());
     let error = guard.unlock().unwrap_err().to_string();
     assert!(!error.contains("stood still"), "{error}");
-    // Another thread may have noticed it and be about to tell.
+    // Another thread may have noticed the loss and may still be about to report the loss.
     eventually(SOON, "the loss is told", || events.of("job") == ["acquired", "lost: Expired"]);
 }
 
-/// Waits until the watchdog has done its first work: a process stopped in the middle of it cannot tell.
+/// Waits until the watchdog has done its first work: a process stopped in the middle of that work cannot tell.
 fn watchdog_rests(server: &RedisServer) {
     eventually(SOON, "the hold is watched", || server.info("tracking_total_keys").as_deref() == Some("1"));
     thread::sleep(ms(50)); // to read the answer
 }
 
-/// Stops the peer for so long and answers with what its `unlock` is told.
+/// Stops the peer for this time and returns the answer of its `unlock`.
 fn unlock_after_a_stop(peer: &mut Peer, time: Duration) -> String {
     peer.stop();
     thread::sleep(time);

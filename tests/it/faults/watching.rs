@@ -1,4 +1,4 @@
-//! Who holds a lock for longer than a moment is told of its loss at once, though nobody announces it.
+//! A holder of a long hold learns of a loss at once, even without a message about the loss.
 
 mod broken;
 mod costs;
@@ -29,10 +29,10 @@ fn without_scripts() -> TokenOptions {
     TokenOptions::new().release_by(ReleaseBy::Transaction).backoff(Backoff::new(|_| Some(ms(100))))
 }
 
-/// A time to live whose first renewal is far away: what is told before was not found out by renewing.
+/// A time to live with a late first renewal: an earlier report of a loss cannot come from a renewal.
 const LEASE: Duration = Duration::from_secs(150);
 
-/// What a machine busy with other tests may take for what is done at once; by the next renewal it would take 50 s.
+/// The time that a busy machine may take for an immediate event; a renewal would reveal the loss after 50 s.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 fn patient(url: &str) -> ClientBuilder {
@@ -47,7 +47,7 @@ fn urls(server: &RedisServer) -> [String; 2] {
     [server.url(), format!("{}?protocol=resp3", server.url())]
 }
 
-/// A hold of each kind, kept by the watchdog and by a lease, once all of them are watched.
+/// A hold of each kind, with and without a lease, returned when all holds are watched.
 fn watched(server: &RedisServer, client: &Client) -> Vec<OwnedGuard> {
     let before = server.tracked_keys();
     let name = fresh("name");
@@ -63,7 +63,7 @@ fn watched(server: &RedisServer, client: &Client) -> Vec<OwnedGuard> {
     guards
 }
 
-/// Sees that all are told of their loss soon after this.
+/// Checks that all holders learn of the loss soon after `since`.
 #[track_caller]
 fn all_are_told(guards: &[OwnedGuard], since: Instant, loss: Loss, why: &str) {
     for guard in guards {
@@ -164,7 +164,7 @@ fn a_lock_that_the_server_evicts_is_told_at_once() {
     let guards = watched(&server, &client);
     let since = Instant::now();
     server.run(&["CONFIG", "SET", "maxmemory", "1"]);
-    // A write has the server make room for it.
+    // A write makes the server evict keys.
     let _: redis::RedisResult<()> = server.try_query(&["SET", "x", "y"]);
     eventually(SOON, "all are evicted", || server.keys().is_empty());
     all_are_told(&guards, since, Loss::Gone, "eviction");
@@ -196,7 +196,7 @@ fn a_reader_is_told_though_other_readers_stay() {
 #[test]
 fn a_hold_stays_watched_through_everything_that_its_owner_does() {
     let server = RedisServer::start();
-    // Renewed all the time, so a renewal comes between any two of these.
+    // Renewed very often, so a renewal comes between any two steps.
     let client = Client::builder(&server.url()).watchdog(ms(60_000), ms(100)).connect().unwrap();
     for lock in KINDS.iter().filter(|lock| !lock(&client, "").name().starts_with("non-reentrant")) {
         let deeds: [fn(&Lock); 3] = [
@@ -222,8 +222,8 @@ fn a_hold_stays_watched_through_everything_that_its_owner_does() {
 #[test]
 fn a_renewal_leaves_every_kind_watched() {
     let server = RedisServer::start();
-    // What tells here is the server alone: the next renewal is too far away once all were renewed. A client for
-    // each, since a few losses make the others of a client doubtful.
+    // Only the server reveals the losses: after the renewals, the next renewal is too far away. Each hold has its own
+    // client, because a few losses put the other holds of a client in question.
     let client = || Client::builder(&server.url()).watchdog(ms(60_000), ms(6_000)).connect().unwrap();
     let clients: Vec<_> = KINDS.iter().map(|_| client()).collect();
     let take = |(lock, client): (&fn(&Client, &str) -> Lock, &Client)| lock(client, "renewed").owned().lock().unwrap();

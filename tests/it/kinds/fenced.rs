@@ -1,4 +1,4 @@
-//! What is special about the fenced lock: tokens that only ever rise, and a store that goes by them.
+//! The special properties of the fenced lock: tokens that only rise, and a store that checks tokens.
 
 use std::thread;
 
@@ -58,7 +58,7 @@ fn only_fenced_locks_have_tokens() {
     ] {
         assert_eq!(guard.token(), None);
     }
-    // A guard of a fenced lock always has one, so it is not to be had of a plain hold.
+    // A guard of a fenced lock always has a token, so no fenced guard can come from a plain hold.
     let name = fresh("both");
     let plain = client.get_lock(&name).lock().unwrap();
     assert_eq!(kind_of(client.get_fenced_lock(&name).lock()), ErrorKind::OtherKind);
@@ -123,13 +123,13 @@ fn tokens_follow_a_java_client_that_counts_one_by_one() {
     let lock = client().get_fenced_lock(&name);
     let mut last = lock.lock().unwrap().token().unwrap().value();
     for _ in 0..5 {
-        // What a grant to Redisson does to the counter.
+        // The effect of a grant to Redisson on the counter.
         let java: u64 = server.query(&["INCR", &token_key(&name)]);
         assert_eq!(java, last + 1);
         last = lock.lock().unwrap().token().unwrap().value();
         assert!(last > java, "{last} after {java}");
     }
-    // A counter that is ahead of the clock goes on one by one.
+    // A counter ahead of the clock goes on in steps of 1.
     let ahead = now_us(server) + 3_600_000_000;
     server.run(&["SET", &token_key(&name), &ahead.to_string()]);
     for next in 1..=3 {
@@ -198,7 +198,7 @@ fn a_grant_with_a_lost_answer_and_counter_has_a_token() {
             (guard.token(), guard.is_held())
         });
         held.wait_hit(SOON);
-        // Its connection breaks before the answer, and meanwhile the counter goes.
+        // The connection breaks before the answer, and meanwhile the counter is deleted.
         fence.wait_hit(SOON);
         server.run(&["DEL", &token_key("job")]);
         fence.release();

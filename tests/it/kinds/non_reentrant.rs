@@ -1,4 +1,4 @@
-//! What is special about the non-reentrant locks: their holder cannot take them again.
+//! The special property of non-reentrant locks: the holder cannot take the lock again.
 
 use std::thread;
 
@@ -124,7 +124,7 @@ fn a_hold_of_another_kind_by_the_same_thread_is_a_hold() {
         assert_eq!(kind_of(kind(&client, &name).lock()), ErrorKind::AlreadyHeld, "it would wait for itself");
         outer.unlock().unwrap();
         let outer = kind(&client, &name).lock().unwrap();
-        // A kind that may be taken again may be taken again, whoever took it first, as with Redisson.
+        // A reentrant handle re-enters the hold of a non-reentrant handle, as with Redisson.
         let inner = plain(&client, &name).lock().unwrap();
         assert_eq!(inner.owner(), outer.owner());
         drop((outer, inner));

@@ -1,4 +1,4 @@
-//! What is special about the plain lock: its state in Redis, its leases, its servers, its limits.
+//! The special properties of the plain lock: its state in Redis, its leases, its servers, its limits.
 
 mod leases;
 mod limits;

@@ -1,4 +1,4 @@
-//! What is special about the read-write lock: two sides of one name.
+//! The special property of the read-write lock: two sides of one name.
 
 mod java;
 mod leases;
@@ -21,13 +21,13 @@ fn sides(client: &Client, name: &str) -> (Lock, Lock) {
     (both.get_read_lock(), both.get_write_lock())
 }
 
-/// What stands under a name in Redis.
+/// The fields of a name in Redis.
 #[track_caller]
 fn state(server: &RedisServer, name: &str) -> BTreeMap<String, String> {
     server.query(&["HGETALL", name])
 }
 
-/// A state as it has to be.
+/// The expected state.
 fn is(fields: &[(&str, usize)], mode: &str) -> BTreeMap<String, String> {
     let counts = fields.iter().map(|(field, count)| ((*field).to_owned(), count.to_string()));
     counts.chain([("mode".to_owned(), mode.to_owned())]).collect()

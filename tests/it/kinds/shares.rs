@@ -1,16 +1,16 @@
-//! Two processes at one hot lock: neither is passed over, however many threads the other has.
+//! Two processes at one hot lock: neither is passed over, however many threads the other process has.
 
 use lockson_harness::RedisServer;
 
 use crate::support::{Peer, SCHEDULING, SOON, encode, ms};
 
-/// What two processes got of one lock: their grants, and the longest wait of any thread in milliseconds.
+/// The shares of two processes in one lock: grants, and the longest wait of any thread in milliseconds.
 struct Fight {
     grants: [i64; 2],
     longest_wait_ms: i64,
 }
 
-/// Each thread takes the lock, holds it for 10 ms, gives it back and asks again.
+/// Each thread takes the lock, holds the lock for 10 ms, releases and asks again.
 fn fight(kind: &str, threads: [usize; 2]) -> Fight {
     let server = RedisServer::start();
     let mut peers = [0, 1].map(|_| Peer::open(&format!("address={}", encode(&server.url()))));

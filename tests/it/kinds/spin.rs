@@ -1,4 +1,4 @@
-//! What is special about the spin lock: nobody is told anything, waiters ask after pauses.
+//! The special property of the spin lock: no messages; waiters ask again after pauses.
 
 use std::sync::Arc;
 use std::thread;
@@ -39,7 +39,7 @@ fn nobody_listens_and_nobody_is_told() {
     for command in ["ssubscribe", "psubscribe", "publish", "spublish"] {
         assert!(!calls.contains_key(command), "{command}: {calls:?}");
     }
-    // A holder hears what the server tells of its key, and of nothing else.
+    // A holder may listen for changes of its key, and for nothing else.
     assert!(calls.get("subscribe").is_none_or(|calls| *calls == 1), "{calls:?}");
     assert!(server.keys().is_empty());
 }
@@ -177,7 +177,8 @@ fn threads_of_a_process_hand_over_without_their_pauses() {
             for _ in 0..8 {
                 scope.spawn(|| lock.lock().unwrap().unlock().unwrap());
             }
-            // Whenever they come, before or after: the release finds the first of them in line.
+            // Whether the threads come before or after the release, the release finds the first thread in the local
+            // queue.
             guard.unlock().unwrap();
         });
     });
@@ -223,7 +224,7 @@ fn a_cancel_and_a_close_end_a_long_pause_at_once() {
         let lock = lock.with_cancel(stop);
         let asked = server.calls_of("evalsha");
         thread::scope(|scope| {
-            // One sleeps, the other one stands in line behind it.
+            // The first waiter sleeps, the second is behind the first in the local queue.
             let waiters = [scope.spawn(|| kind_of(lock.lock())), scope.spawn(|| kind_of(lock.try_lock_for(SOON)))];
             eventually(SOON, "the first one has asked", || server.calls_of("evalsha") > asked);
             let (took, ()) = timed(|| {

@@ -1,4 +1,4 @@
-//! What is special about the token lock: one value under the key, its forms of release, its neighbours.
+//! The special properties of the token lock: one value under the key, its forms of release, its neighbours.
 
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use lockson_harness::proxy::{Then, When};
 use crate::support::faults::Rig;
 use crate::support::{SOON, TTL, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, timed, ttl_ms};
 
-/// The forms that every server knows.
+/// The forms of release that every server supports.
 const FORMS: [ReleaseBy; 2] = [ReleaseBy::Script, ReleaseBy::Transaction];
 
 fn by(client: &Client, name: &str, form: ReleaseBy) -> Lock {
@@ -137,7 +137,7 @@ fn another_kind_and_another_type_under_the_name_are_refused() {
         server.run(&["LPUSH", lock.name(), "no lock"]);
         let error = lock.try_lock().unwrap_err();
         assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")), "{form:?}");
-        // What broke off must not stay in the middle of a transaction.
+        // A call that broke off must not leave a connection inside a transaction.
         by(&client, &fresh("token"), form).lock().unwrap().unlock().unwrap();
     }
 }
@@ -263,7 +263,7 @@ fn a_lost_answer_costs_nothing_wherever_it_is_lost() {
                 guard.unlock().unwrap_or_else(|error| panic!("{form:?} {word} {fault:?}: {error}"));
                 assert_eq!(rule.hits(), 1, "{word} {fault:?}");
                 rig.assert_no_keys();
-                // It begins anew, and the lost one cannot come late.
+                // The release starts again, and the lost request cannot arrive late.
                 rig.assert_fenced_before_repeat(mark, &When::command(releasing[0]));
             }
         }

@@ -1,4 +1,5 @@
-//! The token lock beside real lock libraries: `make interop` builds them, `tests/interop/token_peers` says how they are asked.
+//! The token lock beside real lock libraries: `make interop` builds the libraries, `tests/interop/token_peers`
+//! describes the commands.
 
 mod peer;
 
@@ -47,7 +48,8 @@ fn code_written_by_hand_for_jedis_and_we_keep_each_other_out() {
     check("jedis");
 }
 
-/// Everything, with both forms of release that every server knows, and with our values and such as theirs.
+/// All checks, with both forms of release that every server supports, and with values of Lockson's form and of the
+/// library's form.
 fn check(library: &str) {
     let mut peer = Peer::start(library, &fresh("token"));
     let theirs = peer.sample();
@@ -102,7 +104,7 @@ fn the_one_waits_for_the_other(lock: &Lock, peer: &mut Peer) {
     assert_free(lock);
 }
 
-/// Both want it all the time; whoever thinks to have it looks whether the other one does.
+/// Both sides take the lock all the time; each holder checks that the other side is not inside.
 fn they_take_turns(lock: &Lock, peer: &mut Peer) {
     let (inside, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let enter = || assert!(!inside.swap(true, Ordering::SeqCst), "two are inside");
@@ -121,7 +123,7 @@ fn they_take_turns(lock: &Lock, peer: &mut Peer) {
             }
             turns
         });
-        // Also when a turn of theirs fails: a scope waits for its threads.
+        // Also after a failed turn of the library: a scope waits for its threads.
         let _ended = Ended(&over);
         for _ in 0..TURNS {
             peer.expect("lock 30000", "taken");
@@ -156,7 +158,7 @@ fn their_lease_ends_in_time_and_they_cannot_touch_ours(lock: &Lock, peer: &mut P
     assert_free(lock);
 }
 
-/// Their own clock tells them nothing here, so it is Redis that they have to ask.
+/// The library's own clock reveals nothing here, so the library must ask Redis.
 fn a_lock_of_theirs_that_was_forced_open_is_theirs_no_more(lock: &Lock, peer: &mut Peer) {
     peer.expect("try 30000", "taken");
     assert!(lock.force_unlock().unwrap());
@@ -174,7 +176,7 @@ fn what_they_took_after_our_lease_is_left_to_them(lock: &Lock, peer: &mut Peer) 
     peer.expect("unlock", "done");
 }
 
-/// No clock of ours tells us here, so it is Redis that says so.
+/// The client's clock reveals nothing here; only Redis does.
 fn what_they_took_behind_our_back_is_left_to_them(lock: &Lock, peer: &mut Peer) {
     for looks_again in [false, true] {
         let guard = lock.lock().unwrap();
@@ -192,7 +194,7 @@ fn what_they_took_behind_our_back_is_left_to_them(lock: &Lock, peer: &mut Peer) 
     }
 }
 
-/// What we write is to them, byte for byte, a value as they write it.
+/// The library accepts Lockson's value, byte for byte, as a value of the library's form.
 fn they_know_our_value_when_they_are_told_it(lock: &Lock, peer: &mut Peer) {
     let guard = lock.lock().unwrap();
     peer.expect(&format!("adopt {}", guard.owner()), "done");
@@ -220,7 +222,7 @@ fn assert_ours(guard: &Guard) {
     assert!(guard.is_held());
 }
 
-/// What stands there, which is not of us.
+/// The library's value under the key.
 #[track_caller]
 fn theirs(lock: &Lock) -> Vec<u8> {
     value(lock.name()).expect("they hold it")
@@ -231,7 +233,7 @@ fn assert_free(lock: &Lock) {
     eventually(SOON, "nobody holds it", || value(lock.name()).is_none());
 }
 
-/// Ends the other thread when this one is done, or panics.
+/// Ends the other thread when this thread is done, or panics.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {
@@ -240,5 +242,5 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// How often the peer takes the lock while we want it, too.
+/// How often the peer takes the lock while the other side wants the lock too.
 const TURNS: usize = 25;

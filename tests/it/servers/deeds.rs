@@ -1,4 +1,4 @@
-//! What users of locks do, each with whatever rights they have by then.
+//! The calls of users of locks, each with the rights under test.
 
 use std::fmt;
 use std::thread;
@@ -10,16 +10,16 @@ use lockson_harness::proxy::{Fate, When};
 use super::stage::{Stage, Turn};
 use crate::support::{Events, SOON, joined, ms, prefixed};
 
-/// Something that is promised of a lock.
+/// A promise about a lock.
 pub(crate) struct Deed {
-    /// What the table calls it.
+    /// The letter in the table.
     pub(crate) letter: char,
     pub(crate) what: &'static str,
     /// Only where a holder may take the lock again.
     pub(crate) reenters: bool,
     /// Only where waiters listen.
     pub(crate) listens: bool,
-    /// Prepares, waits for its turn and acts; an error says what became of it instead.
+    /// Prepares, waits for its turn and acts; an error describes the failure.
     pub(crate) act: fn(&Stage<'_>, Turn) -> Outcome,
 }
 
@@ -27,7 +27,7 @@ pub(crate) type Outcome = std::result::Result<(), String>;
 
 const ANY: Deed = Deed { letter: ' ', what: "", reenters: false, listens: false, act: |_, _| Ok(()) };
 
-/// What is promised of every kind.
+/// The promises of every kind.
 pub(crate) const USUAL: &[Deed] = &[
     Deed { letter: 'C', what: "`connect`", act: connect, ..ANY },
     Deed { letter: 'A', what: "acquire", act: acquire, ..ANY },
@@ -44,15 +44,15 @@ pub(crate) const USUAL: &[Deed] = &[
     ANEW,
 ];
 
-/// What is promised of a lock that several may hold.
+/// The promises of a lock with several holders.
 pub(crate) const SHARED: &[Deed] =
     &[Deed { letter: 'S', what: "release beside another reader", act: release_beside_another, ..ANY }];
 
-/// What is promised of a lock whose writer may read.
+/// The promises of a lock whose writer may read.
 pub(crate) const STEPPING_DOWN: &[Deed] =
     &[Deed { letter: 'D', what: "a writer reads, and goes on reading", act: step_down, ..ANY }];
 
-/// What is promised of a lock with a queue in Redis.
+/// The promises of a lock with a queue in Redis.
 pub(crate) const QUEUEING: &[Deed] = &[Deed {
     letter: 'Q',
     what: "waiting among waiters of Redisson, and after an outage",
@@ -60,7 +60,7 @@ pub(crate) const QUEUEING: &[Deed] = &[Deed {
     ..ANY
 }];
 
-/// What `once_per` does.
+/// The promises of `once_per`.
 pub(crate) const ONCE_PER: &[Deed] = &[
     Deed { letter: 'C', what: "`connect`", act: connect, ..ANY },
     Deed { letter: 'A', what: "acquire", act: once, ..ANY },
@@ -69,7 +69,7 @@ pub(crate) const ONCE_PER: &[Deed] = &[
     ANEW,
 ];
 
-/// Takes two seconds, and concerns only a right of its own.
+/// Takes two seconds, and depends only on one special right.
 pub(crate) const LEAVING: Deed =
     Deed { letter: 'L', what: "leaving channel and queue", listens: true, act: leave, ..ANY };
 
@@ -124,7 +124,7 @@ fn wait(stage: &Stage<'_>, turn: Turn) -> Outcome {
     wait_for(stage, &client, lock, || turn.comes())
 }
 
-/// Waits for a lock that the bystander gives back as soon as the waiter sleeps, with another one behind.
+/// Waits for a lock that the bystander releases as soon as the waiter sleeps, with another waiter behind.
 pub(crate) fn wait_for(stage: &Stage<'_>, client: &lockson::Client, lock: &Lock, ready: impl FnOnce()) -> Outcome {
     let held = stage.of_bystander(lock.name()).owned().lock().expect("nobody has it");
     ready();
@@ -147,7 +147,8 @@ pub(crate) fn wait_for(stage: &Stage<'_>, client: &lockson::Client, lock: &Lock,
     })
 }
 
-/// A waiter of Redisson in front, one that left its deadline behind, and nobody heard of for three seconds.
+/// A waiter among a waiter of Redisson in front, a waiter whose deadline is over, and a waiter silent for three
+/// seconds.
 fn wait_among_others(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let (client, name) = (stage.client(), stage.name("queued"));
     let lock = (stage.user.sides[0])(&client, &name);
@@ -200,7 +201,7 @@ fn renewal(stage: &Stage<'_>, turn: Turn) -> Outcome {
         .map(|(side, lock)| lock(&client, &stage.name(&format!("watched{side}"))).lock().expect("nobody has it"));
     let _guards: Vec<_> = taken.collect();
     turn.comes();
-    // One may have been under way when the rights changed.
+    // One renewal may have been under way when the rights changed.
     let round = || (events.count_of("renewed"), events.times_left().len());
     let (renewed, failed) = round();
     within(SOON, || round().0 >= renewed + 2 || round().1 >= failed + 2);
@@ -248,7 +249,7 @@ fn step_down(stage: &Stage<'_>, turn: Turn) -> Outcome {
 fn wake_others(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let (name, enough) = (stage.name("handed over"), Cancel::new());
     let guard = (stage.user.sides[0])(&stage.client(), &name).lock().expect("nobody has it");
-    // Whoever gives a fair lock back does more for the first of several.
+    // The release of a fair lock does more when several waiters are in the queue.
     let clients: Vec<_> = (0..if stage.user.is_fair { 2 } else { 1 }).map(|_| stage.house.rig.client()).collect();
     thread::scope(|scope| {
         let begin = |client| {
@@ -280,7 +281,7 @@ fn leave(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let (enough, leaving) = (Cancel::new(), Cancel::new());
     let waits = |lock: &Lock, until: &Cancel| told(lock.with_cancel(until).try_lock_for(SOON * 2)).map(drop);
     thread::scope(|scope| {
-        // As long as somebody waits the connection stays, so that it is the channel that is left.
+        // While a waiter is listening the connection stays open, so only the channel is left.
         let keeping = scope.spawn(|| waits(&(stage.user.sides[0])(&client, &kept), &enough));
         let gone = scope.spawn(|| waits(&(stage.user.sides[0])(&client, &left), &leaving));
         let listens = || rig.server.channels().iter().any(|other| other.starts_with(&channel));

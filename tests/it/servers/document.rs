@@ -1,4 +1,4 @@
-//! The parts of `docs/operations.md` that these tests know or write.
+//! The parts of `docs/operations.md` that these tests read or write.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -10,7 +10,7 @@ pub(crate) fn text() -> String {
     fs::read_to_string(path()).expect("docs/operations.md can be read")
 }
 
-/// What stands between the marks of this name.
+/// The text between the marks of this name.
 pub(crate) fn part(name: &str) -> String {
     let text = text();
     let (from, to) = span(&text, name);

@@ -11,11 +11,11 @@ use scenes::{SCENES, Scene};
 
 use crate::support::joined;
 
-/// A block of commands, each with what it answers.
+/// A block of commands and their answers.
 #[derive(Debug)]
 struct Block {
     scene: String,
-    /// The words of a command, and the lines of its answer.
+    /// The words of a command, and the lines of the answer.
     commands: Vec<(Vec<String>, Vec<String>)>,
 }
 
@@ -26,7 +26,7 @@ fn each_command_of_the_page_does_what_the_page_says() {
     let unused: Vec<_> =
         SCENES.iter().map(|scene| scene.name).filter(|name| blocks.iter().all(|block| block.scene != *name)).collect();
     assert_eq!(unused, Vec::<&str>::new(), "scenes that the page does not name");
-    // A few at a time: each has a server of its own.
+    // A few blocks at a time, because each block has its own server.
     for few in blocks.chunks(4) {
         thread::scope(|scope| {
             let runs: Vec<_> = few.iter().map(|block| scope.spawn(|| run(block))).collect();
@@ -42,7 +42,7 @@ fn no_command_stands_outside_a_scene() {
     assert_eq!(blocks(&page).iter().map(|block| block.commands.len()).sum::<usize>(), commands);
 }
 
-/// Sets the scene, runs the commands and compares the shape of what they answer.
+/// Sets the scene, runs the commands and compares the shape of the answers.
 fn run(block: &Block) {
     let scene = SCENES.iter().find(|scene| scene.name == block.scene);
     let scene = scene.unwrap_or_else(|| panic!("no scene {:?}", block.scene));
@@ -82,7 +82,7 @@ fn is_among(word: &str, words: &[String]) -> bool {
     words.iter().any(|other| other == word || (word.ends_with(',') && other.starts_with(word)))
 }
 
-/// The words of a line without what differs from run to run: owners and numbers.
+/// The words of a line without owners and numbers, which differ from run to run.
 fn shapes(line: &str) -> Vec<String> {
     line.split_whitespace().map(shape).collect()
 }
@@ -102,8 +102,8 @@ fn shape(word: &str) -> String {
     shape
 }
 
-/// The length of the owner id that the text begins with, or of the client id alone: a uuid, and for an owner a
-/// colon and two numbers with a point between.
+/// The length of the owner id at the start of the text, or of the client id alone: a uuid, and for an owner a colon and
+/// two numbers with a point between.
 fn owner_length(text: &str) -> Option<usize> {
     let is_uuid = text.get(..36)?.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     let tail = text.get(36..).filter(|_| is_uuid)?.strip_prefix(':').unwrap_or_default();

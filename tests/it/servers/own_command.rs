@@ -1,4 +1,4 @@
-//! The server's own command that compares and deletes, on the servers that have it.
+//! The server's own command that compares and deletes, on the servers with such a command.
 
 use lockson::{Client, ErrorKind, Lock, Loss, ReleaseBy, TokenOptions};
 use lockson_harness::RedisServer;
@@ -87,7 +87,7 @@ fn for_each_that_can(check: impl Fn(&RedisServer, &str)) {
     }
 }
 
-/// The command of this version, by its own documentation.
+/// The command of this version, by the server's own documentation.
 pub(crate) fn word_of(version: &Version) -> Option<&'static str> {
     let (product, number) = version.label.split_once(' ')?;
     let mut parts = number.split('.').map(|part| part.parse::<u32>().expect("a number"));

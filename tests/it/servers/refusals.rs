@@ -1,4 +1,4 @@
-//! The table of refusals: what each call gets from each version, as `docs/operations.md` says it.
+//! The table of refusals: the answer of each version to each call, as in `docs/operations.md`.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -30,7 +30,7 @@ fn each_refusal_matches_the_table_of_the_operations_guide() {
 /// For each way, and each version by its label, the texts of the columns.
 fn everything_seen(versions: &[Version]) -> Vec<BTreeMap<String, Vec<String>>> {
     let possible = |way: &Way| way.is_possible();
-    // Diagonally, so that not all versions are busy with the same thing at once.
+    // Diagonally, so that the versions do not all do the same work at the same time.
     let mut jobs: Vec<(usize, &Version)> = (0..WAYS.len())
         .flat_map(|turn| versions.iter().enumerate().map(move |(n, version)| ((turn + 3 * n) % WAYS.len(), version)))
         .filter(|(number, _)| possible(WAYS[*number]))
@@ -74,7 +74,7 @@ fn columns(way: &Way, answers: &Answers) -> Vec<String> {
     told.chain([asked_on]).collect()
 }
 
-/// One word where all calls agree, else that of most, and then who gets another one.
+/// One word where all calls agree, else the most frequent word, and then the calls with other words.
 fn summary<'a>(answers: impl Iterator<Item = (&'a str, String)>) -> String {
     let answers: Vec<(&str, String)> = answers.collect();
     let count = |word: &str| answers.iter().filter(|(_, other)| other == word).count();
@@ -93,12 +93,12 @@ fn in_words(way: &Way, answer: &Answer) -> String {
     }
 }
 
-/// Whether the word that the caller sees is the one of this row, or was until its time was up.
+/// Whether the caller sees the word of this row, or saw that word until the time limit.
 fn is_refusal(way: &Way, answer: &Answer) -> bool {
     answer.cut_short || matches!(&answer.refusal, Some((ErrorKind::Refused, Some(word))) if is_word_of(word, way.word))
 }
 
-/// Calls that have no time to ask again.
+/// Calls without time for a second request.
 const ASK_ONCE: [&str; 3] = ["try_lock", "re-enter", "connect"];
 
 const HEAD: &[&str] = &[

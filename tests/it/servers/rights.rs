@@ -14,7 +14,7 @@ use super::users::{USERS, User};
 use super::{Version, document, versions};
 use crate::support::{SOON, joined};
 
-/// By user, right and version: the letters of what fails without the right.
+/// By user, right and version: the letters of the deeds that fail without the right.
 type Seen = BTreeMap<(&'static str, String), BTreeMap<String, String>>;
 
 #[test]
@@ -41,7 +41,7 @@ fn each_line_of_rights_is_enough_and_least() {
     assert!(differences.is_empty(), "docs/operations.md, rights:\n{differences}{}", table.in_markdown());
 }
 
-/// Without any one right a lock is refused, or it can be given back: it never blocks others for its lease.
+/// Without any one right a lock is refused, or can be released: the lock never blocks others for the whole lease.
 #[test]
 fn what_is_granted_can_be_given_back_without_any_one_right() {
     for_each_user_and_version(&versions(), |user, version| {
@@ -84,7 +84,7 @@ fn the_recommended_rights_are_optional_and_allow_fencing() {
     let line = plain.documented_line();
     let recommended = documented_words("| everything below, recommended | `");
     for version in versions() {
-        // That nothing fails without them is shown with the line itself.
+        // The test of the whole line shows that no deed fails without the recommended rights.
         let house = House::open(&version);
         let fences = |number, rights: &[String]| Stage::perform(&house, plain, number, rights, &[&FENCE]).remove(0).1;
         assert_eq!(fences(0, &[&line[..], &recommended].concat()), Ok(()), "{}", version.label);
@@ -92,7 +92,7 @@ fn the_recommended_rights_are_optional_and_allow_fencing() {
     }
 }
 
-/// Runs a check for each pair, several at a time; a failure shows the pair as the name of its thread.
+/// Runs a check for each pair, several at a time; the thread's name shows the pair of a failure.
 fn for_each_user_and_version(versions: &[Version], check: impl Fn(&'static User, &Version) + Sync) {
     let pairs = versions.iter().flat_map(|version| USERS.iter().map(move |user| (user, version)));
     let pairs: Mutex<Vec<_>> = Mutex::new(pairs.filter(|(user, version)| user.can_use(version)).collect());
@@ -108,11 +108,11 @@ fn for_each_user_and_version(versions: &[Version], check: impl Fn(&'static User,
     });
 }
 
-/// What a user who had all of the line so far gets for each deed with these rights alone; deeds that
-/// succeed are left out. Two take long or disturb the others: they are done in the end, where `all` are
-/// wanted or nothing failed before.
+/// The failures of each deed with these rights alone, for a user that had all rights of the line before; successful
+/// deeds are left out. Two deeds take long or disturb the others: these two run at the end, and only if `all` is set or
+/// no other deed failed.
 fn what_fails(house: &House, user: &User, number: usize, rights: &[String], all: bool) -> Vec<(&'static Deed, String)> {
-    // A waiter that was told may also be late because its own question was due just then: what a right is needed for
+    // A woken waiter may also be late because its own next request was due just then: without a needed right the waiter
     // is late each time.
     let is_late_again = |deed: &'static Deed| {
         let mut again =
@@ -158,7 +158,7 @@ fn table_of(seen: &Seen, versions: &[Version]) -> Table {
     table
 }
 
-/// The letters of what failed; those that were not refused but came too late, or not at all, in brackets.
+/// The letters of failed deeds; in brackets the deeds that were late or missing rather than refused.
 fn letters(failed: &[(&Deed, String)]) -> String {
     let each: BTreeSet<String> = failed
         .iter()
@@ -173,7 +173,7 @@ fn without(words: &[String], left_out: &str) -> Vec<String> {
     words.iter().filter(|word| *word != left_out).cloned().collect()
 }
 
-/// What the table of additions says to add for this user and this purpose.
+/// The rights to add for this user and this purpose, according to the table of additions.
 fn documented_addition(user: &User, what: &str) -> Vec<String> {
     if what == DATABASE {
         return documented_words(&format!("| {what} | `"));
@@ -189,7 +189,7 @@ fn documented_addition(user: &User, what: &str) -> Vec<String> {
     cell.split(' ').filter(|word| !matches!(*word, "" | "–")).map(str::to_owned).collect()
 }
 
-/// The words in the row that begins so.
+/// The words in the row with this start.
 fn documented_words(start: &str) -> Vec<String> {
     let text = document::text();
     let row = text.lines().find_map(|line| line.strip_prefix(start)).unwrap_or_else(|| panic!("no row {start}"));
@@ -197,7 +197,7 @@ fn documented_words(start: &str) -> Vec<String> {
     words.split(' ').map(str::to_owned).collect()
 }
 
-/// Whether this word gives something.
+/// Whether this word grants a right.
 fn is_right(word: &str) -> bool {
     word.starts_with(['+', '~', '&', '%'])
 }
@@ -223,7 +223,7 @@ fn use_of(right: &str) -> &'static str {
 
 const ANY: Deed = Deed { letter: ' ', what: "", reenters: false, listens: false, act: |_, _| Ok(()) };
 
-/// What needs more than the line, by the words of the document.
+/// The deeds that need more than the line, in the words of the document.
 const ADDITIONS: &[Deed] = &[
     Deed { what: DATABASE, act: in_another_database, ..ANY },
     Deed { what: "names with a `{`, like `app:{7}:x`", act: name_with_a_brace, ..ANY },
@@ -238,7 +238,7 @@ const ADDITIONS: &[Deed] = &[
 ];
 
 const DATABASE: &str = "a database other than 0";
-/// Its other additions are those of the plain lock.
+/// The other additions of `once_per` are the additions of the plain lock.
 const ONCE_NEEDS: [&str; 1] = [DATABASE];
 const TAKE_AND_GIVE_BACK: Deed = Deed { act: take_and_give_back, ..ANY };
 const FENCE: Deed = Deed { act: fences_a_lost_answer, ..ANY };
@@ -248,7 +248,7 @@ fn take_and_give_back(stage: &Stage<'_>, turn: Turn) -> Outcome {
     turn.comes();
     for lock in &locks {
         let taken = told(lock.try_lock());
-        // Its leases are of half a minute.
+        // The leases last half a minute.
         let back = match taken {
             Ok(guard) => guard.map_or(Err("busy".to_owned()), |guard| told(guard.unlock())),
             Err(_) => Ok(()),
@@ -284,7 +284,7 @@ fn force_unlock(stage: &Stage<'_>, turn: Turn) -> Outcome {
     })
 }
 
-/// Asks each side about a lock that is held on any one.
+/// Asks each side about a lock, for a hold on each side.
 fn is_locked(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let client = stage.client();
     question(stage, turn, |lock| {
@@ -306,7 +306,7 @@ fn question(stage: &Stage<'_>, turn: Turn, ask: impl Fn(&Lock) -> Outcome) -> Ou
     outcome
 }
 
-/// Whether the connection of a request without an answer is killed before it is sent again.
+/// Whether the connection of an unanswered request is killed before the repetition.
 fn fences_a_lost_answer(stage: &Stage<'_>, turn: Turn) -> Outcome {
     turn.comes();
     let (rig, lock) = (&stage.house.rig, &stage.locks("lost")[0]);

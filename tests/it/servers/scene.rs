@@ -1,4 +1,4 @@
-//! A server that is to refuse, a client in front of it, and what makes it refuse and heals it.
+//! A server that refuses on purpose, a client of the server, and the start and end of the refusal.
 
 use std::net::{IpAddr, UdpSocket};
 
@@ -15,9 +15,9 @@ use crate::support::faults::{Rig, SOON};
 pub(crate) struct Way {
     /// Redis's own word.
     pub(crate) word: &'static str,
-    /// When Redis says it.
+    /// The situation in which Redis sends the word.
     pub(crate) when: &'static str,
-    /// What an operator does about it.
+    /// The operator's remedy.
     pub(crate) advice: &'static str,
     /// Lines of the server's configuration.
     pub(crate) lines: &'static [&'static str],
@@ -26,11 +26,11 @@ pub(crate) struct Way {
     pub(crate) prepare: fn(&Scene),
     pub(crate) fail: fn(&Scene),
     pub(crate) heal: fn(&Scene),
-    /// Whether holds outlive it.
+    /// Whether holds survive the refusal.
     pub(crate) holds_stay: bool,
 }
 
-/// As whom the client comes.
+/// The login of the client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Login {
     Nobody,
@@ -40,7 +40,7 @@ pub(crate) enum Login {
     Password,
 }
 
-/// What most ways have in common.
+/// The common parts of most ways.
 pub(crate) const PLAIN: Way = Way {
     word: "",
     when: "",
@@ -54,7 +54,7 @@ pub(crate) const PLAIN: Way = Way {
 };
 
 impl Way {
-    /// What each call is answered by a server of this version that refuses so.
+    /// The answers of a server of this version to each call during the refusal.
     pub(crate) fn answers(&self, version: &Version) -> Answers {
         let scene = Scene::set(self, version);
         let client = scene.builder().connect().expect("it is well yet");
@@ -63,19 +63,19 @@ impl Way {
         Answers::taken(&scene.rig, &client, || scene.builder().connect(), &trouble)
     }
 
-    /// Whether this machine can bring it about.
+    /// Whether this machine can produce the refusal.
     pub(crate) fn is_possible(&self) -> bool {
         self.word != "DENIED" || own_address().is_some()
     }
 }
 
-/// A server, and a client's way to it.
+/// A server, and the client's path to the server.
 pub(crate) struct Scene {
     pub(crate) rig: Rig,
     pub(crate) version: Version,
-    /// Made while everybody may connect.
+    /// Opened while every login is accepted.
     admin: Mutex<redis::Connection>,
-    /// Another server that the first one has to do with.
+    /// A second server that the first server depends on.
     pub(crate) other: Mutex<Option<RedisServer>>,
     login: Login,
 }
@@ -116,7 +116,7 @@ impl Scene {
         Client::builder(&url).command_timeout(PATIENCE).outage_limit(PATIENCE * 2).drop_timeout(PATIENCE / 2)
     }
 
-    /// Runs a command as an administrator who has been here from the start.
+    /// Runs a command on the administrator's connection, opened at the start.
     #[track_caller]
     pub(crate) fn run(&self, words: &[&str]) {
         let mut command = redis::Cmd::new();
@@ -129,12 +129,12 @@ impl Scene {
         self.run(&[&["ACL", "SETUSER", "app"], rules].concat());
     }
 
-    /// Ends all connections of the client, so that it has to come in anew.
+    /// Closes all connections of the client, so that the client must connect again.
     pub(crate) fn send_away(&self) {
         self.rig.proxy.cut(Scope::All);
     }
 
-    /// Waits until the server says this word to everybody.
+    /// Waits until the server sends this word to every client.
     #[track_caller]
     pub(crate) fn wait_for_word(&self, word: &str) {
         eventually(SOON, word, || refuses(&self.rig, word));
@@ -147,7 +147,7 @@ pub(crate) fn refuses(rig: &Rig, word: &str) -> bool {
     answer.is_err_and(|error| error.to_string().to_uppercase().contains(word) || error.code() == Some(word))
 }
 
-/// An address of this machine that is not the loopback's, if it has one. Nothing is sent.
+/// An address of this machine other than the loopback address, if the machine has one. No packet is sent.
 pub(crate) fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?; // an address of documentation, routed as any other

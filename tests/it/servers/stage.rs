@@ -1,4 +1,4 @@
-//! Where users of few rights do what they do: a server, its users, and how several deeds are done at once.
+//! The place where users with few rights act: a server, its users, and several deeds at once.
 
 use std::fs;
 use std::path::Path;
@@ -14,25 +14,25 @@ use super::{Version, own_command};
 use crate::support::faults::Rig;
 use crate::support::{SOON, TICK, joined, ms};
 
-/// What became of a waiter that was not woken.
+/// The outcome of a waiter that was not woken.
 pub(crate) const LATE: &str = "up to a second late";
 
-/// A server that knows all scripts, and a client that may do everything and is not seen by the proxy.
+/// A server that knows all scripts, and a client with all rights, past the proxy.
 pub(crate) struct House {
     pub(crate) rig: Rig,
     pub(crate) bystander: Client,
-    /// The server's own command that compares and deletes, if it has one.
+    /// The server's own command that compares and deletes, if there is such a command.
     own_command: &'static str,
 }
 
-/// One user of a house, with names that no other one uses.
+/// One user of a house, with names of its own.
 pub(crate) struct Stage<'a> {
     pub(crate) house: &'a House,
     pub(crate) user: &'a User,
     number: usize,
 }
 
-/// The end of a preparation: what follows is done with the rights in question.
+/// The end of a preparation: the rest is done with the rights under test.
 pub(crate) struct Turn {
     ready: Sender<()>,
     go: Receiver<()>,
@@ -47,7 +47,7 @@ impl House {
         house
     }
 
-    /// Loads every script, so that the right to `eval` is needed for none.
+    /// Loads every script, so that no call needs the right to `eval`.
     pub(crate) fn load_scripts(&self) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
         for kind in fs::read_dir(folder).expect("lua/ can be read") {
@@ -60,7 +60,7 @@ impl House {
 }
 
 impl Stage<'_> {
-    /// Does these deeds at once: each prepares with all the words of the line and goes on with `rights`.
+    /// Runs these deeds at once: each deed prepares with all words of the line and goes on with `rights`.
     pub(crate) fn perform(
         house: &House,
         user: &User,
@@ -79,7 +79,7 @@ impl Stage<'_> {
             };
             let under_way: Vec<_> = deeds.iter().map(begin).collect();
             drop(ready);
-            // One message from each, or none from one that panicked.
+            // One message from each deed, or none from a deed that panicked.
             for () in &is_ready {}
             stage.give(rights);
             drop(start);
@@ -87,23 +87,23 @@ impl Stage<'_> {
         })
     }
 
-    /// Makes these words the rights of the user, also on connections that stand.
+    /// Makes these words the rights of the user, also for open connections.
     fn give(&self, words: &[String]) {
         let name = format!("user{}", self.number);
         let head = ["ACL", "SETUSER", &name, "reset"];
-        // The document has Redis's word, and says what Valkey's is.
+        // The document has the word of Redis and mentions the word of Valkey.
         let own = |word: &String| if word == "+delex" { format!("+{}", self.house.own_command) } else { word.clone() };
         let words: Vec<String> = words.iter().map(own).collect();
         let words: Vec<&str> = head.into_iter().chain(words.iter().map(String::as_str)).collect();
         self.house.rig.server.run(&words);
     }
 
-    /// A name for this purpose, which the user's pattern covers.
+    /// A name for this purpose, covered by the user's pattern.
     pub(crate) fn name(&self, what: &str) -> String {
         format!("app:{}:{what}", self.number)
     }
 
-    /// The settings of the user's client. Its locks outlive all deeds, renewed or not.
+    /// The settings of the user's client. The locks outlive all deeds, even without renewal.
     pub(crate) fn builder(&self, rest: &str) -> ClientBuilder {
         let (number, port) = (self.number, self.house.rig.proxy.port());
         let url = format!("redis://user{number}:{PASSWORD}@127.0.0.1:{port}/{rest}");
@@ -122,19 +122,19 @@ impl Stage<'_> {
         self.user.sides.iter().enumerate().map(lock).collect()
     }
 
-    /// The lock of a client that may do everything, on the first side.
+    /// The lock of a client with all rights, on the first side.
     pub(crate) fn of_bystander(&self, name: &str) -> Lock {
         (self.user.sides[0])(&self.house.bystander, name)
     }
 
-    /// The keys whose names contain this one, without those that stay on purpose.
+    /// The keys whose names contain `name`, without keys that stay on purpose.
     pub(crate) fn keys_of(&self, name: &str) -> Vec<String> {
         let mut keys = self.house.rig.server.keys();
         keys.retain(|key| key.contains(name) && !key.starts_with("redisson_lock_token"));
         keys
     }
 
-    /// Whether somebody listens for a release of this lock and has asked again since: then it sleeps.
+    /// Whether a waiter listens for a release of this lock and has asked again since: then the waiter sleeps.
     pub(crate) fn sleeps(&self, waiting: &Client, name: &str) -> bool {
         let rig = &self.house.rig;
         let Some(channel) = self.user.channel else { return !waiting.waiting().is_empty() };
@@ -144,7 +144,8 @@ impl Stage<'_> {
         listens && rig.proxy.count(&When::script().containing(waiter.owner())) >= 2
     }
 
-    /// Whether the question that was granted came sooner than an untold waiter's: that one sleeps for a second.
+    /// Whether the granted request came sooner than the request of a waiter without a message, which sleeps for a
+    /// second.
     pub(crate) fn was_woken(&self, owner: &str) -> Outcome {
         if self.user.channel.is_none() {
             return Ok(());
@@ -156,7 +157,7 @@ impl Stage<'_> {
 }
 
 impl Turn {
-    /// Says that all is prepared, and waits for the rights to change.
+    /// Reports that all is prepared, and waits for the rights to change.
     pub(crate) fn comes(self) {
         self.ready.send(()).expect("the stage waits for all");
         drop(self.ready);

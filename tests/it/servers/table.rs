@@ -1,9 +1,9 @@
-//! A table in Markdown whose cells say what all versions do, and which of them does otherwise.
+//! A table in Markdown whose cells give the result of most versions, and the versions with other results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What was seen: for each row, and each version, one text for each column; none where nothing was looked for.
+/// The observations: for each row, and each version, one text for each column; none where nothing was tested.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     head: Vec<String>,
@@ -20,7 +20,7 @@ pub(crate) struct Row {
 }
 
 impl Table {
-    /// The columns are the title, what was seen, and the advice.
+    /// The columns are the title, the observations, and the advice.
     pub(crate) fn new(head: &[&str]) -> Table {
         Table { head: head.iter().map(|&word| word.to_owned()).collect(), rows: vec![] }
     }
@@ -30,7 +30,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The table as it stands in a document.
+    /// The table in the document's form.
     pub(crate) fn in_markdown(&self) -> String {
         let mut text = line(&self.head) + &line(&vec!["---".to_owned(); self.head.len()]).replace(' ', "");
         for row in &self.rows {
@@ -41,7 +41,7 @@ impl Table {
         text
     }
 
-    /// How this table, seen on some versions, differs from one that was written with all of them.
+    /// The differences between this table, observed on some versions, and a written table with all versions.
     pub(crate) fn differences_from(&self, written: &str) -> String {
         let mut lines = written.lines().map(cells);
         let mut differences = String::new();
@@ -81,7 +81,7 @@ impl Table {
 }
 
 impl Row {
-    /// What most versions say, and then those that say otherwise.
+    /// The text of most versions, and then the versions with another text.
     fn cell(&self, column: usize) -> String {
         let mut by_text: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (version, cells) in &self.seen {
@@ -102,7 +102,7 @@ impl Row {
     }
 }
 
-/// What a cell says of one version; of one that was not there when it was written, all that it says.
+/// The texts that a cell claims for one version; for a version outside the written table, all texts of the cell.
 fn said_of<'a>(version: &str, cell: &'a str) -> Vec<&'a str> {
     let mut parts = cell.split(BUT);
     let common = parts.next().unwrap_or_default();
@@ -123,7 +123,7 @@ fn cells(line: &str) -> Vec<String> {
     if inner.is_empty() { vec![] } else { inner.split('|').map(|cell| cell.trim().to_owned()).collect() }
 }
 
-/// The versions that the committed tables were written with.
+/// The versions in the committed tables.
 const WRITTEN_WITH: [&str; 6] = ["Redis 6.2", "Redis 7.0", "Redis 8.0", "Redis 8.6", "Valkey 8", "Valkey 9"];
 const BUT: &str = "; on ";
 const SAY: &str = ": ";

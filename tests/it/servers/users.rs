@@ -1,4 +1,4 @@
-//! A user of one kind of lock, as the lines of rights in `docs/operations.md` know them.
+//! A user of one kind of lock, as in the lines of rights in `docs/operations.md`.
 
 use lockson::{Client, Lock, ReleaseBy, TokenOptions};
 
@@ -7,16 +7,16 @@ use super::own_command;
 use super::{Version, document};
 use crate::support::{channel, read_write_channel};
 
-/// What a user takes, and what is promised of it.
+/// The locks that a user takes, and the promises about these locks.
 pub(crate) struct User {
     /// The name of the user in the document.
     pub(crate) name: &'static str,
     /// One for each side of the lock.
     pub(crate) sides: &'static [fn(&Client, &str) -> Lock],
     pub(crate) reenters: bool,
-    /// What the channels begin with on which waiters listen, if they do.
+    /// The prefix of the waiters' channels; `None` for kinds whose waiters do not listen.
     pub(crate) channel: Option<fn(&str) -> String>,
-    /// A lock that this kind has to refuse under its name.
+    /// A lock of another kind, which this kind must refuse under its name.
     pub(crate) other_kind: fn(&Client, &str) -> Lock,
     /// Whether Redis keeps the queue of waiters.
     pub(crate) is_fair: bool,
@@ -102,7 +102,7 @@ fn without_scripts(client: &Client, name: &str, release_by: ReleaseBy) -> Lock {
 }
 
 impl User {
-    /// Whether a server of this version has what is needed.
+    /// Whether a server of this version supports the kind.
     pub(crate) fn can_use(&self, version: &Version) -> bool {
         !self.needs_own_command || own_command::word_of(version).is_some()
     }

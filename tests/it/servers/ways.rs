@@ -1,4 +1,4 @@
-//! How a server comes to refuse while its clients stay connected.
+//! How a server starts to refuse while its clients stay connected.
 
 use std::time::Duration;
 use std::{fs, thread};
@@ -22,7 +22,7 @@ pub(crate) const MISCONF: Way = Way {
     when: "it cannot save",
     advice: "free its disk. Until then locks that are held run out",
     fail: |scene| {
-        // A folder in its place: the file cannot be written, not even by root.
+        // A folder in place of the file: even root cannot write the file.
         fs::create_dir(scene.rig.server.data_folder().join("dump.rdb")).unwrap();
         scene.run(&["CONFIG", "SET", "save", "3600 1000000"]);
         scene.run(&["BGSAVE"]);
@@ -69,8 +69,8 @@ pub(crate) const LOADING: Way = Way {
     advice: "wait until it has",
     lines: &["rdbcompression no"],
     fail: |scene| {
-        // How many keys of what size, and how long to sleep for each, in microseconds. An old server
-        // answers once for two megabytes of data, so there each key is so large.
+        // The number of keys, the size of each, and the pause after each key in microseconds. An old server answers
+        // only once in two megabytes of data, so old servers get keys of that size.
         let [count, size, delay] =
             if scene.version.is_old() { ["90", "2000000", "150000"] } else { ["100000", "100", "300"] };
         let mut connection = scene.rig.server.connection();

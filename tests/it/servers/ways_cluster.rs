@@ -1,4 +1,4 @@
-//! How a server refuses because it is one of a cluster, where `HELLO` does not tell so before.
+//! How a server refuses as a member of a cluster, when `HELLO` has not revealed the cluster.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) const MOVED: Way = Way {
         eventually(LONG, "they know each other", || knows(&other) == 2 && knows(&scene.rig.server) == 2);
         with_slots("DELSLOTS", |words| scene.run(words));
         let takes_them = || {
-            // It may think yet that the first one has them.
+            // The second server may still believe that the first server has the slots.
             with_slots("DELSLOTS", |words| drop(other.try_query::<()>(words)));
             with_slots("ADDSLOTS", |words| other.try_query::<()>(words).is_ok())
         };
@@ -51,7 +51,7 @@ fn take_slots(scene: &Scene) {
     eventually(LONG, "the cluster is well", is_well);
 }
 
-/// Does something with a command about all slots.
+/// Runs a command about all slots.
 fn with_slots<T>(verb: &str, act: impl FnOnce(&[&str]) -> T) -> T {
     let slots: Vec<String> = (0..16_384).map(|slot| slot.to_string()).collect();
     let words: Vec<&str> = ["CLUSTER", verb].into_iter().chain(slots.iter().map(String::as_str)).collect();
@@ -61,5 +61,5 @@ fn with_slots<T>(verb: &str, act: impl FnOnce(&[&str]) -> T) -> T {
 const CLUSTER: &[&str] = &["cluster-enabled yes", "cluster-node-timeout 2000", "rename-command HELLO \"\""];
 /// A slot that none of the keys belongs to.
 const SPARE: &str = "16383";
-/// Within this time a small cluster agrees.
+/// A small cluster agrees within this time.
 const LONG: Duration = Duration::from_secs(30);

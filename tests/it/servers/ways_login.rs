@@ -1,4 +1,4 @@
-//! How a server comes to refuse whoever connects, while those who are in stay in.
+//! How a server starts to refuse new connections while open connections stay open.
 
 use std::net::SocketAddr;
 

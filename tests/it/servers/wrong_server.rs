@@ -1,4 +1,4 @@
-//! Servers on which no lock can be kept, and logins and databases that a URL means otherwise.
+//! Servers that cannot keep a lock, and URLs whose login or database is a mistake.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ use crate::support::{fields, kind_of, ms};
 fn sentinel_program() -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sentinel.sh");
     let server = std::env::var("LOCKSON_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-    // Written whole under another name: another test may be about to run it.
+    // Written under another name first: another test may be about to run the file.
     let draft = path.with_extension(format!("{:?}", thread::current().id()));
     fs::write(&draft, format!("#!/bin/sh\nexec {server} \"$@\" --sentinel\n")).unwrap();
     fs::set_permissions(&draft, Permissions::from_mode(0o755)).unwrap();
@@ -28,7 +28,7 @@ pub(crate) fn sentinel() -> RedisServer {
     RedisServer::builder().program(sentinel_program()).start()
 }
 
-/// A node that has all slots, so that it would grant.
+/// A node with all slots, so that the node would grant.
 pub(crate) fn cluster_node() -> RedisServer {
     let server = RedisServer::builder().config("cluster-enabled yes").start();
     server.run(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
@@ -97,7 +97,7 @@ fn a_server_without_hello_serves_and_allows_fencing() {
     let kills = rig.proxy.fitting_since(mark, &crate::support::faults::fences());
     assert_eq!(kills.len(), 1, "the number of the connection comes from elsewhere");
     assert!(kills[0].contains("ADDR"));
-    // A proxy in between that knows the command no more than a user without rights does.
+    // A proxy can lack the command just as a user can lack the right.
     let rig = Rig::start();
     rig.proxy.rule(When::command("HELLO").always(), Then::AnswerInstead(b"-ERR unsupported command\r\n".to_vec()));
     rig.client().get_lock("wanted").lock().unwrap().unlock().unwrap();
@@ -185,7 +185,7 @@ fn an_owner_leads_to_the_connections_of_its_client() {
 #[test]
 fn a_fence_after_a_restart_hits_nobody_who_has_the_same_number() {
     let rig = Rig::start();
-    // Numbers are given in order; ours is to be one that a few connections after the restart reach.
+    // Redis counts connections; this client gets a number that a few connections reach after the restart.
     let before: Vec<_> = (0..40).map(|_| rig.server.connection()).collect();
     let client = rig.builder().command_timeout(ms(2_000)).connect().unwrap();
     drop(before);

@@ -1,4 +1,4 @@
-//! The time and the luck of one campaign, and what it tells meanwhile.
+//! The time and the random seed of one campaign, and its progress lines.
 
 use std::env;
 use std::fmt::Display;
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::support::Random;
 
-/// One campaign on its way.
+/// A running campaign.
 #[derive(Debug)]
 pub(super) struct Campaign {
     what: &'static str,
-    /// How many trials make the figure that was promised.
+    /// The number of trials that the promised figure needs.
     wanted: u64,
     seed: u64,
     started: Instant,
@@ -20,7 +20,7 @@ pub(super) struct Campaign {
 }
 
 impl Campaign {
-    /// Begins a campaign that has this share of the whole time, in per cent.
+    /// Begins a campaign with this share of the whole time, in per cent.
     pub(super) fn start(what: &'static str, wanted: u64, share: u32) -> Self {
         let minutes: f64 = variable("LOCKSON_SOAK_MINUTES").unwrap_or(5.0);
         let time = Duration::from_secs_f64(minutes * 60.0) * share / 100;
@@ -30,7 +30,7 @@ impl Campaign {
         Self { what, wanted, seed, started: now, time, trials: 0, told: now }
     }
 
-    /// Whether there is time for another round; the first one always runs, and the time counts from it on.
+    /// Whether there is time for another round; the first round always runs, and the time counts from the first call.
     pub(super) fn goes_on(&mut self) -> bool {
         if self.trials == 0 {
             self.started = Instant::now();
@@ -47,12 +47,12 @@ impl Campaign {
         }
     }
 
-    /// Numbers for the next round, which are the same in each run with this seed.
+    /// Random numbers for the next round, equal in each run with this seed.
     pub(super) fn random(&self) -> Random {
         Random(self.seed.wrapping_add(self.trials).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    /// Says what came out.
+    /// Prints the outcome.
     pub(super) fn end(self, outcome: impl Display) {
         let Self { what, wanted, trials, .. } = self;
         let seconds = self.started.elapsed().as_secs_f64();

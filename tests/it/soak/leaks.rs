@@ -51,7 +51,7 @@ fn leak_of_ten_thousand_clients() {
     campaign.end(format!("{}, {}", after.same_as(&before), memory.grew_little()));
 }
 
-/// Takes and gives back all over, while every connection is killed ten times; answers how often one was.
+/// Takes and releases locks of all kinds, while every connection is killed ten times; returns the number of kills.
 fn busy_round(server: &RedisServer, client: &Client, campaign: &Campaign) -> u64 {
     let done = AtomicU64::new(0);
     let mut seeds = campaign.random();
@@ -61,7 +61,7 @@ fn busy_round(server: &RedisServer, client: &Client, campaign: &Campaign) -> u64
                 let (mut random, done) = (Random(seeds.below(u64::MAX) | 1), &done);
                 scope.spawn(move || {
                     for _ in 0..PAIRS_OF_A_ROUND / WORKERS {
-                        // Some meet at one name, so that there is listening, too.
+                        // Some workers meet at one name, so that waiters listen too.
                         let name = if random.below(100) == 0 { NAMES } else { random.below(NAMES) };
                         client.get_lock(format!("name:{name}")).lock().unwrap().unlock().unwrap();
                         done.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +81,7 @@ fn busy_round(server: &RedisServer, client: &Client, campaign: &Campaign) -> u64
     })
 }
 
-/// The watchdog's connection is opened by the first renewal, and found dead by the next one.
+/// The first renewal opens the watchdog's connection, and the next renewal finds a dead connection.
 fn has_a_renewal(client: &Client) {
     let guard = client.get_lock("kept").lock().unwrap();
     assert_eq!(guard.wait_lost(TTL * 2), None);
@@ -94,7 +94,7 @@ fn clients_come_and_go(server: &RedisServer) {
         let lock = client.get_lock("short");
         let guard = lock.lock().unwrap();
         if number % 10 == 0 {
-            // A wait in vain, so that there is a listening connection.
+            // A wait in vain opens the listening connection.
             assert!(lock.owned().try_lock_for(ms(5)).unwrap().is_none());
         }
         match number % 3 {
@@ -105,7 +105,7 @@ fn clients_come_and_go(server: &RedisServer) {
     }
 }
 
-/// What this process and its server use.
+/// The resources of this process and the server.
 #[derive(Debug, PartialEq, Eq)]
 struct Counts {
     threads: Option<usize>,
@@ -116,8 +116,8 @@ struct Counts {
 }
 
 impl Counts {
-    /// The counts when they are what they were `before`; the first time, when they stay the same for as long as
-    /// the connections that watch and listen stay after the last hold, and some.
+    /// Waits until the counts equal `before`; the first time, until the counts stay the same for longer than the
+    /// watching and listening connections outlive the last hold.
     fn at_rest(server: &RedisServer, before: Option<&Self>) -> Self {
         let started = Instant::now();
         let (mut counts, mut since) = (Self::now(server), started);
@@ -151,8 +151,8 @@ impl Counts {
     }
 }
 
-/// The resident memory of this process after each round. The allocator gives pages back when it likes, so one round
-/// differs from the next by up to 1.4 MiB although nothing is lost. A leak shows in the medians.
+/// The resident memory of this process after each round. The allocator returns pages at any time, so rounds differ by
+/// up to 1.4 MiB without a leak. A leak shows in the medians.
 #[derive(Default)]
 struct Memory(Vec<u64>);
 

@@ -1,4 +1,4 @@
-//! Whoever loses a lock is told in time, in every one of a thousand trials.
+//! Every holder that loses a lock learns of the loss in time, in every one of a thousand trials.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -62,7 +62,7 @@ fn loss_is_what_a_stopped_process_sees_first() {
         thread::sleep(ms(random.below(400))); // another point of the interval each time
         peers.iter().for_each(Peer::stop);
         eventually(SOON, "redis has forgotten them", || server.keys().is_empty());
-        // Half of them belong to somebody else by the time of the first look.
+        // By the first look, another client holds half of the locks.
         let taken: Vec<_> = (0..peers.len()).map(|peer| others.get_lock(name(peer, 0)).lock().unwrap()).collect();
         let first_look = |(number, peer): (usize, &mut Peer)| -> Vec<u64> {
             (0..HOLDS).map(|hold| peer.send(&about("is_held", number, hold))).collect()

@@ -82,7 +82,7 @@ fn storm_of_cuts_at_random_bytes() {
     campaign.end("each had its effect once");
 }
 
-/// Has one of the next requests cut at a random byte, before or after it is carried out, or none.
+/// Cuts one of the next requests at a random byte, before or after execution, or cuts nothing.
 fn cut_something(rig: &Rig, random: &mut Random) {
     let byte = random.below(400) as usize;
     rig.proxy.cut_by_reset(random.below(2) == 0);

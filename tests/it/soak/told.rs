@@ -1,4 +1,4 @@
-//! How soon a holder is told that its lock is gone, for each way of losing it, beside ten thousand other holds.
+//! How soon a holder learns of a loss, for each way to lose a lock, beside ten thousand other holds.
 
 use std::fmt::Write;
 use std::sync::mpsc::{Receiver, channel as pipe};
@@ -14,7 +14,7 @@ use crate::support::{SOON, channel, fresh, joined, ms};
 
 const HOLDS: usize = 10_000;
 const TRIALS: usize = 1_000;
-/// What was promised, at 99 %.
+/// The promise, at 99 %.
 const BOUND: Duration = Duration::from_millis(50);
 
 const KINDS: [fn(&Client, &str) -> Lock; 9] = [
@@ -32,7 +32,7 @@ const KINDS: [fn(&Client, &str) -> Lock; 9] = [
     },
 ];
 
-/// A way to lose one lock: what a stranger does, given the name and how to reach a lock of its kind.
+/// A way to lose one lock: the act of another client, given the name and the lock's handle.
 type Way = fn(&mut Connection, &str, &Lock);
 
 const WAYS: [(&str, Way); 8] = [
@@ -52,7 +52,7 @@ const WAYS: [(&str, Way); 8] = [
     }),
     ("expiry", |redis, name, _| {
         run(redis, &["PEXPIRE", name, "1"]);
-        // Whoever looks has the server remove it; by itself it does so a little later.
+        // A look makes the server remove the expired key; without a look the removal comes a little later.
         thread::sleep(ms(3));
         run(redis, &["EXISTS", name]);
     }),
@@ -94,7 +94,7 @@ fn each_loss_is_told_at_once_beside_ten_thousand_holds() {
     for (name, [middle, high, longest], times) in outcome {
         write!(text, "\n  {name:20} {middle:>9.1?} {high:>9.1?} {longest:>9.1?} in {} of {TRIALS}", times.len())
             .unwrap();
-        // The server looks for what has expired ten times a second, and a name that was asked about rests for a moment.
+        // The server looks for expired keys ten times a second, and a name that was asked about rests for a moment.
         assert!(high < if name == "expiry" { BOUND * 6 } else { BOUND }, "{text}");
     }
     campaign.end(text);
@@ -145,13 +145,13 @@ fn summed_up(times: &mut [Duration]) -> [Duration; 3] {
         .map(|rank| times.get(rank).copied().unwrap_or_default())
 }
 
-/// A client with its ten thousand holds.
+/// A client with ten thousand holds.
 struct Stage {
     client: Client,
     holds: Vec<OwnedGuard>,
 }
 
-/// A hold that is to be lost.
+/// A hold that will be lost.
 struct Probe {
     kind: fn(&Client, &str) -> Lock,
     guard: OwnedGuard,
@@ -174,7 +174,7 @@ impl Stage {
         (server, Self { client, holds })
     }
 
-    /// So many holds of each kind, half of them leased, once they are watched.
+    /// This number of holds of each kind, half of them leased, returned when all holds are watched.
     fn probes(&self, server: &RedisServer, of_each: usize) -> Vec<Probe> {
         let before = server.tracked_keys();
         let probes: Vec<_> = (0..of_each * KINDS.len())

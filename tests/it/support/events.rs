@@ -9,35 +9,35 @@ use lockson::{
 };
 use parking_lot::Mutex;
 
-/// Writes down what it is told, in the order of the telling.
+/// Records all events, in the order of arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events(Arc<Mutex<Seen>>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// The name of the lock, or nothing for what concerns a server, and what happened.
+    /// The name of the lock, or an empty name for events about a server, and the event.
     told: Vec<(String, String)>,
     times_left: Vec<Duration>,
     outages: Vec<Duration>,
 }
 
 impl Events {
-    /// Everything about one lock so far.
+    /// Every event of one lock so far.
     pub(crate) fn of(&self, name: &str) -> Vec<String> {
         self.0.lock().told.iter().filter(|(of, _)| of == name).map(|(_, what)| what.clone()).collect()
     }
 
-    /// How often something was told that begins so.
+    /// How many events have this start.
     pub(crate) fn count_of(&self, start: &str) -> usize {
         self.0.lock().told.iter().filter(|(_, told)| told.starts_with(start)).count()
     }
 
-    /// What each failed renewal said of the time that is left.
+    /// The remaining time in each failed renewal.
     pub(crate) fn times_left(&self) -> Vec<Duration> {
         self.0.lock().times_left.clone()
     }
 
-    /// How long each outage was that ended.
+    /// The length of each ended outage.
     pub(crate) fn outages(&self) -> Vec<Duration> {
         self.0.lock().outages.clone()
     }

@@ -11,16 +11,16 @@ use lockson_harness::percent::decode;
 
 use super::SOON;
 
-/// A process with Lockson clients of its own.
+/// A process with its own Lockson clients.
 #[derive(Debug)]
 pub(crate) struct Peer {
     process: HelperProcess,
     next: u64,
-    /// Answers that came while another one was waited for.
+    /// Answers that arrived while another answer was awaited.
     early: VecDeque<(u64, Answer)>,
 }
 
-/// What a peer answered.
+/// An answer of a peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) ok: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Answer {
 }
 
 impl Peer {
-    /// Starts the peer in Rust; it opens no client by itself.
+    /// Starts the peer in Rust without a client.
     pub(crate) fn start() -> Self {
         let process = HelperProcess::spawn(program(), &[] as &[&str]);
         let ready = process.next_line(SOON);
@@ -43,7 +43,7 @@ impl Peer {
         peer
     }
 
-    /// Sends a command and waits for its answer.
+    /// Sends a command and waits for the answer.
     #[track_caller]
     pub(crate) fn ask(&mut self, command: &str) -> Answer {
         let id = self.send(command);
@@ -58,7 +58,7 @@ impl Peer {
         self.next
     }
 
-    /// Waits for the answer to a command that was sent.
+    /// Waits for the answer to an earlier command.
     #[track_caller]
     pub(crate) fn answer(&mut self, id: u64, within: Duration) -> Answer {
         if let Some(position) = self.early.iter().position(|(other, _)| *other == id) {
@@ -77,12 +77,12 @@ impl Peer {
         self.process.pid()
     }
 
-    /// Sends SIGKILL: nothing is given back.
+    /// Sends SIGKILL: no lock is released.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Sends SIGSTOP and waits until it stands still.
+    /// Sends SIGSTOP and waits until the process is stopped.
     pub(crate) fn stop(&self) {
         self.process.stop();
     }
@@ -94,7 +94,7 @@ impl Peer {
 }
 
 impl Answer {
-    /// The answer, which has to tell of success.
+    /// Returns the answer, and panics unless the answer reports success.
     #[track_caller]
     pub(crate) fn expect_ok(self) -> Self {
         assert!(self.ok, "{self:?}");

@@ -1,4 +1,4 @@
-//! A connection that breaks brings every hold of its server into question, and what was watched is watched again.
+//! A broken connection puts every hold of its server in question, and watched holds are watched again.
 
 use std::thread;
 use std::time::Instant;
@@ -40,7 +40,7 @@ fn a_key_deleted_in_an_outage_is_told_after_reconnection() {
         let client = patient_client(&server);
         let guards = watched(&server, &client);
         let since = Instant::now();
-        // In one step: what is deleted before the connection is back is told to nobody.
+        // In one step: no client receives a message about a key deleted before the reconnection.
         let mut gone = redis::pipe();
         gone.atomic().cmd("CLIENT").arg("KILL").arg("TYPE").arg(kind).arg("SKIPME").arg("yes").ignore();
         for guard in &guards {
@@ -71,7 +71,7 @@ fn what_was_watched_is_watched_again_after_a_connection_broke() {
     }
 }
 
-/// The numbers of the connection that reads and of the one that it has told.
+/// The ids of the reading connection and of the connection that receives the reading's invalidations.
 fn connections_of(server: &RedisServer) -> Vec<String> {
     let reads = |client: &std::collections::BTreeMap<String, String>| client["flags"].contains('t');
     let clients = server.clients();
@@ -88,7 +88,7 @@ fn a_broken_watchdog_connection_verifies_all_holds_once() {
     server.reset_counters();
     server.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     thread::sleep(ms(2_000)); // no sign says that nothing comes
-    // Plain, read-write, token, and token without scripts: one batch for each that is renewed.
+    // Plain, read-write, token, and token without scripts: one batch for each renewed group.
     let (renewals, looks) = (server.calls_of("time"), server.calls_of("hexists") + server.calls_of("get"));
     assert!((1..=6).contains(&renewals), "{renewals} renewals");
     assert!(looks <= 4 * guards.len() as u64, "{looks} looks at {} holds", guards.len());
@@ -100,7 +100,7 @@ fn a_loss_is_told_while_the_listener_cannot_reconnect() {
     let client = super::patient(&rig.proxy.url()).connect().unwrap();
     let guard = client.get_lock("alone").owned().lock().unwrap();
     eventually(SOON, "it is watched", || rig.server.tracked_keys() > 0);
-    // From now on nobody can listen: each one who asks for it is cut off.
+    // From now on no connection can listen: each SUBSCRIBE is cut.
     let subscribes = When::command("SUBSCRIBE").always();
     rig.proxy.rule(subscribes, Then::CutBeforeRequest);
     rig.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);

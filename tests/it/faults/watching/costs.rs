@@ -1,4 +1,4 @@
-//! What watching costs: nothing for short holds, and a bounded number of questions for busy keys.
+//! The cost of watching: nothing for short holds, and a bounded number of questions for busy keys.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ fn a_release_of_a_watched_lock_causes_no_question() {
     eventually(SOON, "all are watched", || server.tracked_keys() == 50);
     thread::sleep(ms(300)); // the last look has ended
     server.reset_counters();
-    // The release script itself asks for the field once.
+    // The release script itself reads the field once.
     guards.into_iter().for_each(|guard| guard.unlock().unwrap());
     let by_releases = server.calls_of("hexists");
     thread::sleep(ms(500)); // no sign says that nothing comes
@@ -72,7 +72,7 @@ fn what_others_write_all_the_time_costs_few_questions() {
     assert_eq!(guard.wait_lost(AT_ONCE), Some(Loss::Gone));
 }
 
-/// How many plain questions there are in a second in which this is done without end.
+/// How many plain questions a client sends in a second of endless repetition of the deed.
 fn looks_during(server: &RedisServer, mut deed: impl FnMut()) -> u64 {
     thread::sleep(ms(300)); // the last look has ended
     let asked = || in_commands(server, "hexists");
@@ -86,7 +86,7 @@ fn looks_during(server: &RedisServer, mut deed: impl FnMut()) -> u64 {
     asked() - before
 }
 
-/// Calls of a command that came outside of scripts: those of scripts are as many as scripts that use it once.
+/// Calls of a command outside scripts: calls inside scripts are as many as scripts that use the command once.
 fn in_commands(server: &RedisServer, command: &str) -> u64 {
     server.calls_of(command).saturating_sub(server.calls_of("evalsha"))
 }

@@ -33,7 +33,7 @@ fn without_rights_renewals_tell_losses_after_one_notice() {
         let client = settings.connect().unwrap();
         let guard = client.get_lock("seen").owned().lock().unwrap();
         eventually(SOON, "it is said", || !late.0.lock().is_empty());
-        // Through ticks, and through holds that would be watched.
+        // Over several ticks, and over holds that would be watched.
         let others: Vec<_> = (0..5)
             .map(|number| {
                 thread::sleep(ms(250));
@@ -94,7 +94,7 @@ fn an_observer_that_panics_stops_no_watching() {
 
 #[test]
 fn a_release_that_finds_nothing_swallows_no_announcement() {
-    // Nothing but the announcement tells here.
+    // On this server only the message reveals a loss.
     let server = RedisServer::start();
     server.run(&["ACL", "SETUSER", "default", "-client|tracking"]);
     let client = super::patient(&server.url()).connect().unwrap();

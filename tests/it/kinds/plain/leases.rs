@@ -1,4 +1,4 @@
-//! A lease is never shortened by nesting or renewal, and a finished inner one does not outlive its guard.
+//! Nesting and renewal never shorten a lease, and an ended inner lease does not outlive its guard.
 
 use std::thread;
 use std::time::Instant;
@@ -101,7 +101,7 @@ fn the_lease_of_one_take_is_not_the_next_one_s() {
     lock.with_lease(ms(3_600_000)).lock().unwrap().unlock().unwrap();
     let guard = lock.lock().unwrap();
     assert_ttl(lock.name(), 30_000);
-    // Nor is that of a try which found it busy, through the very handle of the holder.
+    // A busy try with a lease, through the holder's own handle, does not raise the time to live either.
     let hourly = lock.with_lease(ms(3_600_000));
     elsewhere(|| assert!(hourly.try_lock().unwrap().is_none()));
     drop(lock.lock().unwrap());
@@ -138,7 +138,7 @@ fn a_callback_follows_a_deadline_that_was_lowered() {
     let (told, heard) = crossbeam_channel::unbounded();
     inner.on_lost(move |loss| told.send(*loss).unwrap());
     drop(outer);
-    // Nobody asks meanwhile.
+    // No call asks about the hold meanwhile.
     assert_eq!(heard.recv_timeout(ms(500) + GRACE + 2 * SCHEDULING), Ok(Loss::Expired));
 }
 

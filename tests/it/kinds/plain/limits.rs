@@ -1,4 +1,4 @@
-//! What a client costs: connections, threads, channels, keys.
+//! The cost of a client: connections, threads, channels, keys.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -15,7 +15,7 @@ fn the_pool_grows_to_its_limit_and_shrinks_to_one() {
     const MOST: usize = 6;
     let server = RedisServer::start();
     let proxy = Proxy::start(server.address());
-    // A slow server, so that requests overlap for certain.
+    // A slow server, so that requests certainly overlap.
     let slow = proxy.rule(When::script().always(), Then::DelayReply(ms(30)));
     let storm = |client: &Client| {
         thread::scope(|scope| {
@@ -29,7 +29,7 @@ fn the_pool_grows_to_its_limit_and_shrinks_to_one() {
     let client = Client::builder(&proxy.url()).max_connections(MOST).connect().unwrap();
     storm(&client);
     let made = proxy.connections_made();
-    // And two beside the pool: a hold that waits for its turn to be given back is watched.
+    // Plus two outside the pool: a hold that waits for its release is watched.
     assert!((MOST..=MOST + 2).contains(&made), "{made}");
     let client = Client::builder(&proxy.url()).client_name("shrinking").idle_timeout(ms(300)).connect().unwrap();
     storm(&client);
@@ -68,7 +68,7 @@ fn an_idle_client_has_three_connections_and_four_threads() {
     peer.ask("unlock kind=plain name=first").expect_ok();
     assert!(server.clients_named("rest") <= 3);
     if let Some(threads) = ours_of(&peer) {
-        // With the main thread that makes four.
+        // The main thread is the fourth.
         assert!(threads.len() <= 3, "{threads:?}");
     }
     peer.ask("close").expect_ok();
@@ -97,7 +97,7 @@ fn a_thousand_waiters_share_few_connections_and_threads() {
     for id in asked {
         assert!(peer.answer(id, LONG).expect_ok().flag("acquired"));
     }
-    // A connection that is not used is closed after 30 s only: what there is now is the most there was.
+    // An idle connection is closed only after 30 s: the current number is the highest number so far.
     let most = server.clients_named("waiting");
     assert!(most <= 64 + 2, "{most} connections");
     if let Some(threads) = ours_of(&peer) {

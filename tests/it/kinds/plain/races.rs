@@ -1,4 +1,4 @@
-//! Two things at once about one hold: whatever the order in Redis, nobody believes too much.
+//! Two requests at once about one hold: in any order in Redis, the client never believes in too long a hold.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use lockson_harness::proxy::{Proxy, Then, When};
 use crate::support::faults::fences;
 use crate::support::{GRACE, SCHEDULING, SOON, elsewhere, fields, fresh, joined, kind_of, ms, ttl_ms};
 
-/// A client that comes through a proxy, and a server that knows every script: rules meet no first try.
+/// A client behind a proxy, and a server that knows every script: rules never hit the loading of a script.
 fn rig() -> (Proxy, Client) {
     let proxy = Proxy::start(RedisServer::shared().address());
     let client = Client::builder(&proxy.url()).watchdog(ms(10_000), ms(300)).connect().unwrap();
@@ -22,7 +22,7 @@ fn rig() -> (Proxy, Client) {
     (proxy, client)
 }
 
-/// A renewal: the script that gets a name, an owner and a lease, and no count.
+/// A renewal: the script with a name, an owner and a lease, but no count.
 fn renewal_of(name: &str) -> When {
     let name = name.to_owned();
     When::script().containing(&name).that(move |request| request.arguments.len() == 5 && request.text(4) == "10000")
@@ -59,7 +59,7 @@ fn a_late_extension_does_not_outweigh_a_partial_release() {
         drop(inner);
         let left = ttl_ms(RedisServer::shared(), lock.name());
         held.release();
-        // Either it holds for what it says, or the call says that it does not.
+        // Either the hold lasts as long as the client believes, or the call returns an error.
         let outcome = joined(extending);
         let believed = i64::try_from(outer.remaining().as_millis()).unwrap();
         assert!(believed <= left, "{outcome:?}: believed for {believed} ms, in Redis for {left}");
@@ -87,7 +87,7 @@ fn a_partial_release_that_arrives_late_lowers_nothing() {
     let proxy = Proxy::start(RedisServer::shared().address());
     let client = Client::builder(&proxy.url()).command_timeout(SCHEDULING).connect().unwrap();
     let lock = client.get_lock(fresh("race"));
-    // A server that does not know the script would refuse the late original.
+    // A server that lacks the script would refuse the late original.
     let warm = lock.lock().unwrap();
     lock.lock().unwrap().unlock().unwrap();
     warm.unlock().unwrap();
@@ -99,7 +99,7 @@ fn a_partial_release_that_arrives_late_lowers_nothing() {
     assert!(inner.unlock().is_err(), "nobody answers");
     deaf.remove();
     let original = held.wait_hit(SOON);
-    // The next request of this hold raises the time to live for good, whatever is still on its way.
+    // The next request of this hold raises the time to live, whatever older request is still under way.
     let inner = lock.with_lease(ms(60_000)).lock().unwrap();
     held.release();
     let fate = proxy.wait_fate(&original, SOON);
@@ -157,7 +157,7 @@ fn force_unlock_leaves_alone_who_was_granted_after_it() {
 
 #[test]
 fn a_thousand_pairs_race_their_renewals_without_a_trace() {
-    // As many renewals as can be, at a time to live that would show the smallest mistake.
+    // As many renewals as possible, with a time to live that would show the smallest mistake.
     let client = Client::builder(&RedisServer::shared().url()).watchdog(ms(1_000), ms(100)).connect().unwrap();
     let names: Vec<String> = (0..4).map(|_| fresh("race")).collect();
     thread::scope(|scope| {

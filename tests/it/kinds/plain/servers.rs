@@ -7,7 +7,7 @@ use lockson_harness::{RedisServer, eventually};
 
 use crate::support::{SOON, channel, fields, fresh, joined, kind_of, ms};
 
-/// Everything that crosses the wire, once: take, re-enter, ask, renew, wait, wake, force.
+/// Sends every request once: take, re-enter, query, renew, wait, wake, force.
 #[track_caller]
 fn exercise(server: &RedisServer, url: &str) {
     let (ours, theirs) =
@@ -103,7 +103,7 @@ fn a_user_with_the_least_rights_can_do_everything() {
     let url = format!("redis://locker:pass~word@127.0.0.1:{}", server.port());
     exercise(&server, &url);
     exercise(&server, &format!("{url}?protocol=resp3"));
-    // What lies outside is refused by name, and leaves nothing.
+    // Keys outside the rights are refused with NOPERM, and nothing is left behind.
     let client = Client::connect(&url).unwrap();
     let error = client.get_lock("elsewhere").lock().unwrap_err();
     assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("NOPERM")), "{error}");

@@ -1,4 +1,4 @@
-//! Messages are hints: what they may and may not do to a waiter.
+//! Messages are hints: the permitted and the forbidden effects of a message on a waiter.
 
 use std::thread;
 use std::time::Instant;
@@ -34,7 +34,7 @@ fn a_release_that_nobody_announced_costs_at_most_a_second() {
         let (server, name) = (RedisServer::shared(), fresh("unannounced"));
         let others = client().get_lock(&name);
         server.run(&["HSET", &name, "somebody:1", "1"]);
-        // Also behind a key that has no time to live, which might be waited for without end.
+        // Also behind a key without a time to live, which could make a waiter wait for ever.
         if !forever {
             server.run(&["PEXPIRE", &name, "60000"]);
         }
@@ -62,7 +62,7 @@ fn one_release_sends_one_waiter_of_a_client_to_redis() {
         guard.unlock().unwrap();
         waiters.into_iter().for_each(joined);
     });
-    // A pair for each, and little more: nobody asks out of turn.
+    // One pair for each thread, and few more: no waiter asks out of turn.
     let asked = server.calls_of("evalsha");
     assert!((60..=100).contains(&asked), "{asked} requests for 30 pairs");
 }
@@ -80,8 +80,8 @@ fn a_waiter_costs_little_while_it_waits() {
         server.reset_counters();
         assert!(waiters.into_iter().all(joined));
     });
-    // The first in line asks each second; at the end of its wait each asks once more, or twice if it got to the front
-    // right before. If each asked each second, it would be 30 and more.
+    // The first waiter in the local queue asks each second; at the end of its wait each waiter asks once more, or twice
+    // if the waiter reached the front right before. If every waiter asked each second, the count would be 30 or more.
     let asked = server.calls_of("evalsha");
     assert!(asked <= 25, "{asked} requests of ten waiters in 2.5 s");
 }

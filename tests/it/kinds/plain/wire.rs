@@ -97,7 +97,7 @@ fn a_hold_of_java_is_respected_and_waited_for() {
     assert!(took <= ms(200), "woken by the message, not by the clock: {took:?}");
 }
 
-/// How long after Redisson's release a waiter of ours has the lock.
+/// The time from Redisson's release to the grant of a waiter here.
 fn after_java(client: &lockson::Client) -> Duration {
     let (server, name) = (RedisServer::shared(), fresh("wire"));
     let java = "6f1c0d5e-8a0b-4f5e-9d3c-2b1a00c0ffee:77";
@@ -111,7 +111,7 @@ fn after_java(client: &lockson::Client) -> Duration {
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| lock.try_lock_for(SOON).unwrap().is_some());
         eventually(SOON, "it listens", || server.subscribers(&channel(&name)) == 1);
-        // What Redisson's last release does.
+        // The effect of Redisson's last release.
         let (took, got) = timed(|| {
             server.run(&["DEL", &name]);
             server.run(&["PUBLISH", &channel(&name), "0"]);
@@ -133,7 +133,7 @@ fn a_count_that_java_wrote_without_us_is_no_number_to_trip_over() {
         lock.holder().unwrap();
         assert!(lock.force_unlock().unwrap());
     }
-    // Our own field, spoilt: the count is absolute, so the next request puts it right.
+    // Lockson's own field, damaged: the count is absolute, so the next request repairs the field.
     let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
     server.run(&["HSET", &name, outer.owner(), "many"]);
     inner.unlock().unwrap();

@@ -1,4 +1,4 @@
-//! Beside a client that does what Redisson's scripts do, by the wire document: the same readers, the same writer.
+//! Beside a client that runs Redisson's scripts, by the wire document: the same readers, the same writer.
 
 use std::thread;
 use std::time::Instant;
@@ -13,7 +13,7 @@ fn readers_of_java_and_ours_leave_each_other_alone() {
     let (server, name) = (RedisServer::shared(), fresh("rw"));
     let (read, write) = sides(&client(), &name);
     let java = Java::new(&name, 1);
-    // Java first, ours leave first.
+    // Java takes first, Lockson releases first.
     assert_eq!(java.read(20_000), None);
     let reading = read.lock().unwrap();
     let owner = reading.owner().to_owned();
@@ -27,7 +27,7 @@ fn readers_of_java_and_ours_leave_each_other_alone() {
     assert_eq!([java.unlock_read(), java.unlock_read()], [Some(0), Some(1)]);
     assert!(is_free(&write));
 
-    // Ours first, Java leaves first: it believes in holds whose keys live.
+    // Lockson takes first, Java releases first: Java believes in holds whose keys exist.
     let reading = [read.lock().unwrap(), read.with_lease(ms(60_000)).lock().unwrap()];
     let owner = reading[0].owner().to_owned();
     assert_eq!(java.read(90_000), None);
@@ -129,9 +129,9 @@ fn a_dead_reader_of_java_stands_in_nobodys_way() {
     assert!(is_free(&write));
 }
 
-/// One thread of a Java client, as far as Redis can tell.
+/// One thread of a Java client, as Redis sees the thread.
 struct Java<'a> {
-    /// The shared one unless said otherwise.
+    /// The shared server if `None`.
     server: Option<&'a RedisServer>,
     name: String,
     owner: String,
@@ -143,7 +143,7 @@ impl Java<'_> {
         Self { server: None, name: name.to_owned(), owner }
     }
 
-    /// `None` when it is in, or how long to wait.
+    /// Returns `None` after a grant, or how long to wait.
     #[track_caller]
     fn read(&self, lease_ms: u32) -> Option<i64> {
         let holds = self.holds();

@@ -1,4 +1,4 @@
-//! How long each side lives: nobody's lease is cut by another's, nobody dead stands in the way.
+//! The lease of each side: no release cuts another hold's lease, and a dead holder blocks nobody for long.
 
 use std::collections::HashSet;
 use std::sync::Barrier;
@@ -25,7 +25,7 @@ fn a_readers_shorter_lease_never_cuts_a_longer_one() {
     let asked = Instant::now();
     let long = read.with_lease(ms(2_500)).lock().unwrap();
     let taken = Instant::now();
-    // Another reader, whose time to live is one second, dies.
+    // Another reader, with a time to live of one second, dies.
     assert!(doomed.ask(0, "lock read job").starts_with("holds "));
     doomed.kill();
     let short = elsewhere(|| read.with_lease(ms(300)).owned().lock().unwrap());
@@ -141,7 +141,7 @@ fn expired_read_hold_is_restored_when_the_writer_steps_down() {
         prolong(&reading);
         writing.unlock().unwrap();
         assert!(ttl_ms(server, &key) > 20_000, "{what}");
-        // A reader who comes and goes looks whether anybody is left.
+        // A reader that releases checks whether any hold is left.
         let (other_read, other_write) = sides(&others, &name);
         other_read.lock().unwrap().unlock().unwrap();
         assert!(reading.is_held() && !is_free(&other_write), "{what}: a writer beside a reader");
@@ -204,7 +204,7 @@ fn nested_leases_are_never_added_up() {
         assert!((1_500..=2_500).contains(&left), "{left}");
         let taken = Instant::now();
         assert_eq!(guards[0].wait_lost(ms(700)), None);
-        // One more raises it, as far as its own lease and no farther.
+        // Another hold raises the time to live to its own lease and no further.
         let asked = Instant::now();
         let last = lock.lock().unwrap();
         let others = sides(&crate::support::client(), &name).1;
@@ -243,7 +243,7 @@ fn a_reader_killed_without_leaving_ends_with_its_time_to_live() {
     let owner = doomed.ask(0, "lock read job").strip_prefix("holds ").unwrap().to_owned();
     let reading = read.lock().unwrap();
     doomed.kill();
-    // The living reader is renewed; the dead one is not, by nobody.
+    // The living reader is renewed; the dead reader is not.
     eventually(TTL + SCHEDULING, "its hold ends", || ttl_ms(&server, &hold_key("job", &owner, 1)) == -2);
     elsewhere(|| assert!(write.try_lock_for(TTL + ms(200)).unwrap().is_none(), "the living one reads on"));
     assert!(reading.is_held());
@@ -259,7 +259,7 @@ fn a_reader_killed_without_leaving_ends_with_its_time_to_live() {
     });
     assert!(server.keys().is_empty());
 
-    // A writer that dies, and a lone reader.
+    // A writer that dies, and a single reader.
     for kind in ["write", "read"] {
         let mut doomed = OtherProcess::start(&server);
         assert!(doomed.ask(0, &format!("lock {kind} job")).starts_with("holds "));
@@ -324,7 +324,7 @@ fn nothing_is_renewed_after_the_last_hold_was_given_back() {
     drop(mixed);
     server.reset_counters();
     thread::sleep(TICK * 5); // five times over, something would have come
-    // One may have been on its way when the last hold was given back.
+    // One renewal may have been under way during the last release.
     assert!(server.calls_of("evalsha") <= 1, "{}", server.calls_of("evalsha"));
     assert!(server.keys().is_empty());
 }
@@ -335,7 +335,7 @@ fn a_kept_side_stays_held_while_the_other_is_released() {
     let (read, write) = sides(&client(), &name);
     let others = sides(&client(), &name);
     let lease = Duration::from_secs(20);
-    // The write side is kept; one of two read holds is given back, then the other.
+    // The write side is kept; the two read holds are released one after the other.
     let (writing, reading) = (write.with_lease(lease).lock().unwrap(), [read.lock().unwrap(), read.lock().unwrap()]);
     writing.keep_until_expiry();
     for guard in reading {
@@ -353,7 +353,7 @@ fn a_kept_side_stays_held_while_the_other_is_released() {
     assert!(!is_free(&others.0) && !is_free(&others.1), "{:?}", state(server, &name));
     assert!(others.1.force_unlock().unwrap());
 
-    // The read side is kept, writing ends: others may read, nobody may write.
+    // The read side is kept, writing ends: others may read, but not write.
     let (writing, kept) = (write.lock().unwrap(), read.lock().unwrap());
     kept.keep_until_expiry();
     writing.unlock().unwrap();

@@ -1,4 +1,4 @@
-//! Holds of different lengths side by side: whoever leaves or comes again cuts nobody's.
+//! Holds of different lengths side by side: a release or a re-entry never cuts the lease of another hold.
 
 use lockson_harness::RedisServer;
 
@@ -25,7 +25,7 @@ fn a_shorter_inner_read_cuts_nothing_when_another_reader_leaves() {
     let outer = read.with_lease(ms(60_000)).lock().unwrap();
     let other = read.with_lease(ms(5_000)).owned().lock().unwrap();
     let inner = read.with_lease(ms(2_000)).lock().unwrap();
-    // Whoever leaves keeps the lock for as long as the keys of the others live.
+    // A release leaves the lock a time to live that covers the keys of the other holds.
     other.unlock().unwrap();
     let left = ttl_ms(server, &name);
     assert!((50_000..=60_000).contains(&left), "the outer hold was promised a minute: {left} ms");

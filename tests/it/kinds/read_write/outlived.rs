@@ -18,7 +18,7 @@ fn a_renewal_makes_a_reader_s_own_key_anew() {
         server.run(&["DEL", key]);
     }
     eventually(SOON, "they are there again", || keys.iter().all(|key| ttl_ms(server, key) > 0));
-    // Whoever leaves keeps the lock for those whose keys there are.
+    // A release leaves the lock to the holders whose keys exist.
     other.unlock().unwrap();
     assert!(ttl_ms(server, &name) > 0, "it is held for reading");
     assert!(sides(&theirs, &name).1.try_lock_for(ms(50)).unwrap().is_none(), "no writer comes in beside a reader");

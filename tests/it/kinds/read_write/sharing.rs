@@ -1,4 +1,4 @@
-//! Many readers or one writer, and how one gives way to the other.
+//! Many readers or one writer, and the change from each side to the other.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -31,7 +31,7 @@ fn readers_of_many_clients_share_and_exclude_writers() {
                 };
                 all_in.wait();
                 looked.wait();
-                // As long as one of them reads, no writer gets in.
+                // While any reader holds the lock, no writer is granted.
                 assert!(!is_free(writer));
                 left.fetch_sub(1, Ordering::SeqCst);
                 guard.unlock().unwrap();
@@ -64,7 +64,7 @@ fn a_writer_keeps_everybody_else_out() {
 fn nobody_is_ever_beside_a_writer() {
     const ROUNDS: u64 = 60;
     let name = fresh("rw");
-    // Readers count one each, a writer a thousand.
+    // Each reader adds one, a writer a thousand.
     let (inside, written) = (AtomicI64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         for client in [client(), client(), client()] {
@@ -195,7 +195,7 @@ fn stepping_down_from_writing_lets_waiting_readers_in_at_once() {
             })
             .collect();
         late.sort();
-        // A waiter asks by itself each second: what is quicker was a wake-up.
+        // A waiter asks again each second: a faster grant proves a wake-up.
         assert!(late[3] <= ms(250), "half of them were later than {:?}", late[3]);
         assert!(late[6] <= SCHEDULING, "{:?}", late[6]);
     }
@@ -219,7 +219,7 @@ fn one_release_of_a_writer_lets_all_readers_in() {
                         scope.spawn(move || {
                             let guard = read.lock().unwrap();
                             let granted = Instant::now();
-                            // All of them are in before the first one leaves.
+                            // All readers are granted before the first reader releases.
                             inside.fetch_add(1, Ordering::SeqCst);
                             eventually(SOON, "all are in", || inside.load(Ordering::SeqCst) == READERS as i64);
                             guard.unlock().unwrap();
@@ -330,7 +330,7 @@ fn a_wait_for_either_side_ends_in_time() {
     }
 }
 
-/// Waits until nobody asks any more: those who wait then sleep, for a second at most.
+/// Waits until no requests come: the waiters then sleep, for a second at most.
 fn await_sleepers(server: &RedisServer) {
     let mut before = 0;
     let mut quiet = 0;

@@ -90,7 +90,7 @@ fn only_the_side_that_is_held_can_be_forced_open() {
         assert!(guards.iter().all(|guard| guard.is_held()) && right.is_locked().unwrap());
         assert!(right.force_unlock().unwrap());
         assert!(!right.is_locked().unwrap() && !right.force_unlock().unwrap());
-        // Nobody asks for it in that process, so the next renewal tells.
+        // No waiter of that process asks, so the next renewal reveals the loss.
         for guard in guards {
             assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
             assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Gone));
@@ -218,8 +218,8 @@ fn a_lock_of_another_kind_with_its_name_is_refused_both_ways() {
             let what = format!("{other}: {} beside {}", refused.name(), held.name());
             let guard = held.lock().unwrap();
             let before = state(server, held.name());
-            // By the same thread, by another thread, by another client: those are other holds' business. Not by
-            // `lock()`: a wait without end is no message.
+            // The calls come from the same thread, from another thread, and from another client: the hold belongs to
+            // another owner. `lock()` is left out, because a wait without a limit returns no error here.
             for outcome in [
                 elsewhere(|| refused.try_lock().map(|got| got.is_some())),
                 elsewhere(|| refused.try_lock_for(SOON).map(|got| got.is_some())),
@@ -264,7 +264,7 @@ fn a_full_memory_refuses_takes_and_no_release() {
     }
 }
 
-/// Every order of these.
+/// Every order of these elements.
 fn orders(of: &[usize]) -> Vec<Vec<usize>> {
     let Some((first, rest)) = of.split_first() else { return vec![vec![]] };
     let insert = |order: Vec<usize>| {

@@ -1,4 +1,4 @@
-//! One foreign lock library in a process of its own.
+//! One foreign lock library in a separate process.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::support::SOON;
 pub(super) struct Peer {
     process: HelperProcess,
     pub(super) name: String,
-    /// Whether it says of a release that the lock was somebody else's.
+    /// Whether the library reports a release of a lock that another owner holds.
     pub(super) tells_of_release: bool,
 }
 
@@ -46,7 +46,7 @@ impl Peer {
         assert_eq!(self.process.ask(request, SOON), answer, "{request}");
     }
 
-    /// A value as it writes them.
+    /// A value in the library's own form.
     pub(super) fn sample(&mut self) -> Vec<u8> {
         self.expect("try 30000", "taken");
         let value = value(&self.name).expect("it holds");
@@ -55,18 +55,18 @@ impl Peer {
     }
 }
 
-/// What stands under a name, whatever bytes.
+/// The bytes under a name.
 #[track_caller]
 pub(super) fn value(name: &str) -> Option<Vec<u8>> {
     RedisServer::shared().query(&["GET", name])
 }
 
-/// A value of the owner's that has the length of the sample and digits and letters where that has
-/// them; where it has bytes that are no text, letters.
+/// A value of this owner with the length of the sample, and with digits and letters in the same places; letters replace
+/// bytes that are no text.
 pub(super) fn shaped_like(sample: &[u8], owner: &str) -> String {
     let is_hex = sample.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-');
     let letters: &[u8] = if is_hex { b"0123456789abcdef" } else { b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef" };
-    // Every letter of the owner counts in all that follow, and the last ones differ most.
+    // Every letter of the owner affects all later letters of the value, and the last letters differ most.
     let mut state: u64 = 0xcbf2_9ce4_8422_2325;
     let mut stir = |byte: u8| {
         state = (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);

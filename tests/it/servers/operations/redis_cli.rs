@@ -1,4 +1,4 @@
-//! What `redis-cli` does with the words of a command line, and how it shows an answer.
+//! How `redis-cli` splits a command line into words, and how `redis-cli` prints an answer.
 
 use lockson_harness::RedisServer;
 use redis::Value;

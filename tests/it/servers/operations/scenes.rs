@@ -1,4 +1,4 @@
-//! The states in which the commands of the page are tried, and what has to become of them.
+//! The states in which the page's commands are tested, and the required effects.
 
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use lockson_harness::{RedisServer, eventually};
 use crate::support::faults::Rig;
 use crate::support::{Peer, SOON, TICK, joined, ms, prefixed, ttl_ms};
 
-/// A state of a lock, and what has to become of it when the commands were run.
+/// A state of a lock, and the required effect of the commands.
 pub(crate) struct Scene {
     pub(crate) name: &'static str,
     /// The page shows some lines of many.
@@ -21,7 +21,7 @@ pub(crate) struct Scene {
 /// Runs the commands of a block.
 type Commands<'a> = dyn FnMut(&RedisServer, &Owners) + 'a;
 
-/// Who stands in place of the owners of the page.
+/// The owners of this run in place of the page's owners.
 #[derive(Debug)]
 pub(crate) struct Owners {
     holder: String,
@@ -96,7 +96,7 @@ fn write_lock(client: &Client) -> Lock {
     client.get_read_write_lock(NAME).get_write_lock()
 }
 
-/// Somebody holds it, and somebody else waits.
+/// A lock with a holder and a waiter.
 fn waited_for(lock: fn(&Client) -> Lock, run: &mut Commands<'_>) {
     let rig = Rig::start();
     let (holding, waiting) = (rig.direct(), rig.client());
@@ -112,7 +112,7 @@ fn waited_for(lock: fn(&Client) -> Lock, run: &mut Commands<'_>) {
     });
 }
 
-/// Somebody else waits, and is to have it. Who is `told` has it before it asks by itself.
+/// A lock with a waiter that must be granted. With `told`, a message wakes the waiter before its own next request.
 fn freed(lock: fn(&Client) -> Lock, told: bool, run: &mut Commands<'_>) {
     let rig = Rig::start();
     let (holding, waiting) = (rig.direct(), rig.client());
@@ -158,7 +158,7 @@ fn two_readers(run: &mut Commands<'_>) {
     run(&server, &Owners::new(one.owner(), other.owner()));
 }
 
-/// The first of two waiters was killed; when the commands were run, the other one is the first.
+/// The first of two waiters was killed; after the commands, the second waiter is first.
 fn dead_waiter(run: &mut Commands<'_>) {
     let rig = Rig::start();
     let (holding, waiting) = (rig.direct(), rig.client());
@@ -203,7 +203,7 @@ fn flushed(run: &mut Commands<'_>) {
     run(&server, &Owners::new("", ""));
 }
 
-/// Waits until this client's thread sleeps until a message comes, or a pause ends.
+/// Waits until this client's thread sleeps until a message, or until the end of a pause.
 fn await_sleep(rig: &Rig, waiting: &Client) {
     eventually(SOON, "it waits", || !waiting.waiting().is_empty());
     let owner = waiting.waiting()[0].owner().to_owned();
@@ -214,6 +214,6 @@ fn await_sleep(rig: &Rig, waiting: &Client) {
 }
 
 const NAME: &str = "orders:42";
-/// The owners that stand on the page.
+/// The owners in the page's text.
 const HOLDER_OF_THE_PAGE: &str = "d57e342e-f1e6-4b24-b3b6-7551a58aea46:7.19";
 const OTHER_OF_THE_PAGE: &str = "0f3c8a2b-7d51-4a39-9a55-2f8f4f3f1d10:4.23";
