@@ -1,4 +1,4 @@
-//! A process of its own with locks of every kind: this very program, run again.
+//! A separate process with locks of every kind: this same test program, run again.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -13,23 +13,23 @@ use lockson_harness::{HelperProcess, RedisServer, helper};
 
 use crate::support::{Random, SOON, ms};
 
-/// Another process with one client; its lanes are threads that are told what to do one by one.
+/// Another process with one client; each lane is a thread that follows one order after another.
 #[derive(Debug)]
 pub(crate) struct OtherProcess {
     process: HelperProcess,
     client_id: String,
-    /// Lines of lanes that were not asked for yet.
+    /// Answers of lanes that no test has asked for so far.
     early: Vec<String>,
 }
 
 impl OtherProcess {
     pub(crate) fn start(server: &RedisServer) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("a running program has a path"));
-        command.args(["--exact", "other_process::a_child_does_what_it_is_told", "--nocapture"]);
+        command.args(["--exact", "faults::other_process::a_child_does_what_it_is_told", "--nocapture"]);
         command.env(SERVER, server.url());
         let process = HelperProcess::spawn_command(command);
         let ready = loop {
-            // Before that comes what the test program says of itself.
+            // Before this line, the child prints the test runner's own lines.
             let line = process.next_line(SOON);
             if let Some(client_id) = line.strip_prefix("ready ") {
                 break client_id.to_owned();
@@ -42,14 +42,14 @@ impl OtherProcess {
         &self.client_id
     }
 
-    /// Has a lane do something: `lock <kind> <name>`, `try <kind> <name> <wait, ms>`, `unlock`,
+    /// Gives a lane an order: `lock <kind> <name>`, `try <kind> <name> <wait, ms>`, `unlock`,
     /// `tokens <kind> <name> <how many>`, `crowd <kind> <name>`, `fork <kind> <name>`.
     #[track_caller]
     pub(crate) fn send(&mut self, lane: usize, order: &str) {
         self.process.send(&format!("{lane} {order}"));
     }
 
-    /// What a lane answers next.
+    /// The next answer of a lane.
     #[track_caller]
     pub(crate) fn answer(&mut self, lane: usize) -> String {
         let start = format!("{lane} ");
@@ -73,12 +73,12 @@ impl OtherProcess {
         self.process.send("end");
     }
 
-    /// Sends SIGKILL: nothing is given back.
+    /// Sends SIGKILL: no lock is released.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Sends SIGSTOP and waits until it stands still.
+    /// Sends SIGSTOP and waits until the process is stopped.
     pub(crate) fn stop(&self) {
         self.process.stop();
     }
@@ -89,7 +89,7 @@ impl OtherProcess {
     }
 }
 
-/// The lock of a kind by its word.
+/// The lock of the kind with this word.
 pub(crate) fn lock_of(client: &Client, kind: &str, name: &str) -> Lock {
     match kind {
         "plain" => client.get_lock(name),
@@ -128,11 +128,11 @@ pub(crate) fn crowd(lock: &Lock, seed: u64, ended: impl Fn() -> bool) {
     }
 }
 
-/// Nothing to test: where the environment says so, this is the other process.
+/// The other process if the variable is set; otherwise nothing to test.
 #[test]
 fn a_child_does_what_it_is_told() {
     let Ok(url) = std::env::var(SERVER) else { return };
-    // One that was to be asked for reasons is in the middle of a line already.
+    // Ends the line that the test runner has begun.
     helper::say("");
     let client = Client::builder(&url).fair_patience(ms(2_000)).watchdog(ms(1_000), ms(100)).connect().unwrap();
     helper::say(&format!("ready {}", client.id()));
@@ -186,7 +186,7 @@ fn work(client: &Client, lane: &str, orders: &Receiver<Vec<String>>) {
     }
 }
 
-/// Forks; the child tries to take a lock, drops what the parent holds, closes the client, opens another, and ends.
+/// Forks; the child tries to take a lock, drops the parent's guards, closes the client, opens another client, and ends.
 fn forked(client: &Client, guards: &mut Vec<Guard>, lock: &Lock) -> String {
     let stop = &Cancel::new();
     match fork::fork().expect("there is room for a process") {
@@ -208,7 +208,7 @@ fn forked(client: &Client, guards: &mut Vec<Guard>, lock: &Lock) -> String {
     }
 }
 
-/// A client that the child opens is one like any other, also with what it inherited to cancel waits by.
+/// A client opened by the child works like any other, also with an inherited `Cancel`.
 fn own_client_works(stop: &Cancel) -> bool {
     let url = std::env::var(SERVER).expect("it is there in the parent, too");
     let client = Client::builder(&url).client_name("child").connect().expect("redis is reached");
