@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::url;
 use crate::error::Result;
 
-/// A server's endpoint, and the credentials for it. Its texts never show a password.
+/// The endpoint of a server and the credentials for it. The text forms never show a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(super) endpoint: Endpoint,
@@ -27,8 +27,8 @@ impl Address {
         url::parse(url)
     }
 
-    /// User and password to log in with, where the URL has any. A user without a password may be one
-    /// that needs none; going on as the default user would be going on as somebody else.
+    /// Returns user and password for the login, where the URL has any. A user without a password is sent with an
+    /// empty one: the default user may have other rights, so the login must not fall back to the default user.
     pub(super) fn login(&self) -> Option<(Option<&str>, &str)> {
         match (&self.username, &self.password) {
             (None, None) => None,
@@ -37,7 +37,7 @@ impl Address {
     }
 }
 
-/// Endpoint and database as a URL has them.
+/// Shows endpoint and database as a URL has them.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.endpoint {

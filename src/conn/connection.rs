@@ -1,4 +1,4 @@
-//! One connection: introduced to the server, one request and one whole reply at a time.
+//! One connection: sends one request at a time and waits for the whole reply.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,19 +16,19 @@ use super::trouble::{self, Moment};
 use crate::error::{Error, ErrorKind, Refusal, Stop};
 use crate::time::Instant;
 
-/// Why a request has no answer that can be used.
+/// The reason why a request has no usable answer.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The server has not got the whole request, so it had no effect.
+    /// The server did not receive the whole request, so the request had no effect.
     NotSent(Error),
-    /// The request may have been carried out, or may be yet. The server knows the sender by this.
+    /// The server may have run the request, or may still run it. The identity names the connection on the server.
     Unanswered(Option<Identity>, Error),
-    /// The server answered with an error.
+    /// The server replied with an error.
     Refused(Refusal),
 }
 
 impl Fault {
-    /// The fault as a caller sees it, for requests that change nothing.
+    /// Converts the fault into the error of a request that changes nothing.
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::NotSent(error) | Self::Unanswered(_, error) => error,
@@ -37,14 +37,15 @@ impl Fault {
     }
 }
 
-/// What a server calls one of its connections.
+/// Identifies one connection on the server, for fencing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     id: u64,
-    /// The client's end as the server sees it. Numbers start anew with a restart; both together
-    /// never mean somebody else.
+    /// The address of the client as the server sees it. A restarted server counts connections from 1 again; number
+    /// and address together never match another connection.
     address: Option<String>,
-    /// The server's end as the server sees it, and as we dialled it: where the connection led.
+    /// The address of the server as the server sees it, and the address that was dialled. Both tell whether a later
+    /// connection reaches the same server.
     server: Option<String>,
     peer: Option<SocketAddr>,
 }
@@ -53,7 +54,7 @@ pub(crate) struct Identity {
 #[derive(Debug)]
 pub(crate) struct Dialer {
     address: Address,
-    /// The address as it stands in texts.
+    /// The address as error texts show it.
     label: Arc<str>,
     introduction: Introduction,
     resolver: Resolver,
@@ -65,39 +66,39 @@ pub(crate) struct Connection {
     socket: Socket,
     buffer: Buffer,
     identity: Option<Identity>,
-    /// The server, for texts.
+    /// The server as error texts show it.
     server: Arc<str>,
-    /// An answer did not come in time.
+    /// The last reply did not arrive in time.
     mute: bool,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Locks,
-    /// To make sure that an earlier request is over, whatever the server has become since.
+    /// To end an earlier request. A server that has become a replica since is accepted, too.
     Fence,
 }
 
 impl Dialer {
-    /// `client_name` is what `CLIENT LIST` is to show.
+    /// `client_name` is the name in `CLIENT LIST`.
     pub(crate) fn new(address: Address, client_name: String) -> Self {
         let introduction = Introduction::new(&address, &client_name);
         Self { label: address.to_string().into(), introduction, resolver: Resolver::of_the_system(), address }
     }
 
-    /// Where the server is, without secrets.
+    /// Returns the address of the server without credentials.
     pub(crate) fn label(&self) -> &Arc<str> {
         &self.label
     }
 
-    /// Connects and introduces ourselves, all by `deadline`. `opened` sees the stream before the
-    /// first byte, so that closing the client can end this too.
+    /// Connects and sends the introduction, all by `deadline`. `opened` gets the stream before the first byte is
+    /// sent, so that closing the client can end the dial as well.
     pub(super) fn dial(&self, deadline: Instant, opened: impl FnOnce(Weak<Stream>)) -> Result<Connection, Fault> {
         self.dial_to(&self.address.endpoint, Purpose::Locks, deadline, opened)
     }
 
-    /// The same at the endpoint to which the connection of this identity led; `None` where that is not known.
+    /// Dials the address to which the connection of this identity led; `None` where the address is not known.
     pub(super) fn dial_again(&self, identity: &Identity, deadline: Instant) -> Option<Result<Connection, Fault>> {
         let peer = identity.peer?;
         let endpoint = Endpoint::Tcp(peer.ip().to_string(), peer.port());
@@ -124,7 +125,8 @@ impl Dialer {
         Ok(connection)
     }
 
-    /// All in one round trip. Nothing of a caller's goes over this connection before.
+    /// Sends the introduction in one round trip. Requests of callers come later: until the replies are checked, the
+    /// server may be of the wrong kind.
     fn introduce(&self, connection: &mut Connection, purpose: Purpose, deadline: Instant) -> Result<(), Fault> {
         let limit = Instant::now().until(deadline);
         let mut moment = Moment::Greeting;
@@ -139,7 +141,7 @@ impl Dialer {
             moment = Moment::Request;
             match (self.take_step(connection, *step, purpose, reply), refused_login.take()) {
                 (Ok(()), None) => {}
-                // What the server is explains more than that it did not like the password.
+                // The reply to `HELLO` explains more than the refused password: keep reading.
                 (Err(fault), None) if *step == Step::Login => refused_login = Some(fault),
                 (Err(Fault::NotSent(error)), _) => return Err(Fault::NotSent(error)),
                 (_, Some(fault)) | (Err(fault), None) => return Err(fault),
@@ -169,8 +171,8 @@ impl Dialer {
 }
 
 impl Connection {
-    /// Sends one request and waits for its whole reply. After a fault other than a refusal the
-    /// connection must be dropped: it may owe replies.
+    /// Sends one request and waits for the whole reply. After a fault other than a refusal the connection must be
+    /// dropped, because late replies may still arrive.
     pub(super) fn request<T>(
         &mut self,
         request: &[u8],
@@ -235,7 +237,7 @@ impl Connection {
         };
         self.mute = error.kind() == io::ErrorKind::TimedOut;
         let error = self.lost(error, limits);
-        // Of several commands the first ones may have arrived whole.
+        // With several commands, the first commands may have arrived whole.
         if !sent && count == 1 {
             Err(Fault::NotSent(error))
         } else {
@@ -257,24 +259,24 @@ impl Connection {
         }
     }
 
-    /// Reads what has come, at least one byte.
+    /// Reads the available bytes, at least one.
     pub(super) fn fill(&mut self, deadline: Instant) -> io::Result<()> {
         let read = self.socket.read(self.buffer.room(), deadline)?;
         self.buffer.filled(read);
         Ok(())
     }
 
-    /// A whole reply that is here already.
+    /// Returns a whole reply if one was read already.
     pub(super) fn received(&mut self) -> io::Result<Option<Value>> {
         self.buffer.take()
     }
 
-    /// Whether this idle connection is of no use any more.
+    /// Whether this idle connection cannot be used any more.
     pub(super) fn is_stale(&self) -> bool {
         !self.buffer.is_empty() || self.socket.is_stale()
     }
 
-    /// The number by which the server knows this connection.
+    /// The id of this connection on the server.
     pub(super) fn number(&self) -> Option<u64> {
         self.identity.as_ref().map(|identity| identity.id)
     }
@@ -283,12 +285,12 @@ impl Connection {
         self.socket.stream()
     }
 
-    /// Whether an answer did not come in time, while the connection seemed to be whole.
+    /// Whether a reply did not arrive in time although the connection seemed intact.
     pub(super) fn is_mute(&self) -> bool {
         self.mute
     }
 
-    /// Whether this connection leads to the server to which that of this identity led.
+    /// Whether this connection reaches the same server as the connection of `identity`.
     pub(super) fn leads_where(&self, identity: &Identity) -> bool {
         let Some(own) = &self.identity else { return self.socket.peer() == identity.peer };
         match (&own.server, &identity.server) {
@@ -297,8 +299,8 @@ impl Connection {
         }
     }
 
-    /// Takes number and addresses from the text of `CLIENT INFO`. Where `HELLO` told another number, a
-    /// proxy answers one of both for itself, and a fence could hit somebody else.
+    /// Reads id and addresses from the text of `CLIENT INFO`. An id that differs from the one in `HELLO` is dropped:
+    /// a proxy answered one of the two commands itself, and a fence could then kill the connection of another client.
     fn learn_from(&mut self, info: &str) {
         let told = self.identity.as_ref().map(|identity| identity.id);
         let id = match (told, id_of(info)) {
@@ -320,7 +322,7 @@ impl Identity {
         Self::new(id)
     }
 
-    /// The command that makes sure nothing of this connection is carried out any more.
+    /// The command that ends this connection on the server, so that the server runs no further request of it.
     pub(super) fn kill(&self) -> Cmd {
         let mut kill = command(&["CLIENT", "KILL", "ID", &self.id.to_string()]);
         if let Some(address) = &self.address {
@@ -330,26 +332,26 @@ impl Identity {
     }
 }
 
-/// Our number in the text of `CLIENT INFO`.
+/// Reads the id of this connection from the text of `CLIENT INFO`.
 fn id_of(info: &str) -> Option<u64> {
     info.strip_prefix("id=")?.split(' ').next()?.parse().ok()
 }
 
-/// Our end in the text of `CLIENT INFO`; the path of a Unix socket may contain spaces.
+/// Reads the address of the client from the text of `CLIENT INFO`. The path of a Unix socket may contain spaces.
 fn address_of(info: &str) -> Option<String> {
     let (_, after) = info.split_once(" addr=")?;
     let (address, _) = after.split_once(" laddr=").or_else(|| after.split_once(" fd="))?;
     Some(address.to_owned())
 }
 
-/// The server's end in the text of `CLIENT INFO`.
+/// Reads the address of the server from the text of `CLIENT INFO`.
 fn server_of(info: &str) -> Option<String> {
     let (_, after) = info.split_once(" laddr=")?;
     let (address, _) = after.split_once(" fd=")?;
     Some(address.to_owned())
 }
 
-/// Packs plain words as a command.
+/// Builds a command from its words.
 pub(crate) fn command(words: &[&str]) -> Cmd {
     let mut command = Cmd::new();
     for word in words {
@@ -358,7 +360,7 @@ pub(crate) fn command(words: &[&str]) -> Cmd {
     command
 }
 
-/// Bytes received and not yet taken as replies.
+/// Bytes that were received but not parsed.
 #[derive(Debug, Default)]
 struct Buffer {
     bytes: Vec<u8>,
@@ -391,7 +393,7 @@ impl Buffer {
         Ok(Some(value))
     }
 
-    /// Free space to read into.
+    /// Returns free space for the next read.
     fn room(&mut self) -> &mut [u8] {
         if self.start > 0 && self.end == self.bytes.len() {
             self.bytes.copy_within(self.start..self.end, 0);

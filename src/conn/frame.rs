@@ -1,17 +1,16 @@
-//! Finds where one reply ends, refuses what is garbled or too large to be ours, reads what is plain.
+//! Finds the end of a reply, refuses garbled and oversized replies, and parses simple replies.
 
 use std::fmt;
 
 use redis::Value;
 
-/// The length of the reply at the start of `bytes`; `None` while it is not all there.
+/// Returns the length of the reply at the start of `bytes`; `None` while the reply is incomplete.
 ///
-/// Only the shape is looked at: the limits hold before anything is stored, so a hostile length
-/// costs nothing.
+/// Only headers are read. The limits are checked before any memory is reserved, so a hostile length costs nothing.
 pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
     let mut at = 0;
     let mut elements = 0;
-    // How many values are still missing at each level; the outermost needs one.
+    // The number of missing values at each level; the outermost level needs one value.
     let mut missing = vec![1_usize];
     while let Some(level) = missing.last_mut() {
         if *level == 0 {
@@ -36,7 +35,7 @@ pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
             b'*' | b'~' | b'>' | b'%' | b'|' => {
                 let count = size(digits, MOST_ELEMENTS, marker == b'*')?.unwrap_or(0);
                 let pairs = if matches!(marker, b'%' | b'|') { 2 } else { 1 };
-                // Attributes come before the value they belong to.
+                // Attributes precede the value to which they belong.
                 let extra = usize::from(marker == b'|');
                 if missing.len() >= DEEPEST {
                     return Err(Garbled("nested too deeply"));
@@ -55,9 +54,9 @@ pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
     Ok(Some(at))
 }
 
-/// Reads a whole reply that is an integer, a text, or a flat list of these: what scripts answer and
-/// how messages come. For others `None`: the general parser takes a new buffer of 8 KiB for every
-/// reply, which costs more than all the rest of a request.
+/// Parses a whole reply that is an integer, a text, or a flat list of these, as scripts and messages are. Returns
+/// `None` for other replies: the general parser allocates a buffer of 8 KiB for every reply, which costs more than
+/// the rest of a request.
 pub(super) fn plain(reply: &[u8]) -> Option<Value> {
     let mut rest = reply;
     let value = match *reply.first()? {
@@ -86,7 +85,7 @@ fn scalar(rest: &mut &[u8]) -> Option<Value> {
     Some(Value::BulkString(text))
 }
 
-/// The next line without its marker.
+/// Takes the next line, without its marker.
 fn take_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let end = rest.iter().position(|&byte| byte == b'\r')?;
     let line = rest.get(1..end)?;
@@ -98,7 +97,7 @@ fn integer(digits: &[u8]) -> Option<i64> {
     str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Why a reply was refused.
+/// The reason why a reply was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Garbled(&'static str);
 
@@ -121,7 +120,7 @@ impl fmt::Display for Garbled {
 
 impl std::error::Error for Garbled {}
 
-/// The line that starts at `at`, and where the next one starts.
+/// Returns the line that starts at `at` and the offset of the next line.
 fn line(bytes: &[u8], at: usize) -> Result<Option<(&[u8], usize)>, Garbled> {
     let rest = bytes.get(at..).unwrap_or(&[]);
     match rest.iter().position(|&byte| byte == b'\r') {
@@ -137,7 +136,7 @@ fn line(bytes: &[u8], at: usize) -> Result<Option<(&[u8], usize)>, Garbled> {
     }
 }
 
-/// A length in a header; `None` for the null that old servers write as -1.
+/// Parses a length in a header; `None` for the null that old servers write as -1.
 fn size(digits: &[u8], most: usize, may_be_null: bool) -> Result<Option<usize>, Garbled> {
     if may_be_null && digits == b"-1" {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What a new connection begins with, in one round trip: login, a look at who answers, database, name.
+//! The first commands of a new connection, in one round trip: login, server check, database, name.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::address::Address;
 use super::connection::{Fault, command};
 use crate::error::{Error, ErrorKind, Refusal};
 
-/// The commands of the introduction, packed once.
+/// The commands of the introduction, serialized once.
 pub(super) struct Introduction {
     packed: Vec<u8>,
     steps: Vec<Step>,
@@ -16,17 +16,17 @@ pub(super) struct Introduction {
     lacks_password: bool,
 }
 
-/// One command of the introduction, by what its reply is good for.
+/// One command of the introduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It carries the credentials.
+    /// Sends the credentials.
     Login,
-    /// It tells what kind of server this is, and our number there.
+    /// Returns the kind of server and the id of this connection.
     Hello,
     Database,
-    /// For the operator.
+    /// Sets the name that operators see.
     Name,
-    /// It tells our address, for fencing.
+    /// Returns the address of this client, for fencing.
     Info,
 }
 
@@ -39,7 +39,7 @@ impl Introduction {
             auth.arg("AUTH").arg(user).arg(password);
             commands.push((Step::Login, auth));
         }
-        // Logged in before, because a server that wants a password refuses a mere HELLO.
+        // The login comes first: a server with a password refuses `HELLO` without a login.
         commands.push((Step::Hello, command(&["HELLO", if address.resp3 { "3" } else { "2" }])));
         if address.database != 0 {
             commands.push((Step::Database, command(&["SELECT", &address.database.to_string()])));
@@ -66,15 +66,15 @@ impl Introduction {
         &self.steps
     }
 
-    /// What a refusal of one step means; `None` where one can do without the step: the server, or a
-    /// proxy before it, does not know the command, or the user has no right to it.
+    /// Returns the refusal of a step as the caller gets it; `None` where the step is optional and the server, or a
+    /// proxy in front of the server, lacks the command, or the user has no right to run it.
     pub(super) fn refusal(&self, step: Step, refusal: Refusal) -> Option<Refusal> {
         match step {
             Step::Login if self.lacks_password && refusal.word() == "WRONGPASS" => {
                 let advice = "the URL names a user and no password; a password alone is written redis://:password@host";
                 Some(refusal.of_login().advising(advice))
             }
-            // Some servers quote what they do not understand, here the password.
+            // Some servers quote the part of a command that is invalid, here the password.
             Step::Login => Some(refusal.of_login()),
             Step::Database => Some(refusal),
             Step::Hello if self.resp3 => Some(refusal),
@@ -85,24 +85,24 @@ impl Introduction {
 
 impl std::fmt::Debug for Introduction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The bytes hold the password.
+        // The serialized commands contain the password.
         f.debug_tuple("Introduction").field(&self.steps).finish()
     }
 }
 
-/// What a server tells about itself without asking for any right.
+/// The properties of a server that `HELLO` reports to any user.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Hello {
-    /// What the server calls this connection.
+    /// The id of this connection on the server.
     pub(super) id: Option<u64>,
     /// `standalone`, `cluster` or `sentinel`.
     mode: String,
-    /// `master` or `replica`; a Sentinel has none.
+    /// `master` or `replica`; a Sentinel reports no role.
     role: String,
 }
 
 impl Hello {
-    /// Takes what is there; a proxy may tell less.
+    /// Reads the known fields; a proxy may report fewer.
     pub(super) fn read(reply: &Value) -> Self {
         let mut told = Self::default();
         let pairs: Vec<(&Value, &Value)> = match reply {
@@ -121,14 +121,14 @@ impl Hello {
         told
     }
 
-    /// Refuses servers on which no lock can be kept.
+    /// Refuses servers that cannot keep locks.
     pub(super) fn check(&self, server: &Arc<str>) -> Result<(), Fault> {
         let what = match (self.mode.as_str(), self.role.as_str()) {
             ("cluster", _) => "a node of a Redis Cluster, which is not supported: connect to a server of its own",
             ("sentinel", _) => {
                 "a Sentinel, which keeps no locks: connect to the master; SENTINEL GET-MASTER-ADDR-BY-NAME tells where it is"
             }
-            // As if it had refused to write: its name may lead to the master a moment later.
+            // Treated like a refused write: a moment later, the host name may lead to the master.
             (_, "replica" | "slave") => return Err(Fault::Refused(Refusal::replica().at(Arc::clone(server)))),
             _ => return Ok(()),
         };

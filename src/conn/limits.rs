@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::time::Instant;
 
-/// When a request is over, and how long its answer may take once it was sent.
+/// The deadline of a request, and the time that the server has for its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     end: Instant,
@@ -12,33 +12,33 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Everything by `end`.
+    /// Sets one deadline for the whole request.
     pub(crate) fn by(end: Instant) -> Self {
         Self { end, answer: None }
     }
 
-    /// Everything by `end`, and the answer at most `answer` after the request was sent.
+    /// Sets a deadline for the whole request, and for the reply a limit that starts when the request was sent.
     pub(crate) fn answered_within(end: Instant, answer: Duration) -> Self {
         Self { end, answer: Some(answer) }
     }
 
-    /// When it is over in any case.
+    /// The deadline of the whole request.
     pub(super) fn end(self) -> Instant {
         self.end
     }
 
-    /// When the answer to a request sent at `sent` has to be there.
+    /// The deadline of the reply to a request that was sent at `sent`.
     #[cfg(test)]
     pub(crate) fn for_test(self, sent: Instant) -> Instant {
         self.answer.map_or(self.end, |answer| sent.after(answer).min(self.end))
     }
 
-    /// How long the server had, where so much was left for everything.
+    /// The time that the server had for its reply, if `left` was left for the whole request.
     pub(super) fn of(self, left: Duration) -> Duration {
         self.answer.map_or(left, |answer| answer.min(left))
     }
 
-    /// When the answer to a request sent now has to be there.
+    /// The deadline of the reply to a request that is sent now.
     pub(super) fn answer_by(self) -> Instant {
         self.answer.map_or(self.end, |answer| Instant::now().after(answer).min(self.end))
     }

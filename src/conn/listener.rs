@@ -1,4 +1,4 @@
-//! The listening connection of one server: one thread that sleeps on the socket and on a waker.
+//! The listening connection of one server: its thread sleeps on the socket and on a waker.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,54 +15,54 @@ use super::waker::{Sleeper, Waker, sleeper};
 use crate::error::{Error, ErrorKind, Refusal};
 use crate::time::Instant;
 
-/// Where a server tells which keys were changed that a connection with tracking had read.
+/// The channel on which a server publishes changes of tracked keys to a RESP2 connection.
 pub(crate) const INVALIDATIONS: &str = "__redis__:invalidate";
 
-/// Whoever wants to hear: says what to ask of the server, and is told what comes.
+/// The receiver of messages. It decides which channels to subscribe to, and gets the events.
 pub(crate) trait Audience: Send + Sync {
-    /// What to do next; called again and again until it is [`Demand::Rest`] or [`Demand::Close`].
+    /// Returns the next step. Called repeatedly until the answer is [`Demand::Rest`] or [`Demand::Close`].
     fn demand(&self, now: Instant) -> Demand;
 
-    /// Something came; called on the listening thread.
+    /// Takes an event; called on the listening thread.
     fn handle(&self, event: ListenerEvent);
 }
 
-/// What the listening connection is to do.
+/// The next step of the listening connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
     Subscribe(Vec<String>),
     Unsubscribe(Vec<String>),
-    /// Nothing to ask; come back at this moment, or when woken.
+    /// Nothing to do until this moment, or until the thread is woken.
     Rest(Instant),
     /// The connection leads to the wrong server: make it anew.
     Redial,
-    /// Nobody listens any more: end. After this answer a new listener may be started at once.
+    /// End the thread, because no waiter is left. After this answer a new listener may be started at once.
     Close,
 }
 
-/// What the listening connection has to tell.
+/// An event on the listening connection.
 #[derive(Debug)]
 pub(crate) enum ListenerEvent {
-    /// A connection stands; by this number the server knows it, where the server says so.
+    /// A connection was opened, with this id on the server, where the server reports one.
     Connected(Option<u64>),
     Subscribed(String),
     Unsubscribed(String),
     Message(String),
-    /// These keys were changed or deleted; `None` means all of them.
+    /// Tracked keys were changed or deleted; `None` means all keys.
     Invalidated(Option<Vec<String>>),
-    /// The server does not let us listen to these channels.
+    /// The server refused to subscribe to these channels.
     Refused(Vec<String>, Refusal),
-    /// The connection is gone; every subscription with it.
+    /// The connection broke, and with it all subscriptions.
     Lost(Error),
 }
 
-/// How patient the listener is.
+/// The time limits of the listener.
 #[derive(Clone, Copy, Debug)]
 struct Patience {
     command_timeout: Duration,
 }
 
-/// Starts listening to `server` for `audience`.
+/// Starts to listen to `server` for `audience`.
 pub(crate) fn listen(
     server: Arc<Server>,
     audience: Weak<dyn Audience>,
@@ -79,11 +79,11 @@ struct Listener {
     audience: Weak<dyn Audience>,
     sleeper: Sleeper,
     patience: Patience,
-    /// How long to wait before the next attempt to connect.
+    /// The pause before the next attempt to connect.
     pause: Duration,
 }
 
-/// Why a round of listening ended.
+/// The reason why a session ended.
 enum End {
     Closed,
     Broken(Error),
@@ -116,7 +116,7 @@ impl Listener {
         }
     }
 
-    /// Waits for the next attempt, longer each time; `None` when nobody wants it any more.
+    /// Pauses before the next attempt, longer each time. Returns `None` when no waiter is left.
     fn rest_before_redial(&mut self) -> Option<()> {
         let next = Instant::now().after(self.pause);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -135,15 +135,16 @@ impl Listener {
     }
 }
 
-/// One connection's time as the listening one.
+/// The life of one listening connection.
 struct Session<'a> {
     listener: &'a Listener,
     connection: Connection,
-    /// Requests without a complete answer yet, in the order they were sent.
+    /// Requests whose replies are incomplete, in the order of sending.
     sent: VecDeque<Sent>,
-    /// When the last whole frame came.
+    /// The time of the last whole frame.
     heard: Instant,
-    /// Whether the server did anything it was asked for: a door that opens is not enough.
+    /// Whether the server confirmed a request on this connection. An accepted connection alone is no proof that the
+    /// server works, so the pause between attempts is reset only then.
     confirmed: bool,
 }
 
@@ -170,7 +171,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Why the connection broke; an error reply among the reasons speaks for itself.
+    /// Returns the error of a broken connection. A refusal among the causes is the error itself.
     fn broken(&self, error: io::Error) -> Error {
         match error.get_ref().and_then(|cause| cause.downcast_ref::<Error>()) {
             Some(refused) => refused.clone(),
@@ -184,7 +185,7 @@ impl<'a> Session<'a> {
         Error::new(ErrorKind::Connection, text)
     }
 
-    /// One turn: ask, sleep, hear. `Ok(false)` when nobody listens any more.
+    /// One turn: send requests, sleep, read frames. `Ok(false)` means that no waiter is left.
     fn turn(&mut self) -> io::Result<bool> {
         let rest = loop {
             let Some(audience) = self.listener.audience.upgrade() else { return Ok(false) };
@@ -222,7 +223,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Asks a silent server for a sign of life; says when to look again.
+    /// Sends a ping to a silent server. Returns the time of the next check.
     fn check_liveness(&mut self) -> io::Result<Instant> {
         let now = Instant::now();
         let silent = self.heard.until(now);
@@ -240,25 +241,25 @@ impl<'a> Session<'a> {
     fn send(&mut self, words: &[&str]) -> io::Result<()> {
         let deadline = Instant::now().after(self.listener.patience.command_timeout);
         if self.sent.is_empty() {
-            // Silence counts from the request on, not from the last message before it.
+            // The silence is measured from the request, not from the last message before the request.
             self.heard = self.heard.max(Instant::now().before(SILENCE_BEFORE_PING));
         }
         self.connection.send(&command(words).get_packed_command(), deadline)
     }
 
-    /// Takes one frame; `false` when nobody listens any more.
+    /// Handles one frame. `false` means that no waiter is left.
     fn hear(&mut self, frame: Value) -> io::Result<bool> {
         let event = match frame {
             Value::ServerError(error) => match self.sent.pop_front() {
                 Some(Sent::Subscribe { channels, .. }) => {
                     let refusal = Refusal::new(&error).at(self.listener.server.label());
                     if refusal.is_transient() {
-                        // Asked again on the next connection, after a pause.
+                        // The subscription is requested again on the next connection, after a pause.
                         return Err(io::Error::other(Error::refused(refusal)));
                     }
                     ListenerEvent::Refused(channels, refusal)
                 }
-                // Not allowed to stop listening: what comes there wakes nobody, so it is left as it is.
+                // Without the right to unsubscribe the channel stays subscribed. Its messages wake no waiter.
                 Some(Sent::Unsubscribe { channels, .. }) => {
                     let told = channels
                         .into_iter()
@@ -306,7 +307,7 @@ impl<'a> Session<'a> {
             }
             _ => {
                 self.answered_ping();
-                // A message nobody asked for wakes nobody.
+                // A push of an unknown kind wakes no waiter.
                 ListenerEvent::Message(String::new())
             }
         }
@@ -329,10 +330,10 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A list of keys, or nothing in its place for all of them.
+/// Reads a list of keys; a null instead of the list means all keys.
 fn invalidated(keys: Option<Value>) -> ListenerEvent {
     match keys {
-        // A key that is no text is no lock of ours.
+        // A key that is not UTF-8 is not the name of a lock.
         Some(Value::Array(keys)) => {
             ListenerEvent::Invalidated(Some(keys.into_iter().filter_map(|key| text(Some(key))).collect()))
         }
@@ -348,7 +349,7 @@ fn text(value: Option<Value>) -> Option<String> {
     }
 }
 
-/// A half-open connection is noticed within the sum of both.
+/// A half-open connection is detected within the sum of both.
 const SILENCE_BEFORE_PING: Duration = Duration::from_secs(1);
 const ANSWER_LIMIT: Duration = Duration::from_millis(1_500);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! How Redis is reached: addresses, sockets, framed replies, pools, routing by key, listening.
+//! The connections to Redis: addresses, sockets, framing of replies, pools, routing by key, the listening connection.
 
 mod address;
 mod connection;
@@ -28,11 +28,11 @@ pub(crate) use waker::{Sleeper, Waker, sleeper};
 use std::fmt;
 use std::sync::Arc;
 
-/// Where the servers are, and which of them a key belongs to.
+/// The servers, and the routing of keys to them.
 pub(crate) trait Topology: fmt::Debug + Send + Sync {
-    /// The server that owns `key` now.
+    /// Returns the server that stores `key` at present.
     fn server_for(&self, key: &[u8]) -> &Arc<Server>;
 
-    /// Every server, for what concerns them all.
+    /// Returns all servers.
     fn servers(&self) -> Vec<Arc<Server>>;
 }

@@ -1,4 +1,4 @@
-//! The connections of one server that nobody uses right now, and how many may be open.
+//! The idle connections of one server, and a limit for the open connections.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::owner::Home;
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
-/// Grows to its limit under load and shrinks to one connection when idle.
+/// A pool that grows to its limit under load and shrinks to one connection when idle.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// The server, for texts.
+    /// The server as error texts show it.
     server: Arc<str>,
     most: usize,
-    /// A forked child shares the sockets.
+    /// The process that made the pool: a forked child shares the sockets and must not use them.
     home: Home,
     state: Mutex<State>,
     freed: Condvar,
@@ -24,11 +24,11 @@ pub(super) struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Last used last, so the oldest ones wait at the front to be closed.
+    /// Sorted by last use: the front is closed first.
     idle: Vec<Idle>,
     open: usize,
     waiting: usize,
-    /// Every stream that may be in use, to end requests when the client closes.
+    /// The streams that may be in use. Closing the client shuts them down.
     streams: Vec<Weak<Stream>>,
     closed: bool,
 }
@@ -52,7 +52,8 @@ impl Pool {
                 return Err(closed());
             }
             if let Some(idle) = state.idle.pop() {
-                // One system call, always: bytes nobody asked for would answer the next request.
+                // This check costs one system call, on every request: an unexpected byte would be read as the reply
+                // to the next request.
                 if !idle.connection.is_stale() {
                     return Ok(Some(idle.connection));
                 }
@@ -96,7 +97,7 @@ impl Pool {
         self.tell_one(&state);
     }
 
-    /// Remembers a stream, so that closing can end what goes on there.
+    /// Records a stream, so that `close` can shut the stream down.
     pub(super) fn opened(&self, stream: Weak<Stream>) {
         let mut state = self.state.lock();
         if state.closed {
@@ -109,7 +110,7 @@ impl Pool {
         state.streams.push(stream);
     }
 
-    /// Closes the connections that nobody uses right now.
+    /// Closes the idle connections.
     pub(super) fn close_idle(&self) {
         let mut state = self.state.lock();
         let idle = std::mem::take(&mut state.idle);
@@ -121,7 +122,7 @@ impl Pool {
         drop(idle);
     }
 
-    /// Closes connections idle for `limit`, all but the last used one. Says when to come again.
+    /// Closes connections that were idle for `limit`, except the last used one. Returns the time of the next check.
     pub(super) fn trim(&self, now: Instant, limit: Duration) -> Option<Instant> {
         let mut closing = vec![];
         let mut state = self.state.lock();
@@ -135,7 +136,7 @@ impl Pool {
         next
     }
 
-    /// Whether there is something that [`Pool::trim`] may close later.
+    /// Whether [`Pool::trim`] may have a connection to close later.
     pub(super) fn has_spare(&self) -> bool {
         self.state.lock().idle.len() > 1
     }
@@ -148,8 +149,8 @@ impl Pool {
         self.home.is_elsewhere()
     }
 
-    /// Closes every connection, also those in use. In a forked child it does nothing: what a child shuts down is
-    /// shut down for its parent, too.
+    /// Closes every connection, also those in use. Does nothing in a forked child: a shutdown there would end the
+    /// connection of the parent as well.
     pub(super) fn close(&self) {
         if self.is_forked() {
             return;
@@ -172,7 +173,7 @@ impl Pool {
     }
 }
 
-/// What a request of a closed client gets.
+/// The fault of a request on a closed client.
 pub(super) fn closed() -> Fault {
     Fault::NotSent(Error::new(
         ErrorKind::Closed,

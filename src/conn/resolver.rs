@@ -1,4 +1,4 @@
-//! Looks host names up, one look-up of a name at a time: a call of the system that knows no deadline.
+//! Resolves host names in a thread, because the system call has no time-out.
 
 use std::fmt;
 use std::io;
@@ -11,11 +11,11 @@ use super::trouble::NoConnection;
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
-/// Asks for the addresses of a host, however long that takes.
+/// Resolves a host name; may block without limit.
 type LookUp = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// Where the name of one host leads. A look-up that outlives its caller is left to a thread, and
-/// serves whoever comes meanwhile: a resolver that hangs costs one thread, not one for each caller.
+/// Resolves one host name. A look-up that outlives its caller goes on in its thread and serves later callers, so a
+/// resolver that hangs blocks one thread instead of one thread for each caller.
 pub(super) struct Resolver {
     look_up: Arc<LookUp>,
     shared: Arc<Shared>,
@@ -29,15 +29,15 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// How many look-ups were begun.
+    /// The number of look-ups that were started.
     begun: u64,
-    /// When the one that is under way was begun.
+    /// The start of the look-up in progress.
     under_way: Option<Instant>,
-    /// What the last one that ended said, and which one that was.
+    /// The number and the result of the last finished look-up.
     answer: Option<(u64, Answer)>,
 }
 
-/// An error of the system cannot be copied; kind and text can.
+/// The result of a look-up. A system error cannot be cloned, so its kind and text are stored.
 type Answer = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
 
 impl Resolver {
@@ -49,7 +49,7 @@ impl Resolver {
         Self { look_up: Arc::new(look_up), shared: Arc::default() }
     }
 
-    /// The addresses of a host, at least one; by `deadline`.
+    /// Returns the addresses of a host, at least one, by `deadline`.
     pub(super) fn addresses(&self, host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAddr>, NoConnection> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
@@ -105,7 +105,7 @@ fn not_resolved(kind: io::ErrorKind, text: &str) -> NoConnection {
     NoConnection::NotResolved(io::Error::new(kind, text))
 }
 
-/// A look-up that took so long is left alone, and another one is begun beside it.
+/// After this time a look-up counts as stuck, and the next caller starts another one.
 const HOPELESS: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(10);
 
-    /// A resolver that answers when it is told to, and how often it was asked.
+    /// A resolver whose answers the test sends, and the number of its look-ups.
     fn slow() -> (Arc<Resolver>, Sender<SocketAddr>, Arc<AtomicUsize>) {
         let (answer, answers): (_, Receiver<SocketAddr>) = unbounded();
         let asked = Arc::new(AtomicUsize::new(0));
@@ -147,7 +147,7 @@ mod tests {
             assert!(matches!(dial.join().unwrap(), Err(NoConnection::NotResolvedInTime)));
         }
         assert_eq!(asked.load(Ordering::SeqCst), 1);
-        // The next dial gets the answer of that look-up, or of a later one where that has ended before.
+        // The next dial gets the answer of the first look-up, or of a later one if the first look-up ended before.
         let (one, other) = (SocketAddr::from(([127, 0, 0, 1], 1)), SocketAddr::from(([127, 0, 0, 2], 1)));
         answer.send(one).unwrap();
         answer.send(other).unwrap();
@@ -155,7 +155,7 @@ mod tests {
         assert!(told == [one] || told == [other], "{told:?}");
         assert!(asked.load(Ordering::SeqCst) <= 2);
         drop(answer);
-        // One answer may be left from before.
+        // One of the answers may still be unused.
         assert!((0..2).any(|_| matches!(within(&resolver, SOON), Err(NoConnection::NotResolved(_)))));
     }
 
@@ -164,13 +164,13 @@ mod tests {
         let (resolver, answer, _) = slow();
         let start = Instant::now();
         let pretence = start.pretend();
-        // No time is left: it begins the look-up and gives up.
+        // Without any time left the call starts the look-up and gives up.
         assert!(matches!(within(&resolver, Duration::ZERO), Err(NoConnection::NotResolvedInTime)));
         start.after(HOPELESS).comes();
         assert!(matches!(within(&resolver, Duration::ZERO), Err(NoConnection::NotResolvedInTime)));
         drop(pretence);
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        // One for each of them, and one for a third where both have ended before it is asked for.
+        // One answer for each look-up, and one for a third look-up in case both ended before the call.
         (0..3).for_each(|_| answer.send(address).unwrap());
         assert_eq!(within(&resolver, SOON).unwrap(), [address]);
         assert!(resolver.shared.state.lock().begun >= 2);

@@ -1,4 +1,4 @@
-//! A server for tests in this process: it introduces itself like Redis and answers the rest by a script.
+//! A server for tests, in this process: answers the introduction like Redis and all other requests by a script.
 #![cfg(test)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,29 +9,29 @@ use std::thread;
 
 use crate::sync::Mutex;
 
-/// A request as the server saw it.
+/// A request as the server received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// The number of its connection, as `CLIENT INFO` says it.
+    /// The id of the connection in `CLIENT INFO`.
     pub(crate) connection: u64,
     pub(crate) words: Vec<String>,
 }
 
-/// What the server does about a request.
+/// The reaction of the server to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reaction {
     Reply(&'static str),
-    /// Never answers, and reads nothing more on this connection.
+    /// Sends no reply and reads nothing more on this connection.
     Mute,
     /// Closes the connection.
     HangUp,
 }
 
-/// Runs until the process ends; its threads wait for connections and requests.
+/// A server that runs until the process ends.
 #[derive(Debug)]
 pub(crate) struct Scripted {
     port: u16,
-    /// The server's own address, as `CLIENT INFO` says it.
+    /// The address of the server in `CLIENT INFO`.
     label: Arc<Mutex<String>>,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Scripted {
 type Script = dyn Fn(&Seen) -> Reaction + Send + Sync;
 
 impl Scripted {
-    /// Starts it on a free port; `script` answers every request but those of an introduction.
+    /// Starts the server on a free port. `script` answers every request except those of an introduction.
     pub(crate) fn start(script: impl Fn(&Seen) -> Reaction + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -64,12 +64,12 @@ impl Scripted {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// From now on connections lead to another server.
+    /// Pretends that later connections reach another server.
     pub(crate) fn becomes(&self, label: &str) {
         *self.label.lock() = label.to_owned();
     }
 
-    /// What was asked so far, introductions left out.
+    /// Returns the requests so far, without introductions.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().clone()
     }
@@ -97,7 +97,7 @@ fn serve(mut stream: TcpStream, id: u64, label: &str, seen: &Mutex<Vec<Seen>>, s
                 match script(&asked) {
                     Reaction::Reply(reply) => reply.to_owned(),
                     Reaction::Mute => {
-                        // Until the other end is closed.
+                        // Blocks until the client closes the connection.
                         let _ = reader.read_to_end(&mut vec![]);
                         return;
                     }

@@ -1,4 +1,4 @@
-//! One server: requests over its pool, fencing of those that were never answered.
+//! One server: sends requests over its pool, and fences requests without an answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) struct Server {
     pool: Pool,
 }
 
-/// A connection outside the pool, for one thread's own use; it is made anew when it broke.
+/// A connection outside the pool, for one thread. A broken connection is replaced at the next request.
 #[derive(Debug)]
 pub(crate) struct DedicatedConnection {
     server: Arc<Server>,
@@ -35,13 +35,13 @@ impl Server {
         Self { dialer, pool }
     }
 
-    /// Where the server is, without secrets.
+    /// Returns the address of the server without credentials.
     pub(crate) fn label(&self) -> String {
         self.dialer.label().to_string()
     }
 
-    /// Sends one request over a pooled connection and waits for its reply. A reply that `read` does
-    /// not know is none: the connection is out of step and is closed.
+    /// Sends one request over a pooled connection and waits for the reply. A reply that `read` does not understand
+    /// closes the connection, because requests and replies no longer match.
     pub(crate) fn request<T>(
         &self,
         request: &[u8],
@@ -72,7 +72,8 @@ impl Server {
         answer
     }
 
-    /// The connections lead to a replica: the next ones may lead to the master, where the name does by now.
+    /// Closes the idle connections to a server that became a replica: new connections may reach the master, if the
+    /// host name points there by then.
     pub(crate) fn leave_replica(&self) {
         self.pool.close_idle();
     }
@@ -98,19 +99,18 @@ impl Server {
             self.pool.give_back(connection);
         } else {
             let mute = connection.is_mute();
-            // Its socket is closed before anybody fences or repeats.
+            // The socket must be closed before the request is fenced or repeated.
             drop(connection);
             self.pool.give_up();
             if mute {
-                // What made it mute may have made mute those that nobody uses: a gateway that forgot them all.
+                // The cause may affect idle connections as well, for instance a gateway that lost its table.
                 self.pool.close_idle();
             }
         }
     }
 
-    /// Makes sure that no request of a broken connection is carried out from now on: it has run,
-    /// or it never will. `Ok(false)` when this server does not let us, or when the connection led to
-    /// another server that cannot be asked now.
+    /// Ensures that the server runs no request of a broken connection from now on. Returns `Ok(false)` when the user
+    /// has no right to kill connections, or when the connection led to another server that does not answer now.
     pub(crate) fn fence(&self, identity: &Identity, limits: Limits) -> Result<bool, Fault> {
         let mut connection = self.take(limits.end())?;
         if connection.leads_where(identity) {
@@ -119,7 +119,7 @@ impl Server {
             return fenced(outcome);
         }
         self.put_away(connection, true);
-        // The host name leads to another server by now, where the copy is not.
+        // By now the host name leads to another server, which never saw the request.
         match self.dialer.dial_again(identity, limits.end()) {
             Some(Ok(mut connection)) if connection.leads_where(identity) => {
                 fenced(kill(&mut connection, identity, limits))
@@ -128,7 +128,7 @@ impl Server {
         }
     }
 
-    /// A connection of its own for a thread that must not wait for the pool.
+    /// Makes a connection for a thread that must not wait for the pool.
     pub(crate) fn connection(self: &Arc<Self>) -> DedicatedConnection {
         DedicatedConnection { server: Arc::clone(self), connection: None, generation: 0 }
     }
@@ -144,7 +144,7 @@ impl Server {
         self.pool.is_closed()
     }
 
-    /// Closes connections idle for `limit`; says when to come again.
+    /// Closes connections that were idle for `limit`. Returns the time of the next check.
     pub(crate) fn trim(&self, now: Instant, limit: Duration) -> Option<Instant> {
         self.pool.trim(now, limit)
     }
@@ -153,14 +153,14 @@ impl Server {
         self.pool.has_spare()
     }
 
-    /// Ends every request and closes every connection, the listening one included.
+    /// Ends every request and closes every connection, the listening connection included.
     pub(crate) fn close(&self) {
         self.pool.close();
     }
 }
 
 impl DedicatedConnection {
-    /// Sends one request and waits for its reply; see [`Server::request`].
+    /// Sends one request and waits for the reply; see [`Server::request`].
     pub(crate) fn request<T>(
         &mut self,
         request: &[u8],
@@ -189,13 +189,14 @@ impl DedicatedConnection {
         answer
     }
 
-    /// Makes it ready for requests, if it is not.
+    /// Opens a connection unless one is open.
     pub(crate) fn open(&mut self, deadline: Instant) -> Result<(), Fault> {
         self.connection = Some(self.take(deadline)?);
         Ok(())
     }
 
-    /// Has the connection of this number told what happens to the keys that are read here from now on.
+    /// Redirects the invalidation messages about keys that this connection reads to the connection with the id
+    /// `number`.
     pub(crate) fn track(&mut self, number: u64, deadline: Instant) -> Result<(), Fault> {
         let number = number.to_string();
         let request = command(&["CLIENT", "TRACKING", "ON", "REDIRECT", &number, "NOLOOP"]).get_packed_command();
@@ -207,26 +208,27 @@ impl DedicatedConnection {
         self.connection.is_some().then_some(self.generation)
     }
 
-    /// Sleeps until woken or until `until`. A connection that breaks meanwhile is closed, and ends the sleep.
+    /// Sleeps until woken or until `until`. A connection that breaks is closed and ends the sleep.
     pub(crate) fn sleep(&mut self, sleeper: &Sleeper, until: Instant) {
-        // Nothing is asked meanwhile, so whatever comes makes it useless.
+        // No request is in flight here, so any byte makes the connection unusable.
         if sleeper.sleep(self.connection.as_ref(), until) {
             self.hang_up();
         }
     }
 
-    /// Makes sure that a master is at the other end, as far as the server tells; leaves any other server.
+    /// Checks that the server is a master, as far as the server reports a role. Closes the connection to any other
+    /// server.
     pub(crate) fn check_role(&mut self, deadline: Instant) -> Result<(), Fault> {
         let hello = command(&["HELLO"]).get_packed_command();
         let told = match self.request(&hello, deadline, |reply| Some(Hello::read(reply))) {
-            // As at the introduction: one can do without.
+            // `HELLO` is optional, as in the introduction.
             Err(Fault::Refused(_)) => return Ok(()),
             told => told?,
         };
         told.check(self.server.dialer.label()).inspect_err(|_| self.hang_up())
     }
 
-    /// Closes it; the next request makes it anew.
+    /// Closes the connection; the next request opens another one.
     pub(crate) fn hang_up(&mut self) {
         self.connection = None;
     }
@@ -261,7 +263,7 @@ fn fenced(outcome: Result<(), Fault>) -> Result<bool, Fault> {
     }
 }
 
-/// Whether the connection is in step after this, and leads to where requests are carried out.
+/// Whether requests and replies still match, and the server runs writes.
 fn is_usable<T>(answer: &Result<T, Fault>) -> bool {
     match answer {
         Ok(_) => true,

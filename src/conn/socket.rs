@@ -1,4 +1,4 @@
-//! A stream to a server whose every operation ends by a deadline.
+//! A stream to a server on which every operation has a deadline.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -16,14 +16,14 @@ use super::resolver::Resolver;
 use super::trouble::NoConnection;
 use crate::time::Instant;
 
-/// A connected stream. Others may hold it too, only to shut it down.
+/// A connected stream. Other threads may share the stream, to shut it down.
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: Arc<Stream>,
-    /// What the stream's time-outs are set to; setting one costs a system call.
+    /// The time-outs that are set on the stream; setting one costs a system call.
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
-    /// How much time was left when the last request was begun.
+    /// The time that was left when the last request was started.
     limit: Duration,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Stream {
 impl Socket {
     pub(super) fn dial(endpoint: &Endpoint, resolver: &Resolver, deadline: Instant) -> Result<Self, NoConnection> {
         let stream = match endpoint {
-            // A name is looked up for each connection: it may lead elsewhere by now.
+            // The name is resolved for each connection, because the answer may have changed.
             Endpoint::Tcp(host, port) => {
                 let addresses = resolver.addresses(host, *port, deadline)?;
                 dial_first(&addresses, deadline).map(Stream::Tcp)
@@ -47,12 +47,12 @@ impl Socket {
         Ok(Self { stream, read_timeout: None, write_timeout: None, limit: Duration::ZERO })
     }
 
-    /// How long the server had to answer the last request.
+    /// The time that the server had for the last request.
     pub(super) fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// Writes all of `bytes` or fails; after a failure the server has not got the whole.
+    /// Writes all of `bytes`. After an error the server did not receive all of them.
     pub(super) fn write_all(&mut self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
         let whole = bytes.len();
         while !bytes.is_empty() {
@@ -74,7 +74,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Reads what is there, at least one byte.
+    /// Reads the available bytes, at least one.
     pub(super) fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
         loop {
             let left = left_until(deadline)?;
@@ -90,14 +90,14 @@ impl Socket {
         }
     }
 
-    /// Whether an idle stream is of no use any more: closed, or with bytes nobody asked for.
+    /// Whether an idle stream is unusable: closed, or with bytes that belong to no request.
     pub(super) fn is_stale(&self) -> bool {
         let mut fds = [PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         !matches!(poll(&mut fds, Some(&at_once)), Ok(0))
     }
 
-    /// Where the stream leads; `None` for the socket of a path.
+    /// The address of the server; `None` for a Unix socket.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         match &*self.stream {
             Stream::Tcp(stream) => stream.peer_addr().ok(),
@@ -105,7 +105,7 @@ impl Socket {
         }
     }
 
-    /// The stream itself, for sleeping on it and for shutting it down.
+    /// Returns the stream, for polling and for shutdown.
     pub(super) fn stream(&self) -> &Arc<Stream> {
         &self.stream
     }
@@ -114,7 +114,7 @@ impl Socket {
 impl Stream {
     /// Ends every operation on this stream, from any thread.
     pub(super) fn shut_down(&self) {
-        // It fails only on a stream that is down already.
+        // An error means that the stream is shut down already.
         let _ = match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
             Self::Unix(stream) => stream.shutdown(Shutdown::Both),
@@ -159,7 +159,7 @@ impl AsFd for Stream {
     }
 }
 
-/// The first of the addresses that takes the connection; each gets its share of the time that is left.
+/// Connects to the first address that accepts the connection. Each address gets an equal share of the time left.
 fn dial_first(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
     for (index, address) in addresses.iter().enumerate() {
@@ -167,7 +167,7 @@ fn dial_first(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStre
         match TcpStream::connect_timeout(address, (left_until(deadline)? / others).max(SHORTEST)) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
-                // A quiet connection must not be forgotten by what lies between, nor we by a dead peer.
+                // Keepalive keeps an idle connection alive in gateways, and detects a dead server.
                 sockopt::set_socket_keepalive(&stream, true)?;
                 sockopt::set_tcp_keepidle(&stream, KEEP_ALIVE)?;
                 return Ok(stream);
@@ -178,8 +178,8 @@ fn dial_first(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStre
     Err(last)
 }
 
-/// Connects to a Unix socket. Where the queue of the server is full, the call waits for as long as the
-/// socket's own time-out for writing says.
+/// Connects to a Unix socket. If the backlog of the server is full, the call blocks for the send time-out of the
+/// socket.
 fn dial_unix(path: &Path, deadline: Instant) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     loop {
@@ -211,8 +211,8 @@ fn left_until(deadline: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::Error::new(ErrorKind::TimedOut, "no answer in time")) } else { Ok(left.max(SHORTEST)) }
 }
 
-/// A time-out in force that ends by the deadline is kept, unless it is so short that a caller would
-/// wake over and over.
+/// Whether the time-out must be set anew. A time-out that ends by the deadline is kept, unless it is so short that
+/// the caller would wake many times.
 fn needs_setting(in_force: Option<Duration>, left: Duration) -> bool {
     !matches!(in_force, Some(timeout) if timeout <= left + TOLERANCE && timeout >= left / 4)
 }
@@ -221,7 +221,7 @@ fn is_early_wake(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// A time-out of zero would mean "for ever" to the system.
+/// The system takes a time-out of zero as "without limit".
 const SHORTEST: Duration = Duration::from_micros(100);
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const TOLERANCE: Duration = Duration::from_millis(2);
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn an_address_that_does_not_answer_leaves_time_for_the_next() {
         let mute = TcpListener::bind("127.0.0.1:0").unwrap();
-        // Its queue is full when one more does not get in; nobody ever takes anybody out of it.
+        // The backlog is full once a connection attempt fails, and the test accepts no connection.
         let mut queue = vec![];
         while let Ok(stream) = TcpStream::connect_timeout(&local(&mute), Duration::from_millis(200)) {
             queue.push(stream);

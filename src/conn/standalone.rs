@@ -1,11 +1,11 @@
-//! The simplest topology: every key lives on one server.
+//! The simplest topology: one server stores every key.
 
 use std::sync::Arc;
 
 use super::Topology;
 use super::server::Server;
 
-/// One server for everything.
+/// One server for all keys.
 #[derive(Debug)]
 pub(crate) struct Standalone {
     server: Arc<Server>,

@@ -1,4 +1,4 @@
-//! What it means that a server is not reached or does not answer, in words; the system's own error is the source.
+//! Error texts for a server that is not reached or does not answer, with the error of the system as the source.
 
 use std::io;
 use std::time::Duration;
@@ -7,25 +7,25 @@ use super::address::Endpoint;
 use super::frame::Garbled;
 use crate::error::{Error, ErrorKind};
 
-/// Why no connection could be made.
+/// The reason why no connection could be made.
 #[derive(Debug)]
 pub(super) enum NoConnection {
-    /// The host name leads nowhere.
+    /// The host name does not exist.
     NotResolved(io::Error),
-    /// Nobody said in time where the host name leads.
+    /// The host name was not resolved in time.
     NotResolvedInTime,
     Failed(io::Error),
 }
 
-/// How far it had come when a connection failed.
+/// The stage at which a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// Nothing was ever heard from the server over this connection.
+    /// The server sent no byte over this connection.
     Greeting,
     Request,
 }
 
-/// The server at `label` could not be connected to within `limit`.
+/// Builds the error for a server that could not be connected to within `limit`.
 pub(super) fn not_reached(label: &str, endpoint: &Endpoint, trouble: NoConnection, limit: Duration) -> Error {
     let text = |why: &str| format!("redis at {label} cannot be reached: {why}");
     let error = match trouble {
@@ -51,13 +51,13 @@ pub(super) fn not_reached(label: &str, endpoint: &Endpoint, trouble: NoConnectio
                 in_words(limit)
             )
         }
-        // "address not available" and the like: a word for the kind, without the system's number.
+        // For instance "address not available": the kind in words, without the number of the system.
         other => other.to_string(),
     };
     Error::with_source(ErrorKind::Connection, text(&why), error)
 }
 
-/// A connection to the server at `label` was made, and then failed while `limit` was left for an answer.
+/// Builds the error for a connection that failed when `limit` was left for the reply.
 pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Duration) -> Error {
     let garbled = error.get_ref().and_then(|cause| cause.downcast_ref::<Garbled>());
     let what = match (error.kind(), moment) {
@@ -84,7 +84,7 @@ pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Durat
     Error::with_source(ErrorKind::Connection, format!("redis at {label} {what}"), error)
 }
 
-/// The reply of a server has a shape that the request never has.
+/// The error for a reply of a shape that the request never has.
 pub(super) fn odd_reply() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "an unexpected reply")
 }
@@ -94,7 +94,7 @@ fn is_end(kind: io::ErrorKind) -> bool {
     matches!(kind, UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe | NotConnected | WriteZero)
 }
 
-/// A limit as somebody set it, without what the machine took of it.
+/// Shows a limit as it was configured, rounded up over the time that the machine took.
 pub(super) fn in_words(limit: Duration) -> String {
     let millis = limit.as_micros().div_ceil(1_000);
     let step = if millis < 100 { 1 } else { 10 };

@@ -1,6 +1,6 @@
-//! Reads the URL of a server; what a URL says counts, or is refused by name.
+//! Parses the URL of a server, in which every part has an effect or is refused by name.
 //!
-//! No text repeats what stands in the URL but the names of parameters: the rest may be a password.
+//! Error texts repeat only names of parameters: any other part of the URL may be a password.
 
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 use super::address::{Address, Endpoint};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a URL gives, once each.
+/// The settings in a URL.
 #[derive(Debug, Default)]
 struct Parts {
     username: Option<String>,
@@ -54,7 +54,7 @@ pub(super) fn parse(url: &str) -> Result<Address> {
 
 fn tcp(authority: &str, path: &str, query: &str) -> Result<Address> {
     let mut parts = Parts::default();
-    // A host has no @, so the last one ends the login.
+    // A host contains no @, so the last @ ends the login.
     let endpoint = match authority.rsplit_once('@') {
         None => authority,
         Some((login, endpoint)) => {
@@ -132,7 +132,7 @@ impl Parts {
     fn take_query(&mut self, query: &str) -> Result<()> {
         let mut seen = vec![];
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            // What lacks a value may be anything, also the rest of a password.
+            // A part without a value may be anything, for instance the rest of a password.
             let Some((name, value)) = pair.split_once('=') else {
                 return fail("a parameter behind the ? has no value; it looks like ?db=3");
             };
@@ -169,7 +169,7 @@ fn give<T: PartialEq>(name: &str, slot: &mut Option<T>, value: Option<T>) -> Res
     value.map_or(Ok(()), |value| same(name, slot, value))
 }
 
-/// Takes a value that may stand elsewhere in the URL, too.
+/// Sets a value, which another part of the URL may give as well.
 fn same<T: PartialEq>(name: &str, slot: &mut Option<T>, value: T) -> Result<()> {
     match slot {
         Some(known) if *known != value => fail(format!("the parameter {name} contradicts what stands before the ?")),
@@ -199,7 +199,7 @@ fn protocol(text: &str) -> Result<bool> {
     }
 }
 
-/// The text with its %XX read; `None` for an empty one. A % that begins no such thing stays.
+/// Decodes %XX in a text; `None` for an empty text. A % without two hex digits stays.
 fn decoded(text: &str, what: &str) -> Result<Option<String>> {
     match percent_decode_str(text).decode_utf8() {
         Ok(plain) => Ok(Some(plain.into_owned()).filter(|plain| !plain.is_empty())),

@@ -1,4 +1,4 @@
-//! A thread that sleeps on a connection and can be woken by others.
+//! Lets a thread sleep on a connection, and lets other threads wake it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -14,11 +14,11 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub(crate) struct Waker(Arc<UnixStream>);
 
-/// What the thread itself sleeps by.
+/// The end of the pipe on which the thread sleeps.
 #[derive(Debug)]
 pub(crate) struct Sleeper(UnixStream);
 
-/// A sleeper, and what wakes it.
+/// Makes a sleeper and its waker.
 pub(crate) fn sleeper() -> io::Result<(Waker, Sleeper)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -28,7 +28,7 @@ pub(crate) fn sleeper() -> io::Result<(Waker, Sleeper)> {
 
 impl Waker {
     pub(crate) fn wake(&self) {
-        // Full means that it is awake already, closed that it has ended.
+        // A full pipe means that the thread is awake, a closed pipe that the thread ended.
         let _ = (&*self.0).write(&[0]);
     }
 }
@@ -43,7 +43,7 @@ impl Sleeper {
         let mut fds = vec![PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
         fds.extend(stream.map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN)));
         if poll(&mut fds, Some(&timeout)).is_err() {
-            // A signal; whoever called looks again.
+            // A signal interrupted the call; the caller checks again.
             return false;
         }
         if !fds[0].revents().is_empty() {
@@ -52,9 +52,9 @@ impl Sleeper {
         fds.get(1).is_some_and(|fd| !fd.revents().is_empty())
     }
 
-    /// Forgets that the waker was used; answers whether it was.
+    /// Resets the waker. Returns whether the waker was used.
     pub(crate) fn was_woken(&self) -> bool {
-        // What was written does not matter, only that something was.
+        // The number of bytes does not matter.
         (&self.0).read(&mut [0; 64]).is_ok()
     }
 }

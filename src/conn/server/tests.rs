@@ -1,4 +1,4 @@
-//! Tests of what becomes of a connection that is of no use any more.
+//! Tests of connections that cannot be used any more.
 #![cfg(test)]
 
 use super::*;
@@ -11,7 +11,7 @@ fn soon() -> Instant {
     Instant::now().after(SOON)
 }
 
-/// A server that answers each request by this, over at most one connection at a time.
+/// A scripted server, and a client that may open one connection.
 fn served(reaction: Reaction) -> (Scripted, Arc<Server>) {
     let scripted = Scripted::start(move |_| reaction.clone());
     let dialer = Dialer::new(Address::parse(&scripted.url()).unwrap(), "test".into());
@@ -24,7 +24,7 @@ fn ping(server: &Server) -> Result<(), Fault> {
 
 #[test]
 fn a_connection_out_of_step_frees_its_slot() {
-    // Nobody asked for the second reply.
+    // The second reply belongs to no request.
     let (scripted, server) = served(Reaction::Reply("+PONG\r\n+PONG\r\n"));
     (0..3).for_each(|_| ping(&server).unwrap());
     let seen = scripted.seen();
