@@ -13,7 +13,7 @@ mod names;
 
 use code::{FOR_TESTS, body_after, is_name_char, without_comments_and_strings, without_tests};
 
-/// Which part of `src/` may use which: itself, and what stands in a line above its own.
+/// The parts of `src/` that each part may use: the part itself, and the parts in the lines above.
 const LAYERS: &[&[&str]] = &[
     &["error", "owner", "sync", "token"],
     &["name", "time"],
@@ -39,10 +39,10 @@ const SAY_REDIS: &[&str] = &["conn", "script", "error"];
 const START_THREADS: &[&str] = &["conn", "engine"];
 /// Parts that may read a clock of the system.
 const READ_CLOCKS: &[&str] = &["time"];
-/// Parts that choose what to wait by; a checker puts its own there.
+/// Parts that choose the mutex and condition variable; a model checker provides replacements there.
 const CHOOSE_MUTEXES: &[&str] = &["sync"];
-/// Names that Redisson's own layout forces a script to build: channels of fair waiters, fields and
-/// keys of read-write holds.
+/// Names that a script must build because of Redisson's own layout: channels of fair waiters, fields and keys of
+/// read-write holds.
 const BUILT_IN_LUA: &[(&str, &str)] = &[
     ("fair/acquire.lua", "ARGV[4] .. ':' .. head"),
     ("fair/force_release.lua", "ARGV[1] .. ':' .. head"),
@@ -205,10 +205,10 @@ fn each_rule_sees_what_it_forbids() {
 /// One file of `src/`.
 struct Source {
     path: PathBuf,
-    /// The file or folder directly below `src/` that it belongs to.
+    /// The file or folder directly below `src/` that contains the file.
     part: String,
     text: String,
-    /// The text without comments, the content of strings, and what is there for tests only.
+    /// The text without comments, the content of strings, and test code.
     code: String,
 }
 
@@ -219,7 +219,7 @@ impl Source {
         Self { path, part, text, code }
     }
 
-    /// Where these words stand, unless this is one of the parts that may say them.
+    /// The places of these words, unless the file belongs to one of the parts that may use the words.
     fn forbid(&self, words: &[&str], parts: &[&str]) -> Vec<String> {
         if parts.contains(&self.part.as_str()) {
             return vec![];
@@ -228,7 +228,7 @@ impl Source {
         words.iter().flat_map(found).collect()
     }
 
-    /// Where a word stands in the code and is not the end of a longer one.
+    /// The places where a word stands in the code and is not the end of a longer word.
     fn places_of(&self, word: &str) -> Vec<usize> {
         let begins_name = word.starts_with(is_name_char);
         let whole = |at: &usize| !(begins_name && self.code[..*at].ends_with(is_name_char));
@@ -255,14 +255,14 @@ fn upward_uses(source: &Source) -> Vec<String> {
     let rank = |part: &str| LAYERS.iter().position(|layer| layer.contains(&part));
     let own = rank(&source.part).unwrap_or_else(|| panic!("{} is in no layer", source.path.display()));
     let is_upward = |name: &str| {
-        // What is no module is a re-export of the face.
+        // A name that is no module is a re-export in `lib.rs`.
         let part = if rank(name).is_some() { name } else { "lib" };
         part != source.part && rank(part).is_some_and(|rank| rank >= own) && source.part != "lib"
     };
     used.iter().filter(|(_, name)| is_upward(name)).map(|(at, name)| source.at(*at, name)).collect()
 }
 
-/// The names that a path, or a group of paths in braces, begins with.
+/// The first names of a path, or of a group of paths in braces.
 fn first_names(rest: &str) -> Vec<String> {
     let name = |text: &str| text.trim_start().chars().take_while(|&c| is_name_char(c)).collect::<String>();
     let Some(group) = rest.strip_prefix('{') else { return vec![name(rest)] };
@@ -314,7 +314,7 @@ fn lines_of(code: &str) -> usize {
     code.lines().filter(|line| !line.trim().is_empty()).count()
 }
 
-/// What is wrong with the first paragraph of a file's documentation.
+/// The fault in the first paragraph of a file's documentation.
 fn opening_fault(text: &str) -> Option<String> {
     let first: Vec<&str> =
         text.lines().map_while(|line| line.strip_prefix("//! ")).take_while(|line| !line.is_empty()).collect();
@@ -322,7 +322,7 @@ fn opening_fault(text: &str) -> Option<String> {
     if sentence.is_empty() {
         return Some("it does not open with a sentence in //!".into());
     }
-    // Before a list it ends in a colon.
+    // Before a list the sentence ends in a colon.
     let several = sentence.contains(". ") || !sentence.ends_with(['.', ':']);
     several.then(|| format!("it does not open with exactly one sentence: {sentence}"))
 }
@@ -363,7 +363,7 @@ fn script_faults(name: &str, text: &str) -> Vec<String> {
     faults
 }
 
-/// Which elements of a table a script uses; any that is not a plain number counts as `*`.
+/// The elements of a table in a script; an index other than a plain number counts as `*`.
 fn indices(code: &str, table: &str) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     for (at, _) in code.match_indices(table) {
@@ -377,7 +377,7 @@ fn indices(code: &str, table: &str) -> BTreeSet<String> {
     used
 }
 
-/// A script without its comments and the content of its strings.
+/// A script without comments and the content of strings.
 fn lua_code(text: &str) -> String {
     let mut code = String::new();
     for line in text.lines() {

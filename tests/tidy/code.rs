@@ -1,6 +1,6 @@
-//! Source as text: what is code in it, and where blocks begin and end.
+//! Source as text: the code without comments, and the ends of blocks.
 
-/// What stands before items that are there for tests only.
+/// The marks before items for tests.
 pub(crate) const FOR_TESTS: &[&str] = &["#[cfg(test)]", "#[cfg(all(test, shuttle))]"];
 
 /// The code with the same length and lines, with blanks for comments and for the content of strings.
@@ -49,7 +49,7 @@ fn string(rest: &[u8]) -> usize {
     (at + 1).min(rest.len())
 }
 
-/// The code with blanks for the items, or the whole file, that are there for tests only.
+/// The code with blanks in place of items, or of the whole file, for tests.
 pub(crate) fn without_tests(code: &str) -> String {
     let mut left = code.to_owned();
     if FOR_TESTS.iter().any(|mark| left.contains(&mark.replacen('#', "#!", 1))) {
@@ -69,7 +69,7 @@ pub(crate) fn without_tests(code: &str) -> String {
     left
 }
 
-/// Where the first block in braces after `at` opens and where it is over; `None` where a `;` comes first.
+/// The start and the end of the first block in braces after `at`; `None` if a `;` comes first.
 pub(crate) fn body_after(code: &str, at: usize) -> Option<(usize, usize)> {
     let mut depth = 0_usize;
     let mut open = None;

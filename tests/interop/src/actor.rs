@@ -1,4 +1,4 @@
-//! Somebody who takes, waits for and gives back one object: a thread of a peer.
+//! An actor: a thread of a peer that takes, awaits and releases one object.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::peer::{Answer, Peer, Seat, Ticket};
 use crate::stage::PATIENT;
 use lockson_harness::percent::{encode, encode_all};
 
-/// One thing to hold: a kind and a name.
+/// An object to hold: a kind and a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     pub(crate) kind: &'static Kind,
@@ -17,7 +17,7 @@ pub(crate) struct Object {
     pub(crate) name: String,
 }
 
-/// A thread of a peer, and the object that it deals with.
+/// A thread of a peer, and the thread's object.
 #[derive(Clone, Debug)]
 pub(crate) struct Actor<'p> {
     peer: &'p RefCell<Peer>,
@@ -29,7 +29,7 @@ pub(crate) struct Actor<'p> {
     permits: RefCell<Vec<String>>,
 }
 
-/// An acquire that waits.
+/// An acquire with a wait.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
     actor: &'a Actor<'a>,
@@ -42,7 +42,7 @@ impl Object {
         Self { kind, word: kind.word, name: name.to_owned() }
     }
 
-    /// What somebody else asks for who is to be kept out.
+    /// The object that a rival asks for, and that the holder must keep from the rival.
     pub(crate) fn rival_of(kind: &'static Kind, name: &str) -> Self {
         Self { word: kind.rival, ..Self::new(kind, name) }
     }
@@ -52,7 +52,7 @@ impl Object {
         Self { kind, word, name: name.to_owned() }
     }
 
-    /// Names it in a command.
+    /// The object's words in a command.
     pub(crate) fn words(&self) -> String {
         let (word, name) = (self.word, &self.name);
         match self.kind.shape {
@@ -64,7 +64,7 @@ impl Object {
         }
     }
 
-    /// The names of the locks that a multi-lock is made of.
+    /// The names of the locks in a multi-lock.
     pub(crate) fn part_names(&self) -> [String; 3] {
         ["a", "b", "c"].map(|part| format!("{}:{part}", self.name))
     }
@@ -98,7 +98,7 @@ impl<'p> Actor<'p> {
         }
     }
 
-    /// Takes it, waiting without limit; closes it, if it is a latch.
+    /// Takes the object, waiting without limit; closes a latch.
     #[track_caller]
     pub(crate) fn take(&self) -> Answer {
         let answer = match self.object.kind.family {
@@ -109,14 +109,14 @@ impl<'p> Actor<'p> {
         self.note(answer.expect_ok())
     }
 
-    /// Takes it for a time.
+    /// Takes the object with a lease.
     #[track_caller]
     pub(crate) fn take_for(&self, lease: Duration) -> Answer {
         let verb = if self.object.kind.family == Family::Lock { "lock" } else { "acquire" };
         self.note(self.ask(verb, &format!("lease_ms={}", lease.as_millis())).expect_ok())
     }
 
-    /// Takes it if nobody is in the way.
+    /// Takes the object if the object is free.
     #[track_caller]
     pub(crate) fn attempt(&self) -> bool {
         let answer = match self.object.kind.family {
@@ -127,7 +127,7 @@ impl<'p> Actor<'p> {
         self.note(answer.expect_ok()).acquired()
     }
 
-    /// Begins to wait for it.
+    /// Starts waiting for the object.
     #[track_caller]
     pub(crate) fn start_waiting(&self, most: Duration) -> Waiting<'_> {
         let verb = match self.object.kind.family {
@@ -139,13 +139,13 @@ impl<'p> Actor<'p> {
         Waiting { actor: self, ticket: self.peer.borrow_mut().send(&command), most }
     }
 
-    /// Waits for it and says whether it came.
+    /// Waits for the object and returns whether the object was granted.
     #[track_caller]
     pub(crate) fn wait(&self, most: Duration) -> bool {
         self.start_waiting(most).finish().acquired()
     }
 
-    /// Gives it back; counts down, if it is a latch.
+    /// Releases the object; counts a latch down.
     pub(crate) fn give_back(&self) -> Answer {
         match self.object.kind.family {
             Family::Lock => self.ask("unlock", ""),
@@ -158,7 +158,7 @@ impl<'p> Actor<'p> {
         }
     }
 
-    /// Asks anything about the object.
+    /// Sends any question about the object.
     #[track_caller]
     pub(crate) fn ask(&self, verb: &str, more: &str) -> Answer {
         let command = self.command(verb, more);
@@ -187,7 +187,7 @@ impl<'p> Actor<'p> {
 }
 
 impl Waiting<'_> {
-    /// Waits until it came or the wait was over.
+    /// Waits until the grant or the end of the wait.
     #[track_caller]
     pub(crate) fn finish(self) -> Answer {
         let answer = self.actor.peer.borrow_mut().answer(self.ticket, self.most + GRACE);
@@ -195,5 +195,5 @@ impl Waiting<'_> {
     }
 }
 
-/// What an answer may be late.
+/// The permitted delay of an answer.
 const GRACE: Duration = Duration::from_secs(5);

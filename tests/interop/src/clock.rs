@@ -9,7 +9,7 @@ pub(crate) fn nanos() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(reading.tv_nsec).unwrap_or(0)
 }
 
-/// From `earlier` to `later` in milliseconds; negative when they are the other way round.
+/// From `earlier` to `later` in milliseconds; negative if `later` is before `earlier`.
 pub(crate) fn millis_between(earlier: u64, later: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "years of nanoseconds fit with a microsecond to spare")]
     let nanos = |reading: u64| reading as f64;

@@ -1,4 +1,4 @@
-//! Writes down what came of a whole run: `docs/compatibility.md`.
+//! Writes the results of a whole run: `docs/compatibility.md`.
 
 use std::fmt::Write;
 use std::{fs, io};
@@ -12,7 +12,7 @@ use crate::state::Compared;
 use crate::token::Library;
 use crate::verdict::Verdict;
 
-/// Everything that a whole run finds out.
+/// All results of a whole run.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     pub(crate) matrix: Vec<Row>,
@@ -22,12 +22,12 @@ pub(crate) struct Results {
     pub(crate) loads: Vec<Loaded>,
     pub(crate) fairness: Fairness,
     pub(crate) token: Vec<Library>,
-    /// The newest Redisson and the last one of the older line.
+    /// The newest Redisson and the last version of the older line.
     pub(crate) versions: [String; 2],
 }
 
-/// Only verdicts are written and no figures, so that the file changes when something has changed; but of shares the
-/// figures are what one wants to know.
+/// The file has verdicts without figures, so that the file changes only with the verdicts; the table of shares has
+/// figures, because the figures are the result there.
 pub(crate) fn write(results: &Results) -> io::Result<()> {
     let [newest, older] = &results.versions;
     let mut text = INTRODUCTION.replace("{newest}", newest).replace("{older}", older);
@@ -97,7 +97,7 @@ fn load_table(loads: &[Loaded]) -> String {
     table(&["claim", ""], loads.iter().map(|load| vec![load.claim.clone(), word(&load.verdict).to_owned()]))
 }
 
-/// What the table of shares shows.
+/// The text above the table of shares.
 fn shares() -> String {
     let shares = SHARES.replace("{share}", &LEAST_SHARE.to_string()).replace("{starved}", &STARVED.to_string());
     shares.replace("{grace}", &GRACE_MS.to_string())

@@ -1,49 +1,49 @@
-//! Every object of Redisson's lock family, and what can be checked of each.
+//! Every object of Redisson's lock family, and the checks for each object.
 
 use crate::checks::sequence;
 use crate::stage::Stage;
 
-/// One object of the family: a row of the matrix. A new kind fills its row by `built: true`.
+/// One object of the family: a row of the matrix. `built: true` fills the row of a new kind.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    /// Its name in the peer protocol.
+    /// The kind's name in the peer protocol.
     pub(crate) word: &'static str,
     pub(crate) title: &'static str,
-    /// Whether Lockson has it.
+    /// Whether Lockson has the kind.
     pub(crate) built: bool,
     pub(crate) family: Family,
     pub(crate) shape: Shape,
-    /// The kind of the same name that a holder keeps out.
+    /// The kind of the same name that a holder excludes.
     pub(crate) rival: &'static str,
     pub(crate) columns: &'static [Column],
     pub(crate) reentry: Reentry,
     pub(crate) queries: &'static [Query],
-    /// Waiters look again by themselves, without any message.
+    /// Waiters ask again after a pause, without any message.
     pub(crate) polls: bool,
-    /// What Redisson gets wrong, so that it cannot be asked of both.
+    /// Redisson's mistakes, which cannot be required of both sides.
     pub(crate) flaws: &'static [Flaw],
-    /// What is special about the kind, as one sequence.
+    /// The kind's special feature, as one sequence.
     pub(crate) sequence: Option<Sequence>,
     /// Whether the row is also filled with the last Redisson 3.
     pub(crate) with_redisson3: bool,
     /// Whether hand-overs are timed.
     pub(crate) is_timed: bool,
-    /// Whether processes fight for it, so that their shares are measured.
+    /// Whether the kind's shares between processes are measured.
     pub(crate) is_fought_for: bool,
-    /// Whether it takes part in the soak.
+    /// Whether the kind takes part in the soak.
     pub(crate) is_soaked: bool,
-    /// Whether its waiters stand in one queue.
+    /// Whether all waiters are in one queue.
     pub(crate) is_queue: bool,
 }
 
-/// A check of what only one kind has: its title and how it goes.
+/// A check of a feature that only one kind has: title and function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sequence {
     pub(crate) title: &'static str,
     pub(crate) check: fn(&Stage<'_>, &'static Kind),
 }
 
-/// Kinds that understand the same verbs.
+/// Kinds with the same verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     Lock,
@@ -55,44 +55,44 @@ pub(crate) enum Family {
 /// How many names an object has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// One.
+    /// One name.
     Single,
-    /// Locks of names of their own.
+    /// Several locks with separate names.
     Several,
     /// Values under one name.
     Group,
 }
 
-/// What happens when a holder takes it again.
+/// The effect of a second take by the holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reentry {
     Counted,
     Refused,
 }
 
-/// A mistake of Redisson that a check has to leave room for.
+/// A mistake of Redisson that a check must allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// Giving back what is lost is no error.
+    /// The release of a lost hold is no error.
     HidesLoss,
-    /// Forcing it open does not say rightly whether it was held.
+    /// The answer to a forced release does not show whether the lock was held.
     ForcesInSilence,
-    /// Taken in the last millisecond of another's lease, it is gone with that lease.
+    /// A grant in the last millisecond of another lease ends with that lease.
     TakesADyingKey,
 }
 
-/// What both sides can be asked about a lock.
+/// A question about a lock that both sides answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Query {
     Locked,
     Held,
     HoldCount,
     Ttl,
-    /// Free permits, or what a latch still counts.
+    /// Free permits, or the remaining counts of a latch.
     Level,
 }
 
-/// One thing that is checked of every kind where Redisson defines it: a column of the matrix.
+/// One check for every kind where Redisson defines the behaviour: a column of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     JavaWoken,
@@ -246,7 +246,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
 ];
 
-/// What most kinds are, with differences.
+/// The properties of most kinds; other kinds list their differences.
 const LOCK: Kind = Kind {
     word: "plain",
     title: "",
@@ -285,7 +285,7 @@ const NON_REENTRANT: Kind = Kind {
     ..LOCK
 };
 
-/// Made of other locks: Redisson can neither force it open nor ask much about it.
+/// Made of other locks: Redisson cannot force such a lock open and answers few questions about it.
 const COMPOSITE: Kind = Kind {
     shape: Shape::Several,
     columns: &[

@@ -9,10 +9,10 @@ use lockson_harness::RedisServer;
 use crate::peer::Cast;
 use crate::stage::Stage;
 
-/// Something to be done on any stage.
+/// A job for any stage.
 pub(crate) type Job<'j, T> = Box<dyn FnOnce(&Stage<'_>) -> T + Send + 'j>;
 
-/// Does all jobs and gives their outcomes in the order of the jobs.
+/// Runs all jobs and returns the outcomes in the order of the jobs.
 pub(crate) fn run<T: Send>(server: &RedisServer, cast: &Cast, jobs: Vec<Job<'_, T>>) -> Vec<T> {
     let lanes = LANES.min(jobs.len());
     let waiting: Mutex<VecDeque<_>> = Mutex::new(jobs.into_iter().enumerate().collect());

@@ -1,4 +1,4 @@
-//! Holds Lockson and real Redisson, and other lock libraries, against each other, and writes down what came of it.
+//! Tests Lockson against real Redisson and against other lock libraries, and writes the results.
 
 mod actor;
 mod checks;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     if score.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs the parts that are wanted, one after the other.
+/// Runs the chosen parts, one after the other.
 fn run(options: &Options, score: &Score) -> Results {
     let server = RedisServer::start();
     let cast = options.cast(NEWEST);
@@ -99,7 +99,7 @@ fn run(options: &Options, score: &Score) -> Results {
     results
 }
 
-/// Ends the process with a failure when it takes too long; the peers and servers end with it.
+/// Ends the process with a failure after the time limit; the peers and servers end too.
 fn end_in_time(score: &Arc<Score>, limit: Duration) {
     let score = Arc::clone(score);
     thread::spawn(move || {
@@ -111,7 +111,7 @@ fn end_in_time(score: &Arc<Score>, limit: Duration) {
 }
 
 impl Score {
-    /// Does something that is no check itself; if it cannot be done, that is a failure.
+    /// Does work other than a check; a panic counts as a failure.
     fn attempt(&self, what: &str, work: impl FnOnce()) {
         if let Err(story) = caught(work) {
             self.count(what, &Verdict::Failed(story));
@@ -121,5 +121,5 @@ impl Score {
 
 const NEWEST: &str = "redisson4";
 const OLDER: &str = "redisson3";
-/// Of everything but the soak.
+/// The limit of everything but the soak.
 const LIMIT: Duration = Duration::from_secs(660);

@@ -12,7 +12,7 @@ use crate::peer::{Cast, Seat};
 use crate::stage::Stage;
 use crate::verdict::{Score, Verdict};
 
-/// One kind and what came of its checks, in the order of [`Column::ALL`].
+/// One kind and the verdicts of its checks, in the order of [`Column::ALL`].
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) kind: &'static Kind,

@@ -11,17 +11,17 @@ use crate::peer::{Cast, Seat};
 use crate::stage::Stage;
 use crate::verdict::{Score, Verdict};
 
-/// What sorts of names there are, in the order of the table.
+/// The sorts of names, in the order of the table.
 pub(crate) const SORTS: &[&str] = &["plain", "colon", "{tag}", "brace in the middle", "spaces", "UTF-8", "1 KB"];
 
-/// One kind and what came of each sort of name.
+/// One kind and the verdict on each sort of name.
 #[derive(Debug)]
 pub(crate) struct Column {
     pub(crate) kind: &'static Kind,
     pub(crate) cells: Vec<Verdict>,
 }
 
-/// Tries all sorts of names with each kind that has one name and is built.
+/// Tests all sorts of names with each built kind that has a single name.
 pub(crate) fn fill(server: &RedisServer, cast: &Cast, kinds: &[&'static Kind], score: &Score) -> Vec<Column> {
     let tried = kinds.iter().filter(|kind| kind.shape == Shape::Single && (kind.built || cast.is_rehearsal()));
     let job = |kind: &&'static Kind| -> Job<'_, Column> {

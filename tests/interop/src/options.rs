@@ -1,14 +1,14 @@
-//! What the command line asks for.
+//! The choices of the command line.
 
 use std::time::Duration;
 
 use crate::kind::{KINDS, Kind};
 use crate::peer::{Cast, Program};
 
-/// How to run, and which parts.
+/// The settings and the chosen parts.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// Real Redisson plays the Rust part too: this tries the checks, not the library.
+    /// Real Redisson plays the Rust part too: a test of the checks rather than of the library.
     pub(crate) rehearse: bool,
     pub(crate) soak: Duration,
     parts: Vec<String>,
@@ -16,7 +16,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the arguments; a message for people when they make no sense.
+    /// Reads the arguments; returns a message for people when the arguments make no sense.
     pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let soak = std::env::var("LOCKSON_SOAK_SECONDS").ok();
         let mut options = Self {
@@ -46,7 +46,7 @@ impl Options {
         &self.kinds
     }
 
-    /// Whether the token lock is checked: where nothing is chosen, or this is. Redisson has no such lock.
+    /// Whether the token lock is checked: by default, or by choice. Redisson has no such lock.
     pub(crate) fn wants_token(&self) -> bool {
         self.is_whole() || self.parts.iter().any(|part| part == "token")
     }
@@ -56,7 +56,7 @@ impl Options {
         !self.rehearse && self.parts.is_empty() && self.kinds.len() == KINDS.len()
     }
 
-    /// Who plays beside which version of Redisson.
+    /// The partner of each version of Redisson.
     pub(crate) fn cast(&self, profile: &'static str) -> Cast {
         let rust = if self.rehearse { Program::Redisson(profile) } else { Program::Lockson };
         Cast { rust, java: Program::Redisson(profile) }

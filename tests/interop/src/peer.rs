@@ -10,29 +10,29 @@ use lockson_harness::HelperProcess;
 pub(crate) use answer::Answer;
 pub(crate) use program::{Cast, Program, Seat, workspace};
 
-/// A process with lock clients of its own.
+/// A process with its own lock clients.
 #[derive(Debug)]
 pub(crate) struct Peer {
     process: HelperProcess,
     next: u64,
-    /// Answers that came while another one was waited for.
+    /// Answers that arrived while another answer was awaited.
     early: Vec<Answer>,
     version: Option<String>,
 }
 
-/// A command that was sent; its answer is still to be taken.
+/// A sent command without an answer so far.
 #[derive(Debug)]
 #[must_use = "the answer waits to be taken"]
 pub(crate) struct Ticket(u64);
 
 impl Peer {
-    /// Starts a peer and does not wait until it is up.
+    /// Starts a peer without waiting for its readiness.
     pub(crate) fn launch(program: &Program) -> Self {
         let process = HelperProcess::spawn_command(program.command());
         Self { process, next: 0, early: vec![], version: None }
     }
 
-    /// Starts a peer and opens its client 0.
+    /// Starts a peer and opens client 0.
     pub(crate) fn open(program: &Program, options: &str) -> Self {
         let mut peer = Self::launch(program);
         peer.ask(&format!("open {options}")).expect_ok();
@@ -50,7 +50,7 @@ impl Peer {
         })
     }
 
-    /// Sends a command and waits for its answer.
+    /// Sends a command and waits for the answer.
     #[track_caller]
     pub(crate) fn ask(&mut self, command: &str) -> Answer {
         let ticket = self.send(command);
@@ -66,7 +66,7 @@ impl Peer {
         Ticket(self.next)
     }
 
-    /// Waits for the answer to a command that was sent.
+    /// Waits for the answer to an earlier command.
     #[track_caller]
     pub(crate) fn answer(&mut self, ticket: Ticket, within: Duration) -> Answer {
         self.answer_if_any(&ticket, within).unwrap_or_else(|| {
@@ -74,7 +74,7 @@ impl Peer {
         })
     }
 
-    /// Waits for the answer to a command that was sent; `None` when none comes.
+    /// Waits for the answer to an earlier command; `None` if no answer comes.
     pub(crate) fn answer_if_any(&mut self, ticket: &Ticket, within: Duration) -> Option<Answer> {
         if let Some(position) = self.early.iter().position(|answer| answer.id == ticket.0) {
             return Some(self.early.swap_remove(position));
@@ -93,13 +93,13 @@ impl Peer {
         self.process.pid()
     }
 
-    /// Sends SIGKILL and waits for the end: nothing is given back.
+    /// Sends SIGKILL and waits for the end: no lock is released.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
 }
 
-/// The bound of a start; a JVM on a busy machine takes its time.
+/// The bound of a start; a JVM starts slowly on a busy machine.
 const START: Duration = Duration::from_secs(30);
-/// The bound of an operation that does not wait for anybody.
+/// The bound of an operation that does not wait for a lock.
 const SOON: Duration = Duration::from_secs(10);

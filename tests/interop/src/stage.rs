@@ -1,4 +1,4 @@
-//! Where a check plays: one Redis, a Rust peer and a Java peer, and names that nobody has used.
+//! The stage of a check: one Redis, a Rust peer and a Java peer, and fresh names.
 
 use std::cell::{Cell, RefCell};
 use std::thread;
@@ -13,7 +13,7 @@ use crate::starved::Starved;
 use crate::subscribed::until_subscribed;
 use crate::verdict::Verdict;
 
-/// The number of the client whose holds live for 30 s, so that nothing ends by itself.
+/// The number of the client whose holds live for 30 s, so that no hold ends by itself.
 pub(crate) const PATIENT: u32 = 0;
 /// The number of the client whose holds live for [`BRISK_TTL`].
 pub(crate) const BRISK: u32 = 1;
@@ -46,7 +46,7 @@ impl<'s> Stage<'s> {
         stage
     }
 
-    /// Starts the peers anew: after a failed check nobody knows what they still hold or wait for.
+    /// Starts the peers again: after a failed check, a peer may still hold locks or wait.
     pub(crate) fn reset(&self) {
         for seat in Seat::BOTH {
             self.peer(seat).replace(Peer::launch(self.cast.of(seat)));
@@ -80,12 +80,12 @@ impl<'s> Stage<'s> {
         format!("{what}-{}-{}", self.lane, self.next_name.get())
     }
 
-    /// A holder of a fresh object, and on the other side whoever it keeps out.
+    /// A holder of a fresh object, and on the other side the rival that the holder excludes.
     pub(crate) fn pair(&self, kind: &'static Kind, holder: Seat) -> (Actor<'_>, Actor<'_>) {
         self.pair_under(kind, holder, &self.fresh(kind.word))
     }
 
-    /// A holder of the object of this name, and on the other side whoever it keeps out.
+    /// A holder of the object of this name, and on the other side the rival that the holder excludes.
     pub(crate) fn pair_under(&self, kind: &'static Kind, holder: Seat, name: &str) -> (Actor<'_>, Actor<'_>) {
         let holder = self.actor(holder, &Object::new(kind, name));
         holder.prepare(1);
@@ -97,9 +97,9 @@ impl<'s> Stage<'s> {
         Actor::new(self.peer(seat), seat, object.clone())
     }
 
-    /// Waits until the one who waits for this name is known to Redis and has asked again since.
+    /// Waits until Redis lists the waiter for this name, and the waiter has asked again since.
     ///
-    /// Kinds that poll are known to nobody; for them it is a pause.
+    /// Redis does not list waiters that poll; for such kinds the function only pauses.
     pub(crate) fn until_waiting(&self, waiter: &Actor<'_>) {
         if !waiter.object.kind.polls {
             until_subscribed(&mut self.redis.borrow_mut(), &waiter.object.name, SUBSCRIBING);
@@ -107,7 +107,8 @@ impl<'s> Stage<'s> {
         thread::sleep(ASKING_AGAIN);
     }
 
-    /// Plays a check; one that failed while the machine kept its processes waiting is no verdict and is played again.
+    /// Runs a check; a failure while the machine kept the check's processes waiting is no verdict, and the check runs
+    /// again.
     pub(crate) fn judge(&self, what: &str, check: impl Fn()) -> Verdict {
         for _ in 0..PLAYED_AGAIN {
             let starved = self.starved();
@@ -154,11 +155,11 @@ impl<'s> Stage<'s> {
     }
 }
 
-/// The bound of a subscription; a waiter that got in without one has been faster.
+/// The bound of a subscription; a waiter without a subscription has been granted faster.
 const SUBSCRIBING: Duration = Duration::from_millis(500);
-/// From a confirmed subscription to the end of the question that follows it.
+/// From a confirmed subscription to the end of the request that follows.
 const ASKING_AGAIN: Duration = Duration::from_millis(40);
-/// What the processes of a check may wait for processors before its failure says nothing about them.
+/// A failed check proves nothing if the check's processes waited longer than this for processors.
 pub(crate) const TOO_BUSY_MS: f64 = 300.0;
-/// How often a check is played again at most for that reason.
+/// How often a check is repeated at most for this reason.
 pub(crate) const PLAYED_AGAIN: u32 = 2;

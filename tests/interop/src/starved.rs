@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-/// Watches the processes that take part in a check.
+/// Watches the processes of a check.
 #[derive(Debug)]
 pub(crate) struct Starved {
     pids: Vec<u32>,
@@ -16,7 +16,8 @@ impl Starved {
         Self { pids, waited_ms }
     }
 
-    /// Milliseconds that their threads have waited since, added up. Zero where the system does not tell.
+    /// Milliseconds that the threads have waited since the start, added up. Zero where the system does not report the
+    /// time.
     pub(crate) fn millis(&self) -> f64 {
         (waited_ms(&self.pids) - self.waited_ms).max(0.0)
     }

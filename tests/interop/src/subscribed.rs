@@ -1,9 +1,9 @@
-//! Sees on the server whether somebody listens for a name.
+//! Finds out on the server whether a client listens for a name.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Waits until a channel with this name in it has a listener, at most for `most`.
+/// Waits until a channel with this name has a listener, at most for `most`.
 pub(crate) fn until_subscribed(redis: &mut redis::Connection, name: &str, most: Duration) {
     let end = Instant::now() + most;
     while subscribed(redis, name) == 0 && Instant::now() < end {
@@ -11,7 +11,7 @@ pub(crate) fn until_subscribed(redis: &mut redis::Connection, name: &str, most: 
     }
 }
 
-/// How many channels with this name in them have a listener.
+/// How many channels with this name have a listener.
 pub(crate) fn subscribed(redis: &mut redis::Connection, name: &str) -> usize {
     let channels: Vec<Vec<u8>> = redis::cmd("PUBSUB").arg("CHANNELS").query(redis).expect("Redis lists its channels");
     channels.iter().filter(|channel| contains(channel, name.as_bytes())).count()

@@ -10,7 +10,7 @@ use lockson_harness::{HelperProcess, RedisServer};
 use crate::peer::workspace;
 use crate::verdict::{Score, Verdict, caught};
 
-/// A lock library, and what came of its test.
+/// A lock library, and the verdict of its test.
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(crate) title: &'static str,
@@ -37,17 +37,17 @@ pub(crate) fn run(server: &RedisServer, score: &Score) -> Vec<Library> {
         .collect()
 }
 
-/// What the tests say, which is shown when one of them fails.
+/// The tests' output, which is shown after a failure.
 fn run_tests() -> Vec<String> {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
     command.current_dir(workspace());
     command.args(["test", "--workspace", "--test", "it", "kinds::token_peers::", "--", "--ignored"]);
-    // They wait more than they work.
+    // The tests wait more than they work, so all tests run at the same time.
     command.arg(format!("--test-threads={}", LIBRARIES.len()));
     let mut process = HelperProcess::spawn_command(command);
     let said: Vec<String> = std::iter::from_fn(|| process.line(LIMIT)).collect();
     if !process.wait(LIMIT).success() {
-        // The tests are counted here, so their own count must not be added to ours.
+        // The tests are counted here, so the lines with the tests' own counts must not reach the sum of all results.
         let story = said.iter().filter(|line| !line.starts_with("test result:"));
         story.for_each(|line| println!("{line}"));
         println!("{}", process.errors());
@@ -61,7 +61,7 @@ fn version(server: &RedisServer, peer: &str) -> String {
     greeting.rsplit(' ').next().unwrap_or_default().to_owned()
 }
 
-/// The folder of the peers; this program stands two below its target folder.
+/// The folder of the peers; this program is two levels below its target folder.
 fn built() -> PathBuf {
     let program = env::current_exe().expect("this program is somewhere");
     program.ancestors().nth(2).expect("it is in a target folder").join("token_peers")
@@ -76,5 +76,5 @@ const LIBRARIES: &[(&str, &str, &str)] = &[
     ("rslock", "rslock", "rslock_and_we_keep_each_other_out"),
     ("jedis", "Jedis, written by hand", "code_written_by_hand_for_jedis_and_we_keep_each_other_out"),
 ];
-/// Of all the tests, which take half a minute once they are built.
+/// The limit of all tests together; a run takes half a minute after the build.
 const LIMIT: Duration = Duration::from_secs(180);

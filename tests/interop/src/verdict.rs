@@ -1,10 +1,10 @@
-//! What came of one check, and the count of all of them.
+//! The verdict of one check, and the count of all verdicts.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What came of one check.
+/// The outcome of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,
@@ -21,7 +21,7 @@ pub(crate) struct Score {
 }
 
 impl Verdict {
-    /// Runs a check, which panics when it is not satisfied.
+    /// Runs a check; a panic is a failure.
     pub(crate) fn of(check: impl FnOnce()) -> Self {
         match caught(check) {
             Ok(()) => Self::Passed,
@@ -29,7 +29,7 @@ impl Verdict {
         }
     }
 
-    /// Passed, unless something is wrong.
+    /// Passed, unless there are faults.
     pub(crate) fn unless(wrong: Vec<String>) -> Self {
         if wrong.is_empty() { Self::Passed } else { Self::Failed(wrong.join("; ")) }
     }
@@ -58,7 +58,7 @@ impl Score {
     }
 }
 
-/// Runs something; a panic becomes its message and its place.
+/// Runs `work`; a panic becomes an error with its message and place.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let outer = STORY.replace(Some(String::new()));
     let outcome = panic::catch_unwind(AssertUnwindSafe(work));
@@ -66,7 +66,7 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     outcome.map_err(|_| story)
 }
 
-/// Keeps what a caught panic says; the others are shown as always.
+/// Keeps the text of a caught panic; other panics are printed as usual.
 pub(crate) fn keep_stories() {
     let default = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

@@ -1,11 +1,11 @@
-//! What one command answers: when its operation ran, and what came out or why nothing did.
+//! The answer to one command: the time of the operation, and the outcome or the failure.
 
 use lockson::ErrorKind;
 
 use crate::clock;
 use lockson_harness::percent::encode;
 
-/// The answer to one command, while it is put together.
+/// The answer to one command, under construction.
 #[derive(Debug)]
 pub(crate) struct Answer {
     started: u64,
@@ -25,7 +25,7 @@ impl Answer {
         Self { started: clock::nanos(), returned: None, values: String::new() }
     }
 
-    /// Runs the operation that the command is about; t0 and t1 are taken right around it.
+    /// Runs the command's operation; t0 and t1 are taken right before and after.
     pub(crate) fn time<T>(&mut self, operation: impl FnOnce() -> T) -> T {
         self.started = clock::nanos();
         let outcome = operation();
@@ -37,7 +37,7 @@ impl Answer {
         self.values.push_str(&format!(" {key}={}", encode(&value.to_string())));
     }
 
-    /// The line that tells what came of it.
+    /// The line with the outcome.
     pub(crate) fn line(&self, id: &str, outcome: Result<(), Failure>) -> String {
         let times = format!("t0={} t1={}", self.started, self.returned.unwrap_or_else(clock::nanos));
         match outcome {

@@ -1,4 +1,4 @@
-//! The open clients, and what the options of `open` mean for them.
+//! The open clients, and the meaning of the options of `open`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use crate::answer::{Answer, Failure};
 use crate::request::Request;
 use lockson_harness::percent;
 
-/// Clients by the numbers that commands give them.
+/// Clients by the numbers in commands.
 #[derive(Debug, Default)]
 pub(crate) struct Clients(Mutex<HashMap<u32, Client>>);
 
@@ -40,14 +40,14 @@ impl Clients {
         all.values().for_each(Client::close);
     }
 
-    /// The thread and the owner are known where this thread holds something: an owner here belongs to a hold.
+    /// Thread and owner are known only while this thread holds a lock: an owner here belongs to a hold.
     pub(crate) fn ids(&self, request: &Request, answer: &mut Answer) -> Result<(), Failure> {
         request.allow_only(&["thread", "client"])?;
         answer.put("client_id", self.find(request)?.id());
         Ok(())
     }
 
-    /// Refuses kinds that this library does not have, before anything else about the request.
+    /// Refuses kinds that Lockson lacks, before any other check of the request.
     pub(crate) fn check_kind(request: &Request) -> Result<(), Failure> {
         match request.text("kind")?.as_str() {
             kind if OTHER_KINDS.contains(&kind) => Err(Failure::unsupported(format!("this library has no {kind}"))),
@@ -55,7 +55,7 @@ impl Clients {
         }
     }
 
-    /// The lock that a request is about, or one of several.
+    /// The lock of a request, or one of several locks.
     pub(crate) fn lock(&self, request: &Request, name: &str) -> Result<Lock, Failure> {
         let client = self.find(request)?;
         match request.text("kind")?.as_str() {
@@ -122,7 +122,7 @@ fn builder(request: &Request) -> Result<ClientBuilder, Failure> {
     Ok(builder)
 }
 
-/// The address with the credentials, the database and the protocol that were given beside it.
+/// The address with the given credentials, database and protocol.
 fn url(request: &Request) -> Result<String, Failure> {
     let [address] = <[String; 1]>::try_from(request.texts("address")?)
         .map_err(|_| Failure::bad_input("mode single takes one address"))?;

@@ -1,7 +1,7 @@
-//! The load loop: enter a lock, hold it, leave it, again until the time is over.
+//! The load loop: enter a lock, hold the lock, leave the lock, again until the time is over.
 //!
-//! Beyond the protocol it takes `counter`, a file with a number: inside, it is read and then written
-//! one higher, so that two who are inside at once lose an update.
+//! In addition to the protocol, the loop takes `counter`, a file with a number: inside the lock, the loop reads the
+//! number and writes the number plus one, so that two overlapping holders lose an update.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ use crate::witness::Witness;
 use crate::{clock, locks};
 use lockson_harness::percent::encode;
 
-/// Reads how the loop is to run, runs it, and answers what came of it.
+/// Reads the settings of the loop, runs the loop, and returns the outcome.
 pub(crate) fn run(clients: &Clients, request: &Request, answer: &mut Answer, cancel: &Cancel) -> Result<(), Failure> {
     request.allow_only(KEYS)?;
     Clients::check_kind(request)?;
@@ -194,14 +194,14 @@ fn read_counter(path: &Path) -> std::io::Result<u64> {
     fs::read_to_string(path)?.trim().parse().map_err(std::io::Error::other)
 }
 
-/// In one step, so that whoever is killed meanwhile leaves the old number or the new one.
+/// In one step, so that a killed process leaves either the old number or the new number.
 fn write_counter(path: &Path, count: u64) -> std::io::Result<()> {
     let draft = path.with_extension(format!("{}.draft", process::id()));
     fs::write(&draft, count.to_string())?;
     fs::rename(draft, path)
 }
 
-/// Shorter rests spin, because a sleeping thread wakes later than that.
+/// Short rests spin, because a sleeping thread wakes too late.
 fn idle_until(deadline: u64, cancel: &Cancel) {
     loop {
         let left = deadline.saturating_sub(clock::nanos());
@@ -246,5 +246,5 @@ const KEYS: &[&str] = &[
 ];
 const REST_AFTER_ERROR: Duration = Duration::from_millis(20);
 const SHORTEST_SLEEP_NANOS: u64 = 100_000;
-/// An interrupt is seen within this time.
+/// An interrupt takes effect within this time.
 const LONGEST_SLEEP: Duration = Duration::from_millis(20);

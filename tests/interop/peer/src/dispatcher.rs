@@ -1,4 +1,4 @@
-//! Sends each command to its thread; those about the process itself run at once.
+//! Sends each command to its thread; commands about the process itself run at once.
 
 use std::collections::HashMap;
 use std::process;
@@ -75,7 +75,7 @@ fn perform(clients: &Clients, request: &Request, answer: &mut Answer, cancel: &C
 }
 
 const DIED: i32 = 9;
-/// What the protocol knows of semaphores and latches.
+/// The protocol's verbs for semaphores and latches.
 const OTHER_VERBS: &[&str] = &[
     "acquire",
     "try_acquire",

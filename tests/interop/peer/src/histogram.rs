@@ -1,4 +1,4 @@
-//! Counts durations in buckets of about 3 percent, so that a loop of any length fits into memory.
+//! Counts durations in buckets of about 3 percent, so that the counts of a loop of any length fit into memory.
 
 /// Durations in nanoseconds.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Histogram {
         self.longest
     }
 
-    /// An upper bound that at least this share of the values does not pass; 0 if there are none.
+    /// An upper bound for at least this share of the values; 0 if there are no values.
     pub(crate) fn percentile(&self, percent: u64) -> u64 {
         let wanted = (self.count() * percent).div_ceil(100);
         let mut seen = 0;
@@ -50,7 +50,7 @@ fn upper_bound(bucket: usize) -> u64 {
     start + (1 << shift) - 1
 }
 
-/// Each power of two is cut into this many buckets, given as a power of two.
+/// Each power of two is cut into this number of buckets, given as a power of two.
 const SUB_BITS: u32 = 5;
 
 #[cfg(test)]

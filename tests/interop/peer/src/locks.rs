@@ -1,4 +1,4 @@
-//! What can be done with every lock.
+//! The verbs of every lock.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) fn perform(
     }
 }
 
-/// A handle with the lease of the request, whose waits an interrupt ends if it is to.
+/// A handle with the request's lease; an interrupt ends the handle's waits if `cancel` is given.
 pub(crate) fn prepared(request: &Request, lock: Lock, cancel: Option<&Cancel>) -> Result<Lock, Failure> {
     let lock = match request.optional_number("lease_ms")? {
         Some(millis) => lock.with_lease(Duration::from_millis(millis)),
@@ -85,7 +85,7 @@ fn try_take(request: &Request, answer: &mut Answer, lock: Lock, cancel: &Cancel)
     Ok(())
 }
 
-/// The hold stays with its thread until `unlock` comes.
+/// The hold stays with its thread until the command `unlock`.
 fn leave_to_unlock(answer: &mut Answer, guard: Option<Guard>) {
     answer.put("acquired", guard.is_some());
     if let Some(guard) = guard {
@@ -97,7 +97,7 @@ fn leave_to_unlock(answer: &mut Answer, guard: Option<Guard>) {
     }
 }
 
-/// Every grant of a fenced lock carries its token here, so `and_token` changes nothing.
+/// Every grant of a fenced lock has a token, so `and_token` changes nothing.
 fn check_token(request: &Request) -> Result<(), Failure> {
     if request.flag("and_token")? && request.text("kind")? != "fenced" {
         return Err(Failure::unsupported("this kind has no token"));

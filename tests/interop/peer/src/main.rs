@@ -25,11 +25,11 @@ fn main() {
             dispatcher.dispatch(&line);
         }
     }
-    // Whoever commanded us is gone: end as if killed, without any clean-up.
+    // The commanding process is gone: this process ends like a killed process, without any clean-up.
     process::exit(0);
 }
 
-/// Writes one line to whoever commands this process.
+/// Writes one line to the commanding process.
 fn say(line: &str) {
     let mut out = io::stdout().lock();
     if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {

@@ -1,4 +1,4 @@
-//! One command line: its verb and its values, decoded when asked for.
+//! One command line: its verb and its values, decoded on request.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::answer::Failure;
 use lockson_harness::percent;
 
-/// A command that keeps to the form of the protocol.
+/// A command in the form of the protocol.
 #[derive(Debug)]
 pub(crate) struct Request {
     verb: String,
@@ -14,7 +14,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The id that an answer must carry, also when the rest cannot be understood.
+    /// The id for the answer, also when the rest of the line is garbled.
     pub(crate) fn id_of(line: &str) -> &str {
         line.split(' ').next().unwrap_or(line)
     }
@@ -38,7 +38,7 @@ impl Request {
         &self.verb
     }
 
-    /// Refuses keys that the verb does not know, so that a misspelt one is not ignored.
+    /// Refuses keys unknown to the verb, so that a misspelt key is not ignored.
     pub(crate) fn allow_only(&self, keys: &[&str]) -> Result<(), Failure> {
         match self.encoded.keys().find(|key| !keys.contains(&key.as_str())) {
             Some(key) => Err(Failure::bad_input(format!("{} does not take {key}", self.verb))),
@@ -62,7 +62,7 @@ impl Request {
         self.encoded.get(key).map(|value| decode(value)).transpose()
     }
 
-    /// Items are separated by commas before they are decoded, so an encoded comma belongs to its item.
+    /// Commas separate items before the decoding, so an encoded comma belongs to its item.
     pub(crate) fn texts(&self, key: &str) -> Result<Vec<String>, Failure> {
         match self.encoded.get(key) {
             Some(items) if !items.is_empty() => items.split(',').map(decode).collect(),

@@ -1,4 +1,4 @@
-//! Proves exclusion without asking Redis: whoever is inside a name owns a file in a shared directory.
+//! Proves exclusion without Redis: the holder of a name owns a file in a shared directory.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use lockson_harness::percent::encode;
 #[derive(Debug)]
 pub(crate) struct Witness {
     directory: PathBuf,
-    /// A file of our own that already holds the pid; hard links to it appear with their content.
+    /// A file of this loop with the pid; hard links to the file appear with their content.
     card: PathBuf,
     pub(crate) violations: u64,
     pub(crate) takeovers: u64,
@@ -47,7 +47,7 @@ impl Witness {
         fs::remove_file(self.file(name))
     }
 
-    /// Moves the file away first: of several who find a dead holder, only one moves it.
+    /// Moves the file away first: of several processes that find a dead holder, only one can move the file.
     fn remove_dead(&mut self, file: &Path) -> io::Result<bool> {
         let grave = self.directory.join(scratch("dead"));
         match fs::rename(file, &grave) {
@@ -55,7 +55,7 @@ impl Witness {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             Err(error) => return Err(error),
         }
-        // Somebody may have entered between the look and the move.
+        // Another process may have entered between the look and the move.
         let living = is_living(&grave)?;
         fs::remove_file(&grave)?;
         self.takeovers += u64::from(!living);
@@ -73,7 +73,7 @@ impl Drop for Witness {
     }
 }
 
-/// A file that vanished has no living owner; one that cannot be understood counts as living.
+/// A vanished file has no living owner; an unreadable file counts as living.
 fn is_living(file: &Path) -> io::Result<bool> {
     let content = match fs::read_to_string(file) {
         Ok(content) => content,

@@ -8,14 +8,14 @@ use lockson::Cancel;
 
 use crate::say;
 
-/// What a worker does for one command: given what ends its waits, it makes the line of the answer.
+/// A worker's task for one command: takes the handle that ends waits, and returns the line of the answer.
 pub(crate) type Command = Box<dyn FnOnce(&Cancel) -> String + Send>;
 
 /// The handle of a worker's thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
     commands: Sender<Command>,
-    /// Ends the waits of the command that runs now.
+    /// Ends the waits of the current command.
     running: Arc<Mutex<Option<Cancel>>>,
 }
 
@@ -42,7 +42,7 @@ impl Worker {
         self.commands.send(command).expect("a worker lives as long as the process");
     }
 
-    /// Interrupts the command that runs now; false if none does.
+    /// Interrupts the current command; returns false if there is none.
     pub(crate) fn interrupt(&self) -> bool {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.as_ref().inspect(|cancel| cancel.cancel()).is_some()

@@ -1,4 +1,4 @@
-//! The ends of a hold that its holder does not choose.
+//! The ends of a hold that the holder does not choose.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::kind::{Family, Flaw, Kind};
 use crate::peer::Seat;
 use crate::stage::{BRISK, BRISK_TTL, Stage};
 
-/// A lease ends by itself, not before its time; its late owner cannot take anything from the next one.
+/// A lease ends by itself, not before its time; the late owner cannot take anything from the next owner.
 pub(crate) fn expires(stage: &Stage<'_>, (holder, rival): (Actor<'_>, Actor<'_>)) {
     let taken = holder.take_for(LEASE);
     let granted = rival.start_waiting(PATIENCE).finish();
@@ -25,12 +25,12 @@ pub(crate) fn expires(stage: &Stage<'_>, (holder, rival): (Actor<'_>, Actor<'_>)
     loses(&holder, &rival);
 }
 
-/// The other side may force it open: a waiter of this side is woken, and the old holder has nothing left.
+/// The other side may force the lock open: a waiter of this side is woken, and the old holder has nothing left.
 pub(crate) fn is_forced_open(stage: &Stage<'_>, kind: &'static Kind, seat: Seat) {
     let name = stage.fresh(kind.word);
     let holder = stage.actor(seat, &Object::new(kind, &name));
     let rival = stage.actor(seat, &Object::rival_of(kind, &name)).on_thread(3);
-    // Forced through the object that is held: a reader's side does not open a writer's lock.
+    // Forced through the held object: a reader's side does not open a writer's lock.
     let forcer = stage.actor(seat.other(), &holder.object).on_thread(2);
     holder.take();
     let waiting = rival.start_waiting(PATIENCE);
@@ -48,7 +48,7 @@ pub(crate) fn is_forced_open(stage: &Stage<'_>, kind: &'static Kind, seat: Seat)
     }
 }
 
-/// A killed holder keeps the other out for what is left of its time to live, and no longer.
+/// A killed holder keeps the other side out for the rest of the time to live, and no longer.
 pub(crate) fn outlives(stage: &Stage<'_>, kind: &'static Kind, seat: Seat) {
     let victim = stage.victim(seat);
     let name = stage.fresh(kind.word);
@@ -73,7 +73,7 @@ pub(crate) fn outlives(stage: &Stage<'_>, kind: &'static Kind, seat: Seat) {
     rival.give_back().expect_ok();
 }
 
-/// The holder cannot give back what the rival has by now.
+/// The holder cannot release the rival's hold.
 fn loses(holder: &Actor<'_>, rival: &Actor<'_>) {
     let late = holder.give_back();
     if !holder.object.kind.flaws.contains(&Flaw::HidesLoss) {
@@ -85,5 +85,5 @@ fn loses(holder: &Actor<'_>, rival: &Actor<'_>) {
 }
 
 const LEASE: Duration = Duration::from_millis(600);
-/// What a waiter may come late after an end that nobody announces.
+/// The permitted delay of a waiter after an end without a message.
 const LATE: Duration = Duration::from_millis(700);

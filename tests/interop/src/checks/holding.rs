@@ -24,7 +24,7 @@ pub(crate) fn reenters((holder, rival): (Actor<'_>, Actor<'_>)) {
     rival.give_back().expect_ok();
 }
 
-/// Giving back one of two holds lets nobody in, and the holder still has the lock.
+/// The release of one of two holds admits nobody, and the holder still has the lock.
 pub(crate) fn keeps_the_rest((holder, rival): (Actor<'_>, Actor<'_>)) {
     holder.take();
     holder.take();
@@ -36,7 +36,7 @@ pub(crate) fn keeps_the_rest((holder, rival): (Actor<'_>, Actor<'_>)) {
     rival.give_back().expect_ok();
 }
 
-/// A hold without a lease keeps the other out for two and a half times its time to live.
+/// A hold without a lease keeps the other side out for two and a half times the time to live.
 pub(crate) fn renews((holder, rival): (Actor<'_>, Actor<'_>)) {
     let holder = holder.by_client(BRISK);
     holder.take();

@@ -1,4 +1,4 @@
-//! The checks behind the columns of the matrix; each panics when it is not satisfied.
+//! The checks behind the columns of the matrix; a failed check panics.
 
 mod ending;
 mod holding;
@@ -33,8 +33,8 @@ pub(crate) fn check(column: Column, stage: &Stage<'_>, kind: &'static Kind) {
     }
 }
 
-/// How long a waiter waits before it counts as stuck.
+/// How long a waiter waits before the waiter counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// From a release to the grant of a waiter that was told. Lockson asks by itself each second, and
-/// Redisson when the time to live is over: neither comes as early as this.
+/// From a release to the grant of a woken waiter. Without a message, Lockson asks again each second, and Redisson after
+/// the time to live: both are later.
 const WOKEN: Duration = Duration::from_millis(500);

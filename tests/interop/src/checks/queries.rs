@@ -1,15 +1,15 @@
-//! Questions to which both languages have to give the same answer.
+//! Questions with the same answer in both languages.
 
 use crate::actor::Actor;
 use crate::kind::{Family, Query, Reentry};
 
-/// Both sides see the same of a hold, of a second one, and of none.
+/// Both sides report the same about a hold, about a second hold, and about no hold.
 pub(crate) fn agree((holder, other): (Actor<'_>, Actor<'_>)) {
     let kind = holder.object.kind;
     if kind.queries.contains(&Query::Level) {
         return levels_agree(&holder, &other);
     }
-    // Both ask about the object that is held, whatever the rival would ask for.
+    // Both sides ask about the held object, whatever the rival would ask for.
     let other = other.about(&holder.object);
     check(&holder, &other, 0);
     holder.take();
@@ -52,7 +52,7 @@ fn check(holder: &Actor<'_>, other: &Actor<'_>, holds: i64) {
     }
 }
 
-/// A write lock of Redisson adds the lease up when it is re-entered.
+/// A write lock of Redisson adds the leases of a re-entry.
 fn adds_up(asked: &Actor<'_>) -> bool {
     asked.object.kind.word == "write"
 }
@@ -68,7 +68,7 @@ fn count(actor: &Actor<'_>) -> i64 {
     actor.ask("hold_count", "").expect_ok().number("count")
 }
 
-/// What is left of a semaphore, or what a latch still counts, is the same number for both.
+/// Both sides report the same number of a semaphore's free permits, or of a latch's remaining counts.
 fn levels_agree(holder: &Actor<'_>, other: &Actor<'_>) {
     let (free, taken) = if holder.object.kind.family == Family::Latch { (0, 1) } else { (1, 0) };
     check_level(holder, other, free);

@@ -1,4 +1,4 @@
-//! Keeping the other language out, and waking it.
+//! Exclusion of the other language, and the wake-up of the other language.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use super::{PATIENCE, WOKEN};
 use crate::actor::Actor;
 use crate::stage::Stage;
 
-/// The waiter gets in right after the release, by its message: the time to live is 30 s.
+/// The waiter is granted right after the release, by the message: the time to live is 30 s.
 pub(crate) fn wakes(stage: &Stage<'_>, (holder, waiter): (Actor<'_>, Actor<'_>)) {
     holder.take();
     release_wakes(stage, &holder, &waiter);
     waiter.give_back().expect_ok();
 }
 
-/// The same of somebody who holds already; the waiter then has it.
+/// The same for a lock that is held already; the waiter then holds the lock.
 pub(crate) fn release_wakes(stage: &Stage<'_>, holder: &Actor<'_>, waiter: &Actor<'_>) {
     let waiting = waiter.start_waiting(PATIENCE);
     stage.until_waiting(waiter);
@@ -25,7 +25,8 @@ pub(crate) fn release_wakes(stage: &Stage<'_>, holder: &Actor<'_>, waiter: &Acto
     assert!(delay <= WOKEN.as_secs_f64() * 1e3, "the waiter got in {delay:.1} ms after the release, not at once");
 }
 
-/// While one holds, the other gets it neither at once nor by waiting; then it does, and the other way round.
+/// While one side holds, the other side is granted the lock neither at once nor by waiting; after the release it is,
+/// and the other way round.
 pub(crate) fn excludes((one, other): (Actor<'_>, Actor<'_>)) {
     one.take();
     assert!(!other.attempt(), "{} got in while {} held it", other.seat.name(), one.seat.name());

@@ -1,4 +1,4 @@
-//! Hot locks between two processes: each is to get its part by threads, and nobody is to wait for long.
+//! Hot locks between two processes: each process must get its share by threads, and no thread may wait for long.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use crate::kind::Kind;
 use crate::peer::{Cast, Peer, Seat, Ticket};
 use crate::verdict::{Score, Verdict, caught};
 
-/// What came of all fights, as a table.
+/// The results of all fights, as a table.
 #[derive(Debug, Default)]
 pub(crate) struct Fairness {
-    /// Who fought for what: the columns.
+    /// The pairs of processes and kinds: the columns.
     pub(crate) contests: Vec<String>,
     pub(crate) rows: Vec<Row>,
 }
 
-/// One time to hold and one distribution of threads.
+/// One hold time and one distribution of threads.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) title: String,
-    /// One for each contest: the verdict and the figures, `None` where the two did not meet.
+    /// One cell for each contest: the verdict and the figures, `None` where the two sides did not meet.
     pub(crate) cells: Vec<Option<(Verdict, String)>>,
 }
 
-/// Two processes and the kind of lock they fight for.
+/// Two processes and the kind of the contested lock.
 #[derive(Debug)]
 struct Contest {
     kind: &'static str,
@@ -49,7 +49,7 @@ struct Fight {
     contest: &'static Contest,
     hold_us: u64,
     threads: [usize; 2],
-    /// How much longer than usual it lasts.
+    /// The factor on the usual duration.
     times: u32,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn fairness(server: &RedisServer, cast: &Cast, kinds: &[&'static Kind
             contests.iter().filter(meets).map(move |contest| Fight { contest, hold_us: *hold_us, threads, times: 1 })
         };
         let all: Vec<Fight> = THREADS.iter().flat_map(|threads| fights_of(*threads)).collect();
-        // Who holds for long leaves the processors alone: all of these can fight at the same time.
+        // Long holds leave the processors idle: all of these fights can run at the same time.
         let at_once = if *hold_us >= LONG_HOLD_MICROS { all.len().max(1) } else { 1 };
         let outcomes: Vec<_> = all
             .chunks(at_once)
@@ -85,7 +85,8 @@ pub(crate) fn fairness(server: &RedisServer, cast: &Cast, kinds: &[&'static Kind
                 let (mut judged, mut shown) = fight.judge(met, yard_ms);
                 println!("fairness: {}: {shown}", fight.title());
                 if judged.misses && !contest.is_yardstick() {
-                    // A few grants decide a short fight: what counts is a longer one, beside two Redissons again.
+                    // A short fight has few grants and may be decided by chance: the result is a longer fight, beside
+                    // two Redissons again.
                     let longer = Fight { times: LONGER, ..**fight };
                     if let Some((yardstick, _)) = yardstick {
                         let met = meet(&mut peers, &[Fight { times: LONGER, ..**yardstick }]).remove(0);
@@ -120,7 +121,7 @@ fn warm_up(peers: &mut [Peer], kind: &Kind) {
     }
 }
 
-/// Lets these fights happen at the same time; each thread of a peer takes part in one of them.
+/// Runs these fights at the same time; each thread of a peer takes part in one fight.
 fn meet(peers: &mut [Peer], fights: &[Fight]) -> Vec<Result<[Totals; 2], String>> {
     let mut next_thread = [0; SEATS.len()];
     let tickets: Vec<[Vec<Ticket>; 2]> = fights
@@ -160,7 +161,7 @@ fn shown_hold(hold_us: u64) -> String {
     format!("{} ms", hold_us / 1_000)
 }
 
-/// What one fight shows.
+/// The result of one fight.
 struct Judged {
     verdict: Verdict,
     /// A figure to be reached was missed, if only by a little.
@@ -168,7 +169,7 @@ struct Judged {
 }
 
 impl Contest {
-    /// Two Redissons: what a wait is compared with.
+    /// Two Redissons: the standard for the length of waits.
     fn is_yardstick(&self) -> bool {
         self.sides == [Side::Java, Side::OtherJava]
     }
@@ -197,7 +198,8 @@ impl Fight {
         self.times * if self.hold_us >= LONG_HOLD_MICROS { LONG_FIGHT } else { FIGHT }
     }
 
-    /// What came of it, and its figures: the share of whoever got less of its part, and the longest wait of anybody.
+    /// The verdict and the figures: the share of the side that got less of its part, and the longest wait of any
+    /// thread.
     fn judge(&self, met: &Result<[Totals; 2], String>, yard_ms: Option<f64>) -> (Judged, String) {
         let totals = match met {
             Ok(totals) => totals,
@@ -251,16 +253,16 @@ const HOLDS: &[u64] = &[0, 1_000, 10_000, LONG_HOLD_MICROS];
 const LONG_HOLDS: &[u64] = &[10_000, LONG_HOLD_MICROS];
 const LONG_HOLD_MICROS: u64 = 100_000;
 const THREADS: &[[usize; 2]] = &[[1, 1], [4, 4], [4, 1], [1, 4]];
-/// Of the part of the grants that a process has by its threads: the figure to be reached.
+/// The share of the grants that a process must get, relative to its share of the threads.
 pub(crate) const LEAST_SHARE: f64 = 0.8;
-/// Below this the check fails.
+/// A smaller share fails the check.
 pub(crate) const STARVED: f64 = 0.6;
 /// How much longer a fight lasts the second time.
 const LONGER: u32 = 3;
-/// What a wait may take beyond twice the longest of two Redissons: on a busy machine a thread wakes late.
+/// The permitted excess of a wait over twice the longest wait of two Redissons: on a busy machine a thread wakes late.
 pub(crate) const GRACE_MS: f64 = 50.0;
 const FIGHT: Duration = Duration::from_secs(2);
 const LONG_FIGHT: Duration = Duration::from_secs(12);
 const WARMING_UP: Duration = Duration::from_millis(1_000);
-/// What an answer may be late; one who starves answers late too.
+/// The permitted delay of an answer; a starved thread answers late.
 const GRACE: Duration = Duration::from_secs(40);

@@ -1,15 +1,15 @@
-//! What the load loops wrote down about their grants: a second witness, which also knows of the killed.
+//! The grants recorded by the load loops: a second witness, which also covers killed processes.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What the logs of a folder tell.
+/// The content of a folder's logs.
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
     /// The number of grants, by the part of the log's name before `-`.
     pub(crate) counts: BTreeMap<String, usize>,
-    /// Grants of one name that overlap: who held, and who held beside it.
+    /// Grants of one name that overlap: both holders.
     pub(crate) overlaps: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Hand-overs from one language to the other, each timed.
+//! Hand-overs from one language to the other, each with its time.
 
 use std::cell::RefCell;
 use std::thread;
@@ -18,11 +18,11 @@ use crate::verdict::{Score, Verdict, caught};
 #[derive(Debug, Default)]
 struct Way {
     delays_ms: Vec<f64>,
-    /// Slow ones that were the machine's fault.
+    /// Hand-overs that the machine made slow.
     not_counted: u32,
 }
 
-/// One holds and the other waits; after each release they change places. One result each way.
+/// One side holds and the other waits; after each release the sides change places. One result for each direction.
 pub(crate) fn handover(server: &RedisServer, cast: &Cast, kind: &'static Kind, score: &Score) -> Vec<Loaded> {
     let names = [format!("{}, Rust to Java", kind.title), format!("{}, Java to Rust", kind.title)];
     let verdicts = match caught(|| play(server, cast, kind)) {
@@ -92,12 +92,12 @@ fn judge(name: &str, way: Way) -> Verdict {
 
 /// Hand-overs each way.
 const ROUNDS: usize = 100;
-/// Rounds that are not counted: the first of a JVM also load and compile its code.
+/// Uncounted rounds: in the first rounds a JVM also loads and compiles its code.
 const WARMING_UP: usize = 15;
 const BOUND_MS: f64 = 50.0;
-/// A hand-over that is too slow while its threads wait this long for processors, added up, is not counted.
+/// A slow hand-over is not counted if its threads waited this long for processors, added up.
 const TOO_BUSY_MS: f64 = BOUND_MS / 2.0;
 const PATIENCE: Duration = Duration::from_secs(20);
 const SUBSCRIBING: Duration = Duration::from_millis(100);
-/// From a subscription to the end of the question that follows it.
+/// From a subscription to the end of the request that follows.
 const ASKING_AGAIN: Duration = Duration::from_millis(10);

@@ -25,7 +25,7 @@ fn open(server: &RedisServer, cast: &Cast, seat: Seat, options: &str) -> Peer {
     Peer::open(cast.of(seat), &format!("address={address}{options}"))
 }
 
-/// A claim about a load, and what came of it.
+/// A claim about a load, and the verdict.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) claim: String,
@@ -39,7 +39,7 @@ impl Loaded {
     }
 }
 
-/// What load loops answered, added up.
+/// The sums of the load loops' answers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     grants: i64,

@@ -1,4 +1,4 @@
-//! One queue of both languages: nobody is overtaken.
+//! One queue of both languages: no waiter is overtaken.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::kind::Kind;
 use crate::peer::{Cast, Seat};
 use crate::verdict::{Score, Verdict, caught};
 
-/// Four threads of each language stand in one queue, while somebody who does not ask them watches.
+/// Four threads of each language wait in one queue, while a witness watches through Redis alone.
 pub(crate) fn order(server: &RedisServer, cast: &Cast, kind: &'static Kind, score: &Score) -> Loaded {
     let verdict = match caught(|| stand_in_line(server, cast, kind)) {
         Ok(story) => judge(kind, &story),

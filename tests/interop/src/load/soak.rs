@@ -13,14 +13,14 @@ use crate::peer::{Cast, Peer, Seat, Ticket};
 use crate::verdict::{Score, Verdict, caught};
 use lockson_harness::percent::{encode, encode_all};
 
-/// One process of the four, with a loop on each of its threads.
+/// One process of the four, with a loop on each thread.
 struct Player {
     seat: Seat,
     peer: Peer,
     loops: Vec<Ticket>,
 }
 
-/// What came of the run beside the sums of each language.
+/// The results of the run except the sums of each language.
 #[derive(Debug, Default)]
 struct Outcome {
     totals: [Totals; 2],
@@ -41,7 +41,8 @@ struct Soak<'s> {
     started: u32,
 }
 
-/// Runs for this time, kills each language in turn and replaces it; the kinds share the threads of each process.
+/// Runs for this time, kills each language in turn and replaces the killed process; the kinds share the threads of each
+/// process.
 pub(crate) fn soak(
     server: &RedisServer,
     cast: &Cast,
@@ -110,12 +111,12 @@ impl Soak<'_> {
         }
     }
 
-    /// Each kind has its share of the names: two kinds on one name are not defined.
+    /// Each kind has its share of the names: two kinds on one name are undefined.
     fn names(&self, kind: &Kind) -> Vec<String> {
         (0..NAMES / self.kinds.len()).map(|number| format!("soak-{}-{number}", kind.word)).collect()
     }
 
-    /// The names that cannot be taken when all loops have ended.
+    /// The names that cannot be taken after the end of all loops.
     fn blocked(&self, players: &mut [Player]) -> Vec<String> {
         let mut blocked = vec![];
         for kind in self.kinds {
@@ -135,7 +136,7 @@ impl Soak<'_> {
 }
 
 impl Player {
-    /// Takes what the loops answer; one that does not end is stuck.
+    /// Collects the answers of the loops; a loop without an end is stuck.
     fn collect(&mut self, by: Instant, outcome: &mut Outcome) {
         for (thread, ticket) in self.loops.drain(..).enumerate() {
             match self.peer.answer_if_any(&ticket, by.saturating_duration_since(Instant::now())) {
@@ -195,14 +196,14 @@ fn index(seat: Seat) -> usize {
 
 const THREADS: usize = 4;
 const NAMES: usize = 20;
-/// Short, so that what a killed holder had is soon free; long against what a busy machine delays.
+/// Short, so that the locks of a killed holder are soon free; long against the delays of a busy machine.
 const WATCHDOG: Duration = Duration::from_secs(3);
-/// After this a fair waiter counts as gone. Kills come more slowly, so the dead do not pile up in a queue.
+/// After this time a fair waiter counts as gone. Kills are rarer, so dead waiters do not pile up in a queue.
 const FAIR_WAIT: Duration = Duration::from_secs(2);
 const HOLD_MICROS: u32 = 4_000;
 const PAUSE_MICROS: u32 = 500;
 const BETWEEN_KILLS: Duration = Duration::from_secs(4);
-/// The last part has no kills, so that who waits for a killed holder is through by the end.
+/// The last part has no kills, so that waiters behind a killed holder are served by the end.
 const CALM_END: Duration = Duration::from_secs(4);
 const STARTING: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(15);

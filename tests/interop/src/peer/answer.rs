@@ -1,11 +1,11 @@
-//! What a peer answered to one command.
+//! The answer of a peer to one command.
 
 use std::collections::BTreeMap;
 
 use crate::clock;
 use lockson_harness::percent::decode;
 
-/// One answer line, taken apart.
+/// One answer line, split into its parts.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) id: u64,
@@ -28,21 +28,21 @@ impl Answer {
         self.ok
     }
 
-    /// The answer, which has to tell of success.
+    /// Returns the answer, and panics unless the answer reports success.
     #[track_caller]
     pub(crate) fn expect_ok(self) -> Self {
         assert!(self.ok, "{}", self.story());
         self
     }
 
-    /// Checks that the answer tells of a failure of this kind.
+    /// Checks that the answer reports a failure of this kind.
     #[track_caller]
     pub(crate) fn expect_failure(&self, kind: &str) {
         assert!(!self.ok, "it succeeded, though `{kind}` was due");
         assert!(self.values["kind"] == kind, "`{kind}` was due, not {}", self.story());
     }
 
-    /// Whether what was asked for is held now; a latch that is open counts as held.
+    /// Whether the object is held now; an open latch counts as held.
     #[track_caller]
     pub(crate) fn acquired(&self) -> bool {
         assert!(self.ok, "{}", self.story());

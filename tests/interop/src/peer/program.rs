@@ -1,9 +1,9 @@
-//! The programs that peers run.
+//! The programs of peers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Which of the two places at the table a peer takes.
+/// The two places that peers take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seat {
     Rust,
@@ -13,13 +13,13 @@ pub(crate) enum Seat {
 /// A program that speaks the peer protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
-    /// Lockson behind the protocol; the binary stands beside this one.
+    /// Lockson behind the protocol; the binary is beside the running binary.
     Lockson,
     /// Redisson behind the protocol, in one of the versions that `tests/interop/redisson/build.sh` builds.
     Redisson(&'static str),
 }
 
-/// Who sits where.
+/// The programs of both seats.
 #[derive(Clone, Debug)]
 pub(crate) struct Cast {
     pub(crate) rust: Program,
@@ -52,7 +52,7 @@ impl Cast {
         }
     }
 
-    /// Whether real Redisson plays both parts, so that only the checks themselves are tried.
+    /// Whether real Redisson plays both parts, as a test of the checks themselves.
     pub(crate) fn is_rehearsal(&self) -> bool {
         self.rust != Program::Lockson
     }

@@ -1,4 +1,4 @@
-//! Everything that is published on a server.
+//! All messages on a server.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockson_harness::RedisServer;
 
-/// Listens to all channels of a server, until it ends.
+/// Listens to all channels of a server, until the server ends.
 pub(crate) struct Messages {
     heard: Arc<Heard>,
     marks: u32,
@@ -30,7 +30,7 @@ impl Messages {
         thread::spawn(move || {
             let mut subscription = connection.as_pubsub();
             subscription.psubscribe("*").expect("the server lets us listen");
-            // It ends with the server.
+            // The loop ends with the server.
             while let Ok(message) = subscription.get_message() {
                 let message =
                     (message.get_channel_name().as_bytes().to_owned(), message.get_payload_bytes().to_owned());
@@ -41,12 +41,12 @@ impl Messages {
         Self { heard, marks: 0 }
     }
 
-    /// What was published since the last time, in its order; `redis` sends a mark that ends it.
+    /// The messages since the last call, in order; `redis` sends a mark that ends the list.
     pub(crate) fn take(&mut self, redis: &mut redis::Connection) -> Vec<Message> {
         self.marks += 1;
         let mark = format!("mark {}", self.marks);
         loop {
-            // Nobody receives the mark while the subscription does not stand yet.
+            // Before the subscription, the mark has no receiver.
             let told: i64 = redis::cmd("PUBLISH").arg(MARKS).arg(&mark).query(redis).expect("Redis answers");
             if told > 0 {
                 break;

@@ -1,4 +1,4 @@
-//! What each operation leaves in Redis: Lockson's is compared with Redisson's.
+//! The state in Redis after each operation: Lockson's state is compared with Redisson's.
 
 mod intended;
 mod messages;
@@ -21,13 +21,13 @@ use play::{Player, Seen};
 pub(crate) use record::Record;
 use scenario::Scenario;
 
-/// One operation of a kind, and what both left.
+/// One operation of a kind, and the states after the operation.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) label: &'static str,
     pub(crate) rust: Record,
     pub(crate) java: Record,
-    /// Why they are meant to differ.
+    /// The reason for an intended difference.
     pub(crate) reason: Option<&'static str>,
     pub(crate) verdict: Verdict,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Compared {
     pub(crate) operations: Vec<Operation>,
 }
 
-/// Plays the scenarios of each kind that is built in both languages.
+/// Plays the scenarios of each kind that exists in both languages.
 pub(crate) fn compare(cast: &Cast, kinds: &[&'static Kind], score: &Score) -> Vec<Compared> {
     let built = kinds.iter().filter(|kind| kind.built || cast.is_rehearsal());
     let mut players = players(cast);
@@ -82,7 +82,7 @@ fn compare_kind(players: &mut [Player; 2], kind: &'static Kind, is_rehearsal: bo
     Ok(operations)
 }
 
-/// Plays a scenario in both; again, if they differ and the machine kept their processes waiting.
+/// Plays a scenario in both languages; again, if the states differ and the machine kept the processes waiting.
 fn compare_scenario(
     players: &mut [Player; 2],
     kind: &'static Kind,
@@ -118,7 +118,7 @@ fn play_both(players: &mut [Player; 2], kind: &'static Kind, scenario: Scenario)
     })
 }
 
-/// Equal passes; different passes if it is listed with exactly these two outcomes.
+/// Equal states pass; different states pass if listed with exactly these two outcomes.
 fn judge(rust: &Record, java: &Record, listed: Option<&intended::Difference>) -> Verdict {
     let (left_by_rust, left_by_java) = (rust.to_string(), java.to_string());
     let wrong = match listed {

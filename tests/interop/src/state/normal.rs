@@ -1,16 +1,16 @@
-//! Takes out of keys, values and messages what differs between any two runs.
+//! Removes from keys, values and messages the parts that differ between any two runs.
 
-/// Names what a run made up, in the order of its appearance.
+/// Renames the ids of a run, in the order of their appearance.
 #[derive(Debug)]
 pub(crate) struct Normal {
-    /// The name under which everything happens; it becomes `N`.
+    /// The name of the scenario's object; becomes `N`.
     name: String,
-    /// Client and thread of each owner; they become `A`, `B` and so on. A hold number is left out:
-    /// it tells holds of one thread apart, which Redisson does not.
+    /// Client and thread of each owner; become `A`, `B` and so on. A hold number is left out, because Redisson does not
+    /// distinguish the holds of one thread.
     owners: Vec<Vec<u8>>,
-    /// The raw ids of permits; they become `permit 1` and so on.
+    /// The raw ids of permits; become `permit 1` and so on.
     permits: Vec<Vec<u8>>,
-    /// Fencing tokens; they become `token 1` and so on.
+    /// Fencing tokens; become `token 1` and so on.
     tokens: Vec<Vec<u8>>,
 }
 
@@ -67,7 +67,7 @@ impl Normal {
     }
 }
 
-/// Where something new to us stands among what has been seen, counted from 1.
+/// The position of a value among the known values, counted from 1; an unknown value is added.
 fn place(known: &mut Vec<Vec<u8>>, raw: &[u8]) -> usize {
     match known.iter().position(|known| known == raw) {
         Some(place) => place + 1,
@@ -78,13 +78,13 @@ fn place(known: &mut Vec<Vec<u8>>, raw: &[u8]) -> usize {
     }
 }
 
-/// Milliseconds as whole seconds, rounded up: what was set a moment ago shows what was set.
+/// Milliseconds as whole seconds, rounded up: a time to live set a moment ago appears unchanged.
 pub(crate) fn seconds(millis: i64) -> String {
     let up = if millis > 0 { (millis + 999) / 1_000 } else { millis / 1_000 };
     format!("{up} s")
 }
 
-/// The first `<uuid>:<thread>`, perhaps followed by `.<hold>`: what is before, client and thread, what is after.
+/// The first `<uuid>:<thread>`, perhaps followed by `.<hold>`: the text before, client and thread, the text after.
 fn find_owner(text: &str) -> Option<(&str, &str, &str)> {
     let starts = text.char_indices().map(|(start, _)| start);
     for start in starts {
@@ -116,7 +116,7 @@ fn count_digits(text: &str) -> usize {
 }
 
 const UUID: usize = 36;
-/// What Redisson writes for a permit without a lease.
+/// Redisson's value for a permit without a lease.
 const NO_LEASE: f64 = 922_337_203_685_477.0;
 const MILLIS_OF_TODAY: f64 = 1.6e12;
 const MICROS_OF_TODAY: f64 = 1.6e15;

@@ -1,4 +1,4 @@
-//! Plays a scenario in one language on a server of its own.
+//! Plays a scenario in one language on a separate server.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,19 +14,19 @@ use crate::peer::{Answer, Peer, Program, Ticket};
 use crate::stage::{BRISK, PATIENT};
 use lockson_harness::percent::encode;
 
-/// What was seen after each step that has a label.
+/// The records after each step with a label.
 pub(crate) type Seen = Vec<(&'static str, Record)>;
 
-/// A peer of one language, and a server that nobody else uses.
+/// A peer of one language, and a server for this peer alone.
 pub(crate) struct Player {
     server: RedisServer,
     observer: Observer,
     peer: Peer,
-    /// Each scenario has a name and threads of its own.
+    /// The number of scenarios so far; each scenario has fresh names and threads.
     played: u32,
 }
 
-/// One scenario in one language, while it is played.
+/// One scenario in one language, in progress.
 struct Play<'p> {
     player: &'p mut Player,
     kind: &'static Kind,
@@ -62,7 +62,7 @@ impl Player {
         seen
     }
 
-    /// The processes that take part.
+    /// The processes of the scenario.
     pub(crate) fn pids(&self) -> [u32; 2] {
         [self.server.pid(), self.peer.pid()]
     }
@@ -137,12 +137,12 @@ impl Play<'_> {
     }
 }
 
-/// The time to live through the brisk client; it is renewed each third of it.
+/// The time to live through the brisk client, renewed after each third.
 const TTL: Duration = Duration::from_secs(3);
 const RENEWING: Duration = Duration::from_millis(1_250);
 const JUMP_MS: i64 = 1_000;
-/// From a command to wait to the first that can be seen of it; who polls is never seen.
+/// From a command with a wait to the waiter's first trace in Redis; a polling waiter leaves no trace.
 const JOINING: Duration = Duration::from_millis(500);
-/// From a place in the queue to a subscription, and to the end of the question after it.
+/// From a place in the queue to a subscription, and to the end of the request that follows.
 const SETTLING: Duration = Duration::from_millis(60);
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What one operation left: its answer, all keys of the server, and the messages it sent.
+//! The effects of one operation: the answer, all keys of the server, and the messages.
 
 use std::time::Duration;
 use std::{fmt, thread};
@@ -10,7 +10,7 @@ use super::normal::{Normal, seconds};
 use crate::peer::Answer;
 use crate::subscribed::subscribed;
 
-/// What can be seen after one operation, in a form that can be compared.
+/// All observations after one operation, in a comparable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) answer: String,
@@ -18,7 +18,7 @@ pub(crate) struct Record {
     pub(crate) messages: String,
 }
 
-/// Looks at a server that nobody else uses.
+/// Observes a server that only this scenario uses.
 pub(crate) struct Observer {
     redis: redis::Connection,
     messages: Messages,
@@ -41,24 +41,24 @@ impl Observer {
         self.messages.take(&mut self.redis);
     }
 
-    /// Sends a command of its own.
+    /// Sends a command of the observer.
     pub(crate) fn redis(&mut self, command: &mut redis::Cmd) -> redis::Value {
         command.query(&mut self.redis).expect("Redis answers")
     }
 
-    /// Milliseconds that a key lives.
+    /// The time to live of a key in milliseconds.
     pub(crate) fn left_ms(&mut self, key: &str) -> i64 {
         redis::cmd("PTTL").arg(key).query(&mut self.redis).expect("Redis answers")
     }
 
-    /// What can be seen of those who wait for a name: the length of its queue, and its channels with a listener.
+    /// The visible waiters for a name: the length of the queue, and the number of channels with a listener.
     pub(crate) fn waiters(&mut self, name: &str) -> (u64, usize) {
         let queue = format!("redisson_lock_queue:{{{name}}}");
         let length: u64 = redis::cmd("LLEN").arg(queue).query(&mut self.redis).expect("Redis answers");
         (length, subscribed(&mut self.redis, name))
     }
 
-    /// Looks when nothing changes any more: some of what an operation does comes after its answer.
+    /// Observes after the last change: some effects of an operation follow its answer.
     pub(crate) fn record(&mut self, answer: Option<&Answer>, normal: &mut Normal) -> Record {
         let mut keys = self.keys(normal);
         for _ in 0..MOST_LOOKS {
@@ -77,7 +77,7 @@ impl Observer {
         Record { answer: answer.map_or_else(|| NOTHING.to_owned(), told), keys: join(keys), messages }
     }
 
-    /// Sees who and what is new after a step that is not compared.
+    /// Learns new ids after a step without a comparison.
     pub(crate) fn learn(&mut self, normal: &mut Normal) {
         self.keys(normal);
     }
@@ -128,13 +128,13 @@ impl Observer {
                 format!("{field}: {}", normal.value(&pair[1], now_ms))
             })
             .collect();
-        // By field: of waiters that ask each second the one that asked last has the later deadline.
+        // Sorted by field: among waiters that ask each second, the last to ask has the later deadline.
         pairs.sort();
         Some(format!("{{{}}}", pairs.join(", ")))
     }
 }
 
-/// The answer without what differs between any two runs.
+/// The answer without the parts that differ between any two runs.
 fn told(answer: &Answer) -> String {
     if !answer.is_ok() {
         return answer.text("kind").to_owned();

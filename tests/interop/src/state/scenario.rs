@@ -1,32 +1,32 @@
-//! Sequences of operations, after each of which both languages have to leave the same.
+//! Sequences of operations with equal states in both languages after each operation.
 
-/// A few steps on one name that nothing has used before.
+/// A few steps on one fresh name.
 pub(crate) type Scenario = &'static [Step];
 
-/// One step; what it leaves is compared if it has a label.
+/// One step; the state after a step with a label is compared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) label: Option<&'static str>,
     pub(crate) action: Action,
 }
 
-/// What happens in a step.
+/// The action of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
     /// A thread is asked and answers.
     Ask(Command),
-    /// A thread is asked for something that it waits for.
+    /// A thread gets a command with a wait.
     Start(Command),
-    /// The thread that waits gets its answer.
+    /// The waiting thread gets its answer.
     Finish {
         thread: u32,
     },
     Pause {
         millis: u64,
     },
-    /// The time to live of the lock rises by itself, or a renewal's time passes without that.
+    /// The time to live rises without a command, or a renewal interval passes without a rise.
     Renewal,
-    /// Somebody else sets how long the lock lives.
+    /// Another client sets the lock's time to live.
     SetTtl {
         millis: u64,
     },
@@ -68,7 +68,7 @@ impl Step {
         Self { label: None, action: Action::Pause { millis } }
     }
 
-    /// Nothing but a look.
+    /// Only a look.
     pub(crate) const fn look(label: &'static str) -> Self {
         Self { label: Some(label), action: Action::Pause { millis: 0 } }
     }
@@ -105,7 +105,7 @@ impl Step {
         }
     }
 
-    /// Nothing is compared after it.
+    /// The state after the step is not compared.
     pub(crate) const fn unseen(self) -> Self {
         Self { label: None, ..self }
     }

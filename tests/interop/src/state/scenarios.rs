@@ -1,9 +1,9 @@
-//! What is played for each kind.
+//! The scenarios of each kind.
 
 use super::scenario::{Scenario, Step};
 use crate::kind::{Family, Kind, Reentry, Shape};
 
-/// All scenarios of a kind; the labels in them are different from each other.
+/// All scenarios of a kind, with distinct labels.
 pub(crate) fn of(kind: &Kind) -> Vec<Scenario> {
     match (kind.family, kind.shape) {
         (Family::Semaphore, _) => SEMAPHORE.to_vec(),
@@ -18,7 +18,8 @@ fn lock(kind: &Kind) -> Vec<Scenario> {
     let taken = if kind.reentry == Reentry::Counted { COUNTED } else { UNCOUNTED };
     match kind.word {
         "read" => [taken, ENDS, READ].concat(),
-        // Whether a forced value was held is not told, and nobody may look at a lock of values from outside.
+        // A forced release does not report whether the value was held, and no outside question about a lock of values
+        // exists.
         "faster_multi" => [taken, OTHERS].concat(),
         _ => [taken, ENDS, OTHERS].concat(),
     }
@@ -32,7 +33,7 @@ fn special(kind: &Kind) -> Vec<Scenario> {
     }
 }
 
-/// Taking it more than once.
+/// Several takes by one holder.
 const COUNTED: &[Scenario] = &[
     &[
         Step::ask("acquire", "lock", ""),
@@ -77,7 +78,7 @@ const COUNTED: &[Scenario] = &[
     ],
 ];
 
-/// The same where it can be taken once.
+/// The same for kinds that can be taken once.
 const UNCOUNTED: &[Scenario] = &[
     &[
         Step::ask("acquire", "lock", ""),
@@ -93,7 +94,7 @@ const UNCOUNTED: &[Scenario] = &[
     ],
 ];
 
-/// How a hold goes on, and how it ends.
+/// The continuation and the end of a hold.
 const ENDS: &[Scenario] = &[
     &[Step::ask("", "lock", "").brisk().unseen(), Step::renewal("renewal (time to live of 3 s)")],
     &[
@@ -116,7 +117,7 @@ const ENDS: &[Scenario] = &[
     &[Step::ask("", "lock", "").unseen(), Step::close("close of the client that holds")],
 ];
 
-/// What others do to it.
+/// The acts of other clients.
 const OTHERS: &[Scenario] = &[
     &[
         Step::ask("", "lock", "").unseen(),

@@ -8,7 +8,7 @@ use crate::kind::Kind;
 use crate::peer::Seat;
 use crate::stage::Stage;
 
-/// Three permits between the two; one who wants two waits until both are there.
+/// Three permits between the two sides; a waiter for two permits waits until both are free.
 pub(crate) fn semaphore(stage: &Stage<'_>, kind: &'static Kind) {
     for seat in Seat::BOTH {
         let object = Object::new(kind, &stage.fresh(kind.word));
@@ -34,7 +34,7 @@ pub(crate) fn semaphore(stage: &Stage<'_>, kind: &'static Kind) {
     }
 }
 
-/// A permit of one is seen by the other, prolonged by it, and given back by it; one that expires comes back.
+/// The other side sees, extends and releases a permit; an expired permit comes back.
 pub(crate) fn permits(stage: &Stage<'_>, kind: &'static Kind) {
     for seat in Seat::BOTH {
         let object = Object::new(kind, &stage.fresh(kind.word));
@@ -65,7 +65,7 @@ pub(crate) fn permits(stage: &Stage<'_>, kind: &'static Kind) {
     }
 }
 
-/// Both count down; waiters of both are let through by the last count, whoever counts it.
+/// Both sides count down; the last count, by either side, admits the waiters of both.
 pub(crate) fn latch(stage: &Stage<'_>, kind: &'static Kind) {
     for seat in Seat::BOTH {
         let object = Object::new(kind, &stage.fresh(kind.word));

@@ -9,13 +9,13 @@ use crate::kind::Kind;
 use crate::peer::Seat;
 use crate::stage::{BRISK, Stage};
 
-/// A mixed queue keeps its order, behind a short hold and behind one that is longer than any patience.
+/// A mixed queue keeps its order, behind a short hold and behind a hold longer than any patience.
 pub(crate) fn order(stage: &Stage<'_>, kind: &'static Kind) {
     in_order(stage, kind, &[Seat::Java, Seat::Rust, Seat::Java, Seat::Rust, Seat::Java, Seat::Rust], Duration::ZERO);
     in_order(stage, kind, &[Seat::Java, Seat::Rust, Seat::Java], LONG);
 }
 
-/// Waiters get in in the order in which they came; one that gives up is passed over.
+/// Waiters are granted in the order of arrival; a waiter that gives up is passed over.
 fn in_order(stage: &Stage<'_>, kind: &'static Kind, seats: &[Seat], held: Duration) {
     let object = Object::new(kind, &stage.fresh(kind.word));
     let holder = stage.actor(Seat::Rust, &object).by_client(BRISK);
@@ -50,9 +50,9 @@ fn until_queued(stage: &Stage<'_>, name: &str, wanted: usize) {
         assert!(Instant::now() < end, "{} wait in the queue instead of {wanted}", length());
         thread::sleep(Duration::from_millis(2));
     }
-    // A fair waiter subscribes to a channel of its own after it has joined.
+    // A fair waiter subscribes to a channel of its own after joining.
     thread::sleep(Duration::from_millis(40));
 }
 
-/// More than the time to live of the hold and the 5 s after which a waiter of ours may count as gone.
+/// More than the time to live of the hold, and more than the 5 s after which a waiter of Lockson may count as gone.
 const LONG: Duration = Duration::from_millis(7_000);

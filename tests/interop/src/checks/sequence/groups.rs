@@ -6,7 +6,7 @@ use crate::kind::Kind;
 use crate::peer::Seat;
 use crate::stage::Stage;
 
-/// A multi-lock keeps out, and waits for, a plain lock of one of its names.
+/// A multi-lock excludes, and waits for, a plain lock with one of its names.
 pub(crate) fn overlap(stage: &Stage<'_>, kind: &'static Kind) {
     let plain = Kind::named("plain").expect("the plain lock is in the table");
     for seat in Seat::BOTH {
@@ -27,7 +27,7 @@ pub(crate) fn overlap(stage: &Stage<'_>, kind: &'static Kind) {
     }
 }
 
-/// Values of one group do not disturb each other; a set that shares one with another is kept out.
+/// Values of one group do not disturb each other; a set that shares a value with another set is kept out.
 pub(crate) fn values(stage: &Stage<'_>, kind: &'static Kind) {
     for seat in Seat::BOTH {
         let group = stage.fresh(kind.word);

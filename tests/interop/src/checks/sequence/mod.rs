@@ -1,4 +1,4 @@
-//! What only one kind has, played through as one sequence with both languages.
+//! The special feature of one kind, played as one sequence with both languages.
 
 mod counters;
 mod fair;

@@ -8,7 +8,7 @@ use crate::kind::Kind;
 use crate::peer::Seat;
 use crate::stage::Stage;
 
-/// Readers of both languages are in together; the last one out lets a writer in; a writer's release lets all in.
+/// Readers of both languages share; the last reader's release admits a writer; a writer's release admits all.
 pub(crate) fn readers(stage: &Stage<'_>, kind: &'static Kind) {
     for writing in Seat::BOTH {
         let name = stage.fresh(kind.word);
@@ -25,7 +25,7 @@ pub(crate) fn readers(stage: &Stage<'_>, kind: &'static Kind) {
     }
 }
 
-/// Three readers of each language wait; all get in by one release, before any of them gives it back.
+/// Three readers of each language wait; one release admits all readers, before any reader releases.
 fn all_get_in(stage: &Stage<'_>, writer: &Actor<'_>, read: &Object) {
     let readers: Vec<Actor<'_>> = (10..16)
         .map(|thread| stage.actor(if thread % 2 == 0 { Seat::Rust } else { Seat::Java }, read).on_thread(thread))
@@ -43,7 +43,7 @@ fn all_get_in(stage: &Stage<'_>, writer: &Actor<'_>, read: &Object) {
     readers.iter().for_each(|reader| drop(reader.give_back().expect_ok()));
 }
 
-/// A writer may read, keeps others out while it does, and lets readers in when it gives up writing.
+/// A writer may read, keeps others out meanwhile, and admits readers when the writer gives up writing.
 pub(crate) fn downgrade(stage: &Stage<'_>, kind: &'static Kind) {
     for seat in Seat::BOTH {
         let name = stage.fresh(kind.word);
@@ -62,7 +62,8 @@ pub(crate) fn downgrade(stage: &Stage<'_>, kind: &'static Kind) {
     }
 }
 
-/// Redisson tells nobody that it stepped down: a waiter of ours then asks by itself, one of its own sleeps on.
+/// Redisson publishes nothing when a writer steps down: a waiter of Lockson then asks again by itself, a waiter of
+/// Redisson sleeps on.
 fn let_in_by_stepping_down(stage: &Stage<'_>, writer: &Actor<'_>, reader: &Actor<'_>) {
     if stage.is_rehearsal() {
         writer.give_back().expect_ok();
@@ -79,5 +80,5 @@ fn let_in_by_stepping_down(stage: &Stage<'_>, writer: &Actor<'_>, reader: &Actor
     assert!(delay <= most.as_secs_f64() * 1e3, "the waiting reader got in {delay:.1} ms after the writer stepped down");
 }
 
-/// What a Lockson waiter that was told nothing waits at most.
+/// The longest wait of a Lockson waiter without a message.
 const ASKING: Duration = Duration::from_millis(1_700);

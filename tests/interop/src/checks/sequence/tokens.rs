@@ -5,7 +5,7 @@ use crate::kind::Kind;
 use crate::peer::Seat;
 use crate::stage::Stage;
 
-/// Every grant has a greater token than the one before, whoever gets it, and both sides know the last one.
+/// Every grant has a greater token than the grant before, on either side, and both sides know the last token.
 pub(crate) fn rise(stage: &Stage<'_>, kind: &'static Kind) {
     let object = Object::new(kind, &stage.fresh(kind.word));
     let [rust, java] = Seat::BOTH.map(|seat| stage.actor(seat, &object));

@@ -1,4 +1,4 @@
-//! Where Lockson leaves something else than Redisson on purpose, and why.
+//! The intended differences between the states that Lockson and Redisson leave, and the reasons.
 
 mod exclusive;
 mod fair;
@@ -22,7 +22,7 @@ pub(crate) fn find(kind: &Kind, label: &str) -> Option<&'static Difference> {
     of_kind.flat_map(|(_, differences)| *differences).find(|difference| difference.label == label)
 }
 
-/// Kinds, and what differs for each of them.
+/// Kinds, and the differences of each kind.
 const LISTS: &[(&[&str], &[Difference])] = &[
     (&["plain", "fair", "spin"], exclusive::COUNTED),
     (&["plain", "fair", "spin", "non_reentrant", "non_reentrant_fair"], exclusive::RENEWED),

@@ -1,4 +1,4 @@
-//! The reasons for intended differences, as they stand in the document.
+//! The reasons for intended differences, in the document's words.
 
 pub(super) const NEVER_SHORTENED: &str = "a time to live is raised and never lowered, so an inner call or a renewal \
                                           cannot cut what was promised before";

@@ -9,7 +9,7 @@ use rslock::{Lock, LockError, LockManager};
 struct Peer {
     /// Asks once.
     once: LockManager,
-    /// Asks until it has the lock.
+    /// Asks until the lock is granted.
     patient: LockManager,
     name: String,
     held: Option<Lock>,
@@ -42,7 +42,7 @@ impl Peer {
             "try" => self.take(&self.once.clone(), milliseconds(value)?).await,
             "lock" => self.take(&self.patient.clone(), milliseconds(value)?).await,
             "unlock" => {
-                // It does not say whether there was anything to release.
+                // `unlock` does not report whether there was anything to release.
                 self.once.unlock(self.held()?).await;
                 Ok("done")
             }
@@ -87,7 +87,7 @@ fn milliseconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
     text.parse().map(Duration::from_millis)
 }
 
-/// What was built in, by the lock file beside it.
+/// The version of the library, from the lock file beside the program.
 fn version() -> &'static str {
     let entry = include_str!("../Cargo.lock").split("name = \"rslock\"\nversion = \"").nth(1);
     entry.and_then(|rest| rest.split('"').next()).unwrap_or("unknown")
