@@ -5,7 +5,6 @@ use once_cell::unsync::OnceCell;
 use crate::bell::{Bell, Hung};
 use crate::cancel::Cancel;
 use crate::engine::Engine;
-use crate::engine::lifecycle::handle::closed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::time::Instant;
 
@@ -43,6 +42,11 @@ impl<'a> Caller<'a> {
         self.bell.wait(until);
         self.check()
     }
+}
+
+/// What a caller of a closed client gets.
+pub(super) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the client was closed")
 }
 
 impl Drop for Caller<'_> {

@@ -11,6 +11,7 @@ mod lifecycle;
 mod node;
 mod release;
 mod renewal;
+mod request;
 mod ripening;
 #[cfg(all(test, shuttle))]
 mod schedules;
@@ -19,10 +20,10 @@ mod watch;
 mod watchdog;
 mod wire;
 
-pub(crate) use acquire::{Grant, Wait, Wish};
 pub(crate) use holds::hold::HoldState;
 pub(crate) use kind::{Ask, Kind, Pauses, Queueing, Waking};
 pub(crate) use lifecycle::handle::Handle;
+pub(crate) use request::{Grant, Wait, Wish};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;

@@ -7,15 +7,14 @@ use std::time::Duration;
 use super::line::Place;
 use super::waiters::{Listed, Waiter};
 use crate::engine::Engine;
-use crate::engine::acquire::{Grant, Wait, Wish, promise};
-use crate::engine::caller::Caller;
+use crate::engine::caller::{Caller, closed};
 use crate::engine::exchange::{Bounds, Loose};
 use crate::engine::holds::hold::{Granted, HoldState};
 use crate::engine::hub::Subscription;
 use crate::engine::kind::{Ask, Queueing, Waking};
-use crate::engine::lifecycle::handle::closed;
 use crate::engine::node::Node;
 use crate::engine::release::settle::Settlement;
+use crate::engine::request::{Grant, Wait, Wish};
 use crate::engine::wire;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockAcquired, WaitGivenUp, WaitStarted};
@@ -173,7 +172,7 @@ impl<'a> Contender<'a> {
         if now >= self.lease.good_until(sent) {
             return Ok(self.granted_too_late(haunted));
         }
-        let promise = promise(self.wish, self.lease, sent);
+        let promise = self.wish.promise(self.lease, sent);
         let (ledger, guard) =
             Ledger::granted(self.engine.watchdog_lease, sent, self.lease, self.wish.kind.side(), promise);
         if self.wish.kind.stands_back() {

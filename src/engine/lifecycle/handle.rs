@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::engine::caller::closed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::GivenName;
 use crate::time::Lease;
@@ -98,10 +99,6 @@ impl Engine {
     fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
-}
-
-pub(crate) fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the client was closed")
 }
 
 impl fmt::Debug for Handle {
