@@ -11,7 +11,7 @@ use super::Engine;
 use super::caller::Caller;
 use super::exchange::Bounds;
 use super::holds::hold::HoldState;
-use super::release::still_kept;
+use super::holds::in_turn::still_kept;
 use super::request::{Grant, Wait, Wish};
 use crate::error::{Error, ErrorKind, Result};
 use crate::owner::ThreadId;

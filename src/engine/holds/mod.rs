@@ -1,8 +1,10 @@
 //! The holds of a client: who has them, what they are worth, how a loss becomes known.
 
 pub(super) mod callbacks;
+mod extend;
 pub(super) mod heartbeat;
 pub(crate) mod hold;
+pub(super) mod in_turn;
 pub(crate) mod loss;
 pub(super) mod registry;
 pub(super) mod requests;

@@ -24,6 +24,18 @@ pub(crate) struct Settlement {
 }
 
 impl Engine {
+    /// What Redis may still have of a hold that this process gave up.
+    pub(crate) fn leftover(&self, hold: &HoldState, loose: Loose) -> Settlement {
+        let end = self.with(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
+        Settlement {
+            name: hold.name.clone(),
+            kind: Arc::clone(&hold.kind),
+            owner: hold.owner.clone(),
+            loose,
+            until: end,
+        }
+    }
+
     pub(crate) fn settle(self: &Arc<Self>, settlement: Settlement) {
         self.settle_at(Instant::now(), settlement);
     }
@@ -73,50 +85,6 @@ impl Engine {
             }
         });
     }
-
-    /// Writes in the background what a partial release could not, as it stands by then.
-    pub(crate) fn repeat_release(&self, hold: &Arc<HoldState>) {
-        if hold.requests.leave_unwritten() {
-            self.repeat_release_after(PAUSE, Arc::clone(hold));
-        }
-    }
-
-    fn repeat_release_after(&self, pause: Duration, hold: Arc<HoldState>) {
-        let engine = Weak::clone(&self.myself);
-        self.node(&hold.name).settler.run_at(Instant::now().after(pause), move || {
-            if let Some(engine) = engine.upgrade()
-                && !engine.repeat_release_once(&hold)
-                && !engine.is_closed()
-            {
-                engine.repeat_release_after((pause * 2).min(LONGEST_PAUSE), hold);
-            }
-        });
-    }
-
-    /// Answers whether nothing is left to write.
-    fn repeat_release_once(self: &Arc<Self>, hold: &Arc<HoldState>) -> bool {
-        let limit = self.config.command_timeout;
-        let bounds = Bounds::within(limit, limit);
-        let Some(turn) = hold.requests.turn(bounds.end) else { return false };
-        if !turn.has_unwritten() {
-            return true;
-        }
-        // In its turn: no request of the hold is under way that knows another count.
-        let Some(remaining) = self.with(hold, |ledger, now| ledger.repeated_release(now)) else {
-            turn.written();
-            let loose = turn.take_loose();
-            if self.with(hold, |ledger, _| ledger.is_empty()) && !loose.is_empty() {
-                // Its last guard has gone meanwhile, and nobody else knows of these.
-                self.settle(self.leftover(hold, loose));
-            } else {
-                turn.keep_loose(loose);
-            }
-            return true;
-        };
-        // A loss is told by that; there is nobody here to hear of it.
-        self.write_remaining(hold, &turn, remaining, &bounds).is_ok() && !turn.has_unwritten()
-    }
 }
 
 const PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);

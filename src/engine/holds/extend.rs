@@ -1,0 +1,60 @@
+//! Raising the time to live of a hold because its owner says so.
+
+use std::sync::Arc;
+
+use super::hold::HoldState;
+use super::in_turn::{no_turn, still_kept};
+use crate::conn::Server;
+use crate::engine::Engine;
+use crate::engine::exchange::Bounds;
+use crate::engine::wire;
+use crate::error::{Error, ErrorKind, Result};
+use crate::script::{Renewal, RenewalAnswer};
+use crate::state::ledger::Phase;
+use crate::time::Lease;
+
+impl Engine {
+    /// Raises the time to live of a hold.
+    pub(crate) fn extend(&self, hold: &Arc<HoldState>, lease: Lease) -> Result<()> {
+        self.must_be_live(hold)?;
+        let limit = self.config.command_timeout;
+        let bounds = Bounds::within(limit, limit);
+        let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
+        let node = self.node(&hold.name);
+        let raise = self.with(hold, |ledger, now| ledger.raise(now, lease));
+        let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise };
+        let call = hold.kind.renew(&[renewal]);
+        let send = |loose, server: &Server| wire::send_after(loose, server, &call, &bounds);
+        self.in_turn(hold, &turn, send, |ledger, now, answer| match answer.value.answers.first() {
+            Some(RenewalAnswer::Renewed) => {
+                ledger.extended(answer.sent, lease);
+                Ok(())
+            }
+            Some(RenewalAnswer::Lost(loss)) => {
+                // What was given back meanwhile is not lost.
+                let _ = still_kept::<()>(ledger, now, &Err(*loss));
+                Ok(())
+            }
+            Some(RenewalAnswer::Refused(refusal)) => {
+                if refusal.is_of_replica() {
+                    node.server.leave_replica();
+                }
+                Err(Error::refused(refusal.clone().at(node.server.label())))
+            }
+            None => {
+                let odd = Error::new(ErrorKind::Unknown, "the answer was for another number of locks");
+                Err(odd.at(&node.server.label()))
+            }
+        })??;
+        // It may have been lost, or given back, while the request was under way.
+        self.must_be_live(hold)
+    }
+
+    fn must_be_live(&self, hold: &HoldState) -> Result<()> {
+        match self.with(hold, |ledger, now| ledger.look(now)) {
+            Phase::Live => Ok(()),
+            Phase::Lost(loss) => Err(self.lost(hold, loss)),
+            Phase::Releasing | Phase::Done => Err(Error::new(ErrorKind::NotHeld, "this hold was given back already")),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A release that leaves other guards of the hold: what stays held is written, in the background if need be.
+
+use std::result::Result as Outcome;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::conn::Server;
+use crate::engine::Engine;
+use crate::engine::exchange::Bounds;
+use crate::engine::holds::hold::HoldState;
+use crate::engine::holds::in_turn::{no_turn, still_kept};
+use crate::engine::holds::requests::Turn;
+use crate::engine::wire;
+use crate::error::{Loss, Result};
+use crate::state::ledger::Remaining;
+use crate::time::Instant;
+
+impl Engine {
+    pub(super) fn release_part(
+        self: &Arc<Self>,
+        hold: &Arc<HoldState>,
+        remaining: Remaining,
+        limit: Duration,
+    ) -> Result<()> {
+        let bounds = Bounds::within(limit, self.config.command_timeout);
+        let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn);
+        let outcome = turn.and_then(|turn| self.write_remaining(hold, &turn, remaining, &bounds));
+        // Until Redis knows it, it has a time to live or a side of the lock that nobody was promised.
+        outcome.inspect_err(|_| self.repeat_release(hold))?.map_err(|loss| self.lost(hold, loss))
+    }
+
+    /// Writes what a partial release leaves held.
+    fn write_remaining(
+        &self,
+        hold: &HoldState,
+        turn: &Turn<'_>,
+        remaining: Remaining,
+        bounds: &Bounds<'_>,
+    ) -> Result<Outcome<(), Loss>> {
+        // Another one that was given back later may have been written already: then this one's numbers are old.
+        let newest = if turn.last_cut() > remaining.cut {
+            self.with(hold, |ledger, now| ledger.repeated_release(now))
+        } else {
+            Some(remaining)
+        };
+        let Some(Remaining { counts, lease, cut }) = newest else { return Ok(Ok(())) };
+        let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
+        turn.cuts(cut);
+        let send =
+            |loose, server: &Server| wire::send_after(loose, server, &call, bounds).or_else(wire::taken_if_overwritten);
+        self.in_turn(hold, turn, send, |ledger, now, answer| {
+            if !answer.haunted {
+                ledger.cut_is_over(cut, now);
+            }
+            // Another one may not have got its turn meanwhile, and rely on the background.
+            if ledger.is_newest(cut) {
+                turn.written();
+            }
+            still_kept(ledger, now, &answer.value)
+        })
+    }
+
+    /// Writes in the background what a partial release could not, as it stands by then.
+    pub(crate) fn repeat_release(&self, hold: &Arc<HoldState>) {
+        if hold.requests.leave_unwritten() {
+            self.repeat_release_after(PAUSE, Arc::clone(hold));
+        }
+    }
+
+    fn repeat_release_after(&self, pause: Duration, hold: Arc<HoldState>) {
+        let engine = Weak::clone(&self.myself);
+        self.node(&hold.name).settler.run_at(Instant::now().after(pause), move || {
+            if let Some(engine) = engine.upgrade()
+                && !engine.repeat_release_once(&hold)
+                && !engine.is_closed()
+            {
+                engine.repeat_release_after((pause * 2).min(LONGEST_PAUSE), hold);
+            }
+        });
+    }
+
+    /// Answers whether nothing is left to write.
+    fn repeat_release_once(self: &Arc<Self>, hold: &Arc<HoldState>) -> bool {
+        let limit = self.config.command_timeout;
+        let bounds = Bounds::within(limit, limit);
+        let Some(turn) = hold.requests.turn(bounds.end) else { return false };
+        if !turn.has_unwritten() {
+            return true;
+        }
+        // In its turn: no request of the hold is under way that knows another count.
+        let Some(remaining) = self.with(hold, |ledger, now| ledger.repeated_release(now)) else {
+            turn.written();
+            let loose = turn.take_loose();
+            if self.with(hold, |ledger, _| ledger.is_empty()) && !loose.is_empty() {
+                // Its last guard has gone meanwhile, and nobody else knows of these.
+                self.settle(self.leftover(hold, loose));
+            } else {
+                turn.keep_loose(loose);
+            }
+            return true;
+        };
+        // A loss is told by that; there is nobody here to hear of it.
+        self.write_remaining(hold, &turn, remaining, &bounds).is_ok() && !turn.has_unwritten()
+    }
+}
+
+const PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
