@@ -189,8 +189,8 @@ impl Engine {
         node
     }
 
-    fn is_on(&self, node: &Node, hold: &HoldState) -> bool {
-        Arc::ptr_eq(&node.server, self.topology.server_for(hold.name.key()))
+    fn is_on(&self, server: &Arc<Server>, hold: &HoldState) -> bool {
+        Arc::ptr_eq(server, self.topology.server_for(hold.name.key()))
     }
 }
 

@@ -198,7 +198,7 @@ impl<'a> Contender<'a> {
             self.engine.with(&dead, |ledger, now| ledger.look(now));
         }
         self.engine.mind_if_heard(&hold);
-        self.node.lane.granted(self.engine, &self.node, &hold);
+        self.node.lane.granted(self.engine, &self.node.server, &self.node.hub, &hold);
         self.engine.observe(|observer| {
             observer.acquired(&LockAcquired {
                 name: hold.name.to_string(),

@@ -1,7 +1,7 @@
 //! The way to the watchdog of one server, and the thread that it runs on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use once_cell::sync::OnceCell;
 
 use super::inbox::Inbox;
 use super::worker::Worker;
-use crate::conn::{Sleeper, sleeper};
+use crate::conn::{Server, sleeper};
 use crate::engine::Engine;
 use crate::engine::holds::hold::HoldState;
-use crate::engine::node::Node;
+use crate::engine::hub::Hub;
 use crate::name::LockName;
 
 /// The way to the worker of one server; the worker starts at first use.
@@ -24,8 +24,8 @@ pub(crate) struct Lane {
 
 impl Lane {
     /// A lock was granted: it is kept, and watched if it lives for longer than a moment.
-    pub(crate) fn granted(&self, engine: &Arc<Engine>, node: &Arc<Node>, hold: &Arc<HoldState>) {
-        self.start(engine, node);
+    pub(crate) fn granted(&self, engine: &Arc<Engine>, server: &Arc<Server>, hub: &Arc<Hub>, hold: &Arc<HoldState>) {
+        self.start(engine, server, hub);
         // Where no thread can be started, nobody would ever take it out.
         if self.running.get().is_some() {
             self.inbox.granted(hold);
@@ -33,7 +33,7 @@ impl Lane {
     }
 
     /// Starts the worker if it does not run yet.
-    fn start(&self, engine: &Arc<Engine>, node: &Arc<Node>) {
+    fn start(&self, engine: &Arc<Engine>, server: &Arc<Server>, hub: &Arc<Hub>) {
         if self.running.get().is_some() {
             return;
         }
@@ -41,11 +41,17 @@ impl Lane {
         let _ = self.running.get_or_try_init(|| {
             let (waker, sleeper) = sleeper()?;
             self.inbox.is_read_by(waker);
-            let (engine, node, inbox) = (Arc::downgrade(engine), Arc::downgrade(node), Arc::clone(&self.inbox));
+            let (engine, hub) = (Arc::downgrade(engine), Arc::downgrade(hub));
+            let (server, inbox) = (Arc::clone(server), Arc::clone(&self.inbox));
             let work = move || {
                 let mut restarted = false;
                 // A worker that panics must not take the holds of a whole server along.
-                while catch_unwind(AssertUnwindSafe(|| work(&engine, &node, &inbox, &sleeper, restarted))).is_err() {
+                let work = |restarted| {
+                    if let Some(mut worker) = Worker::new(&engine, &server, &hub, &inbox, restarted) {
+                        worker.run(&sleeper);
+                    }
+                };
+                while catch_unwind(AssertUnwindSafe(|| work(restarted))).is_err() {
                     thread::sleep(PAUSE_AFTER_A_PANIC);
                     restarted = true;
                 }
@@ -81,13 +87,6 @@ impl Drop for Lane {
     }
 }
 
-/// Keeps the holds of one server until the client ends or the work panics.
-fn work(engine: &Weak<Engine>, node: &Weak<Node>, inbox: &Arc<Inbox>, sleeper: &Sleeper, restarted: bool) {
-    if let Some(mut worker) = Worker::new(engine, node, inbox, restarted) {
-        worker.run(sleeper);
-    }
-}
-
 const PAUSE_AFTER_A_PANIC: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -96,7 +95,7 @@ mod tests {
 
     use super::*;
     use crate::config::ClientBuilder;
-    use crate::conn::{Address, Dialer, Server, Standalone};
+    use crate::conn::{Address, Dialer, Standalone};
     use crate::engine::holds::hold::Granted;
     use crate::engine::{Ask, Kind};
     use crate::kinds::Reentrant;
@@ -165,7 +164,7 @@ mod tests {
         }));
         engine.registry.add(Arc::clone(&hold));
         let node = engine.node(&hold.name);
-        node.lane.granted(&engine, &node, &hold);
+        node.lane.granted(&engine, &node.server, &node.hub, &hold);
         let limit = now.after(Duration::from_secs(30));
         while kind.renewals.load(Ordering::SeqCst) < 4 && Instant::now() < limit {
             thread::sleep(Duration::from_millis(10));

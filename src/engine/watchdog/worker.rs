@@ -4,12 +4,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::inbox::{Inbox, News};
-use crate::conn::{DedicatedConnection, Fault, Sleeper};
+use crate::conn::{DedicatedConnection, Fault, Server, Sleeper};
 use crate::engine::Engine;
 use crate::engine::holds::heartbeat::Heartbeat;
 use crate::engine::holds::hold::HoldState;
-use crate::engine::hub::Subscription;
-use crate::engine::node::Node;
+use crate::engine::hub::{Hub, Subscription};
 use crate::engine::renewal::{All, Asked, Due, Rounds, Upkeep};
 use crate::engine::ripening::Ripening;
 use crate::engine::watch::{Step, Watch};
@@ -23,7 +22,8 @@ use crate::time::Instant;
 /// What keeps the holds of one server alive.
 pub(crate) struct Worker {
     engine: Weak<Engine>,
-    node: Weak<Node>,
+    server: Arc<Server>,
+    hub: Weak<Hub>,
     inbox: Arc<Inbox>,
     /// Of its own, so that it never waits behind the callers.
     connection: DedicatedConnection,
@@ -42,8 +42,14 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// `restarted` means that another one ended in the middle of something. `None` where the client has ended.
-    pub(crate) fn new(engine: &Weak<Engine>, node: &Weak<Node>, inbox: &Arc<Inbox>, restarted: bool) -> Option<Self> {
-        let (strong_engine, strong_node) = (engine.upgrade()?, node.upgrade()?);
+    pub(crate) fn new(
+        engine: &Weak<Engine>,
+        server: &Arc<Server>,
+        hub: &Weak<Hub>,
+        inbox: &Arc<Inbox>,
+        restarted: bool,
+    ) -> Option<Self> {
+        let strong_engine = engine.upgrade()?;
         let config = &strong_engine.config;
         let now = Instant::now();
         let mut watch = Watch::new(now);
@@ -55,9 +61,10 @@ impl Worker {
         let rounds = Rounds::new(now, config.watchdog_interval, config.watchdog_batch, config.command_timeout);
         Some(Self {
             engine: Weak::clone(engine),
-            node: Weak::clone(node),
+            server: Arc::clone(server),
+            hub: Weak::clone(hub),
             inbox: Arc::clone(inbox),
-            connection: strong_node.server.connection(),
+            connection: server.connection(),
             command_timeout: config.command_timeout,
             next_round: rounds.next_tick(),
             rounds,
@@ -79,16 +86,16 @@ impl Worker {
             self.heartbeat.rests(now, until);
             self.connection.sleep(sleeper, until);
             self.heartbeat.wakes(Instant::now());
-            let (Some(engine), Some(node)) = (self.engine.upgrade(), self.node.upgrade()) else { return };
+            let (Some(engine), Some(hub)) = (self.engine.upgrade(), self.hub.upgrade()) else { return };
             if engine.is_closed() {
                 return;
             }
-            self.turn(&engine, &node);
+            self.turn(&engine, &hub);
         }
     }
 
     /// Sees to whatever came, and to what is due.
-    fn turn(&mut self, engine: &Arc<Engine>, node: &Arc<Node>) {
+    fn turn(&mut self, engine: &Arc<Engine>, hub: &Arc<Hub>) {
         let now = Instant::now();
         let News { flushed, lost } = self.inbox.take();
         if lost {
@@ -101,12 +108,12 @@ impl Worker {
         let ripe = self.ripen(now);
         if !ripe.is_empty() && self.subscription.is_none() {
             // Without a thread to listen losses are told late; the next ripe hold tries again.
-            self.subscription = node.hub.watch().ok();
+            self.subscription = hub.watch().ok();
             self.watch.begin();
         }
-        let all = self.see_to_watch(engine, node);
-        let Self { rounds, watch, connection, inbox, .. } = self;
-        let mut visit = Visit { engine, node, watch, connection, inbox, gone: 0 };
+        let all = self.see_to_watch(engine, hub);
+        let Self { rounds, server, watch, connection, inbox, .. } = self;
+        let mut visit = Visit { engine, server, watch, connection, inbox, gone: 0 };
         let mut holds = visit.urgent();
         if visit.is_watching() {
             holds.extend(ripe);
@@ -154,10 +161,10 @@ impl Worker {
     }
 
     /// Has the server tell of changed keys; answers with what is to be asked about all holds.
-    fn see_to_watch(&mut self, engine: &Arc<Engine>, node: &Arc<Node>) -> Option<All> {
+    fn see_to_watch(&mut self, engine: &Arc<Engine>, hub: &Arc<Hub>) -> Option<All> {
         loop {
             let now = Instant::now();
-            let (link, ear) = (self.connection.generation(), node.hub.ear());
+            let (link, ear) = (self.connection.generation(), hub.ear());
             // A mute server must not keep us from trying to renew in time.
             let deadline = now.after(self.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
             let complaint = match self.watch.next(now, link, ear) {
@@ -175,7 +182,7 @@ impl Worker {
                     Err(Fault::Refused(refusal))
                         if refusal.is_of_redirection() && self.watch.misled(Instant::now()) =>
                     {
-                        node.hub.is_unknown(number);
+                        hub.is_unknown(number);
                         continue;
                     }
                     Err(Fault::Refused(refusal)) if !refusal.is_transient() => {
@@ -197,7 +204,7 @@ impl Worker {
                     return None;
                 }
             };
-            let server = node.server.label();
+            let server = self.server.label();
             engine.observe(|observer| observer.losses_told_late(&LossesToldLate { server, error: complaint }));
         }
     }
@@ -206,7 +213,7 @@ impl Worker {
 /// One round's time with the engine and the server.
 struct Visit<'a> {
     engine: &'a Arc<Engine>,
-    node: &'a Arc<Node>,
+    server: &'a Arc<Server>,
     watch: &'a Watch,
     connection: &'a mut DedicatedConnection,
     inbox: &'a Inbox,
@@ -245,7 +252,7 @@ impl Visit<'_> {
                 RenewalAnswer::Renewed => {}
                 RenewalAnswer::Lost(_) => self.gone += 1,
                 RenewalAnswer::Refused(refusal) => {
-                    *refusal = refusal.clone().at(self.node.server.label());
+                    *refusal = refusal.clone().at(self.server.label());
                     if refusal.is_of_replica() {
                         self.connection.hang_up();
                     }
@@ -257,7 +264,7 @@ impl Visit<'_> {
 
 impl Upkeep for Visit<'_> {
     fn holds(&self) -> Vec<Arc<HoldState>> {
-        self.engine.registry.all().into_iter().filter(|hold| self.engine.is_on(self.node, hold)).collect()
+        self.engine.registry.all().into_iter().filter(|hold| self.engine.is_on(self.server, hold)).collect()
     }
 
     fn urgent(&mut self) -> Vec<Arc<HoldState>> {
@@ -311,17 +318,17 @@ impl Upkeep for Visit<'_> {
 
     fn failed(&self, locks: usize, remaining: Duration, error: Error) {
         self.engine.observe(|observer| {
-            observer.renewal_failed(&RenewalFailed { server: self.node.server.label(), locks, remaining, error });
+            observer.renewal_failed(&RenewalFailed { server: self.server.label(), locks, remaining, error });
         });
     }
 
     fn renewed_in_round(&self, locks: usize) {
-        self.engine.observe(|observer| observer.renewed(&LocksRenewed { server: self.node.server.label(), locks }));
+        self.engine.observe(|observer| observer.renewed(&LocksRenewed { server: self.server.label(), locks }));
     }
 
     fn recovered(&self, outage: Duration) {
         self.engine.observe(|observer| {
-            observer.recovered(&RenewalRecovered { server: self.node.server.label(), outage });
+            observer.recovered(&RenewalRecovered { server: self.server.label(), outage });
         });
     }
 }
