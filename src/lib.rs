@@ -121,6 +121,7 @@ mod state;
 mod sync;
 mod time;
 mod token;
+mod transport;
 
 pub use cancel::Cancel;
 pub use client::Client;

@@ -32,6 +32,9 @@ impl GivenName {
     }
 }
 
+/// The channel on which a server publishes changes of tracked keys to a RESP2 connection.
+pub(crate) const INVALIDATIONS: &str = "__redis__:invalidate";
+
 impl LockName {
     pub(crate) const LONGEST: usize = 4 * 1024;
 

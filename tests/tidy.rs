@@ -17,6 +17,7 @@ use code::{FOR_TESTS, body_after, is_name_char, without_comments_and_strings, wi
 const LAYERS: &[&[&str]] = &[
     &["error", "owner", "sync", "token"],
     &["name", "time"],
+    &["transport"],
     &["listing"],
     &["event"],
     &["bell"],

@@ -3,9 +3,6 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::url;
-use crate::error::Result;
-
 /// The endpoint of a server and the credentials for it. The text forms never show a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
@@ -23,10 +20,6 @@ pub(super) enum Endpoint {
 }
 
 impl Address {
-    pub(crate) fn parse(url: &str) -> Result<Self> {
-        url::parse(url)
-    }
-
     /// Returns user and password for the login, where the URL has any. A user without a password is sent with an
     /// empty one: the default user may have other rights, so the login must not fall back to the default user.
     pub(super) fn login(&self) -> Option<(Option<&str>, &str)> {

@@ -1,54 +1,20 @@
 //! One connection: sends one request at a time and waits for the whole reply.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use redis::{Cmd, Value};
 
 use super::address::{Address, Endpoint};
+use super::command::command;
 use super::frame;
 use super::introduction::{Hello, Introduction, Step, text_of};
-use super::limits::Limits;
 use super::resolver::Resolver;
 use super::socket::{Socket, Stream};
 use super::trouble::{self, Moment};
 use crate::error::{Error, ErrorKind, Refusal, Stop};
 use crate::time::Instant;
-
-/// The reason why a request has no usable answer.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    /// The server did not receive the whole request, so the request had no effect.
-    NotSent(Error),
-    /// The server may have run the request, or may still run it. The identity names the connection on the server.
-    Unanswered(Option<Identity>, Error),
-    /// The server replied with an error.
-    Refused(Refusal),
-}
-
-impl Fault {
-    /// Converts the fault into the error of a request that changes nothing.
-    pub(crate) fn into_error(self) -> Error {
-        match self {
-            Self::NotSent(error) | Self::Unanswered(_, error) => error,
-            Self::Refused(refusal) => Error::refused(refusal),
-        }
-    }
-}
-
-/// Identifies one connection on the server, for fencing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    id: u64,
-    /// The address of the client as the server sees it. A restarted server counts connections from 1 again; number
-    /// and address together never match another connection.
-    address: Option<String>,
-    /// The address of the server as the server sees it, and the address that was dialled. Both tell whether a later
-    /// connection reaches the same server.
-    server: Option<String>,
-    peer: Option<SocketAddr>,
-}
+use crate::transport::{Fault, Identity, Limits};
 
 /// Makes connections to one server.
 #[derive(Debug)]
@@ -313,15 +279,6 @@ impl Connection {
 }
 
 impl Identity {
-    fn new(id: u64) -> Self {
-        Self { id, address: None, server: None, peer: None }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn for_test(id: u64) -> Self {
-        Self::new(id)
-    }
-
     /// The command that ends this connection on the server, so that the server runs no further request of it.
     pub(super) fn kill(&self) -> Cmd {
         let mut kill = command(&["CLIENT", "KILL", "ID", &self.id.to_string()]);
@@ -349,15 +306,6 @@ fn server_of(info: &str) -> Option<String> {
     let (_, after) = info.split_once(" laddr=")?;
     let (address, _) = after.split_once(" fd=")?;
     Some(address.to_owned())
-}
-
-/// Builds a command from its words.
-pub(crate) fn command(words: &[&str]) -> Cmd {
-    let mut command = Cmd::new();
-    for word in words {
-        command.arg(*word);
-    }
-    command
 }
 
 /// Bytes that were received but not parsed.

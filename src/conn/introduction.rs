@@ -5,8 +5,9 @@ use std::sync::Arc;
 use redis::{Cmd, Value};
 
 use super::address::Address;
-use super::connection::{Fault, command};
+use super::command::command;
 use crate::error::{Error, ErrorKind, Refusal};
+use crate::transport::Fault;
 
 /// The commands of the introduction, serialized once.
 pub(super) struct Introduction {

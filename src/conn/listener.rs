@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use redis::{PushKind, Value};
 
-use super::connection::{Connection, command};
+use super::command::command;
+use super::connection::Connection;
 use super::server::Server;
 use super::trouble::{Moment, failed};
 use super::waker::{Sleeper, Waker, sleeper};
 use crate::error::{Error, ErrorKind, Refusal};
+use crate::name::INVALIDATIONS;
 use crate::time::Instant;
-
-/// The channel on which a server publishes changes of tracked keys to a RESP2 connection.
-pub(crate) const INVALIDATIONS: &str = "__redis__:invalidate";
+use crate::transport::Demand;
 
 /// The receiver of messages. It decides which channels to subscribe to, and gets the events.
 pub(crate) trait Audience: Send + Sync {
@@ -25,19 +25,6 @@ pub(crate) trait Audience: Send + Sync {
 
     /// Takes an event; called on the listening thread.
     fn handle(&self, event: ListenerEvent);
-}
-
-/// The next step of the listening connection.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Demand {
-    Subscribe(Vec<String>),
-    Unsubscribe(Vec<String>),
-    /// Nothing to do until this moment, or until the thread is woken.
-    Rest(Instant),
-    /// The connection leads to the wrong server: make it anew.
-    Redial,
-    /// End the thread, because no waiter is left. After this answer a new listener may be started at once.
-    Close,
 }
 
 /// An event on the listening connection.

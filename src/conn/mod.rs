@@ -1,10 +1,10 @@
 //! The connections to Redis: addresses, sockets, framing of replies, pools, routing by key, the listening connection.
 
 mod address;
+mod command;
 mod connection;
 mod frame;
 mod introduction;
-mod limits;
 mod listener;
 mod pool;
 mod resolver;
@@ -18,9 +18,9 @@ mod url;
 mod waker;
 
 pub(crate) use address::Address;
-pub(crate) use connection::{Dialer, Fault, Identity, command};
-pub(crate) use limits::Limits;
-pub(crate) use listener::{Audience, Demand, INVALIDATIONS, ListenerEvent, listen};
+pub(crate) use command::command;
+pub(crate) use connection::Dialer;
+pub(crate) use listener::{Audience, ListenerEvent, listen};
 pub(crate) use server::{DedicatedConnection, Server};
 pub(crate) use standalone::Standalone;
 pub(crate) use waker::{Sleeper, Waker, sleeper};

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::connection::{Connection, Fault};
+use super::connection::Connection;
 use super::socket::Stream;
 use crate::error::{Error, ErrorKind};
 use crate::owner::Home;
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
+use crate::transport::Fault;
 
 /// A pool that grows to its limit under load and shrinks to one connection when idle.
 #[derive(Debug)]

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::connection::{Connection, Dialer, Fault, Identity, command};
+use super::command::command;
+use super::connection::{Connection, Dialer};
 use super::introduction::Hello;
-use super::limits::Limits;
 use super::pool::{Pool, closed};
 use super::waker::Sleeper;
 use crate::error::Stop;
 use crate::time::Instant;
+use crate::transport::Limits;
+use crate::transport::{Fault, Identity};
 
 /// A server of the topology.
 #[derive(Debug)]

@@ -19,7 +19,13 @@ struct Parts {
     resp3: Option<bool>,
 }
 
-pub(super) fn parse(url: &str) -> Result<Address> {
+impl Address {
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        parse(url)
+    }
+}
+
+fn parse(url: &str) -> Result<Address> {
     let Some((scheme, rest)) = url.split_once("://") else {
         return fail("it must look like redis://[user:password@]host[:port][/database] or redis+unix:///path");
     };

@@ -10,10 +10,10 @@
 use std::time::Duration;
 
 use super::caller::Caller;
-use crate::conn::{Fault, Identity, Limits};
 use crate::error::{Error, ErrorKind, Refusal};
 use crate::state::backoff::{RetryPause, share};
 use crate::time::Instant;
+use crate::transport::{Fault, Identity, Limits};
 
 /// How long a request may take, and what ends it early.
 pub(crate) struct Bounds<'a> {

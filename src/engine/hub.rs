@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use super::topics::Topics;
 use crate::bell::Bell;
-use crate::conn::{Audience, Demand, INVALIDATIONS, ListenerEvent, Server, Waker, listen};
+use crate::conn::{Audience, ListenerEvent, Server, Waker, listen};
 use crate::error::{Error, ErrorKind, Result};
+use crate::name::INVALIDATIONS;
 use crate::name::LockName;
 use crate::sync::Mutex;
 use crate::time::Instant;
+use crate::transport::Demand;
 
 /// The waiters of one server, and its listening connection while there are any.
 #[derive(Debug)]

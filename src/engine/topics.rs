@@ -11,10 +11,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::bell::Bell;
-use crate::conn::{Demand, INVALIDATIONS};
 use crate::error::Refusal;
+use crate::name::INVALIDATIONS;
 use crate::name::LockName;
 use crate::time::Instant;
+use crate::transport::Demand;
 
 /// The channels of one server and their waiters.
 #[derive(Debug, Default)]

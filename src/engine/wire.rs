@@ -1,10 +1,11 @@
 //! Exactly once: sends a request, and fences and repeats it when no answer came.
 
 use super::exchange::{Bounds, Exchange, Failed, Loose, Next};
-use crate::conn::{Fault, Limits, Server};
+use crate::conn::Server;
 use crate::error::Loss;
 use crate::script::Call;
 use crate::time::Instant;
+use crate::transport::{Fault, Limits};
 
 /// An answer, and what its history means for it.
 #[derive(Debug)]

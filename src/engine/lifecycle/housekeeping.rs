@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::conn::{Fault, Limits, Server, command};
+use crate::conn::{Server, command};
 use crate::engine::Engine;
 use crate::engine::exchange::Bounds;
 use crate::engine::holds::hold::HoldState;
@@ -13,6 +13,7 @@ use crate::engine::wire;
 use crate::error::{Loss, Result};
 use crate::state::ledger::Phase;
 use crate::time::Instant;
+use crate::transport::{Fault, Limits};
 
 impl Engine {
     /// Makes sure that every server answers and lets us in.

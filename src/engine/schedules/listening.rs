@@ -9,13 +9,14 @@ use shuttle::thread;
 
 use super::{START, check};
 use crate::bell::Bell;
-use crate::conn::{Address, Audience, Demand, Dialer, ListenerEvent, Server, Sleeper, sleeper};
+use crate::conn::{Address, Audience, Dialer, ListenerEvent, Server, Sleeper, sleeper};
 use crate::engine::hub::{Hub, Reports, Subscription};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::state::contend::{Contest, Outcome, contend};
 use crate::sync::Mutex;
 use crate::time::{Deadline, Instant};
+use crate::transport::Demand;
 
 /// The lock and its channel as Redis has them.
 #[derive(Default)]

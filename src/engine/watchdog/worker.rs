@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::inbox::{Inbox, News};
-use crate::conn::{DedicatedConnection, Fault, Server, Sleeper};
+use crate::conn::{DedicatedConnection, Server, Sleeper};
 use crate::engine::Engine;
 use crate::engine::holds::heartbeat::Heartbeat;
 use crate::engine::holds::hold::HoldState;
@@ -18,6 +18,7 @@ use crate::script::look::Claim;
 use crate::script::{Call, RenewalAnswer, RenewalAnswers};
 use crate::state::ledger::Ledger;
 use crate::time::Instant;
+use crate::transport::Fault;
 
 /// What keeps the holds of one server alive.
 pub(crate) struct Worker {

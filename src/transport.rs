@@ -1,0 +1,105 @@
+//! The words between those who move bytes and those who decide: limits, faults, what is listened to.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::error::{Error, Refusal};
+use crate::time::Instant;
+
+/// The reason why a request has no usable answer.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The server did not receive the whole request, so the request had no effect.
+    NotSent(Error),
+    /// The server may have run the request, or may still run it. The identity names the connection on the server.
+    Unanswered(Option<Identity>, Error),
+    /// The server replied with an error.
+    Refused(Refusal),
+}
+
+impl Fault {
+    /// Converts the fault into the error of a request that changes nothing.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::NotSent(error) | Self::Unanswered(_, error) => error,
+            Self::Refused(refusal) => Error::refused(refusal),
+        }
+    }
+}
+
+/// Identifies one connection on the server, for fencing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) id: u64,
+    /// The address of the client as the server sees it. A restarted server counts connections from 1 again; number
+    /// and address together never match another connection.
+    pub(crate) address: Option<String>,
+    /// The address of the server as the server sees it, and the address that was dialled. Both tell whether a later
+    /// connection reaches the same server.
+    pub(crate) server: Option<String>,
+    pub(crate) peer: Option<SocketAddr>,
+}
+
+impl Identity {
+    pub(crate) fn new(id: u64) -> Self {
+        Self { id, address: None, server: None, peer: None }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(id: u64) -> Self {
+        Self::new(id)
+    }
+}
+
+/// The deadline of a request, and the time that the server has for its reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    end: Instant,
+    answer: Option<Duration>,
+}
+
+impl Limits {
+    /// Sets one deadline for the whole request.
+    pub(crate) fn by(end: Instant) -> Self {
+        Self { end, answer: None }
+    }
+
+    /// Sets a deadline for the whole request, and for the reply a limit that starts when the request was sent.
+    pub(crate) fn answered_within(end: Instant, answer: Duration) -> Self {
+        Self { end, answer: Some(answer) }
+    }
+
+    /// The deadline of the whole request.
+    pub(crate) fn end(self) -> Instant {
+        self.end
+    }
+
+    /// The deadline of the reply to a request that was sent at `sent`.
+    #[cfg(test)]
+    pub(crate) fn for_test(self, sent: Instant) -> Instant {
+        self.answer.map_or(self.end, |answer| sent.after(answer).min(self.end))
+    }
+
+    /// The time that the server had for its reply, if `left` was left for the whole request.
+    pub(crate) fn of(self, left: Duration) -> Duration {
+        self.answer.map_or(left, |answer| answer.min(left))
+    }
+
+    /// The deadline of the reply to a request that is sent now.
+    pub(crate) fn answer_by(self) -> Instant {
+        self.answer.map_or(self.end, |answer| Instant::now().after(answer).min(self.end))
+    }
+}
+
+/// The next step of the listening connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    Subscribe(Vec<String>),
+    Unsubscribe(Vec<String>),
+    /// Nothing to do until this moment, or until the thread is woken.
+    Rest(Instant),
+    /// The connection leads to the wrong server: make it anew.
+    Redial,
+    /// End the thread, because no waiter is left. After this answer a new listener may be started at once.
+    Close,
+}
