@@ -1,16 +1,17 @@
-//! An error reply of Redis: the word that tells refusals apart, and its text without what helps nobody.
+//! An error reply of Redis: the word that identifies the refusal, and the text without script hashes and quoted
+//! arguments.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// An error reply, reduced to the word that matters and the server's text.
+/// An error reply, reduced to the word and the text of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     word: String,
-    /// What Redis said, or nothing where the word says it all.
+    /// The text of the server; empty where the word says enough.
     text: String,
     server: Option<Arc<str>>,
-    /// What to do, where more is known than the word tells.
+    /// Advice that replaces the advice for the word.
     advice: Option<&'static str>,
 }
 
@@ -18,14 +19,14 @@ impl Refusal {
     pub(crate) fn new(reply: &redis::ServerError) -> Self {
         let detail = reply.details().unwrap_or("");
         if !is_word(reply.code()) {
-            // What a script hands on as its answer, before 7.0: "@user_script: 9: -OOM ...".
+            // The form in which scripts return errors before 7.0: "@user_script: 9: -OOM ...".
             return Self::from_text(&format!("{} {detail}", reply.code()));
         }
         let text = if reply.code() == "ERR" { detail.to_owned() } else { format!("{} {detail}", reply.code()) };
         Self::of(word_of(reply.code(), detail), &text)
     }
 
-    /// A refusal of which only the text of the error reply is left.
+    /// Reads a refusal from the text of an error reply.
     pub(crate) fn from_text(text: &str) -> Self {
         let text = without_places(text);
         let word = match text.split_once(' ') {
@@ -35,7 +36,7 @@ impl Refusal {
         Self::of(word, text.strip_prefix("ERR ").unwrap_or(text))
     }
 
-    /// What a server that is a replica would say to a write, before it is asked to write.
+    /// The refusal of a write by a replica, for a server that reports its role before any write.
     pub(crate) fn replica() -> Self {
         Self::of(REPLICA, "")
     }
@@ -44,17 +45,17 @@ impl Refusal {
         Self { word: word.to_owned(), text: shortened(text), server: None, advice: None }
     }
 
-    /// Says which server it was.
+    /// Names the server.
     pub(crate) fn at(self, server: impl Into<Arc<str>>) -> Self {
         Self { server: Some(server.into()), ..self }
     }
 
-    /// Has `advice` said in place of what the word alone leads to.
+    /// Replaces the advice for the word.
     pub(crate) fn advising(self, advice: &'static str) -> Self {
         Self { advice: Some(advice), ..self }
     }
 
-    /// The answer to a login without what the server said, which may quote a secret.
+    /// The refusal of a login, without the text of the server, which may quote a secret.
     pub(crate) fn of_login(self) -> Self {
         let is_harmless = self.text.starts_with(NO_PASSWORD_SET);
         let text = if is_harmless { self.text } else { "the login was not taken".to_owned() };
@@ -69,22 +70,22 @@ impl Refusal {
         self.word
     }
 
-    /// Whether the same request may be answered otherwise a little later.
+    /// Whether the same request may succeed a little later.
     pub(crate) fn is_transient(&self) -> bool {
         is_passing(&self.word)
     }
 
-    /// Whether the connection that messages were to be sent to is not there any more.
+    /// Whether the connection to which invalidation messages were redirected does not exist any more.
     pub(crate) fn is_of_redirection(&self) -> bool {
         self.text.contains("redirect to does not exist")
     }
 
-    /// Whether it was a replica that spoke, so that the master is elsewhere.
+    /// Whether a replica refused, so that the master is another server.
     pub(crate) fn is_of_replica(&self) -> bool {
         matches!(self.word.as_str(), REPLICA | "MASTERDOWN")
     }
 
-    /// Whether the server has no such command for this user.
+    /// Whether the server lacks the command, or the user has no right to run it.
     pub(crate) fn lacks_command(&self) -> bool {
         matches!(self.word.as_str(), "NOPERM" | "ERR" | "NOPROTO")
     }
@@ -99,7 +100,7 @@ impl Refusal {
     }
 }
 
-/// "redis at host:port/database refused: WORD what it says; what to do".
+/// Shows "redis at host:port/database refused: WORD text; advice".
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("redis")?;
@@ -109,7 +110,7 @@ impl fmt::Display for Refusal {
         match (self.word.as_str(), self.text.as_str()) {
             (REPLICA, "") => f.write_str(" is a replica")?,
             (word, "") => write!(f, " refused with {word}")?,
-            // Redis's own text explains how a client logs in, not how a user does.
+            // The text of Redis explains the login of a client library, not of a user.
             ("NOAUTH", _) => f.write_str(" refused with NOAUTH: it wants a password")?,
             ("WRONGPASS", _) => f.write_str(
                 " refused with WRONGPASS: the password is wrong, there is no such user, or the user is off",
@@ -147,7 +148,7 @@ fn by_word(word: &str) -> Option<&'static str> {
     })
 }
 
-/// What the word `ERR` alone does not tell.
+/// Advice for refusals with the word `ERR`, found by text.
 fn by_text(text: &str) -> Option<&'static str> {
     Some(match text {
         _ if text.starts_with(NO_PASSWORD_SET) => "leave the password out of the URL, or name a user there",
@@ -165,7 +166,7 @@ pub(super) fn is_passing(word: &str) -> bool {
     matches!(word, "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | REPLICA | "MAXCLIENTS")
 }
 
-/// Finds the word that tells refusals apart; servers before 7.0 bury it in the text of a script error.
+/// Finds the word that identifies the refusal. Servers before 7.0 put the word inside the text of a script error.
 fn word_of<'a>(code: &'a str, detail: &'a str) -> &'a str {
     if code != "ERR" {
         return code;
@@ -185,14 +186,13 @@ fn word_of<'a>(code: &'a str, detail: &'a str) -> &'a str {
     }
 }
 
-/// What went wrong in a script, from what servers before 7.0 say about the script.
+/// Extracts the error inside a script error of servers before 7.0.
 fn buried(text: &str) -> Option<&str> {
     let (_, buried) = text.strip_prefix("Error running script")?.split_once("): ")?;
     Some(without_places(buried))
 }
 
-/// The text of an error without what servers before 7.0 put in front: where in a script it happened,
-/// and the marker of an error.
+/// Removes the prefix of servers before 7.0: the position in the script and the error marker.
 fn without_places(text: &str) -> &str {
     let mut text = text;
     while let Some(rest) = text.strip_prefix("@user_script:").or_else(|| text.strip_prefix("user_script:")) {
@@ -202,7 +202,7 @@ fn without_places(text: &str) -> &str {
     text.strip_prefix('-').unwrap_or(text)
 }
 
-/// The text without hashes and places of scripts, arguments that are quoted, and long explanations.
+/// Removes hashes and positions of scripts, quoted arguments and long explanations.
 fn shortened(text: &str) -> String {
     let text = buried(text).unwrap_or(text);
     // "... script: <hash>, on @user_script:9." since 7.0; "unknown command 'X', with args beginning with: ...".
@@ -220,7 +220,7 @@ fn is_word(text: &str) -> bool {
 }
 
 const REPLICA: &str = "READONLY";
-/// How Redis begins its answer to a password where none is set; this text quotes nothing.
+/// The start of the error for a password where none is configured. This text quotes nothing, so it may be shown.
 const NO_PASSWORD_SET: &str = "AUTH <password> called without any password configured";
 /// Longer texts are cut at the end of a sentence.
 const LONGEST: usize = 200;

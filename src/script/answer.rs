@@ -1,4 +1,4 @@
-//! What scripts are given and what they answer, in the words of locks.
+//! Arguments and replies of scripts, as types.
 
 use redis::Value;
 
@@ -8,18 +8,18 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::time::Lease;
 
-/// What Redis said to an attempt to acquire.
+/// The reply to an attempt to acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// It is ours, with a fencing token where the kind has them.
+    /// The lock was granted, with a fencing token where the kind has tokens.
     Granted { token: Option<u64> },
-    /// Somebody holds it for this many ms yet; negative where it has no time to live.
+    /// Another owner holds the lock. The time to live is negative for a key without one.
     Busy { ttl_ms: i64 },
-    /// The name is in use by another kind of lock.
+    /// The name belongs to a lock of another kind.
     OtherKind,
 }
 
-/// How often an owner holds each side of a lock.
+/// The hold counts of an owner, by side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) exclusive: usize,
@@ -42,7 +42,7 @@ impl Counts {
     }
 }
 
-/// The sides of a lock that can be held in two ways; most locks have only the exclusive one.
+/// The sides of a read-write lock; other locks have only the exclusive side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Exclusive,
@@ -97,7 +97,7 @@ pub(crate) struct Publication<'a> {
     pub(crate) message: &'a str,
 }
 
-/// One lock to renew.
+/// One hold to renew.
 #[derive(Clone, Debug)]
 pub(crate) struct Renewal {
     pub(crate) name: LockName,
@@ -105,35 +105,35 @@ pub(crate) struct Renewal {
     pub(crate) raise: Raise,
 }
 
-/// What a time to live is raised to.
+/// The time to live that a renewal sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Raise {
     pub(crate) lease: Lease,
-    /// What a lock gets that has none because somebody took it away: as much as its holder believes in, so not
-    /// less than the lease.
+    /// The time to live for a key whose expiry another client removed: the time that the holder still counts on, so
+    /// at least the lease.
     pub(crate) endless: Lease,
 }
 
 impl Renewal {
-    /// One lease for both, as scripts take it that raise one time to live.
+    /// One time to live for both cases, for scripts that take one argument.
     pub(super) fn lease_ms(&self) -> u64 {
         self.raise.endless.millis()
     }
 }
 
-/// What a renewal of several locks answered.
+/// The reply to the renewal of several locks.
 #[derive(Debug)]
 pub(crate) struct RenewalAnswers {
-    /// The server's own clock, ms since 1970.
+    /// The clock of the server, in ms since 1970.
     pub(crate) server_time_ms: u64,
     /// One answer for each lock, in order.
     pub(crate) answers: Vec<RenewalAnswer>,
 }
 
-/// What the renewal of one lock answered.
+/// The result for one lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RenewalAnswer {
-    /// Renewed, or still there where that was all that was asked.
+    /// The hold was renewed, or still exists where the request only checked.
     Renewed,
     Lost(Loss),
     Refused(Refusal),
@@ -159,7 +159,7 @@ impl RenewalAnswer {
         }
     }
 
-    /// What an error about this one key means: a key of another type is no lock of ours any more.
+    /// Reads an error about one key: a key of another type means that the lock was overwritten.
     fn of_refusal(refusal: Refusal) -> Self {
         if refusal.word() == "WRONGTYPE" { Self::Lost(Loss::Taken) } else { Self::Refused(refusal) }
     }

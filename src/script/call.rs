@@ -1,4 +1,4 @@
-//! A request that knows its script, its route and how to read its reply.
+//! A request: script, arguments, route, and the function that reads the reply.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use super::Publication;
 use crate::error::Stop;
 use crate::name::LockName;
 
-/// A bundled script; its hash is computed at its first use.
+/// A bundled script. The hash is computed at the first use.
 #[derive(Debug)]
 pub(crate) struct Script {
     source: &'static str,
     hash: OnceCell<String>,
 }
 
-/// A request to Redis and how to read its reply.
+/// A request to Redis, with the function that reads the reply.
 #[derive(Debug)]
 pub(crate) struct Call<T> {
     route: LockName,
@@ -33,7 +33,7 @@ pub(crate) struct RoundTrips<T>(Box<Function<T>>);
 
 type Function<T> = dyn Fn(&mut Pipeline<'_>) -> Result<T, Stop> + Send + Sync;
 
-/// Sends commands in one write and returns as many replies, error replies among them.
+/// Sends commands in one write and returns their replies, error replies among them.
 pub(crate) type Pipeline<'a> = dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop> + 'a;
 
 impl Script {
@@ -41,10 +41,10 @@ impl Script {
         Self { source, hash: OnceCell::new() }
     }
 
-    /// Starts a call: the script, its keys, then its arguments by [`Call::arg`].
+    /// Starts a call with the script and its keys; [`Call::arg`] adds the arguments.
     pub(crate) fn call<T>(&self, route: &LockName, keys: &[&[u8]], read: fn(&Value) -> Option<T>) -> Call<T> {
         let hash = self.hash.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned());
-        // Room for what a script about locks is usually given, taken once.
+        // Reserves space once for a usual number of arguments.
         let mut command = Cmd::with_capacity(USUAL_WORDS + 2 * keys.len(), USUAL_BYTES + 128 * keys.len());
         command.arg("EVALSHA").arg(hash).arg(keys.len());
         for key in keys {
@@ -55,7 +55,7 @@ impl Script {
 }
 
 impl<T> Call<T> {
-    /// A call of a command that needs no script; `words` come before the key.
+    /// Makes a call of a command without a script; `words` precede the key.
     pub(crate) fn plain(words: &[&str], key: &LockName, read: fn(&Value) -> Option<T>) -> Self {
         let mut command = Cmd::new();
         for word in words {
@@ -65,7 +65,7 @@ impl<T> Call<T> {
         Self { route: key.clone(), command, source: None, read, round_trips: None }
     }
 
-    /// A call of several round trips.
+    /// Makes a call of several round trips.
     pub(super) fn with_round_trips(
         route: &LockName,
         run: impl Fn(&mut Pipeline<'_>) -> Result<T, Stop> + Send + Sync + 'static,
@@ -84,7 +84,7 @@ impl<T> Call<T> {
         self.arg(publication.channel).arg(publication.message).arg(PUBLISH)
     }
 
-    /// The same call for somebody who only wants it done, whatever it answers.
+    /// The same call without the reply.
     pub(crate) fn ignoring_answer(self) -> Call<()>
     where
         T: 'static,
@@ -93,12 +93,12 @@ impl<T> Call<T> {
         Call { route: self.route, command: self.command, source: self.source, read: |_| Some(()), round_trips }
     }
 
-    /// The key that decides which server is asked.
+    /// The key that decides which server gets the request.
     pub(crate) fn route(&self) -> &LockName {
         &self.route
     }
 
-    /// The round trips of this call, where it takes several: then it is not sent packed.
+    /// The function of a call with several round trips, which cannot be sent as one request.
     pub(crate) fn round_trips(&self) -> Option<&RoundTrips<T>> {
         self.round_trips.as_ref()
     }
@@ -107,12 +107,12 @@ impl<T> Call<T> {
         self.command.get_packed_command()
     }
 
-    /// Whether the call is a script's, so that it can be sent with the whole script.
+    /// Whether the call runs a script, so that the source can be sent.
     pub(crate) fn has_source(&self) -> bool {
         self.source.is_some()
     }
 
-    /// The same call with the whole script in it, for a server that does not know the script.
+    /// The request with the source of the script, for a server that does not know the hash.
     pub(crate) fn packed_with_source(&self) -> Option<Vec<u8>> {
         let source = self.source?;
         let mut words = vec![b"EVAL".to_vec(), source.as_bytes().to_vec()];
@@ -124,7 +124,7 @@ impl<T> Call<T> {
         Some(redis::pack_command(&words))
     }
 
-    /// Reads a reply; `None` where it has a shape this call never answers with.
+    /// Reads a reply; `None` for a reply of an unknown shape.
     pub(crate) fn read(&self, reply: &Value) -> Option<T> {
         (self.read)(reply)
     }
@@ -147,7 +147,7 @@ pub(super) const PUBLISH: &str = "PUBLISH";
 const USUAL_WORDS: usize = 12;
 const USUAL_BYTES: usize = 256;
 
-/// The integer a reply is.
+/// Reads an integer reply.
 pub(super) fn int(value: &Value) -> Option<i64> {
     match value {
         Value::Int(number) => Some(*number),
@@ -155,7 +155,7 @@ pub(super) fn int(value: &Value) -> Option<i64> {
     }
 }
 
-/// The elements of a reply that is a list.
+/// Reads a list reply.
 pub(super) fn list(value: &Value) -> Option<&[Value]> {
     match value {
         Value::Array(values) => Some(values),
@@ -163,7 +163,7 @@ pub(super) fn list(value: &Value) -> Option<&[Value]> {
     }
 }
 
-/// The part of a reply that was read, or the end of the round trips where the reply has an unknown shape.
+/// Ends the round trips with [`Stop::NoReply`] where a part of a reply has an unknown shape.
 pub(super) fn known<T>(part: Option<T>) -> Result<T, Stop> {
     part.ok_or(Stop::NoReply)
 }

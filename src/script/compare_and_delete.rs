@@ -1,4 +1,4 @@
-//! The server's own command that deletes a key if it holds a value: `DELEX` or `DELIFEQ`.
+//! The command of the server that compares a value and deletes the key: `DELEX` or `DELIFEQ`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,11 +10,11 @@ use super::call::{int, known};
 use super::transaction::{Entry, refused};
 use crate::error::{Loss, Refusal, Stop};
 
-/// Finds out which of the commands a server has, and remembers it for all its copies.
+/// Finds the command that a server has. Clones share the result.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CompareAndDelete(Arc<AtomicU8>);
 
-/// What is remembered.
+/// No command was found so far.
 const NOTHING: u8 = 0;
 /// Redis since 8.4.
 const DELEX: u8 = 1;
@@ -22,20 +22,21 @@ const DELEX: u8 = 1;
 const DELIFEQ: u8 = 2;
 
 impl CompareAndDelete {
-    /// Makes sure that the server has one of the commands and lets us use it.
+    /// Checks that the server has one of the commands and that the user may run it.
     pub(super) fn look_for(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<(), Stop> {
         if self.0.load(Ordering::Relaxed) != NOTHING {
             return Ok(());
         }
-        // Trying it is the surest question, and harmless: the value is of a hold that is yet to be.
+        // The check runs the command itself. No key has this value, because the hold does not exist so far, so
+        // nothing is deleted.
         match self.delete(send, entry) {
-            // The key is something else; taking the lock will say so in its own way.
+            // The key has another type; the acquire reports that.
             Err(Stop::Refused(refusal)) if refusal.word() == "WRONGTYPE" => Ok(()),
             outcome => outcome.map(drop),
         }
     }
 
-    /// Opens the lock if it is this hold's.
+    /// Deletes the key if it holds the value of this hold.
     pub(super) fn run(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<Result<(), Loss>, Stop> {
         if self.delete(send, entry)? {
             return Ok(Ok(()));
@@ -46,7 +47,7 @@ impl CompareAndDelete {
 
     fn delete(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<bool, Stop> {
         let found = self.0.load(Ordering::Relaxed);
-        // What another server of ours had need not be what this one has.
+        // Another server of this client may have the other command.
         for command in if found == DELIFEQ { [DELIFEQ, DELEX] } else { [DELEX, DELIFEQ] } {
             match known(send(&[in_words(command, entry)])?.first())? {
                 Value::ServerError(error) if is_unknown(error.details()) => {}
@@ -81,7 +82,7 @@ fn is_unknown(details: Option<&str>) -> bool {
     details.is_some_and(|details| details.starts_with("unknown command"))
 }
 
-/// How `DELEX` says that the key is of another type; `DELIFEQ` has the usual word for it.
+/// The text with which `DELEX` refuses a key of another type; `DELIFEQ` refuses with `WRONGTYPE`.
 fn is_no_string(details: Option<&str>) -> bool {
     details.is_some_and(|details| details.starts_with("Key should be of string type"))
 }
@@ -92,7 +93,7 @@ mod tests {
     use crate::name::LockName;
     use crate::owner::OwnerId;
 
-    /// A server of a word or none: what it is asked, and what comes of a release there.
+    /// Releases on a server that has the given command or none. Returns the requests and the outcome.
     fn release(
         own: &CompareAndDelete,
         has: Option<&str>,

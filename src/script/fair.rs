@@ -1,4 +1,4 @@
-//! The scripts of the fair lock: the plain lock's state, and a queue beside it.
+//! The scripts of the fair lock: the state of the plain lock, and a queue in keys of its own.
 
 use super::answer::{Attempt, Publication, Released, read_release};
 use super::call::int;
@@ -12,7 +12,7 @@ static RELEASE: Script = lua!("fair/release.lua");
 static LEAVE: Script = lua!("fair/leave.lua");
 static FORCE_RELEASE: Script = lua!("fair/force_release.lua");
 
-/// The keys of every script here.
+/// The keys of all scripts of the fair lock.
 struct Keys<'a> {
     lock: &'a [u8],
     beside: [String; 3],
@@ -29,7 +29,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// `patience` is that of a waiter; `None` asks once.
+/// `patience` is the patience of the waiter; `None` asks once without a place in the queue.
 pub(crate) fn acquire(
     name: &LockName,
     owner: &OwnerId,
@@ -45,7 +45,7 @@ pub(crate) fn acquire(
         .publishing(publication)
 }
 
-/// Gives one hold back; `remaining` is the count that stays and the lease promised to it.
+/// Releases one hold count. `remaining` is the hold count that stays, with the lease for it.
 pub(crate) fn release(
     name: &LockName,
     owner: &OwnerId,
@@ -63,7 +63,7 @@ pub(crate) fn release(
         .arg(patience.millis())
 }
 
-/// Takes a hold and a place in the queue away, whichever there is.
+/// Removes the owner as holder and from the queue.
 pub(crate) fn leave(name: &LockName, owner: &OwnerId, patience: Lease, publication: Publication<'_>) -> Call<()> {
     LEAVE
         .call(name, &Keys::of(name).list(), |reply| int(reply).map(drop))

@@ -1,4 +1,4 @@
-//! The scripts of the fenced lock: the plain lock's state, and the last token beside it.
+//! The script of the fenced lock: the state of the plain lock, and the last token in a key of its own.
 
 use super::answer::Attempt;
 use super::{Call, Script, lua};
@@ -8,7 +8,7 @@ use crate::time::Lease;
 
 static ACQUIRE: Script = lua!("fenced/acquire.lua");
 
-/// A store's own guard, for whoever keeps the guarded resource in Redis.
+/// The check of tokens for resources that are stored in Redis.
 pub(crate) const ACCEPT: &str = include_str!("../../lua/fenced/accept.lua");
 
 pub(crate) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Attempt> {

@@ -1,4 +1,4 @@
-//! The question whether holds still stand in Redis, in plain commands that write nothing.
+//! Checks whether holds still exist in Redis, by plain commands that write nothing.
 
 use redis::{Cmd, Value};
 
@@ -10,14 +10,14 @@ use crate::error::{Loss, Stop};
 use crate::name::LockName;
 use crate::owner::OwnerId;
 
-/// A hold that is asked about.
+/// A hold to check.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) name: LockName,
     pub(crate) owner: OwnerId,
 }
 
-/// Asks for fields of hashes, those of each claim's owner; any of them is a hold.
+/// Checks hashes: a hold exists if one of the fields of its owner exists.
 pub(crate) fn fields(claims: &[Claim], of_owner: fn(&OwnerId) -> Vec<String>) -> Call<Vec<RenewalAnswer>> {
     let claims: Vec<_> = claims.iter().map(|claim| (claim.name.clone(), of_owner(&claim.owner))).collect();
     Call::with_round_trips(&claims[0].0.clone(), move |send| {
@@ -44,7 +44,7 @@ pub(crate) fn fields(claims: &[Claim], of_owner: fn(&OwnerId) -> Vec<String>) ->
     })
 }
 
-/// Asks for values, one under each name.
+/// Checks values, one for each name.
 pub(crate) fn values(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
     let claims = claims.to_vec();
     Call::with_round_trips(&claims[0].name.clone(), move |send| {
@@ -60,8 +60,8 @@ pub(crate) fn values(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
     })
 }
 
-/// Where a claim has no answer, its field is missing: asks whether there is anything under the name. When the data
-/// of a server are gone, that is one question for all of them.
+/// Completes the answers of claims whose fields are missing: does the key exist? One request covers all keys, because
+/// a server that lost its data lost all of them.
 fn gone_or_taken<'a>(
     send: &mut Pipeline<'_>,
     names: impl Iterator<Item = &'a LockName>,
@@ -89,7 +89,7 @@ fn gone_or_taken<'a>(
 mod tests {
     use super::*;
 
-    /// What comes of a look at these claims, where the server answers each of three questions with this.
+    /// Runs the call against a server with these three replies. Returns the requests and the answers.
     fn look(call: &Call<Vec<RenewalAnswer>>, replies: [&[u8]; 3]) -> (Vec<Vec<String>>, Option<Vec<RenewalAnswer>>) {
         let mut asked = vec![];
         let mut replies = replies.into_iter();

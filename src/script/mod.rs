@@ -1,4 +1,4 @@
-//! What is asked of Redis: one typed function for each file in `lua/` and each plain query.
+//! The requests to Redis: a typed function for each file in `lua/` and for each plain query.
 
 mod answer;
 mod call;

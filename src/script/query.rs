@@ -1,4 +1,4 @@
-//! Questions that change nothing and need no script.
+//! Queries that change nothing and need no script.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(crate) fn exists(name: &LockName) -> Call<bool> {
     Call::plain(&["EXISTS"], name, |reply| Some(int(reply)? == 1))
 }
 
-/// The time a key has left; `None` where there is no key, the longest duration where it has no end.
+/// The time to live of a key; `None` without a key, the longest duration without an expiry.
 pub(crate) fn time_to_live(name: &LockName) -> Call<Option<Duration>> {
     Call::plain(&["PTTL"], name, |reply| {
         Some(match int(reply)? {
@@ -22,7 +22,7 @@ pub(crate) fn time_to_live(name: &LockName) -> Call<Option<Duration>> {
     })
 }
 
-/// One of the owners in a hash of owners and counts.
+/// One of the owners in a hash of owners and hold counts.
 pub(crate) fn holder(name: &LockName) -> Call<Option<(String, u64)>> {
     some_fields(name, |reply| Some(read_fields(reply)?.into_iter().find_map(counted)))
 }
@@ -43,8 +43,9 @@ pub(crate) fn reader(name: &LockName) -> Call<Option<(String, u64)>> {
     })
 }
 
-/// Asks for three fields of a hash, whichever: the hash may have as many as there are readers. Beside
-/// a writer there are only its mode and its own reading; in any other hash all fields but one are owners.
+/// Reads three random fields of a hash, because a hash may have one field for each of many readers. Three suffice:
+/// the hash of a writer has at most the fields `mode`, writer and the read count of that writer, and in any other
+/// hash all fields except `mode` are owners.
 fn some_fields<T>(name: &LockName, read: fn(&Value) -> Option<T>) -> Call<T> {
     Call::plain(&["HRANDFIELD"], name, read).arg(3).arg("WITHVALUES")
 }
@@ -53,7 +54,7 @@ fn counted((owner, count): (String, String)) -> Option<(String, u64)> {
     Some((owner, count.parse().ok()?))
 }
 
-/// Fields and values: a flat list, and in the newer protocol a list of pairs.
+/// Reads fields and values: a flat list in RESP2, a list of pairs in RESP3.
 fn read_fields(reply: &Value) -> Option<Vec<(String, String)>> {
     let text = |value: &Value| match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),

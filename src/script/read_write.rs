@@ -1,4 +1,4 @@
-//! The scripts of the read-write lock: one hash for both sides, a key for each read hold.
+//! The scripts of the read-write lock: one hash for both sides, and a key for each read hold.
 
 use super::answer::{
     Attempt, Counts, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, read_outcome, read_release,
@@ -39,7 +39,7 @@ pub(crate) fn reenter(name: &LockName, owner: &OwnerId, raise: Raise, counts: Co
         .arg(raise.endless.millis())
 }
 
-/// Gives one hold back; `remaining` are the counts that stay and the lease promised to them.
+/// Releases one hold count. `remaining` are the hold counts that stay, with the lease for them.
 pub(crate) fn release(
     name: &LockName,
     owner: &OwnerId,
@@ -58,7 +58,7 @@ pub(crate) fn release(
         .arg(PUBLISH)
 }
 
-/// Renews several locks of one server, at least one.
+/// Renews the given holds on one server. `locks` must not be empty.
 pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
     let keys: Vec<&[u8]> = locks.iter().map(|lock| lock.name.key()).collect();
     let call = RENEW.call(&locks[0].name, &keys, RenewalAnswers::read);
@@ -69,12 +69,12 @@ pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
     })
 }
 
-/// Asks whether these owners still hold any side, at least one.
+/// Checks whether these owners still hold either side. `claims` must not be empty.
 pub(crate) fn look(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
     look::fields(claims, |owner| vec![owner.to_string(), format!("{owner}:write")])
 }
 
-/// Opens the side that `mode` names.
+/// Releases the side `mode` of whatever owner.
 pub(crate) fn force_release(name: &LockName, mode: &str, publication: Publication<'_>) -> Call<bool> {
     FORCE_RELEASE.call(name, &[name.key()], |reply| Some(int(reply)? == 1)).arg(mode).publishing(publication)
 }

@@ -1,4 +1,4 @@
-//! The scripts of locks that are a hash of one owner and its hold count.
+//! The scripts of locks that are stored as a hash of one owner and its hold count.
 
 use super::answer::{Attempt, Publication, Released, Renewal, RenewalAnswers, read_outcome, read_release};
 use super::call::int;
@@ -22,7 +22,7 @@ pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease, count: usi
     REENTER.call(name, &[name.key()], read_outcome).arg(lease.millis()).arg(owner.as_str()).arg(count)
 }
 
-/// Gives one hold back; `remaining` is the count that stays and the lease promised to it.
+/// Releases one hold count. `remaining` is the hold count that stays, with the lease for it.
 pub(crate) fn release(
     name: &LockName,
     owner: &OwnerId,
@@ -33,7 +33,7 @@ pub(crate) fn release(
     RELEASE.call(name, &[name.key()], read_release).arg(owner.as_str()).arg(count).arg(lease_ms).publishing(publication)
 }
 
-/// Renews several locks of one server, at least one.
+/// Renews the given holds on one server. `locks` must not be empty.
 pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
     let keys: Vec<&[u8]> = locks.iter().map(|lock| lock.name.key()).collect();
     let call = RENEW.call(&locks[0].name, &keys, RenewalAnswers::read);

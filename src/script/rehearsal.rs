@@ -1,4 +1,4 @@
-//! Whether this user may do what a release by a transaction needs: tried once, before the first lock is taken.
+//! Checks the rights for a release by transaction, once, before the first lock is taken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +9,12 @@ use super::Pipeline;
 use super::transaction::{Entry, word};
 use crate::error::{Refusal, Stop};
 
-/// Remembers for all its copies that the rehearsal went well.
+/// The result of the check. Clones share the result.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rehearsal(Arc<AtomicBool>);
 
 impl Rehearsal {
-    /// Makes sure that a release will not be refused for want of a right.
+    /// Checks that the user may run every command of a release.
     pub(super) fn run(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<(), Stop> {
         if self.0.load(Ordering::Relaxed) {
             return Ok(());
@@ -23,8 +23,8 @@ impl Rehearsal {
         let replies = send(&questions)?;
         let mut refusal = replies.iter().find_map(refusal_of);
         if refusal.is_none() {
-            // A command without its arguments spoils the transaction, so nothing is deleted by it. `MULTI` was
-            // answered before: without it the key would be.
+            // `DEL` is sent without arguments, so the server discards the transaction and deletes nothing. The reply
+            // to `MULTI` was checked before: outside a transaction `DEL` would run.
             let replies = send(&[entry.command("DEL"), word("GET"), word("EXEC")])?;
             let [delete, _, exec] = &replies[..] else { return Err(Stop::NoReply) };
             refusal = refusal_of(delete).or_else(|| refusal_of_exec(exec));
@@ -35,7 +35,7 @@ impl Rehearsal {
                 Ok(())
             }
             Some(refusal) => {
-                // The connection may be in a transaction that nobody can end.
+                // A transaction may be open on the connection, and the user may have no right to end it.
                 send(&[word("QUIT")])?;
                 Err(Stop::Refused(refusal))
             }
@@ -43,7 +43,7 @@ impl Rehearsal {
     }
 }
 
-/// What was refused; that the key is something else is for the acquire to say.
+/// Returns the refusal of a reply. A key of another type does not count here; the acquire reports that.
 fn refusal_of(reply: &Value) -> Option<Refusal> {
     match reply {
         Value::ServerError(error) if error.code() != "WRONGTYPE" => Some(Refusal::new(error)),
@@ -51,7 +51,7 @@ fn refusal_of(reply: &Value) -> Option<Refusal> {
     }
 }
 
-/// A spoilt transaction is discarded "because of previous errors"; a refused `EXEC` says what else it was.
+/// A discarded transaction replies "because of previous errors"; a refused `EXEC` names another reason.
 fn refusal_of_exec(reply: &Value) -> Option<Refusal> {
     match reply {
         Value::ServerError(error) if error.code() == "EXECABORT" => {

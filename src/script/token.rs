@@ -1,4 +1,4 @@
-//! The scripts of the token lock: one value under the key, the holder's own.
+//! The scripts of the token lock: the key holds the value of the holder.
 
 use redis::Value;
 
@@ -16,7 +16,7 @@ static RELEASE: Script = lua!("token/release.lua");
 static RENEW: Script = lua!("token/renew.lua");
 static FORCE_RELEASE: Script = lua!("token/force_release.lua");
 
-/// With `repairs`, a lock found without time to live gets the lease as its own.
+/// With `repairs`, a key without time to live gets the lease.
 pub(crate) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease, repairs: bool) -> Call<Attempt> {
     ACQUIRE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(owner.as_str()).arg(if repairs {
         1
@@ -29,7 +29,7 @@ pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Re
     REENTER.call(name, &[name.key()], read_outcome).arg(lease.millis()).arg(owner.as_str())
 }
 
-/// Gives one hold back; `remaining` is the lease promised to the holds that stay.
+/// Releases one hold count. `remaining` is the lease for the hold counts that stay.
 pub(crate) fn release(name: &LockName, owner: &OwnerId, remaining: Option<Lease>) -> Call<Released> {
     RELEASE
         .call(name, &[name.key()], |reply| Some(without_receivers(read_outcome(reply)?)))
@@ -37,7 +37,7 @@ pub(crate) fn release(name: &LockName, owner: &OwnerId, remaining: Option<Lease>
         .arg(remaining.map_or(0, Lease::millis))
 }
 
-/// Renews several locks of one server, at least one.
+/// Renews the given holds on one server. `locks` must not be empty.
 pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
     let keys: Vec<&[u8]> = locks.iter().map(|lock| lock.name.key()).collect();
     let call = RENEW.call(&locks[0].name, &keys, RenewalAnswers::read);
@@ -48,7 +48,7 @@ pub(crate) fn force_release(name: &LockName) -> Call<bool> {
     FORCE_RELEASE.call(name, &[name.key()], |reply| Some(int(reply)? == 1))
 }
 
-/// The value of whoever holds; nobody but the holder knows how often.
+/// Reads the value of the holder. The hold count is not stored, so it counts as 1.
 pub(crate) fn holder(name: &LockName) -> Call<Option<(String, u64)>> {
     Call::plain(&["GET"], name, |reply| match reply {
         Value::Nil => Some(None),

@@ -1,4 +1,4 @@
-//! The token lock without scripts: plain commands, and a transaction where two belong together.
+//! The token lock without scripts: plain commands, and transactions where two commands belong together.
 
 use redis::{Cmd, ServerError, ToRedisArgs, Value};
 
@@ -11,21 +11,22 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::time::Lease;
 
-/// How a lock is opened without scripts. Before a lock is taken the server is asked whether that is allowed.
+/// The form of a release without scripts. Before a lock is taken, the server is asked whether the user may release in
+/// this form.
 #[derive(Clone, Debug)]
 pub(crate) enum Opening {
     Transaction(Rehearsal),
     Command(CompareAndDelete),
 }
 
-/// The key of a lock and the value of one hold, kept for whenever the request is sent.
+/// The key of a lock and the value of one hold.
 #[derive(Clone)]
 pub(super) struct Entry {
     pub(super) name: LockName,
     pub(super) owner: OwnerId,
 }
 
-/// With `repairs`, a lock found without time to live gets the lease as its own.
+/// With `repairs`, a key without time to live gets the lease.
 pub(crate) fn acquire(
     name: &LockName,
     owner: &OwnerId,
@@ -50,7 +51,7 @@ pub(crate) fn reenter(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Re
     })
 }
 
-/// Gives one hold back; `remaining` is the lease promised to the holds that stay.
+/// Releases one hold count. `remaining` is the lease for the hold counts that stay.
 pub(crate) fn release(name: &LockName, owner: &OwnerId, remaining: Option<Lease>, opening: Opening) -> Call<Released> {
     let entry = Entry::of(name, owner);
     Call::with_round_trips(name, move |send| {
@@ -72,7 +73,7 @@ pub(crate) fn force_release(name: &LockName) -> Call<bool> {
     })
 }
 
-/// Renews several locks of one server, at least one.
+/// Renews the given holds on one server. `locks` must not be empty.
 pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
     let route = locks[0].name.clone();
     let locks: Vec<_> = locks.iter().map(|lock| (Entry::of(&lock.name, &lock.owner), lock.raise.endless)).collect();
@@ -88,7 +89,7 @@ impl Entry {
         value == self.owner.as_str().as_bytes()
     }
 
-    /// A command about the key.
+    /// Builds a command with the key.
     pub(super) fn command(&self, word: &str) -> Cmd {
         command(word, self.name.key())
     }
@@ -97,7 +98,7 @@ impl Entry {
         expire(&self.name, lease)
     }
 
-    /// Raises the time to live, if it is less.
+    /// Builds the command that raises the time to live, unless the time to live is longer already.
     fn raise(&self, lease: Lease, ttl_ms: i64) -> Option<Cmd> {
         is_less(ttl_ms, lease).then(|| self.expire(lease))
     }
@@ -115,7 +116,7 @@ impl Entry {
         loop {
             let mut set = self.command("SET");
             set.arg(self.owner.as_str()).arg("NX").arg("PX").arg(lease.millis());
-            // What follows the first one counts only if that did not set anything.
+            // The last two replies count only if `SET` set nothing.
             let replies = send(&[set, self.command("GET"), self.command("PTTL")])?;
             let [set, holder, ttl_ms] = &replies[..] else { return Err(Stop::NoReply) };
             let holder = match (set, holder) {
@@ -123,12 +124,12 @@ impl Entry {
                 (Value::ServerError(error), _) => return Err(refused(error)),
                 (Value::Nil, Value::ServerError(error)) => return self.other_type(send, error),
                 (Value::Nil, Value::BulkString(holder)) => holder,
-                // It ended just now.
+                // The key expired between the two commands.
                 (Value::Nil, Value::Nil) => return Ok(Attempt::Busy { ttl_ms: 0 }),
                 _ => return Err(Stop::NoReply),
             };
             if self.is(holder) {
-                // The same request came before and its answer was lost: grant it again.
+                // An earlier copy of this request was granted and its reply was lost: grant again.
                 match self.change(send, |value| self.is(value), |ttl_ms| self.raise(lease, ttl_ms))? {
                     Ok(()) => return Ok(Attempt::Granted { token: None }),
                     Err(_) => continue,
@@ -147,7 +148,7 @@ impl Entry {
         }
     }
 
-    /// The key is no string: another kind of lock, or no lock at all.
+    /// The key is not a string: a lock of another kind, or no lock.
     fn other_type(&self, send: &mut Pipeline<'_>, error: &ServerError) -> Result<Attempt, Stop> {
         match send(&[self.command("TYPE")])?.first() {
             Some(Value::SimpleString(kind)) if kind == "hash" => Ok(Attempt::OtherKind),
@@ -157,8 +158,8 @@ impl Entry {
     }
 }
 
-/// Carries out the command that `to_do` makes of the time to live, if the key holds a value that
-/// fits and nothing happens to it meanwhile; otherwise looks again.
+/// Runs the command that `to_do` builds from the time to live, if the value of the key `fits` and does not change
+/// before the command runs. Starts again after a change.
 fn change(
     send: &mut Pipeline<'_>,
     name: &LockName,
@@ -222,7 +223,7 @@ fn renew_all(send: &mut Pipeline<'_>, locks: &[(Entry, Lease)]) -> Result<Renewa
             send(&[word("UNWATCH")])?;
             return Ok(RenewalAnswers { server_time_ms, answers });
         }
-        // Read after they were written: so a connection with tracking hears of what happens to them next.
+        // The reads follow the writes, so that a connection with tracking is told of later changes to these keys.
         to_do.extend(raised.iter().map(|&place| locks[place].0.command("PTTL")));
         if let Some(results) = transact(send, to_do)? {
             for (place, result) in raised.into_iter().zip(&results) {
@@ -233,7 +234,7 @@ fn renew_all(send: &mut Pipeline<'_>, locks: &[(Entry, Lease)]) -> Result<Renewa
     }
 }
 
-/// Carries the commands out if nothing that is watched was changed; `None` if something was.
+/// Runs the commands in a transaction; `None` if a watched key was changed.
 fn transact(send: &mut Pipeline<'_>, to_do: Vec<Cmd>) -> Result<Option<Vec<Value>>, Stop> {
     let mut commands = vec![word("MULTI")];
     commands.extend(to_do);
@@ -282,7 +283,7 @@ fn check_replies(replies: &[Value]) -> Result<(), Stop> {
     })
 }
 
-/// The server's time, from its seconds and microseconds.
+/// Reads the time of the server from seconds and microseconds.
 fn milliseconds(time: &Value) -> Option<u64> {
     let number = |value: &Value| match value {
         Value::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
@@ -301,7 +302,7 @@ mod tests {
     use super::*;
     use crate::script::answer::Raise;
 
-    /// What a server that holds these answers to a renewal, and what it was asked.
+    /// Renews locks on a server with these replies. Returns the requests and the answers.
     fn renew(count: usize, replies: &[&str]) -> (Vec<String>, RenewalAnswers) {
         let lease = Lease::new(Duration::from_secs(30)).unwrap();
         let renewal = |place| Renewal {
@@ -331,7 +332,7 @@ mod tests {
 
     #[test]
     fn each_answer_of_a_renewal_is_that_of_its_lock() {
-        // The first one has no end, the second one lives long enough, the third one ends just then.
+        // The first key has no expiry, the second lives long enough, the third expires before the write.
         let replies = [
             TIME,
             "+OK\r\n",
