@@ -1,4 +1,4 @@
-//! Every knob, its default and its unit, and the builder that sets them.
+//! All settings with their defaults and units, and the builder that sets them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::event::{NoObserver, Observer};
 use crate::name::LockName;
 use crate::time::Lease;
 
-/// Collects the settings of a client; [`connect`](Self::connect) checks them and opens it.
+/// Collects the settings of a client; [`connect`](Self::connect) checks the settings and opens the client.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct ClientBuilder {
     pub(crate) config: Config,
 }
 
-/// A URL that never shows itself: it may hold a password.
+/// A URL without a text form, because a URL may contain a password.
 #[derive(Clone)]
 pub(crate) struct Url(pub(crate) String);
 
@@ -47,7 +47,7 @@ pub(crate) struct Config {
     pub(crate) watchdog_interval: Duration,
     pub(crate) watchdog_batch: usize,
     pub(crate) command_timeout: Duration,
-    /// Whether somebody chose the command timeout.
+    /// Whether the command timeout was set explicitly.
     pub(crate) has_command_timeout: bool,
     pub(crate) outage_limit: Duration,
     pub(crate) drop_timeout: Duration,
@@ -75,79 +75,78 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how many locks one request of the watchdog renews at most. 1 to 1,000. Defaults to 100.
+    /// Sets the largest number of locks that one request of the watchdog renews. 1 to 1,000. Defaults to 100.
     pub fn watchdog_batch(mut self, most: usize) -> Self {
         self.config.watchdog_batch = most;
         self
     }
 
-    /// Sets what is put in front of every name, in Redis and in all texts: the same as a Redisson
-    /// `NameMapper` that adds a prefix. At most 4,095 bytes, as the whole name has at most 4,096.
-    /// Defaults to nothing.
+    /// Sets the prefix of every name, in Redis and in all texts, as a Redisson `NameMapper` that adds a prefix. At
+    /// most 4,095 bytes, because a whole name has at most 4,096. Defaults to no prefix.
     pub fn name_prefix(mut self, prefix: impl AsRef<str>) -> Self {
         prefix.as_ref().clone_into(&mut self.config.name_prefix);
         self
     }
 
-    /// Sets the time in which a server must have answered one request, connecting included.
+    /// Sets the time limit of one request, connecting included.
     ///
-    /// 10 ms to 1 hour, and shorter than the [watchdog](Self::watchdog)'s timeout: a renewal that may
-    /// take longer than the lock lives keeps no lock. Defaults to 3 seconds, or to three quarters of the
-    /// watchdog's timeout where that is shorter.
+    /// 10 ms to 1 hour, and shorter than the timeout of the [watchdog](Self::watchdog): a renewal that takes longer
+    /// than the lock lives keeps no lock. Defaults to 3 seconds, or to three quarters of the timeout of the watchdog
+    /// where that is shorter.
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.config.command_timeout = timeout;
         self.config.has_command_timeout = true;
         self
     }
 
-    /// Sets how long [`Lock::lock`](crate::Lock::lock), which waits without limit for a busy lock,
-    /// bears a server that does not answer at all. At most 365 days. Defaults to 10 seconds.
+    /// Sets how long [`Lock::lock`](crate::Lock::lock), which waits without limit for a busy lock, keeps trying while
+    /// the server does not respond. At most 365 days. Defaults to 10 seconds.
     pub fn outage_limit(mut self, limit: Duration) -> Self {
         self.config.outage_limit = limit;
         self
     }
 
-    /// Sets how long dropping a guard may take before the release goes on in the background.
-    /// At most 1 hour. Defaults to 1 second.
+    /// Sets how long the drop of a guard may take before the release goes on in the background. At most 1 hour.
+    /// Defaults to 1 second.
     pub fn drop_timeout(mut self, timeout: Duration) -> Self {
         self.config.drop_timeout = timeout;
         self
     }
 
-    /// Sets how long a waiter for a fair lock keeps its place without being heard of, and so what a
-    /// dead one costs those behind it.
+    /// Sets how long a silent waiter for a fair lock keeps its place. A waiter that crashed delays the waiters behind
+    /// it by this time.
     ///
-    /// Waiters ask at least twice in that time. In a fleet with Redisson, whose clients go by their own
-    /// clocks, add the largest difference between clocks. 2 seconds to 1 hour. Defaults to 5 seconds.
+    /// Waiters ask at least twice in that time. In a fleet with Redisson, whose clients use their own clocks, add the
+    /// largest difference between clocks. 2 seconds to 1 hour. Defaults to 5 seconds.
     pub fn fair_patience(mut self, patience: Duration) -> Self {
         self.config.fair_patience = patience;
         self
     }
 
-    /// Sets how many connections for requests may be open to one server.
+    /// Sets the largest number of open connections for requests to one server.
     ///
-    /// Beside them there are at most two: one listens, one renews and watches. 1 to 10,000. Defaults to 64.
+    /// At most two more connections are open: one listens, one renews and watches. 1 to 10,000. Defaults to 64.
     pub fn max_connections(mut self, most: usize) -> Self {
         self.config.max_connections = most;
         self
     }
 
-    /// Sets after which time a connection nobody uses is closed; one is always kept.
-    /// 10 ms to 365 days. Defaults to 30 seconds.
+    /// Sets the time after which an idle connection is closed; one connection is always kept. 10 ms to 365 days.
+    /// Defaults to 30 seconds.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.config.idle_timeout = timeout;
         self
     }
 
-    /// Sets the name that `CLIENT LIST` shows for our connections, followed by a colon and the
-    /// [id](crate::Client::id) of the client: 1 to 64 printable ASCII characters without spaces.
-    /// Defaults to `lockson`.
+    /// Sets the name that `CLIENT LIST` shows for the connections of the client, followed by a colon and the
+    /// [id](crate::Client::id) of the client: 1 to 64 printable ASCII characters without spaces. Defaults to
+    /// `lockson`.
     pub fn client_name(mut self, name: impl AsRef<str>) -> Self {
         name.as_ref().clone_into(&mut self.config.client_name);
         self
     }
 
-    /// Sets who sees what the client does. Defaults to nobody.
+    /// Sets the observer, which gets the events of the client. Defaults to no observer.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.config.observer = Arc::new(observer);
         self.config.has_observer = true;
@@ -156,7 +155,7 @@ impl ClientBuilder {
 }
 
 impl Config {
-    /// Refuses what cannot work, before anything is opened, and fills in what depends on other settings.
+    /// Refuses settings that cannot work, before any connection is opened, and derives defaults from other settings.
     pub(crate) fn checked(mut self) -> Result<Self> {
         let (timeout, interval) = (self.watchdog_timeout, self.watchdog_interval);
         within("the timeout of watchdog()", timeout, SECOND, Lease::LONGEST, "1 second to 365 days")?;

@@ -1,4 +1,4 @@
-//! What a client tells of itself: the kinds of locks by their names, what it holds, who waits.
+//! The lists of a client: kinds of locks, held locks, waiting threads.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,15 +26,15 @@ pub enum LockKind {
     Spin,
     /// [`Client::get_fenced_lock`](crate::Client::get_fenced_lock).
     Fenced,
-    /// The side of a [`ReadWriteLock`](crate::ReadWriteLock) that many may hold.
+    /// The read side of a [`ReadWriteLock`](crate::ReadWriteLock).
     Read,
-    /// The side of a [`ReadWriteLock`](crate::ReadWriteLock) that one may hold.
+    /// The write side of a [`ReadWriteLock`](crate::ReadWriteLock).
     Write,
     /// [`Client::get_token_lock`](crate::Client::get_token_lock).
     Token,
 }
 
-/// One lock that this client holds, as [`Client::held`](crate::Client::held) lists it.
+/// A lock that the client holds, as listed by [`Client::held`](crate::Client::held).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLock {
     pub(crate) name: String,
@@ -47,7 +47,7 @@ pub struct HeldLock {
     pub(crate) is_renewed: bool,
 }
 
-/// One thread of this client that waits for a lock, as [`Client::waiting`](crate::Client::waiting) lists it.
+/// A thread of the client that waits for a lock, as listed by [`Client::waiting`](crate::Client::waiting).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockWaiter {
     pub(crate) name: String,
@@ -64,17 +64,17 @@ impl HeldLock {
         &self.name
     }
 
-    /// Returns the owner id as it stands in Redis.
+    /// Returns the owner id, as stored in Redis.
     pub fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// Returns the kind of the lock. A writer that also reads is listed as a writer.
+    /// Returns the kind of the lock. A writer with a read hold is listed as a writer.
     pub fn kind(&self) -> LockKind {
         self.kind
     }
 
-    /// Returns how often the lock is held.
+    /// Returns the hold count.
     pub fn hold_count(&self) -> u64 {
         self.hold_count
     }
@@ -94,7 +94,7 @@ impl HeldLock {
         self.remaining
     }
 
-    /// Says whether the watchdog renews the hold. `false` for a hold with a lease, and for one past its
+    /// Returns whether the watchdog renews the hold: `false` with a lease, and after
     /// [`with_max_hold`](crate::Lock::with_max_hold).
     pub fn is_renewed(&self) -> bool {
         self.is_renewed
@@ -107,7 +107,7 @@ impl LockWaiter {
         &self.name
     }
 
-    /// Returns the owner id that the hold would get. Redis lists the waiters of a fair lock by it.
+    /// Returns the owner id of the future hold, which also identifies a waiter in the queue of a fair lock.
     pub fn owner(&self) -> &str {
         &self.owner
     }
@@ -117,12 +117,12 @@ impl LockWaiter {
         self.kind
     }
 
-    /// Returns the number of the waiting thread, as it stands in the owner id of what it holds.
+    /// Returns the number of the waiting thread, which is part of the owner id of its holds.
     pub fn thread(&self) -> u64 {
         self.thread
     }
 
-    /// Returns the name of the waiting thread, if it has one.
+    /// Returns the name of the waiting thread, if the thread has a name.
     pub fn thread_name(&self) -> Option<&str> {
         self.thread_name.as_deref()
     }

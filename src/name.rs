@@ -7,11 +7,11 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind};
 use crate::owner::OwnerId;
 
-/// A name that passed the rules; on the wire it is the key of the lock, as it is.
+/// A valid lock name. The name is the key of the lock in Redis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LockName(Arc<str>);
 
-/// A name as a handle keeps it: checked once, and if it broke the rules, with the error of every use.
+/// The name in a handle. The name is checked once; an invalid name keeps the error for every use.
 #[derive(Clone)]
 pub(crate) struct GivenName {
     text: Arc<str>,
@@ -60,55 +60,55 @@ impl LockName {
         &self.0
     }
 
-    /// The key that holds the lock; it also routes every request about it.
+    /// The key of the lock, which also decides the server for every request about the lock.
     pub(crate) fn key(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    /// Where a release of a plain lock is announced.
+    /// The channel for releases of a plain lock.
     pub(crate) fn channel(&self) -> String {
         self.prefixed("redisson_lock__channel")
     }
 
-    /// Where a release of a read-write lock is announced.
+    /// The channel for releases of a read-write lock.
     pub(crate) fn read_write_channel(&self) -> String {
         self.prefixed("redisson_rwlock")
     }
 
-    /// The list of a fair lock's waiters, in their order.
+    /// The list of waiters of a fair lock, in queue order.
     pub(crate) fn queue(&self) -> String {
         self.prefixed("redisson_lock_queue")
     }
 
-    /// The set of a fair lock's waiters with the moment at which each counts as gone for Redisson.
+    /// The sorted set of waiters of a fair lock, by the time at which Redisson drops each of them.
     pub(crate) fn queue_deadlines(&self) -> String {
         self.prefixed("redisson_lock_timeout")
     }
 
-    /// The set of our own waiters of a fair lock with the moment at which each will have been silent for its patience.
-    /// Redisson has no such key.
+    /// The sorted set of the waiters of this library for a fair lock, by the time at which the patience with each of
+    /// them ends. Redisson has no such key.
     pub(crate) fn queue_alive(&self) -> String {
         self.prefixed("redisson_lock_alive")
     }
 
-    /// The last fencing token.
+    /// The key of the last fencing token.
     pub(crate) fn token(&self) -> String {
         self.prefixed("redisson_lock_token")
     }
 
-    /// What the keys of all read holds begin with; owner, `:rwlock_timeout:` and a number follow.
+    /// The prefix of the keys of all read holds; owner, `:rwlock_timeout:` and a number follow.
     pub(crate) fn read_holds(&self) -> String {
         if self.0.contains('{') { format!("{}:", self.0) } else { format!("{{{}}}:", self.0) }
     }
 
-    /// What the keys of one owner's read holds begin with; a number follows.
+    /// The prefix of the keys of the read holds of one owner; a number follows.
     pub(crate) fn read_holds_of(&self, owner: &OwnerId) -> String {
         format!("{}{owner}:rwlock_timeout:", self.read_holds())
     }
 
     /// A key or channel beside the lock, in the same hash slot.
     fn prefixed(&self, prefix: &str) -> String {
-        // The rule of the wire is only "contains a brace"; whether it closes is not asked.
+        // Redisson only checks for an opening brace, not for the closing one.
         if self.0.contains('{') { [prefix, ":", &self.0].concat() } else { [prefix, ":{", &self.0, "}"].concat() }
     }
 }
@@ -119,7 +119,7 @@ impl fmt::Debug for GivenName {
     }
 }
 
-/// So that a map of names can be asked with a text.
+/// Lets a map with `LockName` keys be searched by `&str`.
 impl Borrow<str> for LockName {
     fn borrow(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! Who holds: the identity of a client, of its threads and of each hold.
+//! The identity of a client, of its threads, and of each hold.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use uuid::Uuid;
 
-/// The process in which a client was opened. A forked child has a copy of the client, and must not use it.
+/// The process in which a client was opened. A forked child has a copy of the client, which must not be used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Home(u32);
 
@@ -21,15 +21,15 @@ impl Home {
     }
 }
 
-/// The owner of one hold as it stands in Redis: `<client uuid>:<thread>.<hold>`.
+/// The owner of one hold, as stored in Redis: `<client uuid>:<thread>.<hold>`.
 ///
-/// It belongs to the hold, not to the thread: every outermost acquire call draws a new one, so a
-/// late copy of an older request can never touch a newer hold.
+/// An owner belongs to a hold, not to a thread: every outermost acquire draws a new owner, so a late copy of an older
+/// request cannot change a newer hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OwnerId(Arc<str>);
 
 impl OwnerId {
-    /// An owner as a kind writes it that has a form of its own for it.
+    /// An owner in the encoding of its kind.
     pub(crate) fn encoded(text: &str) -> Self {
         Self(text.into())
     }
@@ -61,7 +61,7 @@ impl Owners {
         &self.client
     }
 
-    /// Draws an owner that nobody has had before.
+    /// Draws an owner that was never used before.
     pub(crate) fn draw(&self, thread: ThreadNumber) -> (HoldNumber, OwnerId) {
         let hold = self.next_hold.fetch_add(1, Ordering::Relaxed);
         let owner = format!("{}:{}.{hold}", self.client, thread.0);
@@ -73,11 +73,11 @@ impl Owners {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct HoldNumber(pub(crate) u64);
 
-/// A number of our own for a thread; unlike the system's it is never given twice.
+/// A thread number that is never reused, unlike the number of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ThreadNumber(pub(crate) u64);
 
-/// A thread as its holds see it: a number, and whether it still runs.
+/// A thread, as its holds refer to the thread: a number, and whether the thread still runs.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadId {
     number: ThreadNumber,
@@ -85,8 +85,8 @@ pub(crate) struct ThreadId {
 }
 
 impl ThreadId {
-    /// The calling thread. In a destructor that runs after the thread's own data is gone, a fresh
-    /// identity that nobody shares.
+    /// Returns the calling thread. In a destructor that runs after the thread-local data is gone, returns a fresh
+    /// identity.
     pub(crate) fn current() -> Self {
         CURRENT
             .try_with(|current| current.get_or_init(|| RunningThread(Self::fresh())).0.clone())
@@ -101,7 +101,7 @@ impl ThreadId {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// A thread of a scheduler that runs all of them in one thread of the system.
+    /// A simulated thread: the scheduler runs all of them in one thread of the system.
     #[cfg(all(test, shuttle))]
     pub(crate) fn for_test() -> Self {
         Self::fresh()
@@ -113,7 +113,7 @@ impl ThreadId {
     }
 }
 
-/// Lives in a thread's own data and tells its holds when that ends.
+/// A thread-local value that records the end of the thread.
 struct RunningThread(ThreadId);
 
 impl Drop for RunningThread {

@@ -1,4 +1,4 @@
-//! Reads the configuration file of a Redisson client, so that both sides of a fleet share one.
+//! Reads the configuration file of a Redisson client, so that a mixed fleet shares one file.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use crate::config::ClientBuilder;
 use crate::conn::Address;
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a Redisson configuration says here: the settings, and what they do not cover.
+/// The result of reading a Redisson configuration: the settings, and warnings about settings without effect.
 #[derive(Debug)]
 #[must_use = "the builder in it opens the client"]
 pub struct RedissonConfig {
     /// The settings, ready for [`connect`](ClientBuilder::connect).
     pub builder: ClientBuilder,
-    /// One sentence for each setting of the file that has no effect here, beginning with its name.
+    /// One sentence for each setting without effect here; the sentence begins with the name of the setting.
     pub warnings: Vec<String>,
 }
 
 impl ClientBuilder {
     /// Reads a Redisson configuration in YAML: `singleServerConfig` and the common settings.
     ///
-    /// `${NAME}` and `${NAME:-default}` are replaced by environment variables, as Redisson does. A
-    /// setting that has no effect here is named in [`RedissonConfig::warnings`]; one that would make
-    /// both sides use different names or servers is an error.
+    /// `${NAME}` and `${NAME:-default}` are replaced by environment variables, as in Redisson. A setting without
+    /// effect here is named in [`RedissonConfig::warnings`]. A setting that would make both sides use different names
+    /// or servers is an error.
     ///
     /// ```
     /// # use lockson::ClientBuilder;
@@ -41,14 +41,14 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// `Config` for a file that is no such configuration, `Unsupported` for other topologies, TLS,
-    /// and mappers of names or commands that are Java code.
+    /// `Config` for a file that is not a Redisson configuration; `Unsupported` for other topologies, TLS, and mappers
+    /// of names or commands that are Java code.
     pub fn from_redisson_yaml(yaml: &str) -> Result<RedissonConfig> {
         let yaml = substitute(yaml)?;
         let malformed = |error: serde_norway::Error| config(&not_yaml(&yaml, error.location().map(|at| at.line())));
         let root: Value = serde_norway::from_str(&yaml).map_err(malformed)?;
         let Value::Mapping(root) = root else { return Err(config("the Redisson configuration is empty")) };
-        // The parser keeps only tags that begin with an exclamation mark; texts are not read from this.
+        // The parser keeps only tags that begin with an exclamation mark. This copy is read only for its tags.
         let tagged = serde_norway::from_str(&yaml.replace("!<", "!<!")).map_err(malformed)?;
         let mut reader = Reader { tagged, builder: Self::new(""), server: Server::default(), warnings: vec![] };
         reader.common(&root)?;
@@ -56,7 +56,7 @@ impl ClientBuilder {
     }
 }
 
-/// Redisson's own classes that leave names, commands and logins as they are; the second is that of Redisson 3.
+/// Classes of Redisson that leave names, commands and logins unchanged; the second class is that of Redisson 3.
 const CLASSES_OF_NOTHING: [&str; 4] = [
     "org.redisson.config.DefaultNameMapper",
     "org.redisson.api.DefaultNameMapper",
@@ -64,7 +64,7 @@ const CLASSES_OF_NOTHING: [&str; 4] = [
     "org.redisson.config.DefaultCredentialsResolver",
 ];
 
-/// The settings of the file that count here; one that is written almost so is misspelled.
+/// The settings with an effect here. An unknown setting with almost the same name is taken as misspelled.
 const COUNTED: [&str; 16] = [
     "singleServerConfig",
     "lockWatchdogTimeout",
@@ -84,7 +84,7 @@ const COUNTED: [&str; 16] = [
     "idleConnectionTimeout",
 ];
 
-/// Settings of Redisson that are about its own threads, buffers and other objects than locks.
+/// Settings of Redisson for threads, buffers and objects other than locks.
 const WITHOUT_EFFECT: [&str; 28] = [
     "threads",
     "nettyThreads",
@@ -116,9 +116,9 @@ const WITHOUT_EFFECT: [&str; 28] = [
     "valkeyCapabilities",
 ];
 
-/// Takes settings one by one.
+/// Applies the settings, one by one.
 struct Reader {
-    /// The same configuration with the Java classes of its values.
+    /// The configuration with the Java classes of its values.
     tagged: Value,
     builder: ClientBuilder,
     server: Server,
@@ -213,10 +213,10 @@ impl Reader {
         Ok(())
     }
 
-    /// Settings that may stand at the top or at the server.
+    /// Applies a setting that may be common or belong to the server.
     fn shared(&mut self, key: &str, value: &Value, class: Option<String>) -> Result<()> {
         match (key, value) {
-            // What these do is nothing.
+            // These classes change nothing.
             ("nameMapper" | "commandMapper" | "credentialsResolver", _)
                 if class.as_ref().is_some_and(|class| CLASSES_OF_NOTHING.contains(&class.as_str())) => {}
             (_, Value::Null) if class.is_none() => {}
@@ -274,7 +274,7 @@ impl Reader {
         Ok(RedissonConfig { builder: self.builder, warnings: self.warnings })
     }
 
-    /// A setting that changes nothing here; one that only looks so is an error, as it is to Redisson.
+    /// Warns about a setting without effect. A misspelled setting is an error, as in Redisson.
     fn no_effect(&mut self, key: &str) -> Result<()> {
         if WITHOUT_EFFECT.contains(&key) || key.starts_with("ssl") {
             self.warn(key, "it has no effect here: locks do not depend on it");
@@ -291,9 +291,10 @@ impl Reader {
     }
 }
 
-/// Where a file is no YAML. The parser's own message is dropped: it may repeat a line with a password.
+/// The error text for a file that is not YAML. The message of the parser is dropped, because the message may quote a
+/// line with a password.
 fn not_yaml(yaml: &str, line: Option<usize>) -> String {
-    // A tab stops the parser where it stands, or a line later.
+    // The parser stops at a tab, or a line later.
     let indented_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
     let tab = yaml.lines().position(indented_by_tab).map(|at| at + 1);
     match (tab, line) {
@@ -305,7 +306,7 @@ fn not_yaml(yaml: &str, line: Option<usize>) -> String {
     }
 }
 
-/// Whether two names differ by at most two letters, in whatever case.
+/// Whether two names differ by at most two letters, ignoring case.
 fn is_almost(one: &str, other: &str) -> bool {
     let (one, other) = (one.to_lowercase(), other.to_lowercase());
     let other: Vec<char> = other.chars().collect();
@@ -352,7 +353,7 @@ fn class_of(settings: Option<&Value>, key: &str) -> Option<String> {
     }
 }
 
-/// The prefix that the fields of a mapper name, if they name one.
+/// The prefix in the fields of a mapper, if the mapper has one.
 fn prefix(fields: &Value) -> Option<String> {
     Some(fields.as_mapping()?.get("prefix")?.as_str()?.to_owned())
 }
@@ -364,7 +365,7 @@ fn name(key: &Value) -> Result<&str> {
 fn text(key: &str, value: &Value) -> Result<String> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        // A password of digits is a number to YAML; of another number the text is lost.
+        // YAML reads a password of digits as a number. The text of other numbers is lost.
         Value::Number(number) if number.is_u64() => Ok(number.to_string()),
         Value::Number(_) => Err(config(&format!("put the value of {key} in quotes: without, it is a number"))),
         _ => Err(bad(key, "a text")),

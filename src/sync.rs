@@ -1,7 +1,7 @@
-//! The mutex and the condition variable that everything here waits by.
+//! The mutex and the condition variable of this crate.
 //!
-//! They are `parking_lot`'s. Under `--cfg shuttle` tests get the checker's instead, with the same
-//! face, so that it decides who runs when.
+//! Both come from `parking_lot`. Under `--cfg shuttle` tests use those of the checker, with the same interface, so
+//! that the checker decides which thread runs.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -17,7 +17,7 @@ mod checked {
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
-    /// `None` only while it waits or lets others in.
+    /// `None` only during a wait, or while the mutex is unlocked for other threads.
     #[derive(Debug)]
     pub(crate) struct MutexGuard<'a, T> {
         mutex: &'a shuttle::sync::Mutex<T>,
@@ -75,7 +75,7 @@ mod checked {
             self.0.notify_all();
         }
 
-        /// Never times out: who is not woken sleeps for ever, and the checker reports a deadlock.
+        /// Never times out: a thread that is not woken sleeps for ever, and the checker reports a deadlock.
         pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _longest: Duration) -> Waited {
             guard.inner = guard.inner.take().map(|inner| self.0.wait(inner).unwrap());
             Waited

@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, ErrorKind};
 
-/// A reading of a clock that never goes back and goes on while the machine sleeps.
+/// A reading of a monotonic clock that goes on while the machine is suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant(Duration);
 
@@ -19,7 +19,7 @@ impl Instant {
         }
         #[cfg(target_os = "linux")]
         const CLOCK: ClockId = ClockId::Boottime;
-        // Elsewhere the monotonic clock is the one that counts suspended time (macOS).
+        // On other systems (macOS) the monotonic clock counts suspended time.
         #[cfg(not(target_os = "linux"))]
         const CLOCK: ClockId = ClockId::Monotonic;
         let reading = clock_gettime(CLOCK);
@@ -28,25 +28,25 @@ impl Instant {
         Self(Duration::new(seconds, nanos))
     }
 
-    /// The instant `duration` after this one; the far end of the clock instead of an overflow.
+    /// Returns the instant `duration` later; saturates at the end of the clock.
     pub(crate) fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(duration))
     }
 
-    /// The instant `duration` before this one; the start of the clock instead of an overflow.
+    /// Returns the instant `duration` earlier; saturates at the start of the clock.
     pub(crate) fn before(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(duration))
     }
 
-    /// How long to sleep at a stretch when the sleep is to end at `end`.
+    /// The length of the next nap of a sleep until `end`.
     ///
-    /// The clocks that sleeping goes by stand still while the machine is suspended; short naps
-    /// bring the sleeper back to this one.
+    /// The system measures sleeps by clocks that stop while the machine is suspended, so a long sleep is cut into
+    /// short naps.
     pub(crate) fn nap_until(self, end: Self) -> Duration {
         self.until(end).min(LONGEST_NAP)
     }
 
-    /// How long it is from here to `later`; zero when `later` is not later.
+    /// The time from here to `later`; zero if `later` is earlier.
     pub(crate) fn until(self, later: Self) -> Duration {
         later.0.saturating_sub(self.0)
     }
@@ -56,18 +56,18 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 impl Instant {
-    /// A made-up reading, for state machines that run on virtual time.
+    /// A constructed reading, for state machines in virtual time.
     pub(crate) const fn from_millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
     }
 
-    /// Has the clock of this thread stand still, here at first, until the answer is dropped.
+    /// Stops the clock of this thread at this reading until the result is dropped.
     pub(crate) fn pretend(self) -> pretended::Pretence {
         self.comes();
         pretended::Pretence
     }
 
-    /// Moves the clock of this thread, which stands still, to this reading.
+    /// Sets the stopped clock of this thread to this reading.
     pub(crate) fn comes(self) {
         pretended::NOW.set(Some(self));
     }
@@ -81,7 +81,7 @@ mod pretended {
         pub(super) static NOW: Cell<Option<super::Instant>> = const { Cell::new(None) };
     }
 
-    /// Ends a pretended time when dropped.
+    /// Restarts the clock when dropped.
     #[must_use]
     pub(crate) struct Pretence;
 
@@ -92,7 +92,7 @@ mod pretended {
     }
 }
 
-/// When a caller stops waiting: a moment, or never.
+/// The moment at which a caller stops waiting, or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deadline {
     At(Instant),
@@ -100,7 +100,7 @@ pub(crate) enum Deadline {
 }
 
 impl Deadline {
-    /// Turns a caller's wait into a deadline; a wait too long for the clock means "for ever".
+    /// Converts a wait to a deadline; a wait too long for the clock means "for ever".
     pub(crate) fn after(wait: Duration) -> Self {
         if wait > Lease::LONGEST.saturating_mul(1_000) {
             return Self::Never;
@@ -112,7 +112,7 @@ impl Deadline {
         matches!(self, Self::At(at) if at <= now)
     }
 
-    /// The sooner of this deadline and `other`.
+    /// The earlier of this deadline and `other`.
     pub(crate) fn sooner(self, other: Instant) -> Instant {
         match self {
             Self::At(at) => at.min(other),
@@ -121,7 +121,7 @@ impl Deadline {
     }
 }
 
-/// A time to live that Redis is asked for: whole milliseconds, 1 ms to 365 days.
+/// A time to live to set in Redis: whole milliseconds, 1 ms to 365 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lease(u64);
 
@@ -142,7 +142,7 @@ impl Lease {
     /// The lease that ends at `end`, seen from `now`; at least one millisecond.
     pub(crate) fn until(now: Instant, end: Instant) -> Self {
         let left = now.until(end).min(Self::LONGEST);
-        // Rounded up: a lease must never end before what was promised.
+        // Rounded up: a lease must not end before the promised time.
         let millis = left.as_micros().div_ceil(1_000);
         Self(u64::try_from(millis).unwrap_or(1).max(1))
     }
@@ -155,16 +155,16 @@ impl Lease {
         Duration::from_millis(self.0)
     }
 
-    /// How much earlier than the server the holder stops believing in this lease.
+    /// The time by which the holder gives up its hold before the key expires.
     ///
-    /// It covers the granularity and the drift of two clocks: 1 %, at least 50 ms, but never more
-    /// than a tenth of the lease.
+    /// The margin covers the granularity and the drift of two clocks: 1 %, at least 50 ms, at most a tenth of the
+    /// lease.
     pub(crate) fn margin(self) -> Duration {
         let lease = self.duration();
         (lease / 100).max(Duration::from_millis(50)).min(lease / 10)
     }
 
-    /// When a holder stops believing in this lease, if it was asked for at `sent`.
+    /// The deadline of a holder whose request was sent at `sent`.
     pub(crate) fn good_until(self, sent: Instant) -> Instant {
         sent.after(self.duration()).before(self.margin())
     }

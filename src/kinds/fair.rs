@@ -11,7 +11,7 @@ use crate::time::Lease;
 /// Redisson's fair lock, and its non-reentrant sister.
 #[derive(Debug)]
 pub(crate) struct Fair {
-    /// How long a waiter that is not heard of keeps its place.
+    /// How long a silent waiter keeps its place in the queue.
     pub(crate) patience: Lease,
     pub(crate) once: bool,
 }

@@ -1,4 +1,4 @@
-//! The fenced lock: the plain lock that numbers its grants, so that a store can refuse a late writer.
+//! The fenced lock: the plain lock with numbered grants, so that a store can refuse a late writer.
 
 use super::unlocked;
 use crate::engine::{Ask, Kind};
@@ -12,13 +12,13 @@ use crate::time::Lease;
 #[derive(Debug)]
 pub(crate) struct Fenced;
 
-/// A Lua script for stores that keep the guarded value in Redis: it writes unless somebody with a
-/// newer token has written before.
+/// A Lua script for values that are stored in Redis: writes the value unless a writer with a newer token has written
+/// before.
 ///
-/// `KEYS[1]` is a key for the highest token seen, `KEYS[2]` the value; `ARGV[1]` is the token,
-/// `ARGV[2]` the new value. It answers 1 when it wrote and 0 when the writer is late. In a database
-/// the same is a condition: `UPDATE t SET v = $1, token = $2 WHERE id = $3 AND token <= $2`; over
-/// HTTP, send the token as a header and have the service compare it.
+/// `KEYS[1]` is a key for the highest token so far, `KEYS[2]` the key of the value; `ARGV[1]` is the token, `ARGV[2]`
+/// the new value. The script returns 1 after a write and 0 for a late writer. In a database a condition does the
+/// same: `UPDATE t SET v = $1, token = $2 WHERE id = $3 AND token <= $2`. Over HTTP, send the token as a header and
+/// let the service compare.
 pub const ACCEPT_IF_NOT_OLDER: &str = fenced::ACCEPT;
 
 impl Kind for Fenced {
@@ -26,7 +26,7 @@ impl Kind for Fenced {
         LockKind::Fenced
     }
 
-    /// Of its own: a hold of the plain lock has no token.
+    /// A family of its own, because a hold of the plain lock has no token.
     fn family(&self) -> &'static str {
         "fenced"
     }

@@ -1,11 +1,11 @@
-//! The things one can hold, one small file each:
+//! The kinds of locks, a file for each:
 //!
-//! 1. `reentrant`: the plain lock; its holder may take it again, or may not.
-//! 2. `fair`: the plain lock with a queue; who came first is served first, across machines.
+//! 1. `reentrant`: the plain lock; its holder may take the lock again, or may not.
+//! 2. `fair`: the plain lock with a queue; first come, first served, across machines.
 //! 3. `spin`: the plain lock without messages; waiters ask after pauses.
-//! 4. `fenced`: the plain lock that numbers its grants.
+//! 4. `fenced`: the plain lock with numbered grants.
 //! 5. `read_write`: many readers or one writer; a handle for each side.
-//! 6. `token`: one value under the key, as most lock recipes for Redis have it.
+//! 6. `token`: one value under the key, as most lock recipes for Redis do.
 
 mod fair;
 mod fenced;
@@ -26,12 +26,12 @@ pub use token::{ReleaseBy, TokenOptions};
 
 use crate::script::{Counts, Publication};
 
-/// "Unlocked", as every client of these locks understands it.
+/// The message "unlocked", as every client of these locks understands it.
 fn unlocked(channel: &str) -> Publication<'_> {
     Publication { channel, message: "0" }
 }
 
-/// What a kind says that may be taken only once at a time.
+/// The check of kinds without re-entry: a thread that holds the lock cannot take it again.
 fn only_once(_: Counts) -> Result<(), &'static str> {
     Err("this thread holds it already, and this kind of lock cannot be taken twice")
 }

@@ -1,4 +1,4 @@
-//! The read-write lock: many readers or one writer, one handle for each side.
+//! The read-write lock: many readers or one writer, with a handle for each side.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::script::{
 };
 use crate::time::Lease;
 
-/// A lock that many may hold for reading, or one for writing.
+/// A lock with two sides: many threads may hold the read side, or one thread the write side.
 ///
-/// A thread that writes may also read, and goes on reading when it gives the write side back; readers
-/// that wait come in then. A thread that only reads cannot become a writer: that is
-/// [`AlreadyHeld`](crate::ErrorKind::AlreadyHeld), not a wait for itself. Readers are not held up by
-/// a waiting writer, so readers that overlap without end keep writers out.
+/// A writer may also take the read side, and keeps the read side after the release of the write side; waiting
+/// readers are granted the lock then. A reader cannot become a writer, because the thread would wait for its own
+/// read hold: the call fails with [`AlreadyHeld`](crate::ErrorKind::AlreadyHeld). A waiting writer does not stop new
+/// readers, so readers that overlap without end keep writers out.
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -29,7 +29,7 @@ use crate::time::Lease;
 /// let writing = prices.get_write_lock().lock()?;
 /// let reading = prices.get_read_lock().lock()?;
 /// writing.unlock()?;
-/// // Other readers may come in now; this one is still there.
+/// // Other readers may take the lock now; this read hold goes on.
 /// assert!(reading.is_held());
 /// # Ok::<(), lockson::Error>(())
 /// ```
@@ -45,12 +45,12 @@ impl ReadWriteLock {
         Self { handle: handle.clone(), name }
     }
 
-    /// Returns the side that many may hold.
+    /// Returns the read side, which many threads may hold.
     pub fn get_read_lock(&self) -> Lock {
         Lock::new(&self.handle, Arc::new(ReadWrite(Side::Shared)), self.name.clone())
     }
 
-    /// Returns the side that one may hold.
+    /// Returns the write side, which one thread may hold.
     pub fn get_write_lock(&self) -> Lock {
         Lock::new(&self.handle, Arc::new(ReadWrite(Side::Exclusive)), self.name.clone())
     }

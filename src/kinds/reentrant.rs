@@ -1,4 +1,4 @@
-//! The plain lock: exclusive, and its holder may take it again or, if so chosen, may not.
+//! The plain lock: exclusive, with re-entry or without.
 
 use super::{only_once, unlocked};
 use crate::engine::{Ask, Kind};
@@ -8,7 +8,7 @@ use crate::owner::OwnerId;
 use crate::script::{Attempt, Call, Counts, Released, Side, reentrant};
 use crate::time::Lease;
 
-/// Redisson's `RLock`, and its non-reentrant lock: the same state, but a second take is an error.
+/// Redisson's `RLock`, and its non-reentrant lock: the same state in Redis, but a second take is an error.
 #[derive(Debug)]
 pub(crate) struct Reentrant {
     pub(crate) once: bool,

@@ -19,10 +19,10 @@ pub(crate) struct Spin {
     pub(crate) backoff: Backoff,
 }
 
-/// How long a spin lock pauses between two tries, and how often it tries.
+/// The pauses of a spin lock between two tries, and the number of tries.
 ///
-/// Any function from the number of failed tries, beginning with 1, to the next pause will do; `None`
-/// gives up. Three tries 500 ms apart:
+/// A back-off is a function from the number of failed tries, beginning with 1, to the next pause; `None` gives up.
+/// Three tries 500 ms apart:
 ///
 /// ```
 /// # use std::time::Duration;
@@ -36,13 +36,12 @@ pub(crate) struct Spin {
 pub struct Backoff(pub(super) Pauses);
 
 impl Backoff {
-    /// Makes a back-off of a function: failed tries to the next pause.
+    /// Makes a back-off from a function of the number of failed tries.
     pub fn new(pauses: impl Fn(u32) -> Option<Duration> + Send + Sync + 'static) -> Self {
         Self(Pauses(Arc::new(pauses)))
     }
 
-    /// Makes a back-off that begins with `first`, doubles up to `longest`, and adds up to a quarter
-    /// at random.
+    /// Makes a back-off that begins with `first`, doubles up to `longest`, and adds up to a quarter at random.
     pub fn exponential(first: Duration, longest: Duration) -> Self {
         let random = RandomState::new();
         Self::new(move |tries| {
@@ -55,14 +54,14 @@ impl Backoff {
         })
     }
 
-    /// Makes a back-off with the same pause every time; with none it asks as fast as Redis answers.
+    /// Makes a back-off with a constant pause. Without a pause the lock asks as fast as Redis answers.
     pub fn fixed(pause: Duration) -> Self {
         Self::new(move |_| Some(pause))
     }
 }
 
 impl Default for Backoff {
-    /// 1 ms, doubling up to 128 ms, as Redisson's.
+    /// Returns the back-off of Redisson: 1 ms, doubling up to 128 ms.
     fn default() -> Self {
         Self::exponential(Duration::from_millis(1), Duration::from_millis(128))
     }

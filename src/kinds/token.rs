@@ -1,4 +1,4 @@
-//! The token lock: one value under the key, as most lock recipes for Redis have it.
+//! The token lock: one value under the key, as most lock recipes for Redis do.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,13 +17,12 @@ use crate::script::{
 };
 use crate::time::Lease;
 
-/// How a token lock is written, released and waited for.
+/// The options of a token lock: its value, its release, its waiting.
 ///
-/// The lock is the key of its name with one value, set by `SET key value NX PX lease` and deleted
-/// only by whoever knows the value. redis-py's `Lock`, redsync, node-redlock with one server, rslock
-/// and hand-written code for Jedis or any other client do the same: they compare the value with
-/// their own and never read it, so any value is good for them. What must be the same is the key: in
-/// all of these it is the name as it is given there, prefix and all.
+/// A token lock is a key with one value, set by `SET key value NX PX lease` and deleted only by the client that
+/// knows the value. redis-py's `Lock`, redsync, node-redlock with one server, rslock and hand-written code for Jedis
+/// and other clients do the same. These clients only compare the value with their own, so any value works with all
+/// of them. The key must be equal: all of these clients use the name as given, prefix included, as the key.
 ///
 /// ```no_run
 /// use lockson::{ReleaseBy, TokenOptions};
@@ -32,7 +31,7 @@ use crate::time::Lease;
 /// let guard = client.get_token_lock("report").lock()?;
 /// guard.unlock()?;
 ///
-/// // Where scripts are not allowed, and others forget to set a time to live.
+/// // For servers without scripts, and clients that forget to set a time to live.
 /// let options = TokenOptions::new().release_by(ReleaseBy::Transaction).repair_missing_ttl(true);
 /// let guard = client.get_token_lock_with("report", options).lock()?;
 /// # Ok::<(), lockson::Error>(())
@@ -48,25 +47,23 @@ pub struct TokenOptions {
     rehearsal: Rehearsal,
 }
 
-/// How a token lock is given back only if it is still the holder's.
+/// The form of the release of a token lock, which deletes the key only if the value is still the holder's.
 ///
-/// Use one form for one name in one client: a thread that holds the lock by way of a script cannot
-/// re-enter it through a handle of another form, and is told so.
+/// Use one form for each name in a client: a thread that holds the lock through a handle of one form cannot re-enter
+/// through a handle of another form, and gets an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReleaseBy {
     /// A Lua script compares and deletes. One round trip, on every server that allows scripts.
     #[default]
     Script,
-    /// `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`. Two round trips, and no script for anything else
-    /// either: for servers and users that may not run them. Clone the options: the first lock taken
-    /// with them costs two round trips more, which try whether the user may do all this.
+    /// `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`. Two round trips, and no script for any other request: for servers and
+    /// users without the right to run scripts. Clone the options: the first lock costs two more round trips, which
+    /// check the rights of the user.
     Transaction,
-    /// The server's own command: `DELEX key IFEQ value` (Redis since 8.4) or `DELIFEQ key value`
-    /// (Valkey since 9.0), whichever it has. One round trip, and no script for anything else either.
-    /// Where the server has neither, taking the lock fails with
-    /// [`Unsupported`](crate::ErrorKind::Unsupported). Clone the options: copies share what they
-    /// found out about the server.
+    /// A command of the server: `DELEX key IFEQ value` (Redis since 8.4) or `DELIFEQ key value` (Valkey since 9.0).
+    /// One round trip, and no script for any other request. On a server without both commands the acquire fails with
+    /// [`Unsupported`](crate::ErrorKind::Unsupported). Clone the options: clones share the command that was found.
     Server,
 }
 
@@ -83,40 +80,38 @@ impl TokenOptions {
         }
     }
 
-    /// Sets how a value is made of an owner id, `<client uuid>:<thread>.<hold>`, unique for each hold.
+    /// Sets the function from the owner id, `<client uuid>:<thread>.<hold>`, to the value of the key.
     ///
-    /// The function must give the same value for the same id and different values for different
-    /// ids, or one holder could give back another's lock. Defaults to the owner id itself.
+    /// The function must return the same value for the same id, and different values for different ids: with equal
+    /// values one holder could release the lock of another. Defaults to the owner id itself.
     ///
     /// ```
     /// # use lockson::TokenOptions;
-    /// // Shows operators which service has it, with `GET report`.
+    /// // Shows operators which service holds the lock, with `GET report`.
     /// let options = TokenOptions::new().value(|owner| format!("billing/{owner}"));
-    /// // Plain letters, for a proxy or a dashboard that takes nothing else.
+    /// // Plain letters, for a proxy or a dashboard that accepts no other characters.
     /// let options = TokenOptions::new().value(|owner| owner.replace([':', '.'], "-"));
     /// ```
     pub fn value(self, of_owner: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self { value: Arc::new(of_owner), ..self }
     }
 
-    /// Sets how the lock is given back. Defaults to [`ReleaseBy::Script`].
+    /// Sets the form of the release. Defaults to [`ReleaseBy::Script`].
     pub fn release_by(self, release_by: ReleaseBy) -> Self {
         Self { release_by, ..self }
     }
 
-    /// Sets whether a key that is found without a time to live gets the lease of whoever asks as its
-    /// own, so that it cannot block for ever.
+    /// Sets whether a waiter gives a key without a time to live its own lease, so that the key cannot block for ever.
     ///
-    /// Such a key is left by code that takes the lock with `SETNX` and dies before `EXPIRE`. It may
-    /// also be meant so: then its holder loses the lock. Defaults to `false`.
+    /// Such a key is left by code that takes the lock with `SETNX` and dies before `EXPIRE`. A key without expiry may
+    /// also be intended: then its holder loses the lock. Defaults to `false`.
     pub fn repair_missing_ttl(self, repairs: bool) -> Self {
         Self { repairs, ..self }
     }
 
-    /// Sets how long waiters pause between two questions: nobody tells them of a release.
+    /// Sets the pauses of waiters between two requests: a release of a token lock publishes no message.
     ///
-    /// They pause at most a second, and not longer than the lock lives. Defaults to
-    /// [`Backoff::default`].
+    /// The pauses are at most a second, and not longer than the lock lives. Defaults to [`Backoff::default`].
     pub fn backoff(self, backoff: Backoff) -> Self {
         Self { backoff, ..self }
     }
@@ -205,7 +200,7 @@ impl TokenLock {
         self.0.release_by == ReleaseBy::Script
     }
 
-    /// How the lock is opened without scripts.
+    /// The form of the release without scripts.
     fn opening(&self) -> Opening {
         match self.0.release_by {
             ReleaseBy::Server => Opening::Command(self.0.own.clone()),
@@ -214,5 +209,5 @@ impl TokenLock {
     }
 }
 
-/// Whatever the back-off says, a waiter asks again after this time.
+/// The longest pause of a waiter, whatever the back-off returns.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
