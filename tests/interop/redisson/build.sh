@@ -32,7 +32,7 @@ fi
 
 echo "build.sh: building $profile in $out"
 rm -rf "$out/built" "$out/classes" "$out/maven-status"
-touch "$out/started"                          # an edit made while Maven runs must count as newer
+touch "$out/started"                          # an edit during the build must count as newer
 if ! mvn -B -ntp $maven_profile "$@" package >"$out/build.log" 2>&1; then
   grep -E '^\[(ERROR|WARNING)\]' "$out/build.log" >&2 || cat "$out/build.log" >&2
   echo "build.sh: Maven failed for $profile; all it said is in $PWD/$out/build.log" >&2

@@ -15,7 +15,7 @@ if [ ! -f "$out/classes/lockson/peer/Main.class" ] || [ ! -f "$out/classpath.txt
   exit 2
 fi
 
-# exec: the pid that started this script is the JVM's, so kill -9 hits it.
+# exec: the JVM keeps the pid of this script, so kill -9 hits the JVM.
 # DisplayVMOutputToStderr: stdout belongs to the protocol.
 # shellcheck disable=SC2086
 exec java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the peers of the token lock: real lock libraries, each as a program target/token_peers/<name>/peer.
-# Where one cannot be built there is none, and the test that needs it fails; the others are built all the same.
+# A peer that cannot be built is missing, and its test fails; the other peers are still built.
 #
 #   tests/interop/token_peers/build.sh [redis-py redsync redlock rslock jedis]
 set -eu
@@ -11,7 +11,7 @@ cd "$root"
 mkdir -p "${CARGO_TARGET_DIR:-target}/token_peers"
 built=$(cd "${CARGO_TARGET_DIR:-target}/token_peers" && pwd)
 
-# program NAME COMMAND...: makes the peer a script that becomes this command
+# program NAME COMMAND...: makes the peer a script that executes this command
 program() {
     script=$built/$1/peer
     shift
@@ -25,7 +25,7 @@ program() {
 }
 
 redis_py() {
-    # pyenv and the like have a python3 that is a script; the environment gets the real one.
+    # The python3 of pyenv and similar tools is a script; the environment needs the real program.
     python3 -m venv --clear "$out/venv"
     "$out/venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$from/requirements.txt"
     program redis-py "$out/venv/bin/python" -u "$from/peer.py"
@@ -36,7 +36,7 @@ redsync() {
     mv "$out/peer.new" "$out/peer"
 }
 
-# Two peers: the current release, and what is to be the next one.
+# Two peers: the current release, and the beta of the next release.
 redlock() {
     cp "$from/package.json" "$from/package-lock.json" "$from/peer.js" "$out"
     mkdir -p "$built/redlock5"
@@ -58,7 +58,7 @@ jedis() {
         -cp "$out/maven/classes:$(cat "$out/maven/classpath.txt")" lockson.token.Main
 }
 
-# Succeeds if the peer is newer than every source of it.
+# Succeeds if the peer is newer than all of its sources.
 fresh() {
     [ -x "$out/peer" ] && [ -f "$out/done" ] &&
         [ -z "$(find "$from" "$here/build.sh" -newer "$out/done" | head -n 1)" ]
@@ -75,7 +75,7 @@ if [ "${1:-}" = --one ]; then
         exit 0
     fi
     rm -f "$out/done" "$out/peer"
-    touch "$out/started" # an edit made meanwhile must count as newer
+    touch "$out/started" # an edit during the build must count as newer
     case $name in
         redis-py) redis_py ;;
         redsync | redlock | rslock | jedis) "$name" ;;

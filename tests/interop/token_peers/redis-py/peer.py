@@ -1,4 +1,4 @@
-"""The lock of redis-py, commanded in the words of ../README.md."""
+"""The lock of redis-py, behind the commands of ../README.md."""
 
 import sys
 

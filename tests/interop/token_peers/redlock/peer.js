@@ -1,4 +1,4 @@
-// The lock of node-redlock, version 4 or 5, commanded in the words of ../README.md.
+// The lock of node-redlock, version 4 or 5, behind the commands of ../README.md.
 "use strict";
 
 const readline = require("readline");
@@ -7,7 +7,7 @@ const Redis = require("ioredis");
 const [, , library, url, name] = process.argv;
 const { version } = JSON.parse(require("fs").readFileSync(`${__dirname}/node_modules/${library}/package.json`, "utf8"));
 
-// Both versions in the same words. Only what says that the lock is somebody else's is an answer; the rest ends this.
+// The calls of both versions. Only the error about a foreign lock is an answer; any other error ends the process.
 const kinds = {
   redlock(client) {
     const Redlock = require("redlock");
@@ -50,7 +50,7 @@ async function main() {
   const locks = kinds[library](client);
   let held;
 
-  // The answer, or the other one when the library refuses.
+  // Returns `answer`, or `otherwise` when the library refuses.
   const either = async (act, answer, otherwise) => {
     try {
       held = (await act()) || held;

@@ -1,4 +1,4 @@
-// The lock of redsync, commanded in the words of ../README.md.
+// The lock of redsync, behind the commands of ../README.md.
 package main
 
 import (
@@ -53,7 +53,7 @@ func (p *peer) do(word, value string) string {
 	case "unlock":
 		return ifOurs(p.held.Unlock())
 	case "extend":
-		// A mutex is extended by the time that it was made with.
+		// The time of an extension is the time given when the mutex was made.
 		p.held = p.mutex(milliseconds(value), redsync.WithValue(p.held.Value()))
 		return ifOurs(p.held.Extend())
 	case "adopt":
@@ -69,7 +69,7 @@ func (p *peer) mutex(lease time.Duration, more ...redsync.Option) *redsync.Mutex
 		redsync.WithExpiry(lease),
 		redsync.WithTries(1 << 30),
 		redsync.WithRetryDelay(10 * time.Millisecond),
-		// A request may take half the lease; on a busy machine a twentieth, the default, is soon over.
+		// A request may take half the lease; the default, a twentieth, is too short on a busy machine.
 		redsync.WithTimeoutFactor(0.5),
 	}
 	return p.locks.NewMutex(p.name, append(options, more...)...)
@@ -79,7 +79,7 @@ func took(err error) string {
 	switch {
 	case err == nil:
 		return "taken"
-	case errors.Is(err, redsync.ErrFailed): // what TryLock makes of a lock that is taken
+	case errors.Is(err, redsync.ErrFailed): // TryLock's error for a lock that is taken
 		return "busy"
 	}
 	log.Fatal(err)

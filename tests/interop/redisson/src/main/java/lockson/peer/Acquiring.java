@@ -4,7 +4,7 @@ import java.util.OptionalLong;
 import java.util.concurrent.TimeUnit;
 import org.redisson.api.RLock;
 
-/** Picks the overload of Redisson's lock calls that says exactly what the request said. */
+/** Picks the overload of Redisson's lock calls that matches the request exactly. */
 final class Acquiring {
     private Acquiring() {
     }
@@ -20,11 +20,11 @@ final class Acquiring {
             lock.lock();
         }
         if (Thread.interrupted() && !lock.isHeldByCurrentThread()) {
-            throw new InterruptedException("lock() returned without the lock"); // multi-locks do that
+            throw new InterruptedException("lock() returned without the lock"); // multi-locks do so after an interrupt
         }
     }
 
-    /** Without a wait, one attempt by the call that takes no arguments. */
+    /** Without a wait, makes one attempt by the call without arguments. */
     static boolean tryLock(RLock lock, OptionalLong waitMillis, OptionalLong leaseMillis) throws InterruptedException {
         if (waitMillis.isEmpty()) {
             return lock.tryLock();

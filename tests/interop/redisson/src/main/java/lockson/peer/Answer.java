@@ -4,7 +4,7 @@ import java.util.Collection;
 import java.util.concurrent.Callable;
 import java.util.stream.Collectors;
 
-/** What one command answers: when its operation ran and what came out. */
+/** The answer to one command: the time of the operation, and the outcome. */
 final class Answer {
     private final StringBuilder values = new StringBuilder();
     private long startedNanos = System.nanoTime();
@@ -14,7 +14,7 @@ final class Answer {
         void run() throws Exception;
     }
 
-    /** Runs the operation the command is about; t0 and t1 are taken right around it. */
+    /** Runs the command's operation; t0 and t1 are taken right before and after. */
     <T> T time(Callable<T> operation) throws Exception {
         startedNanos = System.nanoTime();
         try {

@@ -1,6 +1,6 @@
 package lockson.peer;
 
-/** A request that the protocol does not allow; nothing was done. */
+/** A request that the protocol forbids; the request had no effect. */
 final class BadInput extends RuntimeException {
     private static final long serialVersionUID = 1;
 

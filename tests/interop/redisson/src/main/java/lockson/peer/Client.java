@@ -12,7 +12,7 @@ import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
 /**
- * One Redisson client and the objects got from it.
+ * One Redisson client and the client's objects.
  *
  * <p>Redisson's lock objects remember the last lease, so the same object must serve a lock and its unlock.
  */
@@ -30,7 +30,7 @@ final class Client {
         return redisson.getId();
     }
 
-    /** A lock that is not made of others. {@code values} matter to {@code faster_multi} only. */
+    /** A lock that is not made of other locks. {@code values} matter to {@code faster_multi} only. */
     RLock lock(Kind kind, String name, List<String> values, String handle) {
         return switch (kind) {
             case PLAIN -> kept(kind, name, handle, () -> redisson.getLock(name));
@@ -51,7 +51,7 @@ final class Client {
         return redisson.getMultiLock(parts.toArray(RLock[]::new));
     }
 
-    @SuppressWarnings("deprecation") // RedLock is on its way out in Redisson, and still in use
+    @SuppressWarnings("deprecation") // Redisson deprecates RedLock, but users still have it
     RLock red(List<RLock> parts) {
         return redisson.getRedLock(parts.toArray(RLock[]::new));
     }
@@ -72,7 +72,7 @@ final class Client {
         redisson.shutdown(0, SHUTDOWN_SECONDS, TimeUnit.SECONDS);
     }
 
-    @SuppressWarnings("unchecked") // the kind in the key decides the type
+    @SuppressWarnings("unchecked") // the kind in the key determines the type
     private <T> T kept(Kind kind, String name, String handle, Supplier<T> create) {
         return (T) handles.computeIfAbsent(List.of(kind.name(), name, handle), key -> create.get());
     }

@@ -13,7 +13,7 @@ import org.redisson.config.Config;
 final class ClientConfig {
     private static final String FEW_CONNECTIONS = "2";
 
-    /** Option to setters. All that exist are called: first those of the client, else those of the server part. */
+    /** Setters of each option. All existing setters of the client are called, else all setters of the server part. */
     private static final Map<String, List<String>> SETTERS = new LinkedHashMap<>();
 
     static {

@@ -2,7 +2,7 @@ package lockson.peer;
 
 import java.util.Set;
 
-/** Opens and closes clients and tells who they are. */
+/** Opens and closes clients and returns their ids. */
 final class ClientVerbs {
     private final Clients clients;
 

@@ -25,7 +25,7 @@ final class Clients {
         return client;
     }
 
-    /** The client a request names. */
+    /** The client of a request. */
     Client of(Request request) {
         return get(request.smallNumber("client", 0));
     }

@@ -6,11 +6,11 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.IntUnaryOperator;
 
-/** The load loop: enter a section, hold it, leave it, again until the time is over. */
+/** The load loop: enter a section, hold the section, leave the section, again until the time is over. */
 final class Cycle {
-    /** Keeps a loop whose server is away from filling a core with failures. */
+    /** Pauses after a failure, so that a loop without a server does not occupy a processor. */
     private static final long PAUSE_AFTER_ERROR_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
-    /** Shorter holds spin, because a parked thread wakes later than that. */
+    /** Shorter holds spin, because a parked thread wakes too late. */
     private static final long SHORTEST_PARK_NANOS = TimeUnit.MICROSECONDS.toNanos(100);
 
     private final List<Section> choices;
@@ -73,7 +73,7 @@ final class Cycle {
         if (seen) {
             witness.leave(section.names());
         }
-        interrupted |= Thread.interrupted(); // with the flag set Redisson could not release
+        interrupted |= Thread.interrupted(); // Redisson cannot release while the flag is set
         long released = System.nanoTime();
         try {
             section.leave();

@@ -8,7 +8,7 @@ import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.function.IntUnaryOperator;
 
-/** The verb {@code cycle}: reads how the load loop is to run and answers what came of it. */
+/** The verb {@code cycle}: reads the settings of the load loop and returns the outcome. */
 final class CycleVerb {
     private static final Set<String> KEYS = Set.of("kind", "name", "names", "of", "clients", "handle",
             "duration_ms", "order", "seed", "wait_ms", "lease_ms", "hold_us", "pause_us", "path", "witness_dir");

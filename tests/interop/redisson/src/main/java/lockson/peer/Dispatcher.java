@@ -4,7 +4,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** Sends each command to its thread; those about the process itself run at once. */
+/** Sends each command to its thread; commands about the process itself run at once. */
 final class Dispatcher {
     private static final int DIED = 9;
 

@@ -4,13 +4,13 @@ import java.util.concurrent.TimeoutException;
 import org.redisson.client.RedisException;
 import org.redisson.client.RedisTimeoutException;
 
-/** Sorts whatever was thrown into the few kinds of the protocol. */
+/** Sorts any exception into the few kinds of the protocol. */
 record Failure(String kind, String message) {
     static Failure of(Throwable thrown) {
         return new Failure(kindOf(thrown), describe(thrown));
     }
 
-    /** An operation that fails while its thread is interrupted fails because of that, whatever it throws. */
+    /** A failure on an interrupted thread counts as an effect of the interrupt, whatever the exception. */
     static Failure interrupted(Throwable thrown) {
         return new Failure("interrupted", describe(thrown));
     }

@@ -7,7 +7,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 
-/** Writes when each name was held, one line a grant, flushed at once so that a killed process leaves its past. */
+/** Writes the times of each hold, one line for each grant, flushed at once so that the lines survive a kill. */
 final class GrantLog implements AutoCloseable {
     private final Writer file;
 

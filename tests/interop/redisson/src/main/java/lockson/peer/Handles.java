@@ -8,7 +8,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
 
-/** Finds the object that a request names. */
+/** Finds the object of a request. */
 final class Handles {
     private final Clients clients;
 
@@ -27,7 +27,7 @@ final class Handles {
         return clients.of(request).lock(kind, request.text("name"), values, handle(request));
     }
 
-    /** The lock of one of several names, as {@code cycle} needs it. */
+    /** The lock of one of several names, for {@code cycle}. */
     RLock lock(Request request, Kind kind, String name) {
         return clients.of(request).lock(kind, name, List.of(), handle(request));
     }
@@ -56,7 +56,7 @@ final class Handles {
         return parts;
     }
 
-    /** One item stands for all. */
+    /** A single item applies to all names. */
     private static List<String> oneForEach(List<String> names, String key, List<String> items) {
         if (items.size() == 1) {
             return Collections.nCopies(names.size(), items.get(0));

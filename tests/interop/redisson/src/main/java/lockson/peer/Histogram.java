@@ -2,9 +2,9 @@ package lockson.peer;
 
 import java.util.Arrays;
 
-/** Counts durations in buckets of about 3 percent, so that a loop of any length fits into memory. */
+/** Counts durations in buckets of about 3 percent, so that the counts of a loop of any length fit into memory. */
 final class Histogram {
-    /** Each power of two is cut into this many buckets, given as a power of two. */
+    /** Each power of two is cut into this number of buckets, given as a power of two. */
     private static final int SUB_BITS = 5;
 
     private final long[] buckets = new long[(Long.SIZE - SUB_BITS) << SUB_BITS];
@@ -24,7 +24,7 @@ final class Histogram {
         return longest;
     }
 
-    /** An upper bound that at least this share of the values does not pass; 0 if there are none. */
+    /** An upper bound for at least this share of the values; 0 if there are no values. */
     long percentile(int percent) {
         long wanted = (count() * percent + 99) / 100;
         long seen = 0;

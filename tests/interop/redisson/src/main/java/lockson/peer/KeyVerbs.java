@@ -5,7 +5,7 @@ import java.util.function.Function;
 import org.redisson.api.RExpirable;
 import org.redisson.api.RObject;
 
-/** What can be done with the Redis keys behind an object. */
+/** The verbs for the Redis keys of an object. */
 final class KeyVerbs {
     private KeyVerbs() {
     }

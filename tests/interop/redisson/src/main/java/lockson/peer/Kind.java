@@ -3,7 +3,7 @@ package lockson.peer;
 import java.util.Arrays;
 import java.util.Locale;
 
-/** Everything that can be held or waited for, by its name in the protocol. */
+/** The kinds of objects, by their names in the protocol. */
 enum Kind {
     PLAIN(Family.LOCK),
     FAIR(Family.LOCK),
@@ -20,7 +20,7 @@ enum Kind {
     PERMITS(Family.PERMITS),
     LATCH(Family.LATCH);
 
-    /** Kinds that understand the same verbs. */
+    /** Kinds with the same verbs. */
     enum Family { LOCK, SEMAPHORE, PERMITS, LATCH }
 
     private final Family family;
@@ -44,7 +44,7 @@ enum Kind {
         return name().toLowerCase(Locale.ROOT);
     }
 
-    /** Whether it is made of other locks. */
+    /** Whether the kind is made of other locks. */
     boolean isComposite() {
         return this == MULTI || this == RED;
     }

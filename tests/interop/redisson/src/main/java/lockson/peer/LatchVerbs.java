@@ -3,7 +3,7 @@ package lockson.peer;
 import java.util.concurrent.TimeUnit;
 import org.redisson.api.RCountDownLatch;
 
-/** What can be done with a count-down latch. */
+/** The verbs of a count-down latch. */
 final class LatchVerbs {
     private final Handles handles;
 

@@ -6,9 +6,9 @@ import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RObject;
 
-/** What can be done with every lock. */
+/** The verbs of every lock. */
 final class LockVerbs {
-    /** Redisson's word for "renew it as long as this process lives". */
+    /** Redisson's value for a lease that is renewed while this process lives. */
     private static final long NO_LEASE = -1;
 
     private final Handles handles;
@@ -79,7 +79,7 @@ final class LockVerbs {
                 : lock.tryLockAndGetToken(wait, TimeUnit.MILLISECONDS);
     }
 
-    /** The token cannot change while the lock is held, so it may be read after t1. */
+    /** The token cannot change while the lock is held, so a read after t1 is correct. */
     private static void putGrant(Answer answer, RLock lock, boolean acquired) {
         answer.put("acquired", acquired);
         if (acquired && lock instanceof RFencedLock fenced) {

@@ -9,7 +9,7 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.Properties;
 
-/** Starts the peer, reads one command a line, and ends the process when there are no more. */
+/** Starts the peer, reads one command a line, and ends the process at the end of the input. */
 public final class Main {
     private static final String REDISSON_PROPERTIES = "/META-INF/maven/org.redisson/redisson/pom.properties";
 
@@ -18,7 +18,7 @@ public final class Main {
 
     public static void main(String[] arguments) throws IOException {
         Output output = new Output(new FileOutputStream(FileDescriptor.out));
-        System.setOut(System.err); // a library that prints must not break the protocol
+        System.setOut(System.err); // output of a library must not break the protocol
         Dispatcher dispatcher = new Dispatcher(output);
         output.line("ready " + redissonVersion() + " " + ProcessHandle.current().pid());
 

@@ -6,7 +6,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
-/** Calls what only newer Redisson versions have; the older ones answer "unsupported". */
+/** Calls methods that only newer Redisson versions have; with older versions the answer is "unsupported". */
 final class NewerApi {
     private NewerApi() {
     }

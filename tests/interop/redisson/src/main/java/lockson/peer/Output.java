@@ -4,7 +4,7 @@ import java.io.FileOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 
-/** Writes whole lines to stdout; without a reader there is nothing left to do, so the process ends. */
+/** Writes whole lines to stdout; without a reader the process ends, because no test is left. */
 final class Output {
     private final FileOutputStream stream;
 

@@ -5,7 +5,7 @@ import java.util.concurrent.TimeUnit;
 import org.redisson.api.RPermitExpirableSemaphore;
 
 /**
- * What can be done with a semaphore whose permits have ids and may expire.
+ * The verbs of a semaphore whose permits have ids and may expire.
  *
  * <p>Redisson has calls for one permit and calls for a list; {@code permits} and {@code ids} choose the list.
  */
@@ -132,7 +132,7 @@ final class PermitVerbs {
         }
     }
 
-    /** Redisson says null for "none" where it deals with one permit. */
+    /** Redisson's calls for one permit return null for "none". */
     private static List<String> one(String id) {
         return id == null ? List.of() : List.of(id);
     }

@@ -5,12 +5,12 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 
-/** Tells whether a process of this machine lives. */
+/** Finds out whether a process of this machine is alive. */
 final class Processes {
     private Processes() {
     }
 
-    /** A process that was killed but not yet waited for (a zombie) is dead. */
+    /** A killed process that its parent has not reaped (a zombie) is dead. */
     static boolean isAlive(String pid) throws IOException {
         if (!pid.matches("[0-9]+")) {
             return true;

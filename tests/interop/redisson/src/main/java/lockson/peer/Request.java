@@ -9,7 +9,7 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.TreeSet;
 
-/** One command line: its verb and its values, decoded when asked for. */
+/** One command line: its verb and its values, decoded on request. */
 final class Request {
     private final String verb;
     private final Map<String, String> encodedValues;
@@ -19,7 +19,7 @@ final class Request {
         this.encodedValues = encodedValues;
     }
 
-    /** The id an answer must carry, also when the rest of the line cannot be understood. */
+    /** The id for the answer, also when the rest of the line is garbled. */
     static String idOf(String line) {
         int end = line.indexOf(' ');
         return end < 0 ? line : line.substring(0, end);
@@ -47,7 +47,7 @@ final class Request {
         return verb;
     }
 
-    /** Refuses keys that the verb does not know, so that a misspelt one is not ignored. */
+    /** Refuses keys unknown to the verb, so that a misspelt key is not ignored. */
     void allowOnly(Collection<String> keys) {
         TreeSet<String> unknown = new TreeSet<>(encodedValues.keySet());
         unknown.removeAll(keys);
@@ -68,7 +68,7 @@ final class Request {
         return optionalText(key).orElse(otherwise);
     }
 
-    /** Items are separated by commas before they are decoded, so an encoded comma belongs to its item. */
+    /** Commas separate items before the decoding, so an encoded comma belongs to its item. */
     List<String> texts(String key) {
         if (!has(key) || encodedValues.get(key).isEmpty()) {
             throw new BadInput(verb + " needs at least one of " + key);

@@ -2,12 +2,12 @@ package lockson.peer;
 
 import java.util.List;
 
-/** Something the load loop can enter and leave. */
+/** A section that the load loop enters and leaves. */
 interface Section {
-    /** What is protected while a thread is inside. */
+    /** The names that are protected while a thread is inside. */
     List<String> names();
 
-    /** False if it is busy and the wait is over. */
+    /** Returns false if the section was busy until the end of the wait. */
     boolean enter() throws Exception;
 
     void leave() throws Exception;

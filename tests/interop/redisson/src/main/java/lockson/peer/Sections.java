@@ -8,7 +8,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
 
-/** Makes the sections that a load loop chooses from. */
+/** Makes the sections of a load loop. */
 final class Sections {
     private static final long NO_LEASE = -1;
 

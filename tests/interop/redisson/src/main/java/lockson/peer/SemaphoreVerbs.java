@@ -3,7 +3,7 @@ package lockson.peer;
 import java.time.Duration;
 import org.redisson.api.RSemaphore;
 
-/** What can be done with a semaphore. */
+/** The verbs of a semaphore. */
 final class SemaphoreVerbs {
     private final Handles handles;
 

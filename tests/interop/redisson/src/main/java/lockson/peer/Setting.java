@@ -15,13 +15,13 @@ import org.redisson.config.DelayStrategy;
 /**
  * Calls a setter by name with a value given as text.
  *
- * <p>By name because versions differ in which class has a setter and in the package of its parameter's type.
+ * <p>By name, because the class of a setter and the package of its parameter's type differ between versions.
  */
 final class Setting {
     private Setting() {
     }
 
-    /** False if the object has no such setter. */
+    /** Returns false if the object has no such setter. */
     static boolean apply(Object target, String setter, String value) {
         for (Method method : target.getClass().getMethods()) {
             if (method.getName().equals(setter) && method.getParameterCount() == 1) {

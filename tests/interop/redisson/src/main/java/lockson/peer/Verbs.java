@@ -5,7 +5,7 @@ import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 
-/** Finds the verb a request asks for and checks that it takes the request's keys. */
+/** Finds the verb of a request and checks that the verb takes the request's keys. */
 final class Verbs {
     private static final Set<String> KEYS_OF_EVERY_VERB = Set.of("thread", "client");
     private static final Set<String> KEYS_OF_OBJECTS = Set.of("kind", "name", "names", "of", "clients", "handle");
@@ -32,7 +32,7 @@ final class Verbs {
         return verbs;
     }
 
-    /** Adds a verb that is not about one object of some kind. */
+    /** Adds a verb without an object. */
     void add(String name, Set<String> keys, Verb verb) {
         processVerbs.put(name, entry(KEYS_OF_EVERY_VERB, keys, verb));
     }

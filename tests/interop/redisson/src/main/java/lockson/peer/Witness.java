@@ -10,9 +10,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Proves exclusion independently of Redis: whoever is inside a name owns a file in a shared directory.
+ * Proves exclusion independently of Redis: the holder of a name owns a file in a shared directory.
  *
- * <p>The file is a hard link to one that already holds the pid, so it appears at once with its content.
+ * <p>The file is a hard link to a file with the pid, so the file appears at once with its content.
  */
 final class Witness implements AutoCloseable {
     private final Path directory;
@@ -85,13 +85,13 @@ final class Witness implements AutoCloseable {
         }
     }
 
-    /** Moves the file away first: of several who find a dead holder, only one moves it. */
+    /** Moves the file away first: of several processes that find a dead holder, only one can move the file. */
     private boolean removeDead(Path file) throws IOException {
         Path grave = Files.createTempFile(directory, "dead-", ".pid");
         try {
             Files.move(file, grave, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
             if (isAlive(grave)) {
-                return false; // somebody entered between the look and the move
+                return false; // another process entered between the look and the move
             }
             takeovers++;
             return true;
@@ -106,7 +106,7 @@ final class Witness implements AutoCloseable {
         return directory.resolve(Percent.encode(name) + ".inside");
     }
 
-    /** A file that vanished has no living owner; one that cannot be understood counts as living. */
+    /** A vanished file has no living owner; an unreadable file counts as living. */
     private static boolean isAlive(Path file) throws IOException {
         try {
             return Processes.isAlive(Files.readString(file).strip());

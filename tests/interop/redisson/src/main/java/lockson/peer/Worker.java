@@ -19,12 +19,12 @@ final class Worker {
         thread.start();
     }
 
-    /** Queues a command; what it returns is written as its answer. */
+    /** Queues a command; the command's result is written as the answer. */
     void submit(Function<Worker, String> command) {
         commands.add(command);
     }
 
-    /** Interrupts the command that runs now; false if none does. It never hits a later command. */
+    /** Interrupts the current command; returns false if there is none. The interrupt never hits a later command. */
     synchronized boolean interrupt() {
         if (running) {
             interrupted = true;
@@ -33,7 +33,7 @@ final class Worker {
         return running;
     }
 
-    /** Whether the command that runs now has been interrupted. */
+    /** Whether the current command has been interrupted. */
     synchronized boolean wasInterrupted() {
         return interrupted;
     }
@@ -43,7 +43,7 @@ final class Worker {
             Function<Worker, String> command = next();
             begin();
             String answer = command.apply(this);
-            end(); // before the answer, so that whoever has read it can no longer hit this command
+            end(); // before the answer, so that an interrupt sent after the answer cannot hit this command
             output.line(answer);
         }
     }
@@ -63,6 +63,6 @@ final class Worker {
 
     private synchronized void end() {
         running = false;
-        Thread.interrupted(); // forget an interrupt that came too late
+        Thread.interrupted(); // discards an interrupt that came too late
     }
 }

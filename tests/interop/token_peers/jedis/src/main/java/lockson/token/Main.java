@@ -11,7 +11,7 @@ import java.util.UUID;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.params.SetParams;
 
-/** The lock that people write by hand with Jedis, commanded in the words of ../README.md. */
+/** The lock that people write by hand with Jedis, behind the commands of ../README.md. */
 public final class Main {
     private static final String UNLOCK =
             "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
