@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let (tell, told) = mpsc::channel();
     guard.on_lost(move |loss| {
         println!("on_lost():   {loss}");
-        let _ = tell.send(()); // nobody listens any more: then nobody has to know
+        let _ = tell.send(()); // an error means that the receiver is gone, and then the loss needs no report
     });
     println!("is_held():   {}, for {:.0?} more if nobody renews it", guard.is_held(), guard.remaining());
 

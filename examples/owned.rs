@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     });
 
     for file in ["monday.csv", "tuesday.csv"] {
-        let guard = import.lock()?; // waits here until the worker has given back the one before
+        let guard = import.lock()?; // waits here until the worker has released the previous guard
         println!("main: took the lock for {file}");
         jobs.send((file.to_owned(), guard))?;
     }

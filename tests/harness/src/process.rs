@@ -129,7 +129,7 @@ impl HelperProcess {
 
     /// Sends SIGKILL and waits for the end. The helper releases no lock.
     pub fn kill(&mut self) -> ExitStatus {
-        let _ = self.child.kill(); // an error means that it has ended already
+        let _ = self.child.kill(); // an error means that the process has ended already
         self.reap_after_end()
     }
 
@@ -181,7 +181,7 @@ impl HelperProcess {
 
     fn reap_after_end(&mut self) -> ExitStatus {
         if let Some(leash) = self.leash.take() {
-            leash.release(); // before the reaping: after it the pid can be someone else's
+            leash.release(); // before the reaping, because the system may reuse the pid afterwards
         }
         self.child.wait().expect("the child is ours to wait for")
     }

@@ -273,7 +273,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.stop();
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // it has already told why, if it has panicked
+            let _ = thread.join(); // a panic has already printed its reason
         }
         // A handle of a rule may keep the world alive, but not the sockets.
         self.shared.world.lock().close();

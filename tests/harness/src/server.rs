@@ -51,7 +51,7 @@ impl RedisServer {
     /// For tests that need only key names of their own: never stop, flush or reconfigure the shared server.
     pub fn shared() -> &'static RedisServer {
         static SHARED: OnceLock<RedisServer> = OnceLock::new();
-        SHARED.get_or_init(RedisServer::start) // never dropped: the leash ends it with the process
+        SHARED.get_or_init(RedisServer::start) // never dropped: the leash ends the server with the process
     }
 
     /// The address of database 0 over TCP.
@@ -201,7 +201,7 @@ fn keep_logs() -> bool {
 }
 
 fn empty_folder(path: &Path) {
-    let _ = fs::remove_dir_all(path); // it may not be there yet
+    let _ = fs::remove_dir_all(path); // an error means that the folder is missing
     fs::create_dir_all(path).expect("the folder of the server can be written");
 }
 

@@ -82,7 +82,7 @@ impl Witness {
                 return true;
             }
             let Some(other) = read_settled(path) else {
-                continue; // the other one has just left
+                continue; // the other process has just left
             };
             if is_living(&other) {
                 self.record(name, content, &format!("entered beside {other:?}"));
@@ -109,14 +109,14 @@ impl Witness {
     fn clear_away(&self, path: &Path, name: &str, content: &str) {
         let aside = self.folder.join(format!("{}.dead", Uuid::new_v4()));
         if fs::rename(path, &aside).is_err() {
-            return; // another one was faster
+            return; // another process was faster
         }
         // Between the look and the renaming another peer may have taken over and be inside.
         let found = fs::read_to_string(&aside).unwrap_or_default();
         if is_living(&found) {
             self.record(name, content, &format!("entered beside {found:?}"));
         }
-        let _ = fs::remove_file(&aside); // it is only litter
+        let _ = fs::remove_file(&aside); // a leftover file does no harm
     }
 
     fn record(&self, name: &str, content: &str, what: &str) {
@@ -160,7 +160,7 @@ impl Drop for Inside {
         }
         match fs::read_to_string(&self.path) {
             Ok(found) if found == self.content => {
-                let _ = fs::remove_file(&self.path); // if it fails, the next one tells
+                let _ = fs::remove_file(&self.path); // after a failure, the next entry reports the file
             }
             Ok(found) => self.disturbed(&format!("found {found:?} in its place")),
             Err(error) => self.disturbed(&format!("found its place gone: {error}")),
@@ -238,7 +238,7 @@ mod tests {
             witness.clear_away(&path, "lock", "me");
             assert_eq!(witness.violations().len(), violations);
         }
-        witness.clear_away(&path, "lock", "me"); // another one was faster
+        witness.clear_away(&path, "lock", "me"); // another process was faster
         assert_eq!(witness.violations().len(), 1);
     }
 }

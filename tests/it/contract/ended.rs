@@ -16,7 +16,7 @@ fn a_re_entry_after_the_deadline_sends_nothing() {
         let proxy = Proxy::start(RedisServer::shared().address());
         let lock = kind.get_lock(&Client::connect(&proxy.url()).unwrap(), &kind.fresh());
         let guard = lock.with_lease(ms(300)).lock().unwrap();
-        thread::sleep(ms(300)); // nobody looks meanwhile
+        thread::sleep(ms(300)); // no call looks at the hold meanwhile
         let mark = proxy.mark();
         assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Expired));
         assert_eq!(proxy.fitting_since(mark, &When::any()).len(), 0, "it would raise the time to live for nobody");

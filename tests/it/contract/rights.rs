@@ -20,7 +20,7 @@ fn a_refused_part_of_a_take_leaves_no_lock_without_end() {
             let url = server.url().replace("redis://", &format!("redis://{denied}:any@"));
             let lock = kind.get_lock(&Client::connect(&url).unwrap(), "job");
             match lock.try_lock() {
-                Ok(guard) => drop(guard), // it did not need that right
+                Ok(guard) => drop(guard), // the acquire does not need that right
                 Err(error) => assert_eq!(error.redis_word(), Some("NOPERM"), "{denied}: {error}"),
             }
             let left = ttl_ms(&server, lock.name());

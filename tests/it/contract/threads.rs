@@ -106,7 +106,7 @@ fn a_leaked_guard_is_listed_and_renewed_until_its_thread_ends() {
         assert!(ours.held().is_empty());
         let told = notes.of(lock.name());
         assert_eq!(told.iter().filter(|note| **note == Note::Abandoned(lock.name().into())).count(), 1, "{told:?}");
-        ours.close(); // the leaked guard would keep it open
+        ours.close(); // the leaked guard would keep the client open
     });
 }
 

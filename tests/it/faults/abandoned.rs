@@ -25,7 +25,7 @@ fn a_hold_abandoned_in_an_outage_is_told_of_once() {
     let renewals = rig.script("renew");
     rig.proxy.wait_for_since(0, &renewals, SOON);
     rig.proxy.mute(Scope::All, Direction::Both);
-    thread::sleep(ms(1_500)); // the hold waits for another attempt to renew it
+    thread::sleep(ms(1_500)); // the hold waits for another renewal
     drop(end);
     thread.join().unwrap();
     let abandoned = || told.of("left").iter().filter(|note| matches!(note, Note::Abandoned(_))).count();

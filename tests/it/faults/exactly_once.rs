@@ -233,7 +233,7 @@ fn an_unanswered_acquire_is_fenced_and_repeated_in_time() {
         rig.assert_held_by(NAME, guard.owner(), 1);
         guard.unlock().unwrap();
         rule.remove();
-        rig.proxy.heal(); // what was held goes on its way
+        rig.proxy.heal(); // the held request goes on
         rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
         rig.assert_no_keys();
     }

@@ -23,7 +23,7 @@ fn what_clears_a_late_grant_away_leaves_the_next_grant_alone() {
             scope.spawn(|| lock.with_lease(lease).owned().try_lock_for(SOON).unwrap().expect("nobody else wants it"));
         let late = grant.wait_hit(SOON);
         rig.proxy.wait_fate(&late, SOON);
-        thread::sleep(lease); // it is over before its answer comes
+        thread::sleep(lease); // the lease is over before the answer comes
         grant.release();
         let guard = joined(taker);
         let clearing_away = clearing.wait_hit(SOON);

@@ -261,7 +261,7 @@ fn an_inner_release_beside_the_background_is_written() {
     let (second, third) = (lock.lock().unwrap(), lock.lock().unwrap());
     rig.proxy.mute(Scope::All, Direction::Both);
     drop(third);
-    thread::sleep(ms(700)); // after half a second the background has its turn, and waits for an answer
+    thread::sleep(ms(700)); // after half a second the background sends its request, and waits for the answer
     drop(second);
     rig.proxy.unmute();
     let count = || rig.server.query::<String>(&["HGET", NAME, outer.owner()]);

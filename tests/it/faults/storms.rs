@@ -88,7 +88,7 @@ fn make_chaos(proxy: &Proxy, seed: u64, how_long: Duration) {
             _ => drop(proxy.rule(when, Then::ReplaceReply(b"*1\r\n$3\r\n".to_vec()))),
         }
         thread::sleep(ms(10 + below(60) as u64));
-        proxy.heal(); // what was held arrives late
+        proxy.heal(); // the held request arrives late
         thread::sleep(ms(below(40) as u64));
     }
 }
@@ -114,7 +114,7 @@ fn killed_connections_return_with_login_database_and_name() {
             for _ in 0..50 {
                 rig.server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
                 rig.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-                rig.assert_no_keys(); // of the database that a forgotten SELECT would use
+                rig.assert_no_keys(); // a connection without SELECT would use this database
             }
             drop(ends_the_loops);
         });
@@ -288,10 +288,10 @@ fn a_process_stopped_and_continued_all_the_time_notices_nothing() {
             thread::sleep(ms(2)); // time to block again in a system call
         }
     };
-    storm(&peer); // while it waits
+    storm(&peer); // while the thread waits
     held.unlock().unwrap();
     assert!(peer.answer(waiting, SOON).expect_ok().flag("acquired"));
-    storm(&peer); // while it holds
+    storm(&peer); // while the thread holds
     assert!(peer.ask("is_held kind=plain name=storm").expect_ok().flag("held"));
     peer.ask("unlock kind=plain name=storm").expect_ok();
     rig.assert_no_keys();

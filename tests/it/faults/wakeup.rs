@@ -155,7 +155,7 @@ fn a_user_without_subscribe_gets_an_error_not_a_blind_wait() {
     let rig = Rig::around(server);
     let client = Client::connect(&format!("redis://deaf:secret@127.0.0.1:{}", rig.proxy.port())).unwrap();
     let lock = client.get_lock(NAME);
-    lock.lock().unwrap().unlock().unwrap(); // without anybody to wait for, all is well
+    lock.lock().unwrap().unlock().unwrap(); // a free lock needs no subscription
     let held = rig.direct().get_lock(NAME).lock().unwrap();
     assert!(lock.try_lock().unwrap().is_none());
     for wait in [Duration::from_secs(20), Duration::MAX] {

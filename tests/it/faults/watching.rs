@@ -207,9 +207,9 @@ fn a_hold_stays_watched_through_everything_that_its_owner_does() {
         for deed in deeds {
             let lock = lock(&client, "busy");
             let guard = lock.with_lease(LEASE).lock().unwrap();
-            thread::sleep(ms(300)); // it is watched by then
+            thread::sleep(ms(300)); // the hold is watched by then
             deed(&lock);
-            thread::sleep(ms(300)); // what is written is read anew by then
+            thread::sleep(ms(300)); // the written key has been read again by then
             let since = Instant::now();
             server.run(&["DEL", lock.name()]);
             let told = guard.wait_lost(AT_ONCE);

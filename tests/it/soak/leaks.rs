@@ -99,7 +99,7 @@ fn clients_come_and_go(server: &RedisServer) {
         }
         match number % 3 {
             0 => guard.unlock().unwrap(),
-            1 => client.close(), // gives it back
+            1 => client.close(), // releases the lock
             _ => drop(guard),
         }
     }

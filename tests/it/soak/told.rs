@@ -82,7 +82,7 @@ fn each_loss_is_told_at_once_beside_ten_thousand_holds() {
             }
             WAYS[which].1(&mut redis, probe.guard.name(), &lock);
             if way == "expiry" && server.query(&["EXISTS", probe.guard.name()]) {
-                continue; // a renewal came just in time, so nothing was lost
+                continue; // a renewal came just in time, so the hold was not lost
             }
             times[which].push(probe.told_after(way, since));
         }

@@ -147,7 +147,7 @@ impl Connection {
                 }
                 Stop::Ended(End::Cut) => self.cut(context, "cut by a rule"),
                 Stop::Broken(error) => {
-                    self.read_server(context); // its last words may be there
+                    self.read_server(context); // the last bytes may be readable
                     self.end_server(context.records, &format!("cannot write: {error}"));
                     self.push_to_client(Step::ending([], End::Finish));
                 }
@@ -226,7 +226,7 @@ impl Connection {
     fn take_request(&mut self, bytes: &[u8], context: &mut Context<'_>) {
         let request = context.records.add(self.index, Kind::Request, bytes);
         if request.command.is_empty() {
-            self.to_server.push(Step::new(bytes)); // an empty line: no one answers it
+            self.to_server.push(Step::new(bytes)); // an empty line has no answer
             return context.records.set_fate(request.number, Fate::Dropped);
         }
         self.subscriber |= is_subscribe(&request.command);
@@ -345,7 +345,7 @@ impl Connection {
 
     fn end_server(&mut self, records: &mut Records, why: &str) {
         if let Some(server) = self.server.take() {
-            let _ = server.shutdown(Shutdown::Write); // an error means that it is closed already
+            let _ = server.shutdown(Shutdown::Write); // an error means that the socket is closed already
         }
         self.to_server.clear();
         while let Some(lost) = self.expected.pop() {

@@ -27,7 +27,7 @@ pub(super) fn reply_length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
             }
             b'*' | b'~' | b'>' => count(&line[1..])?.unwrap_or(0),
             b'%' => count(&line[1..])?.unwrap_or(0) * 2,
-            b'|' => count(&line[1..])?.unwrap_or(0) * 2 + 1, // an attribute stands before its value
+            b'|' => count(&line[1..])?.unwrap_or(0) * 2 + 1, // an attribute precedes the value
             _ => return Err(Garbled),
         };
         missing = missing.checked_add(parts).ok_or(Garbled)?;

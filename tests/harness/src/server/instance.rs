@@ -104,7 +104,7 @@ impl Instance {
     pub(super) fn is_running(&mut self) -> bool {
         let ended = self.child.try_wait().expect("the child is ours");
         if ended.is_some() {
-            self.leash = None; // the pid can be someone else's from now on
+            self.leash = None; // from now on the system may reuse the pid
         }
         ended.is_none()
     }
@@ -159,7 +159,7 @@ impl Drop for Instance {
         // SIGKILL, because a stopped or busy server does not react to SIGTERM.
         let _ = self.child.kill();
         if let Some(leash) = self.leash.take() {
-            leash.release(); // before the reaping: after it the pid can be someone else's
+            leash.release(); // before the reaping, because the system may reuse the pid afterwards
         }
         let _ = self.child.wait();
     }

@@ -18,7 +18,7 @@ fn a_held_request_is_executed_after_its_release() {
     let request = rule.wait_hit(SOON);
     assert_eq!(request.text(0), "key");
     Wire::open(proxy.address()).ask(&["PING"], PONG); // others pass
-    wire.expect_silence(); // what is behind it does not overtake
+    wire.expect_silence(); // later requests do not overtake
     assert_eq!(proxy.fate(&request), Fate::Waiting);
     assert!(server.keys().is_empty());
     rule.release();

@@ -69,7 +69,7 @@ impl Witness {
 
 impl Drop for Witness {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.card); // it is only litter
+        let _ = fs::remove_file(&self.card); // a leftover file does no harm
     }
 }
 

@@ -30,7 +30,7 @@ impl Worker {
                 let cancel = Cancel::new();
                 set(Some(cancel.clone()));
                 let line = command(&cancel);
-                set(None); // before the answer, so that whoever has read it cannot hit this command
+                set(None); // before the answer, so that an interrupt sent after the answer cannot hit this command
                 say(&line);
             }
         };

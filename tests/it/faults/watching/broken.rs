@@ -64,7 +64,7 @@ fn what_was_watched_is_watched_again_after_a_connection_broke() {
             now.len() == 2 && now != dead && server.tracked_keys() >= guards.len()
         });
         assert!(guards.iter().all(|guard| guard.is_held()), "nothing was lost");
-        thread::sleep(ms(200)); // the last question about all of them has ended
+        thread::sleep(ms(200)); // the last question about all holds has ended
         let since = Instant::now();
         guards.iter().for_each(|guard| server.run(&["DEL", guard.name()]));
         all_are_told(&guards, since, Loss::Gone, kind);
@@ -87,7 +87,7 @@ fn a_broken_watchdog_connection_verifies_all_holds_once() {
     thread::sleep(ms(300));
     server.reset_counters();
     server.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    thread::sleep(ms(2_000)); // no sign says that nothing comes
+    thread::sleep(ms(2_000)); // the absence of requests has no sign to wait for
     // Plain, read-write, token, and token without scripts: one batch for each renewed group.
     let (renewals, looks) = (server.calls_of("time"), server.calls_of("hexists") + server.calls_of("get"));
     assert!((1..=6).contains(&renewals), "{renewals} renewals");

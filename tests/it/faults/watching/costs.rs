@@ -39,7 +39,7 @@ fn a_release_of_a_watched_lock_causes_no_question() {
     // The release script itself reads the field once.
     guards.into_iter().for_each(|guard| guard.unlock().unwrap());
     let by_releases = server.calls_of("hexists");
-    thread::sleep(ms(500)); // no sign says that nothing comes
+    thread::sleep(ms(500)); // the absence of requests has no sign to wait for
     assert_eq!(server.calls_of("hexists"), by_releases);
     assert!(by_releases <= 50);
 }

@@ -85,7 +85,7 @@ fn a_waiter_behind_the_next_of_java_keeps_its_place() {
     for joins in ["ours", "java's"] {
         let guard = take();
         assert!(before.ask().is_some());
-        guard.unlock().unwrap(); // it is told, and has not come yet
+        guard.unlock().unwrap(); // the message has arrived, and the waiter has not asked
         thread::scope(|scope| {
             let ours = (joins == "ours")
                 .then(|| queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), super::leave));

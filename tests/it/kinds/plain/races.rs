@@ -36,7 +36,7 @@ fn a_renewal_answered_late_does_not_outweigh_a_partial_release() {
     let inner = lock.with_lease(ms(900)).lock().unwrap();
     let held = proxy.rule(renewal_of(lock.name()), Then::HoldReply);
     let renewal = held.wait_hit(SOON);
-    proxy.wait_fate(&renewal, SOON); // Redis has raised the time to live, and nobody here knows
+    proxy.wait_fate(&renewal, SOON); // Redis has raised the time to live, but the client does not know
     drop(outer); // from here on the inner lease is all there is
     assert!(ttl_ms(RedisServer::shared(), lock.name()) <= 900);
     held.release();
@@ -142,7 +142,7 @@ fn force_unlock_leaves_alone_who_was_granted_after_it() {
     thread::scope(|scope| {
         let forcing = scope.spawn(|| lock.force_unlock().unwrap());
         let request = held.wait_hit(SOON);
-        proxy.wait_fate(&request, SOON); // it is open, and the caller does not know yet
+        proxy.wait_fate(&request, SOON); // the lock is open, and the caller still does not know
         let guard = lock.try_lock_for(SOON).unwrap().expect("it is open");
         held.release();
         assert!(joined(forcing));

@@ -323,7 +323,7 @@ fn nothing_is_renewed_after_the_last_hold_was_given_back() {
     let mixed = (write.lock().unwrap(), read.lock().unwrap(), write.lock().unwrap());
     drop(mixed);
     server.reset_counters();
-    thread::sleep(TICK * 5); // five times over, something would have come
+    thread::sleep(TICK * 5); // five intervals: any renewal would have come
     // One renewal may have been under way during the last release.
     assert!(server.calls_of("evalsha") <= 1, "{}", server.calls_of("evalsha"));
     assert!(server.keys().is_empty());

@@ -168,7 +168,7 @@ fn a_refused_part_of_a_take_leaves_no_lock_without_end() {
         let (read, write) = sides(&Client::connect(&url).unwrap(), "job");
         for lock in [read, write] {
             match lock.try_lock() {
-                Ok(guard) => drop(guard), // it did not need that right
+                Ok(guard) => drop(guard), // the acquire does not need that right
                 Err(error) => assert_eq!(error.redis_word(), Some("NOPERM"), "{denied}"),
             }
             for key in server.keys() {
