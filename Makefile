@@ -6,6 +6,7 @@
 #   make bench     how fast it is
 #   make servers   what differs between versions of Redis and Valkey; WRITE=1 writes it into docs/operations.md
 #   make interop   together with Java's Redisson, and with other libraries' token locks
+#   make habits    the oldest Rust and dependencies, licences of the crates, the API against the last release
 #   make fmt       format the source
 
 CARGO = cargo
@@ -13,7 +14,7 @@ MINUTES = 5
 # Most of what tests do is to wait for something, so more of them than processors may run at a time.
 TEST_THREADS = 6
 
-.PHONY: help demo test soak servers bench interop fmt
+.PHONY: help demo test soak servers bench interop habits fmt
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -53,6 +54,9 @@ servers:
 	@sh .ci/need cc
 	@sh .ci/servers
 	LOCKSON_ALL_SERVERS=1 $(if $(WRITE),LOCKSON_WRITE_TABLE=1) $(CARGO) test --all-features --test it servers:: -- --skip kinds::
+
+habits:
+	@sh .ci/habits
 
 interop:
 	@sh .ci/interop $(INTEROP)
