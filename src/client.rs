@@ -112,12 +112,12 @@ impl Client {
         self.lock(Arc::new(Spin { backoff }), name)
     }
 
-    /// Returns the lock of this name whose guards carry a [`Token`](crate::Token). Redisson's
+    /// Returns the lock of this name whose guards carry a [`Token`]. Redisson's
     /// `getFencedLock`.
     ///
     /// Costs one key for each name that is never deleted.
-    pub fn get_fenced_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.lock(Arc::new(Fenced), name)
+    pub fn get_fenced_lock(&self, name: impl AsRef<str>) -> Lock<Token> {
+        Lock::fenced(&self.handle, Arc::new(Fenced), self.handle.name(name.as_ref()))
     }
 
     /// Returns the read-write lock of this name. Redisson's `getReadWriteLock`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{Grant, Handle, HoldState};
-use crate::error::{Error, Loss, Result};
+use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::ReleaseFailed;
 use crate::state::ledger::{GuardNumber, Phase};
 use crate::time::{Deadline, Instant, Lease};
@@ -65,8 +65,9 @@ pub struct Hold {
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping the guard at once gives the lock back at once"]
-pub struct Guard {
+pub struct Guard<T = ()> {
     inner: Inner,
+    carried: T,
     /// The lock belongs to the thread, so the guard stays there.
     thread_bound: PhantomData<std::sync::MutexGuard<'static, ()>>,
 }
@@ -77,8 +78,9 @@ pub struct Guard {
 /// of its own, and a second one waits for the first. All else is as with a [`Guard`].
 #[derive(Debug)]
 #[must_use = "dropping the guard at once gives the lock back at once"]
-pub struct OwnedGuard {
+pub struct OwnedGuard<T = ()> {
     inner: Inner,
+    carried: T,
 }
 
 #[derive(Debug)]
@@ -192,9 +194,10 @@ impl fmt::Debug for Hold {
     }
 }
 
-impl Guard {
-    pub(crate) fn new(handle: &Handle, grant: Grant) -> Self {
-        Self { inner: Inner::new(handle, grant), thread_bound: PhantomData }
+impl<T> Guard<T> {
+    pub(crate) fn new(handle: &Handle, grant: Grant, carried: fn(&Hold) -> Option<T>) -> Result<Self> {
+        let (inner, carried) = Inner::carrying(handle, grant, carried)?;
+        Ok(Self { inner, carried, thread_bound: PhantomData })
     }
 
     /// Gives the lock back, and says how that went.
@@ -230,9 +233,10 @@ impl Guard {
     }
 }
 
-impl OwnedGuard {
-    pub(crate) fn new(handle: &Handle, grant: Grant) -> Self {
-        Self { inner: Inner::new(handle, grant) }
+impl<T> OwnedGuard<T> {
+    pub(crate) fn new(handle: &Handle, grant: Grant, carried: fn(&Hold) -> Option<T>) -> Result<Self> {
+        let (inner, carried) = Inner::carrying(handle, grant, carried)?;
+        Ok(Self { inner, carried })
     }
 
     /// Gives the lock back, and says how that went; see [`Guard::unlock`].
@@ -253,7 +257,7 @@ impl OwnedGuard {
 /// The questions that a guard hands on to its hold.
 macro_rules! answer_as_the_hold {
     ($guard:ident) => {
-        impl $guard {
+        impl<T> $guard<T> {
             /// Lends the hold that this guard keeps; a clone of it may move to another thread and
             /// outlive the guard.
             pub fn hold(&self) -> &Hold {
@@ -294,11 +298,6 @@ macro_rules! answer_as_the_hold {
                 self.inner.hold.extend(duration)
             }
 
-            /// Returns the fencing token of the grant; see [`Hold::token`].
-            pub fn token(&self) -> Option<Token> {
-                self.inner.hold.token()
-            }
-
             /// Returns the name of the lock.
             pub fn name(&self) -> &str {
                 self.inner.hold.name()
@@ -309,6 +308,13 @@ macro_rules! answer_as_the_hold {
                 self.inner.hold.owner()
             }
         }
+
+        impl $guard<Token> {
+            /// Returns the fencing token of the grant, for the store. Stable over re-entry.
+            pub fn token(&self) -> Token {
+                self.carried
+            }
+        }
     };
 }
 
@@ -316,8 +322,12 @@ answer_as_the_hold!(Guard);
 answer_as_the_hold!(OwnedGuard);
 
 impl Inner {
-    fn new(handle: &Handle, (state, number): Grant) -> Self {
-        Self { hold: Hold { handle: handle.clone(), state }, number: Some(number) }
+    /// The grant in a guard's keeping, and what it carries; a grant without that is given back.
+    fn carrying<T>(handle: &Handle, (state, number): Grant, carried: fn(&Hold) -> Option<T>) -> Result<(Self, T)> {
+        let inner = Self { hold: Hold { handle: handle.clone(), state }, number: Some(number) };
+        let missing = || Error::new(ErrorKind::Connection, "redis granted the lock without a fencing token");
+        let carried = carried(&inner.hold).ok_or_else(|| inner.hold.about(missing()))?;
+        Ok((inner, carried))
     }
 
     fn unlock(mut self) -> Result<()> {

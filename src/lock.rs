@@ -7,17 +7,18 @@ use std::time::Duration;
 use crate::cancel::Cancel;
 use crate::engine::{Engine, Grant, Handle, HoldState, Kind, Wait, Wish};
 use crate::error::{Error, ErrorKind, Loss, Result};
-use crate::guard::{Guard, OwnedGuard};
+use crate::guard::{Guard, Hold, OwnedGuard};
 use crate::name::{GivenName, LockName};
 use crate::owner::ThreadId;
 use crate::script::{Side, query};
 use crate::state::ledger::Phase;
 use crate::time::{Deadline, Lease};
+use crate::token::Token;
 
 /// A lock by its name; making one does no I/O and cannot fail.
 ///
 /// Whoever takes it holds it until it is given back or its time to live ends. That can be earlier
-/// than the holder thinks: the guarantees page says when, and [`Hold`](crate::Hold) how to find out.
+/// than the holder thinks: the guarantees page says when, and [`Hold`] how to find out.
 ///
 /// The lock belongs to the thread: a thread that has it may take it again, through any handle of
 /// the same client and name, and must give it back as often. Beware of thread pools that run other
@@ -26,6 +27,10 @@ use crate::time::{Deadline, Lease};
 /// itself. Do not call into such a pool while holding a lock that its jobs take.
 ///
 /// Modifiers like [`with_lease`](Self::with_lease) return a changed copy.
+///
+/// `T` is what each grant carries beside the lock: nothing, or the [`Token`] of a
+/// [fenced lock](crate::Client::get_fenced_lock), which a [`Guard<Token>`](Guard::token) then has. A
+/// `Lock<Token>` becomes a plain `Lock` with [`Into`], for a list of locks of several kinds.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -37,15 +42,16 @@ use crate::time::{Deadline, Lease};
 /// }
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Clone)]
 #[must_use = "a handle does nothing until it is locked"]
-pub struct Lock {
+pub struct Lock<T = ()> {
     handle: Handle,
     kind: Arc<dyn Kind>,
     name: GivenName,
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     cancel: Option<Cancel>,
+    /// Reads from a grant what its guard carries.
+    carried: fn(&Hold) -> Option<T>,
 }
 
 /// The same lock with guards that may move between threads; every take is an owner of its own.
@@ -59,9 +65,8 @@ pub struct Lock {
 /// });
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until it is locked"]
-pub struct OwnedLock(Lock);
+pub struct OwnedLock<T = ()>(Lock<T>);
 
 /// Who holds a lock, as Redis has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +77,19 @@ pub struct Holder {
 
 impl Lock {
     pub(crate) fn new(handle: &Handle, kind: Arc<dyn Kind>, name: GivenName) -> Self {
-        Self { handle: handle.clone(), kind, name, lease: None, max_hold: None, cancel: None }
+        Self::carrying(|_| Some(()), handle, kind, name)
+    }
+}
+
+impl Lock<Token> {
+    pub(crate) fn fenced(handle: &Handle, kind: Arc<dyn Kind>, name: GivenName) -> Self {
+        Self::carrying(Hold::token, handle, kind, name)
+    }
+}
+
+impl<T> Lock<T> {
+    fn carrying(carried: fn(&Hold) -> Option<T>, handle: &Handle, kind: Arc<dyn Kind>, name: GivenName) -> Self {
+        Self { handle: handle.clone(), kind, name, lease: None, max_hold: None, cancel: None, carried }
     }
 
     /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
@@ -100,7 +117,7 @@ impl Lock {
     }
 
     /// Returns the same lock with guards that may move between threads.
-    pub fn owned(&self) -> OwnedLock {
+    pub fn owned(&self) -> OwnedLock<T> {
         OwnedLock(self.clone())
     }
 
@@ -118,8 +135,8 @@ impl Lock {
     /// request was sent, or `Refused` where it kept refusing for a passing reason like `LOADING`. `Lost`
     /// when this thread had the lock and lost it. `Cancelled`, `Closed`, `AlreadyHeld` and `OtherKind`
     /// as they say.
-    pub fn lock(&self) -> Result<Guard> {
-        self.take_for_ever(false).map(|grant| Guard::new(&self.handle, grant))
+    pub fn lock(&self) -> Result<Guard<T>> {
+        self.take_for_ever(false).and_then(|grant| Guard::new(&self.handle, grant, self.carried))
     }
 
     /// Takes the lock if nobody else has it, without waiting.
@@ -129,8 +146,8 @@ impl Lock {
     /// # Errors
     ///
     /// As [`lock`](Self::lock), but a server out of reach fails at once.
-    pub fn try_lock(&self) -> Result<Option<Guard>> {
-        Ok(self.take(Wait::Not, false)?.map(|grant| Guard::new(&self.handle, grant)))
+    pub fn try_lock(&self) -> Result<Option<Guard<T>>> {
+        self.take(Wait::Not, false)?.map(|grant| Guard::new(&self.handle, grant, self.carried)).transpose()
     }
 
     /// Takes the lock, waiting for it at most for `wait`; [`Duration::MAX`] waits as [`lock`](Self::lock).
@@ -143,8 +160,8 @@ impl Lock {
     ///
     /// As [`lock`](Self::lock), but a server out of reach is tried again until the wait is over, however
     /// long it is (`Duration::MAX` is no such wait).
-    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        Ok(self.take(within(wait), false)?.map(|grant| Guard::new(&self.handle, grant)))
+    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard<T>>> {
+        self.take(within(wait), false)?.map(|grant| Guard::new(&self.handle, grant, self.carried)).transpose()
     }
 
     /// Takes the lock for `interval` and leaves it to its time to live, if nobody else has it.
@@ -280,6 +297,19 @@ impl Lock {
         Ok(holder.map(|(owner, hold_count)| Holder { owner, hold_count }))
     }
 
+    /// A copy whose guards carry something else.
+    fn recarrying<U>(&self, carried: fn(&Hold) -> Option<U>) -> Lock<U> {
+        Lock {
+            handle: self.handle.clone(),
+            kind: Arc::clone(&self.kind),
+            name: self.name.clone(),
+            lease: self.lease,
+            max_hold: self.max_hold,
+            cancel: self.cancel.clone(),
+            carried,
+        }
+    }
+
     /// Tells the holds of this process that were forced open, each on the side that was.
     fn force_lost(&self, engine: &Engine, holds: &[Arc<HoldState>]) {
         let side = self.kind.side();
@@ -304,13 +334,26 @@ impl Lock {
         self.handle.begin().and_then(|engine| engine.acquire(&wish, wait)).map_err(about)
     }
 
-    fn ask<T>(&self, call: impl FnOnce(&LockName) -> crate::script::Call<T>) -> Result<T> {
+    fn ask<A>(&self, call: impl FnOnce(&LockName) -> crate::script::Call<A>) -> Result<A> {
         let name = self.name.checked()?;
         self.handle.begin().and_then(|engine| engine.ask(&call(name))).map_err(|error| error.about(name))
     }
 }
 
-impl fmt::Debug for Lock {
+impl From<Lock<Token>> for Lock {
+    /// The same lock; [`Hold::token`] still tells the token of a grant.
+    fn from(lock: Lock<Token>) -> Self {
+        lock.recarrying(|_| Some(()))
+    }
+}
+
+impl<T> Clone for Lock<T> {
+    fn clone(&self) -> Self {
+        self.recarrying(self.carried)
+    }
+}
+
+impl<T> fmt::Debug for Lock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
             .field("name", &self.name)
@@ -320,7 +363,19 @@ impl fmt::Debug for Lock {
     }
 }
 
-impl OwnedLock {
+impl<T> Clone for OwnedLock<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> fmt::Debug for OwnedLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnedLock").field(&self.0).finish()
+    }
+}
+
+impl<T> OwnedLock<T> {
     /// Returns the name of the lock.
     pub fn name(&self) -> &str {
         self.0.name()
@@ -331,8 +386,9 @@ impl OwnedLock {
     /// # Errors
     ///
     /// As [`Lock::lock`].
-    pub fn lock(&self) -> Result<OwnedGuard> {
-        self.0.take_for_ever(true).map(|grant| OwnedGuard::new(&self.0.handle, grant))
+    pub fn lock(&self) -> Result<OwnedGuard<T>> {
+        let Lock { handle, carried, .. } = &self.0;
+        self.0.take_for_ever(true).and_then(|grant| OwnedGuard::new(handle, grant, *carried))
     }
 
     /// Takes the lock if nobody has it, without waiting; see [`Lock::try_lock`].
@@ -340,8 +396,9 @@ impl OwnedLock {
     /// # Errors
     ///
     /// As [`Lock::try_lock`].
-    pub fn try_lock(&self) -> Result<Option<OwnedGuard>> {
-        Ok(self.0.take(Wait::Not, true)?.map(|grant| OwnedGuard::new(&self.0.handle, grant)))
+    pub fn try_lock(&self) -> Result<Option<OwnedGuard<T>>> {
+        let Lock { handle, carried, .. } = &self.0;
+        self.0.take(Wait::Not, true)?.map(|grant| OwnedGuard::new(handle, grant, *carried)).transpose()
     }
 
     /// Takes the lock, waiting for it at most for `wait`; see [`Lock::try_lock_for`].
@@ -349,8 +406,9 @@ impl OwnedLock {
     /// # Errors
     ///
     /// As [`Lock::try_lock_for`].
-    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<OwnedGuard>> {
-        Ok(self.0.take(within(wait), true)?.map(|grant| OwnedGuard::new(&self.0.handle, grant)))
+    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<OwnedGuard<T>>> {
+        let Lock { handle, carried, .. } = &self.0;
+        self.0.take(within(wait), true)?.map(|grant| OwnedGuard::new(handle, grant, *carried)).transpose()
     }
 }
 

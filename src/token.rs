@@ -1,6 +1,7 @@
 //! Fencing tokens: numbers of grants that only ever rise.
 
 use std::fmt;
+use std::num::TryFromIntError;
 
 /// The number of one grant of a fenced lock; a later grant has a greater one.
 ///
@@ -9,10 +10,28 @@ use std::fmt;
 /// successor wrote. Re-entering does not change the token. Tokens go on rising after Redis lost its
 /// data, because each is at least the server's time in microseconds; they can go back only if data
 /// is lost *and* the server's clock is set back.
+///
+/// A token came from Redis as a signed number of 64 bits and is never negative, so it fits a `BIGINT`
+/// without loss:
+///
+/// ```no_run
+/// # use lockson::Token;
+/// # fn execute(sql: &str, values: [i64; 3]) -> usize { 1 }
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let guard = client.get_fenced_lock("stock:42").lock()?;
+/// let update = "UPDATE stock SET amount = $1, token = $2 WHERE item = $3 AND token <= $2";
+/// if execute(update, [41, guard.token().into(), 42]) == 0 {
+///     println!("too late: a holder with a newer token has written");
+/// }
+/// // What the store has seen becomes a token again.
+/// assert!(Token::try_from(7_i64).is_ok_and(|seen| seen < guard.token()));
+/// # Ok::<(), lockson::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u64);
 
 impl Token {
+    /// A number that came as a non-negative one of 64 bits.
     pub(crate) fn new(number: u64) -> Self {
         Self(number)
     }
@@ -23,8 +42,44 @@ impl Token {
     }
 }
 
+impl From<Token> for u64 {
+    fn from(token: Token) -> Self {
+        token.0
+    }
+}
+
+/// For stores whose numbers have a sign, like SQL; the number is the same.
+impl From<Token> for i64 {
+    fn from(token: Token) -> Self {
+        token.0.cast_signed()
+    }
+}
+
+/// A number that a store has kept; no token is negative.
+impl TryFrom<i64> for Token {
+    type Error = TryFromIntError;
+
+    fn try_from(number: i64) -> Result<Self, TryFromIntError> {
+        u64::try_from(number).map(Self)
+    }
+}
+
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_survives_sql() {
+        for number in [0, 1, 1_763_800_000_000_000, i64::MAX] {
+            let token = Token::try_from(number).unwrap();
+            assert_eq!((i64::from(token), u64::from(token)), (number, number.unsigned_abs()));
+        }
+        assert!(Token::try_from(-1).is_err());
     }
 }

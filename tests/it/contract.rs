@@ -68,7 +68,7 @@ const KINDS: &[Kind] = &[
     },
     Kind {
         label: "fenced",
-        lock: |client, name| client.get_fenced_lock(name),
+        lock: |client, name| client.get_fenced_lock(name).into(),
         reenters: true,
         counted: true,
         channel: Some(channel),

@@ -20,7 +20,7 @@ fn held_tells_kind_age_token_and_keeper() {
         for (held, guard) in held.iter().zip(&guards) {
             assert_eq!((held.name(), held.owner(), held.hold_count()), (guard.name(), guard.owner(), 1));
             assert_eq!(held.kind().to_string(), kind.label.trim_end_matches(" without scripts"));
-            assert_eq!(held.token(), guard.token());
+            assert_eq!(held.token(), guard.hold().token());
             assert!(held.held_for() >= ms(30) && held.held_for() < SOON, "{held:?}");
             assert!(held.remaining() > Duration::ZERO && held.remaining() < ms(30_000), "{held:?}");
         }

@@ -94,7 +94,7 @@ pub(crate) fn lock_of(client: &Client, kind: &str, name: &str) -> Lock {
     match kind {
         "plain" => client.get_lock(name),
         "fair" => client.get_fair_lock(name),
-        "fenced" => client.get_fenced_lock(name),
+        "fenced" => client.get_fenced_lock(name).into(),
         "read" => client.get_read_write_lock(name).get_read_lock(),
         "write" => client.get_read_write_lock(name).get_write_lock(),
         _ => panic!("no kind is called {kind:?}"),
@@ -171,7 +171,7 @@ fn work(client: &Client, lane: &str, orders: &Receiver<Vec<String>>) {
             },
             ["tokens", kind, name, many] => {
                 let lock = lock_of(client, kind, name);
-                let token = |_| lock.lock().unwrap().token().unwrap().to_string();
+                let token = |_| lock.lock().unwrap().hold().token().unwrap().to_string();
                 (0..many.parse().expect("a number")).map(token).collect::<Vec<_>>().join(" ")
             }
             ["crowd", kind, name] => {

@@ -17,7 +17,7 @@ const KINDS: [fn(&Client, &str) -> Lock; 9] = [
     |client, name| client.get_lock(format!("plain {name}")),
     |client, name| client.get_fair_lock(format!("fair {name}")),
     |client, name| client.get_spin_lock(format!("spin {name}")),
-    |client, name| client.get_fenced_lock(format!("fenced {name}")),
+    |client, name| client.get_fenced_lock(format!("fenced {name}")).into(),
     |client, name| client.get_non_reentrant_lock(format!("non-reentrant {name}")),
     |client, name| client.get_read_write_lock(format!("read {name}")).get_read_lock(),
     |client, name| client.get_read_write_lock(format!("write {name}")).get_write_lock(),

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use lockson::{ACCEPT_IF_NOT_OLDER, Client, ErrorKind, Guard, Loss, Token};
+use lockson::{ACCEPT_IF_NOT_OLDER, Client, ErrorKind, Guard, Lock, Loss, Token};
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Proxy, Then, When};
 
@@ -13,10 +13,11 @@ use crate::support::{SOON, client, elsewhere, fields, fresh, joined, kind_of, ms
 fn every_way_to_take_it_gives_a_greater_token() {
     let lock = client().get_fenced_lock(fresh("fenced"));
     let mut last = None;
-    let mut check = |guard: Guard| {
+    let mut check = |guard: Guard<Token>| {
         let token = guard.token();
-        assert!(token.is_some() && token > last, "{token:?} after {last:?}");
-        last = token;
+        assert!(Some(token) > last, "{token:?} after {last:?}");
+        assert_eq!(guard.hold().token(), Some(token));
+        last = Some(token);
         guard.unlock().unwrap();
     };
     for _ in 0..5 {
@@ -28,7 +29,7 @@ fn every_way_to_take_it_gives_a_greater_token() {
     }
     let owned = lock.owned().lock().unwrap();
     let from_another_thread = elsewhere(|| owned.token());
-    assert!(from_another_thread == owned.token() && owned.token() > last);
+    assert!(from_another_thread == owned.token() && Some(owned.token()) > last);
     owned.unlock().unwrap();
 }
 
@@ -37,14 +38,14 @@ fn re_entering_and_a_busy_try_draw_no_token() {
     let (server, name) = (RedisServer::shared(), fresh("fenced"));
     let lock = client().get_fenced_lock(&name);
     let outer = lock.lock().unwrap();
-    let token = outer.token().unwrap();
+    let token = outer.token();
     let inner = [lock.lock().unwrap(), lock.try_lock().unwrap().unwrap(), lock.with_lease(ms(60_000)).lock().unwrap()];
-    assert!(inner.iter().all(|guard| guard.token() == Some(token)));
+    assert!(inner.iter().all(|guard| guard.token() == token));
     let others = client().get_fenced_lock(&name);
     assert!(others.try_lock().unwrap().is_none() && others.try_lock_for(ms(50)).unwrap().is_none());
     assert_eq!(counter(server, &name), Some(token.value()));
     drop(outer);
-    assert!(inner.iter().all(|guard| guard.token() == Some(token)), "whichever guard is left");
+    assert!(inner.iter().all(|guard| guard.token() == token), "whichever guard is left");
 }
 
 #[test]
@@ -56,7 +57,7 @@ fn only_fenced_locks_have_tokens() {
         client.get_spin_lock(fresh("spin")).lock().unwrap(),
         client.get_read_write_lock(fresh("rw")).get_write_lock().lock().unwrap(),
     ] {
-        assert_eq!(guard.token(), None);
+        assert_eq!(guard.hold().token(), None);
     }
     // A guard of a fenced lock always has a token, so no fenced guard can come from a plain hold.
     let name = fresh("both");
@@ -64,7 +65,7 @@ fn only_fenced_locks_have_tokens() {
     assert_eq!(kind_of(client.get_fenced_lock(&name).lock()), ErrorKind::OtherKind);
     elsewhere(|| assert!(client.get_fenced_lock(&name).try_lock().unwrap().is_none(), "for others it is just busy"));
     plain.unlock().unwrap();
-    assert!(client.get_fenced_lock(&name).lock().unwrap().token().is_some());
+    client.get_fenced_lock(&name).lock().unwrap().unlock().unwrap();
 }
 
 #[test]
@@ -73,7 +74,7 @@ fn the_state_is_the_plain_locks_and_a_counter_without_end() {
         let server = RedisServer::start();
         let lock = Client::connect(&server.url()).unwrap().get_fenced_lock(name);
         let guard = lock.lock().unwrap();
-        let token = guard.token().unwrap();
+        let token = guard.token();
         assert_eq!(fields(&server, name), [(guard.owner().to_owned(), "1".to_owned())]);
         assert_eq!(server.query::<String>(&["GET", &token_key(name)]), token.value().to_string());
         assert_eq!(token.to_string(), token.value().to_string());
@@ -114,26 +115,26 @@ fn tokens_go_on_rising_whatever_became_of_the_counter() {
         server.restart(); // with no data
         check("restarted empty");
     }
-    assert!(last.unwrap().value() >= now_us(&server) - 60_000_000, "at least the time in microseconds");
+    assert!(last.value() >= now_us(&server) - 60_000_000, "at least the time in microseconds");
 }
 
 #[test]
 fn tokens_follow_a_java_client_that_counts_one_by_one() {
     let (server, name) = (RedisServer::shared(), fresh("fenced"));
     let lock = client().get_fenced_lock(&name);
-    let mut last = lock.lock().unwrap().token().unwrap().value();
+    let mut last = lock.lock().unwrap().token().value();
     for _ in 0..5 {
         // The effect of a grant to Redisson on the counter.
         let java: u64 = server.query(&["INCR", &token_key(&name)]);
         assert_eq!(java, last + 1);
-        last = lock.lock().unwrap().token().unwrap().value();
+        last = lock.lock().unwrap().token().value();
         assert!(last > java, "{last} after {java}");
     }
     // A counter ahead of the clock goes on in steps of 1.
     let ahead = now_us(server) + 3_600_000_000;
     server.run(&["SET", &token_key(&name), &ahead.to_string()]);
     for next in 1..=3 {
-        assert_eq!(lock.lock().unwrap().token().unwrap().value(), ahead + next);
+        assert_eq!(lock.lock().unwrap().token().value(), ahead + next);
     }
 }
 
@@ -147,8 +148,7 @@ fn no_token_is_given_twice_across_threads_and_processes() {
         (0..2).for_each(|lane| process.send(lane, &format!("tokens fenced job {EACH}")));
     }
     let mut series: Vec<Vec<u64>> = thread::scope(|scope| {
-        let take =
-            || (0..EACH).map(|_| client.get_fenced_lock("job").lock().unwrap().token().unwrap().value()).collect();
+        let take = || (0..EACH).map(|_| client.get_fenced_lock("job").lock().unwrap().token().value()).collect();
         [(); 2].map(|()| scope.spawn(take)).map(joined).to_vec()
     });
     for process in &mut processes {
@@ -176,7 +176,7 @@ fn a_take_whose_answer_was_lost_has_the_token_that_it_drew() {
         let rule = proxy.rule(When::script(), Then::CutReplyAfter(cut));
         let guard = lock.try_lock_for(SOON).unwrap().expect("nobody else wants it");
         rule.wait_hit(SOON);
-        let token = guard.token().map(Token::value);
+        let token = Some(guard.token().value());
         assert!(token == counter(&server, "job") && token > last, "{token:?} after {last:?}");
         last = token;
         guard.unlock().unwrap();
@@ -203,7 +203,7 @@ fn a_grant_with_a_lost_answer_and_counter_has_a_token() {
         server.run(&["DEL", &token_key("job")]);
         fence.release();
         let (token, held) = joined(taker);
-        assert!(held && token.is_some() && token > first, "{token:?} after {first:?}");
+        assert!(held && token > first, "{token:?} after {first:?}");
     });
 }
 
@@ -225,8 +225,8 @@ fn a_counter_that_is_none_is_refused_and_leaves_no_lock() {
 fn a_store_that_asks_for_the_token_rejects_the_late_writer() {
     let (server, name) = (RedisServer::shared(), fresh("fenced"));
     let (token, value) = (format!("{name}:newest"), format!("{name}:value"));
-    let write = |by: &Guard, text: &str| -> bool {
-        let by = by.token().unwrap().to_string();
+    let write = |by: &Guard<Token>, text: &str| -> bool {
+        let by = by.token().to_string();
         server.query::<u8>(&["EVAL", ACCEPT_IF_NOT_OLDER, "2", &token, &value, &by, text]) == 1
     };
     let read = || server.query::<String>(&["GET", &value]);
@@ -249,6 +249,29 @@ fn a_store_that_asks_for_the_token_rejects_the_late_writer() {
         let told: u8 = server.query(&["EVAL", ACCEPT_IF_NOT_OLDER, "2", &key, &value, newest, "x"]);
         assert_eq!(told == 1, accepted, "{newest}");
     }
+}
+
+#[test]
+fn a_grant_without_a_token_is_given_back() {
+    let (server, name) = (RedisServer::start(), fresh("fenced"));
+    let proxy = Proxy::start(server.address());
+    let lock = Client::connect(&proxy.url()).unwrap().get_fenced_lock(&name);
+    proxy.rule(When::script(), Then::ReplaceReply(b"*1\r\n:1\r\n".to_vec()));
+    let error = lock.lock().unwrap_err();
+    assert_eq!((error.kind(), error.lock_name()), (ErrorKind::Connection, Some(&*name)), "{error}");
+    assert_eq!(fields(&server, &name), []);
+    assert!(!lock.is_held_by_current_thread());
+}
+
+#[test]
+fn a_fenced_lock_among_others_still_tells_its_token() {
+    let client = client();
+    let name = fresh("fenced");
+    let locks: [Lock; 2] =
+        [client.get_fenced_lock(&name).with_lease(ms(5_000)).into(), client.get_lock(fresh("plain"))];
+    let guard = locks[0].lock().unwrap();
+    assert!(ttl_ms(RedisServer::shared(), &name) <= 5_000, "the modifiers stay");
+    assert_eq!(guard.hold().token(), Some(client.get_fenced_lock(&name).lock().unwrap().token()));
 }
 
 #[test]

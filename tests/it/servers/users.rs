@@ -60,7 +60,7 @@ pub(crate) const USERS: [User; 11] = [
         ..PLAIN
     },
     User { name: "spin", sides: &[|client, name| client.get_spin_lock(name)], channel: None, ..PLAIN },
-    User { name: "fenced", sides: &[|client, name| client.get_fenced_lock(name)], ..PLAIN },
+    User { name: "fenced", sides: &[|client, name| client.get_fenced_lock(name).into()], ..PLAIN },
     User {
         name: "read-write",
         sides: &[

@@ -21,7 +21,7 @@ const KINDS: [fn(&Client, &str) -> Lock; 9] = [
     |client, name| client.get_lock(name),
     |client, name| client.get_fair_lock(name),
     |client, name| client.get_spin_lock(name),
-    |client, name| client.get_fenced_lock(name),
+    |client, name| client.get_fenced_lock(name).into(),
     |client, name| client.get_non_reentrant_lock(name),
     |client, name| client.get_read_write_lock(name).get_read_lock(),
     |client, name| client.get_read_write_lock(name).get_write_lock(),

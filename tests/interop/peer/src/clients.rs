@@ -64,7 +64,7 @@ impl Clients {
             "spin" => Ok(client.get_spin_lock(name)),
             "non_reentrant" => Ok(client.get_non_reentrant_lock(name)),
             "non_reentrant_fair" => Ok(client.get_non_reentrant_fair_lock(name)),
-            "fenced" => Ok(client.get_fenced_lock(name)),
+            "fenced" => Ok(client.get_fenced_lock(name).into()),
             "read" => Ok(client.get_read_write_lock(name).get_read_lock()),
             "write" => Ok(client.get_read_write_lock(name).get_write_lock()),
             kind => Err(Failure::bad_input(format!("no such kind: '{kind}'"))),

@@ -90,7 +90,7 @@ fn leave_to_unlock(answer: &mut Answer, guard: Option<Guard>) {
     answer.put("acquired", guard.is_some());
     if let Some(guard) = guard {
         answer.put("owner", guard.owner());
-        if let Some(token) = guard.token() {
+        if let Some(token) = guard.hold().token() {
             answer.put("token", token);
         }
         guard.leave_to_unlock();

@@ -46,7 +46,7 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene { name: "plain lock with a waiter", play: |run| waited_for(|c| c.get_lock(NAME), run), ..WHOLE },
     Scene { name: "plain lock to be freed", play: |run| freed(|c| c.get_lock(NAME), true, run), ..WHOLE },
     Scene { name: "any lock to be deleted", play: |run| freed(|c| c.get_fair_lock(NAME), false, run), ..WHOLE },
-    Scene { name: "fenced lock held", play: |run| held(|c| c.get_fenced_lock(NAME), run), ..WHOLE },
+    Scene { name: "fenced lock held", play: |run| held(|c| c.get_fenced_lock(NAME).into(), run), ..WHOLE },
     Scene { name: "token lock held", play: |run| held(|c| c.get_token_lock(NAME), run), ..WHOLE },
     Scene { name: "token lock to be freed", play: |run| freed(|c| c.get_token_lock(NAME), false, run), ..WHOLE },
     Scene { name: "fair lock with a waiter", play: |run| waited_for(|c| c.get_fair_lock(NAME), run), ..WHOLE },
