@@ -1,95 +1,106 @@
 //! What can be observed: a trait whose methods do nothing by default, one struct per event.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Loss};
 use crate::listing::LockKind;
 
-/// Sees what a client does.
-///
-/// Methods run on the thread where the fact happened, also on the client's own threads, so they
-/// must return soon; a slow one delays renewals. Nothing is locked meanwhile. A method that panics
-/// stops nothing but itself. Each method does nothing by default.
-///
-/// ```
-/// use lockson::{LockLost, Observer};
-///
-/// #[derive(Debug)]
-/// struct Alarm;
-///
-/// impl Observer for Alarm {
-///     fn lost(&self, event: &LockLost) {
-///         eprintln!("lock {:?} was lost: {}", event.name(), event.loss());
-///     }
-/// }
-/// ```
-pub trait Observer: Debug + Send + Sync {
-    /// A thread goes to sleep because somebody else has the lock; told once for each call. `acquired` or
-    /// `gave_up` follows.
-    fn waiting(&self, event: &WaitStarted) {
-        let _ = event;
-    }
+/// Declares the observer, and has pointers to one hand every event on.
+macro_rules! observer {
+    (
+        $(#[$doc:meta])*
+        pub trait Observer: Debug + Send + Sync {
+            $($(#[$event_doc:meta])* fn $told:ident(&self, event: &$event:ident);)*
+        }
+    ) => {
+        $(#[$doc])*
+        pub trait Observer: Debug + Send + Sync {
+            $($(#[$event_doc])*
+            fn $told(&self, event: &$event) {
+                let _ = event;
+            })*
+        }
 
-    /// A wait ended without the lock: its time was up, or the call failed.
-    fn gave_up(&self, event: &WaitGivenUp) {
-        let _ = event;
-    }
+        /// An observer that others keep, too, to ask it what it saw.
+        impl<T: Observer + ?Sized> Observer for Arc<T> {
+            $(fn $told(&self, event: &$event) {
+                (**self).$told(event);
+            })*
+        }
 
-    /// A lock was taken, not re-entered.
-    fn acquired(&self, event: &LockAcquired) {
-        let _ = event;
-    }
+        /// An observer that is chosen while the program runs.
+        impl<T: Observer + ?Sized> Observer for Box<T> {
+            $(fn $told(&self, event: &$event) {
+                (**self).$told(event);
+            })*
+        }
+    };
+}
 
-    /// A lock was given back.
-    fn released(&self, event: &LockReleased) {
-        let _ = event;
-    }
-
-    /// A lock was lost while it was held; told once for each hold.
+observer! {
+    /// Sees what a client does.
     ///
-    /// Told when Redis says so, at the deadline where somebody waits for it or a renewal failed, and
-    /// otherwise as soon as anybody asks the hold or gives it back.
-    fn lost(&self, event: &LockLost) {
-        let _ = event;
-    }
+    /// Methods run on the thread where the fact happened, also on the client's own threads, so they
+    /// must return soon; a slow one delays renewals. Nothing is locked meanwhile. A method that panics
+    /// stops nothing but itself. Each method does nothing by default.
+    ///
+    /// ```
+    /// use lockson::{LockLost, Observer};
+    ///
+    /// #[derive(Debug)]
+    /// struct Alarm;
+    ///
+    /// impl Observer for Alarm {
+    ///     fn lost(&self, event: &LockLost) {
+    ///         eprintln!("lock {:?} was lost: {}", event.name(), event.loss());
+    ///     }
+    /// }
+    /// ```
+    pub trait Observer: Debug + Send + Sync {
+        /// A thread goes to sleep because somebody else has the lock; told once for each call. `acquired` or
+        /// `gave_up` follows.
+        fn waiting(&self, event: &WaitStarted);
 
-    /// A dropped guard could not give its lock back, also because it had been lost before. What may
-    /// still stand in Redis is cleared in the background, at the latest by its lease.
-    fn release_failed(&self, event: &ReleaseFailed) {
-        let _ = event;
-    }
+        /// A wait ended without the lock: its time was up, or the call failed.
+        fn gave_up(&self, event: &WaitGivenUp);
 
-    /// The watchdog renewed locks of a server; told once for each round.
-    fn renewed(&self, event: &LocksRenewed) {
-        let _ = event;
-    }
+        /// A lock was taken, not re-entered.
+        fn acquired(&self, event: &LockAcquired);
 
-    /// A renewal got no usable answer; it is tried again until the hold's own deadline.
-    fn renewal_failed(&self, event: &RenewalFailed) {
-        let _ = event;
-    }
+        /// A lock was given back.
+        fn released(&self, event: &LockReleased);
 
-    /// Renewals of a server's locks work again after [`renewal_failed`](Self::renewal_failed).
-    fn recovered(&self, event: &RenewalRecovered) {
-        let _ = event;
-    }
+        /// A lock was lost while it was held; told once for each hold.
+        ///
+        /// Told when Redis says so, at the deadline where somebody waits for it or a renewal failed, and
+        /// otherwise as soon as anybody asks the hold or gives it back.
+        fn lost(&self, event: &LockLost);
 
-    /// A thread ended with a guard that was never dropped; its lock is not renewed any more.
-    fn abandoned(&self, event: &LockAbandoned) {
-        let _ = event;
-    }
+        /// A dropped guard could not give its lock back, also because it had been lost before. What may
+        /// still stand in Redis is cleared in the background, at the latest by its lease.
+        fn release_failed(&self, event: &ReleaseFailed);
 
-    /// The server does not say what happens to the keys of held locks: a loss that nobody announces is
-    /// told at the next renewal. Told once, and again when it was possible meanwhile.
-    fn losses_told_late(&self, event: &LossesToldLate) {
-        let _ = event;
-    }
+        /// The watchdog renewed locks of a server; told once for each round.
+        fn renewed(&self, event: &LocksRenewed);
 
-    /// The listening connection to a server broke or could not be opened; until it is back,
-    /// waiters ask every second.
-    fn listening_failed(&self, event: &ListeningFailed) {
-        let _ = event;
+        /// A renewal got no usable answer; it is tried again until the hold's own deadline.
+        fn renewal_failed(&self, event: &RenewalFailed);
+
+        /// Renewals of a server's locks work again after [`renewal_failed`](Self::renewal_failed).
+        fn recovered(&self, event: &RenewalRecovered);
+
+        /// A thread ended with a guard that was never dropped; its lock is not renewed any more.
+        fn abandoned(&self, event: &LockAbandoned);
+
+        /// The server does not say what happens to the keys of held locks: a loss that nobody announces is
+        /// told at the next renewal. Told once, and again when it was possible meanwhile.
+        fn losses_told_late(&self, event: &LossesToldLate);
+
+        /// The listening connection to a server broke or could not be opened; until it is back,
+        /// waiters ask every second.
+        fn listening_failed(&self, event: &ListeningFailed);
     }
 }
 
@@ -102,7 +113,7 @@ impl Observer for NoObserver {}
 macro_rules! event {
     ($(#[$doc:meta])* $event:ident { $($(#[$field_doc:meta])* $field:ident: $owned:ty => [$($shown:tt)+],)* }) => {
         $(#[$doc])*
-        #[derive(Debug)]
+        #[derive(Clone, Debug)]
         pub struct $event {
             $(pub(crate) $field: $owned,)*
         }
@@ -267,5 +278,31 @@ event! {
         server: String => [&str],
         /// Why.
         error: Error => [&Error],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Counter(AtomicUsize);
+
+    impl Observer for Counter {
+        fn waiting(&self, event: &WaitStarted) {
+            self.0.fetch_add(event.name().len(), Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn pointers_to_an_observer_hand_events_on() {
+        let counter = Arc::new(Counter::default());
+        let boxed: Box<dyn Observer> = Box::new(Arc::clone(&counter));
+        let shared: Arc<dyn Observer> = Arc::new(boxed);
+        let event = WaitStarted { name: "four".into(), kind: LockKind::Plain, owner: "me".into() };
+        shared.waiting(&event);
+        assert_eq!(counter.0.load(Ordering::Relaxed), 4);
     }
 }
