@@ -1,5 +1,6 @@
 //! Ends a wait from another thread.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -67,6 +68,10 @@ impl Cancel {
         self.0.waits.here().hang(bell)
     }
 }
+
+/// No code of a caller runs under its mutex.
+impl UnwindSafe for Cancel {}
+impl RefUnwindSafe for Cancel {}
 
 impl Waits {
     /// The bells of this very process.

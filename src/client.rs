@@ -1,6 +1,7 @@
 //! The door: open a client, ask it for locks.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::config::ClientBuilder;
@@ -205,6 +206,10 @@ impl ClientBuilder {
         Ok(Client { handle: Handle::new(engine) })
     }
 }
+
+/// A panic of a caller's own code leaves nothing half done: no mutex is held while it runs.
+impl UnwindSafe for Client {}
+impl RefUnwindSafe for Client {}
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,6 @@
 //! All settings with their defaults and units, and the builder that sets them.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -153,6 +154,10 @@ impl ClientBuilder {
         self
     }
 }
+
+/// The observer is only ever called, and what it panics with is caught.
+impl UnwindSafe for ClientBuilder {}
+impl RefUnwindSafe for ClientBuilder {}
 
 impl Config {
     /// Refuses settings that cannot work, before any connection is opened, and derives defaults from other settings.

@@ -5,6 +5,7 @@ mod stop;
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -186,6 +187,10 @@ impl Error {
         }
     }
 }
+
+/// Nothing of it ever changes.
+impl UnwindSafe for Error {}
+impl RefUnwindSafe for Error {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

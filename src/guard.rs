@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,15 @@ pub struct Hold {
 /// A guard that is leaked with [`std::mem::forget`] is renewed until its thread ends or the client
 /// is closed; [`Client::held`](crate::Client::held) shows it.
 ///
+/// A guard does not move to another thread; one taken by [`Lock::owned`](crate::Lock::owned) does:
+///
+/// ```compile_fail,E0277
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let guard = client.get_lock("stock:42").lock()?;
+/// std::thread::spawn(move || guard.unlock());
+/// # Ok::<(), lockson::Error>(())
+/// ```
+///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
 /// let guard = client.get_lock("stock:42").lock()?;
@@ -68,9 +78,13 @@ pub struct Hold {
 pub struct Guard<T = ()> {
     inner: Inner,
     carried: T,
-    /// The lock belongs to the thread, so the guard stays there.
-    thread_bound: PhantomData<std::sync::MutexGuard<'static, ()>>,
+    thread_bound: PhantomData<dyn StaysOnItsThreadUnlessTakenByOwned>,
 }
+
+/// Makes a guard anything but `Send`: the lock belongs to the thread, so the guard stays there.
+///
+/// Its name is what the compiler says of a guard that is to move, and so names the way out.
+trait StaysOnItsThreadUnlessTakenByOwned: Sync + Unpin + UnwindSafe + RefUnwindSafe {}
 
 /// A lock held by whoever has this guard; it may move to another thread.
 ///
@@ -182,6 +196,10 @@ impl Hold {
         error.about(&self.state.name)
     }
 }
+
+/// A panic of a caller's own code leaves nothing half done: no mutex is held while it runs.
+impl UnwindSafe for Hold {}
+impl RefUnwindSafe for Hold {}
 
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

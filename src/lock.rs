@@ -1,6 +1,7 @@
 //! The handle of every exclusive lock: take it, ask about it, force it open.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -346,6 +347,10 @@ impl From<Lock<Token>> for Lock {
         lock.recarrying(|_| Some(()))
     }
 }
+
+/// A panic of a caller's own code leaves nothing half done: no mutex is held while it runs.
+impl<T> UnwindSafe for Lock<T> {}
+impl<T> RefUnwindSafe for Lock<T> {}
 
 impl<T> Clone for Lock<T> {
     fn clone(&self) -> Self {

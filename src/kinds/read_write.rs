@@ -1,6 +1,7 @@
 //! The read-write lock: many readers or one writer, with a handle for each side.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::engine::{Ask, Handle, Kind, Queueing};
@@ -55,6 +56,10 @@ impl ReadWriteLock {
         Lock::new(&self.handle, Arc::new(ReadWrite(Side::Exclusive)), self.name.clone())
     }
 }
+
+/// As for each of its sides.
+impl UnwindSafe for ReadWriteLock {}
+impl RefUnwindSafe for ReadWriteLock {}
 
 impl fmt::Debug for ReadWriteLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +60,10 @@ impl Backoff {
         Self::new(move |_| Some(pause))
     }
 }
+
+/// A function that panicked is called again as it is.
+impl UnwindSafe for Backoff {}
+impl RefUnwindSafe for Backoff {}
 
 impl Default for Backoff {
     /// Returns the back-off of Redisson: 1 ms, doubling up to 128 ms.

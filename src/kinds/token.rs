@@ -1,6 +1,7 @@
 //! The token lock: one value under the key, as most lock recipes for Redis do.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,6 +123,10 @@ impl Default for TokenOptions {
         Self::new()
     }
 }
+
+/// A function that panicked is called again as it is.
+impl UnwindSafe for TokenOptions {}
+impl RefUnwindSafe for TokenOptions {}
 
 impl fmt::Debug for TokenOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

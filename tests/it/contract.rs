@@ -4,6 +4,7 @@ mod asking;
 mod cancelled;
 mod closing;
 mod closing_busy;
+mod compiler;
 mod doubt;
 mod ended;
 mod exclusion;

@@ -1,5 +1,6 @@
 //! The special property of the spin lock: no messages; waiters ask again after pauses.
 
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -289,4 +290,20 @@ fn a_moment_without_the_server_after_a_long_pause_is_no_outage() {
         guard.unlock().unwrap();
         joined(waiter).unwrap();
     });
+}
+
+#[test]
+fn a_backoff_that_panics_harms_no_later_call() {
+    let client = client();
+    let name = fresh("spin");
+    let guard = client.get_spin_lock(&name).lock().unwrap();
+    let odd = client.get_spin_lock_with(&name, Backoff::new(|_| panic!("this panic is part of the test")));
+    elsewhere(|| assert!(catch_unwind(|| odd.try_lock_for(SOON)).is_err()));
+    assert_eq!(client.waiting(), []);
+    elsewhere(|| assert!(client.get_spin_lock(&name).try_lock_for(ms(50)).unwrap().is_none()));
+    guard.unlock().unwrap();
+    elsewhere(|| assert!(odd.try_lock().unwrap().is_some()));
+    // No call counts as under way, so a close has nothing to wait for.
+    let (took, ()) = timed(|| client.close());
+    assert!(took < ms(500), "{took:?}");
 }

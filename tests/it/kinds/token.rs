@@ -1,5 +1,6 @@
 //! The special properties of the token lock: one value under the key, its forms of release, its neighbours.
 
+use std::panic::catch_unwind;
 use std::thread;
 use std::time::Duration;
 
@@ -284,4 +285,17 @@ fn what_changes_between_look_and_act_is_looked_at_again() {
         assert_eq!(kind_of(joined(release)), ErrorKind::Lost(Loss::Taken));
     });
     assert_eq!(value(&rig.server, "race").as_deref(), Some("theirs"));
+}
+
+#[test]
+fn a_value_function_that_panics_harms_no_later_call() {
+    let client = client();
+    let name = fresh("token");
+    let odd = TokenOptions::new().value(|_| panic!("this panic is part of the test"));
+    let lock = client.get_token_lock_with(&name, odd);
+    assert!(catch_unwind(|| lock.try_lock()).is_err());
+    assert!(!lock.is_held_by_current_thread());
+    client.get_token_lock(&name).lock().unwrap().unlock().unwrap();
+    let (took, ()) = timed(|| client.close());
+    assert!(took < ms(500), "{took:?}");
 }
