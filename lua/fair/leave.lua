@@ -1,13 +1,13 @@
 -- fair/leave.lua
--- Takes everything of an owner away: its hold, its place in the queue; whoever is next is told if the lock is free.
+-- Removes the hold and the queue place of an owner; if the lock is free, the first waiter gets a message.
 --
 -- KEYS[1] lock hash: owner id -> hold count
--- KEYS[2] list of waiting owners, the next one first
--- KEYS[3] sorted set of waiting owners, by the server time in ms at which each counts as gone for Redisson
--- KEYS[4] sorted set of our waiters, by the server time in ms at which each will have been silent for its patience
+-- KEYS[2] list of waiting owners, in queue order
+-- KEYS[3] sorted set of waiting owners, by the server time in ms at which Redisson drops the waiter
+-- KEYS[4] sorted set of waiters of this library, by the server time in ms at which the patience with the waiter ends
 -- ARGV[1] owner id
 -- ARGV[2] patience of this owner, ms
--- ARGV[3] channel of the lock; each waiter has its own, with ':' and its owner id added
+-- ARGV[3] channel of the lock; a waiter listens to this channel with ':' and the owner id added
 -- ARGV[4] message
 -- ARGV[5] command that publishes
 --
@@ -16,7 +16,7 @@ local lock, queue, deadlines, alive, owner = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local comes_by = now + tonumber(ARGV[2])
--- A key of another type holds nothing of ours.
+-- A key of another type contains no hold of this owner.
 redis.pcall('hdel', lock, owner)
 local was_first = redis.call('lindex', queue, 0) == owner
 redis.call('lrem', queue, 0, owner)
@@ -26,8 +26,8 @@ local free = redis.call('exists', lock) == 0
 if not free and not was_first then
   return 1
 end
--- A head that has been silent for its patience, that passed its deadline or has none makes room; but a waiter of
--- Redisson that has just become the head has our patience at least.
+-- Drop the head if its patience ended, its deadline passed, or its deadline is missing. A waiter of Redisson that
+-- becomes the head gets at least the patience of this library.
 local head, head_ends = redis.call('lindex', queue, 0), 0
 while head do
   local silent = redis.call('zscore', alive, head)
@@ -46,7 +46,7 @@ end
 if not head then
   return 1
 end
--- Perhaps it was our turn: then it is the next one's now.
+-- The removed owner may have been the head: then the next waiter is the head now.
 if free and redis.call('llen', queue) > 1 then
   head_ends = math.min(head_ends, comes_by)
   redis.call('zadd', alive, 'xx', head_ends, head)

@@ -1,26 +1,26 @@
 -- fair/release.lua
--- Gives one hold back: writes the count that remains, or with none left opens the lock and tells the next waiter.
+-- Releases one hold count: writes the remaining count, or deletes the lock and publishes to the next waiter.
 --
 -- KEYS[1] lock hash: owner id -> hold count
--- KEYS[2] list of waiting owners, the next one first
--- KEYS[3] sorted set of waiting owners, by the server time in ms at which each counts as gone for Redisson
--- KEYS[4] sorted set of our waiters, by the server time in ms at which each will have been silent for its patience
+-- KEYS[2] list of waiting owners, in queue order
+-- KEYS[3] sorted set of waiting owners, by the server time in ms at which Redisson drops the waiter
+-- KEYS[4] sorted set of waiters of this library, by the server time in ms at which the patience with the waiter ends
 -- ARGV[1] owner id
--- ARGV[2] hold count that remains, absolute
--- ARGV[3] lease for the remaining holds, ms
--- ARGV[4] channel of the lock; each waiter has its own, with ':' and its owner id added
+-- ARGV[2] remaining hold count, absolute
+-- ARGV[3] lease for the remaining hold counts, ms
+-- ARGV[4] channel of the lock; a waiter listens to this channel with ':' and the owner id added
 -- ARGV[5] message
 -- ARGV[6] command that publishes
--- ARGV[7] patience, ms: whoever is told now has so long to come, if others wait behind
+-- ARGV[7] patience, ms: the time that the waiter with the message has to ask, if others wait behind
 --
--- reply: {1, n} = done, n clients were told (-1 = telling them was refused)
---        | {0} = lost, nobody holds it | {2} = lost, somebody else has it
+-- reply: {1, n} = done, n clients received the message (-1 = Redis refused to publish)
+--        | {0} = lost, the lock is free | {2} = lost, another owner holds the lock
 local lock, queue, deadlines, alive = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 if tonumber(ARGV[2]) > 0 then
   if redis.call('hexists', lock, ARGV[1]) == 0 then
     return {redis.call('exists', lock) * 2}
   end
-  -- First the time to live: after it a full memory does not refuse the count.
+  -- The time to live is set first: after this first write, a full memory does not refuse the hold count.
   redis.call('pexpire', lock, ARGV[3])
   redis.call('hset', lock, ARGV[1], ARGV[2])
   return {1, 0}
@@ -33,7 +33,7 @@ if redis.call('exists', lock) == 1 then
 end
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
--- The first that is not gone: neither silent for its patience, nor past its deadline, nor without one.
+-- The first live waiter: its patience has not ended, and its deadline exists and has not passed.
 local first = redis.call('lindex', queue, 0)
 local head, head_ends, gone = first, 0, 0
 while head do
@@ -45,7 +45,7 @@ while head do
   head = redis.call('lindex', queue, gone)
 end
 if first and not head and redis.call('zscore', alive, first) then
-  -- Nobody was heard of: perhaps the server was out of reach, and not the waiters. The first is told and keeps its place.
+  -- All waiters were silent: perhaps the server was out of reach. The first waiter stays and gets the message.
   head = first
 else
   for _ = 1, gone do
@@ -53,7 +53,7 @@ else
     redis.call('zrem', deadlines, waiter)
     redis.call('zrem', alive, waiter)
   end
-  -- Alone it costs nobody anything, and whoever joins behind it counts from its deadline.
+  -- A lone waiter delays no other waiter, and a waiter that joins behind counts from this deadline.
   if redis.call('llen', queue) > 1 then
     local comes_by = math.min(head_ends, now + tonumber(ARGV[7]))
     redis.call('zadd', deadlines, comes_by, head)
@@ -63,8 +63,8 @@ end
 if not head then
   return {1, 0}
 end
-local told = redis.pcall(ARGV[6], ARGV[4] .. ':' .. head, ARGV[5])
-if type(told) ~= 'number' then
-  told = -1
+local receivers = redis.pcall(ARGV[6], ARGV[4] .. ':' .. head, ARGV[5])
+if type(receivers) ~= 'number' then
+  receivers = -1
 end
-return {1, told}
+return {1, receivers}

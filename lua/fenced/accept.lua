@@ -1,7 +1,7 @@
 -- fenced/accept.lua
--- A store's own guard: writes a value unless somebody with a newer token has written before.
+-- The check of a store: writes a value unless a writer with a newer token has written before.
 --
--- KEYS[1] the highest token that was accepted
+-- KEYS[1] the highest accepted token
 -- KEYS[2] the value
 -- ARGV[1] token of the writer
 -- ARGV[2] new value

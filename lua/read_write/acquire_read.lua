@@ -1,13 +1,13 @@
 -- read_write/acquire_read.lua
--- Takes the lock for reading if nobody writes.
+-- Takes the read side if the lock has no writer.
 --
 -- KEYS[1] lock hash: 'mode' -> read or write, owner id -> read count, owner id:write -> write count
--- KEYS[2] key of this owner's first read hold; it lives as long as that is promised
+-- KEYS[2] key of the first read hold of this owner, with the time to live of that hold
 -- ARGV[1] lease, ms
--- ARGV[2] owner id, drawn for this hold alone
+-- ARGV[2] owner id, used for this hold only
 --
--- reply: {1} = granted | {0, ms} = busy, and the time to live of whoever writes (-1 = without end)
---        | {2} = another kind of lock has this name
+-- reply: {1} = granted | {0, ms} = busy, with the time to live of the lock (-1 = no expiry)
+--        | {2} = the name belongs to another kind of lock
 local mode = redis.call('hget', KEYS[1], 'mode')
 if not mode and redis.call('exists', KEYS[1]) == 1 then
   return {2}
@@ -15,9 +15,9 @@ end
 if mode == 'write' then
   return {0, redis.call('pttl', KEYS[1])}
 end
--- Questions first, then the hold key: where one of them is not allowed, nothing is left behind.
+-- The reads precede the first write: after a refused read nothing is left behind.
 local ttl_ms = redis.call('pttl', KEYS[1])
--- Not allowed to give it back, not allowed to take it: a release begins with this one, too, and writes by the other.
+-- A user who may not release must not take the lock: a release begins with `hgetall` and writes with `hdel`.
 if redis.call('exists', KEYS[2]) == 0 then
   redis.call('hgetall', KEYS[2])
 end
@@ -31,7 +31,7 @@ redis.call('hset', KEYS[1], 'mode', 'read', ARGV[2], 1)
 if ttl_ms < tonumber(ARGV[1]) then
   local set = redis.pcall('pexpire', KEYS[1], ARGV[1])
   if type(set) == 'table' then
-    -- Not allowed to end it, not allowed to begin it: a lock without end helps nobody.
+    -- A user who may not set the expiry must not take the lock: a lock without expiry could block for ever.
     redis.call('hdel', KEYS[1], ARGV[2])
     if not mode then
       redis.call('hdel', KEYS[1], 'mode')

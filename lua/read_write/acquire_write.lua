@@ -1,23 +1,24 @@
 -- read_write/acquire_write.lua
--- Takes the lock for writing if nobody reads or writes.
+-- Takes the write side if the lock has neither reader nor writer.
 --
 -- KEYS[1] lock hash: 'mode' -> read or write, owner id -> read count, owner id:write -> write count
 -- ARGV[1] lease, ms
 -- ARGV[2] owner id with ':write', drawn for this hold alone
 --
--- reply: {1} = granted | {0, ms} = busy, and the time to live of whoever holds (-1 = without end)
---        | {2} = another kind of lock has this name
+-- reply: {1} = granted | {0, ms} = busy, with the time to live of the lock (-1 = no expiry)
+--        | {2} = the name belongs to another kind of lock
 if redis.call('exists', KEYS[1]) == 0 then
-  -- Not allowed to give it back, not allowed to take it: a release begins with this question.
+  -- A user who may not release must not take the lock: a release begins with this command.
   redis.call('hgetall', KEYS[1])
   redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], 1)
   local set = redis.pcall('pexpire', KEYS[1], ARGV[1])
   if type(set) == 'table' then
-    -- Not allowed to end it, not allowed to begin it: a lock without end helps nobody.
+    -- A user who may not set the expiry must not take the lock: a lock without expiry could block for ever.
     redis.call('hdel', KEYS[1], 'mode', ARGV[2])
     return set
   end
-  -- As the question. After the first write: before it, a full memory would not refuse that one any more.
+  -- A release needs this command, too. This check follows the first write: if it came before, a full memory would not
+  -- refuse the first write any more.
   local gives_back = redis.pcall('hdel', KEYS[1], '')
   if type(gives_back) == 'table' then
     redis.call('pexpire', KEYS[1], 0)
@@ -25,7 +26,7 @@ if redis.call('exists', KEYS[1]) == 0 then
   end
   return {1}
 end
--- The same request came before and its answer was lost: grant it again.
+-- An earlier copy of this request was granted and its reply was lost: grant again.
 if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
   local lease_ms = math.max(tonumber(ARGV[1]), redis.call('pttl', KEYS[1]))
   redis.call('pexpire', KEYS[1], lease_ms)

@@ -1,13 +1,13 @@
 -- read_write/force_release.lua
--- Opens one side of the lock whoever holds it, and tells waiters; the other side is left alone.
+-- Releases one side of the lock, of whatever owner, and publishes a message; the other side stays.
 --
 -- KEYS[1] lock hash: 'mode' -> read or write, owner id -> read count, owner id:write -> write count
--- ARGV[1] mode to open
+-- ARGV[1] side to release: read or write
 -- ARGV[2] channel
 -- ARGV[3] message
 -- ARGV[4] command that publishes
 --
--- reply: 1 = it was held | 0 = it was not
+-- reply: 1 = the lock was held | 0 = the lock was free
 if redis.call('hget', KEYS[1], 'mode') ~= ARGV[1] then
   return 0
 end

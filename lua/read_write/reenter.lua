@@ -1,28 +1,28 @@
 -- read_write/reenter.lua
--- Writes the new counts of an owner that holds the lock on either side; never takes the lock anew.
+-- Writes the new counts of an owner that holds either side; never acquires the lock.
 --
 -- KEYS[1] lock hash: 'mode' -> read or write, owner id -> read count, owner id:write -> write count
--- ARGV[1] lease, ms; times to live are only ever raised
+-- ARGV[1] lease, ms; times to live are only raised
 -- ARGV[2] owner id
 -- ARGV[3] write count, absolute
 -- ARGV[4] read count, absolute
--- ARGV[5] what the keys of this owner's read holds begin with; their number follows
--- ARGV[6] lease of a lock that has no time to live, ms
+-- ARGV[5] prefix of the keys of the read holds of this owner; a number follows
+-- ARGV[6] lease for a lock without expiry, ms
 --
--- reply: 1 = re-entered | 0 = lost, nobody holds it | 2 = lost, somebody else has it
+-- reply: 1 = re-entered | 0 = lost, the lock is free | 2 = lost, another owner holds the lock
 local lock, owner, writer = KEYS[1], ARGV[2], ARGV[2] .. ':write'
 local lease_ms, writes, reads = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local writing = redis.call('hexists', lock, writer) == 1
 local reading = redis.call('hexists', lock, owner) == 1
--- Writing is never begun by a re-entry; reading is, by whoever writes.
+-- A re-entry never starts to write; a writer may start to read.
 if (writes > 0 and not writing) or not (writing or reading) then
   return redis.call('exists', lock) * 2
 end
--- First the times to live: after them a full memory does not refuse the counts.
+-- The times to live are set first: after the first write, a full memory does not refuse the counts.
 local ttl_ms = redis.call('pttl', lock)
 redis.call('pexpire', lock, ttl_ms == -1 and ARGV[6] or math.max(lease_ms, ttl_ms))
 if reads > 0 then
-  -- The count last: where a key is refused, the hold is what it was.
+  -- The count is written last: after a refused key the hold is unchanged.
   for i = 1, reads do
     local key = ARGV[5] .. i
     redis.call('set', key, 1, 'px', math.max(lease_ms, redis.call('pttl', key)))

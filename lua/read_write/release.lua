@@ -1,18 +1,18 @@
 -- read_write/release.lua
--- Gives one hold back on either side: writes the counts that remain, lets readers in when writing ends, opens the
--- lock when nobody alive is left.
+-- Releases one hold count of either side: writes the remaining counts, admits readers when the writer releases, and
+-- deletes the lock when no live hold is left.
 --
 -- KEYS[1] lock hash: 'mode' -> read or write, owner id -> read count, owner id:write -> write count
 -- ARGV[1] owner id
--- ARGV[2] write count that remains, absolute
--- ARGV[3] read count that remains, absolute
--- ARGV[4] lease for the remaining holds, ms
--- ARGV[5] what the keys of all read holds begin with; owner id, ':rwlock_timeout:' and a number follow
+-- ARGV[2] remaining write count, absolute
+-- ARGV[3] remaining read count, absolute
+-- ARGV[4] lease for the remaining hold counts, ms
+-- ARGV[5] prefix of the keys of all read holds; owner id, ':rwlock_timeout:' and a number follow
 -- ARGV[6] channel
 -- ARGV[7] command that publishes
 --
--- reply: {1, n} = done, n clients were told (-1 = telling them was refused)
---        | {0} = lost, nobody holds it | {2} = lost, somebody else has it
+-- reply: {1, n} = done, n clients received the message (-1 = Redis refused to publish)
+--        | {0} = lost, the lock is free | {2} = lost, another owner holds the lock
 local lock, owner, writer = KEYS[1], ARGV[1], ARGV[1] .. ':write'
 local writes, reads, lease_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -20,16 +20,16 @@ local function hold_key(of_owner, number)
   return ARGV[5] .. of_owner .. ':rwlock_timeout:' .. number
 end
 
--- Whatever becomes of the message, what it tells is so; waiters also ask by themselves.
-local function tell(message)
-  local told = redis.pcall(ARGV[7], ARGV[6], message)
-  return type(told) == 'number' and told or -1
+-- The release stands even if the message is refused; waiters also ask without a message.
+local function publish(message)
+  local receivers = redis.pcall(ARGV[7], ARGV[6], message)
+  return type(receivers) == 'number' and receivers or -1
 end
 
--- Everything is asked before anything is written: where a question is refused, the lock is what it was.
+-- All reads precede the first write: after a refused read the lock is unchanged.
 local fields = redis.call('hgetall', lock)
 local had_writes, had_reads, has_others
--- Reading goes on as long as the longest hold of anybody: ours, and theirs by their own keys.
+-- The read side lives as long as the longest read hold: of this owner by the lease, of others by their keys.
 local longest_ms = reads > 0 and lease_ms or 0
 for f = 1, #fields, 2 do
   local field, count = fields[f], tonumber(fields[f + 1])
@@ -48,7 +48,7 @@ if not (had_writes or had_reads) or (writes > 0 and not had_writes) or (reads > 
   return {#fields > 0 and 2 or 0}
 end
 
--- A key that stays ends by itself, and nobody asks for it.
+-- A key that cannot be deleted expires and is never read.
 local function forget_reads()
   for i = reads + 1, had_reads or 0 do
     redis.pcall('del', hold_key(owner, i))
@@ -57,18 +57,18 @@ end
 
 if writes == 0 and longest_ms <= 0 then
   redis.call('hdel', lock, 'mode', writer, owner)
-  -- Those of readers whose time ran out.
+  -- The fields of expired readers.
   for f = 1, has_others and #fields or 0, 2 do
     redis.call('hdel', lock, fields[f])
   end
   forget_reads()
-  return {1, tell(had_writes and '1' or '0')}
+  return {1, publish(had_writes and '1' or '0')}
 end
 
--- The time to live first: after it a full memory does not refuse the rest.
+-- The time to live is set first: after this first write, a full memory does not refuse the rest.
 redis.call('pexpire', lock, writes > 0 and lease_ms or longest_ms)
 for i = 1, reads do
-  -- One that ran out while writing kept the lock is made anew: nobody else has written since.
+  -- A read hold that expired while its owner wrote is restored: no other owner has written since.
   redis.call('set', hold_key(owner, i), 1, 'px', lease_ms)
 end
 forget_reads()
@@ -84,6 +84,6 @@ elseif had_reads then
 end
 if writes == 0 and had_writes then
   redis.call('hset', lock, 'mode', 'read')
-  return {1, tell('1')}
+  return {1, publish('1')}
 end
 return {1, 0}

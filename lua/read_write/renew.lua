@@ -1,17 +1,17 @@
 -- read_write/renew.lua
--- Raises the time to live of each lock whose owner still holds it, and of the owner's read holds.
+-- Raises the time to live of each lock that its owner still holds, and of the read holds of this owner.
 --
 -- KEYS[*] lock hashes: 'mode' -> read or write, owner id -> read count, owner id:write -> write count
--- ARGV[*] for each key in order: owner id, lease in ms, the same for a lock that has no time to live, what the keys of
---         the owner's read holds begin with
+-- ARGV[*] for each key in order: owner id, lease in ms, lease in ms for a lock without expiry, prefix of the keys of
+--         the read holds of this owner
 --
 -- reply: {server time in ms, answer for each key in order}; an answer is
---        1 = renewed | 0 = lost, nobody holds it | 2 = lost, somebody else has it | text of an error
+--        1 = renewed | 0 = lost, the lock is free | 2 = lost, another owner holds the lock | text of an error
 local now = redis.call('time')
 local answers = {now[1] * 1000 + math.floor(now[2] / 1000)}
 
 local function renew(lock, owner, lease_ms, endless_ms, holds)
-  -- One key that is no lock must not stop the others.
+  -- A key that is not a lock must not stop the renewal of the other keys.
   local reads = redis.pcall('hget', lock, owner)
   if type(reads) == 'table' then
     return reads.err
@@ -19,16 +19,16 @@ local function renew(lock, owner, lease_ms, endless_ms, holds)
   if not reads and redis.call('hexists', lock, owner .. ':write') == 0 then
     return redis.call('exists', lock) * 2
   end
-  -- Always, and first: after it a full memory does not refuse the keys of read holds.
+  -- Always set, and first: after this first write, a full memory does not refuse the keys of read holds.
   local ttl_ms = redis.call('pttl', lock)
   local raised = redis.pcall('pexpire', lock, ttl_ms == -1 and endless_ms or math.max(lease_ms, ttl_ms))
   if type(raised) == 'table' then
     return raised.err
   end
-  -- Read after it was written: so a connection with tracking hears of what happens to it next.
+  -- The read follows the write, so that a connection with tracking is told of later changes to the key.
   redis.call('pttl', lock)
   for i = 1, tonumber(reads or 0) do
-    -- One that ran out while something else kept the lock is made anew: nobody has written since.
+    -- A read hold that expired while another hold kept the lock is restored: no owner has written since.
     if redis.call('pttl', holds .. i) < lease_ms then
       local set = redis.pcall('set', holds .. i, 1, 'px', lease_ms)
       if set.err then

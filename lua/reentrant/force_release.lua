@@ -1,12 +1,12 @@
 -- reentrant/force_release.lua
--- Opens the lock whoever holds it, and tells waiters.
+-- Releases the lock of whatever owner, and publishes a message.
 --
 -- KEYS[1] lock hash: owner id -> hold count
--- ARGV[1] channel; empty where nobody is told
+-- ARGV[1] channel; empty = publish nothing
 -- ARGV[2] message
 -- ARGV[3] command that publishes
 --
--- reply: 1 = it was held | 0 = it was not
+-- reply: 1 = the lock was held | 0 = the lock was free
 if redis.call('hlen', KEYS[1]) == 0 then
   return 0
 end

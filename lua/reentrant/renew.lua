@@ -1,16 +1,16 @@
 -- reentrant/renew.lua
--- Raises the time to live of each lock whose owner still holds it.
+-- Raises the time to live of each lock that its owner still holds.
 --
 -- KEYS[*] lock hashes: owner id -> hold count
 -- ARGV[*] for each key in order: owner id, lease in ms
 --
 -- reply: {server time in ms, answer for each key in order}; an answer is
---        1 = renewed | 0 = lost, nobody holds it | 2 = lost, somebody else has it | text of an error
+--        1 = renewed | 0 = lost, the lock is free | 2 = lost, another owner holds the lock | text of an error
 local now = redis.call('time')
 local answers = {now[1] * 1000 + math.floor(now[2] / 1000)}
 
 local function renew(key, owner, lease_ms)
-  -- One key that is no lock must not stop the others.
+  -- A key that is not a lock must not stop the renewal of the other keys.
   local held = redis.pcall('hexists', key, owner)
   if type(held) == 'table' then
     return held.err
@@ -23,7 +23,7 @@ local function renew(key, owner, lease_ms)
     if type(set) == 'table' then
       return set.err
     end
-    -- Read after it was written: so a connection with tracking hears of what happens to it next.
+    -- The read follows the write, so that a connection with tracking is told of later changes to the key.
     redis.call('pttl', key)
   end
   return 1

@@ -1,17 +1,17 @@
 -- token/acquire.lua
--- Takes the lock for a new hold if nobody has it.
+-- Takes the lock for a new hold if the lock is free.
 --
--- KEYS[1] lock: the value of whoever holds
+-- KEYS[1] lock: the value of the holder
 -- ARGV[1] lease, ms
--- ARGV[2] value, this hold's alone
--- ARGV[3] 1 = a lock found without time to live gets the lease
+-- ARGV[2] value, used for this hold only
+-- ARGV[3] 1 = a key without expiry gets the lease
 --
--- reply: {1} = granted | {0, ms} = busy, and the time to live of whoever holds (-1 = without end)
---        | {2} = another kind of lock has this name
+-- reply: {1} = granted | {0, ms} = busy, with the time to live of the lock (-1 = no expiry)
+--        | {2} = the name belongs to another kind of lock
 local holder = redis.pcall('get', KEYS[1])
 if not holder then
   redis.call('set', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[1])
-  -- Not allowed to give it back, not allowed to take it: a release gets the value and ends its time to live.
+  -- A user who may not release must not take the lock: a release reads the value and sets the expiry.
   local gives_back = redis.pcall('pexpire', KEYS[1], ARGV[1])
   if type(gives_back) == 'table' then
     redis.call('set', KEYS[1], ARGV[2], 'PX', 1)
@@ -26,7 +26,7 @@ if type(holder) == 'table' then
   return holder
 end
 local ttl_ms = redis.call('pttl', KEYS[1])
--- The same request came before and its answer was lost: grant it again.
+-- An earlier copy of this request was granted and its reply was lost: grant again.
 if holder == ARGV[2] then
   redis.call('pexpire', KEYS[1], math.max(tonumber(ARGV[1]), ttl_ms))
   return {1}

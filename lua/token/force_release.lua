@@ -1,9 +1,9 @@
 -- token/force_release.lua
--- Opens the lock whoever holds it; nobody is told, since nobody listens.
+-- Releases the lock of whatever owner; publishes no message, because token locks have no channel.
 --
--- KEYS[1] lock: the value of whoever holds
+-- KEYS[1] lock: the value of the holder
 --
--- reply: 1 = it was held | 0 = it was not
+-- reply: 1 = the lock was held | 0 = the lock was free
 if not redis.call('get', KEYS[1]) then
   return 0
 end
