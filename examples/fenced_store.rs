@@ -83,7 +83,7 @@ fn rehearse(first: &Client, second: &Client, store: &mut impl Store) -> Outcome<
 
     // The first machine wakes and goes on. Even a look at `is_held()` would not protect the write that follows the
     // look.
-    println!("  the first one goes on; is_held() says {}", paused.is_held());
+    println!("  the first machine goes on; is_held() says {}", paused.is_held());
     write(store, "first", &paused, "11", false)?;
     println!("  the price is {}", store.read()?);
     if store.read()? != "12" {
@@ -91,9 +91,9 @@ fn rehearse(first: &Client, second: &Client, store: &mut impl Store) -> Outcome<
     }
     successor.unlock()?;
     match paused.unlock() {
-        Ok(()) => Err("the first one should have been told that it lost the lock".into()),
+        Ok(()) => Err("the first machine should have learned of the loss".into()),
         Err(error) => {
-            println!("  the first one gives back and is told: {error}");
+            println!("  the first machine calls unlock(): {error}");
             Ok(())
         }
     }
@@ -102,6 +102,9 @@ fn rehearse(first: &Client, second: &Client, store: &mut impl Store) -> Outcome<
 fn write(store: &mut impl Store, who: &str, guard: &Guard<Token>, value: &str, wanted: bool) -> Outcome<()> {
     let token = guard.token();
     let written = store.write(token, value)?;
-    println!("  the {who} one writes {value} with token {token}: {}", if written { "accepted" } else { "rejected" });
+    println!(
+        "  the {who} machine writes {value} with token {token}: {}",
+        if written { "accepted" } else { "rejected" }
+    );
     if written == wanted { Ok(()) } else { Err("the store should have decided otherwise".into()) }
 }

@@ -13,9 +13,9 @@ fn main() -> Result<()> {
         Some(guard) => {
             println!("ours, as {}; renewed in the background while the guard lives", guard.owner());
             guard.unlock()?;
-            println!("given back");
+            println!("released");
         }
-        None => println!("{:?} has it; we waited two seconds", lock.holder()?),
+        None => println!("{:?} holds the lock; gave up after two seconds", lock.holder()?),
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ fn plain(client: &Client) -> Outcome<String> {
     let free_after_one = free_for_others(&lock)?;
     outer.unlock()?;
     expect(!free_after_one && free_for_others(&lock)?)?;
-    Ok(format!("one thread held it {holds} times; it was free for others after as many releases"))
+    Ok(format!("one thread held the lock {holds} times; other threads got it after as many releases"))
 }
 
 /// The guard of any kind, for work that moves to another thread.
@@ -47,7 +47,7 @@ fn owned(client: &Client) -> Outcome<String> {
     let unlocking = thread::spawn(move || guard.unlock());
     unlocking.join().map_err(|_| "the other thread panicked")??;
     expect(!client.get_lock(name("owned")).is_locked()?)?;
-    Ok("taken on one thread, given back on another".into())
+    Ok("taken on one thread, released on another".into())
 }
 
 /// A second take by the same thread is a mistake here and returns an error.
@@ -56,7 +56,7 @@ fn non_reentrant(lock: &Lock) -> Outcome<String> {
     let again = lock.lock().map(drop).map_err(|error| error.kind());
     expect(again == Err(ErrorKind::AlreadyHeld))?;
     guard.unlock()?;
-    Ok("its holder asked for it again and was told AlreadyHeld, at once".into())
+    Ok("a second take by the holder failed at once with AlreadyHeld".into())
 }
 
 /// Waiters are served in the order of arrival, across processes and languages.
@@ -89,7 +89,7 @@ fn fair(client: &Client, redis: &mut redis::Connection) -> Outcome<String> {
     }
     let order: Vec<usize> = order.try_iter().collect();
     expect(order == [1, 2, 3])?;
-    Ok(format!("waiters that came as [1, 2, 3] were served as {order:?}; one that gave up was passed over"))
+    Ok(format!("waiters that came as [1, 2, 3] were served as {order:?}; a waiter that gave up was passed over"))
 }
 
 /// No waiter listens: each waiter asks again after pauses of its choice.
@@ -129,7 +129,8 @@ fn read_write(client: &Client) -> Outcome<String> {
     writing.unlock()?;
     expect(free_for_others(&read)? && !free_for_others(&write)?)?;
     reading.unlock()?;
-    Ok("two read, nobody wrote; then one wrote, nobody read; it stepped down to reading, and others read too".into())
+    Ok("two read, nobody wrote; then one wrote, nobody read; the writer stepped down to reading, and others read too"
+        .into())
 }
 
 /// `SET NX PX` and compare-and-delete: the same lock as redis-py, redsync and others have.
@@ -139,7 +140,7 @@ fn token(client: &Client, redis: &mut redis::Connection) -> Outcome<String> {
     let value: String = redis::cmd("GET").arg(lock.name()).query(redis)?;
     guard.unlock()?;
     expect(!lock.is_locked()?)?;
-    Ok(format!("the key held one value, {value}, and was deleted by who knew it"))
+    Ok(format!("the key held one value, {value}, and only the owner of the value deleted the key"))
 }
 
 /// A gate instead of a section: the lock stays taken until its time to live ends.
@@ -167,7 +168,7 @@ fn try_for(lock: &Lock, wait: Duration) -> Outcome<bool> {
 /// An example that shows the wrong result must fail.
 #[track_caller]
 fn expect(so: bool) -> Outcome<()> {
-    if so { Ok(()) } else { Err(format!("not as it should be: {}", std::panic::Location::caller()).into()) }
+    if so { Ok(()) } else { Err(format!("wrong result at {}", std::panic::Location::caller()).into()) }
 }
 
 fn show(kind: &str, line: String) {

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         println!("on_lost():   {loss}");
         let _ = tell.send(()); // an error means that the receiver is gone, and then the loss needs no report
     });
-    println!("is_held():   {}, for {:.0?} more if nobody renews it", guard.is_held(), guard.remaining());
+    println!("is_held():   {}, for {:.0?} more without a renewal", guard.is_held(), guard.remaining());
 
     println!("operator:    DEL {}", guard.name());
     let mut operator = redis::Client::open(server.url())?.get_connection()?;
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 
     match guard.wait_lost(Duration::from_secs(5)) {
         Some(loss) => println!("wait_lost(): {loss}; told {:.0?} after the DEL", deleted_at.elapsed()),
-        None => return Err("nobody told us within 5 seconds".into()),
+        None => return Err("no report within 5 seconds".into()),
     }
     told.recv_timeout(Duration::from_secs(5))?;
     if guard.is_held() {
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     }
     println!("is_held():   false, so the report is not written");
     match guard.unlock() {
-        Ok(()) => Err("unlock() should have said that the lock was lost".into()),
+        Ok(()) => Err("unlock() should have reported the loss".into()),
         Err(error) => {
             println!("unlock():    {error}");
             Ok(())

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         for (file, guard) in inbox {
             println!("worker: importing {file}, protected: {}", guard.is_held());
             guard.unlock()?;
-            println!("worker: {file} is done and the lock is given back");
+            println!("worker: {file} is done and the lock is released");
         }
         Ok::<(), lockson::Error>(())
     });

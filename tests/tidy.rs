@@ -165,7 +165,7 @@ fn each_rule_sees_what_it_forbids() {
     let upward = |part, code| upward_uses(&source(part, code)).len();
     assert_eq!(upward("error", "use crate::engine::Engine;"), 1);
     assert_eq!(upward("engine", "use crate::{error::Loss, lock::Lock};"), 1);
-    assert_eq!(upward("conn", "use crate::script::Call;"), 1, "these two do not know each other");
+    assert_eq!(upward("conn", "use crate::script::Call;"), 1, "these two parts are independent");
     assert_eq!(upward("engine", "fn f() -> crate::Loss {}"), 1, "the face is the highest layer");
     assert_eq!(upward("engine", "// crate::lock\nuse crate::time::Lease; #[cfg(test)] mod t { use crate::lock; }"), 0);
     assert_eq!(upward("guard", "use super::lock::Lock;"), 1);

@@ -15,8 +15,9 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let (mut few, mut many) = (vec![], vec![]);
     let client = Client::connect(&server.url()).expect("redis is reached");
     // The holds are leased, so that no renewal mixes with the messages.
-    let take =
-        |index: usize| client.get_lock(format!("held:{index}")).with_lease(LEASE).owned().lock().expect("it is free");
+    let take = |index: usize| {
+        client.get_lock(format!("held:{index}")).with_lease(LEASE).owned().lock().expect("the lock is free")
+    };
     let one = take(0);
     for round in 0..plan.announcement_rounds {
         few.push(part_of_a_processor(server, &client, &one, plan.announcement_time));

@@ -42,21 +42,21 @@ impl Bare {
 
     pub(crate) fn reenter(&mut self) {
         let reply: i64 = self.reenter.query(&mut self.connection).expect("redis answers");
-        assert_eq!(reply, 1, "it was not held");
+        assert_eq!(reply, 1, "the lock was not held");
     }
 
     pub(crate) fn release_part(&mut self) {
         let reply = self.release_part.query(&mut self.connection).expect("redis answers");
-        assert_eq!(first(&reply), 1, "it was not held");
+        assert_eq!(first(&reply), 1, "the lock was not held");
     }
 
     pub(crate) fn release(&mut self) {
         let reply = self.release.query(&mut self.connection).expect("redis answers");
-        assert_eq!(first(&reply), 1, "it was not held");
+        assert_eq!(first(&reply), 1, "the lock was not held");
     }
 
     pub(crate) fn pair(&mut self) {
-        assert!(self.acquire(), "somebody else holds it");
+        assert!(self.acquire(), "another owner holds the lock");
         self.release();
     }
 }

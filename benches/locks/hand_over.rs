@@ -87,17 +87,17 @@ impl LocksonHolder {
 
 impl Holder for LocksonHolder {
     fn take(&mut self) {
-        self.guard = Some(self.lock.lock().expect("the waiter has given it back"));
+        self.guard = Some(self.lock.lock().expect("the waiter has released the lock"));
     }
 
     fn give_back(&mut self) {
-        self.guard.take().expect("it was taken").unlock().expect("it was held");
+        self.guard.take().expect("the guard was stored").unlock().expect("the lock was held");
     }
 }
 
 impl Holder for Bare {
     fn take(&mut self) {
-        assert!(self.acquire(), "the waiter has given it back");
+        assert!(self.acquire(), "the waiter has released the lock");
     }
 
     fn give_back(&mut self) {

@@ -101,10 +101,10 @@ fn push_alone(lock: &Lock, ready: &Barrier, time: Duration) -> (u64, Duration) {
     let (mut count, mut longest) = (0, Duration::ZERO);
     loop {
         let asked = Instant::now();
-        let guard = lock.lock().expect("it becomes free");
+        let guard = lock.lock().expect("the lock becomes free");
         longest = longest.max(asked.elapsed());
         let over = started.elapsed() >= time;
-        guard.unlock().expect("it was held");
+        guard.unlock().expect("the lock was held");
         if over {
             return (count, longest);
         }

@@ -22,7 +22,7 @@ pub(crate) fn uncontended(server: &RedisServer, plan: &Plan, report: &mut Report
 pub(crate) fn reentry(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let client = Client::connect(&server.url()).expect("redis is reached");
     let lock = client.get_lock("bench:re-entry:ours");
-    let outer = lock.lock().expect("it is free");
+    let outer = lock.lock().expect("the lock is free");
     let mut bare = Bare::new(&server.url(), "bench:re-entry:bare");
     assert!(bare.acquire());
     in_each(server, report, "re-entry", |placement, report| {
@@ -33,7 +33,7 @@ pub(crate) fn reentry(server: &RedisServer, plan: &Plan, report: &mut Report) {
         };
         compare("re-entry", placement, plan, report, ours, floor)
     });
-    outer.unlock().expect("it was held");
+    outer.unlock().expect("the lock was held");
     bare.release();
 }
 

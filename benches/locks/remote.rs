@@ -36,9 +36,9 @@ impl LocksonWaiter {
 
 impl Waiter for LocksonWaiter {
     fn wait(&mut self) -> u64 {
-        let guard = self.0.lock().expect("it becomes free");
+        let guard = self.0.lock().expect("the lock becomes free");
         let granted = now();
-        guard.unlock().expect("it was held");
+        guard.unlock().expect("the lock was held");
         granted
     }
 }
@@ -56,7 +56,7 @@ impl BareWaiter {
         let channel = bare::channel(name);
         thread::spawn(move || {
             let mut pubsub = connection.as_pubsub();
-            pubsub.subscribe(channel).expect("redis lets us listen");
+            pubsub.subscribe(channel).expect("redis accepts the subscription");
             while pubsub.get_message().is_ok() && sender.send(()).is_ok() {}
         });
         Self { bare: Bare::new(url, name), messages }

@@ -15,7 +15,7 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let client = Client::builder(&server.url()).watchdog(LEASE, INTERVAL).connect().expect("redis is reached");
     let names: Vec<String> = (0..LOCKS).map(|index| format!("renewal:{index}")).collect();
     let started = Instant::now();
-    let guards: Vec<Guard> = names.iter().map(|name| client.get_lock(name).lock().expect("it is free")).collect();
+    let guards: Vec<Guard> = names.iter().map(|name| client.get_lock(name).lock().expect("the lock is free")).collect();
     report.figure("locks taken by one thread", format!("{LOCKS} in {:.2}", started.elapsed().as_secs_f64()), "s");
 
     // A span begins at any point of the watchdog's schedule: every span of this length contains one renewal of each
@@ -40,7 +40,7 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     report.ratio("renewal-kept", Spread::of([1.0 - lost as f64 / LOCKS as f64]));
     let started = Instant::now();
     drop(guards);
-    report.figure("given back by one thread", format!("in {:.2}", started.elapsed().as_secs_f64()), "s");
+    report.figure("released by one thread", format!("in {:.2}", started.elapsed().as_secs_f64()), "s");
 }
 
 /// One renewal interval.

@@ -17,7 +17,7 @@ use crate::usage::processor_time;
 pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let holder = Client::builder(&server.url()).client_name("bench-holder").connect().expect("redis is reached");
     let guards: Vec<Guard> =
-        (0..THREADS).map(|index| holder.get_lock(name(index)).lock().expect("it is free")).collect();
+        (0..THREADS).map(|index| holder.get_lock(name(index)).lock().expect("the lock is free")).collect();
     let threads_before = threads_of_the_library();
     let waiter = Client::builder(&server.url()).client_name(WAITER).connect().expect("redis is reached");
 
@@ -50,7 +50,7 @@ pub(crate) fn in_a_queue(_: &RedisServer, plan: &Plan, report: &mut Report) {
     // A separate server, so that the server's processor time belongs to the queue alone.
     let server = RedisServer::start();
     let client = || Client::builder(&server.url()).client_name(WAITER).connect().expect("redis is reached");
-    let guard = client().get_fair_lock(QUEUE).lock().expect("it is free");
+    let guard = client().get_fair_lock(QUEUE).lock().expect("the lock is free");
     let waiter = client();
     let started = Instant::now();
     let (waiters, grants) = let_wait(QUEUED, |_| waiter.get_fair_lock(QUEUE));
@@ -78,9 +78,9 @@ fn let_wait(threads: usize, lock: impl Fn(usize) -> Lock) -> (Vec<JoinHandle<()>
     let waiter = |index| {
         let (lock, granted) = (lock(index), granted.clone());
         let wait = move || {
-            let guard = lock.lock().expect("it becomes free");
-            granted.send(Instant::now()).expect("somebody counts");
-            guard.unlock().expect("it was held");
+            let guard = lock.lock().expect("the lock becomes free");
+            granted.send(Instant::now()).expect("the receiver lives");
+            guard.unlock().expect("the lock was held");
         };
         thread::Builder::new().stack_size(STACK).spawn(wait).expect("there is room for a thread")
     };

@@ -50,7 +50,7 @@ impl Audit<'_> {
             self.check_crash(&mut table, acts);
             self.check_pause(&mut table, acts);
         }
-        let end = if self.is_locked { "still taken" } else { "given back" };
+        let end = if self.is_locked { "still taken" } else { "released" };
         table.row("lock at the end", end, self.is_locked.then(|| "the lock was not given back".into()));
         table.troubles
     }
@@ -158,17 +158,17 @@ impl Audit<'_> {
     fn check_crash(&self, table: &mut Table, acts: &Acts) {
         let label = "free again after the SIGKILL";
         let Some(next) = self.books.next_after(acts.killed_at) else {
-            return table.row(label, "never", Some("nobody got the lock after the crash".into()));
+            return table.row(label, "never", Some("no till got the lock after the crash".into()));
         };
         let late = clock::between(acts.killed_at, next.granted_at);
         let wrong = (late > TIME_TO_LIVE + LATENESS)
             .then(|| format!("the lock of the killed process was free only after {late:.2?}"));
         table.row(label, &format!("{late:.2?} later, with {TIME_TO_LIVE:?} to live at most"), wrong);
-        self.check_in_hand(table, "what the killed one had in hand", &acts.killed, CRASHING);
+        self.check_in_hand(table, "the killed till's item in hand", &acts.killed, CRASHING);
     }
 
     fn check_pause(&self, table: &mut Table, acts: &Acts) {
-        let label = "what the stopped one was told";
+        let label = "the stopped till's answer";
         let Some(look) = &self.books.continued else {
             return table.row(label, "nothing", Some("the stopped thread never looked".into()));
         };
@@ -179,9 +179,9 @@ impl Audit<'_> {
             look.is_held.then(|| "the stopped thread was told that it still held the lock".into())
         };
         table.row(label, &found, wrong);
-        self.check_in_hand(table, "what the stopped one had in hand", &acts.paused, PAUSING);
+        self.check_in_hand(table, "the stopped till's item in hand", &acts.paused, PAUSING);
         let others = self.books.lost.iter().filter(|(till, _)| *till != PAUSING).count();
-        show("", "losses noticed beside that one", &thousands(others));
+        show("", "other noticed losses", &thousands(others));
     }
 
     /// No other sale came between, so the next item sold is the item that the lost holder had in hand.
@@ -189,7 +189,7 @@ impl Audit<'_> {
         let item = thousands(mark.item as usize);
         let Some(Sale { item: next, till: by, .. }) = self.books.next_after(mark.at).map(|receipt| &receipt.sale)
         else {
-            return table.row(label, "never sold", Some(format!("nobody sold item {item}")));
+            return table.row(label, "never sold", Some(format!("no till sold item {item}")));
         };
         let both = self.books.has_sold(till, mark.item);
         let wrong = if both {

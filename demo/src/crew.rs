@@ -57,7 +57,7 @@ impl Crew {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([till::ROLE, &self.name, &number.to_string(), self.fault.word()]).env("REDIS_URL", &self.url);
         let process = HelperProcess::spawn_command(command); // dies with us, whatever happens to us
-        let line = process.line(PATIENCE).ok_or_else(|| format!("till {number} says nothing: {}", process.errors()))?;
+        let line = process.line(PATIENCE).ok_or_else(|| format!("till {number} is silent: {}", process.errors()))?;
         match Report::read(&line)? {
             Report::Ready(client) => self.tills.push(Till { number, client, process, state: State::Selling }),
             other => return Err(format!("till {number} did not open: {other:?}").into()),

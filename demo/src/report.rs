@@ -145,7 +145,7 @@ impl Words<'_> {
     fn next<T: FromStr>(&mut self) -> Result<T> {
         let (word, rest) = self.0.split_once(' ').unwrap_or((self.0, ""));
         self.0 = rest;
-        word.parse().map_err(|_| format!("a till said {word:?} where something else belongs").into())
+        word.parse().map_err(|_| format!("a till sent {word:?} in the wrong place").into())
     }
 
     fn look(&mut self) -> Result<Look> {

@@ -111,9 +111,11 @@ impl Manager {
         self.show_last();
         match &self.crew.books.worked {
             Some(look) if look.is_held => {
-                println!("  Then it asked is_held(): true. Nobody had come between, and it sold its item.");
+                println!(
+                    "  Then the seller asked is_held(): true. No other seller came between, and the item was sold."
+                );
             }
-            Some(look) => println!("  Then it asked is_held(): false. The reason given: {}.", look.loss),
+            Some(look) => println!("  Then the seller asked is_held(): false. The reason given: {}.", look.loss),
             None => {}
         }
         self.sell_until(BEFORE_CRASH)?;
@@ -122,11 +124,11 @@ impl Manager {
 
     fn crash(&mut self) -> Result<(Mark, u64)> {
         println!("\nAct 3, a crash. Till {CRASHING} gets SIGKILL while one of its threads holds the lock.");
-        println!("  Nobody gives it back or renews it: Redis drops it when its time is over.");
+        println!("  No release and no renewal follow: Redis removes the lock when its time to live is over.");
         let mark = self.order(CRASHING, Order::AwaitTheEnd)?;
         let killed_at = clock::now();
         self.crew.kill(CRASHING)?;
-        self.until("somebody sells after the crash", |books| books.next_after(killed_at).is_some())?;
+        self.until("a till sells after the crash", |books| books.next_after(killed_at).is_some())?;
         self.show_last();
         if let Some(next) = self.crew.books.next_after(killed_at) {
             let late = clock::between(killed_at, next.granted_at);
@@ -150,7 +152,7 @@ impl Manager {
             others >= 20 && clock::between(mark.at, clock::now()) >= PAUSE
         })?;
         self.crew.resume(PAUSING)?;
-        self.until("the stopped thread looks, and acts on it", |books| {
+        self.until("the stopped thread looks, and acts accordingly", |books| {
             books.continued.is_some() && books.has_acted(PAUSING, mark.item)
         })?;
         self.show_last();
@@ -158,14 +160,14 @@ impl Manager {
             let sold = self.crew.books.written_between(mark.at, look.at);
             let wrote = if self.crew.books.has_sold(PAUSING, mark.item) { "wrote" } else { "did not write" };
             println!("  Continued after {:.2?}; meanwhile the others had sold {sold}.", look.away());
-            println!("  It asked is_held(): {}, and {wrote}. The reason given:", look.is_held);
+            println!("  The seller asked is_held(): {}, and {wrote}. The reason given:", look.is_held);
             println!("  {}.", look.loss);
         }
         Ok(mark)
     }
 
     fn sell_out(&mut self) -> Result<()> {
-        println!("\nAct 5, the rest. Everybody sells until nothing is left.");
+        println!("\nAct 5, the rest. All tills sell until nothing is left.");
         let started = Instant::now();
         while !self.crew.is_done() {
             self.step(started, "everything is sold")?;

@@ -45,18 +45,18 @@ impl QueueWitness {
     /// Panics when the server refuses to be watched.
     pub fn of(server: &RedisServer, name: &str) -> QueueWitness {
         let mut stream = TcpStream::connect(server.address()).expect("the server listens");
-        stream.set_read_timeout(Some(LONGEST_SILENCE)).expect("it is a limit");
+        stream.set_read_timeout(Some(LONGEST_SILENCE)).expect("the limit is a valid time-out");
         stream.write_all(b"MONITOR\r\n").expect("the server reads");
         let mut lines = BufReader::new(stream).lines();
         let first = lines.next().and_then(Result::ok);
-        assert_eq!(first.as_deref(), Some("+OK"), "the server lets itself be watched");
+        assert_eq!(first.as_deref(), Some("+OK"), "the server accepts MONITOR");
         let (hash, list) = (name.to_owned(), format!("redisson_lock_queue:{{{name}}}"));
         let grants = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&grants);
         let watching = thread::spawn(move || {
             let mut story = QueueStory::default();
             for line in lines {
-                let line = line.expect("the server tells what it does");
+                let line = line.expect("the server reports its commands");
                 let words: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
                 match words[..] {
                     ["ECHO", END] => break,

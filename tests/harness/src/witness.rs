@@ -133,7 +133,7 @@ impl Witness {
 }
 
 /// The proof of being signed in; dropping the proof signs out.
-#[must_use = "it signs out when dropped"]
+#[must_use = "the entry ends with its drop"]
 #[derive(Debug)]
 pub struct Inside {
     witness: Witness,

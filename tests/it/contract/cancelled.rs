@@ -28,7 +28,7 @@ fn a_request_of_a_cancelled_wait_leaves_no_ghost() {
             assert!(matches!(joined(waiter), ErrorKind::Cancelled | ErrorKind::Unknown));
             held.release();
             proxy.wait_fate(&original, SOON);
-            eventually(SOON, "what it took is given back", || ttl_ms(server, lock.name()) == -2);
+            eventually(SOON, "the granted lock is released", || ttl_ms(server, lock.name()) == -2);
         });
     });
 }

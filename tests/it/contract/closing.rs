@@ -66,7 +66,7 @@ fn close_gives_every_hold_back_and_says_that_it_is_lost() {
         });
         assert_eq!(heard.recv_timeout(SOON), Ok(Loss::Closed));
         assert!(heard.recv_timeout(ms(50)).is_err(), "told once");
-        assert!(is_free(&kind.get_lock(&client(), lock.name())), "it was given back");
+        assert!(is_free(&kind.get_lock(&client(), lock.name())), "the lock was released");
         assert!(is_free(&kind.get_lock(&client(), owned.name())));
         assert!(ours.held().is_empty());
         assert_eq!((outer.is_held(), outer.lost()), (false, Some(Loss::Closed)));
@@ -135,7 +135,7 @@ fn the_last_handle_closes_the_connections() {
         drop((client, lock));
         assert!(named() >= 1, "the guard is a handle, too");
         drop(guard);
-        eventually(SOON, "all its connections are closed", || named() == 0);
+        eventually(SOON, "all connections of the client are closed", || named() == 0);
     });
 }
 
@@ -149,9 +149,9 @@ fn close_closes_the_connections_and_opens_none_again() {
         let client = client.observer(Failures(Arc::clone(&failures))).connect().unwrap();
         let theirs = kind.get_lock(&crate::support::client(), &kind.fresh()).lock().unwrap();
         let lock = kind.get_lock(&client, theirs.name());
-        assert!(lock.try_lock_for(ms(50)).unwrap().is_none(), "it listens now");
+        assert!(lock.try_lock_for(ms(50)).unwrap().is_none(), "the client listens");
         client.close();
-        eventually(SOON, "all its connections are closed", || named() == 0);
+        eventually(SOON, "all connections of the client are closed", || named() == 0);
         let closed = Instant::now();
         // As long as a listener takes to come back.
         while closed.elapsed() < ms(500) {

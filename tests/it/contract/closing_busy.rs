@@ -229,7 +229,7 @@ fn a_callback_that_lasts_delays_no_other() {
         lost.sort();
         let mut wanted: Vec<_> = guards.iter().map(|guard| guard.name().to_owned()).collect();
         wanted.sort();
-        assert_eq!(lost, wanted, "all are told while the first one is still busy");
+        assert_eq!(lost, wanted, "all waiters end while the first call is still busy");
         drop(ended);
     });
 }

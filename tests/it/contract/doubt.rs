@@ -118,7 +118,7 @@ fn a_hold_that_ran_out_before_the_next_grant_is_expired() {
         let lock = kind.get_lock(&client(), &kind.fresh()).with_lease(ms(300));
         let first = lock.owned().lock().unwrap();
         // A waiter of the same client is granted the lock when the lease is over in Redis.
-        let second = lock.owned().try_lock_for(SOON).unwrap().expect("its lease ends");
+        let second = lock.owned().try_lock_for(SOON).unwrap().expect("the lease ends");
         assert_eq!(first.lost(), Some(Loss::Expired));
         drop((first, second));
     });

@@ -19,7 +19,11 @@ fn a_re_entry_after_the_deadline_sends_nothing() {
         thread::sleep(ms(300)); // no call looks at the hold meanwhile
         let mark = proxy.mark();
         assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Expired));
-        assert_eq!(proxy.fitting_since(mark, &When::any()).len(), 0, "it would raise the time to live for nobody");
+        assert_eq!(
+            proxy.fitting_since(mark, &When::any()).len(),
+            0,
+            "the request would raise the time to live of an ended hold"
+        );
         drop(guard);
     });
 }

@@ -17,7 +17,7 @@ fn two_clients_exclude_each_other() {
         let guard = ours.lock().unwrap();
         assert!(!is_free(&theirs));
         guard.unlock().unwrap();
-        let guard = theirs.try_lock().unwrap().expect("it was given back");
+        let guard = theirs.try_lock().unwrap().expect("the lock was released");
         assert!(!is_free(&ours));
         drop(guard);
         assert!(is_free(&ours));
@@ -59,7 +59,7 @@ fn of_many_threads_and_clients_one_is_inside() {
         let work = |lock: lockson::Lock| {
             for _ in 0..ROUNDS {
                 let guard = lock.lock().unwrap();
-                assert!(!inside.swap(true, Ordering::SeqCst), "somebody else is inside");
+                assert!(!inside.swap(true, Ordering::SeqCst), "another thread is inside");
                 let seen = counter.load(Ordering::SeqCst);
                 thread::yield_now();
                 counter.store(seen + 1, Ordering::SeqCst);
@@ -103,7 +103,7 @@ fn two_clients_in_one_thread_are_two_owners() {
         let name = kind.fresh();
         let _guard = kind.get_lock(&ours, &name).lock().unwrap();
         let theirs = kind.get_lock(&theirs, &name);
-        assert!(theirs.try_lock_for(ms(100)).unwrap().is_none(), "it waits for itself, and in vain");
+        assert!(theirs.try_lock_for(ms(100)).unwrap().is_none(), "the thread waits in vain for its own lock");
         assert!(!theirs.is_held_by_current_thread());
     });
 }
@@ -113,13 +113,13 @@ fn an_owned_take_is_an_owner_of_its_own() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
-        assert!(lock.owned().try_lock().unwrap().is_none(), "it does not re-enter what the thread holds");
+        assert!(lock.owned().try_lock().unwrap().is_none(), "an owned take does not re-enter the thread's hold");
         guard.unlock().unwrap();
 
         let owned = lock.owned().lock().unwrap();
-        assert!(lock.owned().try_lock().unwrap().is_none(), "nor what another owned guard holds");
+        assert!(lock.owned().try_lock().unwrap().is_none(), "nor the hold of another owned guard");
         assert!(lock.owned().try_lock_for(ms(50)).unwrap().is_none());
-        assert!(!is_free(&lock), "nor does the thread re-enter it");
+        assert!(!is_free(&lock), "nor does the thread re-enter the owned hold");
         assert!(!lock.is_held_by_current_thread());
         owned.unlock().unwrap();
         assert!(is_free(&lock));

@@ -32,7 +32,7 @@ fn a_forked_child_of_a_busy_parent_never_hangs() {
         assert_eq!(line, "0", "round {round}");
     }
     parent.send("end");
-    let wanted = "the parent holds what it held";
+    let wanted = "the parent still holds its locks";
     while parent.next_line(SOON) != wanted {}
 }
 
@@ -72,7 +72,7 @@ fn a_busy_parent_forks() {
             what.manual.unlock().unwrap();
         }
     });
-    helper::say("the parent holds what it held");
+    helper::say("the parent still holds its locks");
 }
 
 /// The exit status of a child, which is killed after a time limit.

@@ -15,13 +15,13 @@ fn a_kept_hold_keeps_its_own_thread_out_too() {
         let guard = lock.with_lease(ms(1_500)).lock().unwrap();
         let hold = guard.hold().clone();
         guard.keep_until_expiry();
-        assert!(!is_free(&lock), "the thread that kept it has to wait, too");
+        assert!(!is_free(&lock), "the thread of the kept hold must wait too");
         assert_eq!((lock.hold_count(), lock.is_held_by_current_thread(), hold.is_held()), (0, false, false));
-        assert_eq!(hold.lost(), None, "it was given up, not lost");
+        assert_eq!(hold.lost(), None, "the hold was given up, not lost");
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
         assert!(lock.is_locked().unwrap());
         assert!(!is_free(&kind.get_lock(&client(), lock.name())));
-        let guard = lock.try_lock_for(SOON).unwrap().expect("its time to live ends");
+        let guard = lock.try_lock_for(SOON).unwrap().expect("the time to live ends");
         let after = started.elapsed();
         assert!(after + ms(1) >= ms(1_500) && after <= ms(1_500) + GRACE + SCHEDULING, "{after:?}");
         assert_ne!(guard.owner(), hold.owner(), "another hold, so another owner");
@@ -52,7 +52,7 @@ fn what_an_inner_section_kept_outlives_the_outer_release() {
         assert!(outer.is_held());
         assert_eq!(lock.hold_count(), 1);
         outer.unlock().unwrap();
-        assert!(!is_free(&lock), "nobody gets it before what was kept is over");
+        assert!(!is_free(&lock), "no grant comes before the end of the kept hold");
         assert!(lock.try_lock_for(SOON).unwrap().is_some());
         let after = started.elapsed();
         assert!(after + ms(1) >= ms(800) && after <= ms(800) + GRACE + SCHEDULING, "{after:?}");
@@ -67,7 +67,7 @@ fn a_hold_without_guard_is_left_to_unlock() {
         lock.lock().unwrap().leave_to_unlock();
         assert_eq!((lock.hold_count(), client.held().len()), (1, 1));
         let others = kind.get_lock(&crate::support::client(), lock.name());
-        assert!(others.try_lock_for(TTL * 3 / 2).unwrap().is_none(), "it is renewed");
+        assert!(others.try_lock_for(TTL * 3 / 2).unwrap().is_none(), "the hold is renewed");
         // Any handle of the client will do.
         kind.get_lock(&client, lock.name()).unlock().unwrap();
         assert!(is_free(&others));
@@ -84,7 +84,7 @@ fn manual_holds_nest_with_each_other_and_with_guards() {
         lock.lock().unwrap().leave_to_unlock();
         lock.unlock().unwrap();
         lock.unlock().unwrap();
-        assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld, "what is left belongs to the guard");
+        assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld, "the remaining hold belongs to the guard");
         assert!(guard.is_held());
         assert_eq!(lock.hold_count(), 1);
         assert!(!elsewhere(|| is_free(&lock)));
@@ -116,7 +116,7 @@ fn once_per_interval_one_of_all_who_ask_gets_it() {
             let asked = Instant::now();
             assert!(lock.once_per(interval).unwrap());
             let taken = Instant::now();
-            assert!(!lock.is_held_by_current_thread(), "it is nobody's to give back");
+            assert!(!lock.is_held_by_current_thread(), "no hold is left to release");
             let refused = [lock.once_per(interval).unwrap(), others.once_per(interval).unwrap()];
             assert!(refused == [false, false] || asked.elapsed() >= interval, "{refused:?}");
             drop(others.try_lock_for(SOON).unwrap().expect("the interval ends"));

@@ -45,7 +45,7 @@ fn held_tells_which_side_of_a_read_write_lock() {
 fn a_hold_past_its_longest_is_not_renewed() {
     let client = client();
     let guard = client.get_lock(crate::support::fresh("longest")).with_max_hold(ms(50)).lock().unwrap();
-    eventually(SOON, "it is renewed no more", || !client.held()[0].is_renewed());
+    eventually(SOON, "the hold is no longer renewed", || !client.held()[0].is_renewed());
     guard.unlock().unwrap();
 }
 

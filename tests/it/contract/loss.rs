@@ -16,7 +16,7 @@ fn a_deleted_lock_is_lost_at_the_next_renewal() {
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
         assert_eq!((guard.is_held(), guard.remaining().is_zero(), lock.hold_count()), (false, true, 0));
         assert!(client.held().is_empty());
-        assert!(!lock.is_locked().unwrap(), "no renewal makes it anew");
+        assert!(!lock.is_locked().unwrap(), "no renewal restores the lock");
         assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Gone));
         assert!(is_free(&lock));
     });
@@ -95,8 +95,8 @@ fn force_unlock_opens_the_lock_and_its_holder_learns_of_it() {
         let guard = lock.lock().unwrap();
         let others = kind.get_lock(&client(), lock.name());
         assert!(others.force_unlock().unwrap());
-        assert!(!others.force_unlock().unwrap(), "nobody has it any more");
-        let theirs = others.try_lock().unwrap().expect("it is open");
+        assert!(!others.force_unlock().unwrap(), "the lock has no owner");
+        let theirs = others.try_lock().unwrap().expect("the lock is open");
         assert!(matches!(guard.wait_lost(SOON), Some(Loss::Gone | Loss::Taken)));
         assert!(matches!(kind_of(guard.unlock()), ErrorKind::Lost(_)));
         assert!(theirs.is_held());
@@ -151,7 +151,7 @@ fn a_listening_process_learns_of_a_force_unlock_at_once() {
                 let waiter = scope.spawn(|| lock.try_lock_for(SOON).unwrap().is_some());
                 kind.await_waiter(RedisServer::shared(), lock.name());
                 assert!(kind.get_lock(&client(), lock.name()).force_unlock().unwrap());
-                assert!(joined(waiter), "the waiter gets it");
+                assert!(joined(waiter), "the waiter is granted the lock");
                 let what = format!("the old holder is told: {lock:?}");
                 eventually(ms(2_000), &what, || !guard.is_held());
             });

@@ -32,7 +32,7 @@ fn a_question_about_a_lease_writes_nothing() {
         let mark = forced.wait_hit(SOON).number + 1;
         await_answer(&proxy, mark, &When::commands(&["HEXISTS", "GET"]).containing(lock.name()));
         assert_eq!(ttl_ms(RedisServer::shared(), lock.name()), -1);
-        assert!(rival(kind, lock.name()).try_lock().unwrap().is_none(), "it is held");
+        assert!(rival(kind, lock.name()).try_lock().unwrap().is_none(), "the lock is held");
         assert!(guard.is_held());
         guard.unlock().unwrap();
     });
@@ -56,10 +56,10 @@ fn a_message_about_a_lease_costs_a_question_and_no_lock() {
             RedisServer::shared().run(&["PUBLISH", &kind.channel.unwrap()(lock.name()), "0"]);
             await_answer(&proxy, mark, &When::command("HEXISTS").containing(guard.owner()));
             assert_eq!(ttl_ms(RedisServer::shared(), lock.name()), -1);
-            assert!(rival(kind, lock.name()).try_lock().unwrap().is_none(), "it is held");
+            assert!(rival(kind, lock.name()).try_lock().unwrap().is_none(), "the lock is held");
             assert!(guard.is_held());
             guard.unlock().unwrap();
-            assert!(waiter.join().unwrap(), "the waiter has it after that");
+            assert!(waiter.join().unwrap(), "the waiter is granted the lock afterwards");
         });
     });
 }
@@ -82,7 +82,7 @@ fn a_key_without_end_gets_no_less_than_its_holder_believes() {
         let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let (outer, inner) = (lock.lock().unwrap(), lock.with_lease(ms(60_000)).lock().unwrap());
         server.run(&["PERSIST", lock.name()]);
-        eventually(SOON, "it is renewed", || ttl_ms(server, lock.name()) != -1);
+        eventually(SOON, "the hold is renewed", || ttl_ms(server, lock.name()) != -1);
         assert!(ttl_ms(server, lock.name()) > 40_000, "renewed");
         drop((inner, outer));
     });
@@ -100,7 +100,7 @@ fn rival(kind: &Kind, name: &str) -> Lock {
 /// Waits until a request of this sort had its effect.
 fn await_answer(proxy: &Proxy, mark: u64, when: &When) {
     let had_effect = |fate| matches!(fate, Fate::Answered(reply) if !reply.starts_with(b"-NOSCRIPT"));
-    eventually(SOON, "it was asked", || {
+    eventually(SOON, "the server was asked", || {
         proxy.fitting_since(mark, when).iter().any(|request| had_effect(proxy.fate(request)))
     });
 }

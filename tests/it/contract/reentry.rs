@@ -18,7 +18,7 @@ fn a_holder_takes_it_again_and_gives_it_back_as_often() {
             assert_eq!(lock.holder().unwrap().unwrap().hold_count(), if kind.counted { count } else { 1 });
         }
         for left in (0..3).rev() {
-            assert!(!is_free(&others), "it is held {} times yet", left + 1);
+            assert!(!is_free(&others), "the lock is still held {} times", left + 1);
             guards.pop().unwrap().unlock().unwrap();
             assert_eq!(lock.hold_count(), left);
         }
@@ -98,7 +98,7 @@ fn re_entry_after_a_loss_says_so_and_takes_nothing() {
         let others = kind.get_lock(&client(), lock.name());
         let guard = lock.with_lease(ms(200)).lock().unwrap();
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
-        let theirs = others.try_lock_for(SOON).unwrap().expect("its time to live is over");
+        let theirs = others.try_lock_for(SOON).unwrap().expect("the time to live is over");
         let before = fields(RedisServer::shared(), lock.name());
 
         assert_eq!(kind_of(lock.lock()), ErrorKind::Lost(Loss::Expired));
@@ -122,9 +122,9 @@ fn re_entry_finds_out_that_the_lock_is_gone() {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
         RedisServer::shared().run(&["DEL", lock.name()]);
-        assert!(guard.is_held(), "nobody here knows yet");
+        assert!(guard.is_held(), "the client does not know of the loss");
         assert_eq!(kind_of(lock.lock()), ErrorKind::Lost(Loss::Gone));
-        assert!(!lock.is_locked().unwrap(), "it was not taken anew");
+        assert!(!lock.is_locked().unwrap(), "the lock was not taken again");
         assert_eq!(guard.lost(), Some(Loss::Gone));
         assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Gone));
     });

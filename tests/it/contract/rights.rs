@@ -24,7 +24,7 @@ fn a_refused_part_of_a_take_leaves_no_lock_without_end() {
                 Err(error) => assert_eq!(error.redis_word(), Some("NOPERM"), "{denied}: {error}"),
             }
             let left = ttl_ms(&server, lock.name());
-            assert_ne!(left, -1, "without {denied} it is left for ever: {:?}", fields(&server, lock.name()));
+            assert_ne!(left, -1, "without {denied} the lock stays for ever: {:?}", fields(&server, lock.name()));
             server.run(&["FLUSHALL"]);
         }
     });

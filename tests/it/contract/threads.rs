@@ -55,7 +55,7 @@ fn an_owned_guard_moves_between_threads() {
         });
         assert!(is_free(&lock));
         let guard = elsewhere(|| lock.owned().lock().unwrap());
-        assert!(guard.is_held(), "the thread that took it has ended");
+        assert!(guard.is_held(), "the owner's thread has ended");
         let outcome = elsewhere(move || {
             drop(guard);
             is_free(&lock)
@@ -96,7 +96,7 @@ fn a_leaked_guard_is_listed_and_renewed_until_its_thread_ends() {
             leak.recv().unwrap();
             let listed: Vec<_> = ours.held().iter().map(|held| held.name().to_owned()).collect();
             assert_eq!(listed, [lock.name()]);
-            assert!(others.try_lock_for(TTL * 2).unwrap().is_none(), "it is renewed");
+            assert!(others.try_lock_for(TTL * 2).unwrap().is_none(), "the hold is renewed");
             drop(end);
             joined(leaker);
         });
@@ -143,7 +143,7 @@ fn a_guard_among_the_data_of_a_thread_is_given_back_with_it() {
                     KEPT.with(|kept| *kept.borrow_mut() = Some(guard));
                 });
             });
-            eventually(SOON, "it is given back", || !lock.is_locked().unwrap());
+            eventually(SOON, "the lock is released", || !lock.is_locked().unwrap());
         }
     });
 }
@@ -164,7 +164,7 @@ fn a_destructor_of_thread_data_may_take_locks() {
                 LAST_WISH.with(|last| *last.borrow_mut() = Some(wish));
             });
             assert_eq!(heard.recv_timeout(SOON), Ok(true), "touched first: {touch_first}");
-            eventually(SOON, "it is given back", || !lock.is_locked().unwrap());
+            eventually(SOON, "the lock is released", || !lock.is_locked().unwrap());
         }
     });
 }
@@ -208,7 +208,7 @@ fn the_loss_of_what_an_ended_thread_left_to_unlock_is_told() {
             guard.leave_to_unlock();
         });
         assert_eq!(told.recv_timeout(TTL + SOON), Ok(Loss::Expired));
-        eventually(SOON, "the observer hears of it", || notes.losses_of(lock.name()) == 1);
+        eventually(SOON, "the observer is called", || notes.losses_of(lock.name()) == 1);
         assert!(lock.try_lock_for(SOON).unwrap().is_some());
     });
 }

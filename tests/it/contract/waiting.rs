@@ -110,7 +110,7 @@ fn wakes_at_once(kind: &Kind, other: fn(&lockson::Client) -> lockson::Client) {
             late
         })
     });
-    assert!(late <= kind.usual_wake(), "half of them were later than {late:?}");
+    assert!(late <= kind.usual_wake(), "half of the wake-ups took longer than {late:?}");
 }
 
 #[test]
@@ -141,7 +141,8 @@ fn every_waiter_is_served() {
             for client in [&ours, &theirs] {
                 for _ in 0..10 {
                     scope.spawn(|| {
-                        let _guard = kind.get_lock(client, &name).try_lock_for(SOON).unwrap().expect("its turn comes");
+                        let _guard =
+                            kind.get_lock(client, &name).try_lock_for(SOON).unwrap().expect("the waiter's turn comes");
                         *served.lock().unwrap() += 1;
                     });
                 }
@@ -185,7 +186,7 @@ fn cancelled_wait(kind: &Kind) -> Duration {
             }
         });
         assert!(stop.is_cancelled());
-        assert!(!patient.is_finished(), "who did not ask to be cancelled waits on");
+        assert!(!patient.is_finished(), "a waiter without the cancelled handle waits on");
         assert_eq!(fields(RedisServer::shared(), lock.name()), before);
         guard.unlock().unwrap();
         assert!(joined(patient));

@@ -29,8 +29,8 @@ fn a_hold_abandoned_in_an_outage_is_told_of_once() {
     drop(end);
     thread.join().unwrap();
     let abandoned = || told.of("left").iter().filter(|note| matches!(note, Note::Abandoned(_))).count();
-    eventually(SOON, "it is told", || abandoned() > 0);
-    eventually(SOON, "its time is over", || told.losses_of("left") > 0);
+    eventually(SOON, "the loss is reported", || abandoned() > 0);
+    eventually(SOON, "the time to live is over", || told.losses_of("left") > 0);
     assert_eq!((abandoned(), told.losses_of("left")), (1, 1));
     rig.proxy.unmute();
 }

@@ -82,7 +82,7 @@ impl Answers {
                 client.get_lock("busy").try_lock_for(PATIENCE).map(|got| assert!(got.is_none()))
             }),
             ask("re-enter", PATIENCE, &mut || twice.try_lock().map(drop)),
-            ask("extend", PATIENCE, &mut || last.as_ref().expect("it is there").extend(Duration::from_secs(60))),
+            ask("extend", PATIENCE, &mut || last.as_ref().expect("a guard is left").extend(Duration::from_secs(60))),
             ask("release of one", PATIENCE, &mut || inner.take().expect("once").unlock()),
             ask("release", PATIENCE, &mut || last.take().expect("once").unlock()),
             ask("force_unlock", PATIENCE, &mut || client.get_lock("forced").force_unlock().map(drop)),
@@ -91,7 +91,7 @@ impl Answers {
         ]);
         (trouble.heal)();
         if trouble.holds_stay {
-            eventually(SOON, "it is well again", || outer.extend(Duration::from_secs(30)).is_ok());
+            eventually(SOON, "the server works again", || outer.extend(Duration::from_secs(30)).is_ok());
             assert!(outer.is_held());
             eventually(SOON, "the release was made up for", || {
                 bystander.get_lock("last").is_locked().is_ok_and(|held| !held)

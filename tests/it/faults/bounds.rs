@@ -129,7 +129,7 @@ fn a_server_that_answers_without_end_is_hung_up_on() {
             let mut taken = 0;
             while stream.write_all(&[b'x'; 64 * 1024]).is_ok() {
                 taken += 64 * 1024;
-                assert!(taken < 64 << 20, "it takes whatever comes");
+                assert!(taken < 64 << 20, "the client reads without a limit");
             }
             taken
         });
@@ -214,5 +214,5 @@ fn a_full_server_is_used_as_soon_as_it_has_room() {
         limit(100);
         assert!(waiter.join().unwrap());
     });
-    eventually(SOON, "it was given back", || rig.server.keys().is_empty());
+    eventually(SOON, "the lock was released", || rig.server.keys().is_empty());
 }

@@ -47,7 +47,7 @@ fn close_is_bounded(soon: Duration, fault: fn(&Rig)) {
         // These callers are asleep at the fault, the first on its channel and the others in the local queue.
         let sleep = || (client.get_lock("busy").lock().map(drop), Instant::now());
         let sleepers: Vec<_> = (0..3).map(|_| scope.spawn(sleep)).collect();
-        eventually(SOON, "the first one listens", || rig.server.channels().len() == 1);
+        eventually(SOON, "the first waiter listens", || rig.server.channels().len() == 1);
         rig.has_asked_after_its_second(&rig.script("acquire"));
         fault(&rig);
         let mut callers = vec![];

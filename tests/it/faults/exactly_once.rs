@@ -21,7 +21,7 @@ fn an_acquire_cut_at_any_byte_takes_the_lock_once() {
         &rig.script("acquire"),
         || (),
         |()| {
-            let guard = lock.try_lock().unwrap().expect("nobody else wants it");
+            let guard = lock.try_lock().unwrap().expect("no other client wants the lock");
             rig.assert_held_by(NAME, guard.owner(), 1);
             assert!((29_000..=30_000).contains(&rig.time_to_live(NAME)));
             assert!(guard.is_held() && lock.hold_count() == 1);
@@ -41,7 +41,7 @@ fn a_reentry_cut_at_any_byte_counts_once() {
         &rig.script("reenter"),
         || lock.lock().unwrap(),
         |outer| {
-            let inner = longer.try_lock().unwrap().expect("it is ours");
+            let inner = longer.try_lock().unwrap().expect("this thread holds the lock");
             rig.assert_held_by(NAME, outer.owner(), 2);
             assert!((59_000..=60_000).contains(&rig.time_to_live(NAME)));
             assert!(inner.is_held() && lock.hold_count() == 2);
@@ -62,7 +62,7 @@ fn a_partial_release_cut_at_any_byte_gives_one_hold_back() {
     at_every_byte(&rig, &rig.release(true), twice, |(outer, inner)| {
         inner.unlock().unwrap();
         rig.assert_held_by(NAME, outer.owner(), 1);
-        assert!((29_000..=30_000).contains(&rig.time_to_live(NAME)), "the time that the outer hold was promised");
+        assert!((29_000..=30_000).contains(&rig.time_to_live(NAME)), "the lease of the outer hold");
         assert!(outer.is_held() && lock.hold_count() == 1);
         outer.unlock().unwrap();
         rig.assert_no_keys();
@@ -153,8 +153,8 @@ fn a_force_unlock_cut_at_any_byte_is_sent_once() {
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Unknown, "{then:?}: {error}");
                 let sent = rig.proxy.fitting_since(mark, &force);
-                assert_eq!(sent.len(), 1, "{then:?}: by the second time it might be somebody else's");
-                assert!(rig.fence_of(&sent[0]).is_some(), "{then:?}: it may still arrive");
+                assert_eq!(sent.len(), 1, "{then:?}: a second request could open another owner's lock");
+                assert!(rig.fence_of(&sent[0]).is_some(), "{then:?}: the request may still arrive");
             }
         }
         if is_open {
@@ -167,7 +167,7 @@ fn a_force_unlock_cut_at_any_byte_is_sent_once() {
     one(None);
     let (request, reply) = lengths(&rig, &force);
     faults(request, reply).into_iter().for_each(|then| one(Some(then)));
-    assert!(opened > reply as u64, "every one whose answer was cut");
+    assert!(opened > reply as u64, "every release whose answer was cut");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_force_unlock_without_an_answer_never_arrives_later() {
     let rule = rig.proxy.rule(rig.script("force_release"), Then::HoldRequest);
     assert_eq!(lock.force_unlock().unwrap_err().kind(), ErrorKind::Unknown);
     let original = rule.wait_hit(SOON);
-    eventually(SOON, "it is fenced", || rig.fence_of(&original).is_some());
+    eventually(SOON, "the request is fenced", || rig.fence_of(&original).is_some());
     first.unlock().unwrap();
     let next = rig.direct().get_lock(NAME).lock().unwrap();
     rule.release();
@@ -197,7 +197,7 @@ fn an_unanswered_force_unlock_spares_the_next_holder() {
         let rule = rig.proxy.rule(rig.script("force_release"), Then::HoldReply);
         let forced = scope.spawn(|| forcing.force_unlock());
         rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
-        let next = second.get_lock(NAME).try_lock().unwrap().expect("it was forced open");
+        let next = second.get_lock(NAME).try_lock().unwrap().expect("the lock was forced open");
         rig.proxy.cut(Scope::All);
         let outcome = joined(forced);
         rig.assert_held_by(NAME, next.owner(), 1);
@@ -228,7 +228,7 @@ fn an_unanswered_acquire_is_fenced_and_repeated_in_time() {
     for then in silences() {
         let mark = rig.proxy.mark();
         let rule = rig.proxy.rule(acquire.clone(), then.clone());
-        let guard = lock.try_lock_for(SOON).unwrap().expect("nobody else wants it");
+        let guard = lock.try_lock_for(SOON).unwrap().expect("no other client wants the lock");
         rig.assert_fenced_before_repeat(mark, &acquire);
         rig.assert_held_by(NAME, guard.owner(), 1);
         guard.unlock().unwrap();
@@ -311,7 +311,7 @@ fn a_hold_survives_unanswered_reentry_and_partial_release() {
         let outer = lock.lock().unwrap();
         rig.proxy.rule(rig.script("reenter"), then.clone());
         // With a wait the re-entry is repeated; without a wait the re-entry fails, and the outer hold is unaffected.
-        let inner = lock.try_lock_for(SOON).unwrap().expect("it is ours");
+        let inner = lock.try_lock_for(SOON).unwrap().expect("this thread holds the lock");
         rig.assert_held_by(NAME, outer.owner(), 2);
         rig.proxy.rule(rig.release(true), then.clone());
         inner.unlock().unwrap_or_else(|error| panic!("{then:?}: {error}"));
@@ -319,7 +319,7 @@ fn a_hold_survives_unanswered_reentry_and_partial_release() {
         rig.assert_held_by(NAME, outer.owner(), 1);
         outer.unlock().unwrap();
         rig.proxy.heal();
-        eventually(SOON, "all that was held has arrived", || {
+        eventually(SOON, "all held requests have arrived", || {
             rig.proxy.fitting(&When::script()).iter().all(|request| rig.proxy.fate(request).is_final())
         });
         rig.assert_no_keys();

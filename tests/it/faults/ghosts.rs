@@ -19,18 +19,21 @@ fn what_clears_a_late_grant_away_leaves_the_next_grant_alone() {
     thread::scope(|scope| {
         let grant = rig.proxy.rule(rig.script("acquire"), Then::HoldReply);
         let clearing = rig.proxy.rule(rig.release(false), Then::HoldRequest);
-        let taker =
-            scope.spawn(|| lock.with_lease(lease).owned().try_lock_for(SOON).unwrap().expect("nobody else wants it"));
+        let taker = scope.spawn(|| {
+            lock.with_lease(lease).owned().try_lock_for(SOON).unwrap().expect("no other client wants the lock")
+        });
         let late = grant.wait_hit(SOON);
         rig.proxy.wait_fate(&late, SOON);
         thread::sleep(lease); // the lease is over before the answer comes
         grant.release();
         let guard = joined(taker);
         let clearing_away = clearing.wait_hit(SOON);
-        assert!(!clearing_away.contains(guard.owner()), "it is another owner's");
+        assert!(!clearing_away.contains(guard.owner()), "the lock belongs to another owner");
         clearing.release();
-        let Fate::Answered(reply) = rig.proxy.wait_fate(&clearing_away, SOON) else { panic!("it was not answered") };
-        assert!(!reply.starts_with(b"*2\r\n:1"), "it opened the lock of the next grant");
+        let Fate::Answered(reply) = rig.proxy.wait_fate(&clearing_away, SOON) else {
+            panic!("the request has no answer")
+        };
+        assert!(!reply.starts_with(b"*2\r\n:1"), "the late request opened the lock of the next grant");
         let _ = guard.unlock(); // a slow machine may have used up the lease
     });
 }
@@ -40,7 +43,7 @@ fn a_ghost_of_a_hold_that_was_lost_is_cleared_in_the_background() {
     let rig = rig_without_fences();
     let lock = without_fences(&rig).get_lock(NAME);
     let original = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
-    let guard = lock.try_lock_for(SOON).unwrap().expect("the repetition takes it");
+    let guard = lock.try_lock_for(SOON).unwrap().expect("the repetition is granted");
     rig.server.run(&["DEL", NAME]);
     assert_eq!(kind_of(guard.extend(ms(60_000))), ErrorKind::Lost(Loss::Gone));
     drop(guard);
@@ -54,7 +57,7 @@ fn a_ghost_of_a_wait_in_vain_is_cleared_in_the_background() {
     let held = rig.direct().get_lock(NAME).lock().unwrap();
     let lock = without_fences(&rig).get_lock(NAME);
     let original = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
-    assert!(lock.try_lock_for(PATIENCE * 4).unwrap().is_none(), "somebody holds it");
+    assert!(lock.try_lock_for(PATIENCE * 4).unwrap().is_none(), "another client holds the lock");
     held.unlock().unwrap();
     original.release();
     assert_ghost_is_cleared(&rig, &original.wait_hit(SOON));
@@ -63,6 +66,10 @@ fn a_ghost_of_a_wait_in_vain_is_cleared_in_the_background() {
 /// The original takes the lock for no caller, and is cleaned up long before its lease of 30 s is over.
 #[track_caller]
 fn assert_ghost_is_cleared(rig: &Rig, original: &Request) {
-    assert_eq!(rig.proxy.wait_fate(original, SOON), Fate::Answered(b"*1\r\n:1\r\n".to_vec()), "it took the lock");
+    assert_eq!(
+        rig.proxy.wait_fate(original, SOON),
+        Fate::Answered(b"*1\r\n:1\r\n".to_vec()),
+        "the late request took the lock"
+    );
     rig.eventually_no_keys(Duration::from_secs(5));
 }

@@ -61,12 +61,12 @@ fn the_watchdog_leaves_a_mute_demoted_server() {
     let kept = client.get_lock("kept").lock().unwrap();
     rig.proxy.wait_for(&rig.script("renew"), SOON); // over its own connection
     successor.run(&["REPLICAOF", "127.0.0.1", &rig.server.address().port().to_string()]);
-    eventually(SOON, "it has the lock", || successor.query::<i64>(&["EXISTS", "kept"]) == 1);
+    eventually(SOON, "the server has the lock", || successor.query::<i64>(&["EXISTS", "kept"]) == 1);
     successor.run(&["REPLICAOF", "NO", "ONE"]);
     // The demoted server never reaches this master, so every request is refused with `MASTERDOWN`.
     rig.proxy.retarget(successor.address());
     rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]);
-    assert_eq!(kept.wait_lost(Duration::from_secs(6)), None, "it is renewed at the successor");
+    assert_eq!(kept.wait_lost(Duration::from_secs(6)), None, "the hold is renewed at the successor");
     kept.unlock().unwrap();
     assert!(successor.keys().is_empty());
 }

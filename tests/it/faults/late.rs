@@ -17,7 +17,7 @@ fn a_late_original_is_fenced_before_its_repetition() {
     let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     for _ in 0..10 {
         let (rule, original, fence) = take_with_the_original_held(&rig, &lock);
-        assert_eq!(rig.proxy.fate(&fence), Fate::Answered(b":1\r\n".to_vec()), "the fence found its connection");
+        assert_eq!(rig.proxy.fate(&fence), Fate::Answered(b":1\r\n".to_vec()), "the fence found the connection");
         assert_ne!(fence.connection, original.connection);
         rule.release();
         let fate = rig.proxy.wait_fate(&original, SOON);
@@ -50,7 +50,7 @@ fn background_cleanup_fences_first_however_long_it_takes() {
     fence.wait_hits(3, SOON);
     let original = held.wait_hit(SOON);
     let cleared = rig.proxy.wait_for_since(original.number, &rig.release(false), SOON);
-    let fence = rig.fence_of(&original).expect("it is fenced");
+    let fence = rig.fence_of(&original).expect("the request is fenced");
     assert!(fence.number < cleared.number, "cleared away before the fence");
     held.release();
     rig.proxy.wait_fate(&original, SOON);
@@ -65,7 +65,11 @@ fn an_unfenceable_ghost_is_cleared_in_the_background() {
     let Fate::Answered(refusal) = rig.proxy.fate(&fence) else { panic!("the fence was not answered") };
     assert!(refusal.starts_with(b"-NOPERM"));
     rule.release();
-    assert_eq!(rig.proxy.wait_fate(&original, SOON), Fate::Answered(b"*1\r\n:1\r\n".to_vec()), "the ghost locked it");
+    assert_eq!(
+        rig.proxy.wait_fate(&original, SOON),
+        Fate::Answered(b"*1\r\n:1\r\n".to_vec()),
+        "the late request took the lock"
+    );
     // The lease of the late grant would be 30 s.
     rig.eventually_no_keys(Duration::from_secs(3));
 }
@@ -77,8 +81,8 @@ fn a_ghost_does_not_disturb_whoever_has_the_lock_by_then() {
     let (rule, original, _) = take_with_the_original_held(&rig, &lock);
     let next = rig.direct().get_lock(NAME).lock().unwrap();
     rule.release();
-    let Fate::Answered(reply) = rig.proxy.wait_fate(&original, SOON) else { panic!("it was not answered") };
-    assert!(reply.starts_with(b"*2\r\n:0\r\n"), "it is told that the lock is busy");
+    let Fate::Answered(reply) = rig.proxy.wait_fate(&original, SOON) else { panic!("the request has no answer") };
+    assert!(reply.starts_with(b"*2\r\n:0\r\n"), "the reply says that the lock is busy");
     let releases = rig.proxy.mark();
     rig.proxy.wait_for_since(releases, &rig.release(false).nth(2), SOON);
     rig.assert_held_by(NAME, next.owner(), 1);
@@ -156,7 +160,7 @@ fn a_late_partial_release_never_shortens_the_hold() {
         rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
         let believed = outer.remaining().as_millis();
         let real = u128::try_from(rig.time_to_live(NAME)).unwrap();
-        assert!(believed <= real, "may fence: {may_fence}; believed for {believed} ms, but it ends in {real} ms");
+        assert!(believed <= real, "may fence: {may_fence}; believed for {believed} ms, but the key ends in {real} ms");
         drop((longer, outer));
     }
 }
@@ -184,13 +188,13 @@ fn take_with_the_original_held(rig: &Rig, lock: &Lock) -> (RuleHandle, Request, 
     let acquire = rig.script("acquire");
     let mark = rig.proxy.mark();
     let rule = rig.proxy.rule(acquire.clone(), Then::HoldRequest);
-    let guard = lock.try_lock_for(SOON).unwrap().expect("nobody else wants it");
+    let guard = lock.try_lock_for(SOON).unwrap().expect("no other client wants the lock");
     let original = rule.wait_hit(SOON);
     rig.assert_fenced_before_repeat(mark, &acquire);
     rig.assert_held_by(NAME, guard.owner(), 1);
     guard.unlock().unwrap();
     rig.assert_no_keys();
-    let fence = rig.fence_of(&original).expect("it was fenced");
+    let fence = rig.fence_of(&original).expect("the request was fenced");
     (rule, original, fence)
 }
 
@@ -249,7 +253,7 @@ fn reading_that_was_kept_goes_on_when_writing_ends_in_doubt() {
     // The guard is gone; readers are admitted as soon as the release reaches Redis.
     let reading = other.get_read_lock().try_lock_for(Duration::from_secs(8)).unwrap().expect("writing has ended");
     reading.unlock().unwrap();
-    assert!(other.get_write_lock().try_lock().unwrap().is_none(), "what was kept is still read");
+    assert!(other.get_write_lock().try_lock().unwrap().is_none(), "the kept read hold remains");
 }
 
 /// The background is writing an inner release that failed at first, and does not know of the next release.

@@ -24,7 +24,7 @@ fn every_holder_is_told_before_the_server_forgets_its_lock() {
             let trials = Trials { locks: 40, leased: true, lease: LEASE, tick: TICK, before: Duration::ZERO };
             let run = move || {
                 let excused = told_in_time(fault, server_answers, &trials);
-                assert!(excused <= trials.locks / 2, "this machine stood still too often to tell: {excused}");
+                assert!(excused <= trials.locks / 2, "this machine stood still too often for a verdict: {excused}");
             };
             thread.spawn_scoped(scope, run).unwrap();
             // The ends are spread: many ends at once would test the machine.
@@ -82,7 +82,7 @@ pub(crate) fn told_in_time(fault: Fault, server_answers: bool, trials: &Trials) 
         for (trial, guard) in guards.iter().enumerate() {
             let tell = tell.clone();
             scope.spawn(move || {
-                let loss = guard.wait_lost(lease * 2).expect("it is lost");
+                let loss = guard.wait_lost(lease * 2).expect("the hold is lost");
                 tell.send((trial, loss, Instant::now())).unwrap();
                 assert!(!guard.is_held());
             });
@@ -98,7 +98,10 @@ pub(crate) fn told_in_time(fault: Fault, server_answers: bool, trials: &Trials) 
         let late = at.saturating_duration_since(ends[trial]);
         if !late.is_zero() {
             let stalled = stalls.between(ends[trial] - margin, at);
-            assert!(late <= stalled, "lock {trial} was told {late:?} after its end, stalled for {stalled:?} before");
+            assert!(
+                late <= stalled,
+                "the loss of lock {trial} was reported {late:?} after the end, stalled for {stalled:?} before"
+            );
             excused.insert(trial);
         }
     }
@@ -132,7 +135,7 @@ fn end_by_requests(rig: &Rig, trial: usize, lease: Duration) -> Instant {
     let mut raising = rig.proxy.fitting(&rig.script("renew").containing(name(trial)));
     raising.extend(rig.proxy.fitting(&rig.script("acquire").containing(name(trial))));
     let last = raising.iter().filter(|request| answered(request)).map(|request| request.at).max();
-    last.expect("it was acquired") + lease
+    last.expect("the lock was acquired") + lease
 }
 
 #[test]
@@ -170,7 +173,7 @@ fn the_time_of_a_slow_answer_is_not_believed_in() {
     let check = |guard: &lockson::Guard, what: &str| {
         let left = ms(u64::try_from(rig.time_to_live("slow")).unwrap());
         let believed = guard.remaining();
-        assert!(believed <= left, "{what}: believed for {believed:?}, but it ends in {left:?}");
+        assert!(believed <= left, "{what}: believed for {believed:?}, but the key ends in {left:?}");
     };
     delayed("acquire");
     let outer = lock.lock().unwrap();
@@ -238,7 +241,7 @@ fn a_lost_lock_does_not_disturb_the_next_hold_of_the_same_name() {
         deep.into_iter().rev().for_each(|guard| assert!(guard.unlock().is_err()));
     });
     let guard = lock.lock().unwrap();
-    assert_eq!(guard.wait_lost(ms(2_700)), None, "it is renewed as well");
+    assert_eq!(guard.wait_lost(ms(2_700)), None, "the second hold is renewed too");
     guard.unlock().unwrap();
 }
 
@@ -294,7 +297,7 @@ pub(crate) fn time_to_tell(rig: &Rig, holder: &Client, other: &Client, leased: b
         eventually(SOON, "somebody listens", || rig.server.subscribers("redisson_lock__channel:{forced}") == 1);
         let forced = Instant::now();
         assert!(other.get_lock("forced").force_unlock().unwrap());
-        let (loss, at) = told.recv_timeout(SOON).expect("it is told");
+        let (loss, at) = told.recv_timeout(SOON).expect("the loss is reported");
         assert!(matches!(loss, Loss::Gone | Loss::Taken), "told only after {:?}: {loss:?}", at - forced);
         joined(waiter);
         at - forced

@@ -98,7 +98,7 @@ fn an_observer_that_panics_disturbs_nobody() {
         held.unlock().unwrap();
         joined(waiter);
     });
-    assert_eq!(kept.wait_lost(lease + ms(500)), None, "it is renewed");
+    assert_eq!(kept.wait_lost(lease + ms(500)), None, "the hold is renewed");
     kept.unlock().unwrap();
     // Two acquired and lost or failing, one more acquired, two released.
     assert!(told.load(Ordering::Relaxed) >= 8, "{told:?}");

@@ -191,7 +191,7 @@ fn forked(client: &Client, guards: &mut Vec<Guard>, lock: &Lock) -> String {
     let stop = &Cancel::new();
     match fork::fork().expect("there is room for a process") {
         Fork::Parent(child) => {
-            let status = fork::waitpid(child).expect("it is ours");
+            let status = fork::waitpid(child).expect("this thread holds the lock");
             format!("child {status}")
         }
         Fork::Child => {
@@ -210,15 +210,15 @@ fn forked(client: &Client, guards: &mut Vec<Guard>, lock: &Lock) -> String {
 
 /// A client opened by the child works like any other, also with an inherited `Cancel`.
 fn own_client_works(stop: &Cancel) -> bool {
-    let url = std::env::var(SERVER).expect("it is there in the parent, too");
+    let url = std::env::var(SERVER).expect("the variable exists in the parent too");
     let client = Client::builder(&url).client_name("child").connect().expect("redis is reached");
     let lock = client.get_lock("child's");
-    let guard = lock.lock().expect("it is free");
+    let guard = lock.lock().expect("the lock is free");
     let cancelled = thread::scope(|scope| {
         let waiter = scope.spawn(|| lock.with_cancel(stop).try_lock_for(SOON).is_err());
         thread::sleep(ms(20));
         stop.cancel();
-        waiter.join().expect("it does not panic")
+        waiter.join().expect("the thread does not panic")
     });
     cancelled && guard.unlock().is_ok()
 }

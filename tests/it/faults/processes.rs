@@ -55,7 +55,7 @@ pub(crate) fn kills(kills: i64) {
     for _ in 0..kills {
         let victim = kill_whoever_is_inside(&scene, &mut peers);
         let killed = Instant::now();
-        eventually(SOON, "somebody else is inside", || scene.inside().is_some_and(|pid| pid != victim));
+        eventually(SOON, "another thread is inside", || scene.inside().is_some_and(|pid| pid != victim));
         assert!(killed.elapsed() <= TTL + ms(1_000) + SCHEDULING, "{:?}", killed.elapsed());
         peers.retain(|(peer, _)| peer.pid() != victim);
         peers.push(start_one(&mut scene));
@@ -71,7 +71,7 @@ pub(crate) fn kills(kills: i64) {
         }
     }
     assert_eq!(violations, 0);
-    assert!(takeovers >= 1, "the survivors found a dead one inside");
+    assert!(takeovers >= 1, "the survivors found a dead process inside");
     // A killed process may have counted without writing its line, never the other way round.
     let lines = i64::try_from(scene.grants().len()).unwrap();
     assert!((lines..=lines + kills).contains(&scene.counter()), "{lines} lines, counted {}", scene.counter());
@@ -89,10 +89,10 @@ fn a_killed_holder_frees_the_lock_with_its_time_to_live() {
         // Long enough for a renewal; each round kills at another point of the renewal interval.
         assert!(lock.try_lock_for(TTL + ms(100 * round)).unwrap().is_none());
         peer.kill();
-        eventually(SOON, "redis has done all it had asked for", || server.clients_named("victim") == 0);
+        eventually(SOON, "redis has executed all requests of the victim", || server.clients_named("victim") == 0);
         let asked = Instant::now();
-        let left = Duration::from_millis(ttl_ms(&server, "job").try_into().expect("it is there yet"));
-        let guard = lock.try_lock_for(SOON).unwrap().expect("it runs out");
+        let left = Duration::from_millis(ttl_ms(&server, "job").try_into().expect("the key still exists"));
+        let guard = lock.try_lock_for(SOON).unwrap().expect("the key expires");
         let after = asked.elapsed();
         assert!(after + ms(2) >= left, "granted after {after:?} with {left:?} left");
         assert!(after <= left + GRACE + SCHEDULING, "granted after {after:?} with {left:?} left");
@@ -110,20 +110,20 @@ fn a_holder_stopped_beyond_its_ttl_learns_it_at_first_look() {
         let mut peer = Peer::open(&options(&server, "stopped"));
         peer.ask(&format!("lock kind=plain name=job{lease}")).expect_ok();
         peer.stop();
-        let guard = lock.try_lock_for(SOON).unwrap().expect("its time to live ends while it stands still");
+        let guard = lock.try_lock_for(SOON).unwrap().expect("the time to live ends while the process stands still");
         let before = fields(&server, "job");
         // The first call of the continued process: look, take again, release.
         let [look, again, back, anew] =
             ["is_held", "try_lock", "unlock", "try_lock"].map(|verb| peer.send(&format!("{verb} kind=plain name=job")));
         peer.resume();
-        assert!(!peer.answer(look, SOON).expect_ok().flag("held"), "its first look says lost");
+        assert!(!peer.answer(look, SOON).expect_ok().flag("held"), "the first look reports the loss");
         for id in [again, back] {
             let told = peer.answer(id, SOON);
             let (kind, message) = told.expect_failure();
             assert_eq!(kind, "not_owner");
             assert!(message.contains("Lost(Expired)") || message.contains("Lost(Taken)"), "{message}");
         }
-        assert!(!peer.answer(anew, SOON).expect_ok().flag("acquired"), "now it waits like anybody");
+        assert!(!peer.answer(anew, SOON).expect_ok().flag("acquired"), "the process waits like any other");
         assert!(guard.is_held());
         assert_eq!(fields(&server, "job"), before, "the new holder is untouched");
         guard.unlock().unwrap();
@@ -145,7 +145,7 @@ fn a_holder_stopped_for_less_than_its_time_to_live_holds_on() {
         let look = peer.send("is_held kind=plain name=job");
         peer.resume();
         assert!(peer.answer(look, SOON).expect_ok().flag("held"));
-        assert!(lock.try_lock_for(ms(1_800)).unwrap().is_none(), "it is renewed again");
+        assert!(lock.try_lock_for(ms(1_800)).unwrap().is_none(), "the hold is renewed again");
     }
     assert!(peer.ask("is_held kind=plain name=job").expect_ok().flag("held"));
     peer.ask("unlock kind=plain name=job").expect_ok();
@@ -180,13 +180,13 @@ fn a_forked_child_touches_nothing_of_its_parent() {
     };
     for round in 0..3 {
         parent.ask(0, "lock plain job");
-        eventually(SOON, "its lock is watched", || connections().len() == 3);
+        eventually(SOON, "the lock is watched", || connections().len() == 3);
         let (before, held) = (connections(), fields(&server, "job"));
         let asked = Instant::now();
-        assert_eq!(parent.ask(0, "fork plain other"), "child 0", "it is told that its copy is closed");
+        assert_eq!(parent.ask(0, "fork plain other"), "child 0", "the child's copy of the client is closed");
         assert!(asked.elapsed() < SCHEDULING, "round {round}: {:?}", asked.elapsed());
-        assert_eq!(fields(&server, "job"), held, "dropping its copy of the guard gave nothing back");
-        assert_eq!(connections(), before, "the parent's connections are as they were");
+        assert_eq!(fields(&server, "job"), held, "dropping the child's copy of the guard released nothing");
+        assert_eq!(connections(), before, "the parent's connections are unchanged");
         // The parent goes on: its hold is renewed beyond the time to live, released, and taken again.
         assert!(client.get_lock("job").try_lock_for(ms(1_500)).unwrap().is_none());
         assert_eq!(parent.ask(0, "unlock"), "unlocked");
@@ -271,7 +271,7 @@ impl Scene {
 fn kill_whoever_is_inside(scene: &Scene, peers: &mut [(Peer, Vec<u64>)]) -> u32 {
     let started = Instant::now();
     loop {
-        assert!(started.elapsed() < SOON, "nobody was caught inside");
+        assert!(started.elapsed() < SOON, "no process was caught inside");
         let Some(pid) = scene.inside() else { continue };
         let Some((peer, _)) = peers.iter_mut().find(|(peer, _)| peer.pid() == pid) else { continue };
         peer.stop();

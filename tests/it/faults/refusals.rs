@@ -53,7 +53,7 @@ fn a_wait_that_is_long_enough_sees_the_end_of_a_busy_time() {
     let client = rig.impatient().connect().unwrap();
     thread::scope(|scope| {
         scope.spawn(|| rig.server.try_query::<()>(&["EVAL", "while true do end", "0"]));
-        eventually(SOON, "it is busy", || refuses(&rig, "BUSY"));
+        eventually(SOON, "the lock is busy", || refuses(&rig, "BUSY"));
         let waiter = scope.spawn(|| client.get_lock("free").try_lock_for(SOON).unwrap().is_some());
         rig.proxy.wait_for_since(rig.proxy.mark(), &rig.script("acquire").nth(2), SOON);
         rig.server.run(&["SCRIPT", "KILL"]);
@@ -69,7 +69,7 @@ fn a_server_that_is_busy_for_ever_costs_the_bound_and_no_more() {
     let writes = "redis.call('SET', 'x', 1) while true do end"; // what wrote cannot be killed
     thread::scope(|scope| {
         scope.spawn(|| rig.server.try_query::<()>(&["EVAL", writes, "0"]));
-        eventually(SOON, "it is busy", || refuses(&rig, "BUSY"));
+        eventually(SOON, "the lock is busy", || refuses(&rig, "BUSY"));
         let (took, answer) = timed(|| client.get_lock("wanted").lock());
         assert_eq!(answer.unwrap_err().redis_word(), Some("BUSY"));
         assert!(took < PATIENCE * 3 + SLACK, "{took:?}");
@@ -100,14 +100,14 @@ fn a_replica_is_left_for_the_master_behind_its_name() {
         takes.into_iter().for_each(|take| take.join().unwrap());
     });
     successor.run(&["REPLICAOF", "127.0.0.1", &rig.server.address().port().to_string()]);
-    eventually(SOON, "it has the lock", || successor.query::<i64>(&["EXISTS", "kept"]) == 1);
+    eventually(SOON, "the server has the lock", || successor.query::<i64>(&["EXISTS", "kept"]) == 1);
     successor.run(&["REPLICAOF", "NO", "ONE"]);
     rig.server.run(&["REPLICAOF", "127.0.0.1", &successor.address().port().to_string()]);
     rig.proxy.retarget(successor.address()); // connections that are open stay where they are
-    let taken = client.get_lock("wanted").try_lock_for(SOON).unwrap().expect("the new master grants it");
+    let taken = client.get_lock("wanted").try_lock_for(SOON).unwrap().expect("the new master grants the lock");
     assert_eq!(successor.query::<i64>(&["EXISTS", "wanted"]), 1);
     leased.extend(Duration::from_secs(90)).unwrap();
-    assert_eq!(kept.wait_lost(Duration::from_secs(6)), None, "it is renewed there");
+    assert_eq!(kept.wait_lost(Duration::from_secs(6)), None, "the hold is renewed there");
     for guard in [taken, kept, leased] {
         guard.unlock().unwrap();
     }

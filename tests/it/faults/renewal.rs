@@ -52,7 +52,7 @@ fn renewals_that_are_lost_for_a_while_cost_nothing() {
     rig.proxy.unmute();
     let next = rig.proxy.wait_for_since(rig.proxy.mark(), &renewals, SOON);
     rig.proxy.wait_fate(&next, SOON);
-    assert_eq!(guard.wait_lost(Duration::from_secs(4)), None, "it outlives what it was confirmed for before");
+    assert_eq!(guard.wait_lost(Duration::from_secs(4)), None, "the hold outlives its last confirmed lease");
     guard.unlock().unwrap();
     assert_eq!(told.losses_of("kept"), 0);
 }
@@ -105,7 +105,7 @@ fn nothing_is_renewed_after_its_release_however_that_went() {
         // One renewal may have been under way during the release.
         let after = rig.proxy.fitting_since(mark, &mine).len();
         assert!(after <= 1, "{after} renewals after the release");
-        eventually(SOON, "it is open", || !client.get_lock("released").is_locked().unwrap());
+        eventually(SOON, "the lock is open", || !client.get_lock("released").is_locked().unwrap());
     }
     assert!(other.is_held());
 }

@@ -14,7 +14,7 @@ use crate::support::{Peer, Random, joined};
 #[test]
 fn in_chaos_every_call_ends_in_time_and_no_two_are_inside() {
     let taken = chaos(7, Duration::from_secs(6));
-    assert!(taken > 20, "{taken} taken: the chaos was too much to show anything");
+    assert!(taken > 20, "only {taken} grants: too much chaos for a verdict");
 }
 
 /// Threads of two clients use one lock, while every connection is disturbed; returns the number of grants.
@@ -132,7 +132,7 @@ fn resets_at_any_byte_are_like_ends() {
         for cut in 0..=12 {
             for then in [Then::CutReplyAfter(cut), Then::CutRequestAfter(cut * 20)] {
                 rig.proxy.rule(when.clone(), then);
-                let guard = lock.try_lock().unwrap().expect("nobody else wants it");
+                let guard = lock.try_lock().unwrap().expect("no other client wants the lock");
                 rig.assert_held_by("reset", guard.owner(), 1);
                 guard.unlock().unwrap();
                 rig.assert_no_keys();
@@ -167,7 +167,7 @@ fn a_reentry_at_the_end_of_a_lease_never_robs_another_owner() {
             assert!(owners <= 1, "{owners} owners at once");
         }
     });
-    assert!(losses.load(Ordering::Relaxed) > 0, "it never came to the end of a lease");
+    assert!(losses.load(Ordering::Relaxed) > 0, "the loop never reached the end of a lease");
     rig.eventually_no_keys(SOON);
 }
 
@@ -207,7 +207,9 @@ fn a_wait_cancelled_at_its_grant_leaves_nothing_behind() {
                 assert_eq!(error.kind(), ErrorKind::Cancelled);
             }
         });
-        eventually(SOON / 2, "it is free long before its time to live ends", || rig.fields("cancelled").is_empty());
+        eventually(SOON / 2, "the lock is free long before the time to live ends", || {
+            rig.fields("cancelled").is_empty()
+        });
     }
     assert!(client.held().is_empty());
 }

@@ -104,7 +104,7 @@ fn waiters_are_subscribed_again_after_every_kill() {
         let mark = rig.proxy.mark();
         rig.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         rig.proxy.wait_for_since(mark, &When::command("SUBSCRIBE"), SOON);
-        eventually(SOON, "it is subscribed again", || rig.server.subscribers(CHANNEL) == 1);
+        eventually(SOON, "the channel is subscribed again", || rig.server.subscribers(CHANNEL) == 1);
     }
     waiter.has_just_asked(&rig);
     let late = waiter.serve();
@@ -225,7 +225,7 @@ fn a_subscription_that_is_never_confirmed_blocks_no_other_name() {
     }
     let (took, answer) = first.join().unwrap();
     assert!(!answer.unwrap(), "the lock was busy all the time");
-    assert!(took < ms(2_500) + SLACK, "it keeps its own limit: {took:?}");
+    assert!(took < ms(2_500) + SLACK, "the call keeps its own limit: {took:?}");
     unconfirmed.unlock().unwrap();
     // The name is not lost for ever.
     let waiter = Waiter::start_on(&rig, &client, "n1");
@@ -255,7 +255,7 @@ impl Waiter {
             granted
         });
         let channel = format!("redisson_lock__channel:{{{name}}}");
-        eventually(SOON, "it is subscribed", || rig.server.subscribers(&channel) == 1);
+        eventually(SOON, "the channel is subscribed", || rig.server.subscribers(&channel) == 1);
         Waiter { held, thread }
     }
 

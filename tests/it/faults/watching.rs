@@ -186,7 +186,7 @@ fn a_reader_is_told_though_other_readers_stay() {
     let (client, others) = (patient_client(&server), Client::connect(&server.url()).unwrap());
     let theirs = others.get_read_write_lock("shared").get_read_lock().lock().unwrap();
     let ours = client.get_read_write_lock("shared").get_read_lock().owned().lock().unwrap();
-    eventually(SOON, "it is watched", || server.tracked_keys() > 0);
+    eventually(SOON, "the hold is watched", || server.tracked_keys() > 0);
     let since = Instant::now();
     server.run(&["HDEL", "shared", ours.owner()]);
     all_are_told(&[ours], since, Loss::Taken, "one reader's field");

@@ -109,7 +109,7 @@ impl Queue<'_> {
         let place = self.owners().len();
         let waiter = scope.spawn(move || {
             // Waiters in the field wait without a limit; the limit here only ends a failing test.
-            let guard = lock.try_lock_for(3 * SOON).unwrap().expect("its turn comes");
+            let guard = lock.try_lock_for(3 * SOON).unwrap().expect("the waiter's turn comes");
             (Instant::now(), inside(guard))
         });
         self.await_length(place + 1);

@@ -63,7 +63,9 @@ fn only_fenced_locks_have_tokens() {
     let name = fresh("both");
     let plain = client.get_lock(&name).lock().unwrap();
     assert_eq!(kind_of(client.get_fenced_lock(&name).lock()), ErrorKind::OtherKind);
-    elsewhere(|| assert!(client.get_fenced_lock(&name).try_lock().unwrap().is_none(), "for others it is just busy"));
+    elsewhere(|| {
+        assert!(client.get_fenced_lock(&name).try_lock().unwrap().is_none(), "for other clients the lock is busy")
+    });
     plain.unlock().unwrap();
     client.get_fenced_lock(&name).lock().unwrap().unlock().unwrap();
 }
@@ -85,7 +87,7 @@ fn the_state_is_the_plain_locks_and_a_counter_without_end() {
         drop(lock.with_lease(ms(500)).lock().unwrap());
         let _guard = lock.lock().unwrap();
         assert!(lock.force_unlock().unwrap());
-        assert_eq!(ttl_ms(&server, &token_key(name)), -1, "forcing it open leaves the counter alone");
+        assert_eq!(ttl_ms(&server, &token_key(name)), -1, "a forced release leaves the counter alone");
     }
 }
 
@@ -162,7 +164,7 @@ fn no_token_is_given_twice_across_threads_and_processes() {
     let greatest = all.last().copied();
     all.dedup();
     assert_eq!(all.len(), 6 * EACH);
-    assert_eq!(counter(&server, "job"), greatest, "the counter is the last one");
+    assert_eq!(counter(&server, "job"), greatest, "the counter is the last token");
 }
 
 #[test]
@@ -174,7 +176,7 @@ fn a_take_whose_answer_was_lost_has_the_token_that_it_drew() {
     let mut last = counter(&server, "job");
     for cut in [0, 1, 8] {
         let rule = proxy.rule(When::script(), Then::CutReplyAfter(cut));
-        let guard = lock.try_lock_for(SOON).unwrap().expect("nobody else wants it");
+        let guard = lock.try_lock_for(SOON).unwrap().expect("no other client wants the lock");
         rule.wait_hit(SOON);
         let token = Some(guard.token().value());
         assert!(token == counter(&server, "job") && token > last, "{token:?} after {last:?}");
@@ -194,7 +196,7 @@ fn a_grant_with_a_lost_answer_and_counter_has_a_token() {
     let fence = proxy.rule(When::command("CLIENT").that(|request| request.text(0) == "KILL"), Then::HoldRequest);
     thread::scope(|scope| {
         let taker = scope.spawn(|| {
-            let guard = lock.try_lock_for(SOON).unwrap().expect("nobody else wants it");
+            let guard = lock.try_lock_for(SOON).unwrap().expect("no other client wants the lock");
             (guard.token(), guard.is_held())
         });
         held.wait_hit(SOON);
@@ -232,7 +234,7 @@ fn a_store_that_asks_for_the_token_rejects_the_late_writer() {
     let read = || server.query::<String>(&["GET", &value]);
     let (ours, theirs) = (client().get_fenced_lock(&name), client().get_fenced_lock(&name));
     let late = ours.with_lease(ms(200)).lock().unwrap();
-    assert!(write(&late, "first"), "the first one ever");
+    assert!(write(&late, "first"), "the first run ever");
     assert!(write(&late, "second"), "as often as one likes");
     let successor = theirs.try_lock_for(SOON).unwrap().expect("the lease ends");
     assert!(write(&late, "third"), "the store has not heard of the successor yet");

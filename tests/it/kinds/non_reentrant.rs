@@ -38,11 +38,11 @@ fn a_second_take_by_the_holder_is_an_error_at_once() {
             assert!(lock.is_held_by_current_thread() && lock.hold_count() == 1);
         }
         assert_eq!(fields(server, &name), before);
-        assert!(ttl_ms(server, &name) <= 30_000, "nothing was prolonged");
+        assert!(ttl_ms(server, &name) <= 30_000, "no time to live was raised");
         assert!(guard.is_held());
         guard.unlock().unwrap();
-        assert!(!lock.is_locked().unwrap(), "one release frees it");
-        assert!(lock.try_lock().unwrap().is_some(), "and then it can be taken again");
+        assert!(!lock.is_locked().unwrap(), "one release frees the lock");
+        assert!(lock.try_lock().unwrap().is_some(), "and then the lock can be taken again");
     }
 }
 
@@ -71,7 +71,7 @@ fn every_other_thread_waits_for_it() {
             thread::scope(|scope| {
                 let waiter = scope.spawn(|| {
                     let guard = lock.lock().unwrap();
-                    assert_eq!(kind_of(lock.try_lock()), ErrorKind::AlreadyHeld, "now it is this one's");
+                    assert_eq!(kind_of(lock.try_lock()), ErrorKind::AlreadyHeld, "the other owner holds the lock now");
                     guard.unlock().unwrap();
                 });
                 let start = crate::support::channel(&name);
@@ -97,7 +97,7 @@ fn an_owned_take_is_somebody_else_who_waits() {
         guard.unlock().unwrap();
         let owned = lock.owned().lock().unwrap();
         assert!(lock.owned().try_lock().unwrap().is_none());
-        assert!(lock.try_lock().unwrap().is_none(), "the thread does not hold what an owned guard holds");
+        assert!(lock.try_lock().unwrap().is_none(), "the thread does not hold the owned guard's lock");
         owned.unlock().unwrap();
         assert!(lock.try_lock().unwrap().is_some());
     }
@@ -121,7 +121,11 @@ fn a_hold_of_another_kind_by_the_same_thread_is_a_hold() {
     for (kind, plain) in KINDS.into_iter().zip(REENTRANT_KINDS) {
         let (client, name) = (client(), fresh("once"));
         let outer = plain(&client, &name).lock().unwrap();
-        assert_eq!(kind_of(kind(&client, &name).lock()), ErrorKind::AlreadyHeld, "it would wait for itself");
+        assert_eq!(
+            kind_of(kind(&client, &name).lock()),
+            ErrorKind::AlreadyHeld,
+            "the thread would wait for its own lock"
+        );
         outer.unlock().unwrap();
         let outer = kind(&client, &name).lock().unwrap();
         // A reentrant handle re-enters the hold of a non-reentrant handle, as with Redisson.

@@ -38,7 +38,10 @@ fn each_process_gets_its_part_of_a_hot_lock() {
         let what = format!("{kind}, {threads:?} threads: {grants:?} grants, longest wait {longest_wait_ms} ms");
         let (all, all_threads) = (grants.iter().sum::<i64>(), threads.iter().sum::<usize>() as i64);
         for (grants, threads) in grants.into_iter().zip(threads) {
-            assert!(grants * all_threads * 2 >= all * threads as i64, "one had less than half of its part: {what}");
+            assert!(
+                grants * all_threads * 2 >= all * threads as i64,
+                "one process had less than half of its part: {what}"
+            );
         }
         assert!(ms(longest_wait_ms.try_into().expect("no time is negative")) <= SCHEDULING, "{what}");
     }

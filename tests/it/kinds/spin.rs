@@ -158,7 +158,7 @@ fn a_lock_without_limit_waits_on_when_the_tries_are_used_up() {
     thread::scope(|scope| {
         server.reset_counters();
         let waiter = scope.spawn(|| lock.lock().map(|guard| (Instant::now(), guard.unlock())));
-        eventually(SOON, "it asks again and again", || server.calls_of("evalsha") >= 3);
+        eventually(SOON, "the waiter asks again and again", || server.calls_of("evalsha") >= 3);
         guard.unlock().unwrap();
         let released = Instant::now();
         let (granted, left) = joined(waiter).unwrap();
@@ -198,7 +198,7 @@ fn a_release_in_the_process_ends_a_long_pause() {
             let _guard = lock.lock().unwrap();
             Instant::now()
         });
-        eventually(SOON, "it has asked", || server.calls_of("evalsha") + server.calls_of("eval") > asked);
+        eventually(SOON, "the waiter has asked", || server.calls_of("evalsha") + server.calls_of("eval") > asked);
         guard.unlock().unwrap();
         let released = Instant::now();
         let waited = joined(waiter).saturating_duration_since(released);
@@ -227,7 +227,7 @@ fn a_cancel_and_a_close_end_a_long_pause_at_once() {
         thread::scope(|scope| {
             // The first waiter sleeps, the second is behind the first in the local queue.
             let waiters = [scope.spawn(|| kind_of(lock.lock())), scope.spawn(|| kind_of(lock.try_lock_for(SOON)))];
-            eventually(SOON, "the first one has asked", || server.calls_of("evalsha") > asked);
+            eventually(SOON, "the first waiter has asked", || server.calls_of("evalsha") > asked);
             let (took, ()) = timed(|| {
                 end();
                 assert_eq!(waiters.map(joined), [kind, kind]);
@@ -284,9 +284,9 @@ fn a_moment_without_the_server_after_a_long_pause_is_no_outage() {
         proxy.new_connections(NewConnections::CloseAtOnce);
         proxy.cut(Scope::All);
         let before = proxy.connections_made();
-        eventually(SOON, "it asks in vain", || proxy.connections_made() > before);
+        eventually(SOON, "the waiter asks in vain", || proxy.connections_made() > before);
         proxy.new_connections(NewConnections::Accept);
-        begun.recv_timeout(SOON).expect("it has asked again, and pauses");
+        begun.recv_timeout(SOON).expect("the waiter has asked again, and pauses");
         guard.unlock().unwrap();
         joined(waiter).unwrap();
     });

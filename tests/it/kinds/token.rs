@@ -31,7 +31,7 @@ fn it_is_the_owner_id_under_the_name_with_the_lease() {
         let guard = lock.with_lease(ms(20_000)).lock().unwrap();
         assert_eq!(value(server, lock.name()).as_deref(), Some(guard.owner()), "{form:?}");
         assert!((19_000..=20_000).contains(&ttl_ms(server, lock.name())), "{form:?}");
-        let holder = lock.holder().unwrap().expect("it is held");
+        let holder = lock.holder().unwrap().expect("the lock is held");
         assert_eq!((holder.owner(), holder.hold_count()), (guard.owner(), 1));
         assert!(lock.is_locked().unwrap());
         assert!(lock.remaining_time_to_live().unwrap().is_some_and(|left| left <= ms(20_000)));

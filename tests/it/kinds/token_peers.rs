@@ -78,7 +78,7 @@ fn the_one_waits_for_the_other(lock: &Lock, peer: &mut Peer) {
     peer.expect("try 30000", "busy");
     assert_ours(&guard);
     peer.send("lock 30000");
-    assert_eq!(peer.answer_if_any(ms(300)), None, "it waits for us");
+    assert_eq!(peer.answer_if_any(ms(300)), None, "the library waits");
     guard.unlock().unwrap();
     assert_eq!(peer.answer(), "taken");
 
@@ -141,7 +141,7 @@ fn they_take_turns(lock: &Lock, peer: &mut Peer) {
 fn the_watchdog_keeps_them_out(lock: &Lock, peer: &mut Peer) {
     let guard = lock.lock().unwrap();
     peer.send("lock 30000");
-    assert_eq!(peer.answer_if_any(TTL * 2), None, "we renew it");
+    assert_eq!(peer.answer_if_any(TTL * 2), None, "the client renews the lock");
     assert_ours(&guard);
     guard.unlock().unwrap();
     assert_eq!(peer.answer(), "taken");
@@ -188,7 +188,7 @@ fn what_they_took_behind_our_back_is_left_to_them(lock: &Lock, peer: &mut Peer) 
         }
         assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken));
         assert_eq!(theirs(lock), value);
-        assert!(ttl_ms(RedisServer::shared(), lock.name()) <= 30_000, "we did not raise it");
+        assert!(ttl_ms(RedisServer::shared(), lock.name()) <= 30_000, "the client did not raise the time to live");
         peer.expect("unlock", "done");
         assert_free(lock);
     }
@@ -212,7 +212,7 @@ fn they_cannot_touch_it(guard: &Guard, peer: &mut Peer) {
     peer.expect("extend 90000", "not ours");
     peer.expect("unlock", if peer.tells_of_release { "not ours" } else { "done" });
     assert_ours(guard);
-    assert!(ttl_ms(RedisServer::shared(), guard.name()) <= before, "they did not raise it");
+    assert!(ttl_ms(RedisServer::shared(), guard.name()) <= before, "the library did not raise the time to live");
     guard.extend(ms(60_000)).unwrap();
 }
 
@@ -225,12 +225,12 @@ fn assert_ours(guard: &Guard) {
 /// The library's value under the key.
 #[track_caller]
 fn theirs(lock: &Lock) -> Vec<u8> {
-    value(lock.name()).expect("they hold it")
+    value(lock.name()).expect("the library holds the lock")
 }
 
 #[track_caller]
 fn assert_free(lock: &Lock) {
-    eventually(SOON, "nobody holds it", || value(lock.name()).is_none());
+    eventually(SOON, "the lock has no owner", || value(lock.name()).is_none());
 }
 
 /// Ends the other thread when this thread is done, or panics.

@@ -96,7 +96,7 @@ fn acquire(stage: &Stage<'_>, turn: Turn) -> Outcome {
 fn busy(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let locks = stage.locks("busy");
     let held: Vec<_> =
-        locks.iter().map(|lock| stage.of_bystander(lock.name()).lock().expect("nobody has it")).collect();
+        locks.iter().map(|lock| stage.of_bystander(lock.name()).lock().expect("the lock is free")).collect();
     turn.comes();
     let outcome = locks.iter().try_for_each(|lock| told(lock.try_lock())?.map_or(Ok(()), |_| Err("taken".to_owned())));
     drop(held);
@@ -106,7 +106,7 @@ fn busy(stage: &Stage<'_>, turn: Turn) -> Outcome {
 fn other_kind(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let locks = stage.locks("other");
     let of_other = |lock: &Lock| (stage.user.other_kind)(&stage.house.bystander, lock.name());
-    let held: Vec<_> = locks.iter().map(|lock| of_other(lock).lock().expect("nobody has it")).collect();
+    let held: Vec<_> = locks.iter().map(|lock| of_other(lock).lock().expect("the lock is free")).collect();
     turn.comes();
     let refused = |lock: &Lock| match told(lock.try_lock()) {
         Err(why) if why == "`OtherKind`" => Ok(()),
@@ -126,7 +126,7 @@ fn wait(stage: &Stage<'_>, turn: Turn) -> Outcome {
 
 /// Waits for a lock that the bystander releases as soon as the waiter sleeps, with another waiter behind.
 pub(crate) fn wait_for(stage: &Stage<'_>, client: &lockson::Client, lock: &Lock, ready: impl FnOnce()) -> Outcome {
-    let held = stage.of_bystander(lock.name()).owned().lock().expect("nobody has it");
+    let held = stage.of_bystander(lock.name()).owned().lock().expect("the lock is free");
     ready();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
@@ -140,9 +140,9 @@ pub(crate) fn wait_for(stage: &Stage<'_>, client: &lockson::Client, lock: &Lock,
             within(SOON, || queue_of(stage, held.name()).len() == 2 || waiter.is_finished());
             behind
         });
-        held.unlock().expect("it is the bystander's");
+        held.unlock().expect("the bystander holds the lock");
         let outcome = joined(waiter);
-        behind.map(joined).transpose().expect("the bystander may do everything");
+        behind.map(joined).transpose().expect("the bystander has all rights");
         outcome
     })
 }
@@ -152,7 +152,7 @@ pub(crate) fn wait_for(stage: &Stage<'_>, client: &lockson::Client, lock: &Lock,
 fn wait_among_others(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let (client, name) = (stage.client(), stage.name("queued"));
     let lock = (stage.user.sides[0])(&client, &name);
-    let held = stage.of_bystander(&name).owned().lock().expect("nobody has it");
+    let held = stage.of_bystander(&name).owned().lock().expect("the lock is free");
     let rig = &stage.house.rig;
     let keys = ["queue", "timeout", "alive"].map(|key| prefixed(&format!("redisson_lock_{key}"), &name));
     let run = |script: &str| rig.server.run(&["EVAL", script, "3", &keys[0], &keys[1], &keys[2]]);
@@ -165,7 +165,7 @@ fn wait_among_others(stage: &Stage<'_>, turn: Turn) -> Outcome {
         let before = asked();
         within(SOON, || asked() >= before + 2 || waiter.is_finished());
         run(UNDISTURBED);
-        held.unlock().expect("it is the bystander's");
+        held.unlock().expect("the bystander holds the lock");
         joined(waiter)
     })
 }
@@ -178,14 +178,14 @@ const UNDISTURBED: &str = "redis.call('lrem', KEYS[1], 0, 'java:1') redis.call('
 
 fn reenter(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let locks = stage.locks("reentered");
-    let _outer: Vec<_> = locks.iter().map(|lock| lock.lock().expect("nobody has it")).collect();
+    let _outer: Vec<_> = locks.iter().map(|lock| lock.lock().expect("the lock is free")).collect();
     turn.comes();
     locks.iter().try_for_each(|lock| told(lock.try_lock()).map(drop))
 }
 
 fn extend(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let locks = stage.locks("extended");
-    let guards: Vec<_> = locks.iter().map(|lock| lock.lock().expect("nobody has it")).collect();
+    let guards: Vec<_> = locks.iter().map(|lock| lock.lock().expect("the lock is free")).collect();
     turn.comes();
     guards.iter().try_for_each(|guard| told(guard.extend(Duration::from_secs(60))))
 }
@@ -193,12 +193,10 @@ fn extend(stage: &Stage<'_>, turn: Turn) -> Outcome {
 fn renewal(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let events = Events::default();
     let client = stage.builder("").observer(events.clone()).connect_lazily().expect("the URL is good");
-    let taken = stage
-        .user
-        .sides
-        .iter()
-        .enumerate()
-        .map(|(side, lock)| lock(&client, &stage.name(&format!("watched{side}"))).lock().expect("nobody has it"));
+    let taken =
+        stage.user.sides.iter().enumerate().map(|(side, lock)| {
+            lock(&client, &stage.name(&format!("watched{side}"))).lock().expect("the lock is free")
+        });
     let _guards: Vec<_> = taken.collect();
     turn.comes();
     // One renewal may have been under way when the rights changed.
@@ -210,7 +208,7 @@ fn renewal(stage: &Stage<'_>, turn: Turn) -> Outcome {
 
 fn release_of_one(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let locks = stage.locks("twice");
-    let both = |lock: &Lock| [lock.lock().expect("nobody has it"), lock.lock().expect("it is ours")];
+    let both = |lock: &Lock| [lock.lock().expect("the lock is free"), lock.lock().expect("this thread holds the lock")];
     let guards: Vec<_> = locks.iter().map(both).collect();
     turn.comes();
     guards.into_iter().try_for_each(|[_outer, inner]| told(inner.unlock()))
@@ -218,7 +216,7 @@ fn release_of_one(stage: &Stage<'_>, turn: Turn) -> Outcome {
 
 fn release(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let locks = stage.locks("released");
-    let guards: Vec<_> = locks.iter().map(|lock| lock.lock().expect("nobody has it")).collect();
+    let guards: Vec<_> = locks.iter().map(|lock| lock.lock().expect("the lock is free")).collect();
     turn.comes();
     guards.into_iter().try_for_each(|guard| {
         let name = guard.name().to_owned();
@@ -239,7 +237,7 @@ fn release_beside_another(stage: &Stage<'_>, turn: Turn) -> Outcome {
 
 fn step_down(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let lock = stage.client().get_read_write_lock(stage.name("both"));
-    let writing = lock.get_write_lock().lock().expect("nobody has it");
+    let writing = lock.get_write_lock().lock().expect("the lock is free");
     turn.comes();
     let reading = told(lock.get_read_lock().try_lock())?.ok_or("busy".to_owned())?;
     told(writing.unlock())?;
@@ -248,7 +246,7 @@ fn step_down(stage: &Stage<'_>, turn: Turn) -> Outcome {
 
 fn wake_others(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let (name, enough) = (stage.name("handed over"), Cancel::new());
-    let guard = (stage.user.sides[0])(&stage.client(), &name).lock().expect("nobody has it");
+    let guard = (stage.user.sides[0])(&stage.client(), &name).lock().expect("the lock is free");
     // The release of a fair lock does more when several waiters are in the queue.
     let clients: Vec<_> = (0..if stage.user.is_fair { 2 } else { 1 }).map(|_| stage.house.rig.client()).collect();
     thread::scope(|scope| {
@@ -258,7 +256,7 @@ fn wake_others(stage: &Stage<'_>, turn: Turn) -> Outcome {
                 let guard = told(lock.try_lock_for(SOON * 2))?.ok_or("never".to_owned())?;
                 stage.was_woken(guard.owner())
             });
-            assert!(within(SOON, || stage.sleeps(client, &name)), "this one may do everything");
+            assert!(within(SOON, || stage.sleeps(client, &name)), "this client has all rights");
             waiter
         };
         let waiters: Vec<_> = clients.iter().map(begin).collect();
@@ -275,7 +273,7 @@ fn wake_others(stage: &Stage<'_>, turn: Turn) -> Outcome {
 fn leave(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let (client, rig) = (stage.client(), &stage.house.rig);
     let [left, kept] = ["left", "kept"].map(|what| stage.name(what));
-    let _held = [&left, &kept].map(|name| stage.of_bystander(name).lock().expect("nobody has it"));
+    let _held = [&left, &kept].map(|name| stage.of_bystander(name).lock().expect("the lock is free"));
     let channel = stage.user.channel.expect("it listens")(&left);
     turn.comes();
     let (enough, leaving) = (Cancel::new(), Cancel::new());
@@ -314,7 +312,7 @@ fn once(stage: &Stage<'_>, turn: Turn) -> Outcome {
 
 fn not_again(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let locks = stage.locks("not again");
-    assert!(stage.of_bystander(locks[0].name()).once_per(SOON).expect("the bystander may do everything"));
+    assert!(stage.of_bystander(locks[0].name()).once_per(SOON).expect("the bystander has all rights"));
     turn.comes();
     let again = told(locks[0].once_per(SOON))?;
     if again { Err("again".to_owned()) } else { Ok(()) }

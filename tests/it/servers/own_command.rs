@@ -15,9 +15,9 @@ fn the_servers_own_command_opens_only_the_lock_of_its_holder() {
         let value: String = server.query(&["GET", "own"]);
         assert_eq!(value, outer.owner());
         let other = by_server(&brisk(server).connect().unwrap(), "own");
-        assert!(other.try_lock_for(TTL * 2).unwrap().is_none(), "it is renewed");
+        assert!(other.try_lock_for(TTL * 2).unwrap().is_none(), "the hold is renewed");
         inner.unlock().unwrap();
-        assert_eq!(other.holder().unwrap().expect("it is held").owner(), outer.owner());
+        assert_eq!(other.holder().unwrap().expect("the lock is held").owner(), outer.owner());
         outer.unlock().unwrap();
         assert_eq!(server.keys(), Vec::<String>::new());
         assert!(server.calls_of(word) >= 2, "asked whether it is there, and used");

@@ -299,7 +299,7 @@ fn holder(stage: &Stage<'_>, turn: Turn) -> Outcome {
 /// Asks about a held lock, for each side.
 fn question(stage: &Stage<'_>, turn: Turn, ask: impl Fn(&Lock) -> Outcome) -> Outcome {
     let locks = stage.locks("asked");
-    let held: Vec<_> = locks.iter().map(|lock| lock.lock().expect("nobody has it")).collect();
+    let held: Vec<_> = locks.iter().map(|lock| lock.lock().expect("the lock is free")).collect();
     turn.comes();
     let outcome = locks.iter().try_for_each(ask);
     drop(held);

@@ -57,7 +57,7 @@ impl Way {
     /// The answers of a server of this version to each call during the refusal.
     pub(crate) fn answers(&self, version: &Version) -> Answers {
         let scene = Scene::set(self, version);
-        let client = scene.builder().connect().expect("it is well yet");
+        let client = scene.builder().connect().expect("the server still works");
         let trouble =
             Trouble { fail: &|| (self.fail)(&scene), heal: &|| (self.heal)(&scene), holds_stay: self.holds_stay };
         Answers::taken(&scene.rig, &client, || scene.builder().connect(), &trouble)

@@ -151,7 +151,7 @@ impl Stage<'_> {
             return Ok(());
         }
         let asked = self.house.rig.proxy.fitting(&When::script().containing(owner));
-        let [.., before, granted] = &asked[..] else { return Err("it did not wait".to_owned()) };
+        let [.., before, granted] = &asked[..] else { return Err("the client did not wait".to_owned()) };
         if granted.at - before.at < ms(950) { Ok(()) } else { Err(LATE.to_owned()) }
     }
 }

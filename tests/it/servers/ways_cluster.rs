@@ -30,14 +30,14 @@ pub(crate) const MOVED: Way = Way {
         let other = CLUSTER.iter().fold(scene.version.builder(), |builder, line| builder.config(*line)).start();
         scene.run(&["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string()]);
         let knows = |server: &RedisServer| server.query::<String>(&["CLUSTER", "NODES"]).matches(" connected").count();
-        eventually(LONG, "they know each other", || knows(&other) == 2 && knows(&scene.rig.server) == 2);
+        eventually(LONG, "the nodes know each other", || knows(&other) == 2 && knows(&scene.rig.server) == 2);
         with_slots("DELSLOTS", |words| scene.run(words));
         let takes_them = || {
             // The second server may still believe that the first server has the slots.
             with_slots("DELSLOTS", |words| drop(other.try_query::<()>(words)));
             with_slots("ADDSLOTS", |words| other.try_query::<()>(words).is_ok())
         };
-        eventually(LONG, "the other one has the slots", takes_them);
+        eventually(LONG, "the second node has the slots", takes_them);
         scene.wait_for_word("MOVED");
         *scene.other.lock() = Some(other);
     },

@@ -46,7 +46,7 @@ pub(crate) const DENIED: Way = Way {
     when: "protected mode, and neither password nor loopback (6.2: nor `bind`); new connections only",
     advice: "give the server a password",
     prepare: |scene| {
-        let address = own_address().expect("it was looked at before");
+        let address = own_address().expect("the log was read before");
         scene.rig.proxy.retarget(SocketAddr::new(address, scene.rig.server.port()));
     },
     fail: |scene| {

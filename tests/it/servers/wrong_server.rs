@@ -46,7 +46,7 @@ fn a_node_of_a_cluster_and_a_sentinel_are_refused_by_name() {
             let lazy = Client::builder(&url).connect_lazily().unwrap();
             let (took, answer) = timed(|| lazy.get_lock("wanted").lock().map(drop));
             assert_eq!(kind_of(answer), ErrorKind::Unsupported);
-            assert!(took < SOON, "nobody waits for it to become another: {took:?}");
+            assert!(took < SOON, "no call waits for a change of the server: {took:?}");
         }
     }
 }
@@ -75,7 +75,7 @@ fn a_waiter_at_a_replica_is_served_after_its_promotion() {
     let mark = rig.proxy.mark();
     thread::scope(|scope| {
         let waiter =
-            scope.spawn(|| client.get_lock("wanted").try_lock_for(SOON).unwrap().expect("it is free").unlock());
+            scope.spawn(|| client.get_lock("wanted").try_lock_for(SOON).unwrap().expect("the lock is free").unlock());
         // Met, left, and asked again.
         rig.proxy.wait_for_since(mark, &When::command("HELLO").nth(2), SOON);
         eventually(SOON, "two connections were made", || {
@@ -157,7 +157,7 @@ fn the_database_of_a_parameter_counts() {
     for url in [format!("{place}?db=3"), format!("{place}/3?db=3"), format!("{place}/3"), unix] {
         let guard = Client::connect(&url).unwrap().get_lock("there").lock().unwrap();
         assert_eq!(server.keys(), Vec::<String>::new(), "{url}: database 0");
-        let held: String = server.info("db3").expect("it holds a key");
+        let held: String = server.info("db3").expect("the server holds a key");
         assert!(held.starts_with("keys=1,"), "{url}: {held}");
         guard.unlock().unwrap();
     }
@@ -193,7 +193,8 @@ fn a_fence_after_a_restart_hits_nobody_who_has_the_same_number() {
     let hello = rig.proxy.fitting(&When::command("HELLO")).pop().unwrap();
     let ours = number_in(&rig, &hello);
     thread::scope(|scope| {
-        let locking = scope.spawn(|| client.get_lock("job").owned().try_lock_for(SOON).unwrap().expect("it is free"));
+        let locking =
+            scope.spawn(|| client.get_lock("job").owned().try_lock_for(SOON).unwrap().expect("the lock is free"));
         rig.proxy.wait_for(&rig.script("acquire"), SOON);
         rig.proxy.new_connections(lockson_harness::proxy::NewConnections::Refuse);
         rig.server.restart();
@@ -211,17 +212,22 @@ fn a_fence_after_a_restart_hits_nobody_who_has_the_same_number() {
         rig.proxy.new_connections(lockson_harness::proxy::NewConnections::Accept);
         locking.join().unwrap().unlock().unwrap();
         let kills = rig.proxy.fitting_since(mark, &crate::support::faults::fences());
-        assert!(kills.iter().any(|kill| kill.text(2) == ours.to_string()), "its number is fenced: {kills:?}");
+        assert!(
+            kills.iter().any(|kill| kill.text(2) == ours.to_string()),
+            "the connection's number is fenced: {kills:?}"
+        );
         let namesake = innocent.last_mut().unwrap();
-        let pong: String = redis::cmd("PING").query(namesake).expect("nobody closed it");
+        let pong: String = redis::cmd("PING").query(namesake).expect("the connection is open");
         assert_eq!(pong, "PONG");
     });
 }
 
 fn number_in(rig: &Rig, hello: &lockson_harness::proxy::Request) -> u64 {
-    let lockson_harness::proxy::Fate::Answered(reply) = rig.proxy.fate(hello) else { panic!("it was answered") };
+    let lockson_harness::proxy::Fate::Answered(reply) = rig.proxy.fate(hello) else {
+        panic!("the request has no answer")
+    };
     let reply = String::from_utf8_lossy(&reply);
-    let (_, rest) = reply.split_once("\r\nid\r\n:").expect("it tells the number");
+    let (_, rest) = reply.split_once("\r\nid\r\n:").expect("the reply has the number");
     rest.split("\r\n").next().unwrap().parse().unwrap()
 }
 

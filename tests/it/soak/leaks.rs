@@ -72,7 +72,7 @@ fn busy_round(server: &RedisServer, client: &Client, campaign: &Campaign) -> u64
         let mut killed = 0;
         for kill in 1..=KILLS_OF_A_ROUND {
             let at = PAIRS_OF_A_ROUND * kill / (KILLS_OF_A_ROUND + 1);
-            eventually(SOON * 3, "they get on", || done.load(Ordering::Relaxed) >= at);
+            eventually(SOON * 3, "all workers make progress", || done.load(Ordering::Relaxed) >= at);
             killed += server.query::<u64>(&["CLIENT", "KILL", "TYPE", "normal"]).min(1);
             server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         }
@@ -125,7 +125,7 @@ impl Counts {
             Some(before) => counts != *before,
             None => since.elapsed() < ms(6_000),
         } {
-            assert!(started.elapsed() < SOON * 3, "this stays: {counts:?}, before: {before:?}");
+            assert!(started.elapsed() < SOON * 3, "lasting growth: {counts:?}, before: {before:?}");
             thread::sleep(ms(20));
             let now = Self::now(server);
             if now != counts {

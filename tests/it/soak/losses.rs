@@ -61,7 +61,7 @@ fn loss_is_what_a_stopped_process_sees_first() {
         }
         thread::sleep(ms(random.below(400))); // another point of the interval each time
         peers.iter().for_each(Peer::stop);
-        eventually(SOON, "redis has forgotten them", || server.keys().is_empty());
+        eventually(SOON, "all keys have expired", || server.keys().is_empty());
         // By the first look, another client holds half of the locks.
         let taken: Vec<_> = (0..peers.len()).map(|peer| others.get_lock(name(peer, 0)).lock().unwrap()).collect();
         let first_look = |(number, peer): (usize, &mut Peer)| -> Vec<u64> {
@@ -116,7 +116,7 @@ fn loss_of_everything_at_once_is_told_to_all() {
                 .map(|number| {
                     let lock = client.get_lock(format!("all.{number}"));
                     let guard = lock.owned().lock().unwrap();
-                    scope.spawn(move || guard.wait_lost(SOON).expect("it is told"))
+                    scope.spawn(move || guard.wait_lost(SOON).expect("the loss is reported"))
                 })
                 .collect();
             rig.server.run(&["FLUSHALL"]);
@@ -125,5 +125,5 @@ fn loss_of_everything_at_once_is_told_to_all() {
         campaign.passed(50);
     }
     assert!(client.held().is_empty());
-    campaign.end("all told that they are gone");
+    campaign.end("every holder learned of the loss");
 }

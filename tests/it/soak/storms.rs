@@ -65,7 +65,7 @@ fn storm_of_cuts_at_random_bytes() {
                 }
                 _ => {
                     let lock = if random.below(2) == 0 { lock.clone() } else { lock.with_lease(ms(40_000)) };
-                    guards.push(lock.try_lock().unwrap().expect("nobody else wants it"));
+                    guards.push(lock.try_lock().unwrap().expect("no other client wants the lock"));
                 }
             }
             rig.proxy.heal();
@@ -79,7 +79,7 @@ fn storm_of_cuts_at_random_bytes() {
         rig.assert_no_keys();
         campaign.passed(STEPS);
     }
-    campaign.end("each had its effect once");
+    campaign.end("each request had its effect once");
 }
 
 /// Cuts one of the next requests at a random byte, before or after execution, or cuts nothing.

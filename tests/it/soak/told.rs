@@ -65,7 +65,7 @@ fn run(redis: &mut Connection, words: &[&str]) {
 #[test]
 #[ignore = "make soak"]
 fn each_loss_is_told_at_once_beside_ten_thousand_holds() {
-    let mut campaign = Campaign::start("losses that nobody announces", (WAYS.len() * TRIALS) as u64, 10);
+    let mut campaign = Campaign::start("losses without a message", (WAYS.len() * TRIALS) as u64, 10);
     let (server, stage) = Stage::start();
     let others = Client::connect(&server.url()).unwrap();
     let mut redis = server.connection();

@@ -33,7 +33,7 @@ impl Rig {
 
     /// A client through the proxy, with default settings.
     pub(crate) fn client(&self) -> Client {
-        self.builder().connect().expect("the proxy lets it through")
+        self.builder().connect().expect("the proxy forwards the request")
     }
 
     /// The settings of a client through the proxy.

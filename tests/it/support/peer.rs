@@ -62,7 +62,7 @@ impl Peer {
     #[track_caller]
     pub(crate) fn answer(&mut self, id: u64, within: Duration) -> Answer {
         if let Some(position) = self.early.iter().position(|(other, _)| *other == id) {
-            return self.early.remove(position).expect("it was found there").1;
+            return self.early.remove(position).expect("the path was found").1;
         }
         loop {
             let (other, answer) = parse(&self.process.next_line(within));

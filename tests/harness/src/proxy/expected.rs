@@ -54,7 +54,7 @@ impl Expected {
             channels: request.arguments.len(),
             frames_left: None,
         });
-        self.queue.back_mut().expect("it was just pushed")
+        self.queue.back_mut().expect("the request was just pushed")
     }
 
     pub(super) fn front(&mut self) -> Option<&mut Awaited> {

@@ -28,7 +28,7 @@ fn holds_that_are_only_leased_are_told_of_a_restart_as_well() {
     let server = RedisServer::start();
     let client = patient_client(&server);
     let guard = client.get_lock("leased").with_lease(super::LEASE).owned().lock().unwrap();
-    eventually(SOON, "it is watched", || server.tracked_keys() > 0);
+    eventually(SOON, "the hold is watched", || server.tracked_keys() > 0);
     server.restart();
     all_are_told(&[guard], Instant::now(), Loss::Gone, "restart");
 }
@@ -63,7 +63,7 @@ fn what_was_watched_is_watched_again_after_a_connection_broke() {
             let now = connections_of(&server);
             now.len() == 2 && now != dead && server.tracked_keys() >= guards.len()
         });
-        assert!(guards.iter().all(|guard| guard.is_held()), "nothing was lost");
+        assert!(guards.iter().all(|guard| guard.is_held()), "no hold was lost");
         thread::sleep(ms(200)); // the last question about all holds has ended
         let since = Instant::now();
         guards.iter().for_each(|guard| server.run(&["DEL", guard.name()]));
@@ -99,7 +99,7 @@ fn a_loss_is_told_while_the_listener_cannot_reconnect() {
     let rig = Rig::start();
     let client = super::patient(&rig.proxy.url()).connect().unwrap();
     let guard = client.get_lock("alone").owned().lock().unwrap();
-    eventually(SOON, "it is watched", || rig.server.tracked_keys() > 0);
+    eventually(SOON, "the hold is watched", || rig.server.tracked_keys() > 0);
     // From now on no connection can listen: each SUBSCRIBE is cut.
     let subscribes = When::command("SUBSCRIBE").always();
     rig.proxy.rule(subscribes, Then::CutBeforeRequest);
@@ -116,7 +116,7 @@ fn a_loss_that_only_a_replica_tells_is_no_loss() {
     let client = super::patient(&rig.proxy.url()).connect().unwrap();
     // A lease: what is asked is a plain look, which a replica answers as well.
     let guard = client.get_lock("kept").with_lease(super::LEASE).owned().lock().unwrap();
-    eventually(SOON, "it is watched", || rig.server.tracked_keys() > 0);
+    eventually(SOON, "the hold is watched", || rig.server.tracked_keys() > 0);
     successor.run(&["HSET", "kept", guard.owner(), "1"]);
     successor.run(&["PEXPIRE", "kept", "150000"]);
     rig.proxy.retarget(successor.address());
@@ -127,8 +127,8 @@ fn a_loss_that_only_a_replica_tells_is_no_loss() {
     eventually(SOON, "the replica is asked", || are_asked(&rig.server));
     assert_eq!(rig.server.keys(), Vec::<String>::new());
     eventually(SOON, "the master is asked", || guard.lost().is_some() || are_asked(&successor));
-    assert_eq!(guard.wait_lost(ms(200)), None, "the master has it");
-    eventually(SOON, "it is watched there", || successor.tracked_keys() > 0);
+    assert_eq!(guard.wait_lost(ms(200)), None, "the master has the key");
+    eventually(SOON, "the hold is watched at the master", || successor.tracked_keys() > 0);
     guard.unlock().unwrap();
     assert!(successor.keys().is_empty());
 }

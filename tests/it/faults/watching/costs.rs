@@ -50,7 +50,7 @@ fn what_its_owner_writes_all_the_time_costs_few_questions() {
     let client = patient_client(&server);
     let lock = client.get_lock("busy");
     let guard = lock.lock().unwrap();
-    eventually(SOON, "it is watched", || server.tracked_keys() > 0);
+    eventually(SOON, "the hold is watched", || server.tracked_keys() > 0);
     let looks = looks_during(&server, || lock.lock().unwrap().unlock().unwrap());
     assert!(looks <= 60, "{looks} looks a second");
     server.run(&["DEL", "busy"]);
@@ -62,7 +62,7 @@ fn what_others_write_all_the_time_costs_few_questions() {
     let server = RedisServer::start();
     let client = patient_client(&server);
     let guard = client.get_read_write_lock("busy").get_read_lock().lock().unwrap();
-    eventually(SOON, "it is watched", || server.tracked_keys() > 0);
+    eventually(SOON, "the hold is watched", || server.tracked_keys() > 0);
     let mut connection = server.connection();
     let looks = looks_during(&server, || {
         redis::cmd("HSET").arg("busy").arg("another").arg(1).query::<()>(&mut connection).unwrap();
@@ -115,7 +115,7 @@ fn a_mute_listening_connection_delays_no_renewal() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(ms(2_000), ms(200)).connect().unwrap();
     let guard = client.get_lock("kept").lock().unwrap();
-    eventually(SOON, "it is watched", || rig.server.tracked_keys() > 0);
+    eventually(SOON, "the hold is watched", || rig.server.tracked_keys() > 0);
     let listening = rig.proxy.wait_for(&When::command("SUBSCRIBE"), SOON).connection;
     rig.proxy.mute(Scope::Connection(listening), Direction::Both);
     assert_eq!(guard.wait_lost(ms(4_000)), None);

@@ -32,7 +32,7 @@ fn without_rights_renewals_tell_losses_after_one_notice() {
         let settings = Client::builder(&server.url()).watchdog(ms(6_000), ms(600)).observer(late.clone());
         let client = settings.connect().unwrap();
         let guard = client.get_lock("seen").owned().lock().unwrap();
-        eventually(SOON, "it is said", || !late.0.lock().is_empty());
+        eventually(SOON, "the missing right is reported", || !late.0.lock().is_empty());
         // Over several ticks, and over holds that would be watched.
         let others: Vec<_> = (0..5)
             .map(|number| {
@@ -57,10 +57,10 @@ fn a_right_given_later_is_used_from_the_next_connection_on() {
     let late = Late::default();
     let client = super::patient(&server.url()).observer(late.clone()).connect().unwrap();
     let guard = client.get_lock("seen").owned().lock().unwrap();
-    eventually(SOON, "it is said", || !late.0.lock().is_empty());
+    eventually(SOON, "the missing right is reported", || !late.0.lock().is_empty());
     server.run(&["ACL", "SETUSER", "default", "+client|tracking"]);
     server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    eventually(SOON, "it is watched", || server.tracked_keys() > 0);
+    eventually(SOON, "the hold is watched", || server.tracked_keys() > 0);
     server.run(&["DEL", "seen"]);
     assert_eq!(guard.wait_lost(super::AT_ONCE), Some(Loss::Gone));
     assert_eq!(late.0.lock().len(), 1);
@@ -83,7 +83,7 @@ fn an_observer_that_panics_stops_no_watching() {
     let told = Arc::new(AtomicUsize::new(0));
     let client = super::patient(&server.url()).observer(Falls(Arc::clone(&told))).connect().unwrap();
     let first = client.get_lock("first").owned().lock().unwrap();
-    eventually(SOON, "it is said", || told.load(Ordering::SeqCst) == 1);
+    eventually(SOON, "the missing right is reported", || told.load(Ordering::SeqCst) == 1);
     server.run(&["ACL", "SETUSER", "default", "+client|tracking"]);
     server.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     let guards = watched(&server, &client);
@@ -116,5 +116,5 @@ fn a_release_that_finds_nothing_swallows_no_announcement() {
             return;
         }
     }
-    panic!("this machine is too slow to tell");
+    panic!("this machine is too slow for a verdict");
 }

@@ -21,7 +21,7 @@ fn waiters_of_a_closed_client_hold_up_nobody() {
         let live = queue.waiter(scope, client().get_fair_lock(&name), leave);
         let owner = queue.owners().pop();
         doomed.close();
-        assert_eq!(queue.owners(), Vec::from_iter(owner), "those of the closed client are out of the queue");
+        assert_eq!(queue.owners(), Vec::from_iter(owner), "the waiters of the closed client have left the queue");
         assert_eq!(queue.left_ms().len(), 1);
         let released = Instant::now();
         guard.unlock().unwrap();

@@ -40,7 +40,7 @@ pub(crate) fn nobody_is_overtaken(wanted: u64) {
             if grants > seen.0 {
                 seen = (grants, Instant::now());
             }
-            assert!(seen.1.elapsed() < 2 * SOON, "nobody gets in any more after {grants} grants");
+            assert!(seen.1.elapsed() < 2 * SOON, "no more grants after {grants} grants");
             if grants >= wanted {
                 break;
             }

@@ -76,11 +76,13 @@ fn nobody_asks_busily_behind_a_dead_head() {
     let began = Instant::now();
     thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| leave(client.get_fair_lock("job").try_lock_for(3 * SOON).unwrap().expect("its turn comes")));
+            scope.spawn(|| {
+                leave(client.get_fair_lock("job").try_lock_for(3 * SOON).unwrap().expect("the waiter's turn comes"))
+            });
         }
         // Each waiter asks on arrival, after subscribing, and four times within its patience.
         throughout(ms(1_200), || assert!(server.calls_of("evalsha") <= 15, "{} times", server.calls_of("evalsha")));
-        assert_eq!(queue.owners().len(), 4, "they wait all the same");
+        assert_eq!(queue.owners().len(), 4, "the waiters still wait");
     });
     let took = began.elapsed();
     assert!(took <= PATIENCE + SCHEDULING, "{took:?}");
@@ -167,13 +169,15 @@ fn what_dead_waiters_leave_has_an_end() {
     }
     doomed.kill();
     guard.unlock().unwrap();
-    assert_eq!(queue.owners().len(), 3, "nobody comes any more");
+    assert_eq!(queue.owners().len(), 3, "no more waiters come");
     for key in queue.keys() {
         let left: i64 = server.query(&["PTTL", &key]);
         assert!((0..=2 * 86_400_000).contains(&left), "{key}: {left}");
     }
     // A later waiter finds all of the silent waiters gone.
-    eventually(SOON, "they have been silent for long enough", || queue.left_ms().values().all(|left| *left <= 0));
+    eventually(SOON, "the waiters have been silent for long enough", || {
+        queue.left_ms().values().all(|left| *left <= 0)
+    });
     elsewhere(|| assert!(hasty_client(&server).get_fair_lock("job").try_lock().unwrap().is_some()));
     assert!(fields(&server, "job").is_empty());
     queue.assert_gone();

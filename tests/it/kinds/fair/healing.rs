@@ -141,10 +141,10 @@ fn a_full_memory_refuses_takes_and_no_release() {
     outer.unlock().unwrap();
     assert!(fields(&server, "job").is_empty());
     assert_eq!(queue.owners(), ["java:1"]);
-    assert_eq!(messages.get_message().unwrap().get_payload::<String>().unwrap(), "0", "the next one is told");
+    assert_eq!(messages.get_message().unwrap().get_payload::<String>().unwrap(), "0", "the next waiter is told");
     let error = lock.try_lock_for(ms(100)).unwrap_err();
     assert_eq!(error.redis_word(), Some("OOM"));
-    assert_eq!(queue.owners(), ["java:1"], "and nobody has joined");
+    assert_eq!(queue.owners(), ["java:1"], "and no waiter has joined");
 }
 
 #[test]
@@ -189,13 +189,13 @@ fn a_force_unlock_wakes_the_next_and_keeps_the_queue() {
                 joined(second);
                 late
             });
-            assert!(guard.unlock().is_err(), "it was forced open");
+            assert!(guard.unlock().is_err(), "the lock was forced open");
             late
         })
         .collect();
     late.sort();
-    assert!(late[2] <= ms(250), "half of them were later than {:?}", late[2]);
-    assert!(!operator.get_fair_lock(&name).force_unlock().unwrap(), "it is not held");
+    assert!(late[2] <= ms(250), "half of the wake-ups took longer than {:?}", late[2]);
+    assert!(!operator.get_fair_lock(&name).force_unlock().unwrap(), "the lock is not held");
     assert!(fields(server, &name).is_empty());
     queue.assert_gone();
 }

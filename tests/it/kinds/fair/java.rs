@@ -29,14 +29,14 @@ fn a_waiter_between_two_of_java_keeps_its_place() {
         let mut messages = [&before, &behind].map(|java| java.listen());
         throughout(TTL + PATIENCE + ms(1_000), || {
             assert!(before.ask().is_some() && behind.ask().is_some());
-            assert_eq!(queue.owners(), order, "while it was held");
+            assert_eq!(queue.owners(), order, "while the lock was held");
         });
         guard.unlock().unwrap();
-        assert!(heard(&mut messages[0]), "the first one is told");
-        assert_eq!(before.ask(), None, "and takes it");
+        assert!(heard(&mut messages[0]), "the first waiter is told");
+        assert_eq!(before.ask(), None, "and takes the lock");
         throughout(TTL + PATIENCE, || {
             assert!(behind.ask().is_some());
-            assert_eq!(queue.owners(), order[1..], "while Java held it");
+            assert_eq!(queue.owners(), order[1..], "while Java held the lock");
         });
         assert_eq!(before.unlock(), Some(1));
         eventually(SCHEDULING, "ours is in", || fields(&server, "job").first().is_some_and(|(by, _)| *by == order[1]));
@@ -44,7 +44,7 @@ fn a_waiter_between_two_of_java_keeps_its_place() {
         assert_eq!(queue.owners(), order[2..]);
         go.send(()).unwrap();
         joined(ours);
-        assert!(heard(&mut messages[1]), "the last one is told");
+        assert!(heard(&mut messages[1]), "the last waiter is told");
         assert_eq!(behind.ask(), None);
         assert_eq!(behind.unlock(), Some(1));
     });
@@ -67,7 +67,7 @@ fn a_waiter_behind_an_old_one_of_java_keeps_its_place() {
         // The grant took 300 s from every waiter behind, more than lay between them; the next request of the second
         // Java waiter purges.
         assert!(behind.ask().is_some());
-        assert_eq!(queue.owners(), order[1..], "whoever waits behind one of Java has 300 s to give away");
+        assert_eq!(queue.owners(), order[1..], "a waiter behind one of Java has 300 s to give away");
         assert_eq!(before.unlock(), Some(1));
         joined(ours);
         assert_eq!(behind.ask(), None);
@@ -93,7 +93,7 @@ fn a_waiter_behind_the_next_of_java_keeps_its_place() {
             let order = queue.owners();
             assert_eq!(before.ask(), None);
             assert!(last.ask().is_some());
-            assert_eq!(queue.owners()[..order.len() - 1], order[1..], "{joins}: nobody counts as gone");
+            assert_eq!(queue.owners()[..order.len() - 1], order[1..], "{joins}: no waiter counts as gone");
             if joins == "java's" {
                 // Nor after Lockson's patience, which was the time of the first waiter.
                 throughout(PATIENCE + ms(500), || assert!(last.ask().is_some()));
@@ -127,7 +127,7 @@ fn a_waiter_keeps_its_place_when_java_gives_up_in_front_of_it() {
             before.give_up(taken);
             let asked = server.calls_of("evalsha");
             eventually(SOON, "ours has asked", || server.calls_of("evalsha") > asked);
-            assert_eq!(queue.owners().first(), Some(&order[1]), "it is the first now: {taken}");
+            assert_eq!(queue.owners().first(), Some(&order[1]), "the waiter is first now: {taken}");
             guard.unlock().unwrap();
             joined(ours);
             assert_eq!(behind.ask(), None);
@@ -154,8 +154,8 @@ fn java_behind_us_is_promised_our_patience_and_its_own_time() {
                 guard.unlock().unwrap();
             });
             queue.await_length(1);
-            eventually(SOON, "it is first", || queue.left_ms().values().all(|left| *left <= 2_000));
-            let told_ms = behind.ask().expect("it is held");
+            eventually(SOON, "the waiter is first", || queue.left_ms().values().all(|left| *left <= 2_000));
+            let told_ms = behind.ask().expect("the lock is held");
             let left = queue.left_ms();
             let (before_us, after_us) = (left[&queue.owners()[0]], left[&behind.owner]);
             // The deadline of Lockson's waiter is read a little later than the Java waiter's answer, and may have moved
@@ -210,9 +210,9 @@ fn waiters_of_rust_and_java_are_served_in_order() {
         assert_eq!(queue.owners().len(), 6);
         assert_eq!(holder.unlock(), Some(1));
         for (place, java) in javas.iter().enumerate() {
-            eventually(SOON, "it is its turn", || queue.owners().first() == Some(&java.owner));
-            eventually(SOON, "it gets in", || java.ask().is_none());
-            assert_eq!(took.lock().len(), place, "ours wait behind it");
+            eventually(SOON, "the waiter's turn has come", || queue.owners().first() == Some(&java.owner));
+            eventually(SOON, "the waiter is granted the lock", || java.ask().is_none());
+            assert_eq!(took.lock().len(), place, "the waiters of Lockson are behind");
             assert_eq!(java.unlock(), Some(1));
         }
     });
@@ -265,7 +265,9 @@ fn a_waiter_of_java_hears_of_its_turn_after_a_dead_one() {
             let lock = client.get_fair_lock(name).with_cancel(&cancel);
             thread::scope(|scope| {
                 let waiter = scope.spawn(|| lock.lock().map(drop));
-                eventually(SOON, "it has joined", || queue.owners().last().is_some_and(|last| last != "java:1"));
+                eventually(SOON, "the waiter has joined", || {
+                    queue.owners().last().is_some_and(|last| last != "java:1")
+                });
                 put_dead(*queue, "dead:2", dead_is_ours);
                 queue.server.run(&["DEL", name]);
                 cancel.cancel();

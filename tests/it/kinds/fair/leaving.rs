@@ -28,7 +28,7 @@ fn a_wait_that_ends_by_time_or_by_a_cancel_leaves_no_entry() {
         queue.await_length(2);
         stop.cancel();
         assert_eq!(joined(cancelled), ErrorKind::Cancelled);
-        eventually(ms(2_000), "it left the queue", || queue.owners() == alive);
+        eventually(ms(2_000), "the waiter left the queue", || queue.owners() == alive);
         assert_eq!(queue.left_ms().len(), 1);
 
         let released = Instant::now();
@@ -72,7 +72,7 @@ fn those_behind_one_that_gives_up_keep_their_order() {
             assert!(!queue.left_ms().contains_key(&owner));
         }
         let left = queue.left_ms();
-        assert!(waiting.iter().all(|(_, owner)| left[owner] > 0), "nobody counts as gone: {left:?}");
+        assert!(waiting.iter().all(|(_, owner)| left[owner] > 0), "no waiter counts as gone: {left:?}");
         guard.unlock().unwrap();
         let outcomes: Vec<_> = waiters.into_iter().map(joined).collect();
         for quitter in [0, 2, 5] {
@@ -99,7 +99,7 @@ fn a_wait_that_fails_leaves_no_entry() {
         server.run(&["EVAL", overwrite, "1", &name]);
         assert_eq!(joined(failing), ErrorKind::OtherKind);
     });
-    eventually(ms(2_000), "it left the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
+    eventually(ms(2_000), "the waiter left the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
     server.run(&["DEL", &name]);
 }
 
@@ -115,7 +115,7 @@ fn a_wait_for_a_key_that_became_no_lock_leaves_no_entry() {
         server.run(&["SET", &name, "something else"]);
         let error = joined(failing);
         assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")));
-        eventually(ms(2_000), "it left the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
+        eventually(ms(2_000), "the waiter left the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
     });
     server.run(&["DEL", &name]);
 }
@@ -135,7 +135,7 @@ fn a_withdrawal_whose_answer_was_lost_leaves_no_entry() {
         assert!(!got);
         assert!(took <= ms(100) + GRACE + 2 * SCHEDULING, "{then:?}: {took:?}");
         rule.wait_hit(SOON);
-        eventually(SOON, "it is out of the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
+        eventually(SOON, "the waiter is out of the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
     }
     guard.unlock().unwrap();
     queue.assert_gone();
@@ -166,7 +166,11 @@ fn a_waiter_that_gives_up_passes_its_turn_on() {
             let told = Instant::now();
             stop.cancel();
             assert_eq!(kind_of(joined(first)), ErrorKind::Cancelled);
-            assert_eq!(messages.get_message().unwrap().get_payload::<String>().unwrap(), "0", "it was passed on");
+            assert_eq!(
+                messages.get_message().unwrap().get_payload::<String>().unwrap(),
+                "0",
+                "the wake-up was passed on"
+            );
             let waited = joined(next).0 - told;
             assert!(waited <= SCHEDULING, "{waited:?}");
         });
@@ -216,7 +220,7 @@ fn a_wait_cancelled_while_the_server_is_mute_ends_at_once() {
         assert_eq!(kind, ErrorKind::Cancelled);
         assert!(took <= GRACE + SCHEDULING, "{took:?}");
         proxy.heal();
-        eventually(SOON, "it leaves the queue all the same", || queue.owners().is_empty());
+        eventually(SOON, "the waiter still leaves the queue", || queue.owners().is_empty());
     });
 }
 
@@ -235,7 +239,7 @@ fn a_wait_on_a_server_that_went_away_ends_in_time() {
         let (took, outcome) = joined(waiter);
         // The waiter's last request may have been under way.
         assert!(matches!(kind_of(outcome), ErrorKind::Connection | ErrorKind::Unknown));
-        assert!(took <= ms(1_500) + GRACE + SCHEDULING, "nobody is there to wait for: {took:?}");
+        assert!(took <= ms(1_500) + GRACE + SCHEDULING, "there is no waiter to wait for: {took:?}");
     });
     drop(guard);
 }

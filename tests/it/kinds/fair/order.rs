@@ -82,7 +82,7 @@ fn waiters_of_several_processes_get_in_in_the_order_they_came() {
         let order = queue.owners();
         guard.unlock().unwrap();
         for (place, (turn, owner)) in turns.iter().zip(&order).enumerate() {
-            eventually(SOON, "the next one is in", || {
+            eventually(SOON, "the next waiter is granted", || {
                 fields(&server, "job").first().is_some_and(|(holder, _)| holder == owner)
             });
             assert_eq!(queue.owners(), order[place + 1..], "nobody overtook");
@@ -159,7 +159,7 @@ fn waiters_keep_their_places_behind_a_very_long_hold() {
             });
         }
         let places = queue.owners();
-        throughout(TTL + PATIENCE + ms(1_500), || assert_eq!(queue.owners(), places, "somebody lost its place"));
+        throughout(TTL + PATIENCE + ms(1_500), || assert_eq!(queue.owners(), places, "a waiter lost its place"));
         guard.unlock().unwrap();
     });
     assert_eq!(order.into_inner(), [0, 1, 2, 3]);
@@ -197,7 +197,7 @@ fn a_short_wait_that_ended_leaves_the_next_one_to_a_try() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let lock = client().get_fair_lock(&name);
     for _ in 0..20 {
-        let guard = lock.try_lock().unwrap().expect("nobody is left in the queue");
+        let guard = lock.try_lock().unwrap().expect("no waiter is left in the queue");
         elsewhere(|| assert!(lock.try_lock_for(ms(5)).unwrap().is_none()));
         guard.unlock().unwrap();
     }
@@ -244,7 +244,7 @@ fn two_hundred_threads_are_served_and_leave_their_channels() {
     assert_eq!(served.into_inner(), 200);
     queue.assert_gone();
     let start = queue.channel_of("");
-    eventually(SOON, "nobody listens any more", || {
+    eventually(SOON, "no waiter listens any more", || {
         !server.channels().iter().any(|channel| channel.starts_with(&start))
     });
 }

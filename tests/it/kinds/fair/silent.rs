@@ -153,9 +153,9 @@ fn a_release_tells_javas_waiter_behind_the_dead() {
     before.give_up(before.wait_ms);
     doomed.kill();
     await_silence(queue, &doomed);
-    assert!(queue.left_ms().values().all(|left| *left > 0), "nobody is gone by the deadlines");
+    assert!(queue.left_ms().values().all(|left| *left > 0), "no waiter is gone by the deadlines");
     guard.unlock().unwrap();
-    assert!(heard(&mut messages), "it is told");
+    assert!(heard(&mut messages), "the waiter is told");
     assert_eq!(queue.owners(), [&*java.owner]);
     assert_eq!(java.ask(), None);
     assert_eq!(java.unlock(), Some(1));
@@ -177,7 +177,7 @@ fn javas_waiter_behind_a_dead_one_is_in_within_our_patience() {
             assert!(dead.ask().is_some() && java.ask().is_some());
         }
         guard.unlock().unwrap();
-        let (took, ()) = timed(|| eventually(2 * SOON, "it is in", || java.ask().is_none()));
+        let (took, ()) = timed(|| eventually(2 * SOON, "the waiter is granted", || java.ask().is_none()));
         assert!(took <= PATIENCE + SCHEDULING, "{what}: {took:?}");
         assert_eq!(java.unlock(), Some(1));
         // No waiter of Lockson follows that would remove the last trace of the dead waiter.
@@ -266,11 +266,11 @@ fn an_outage_longer_than_the_patience_costs_nobody_its_place() {
         let () = redis::cmd("SUBSCRIBE").arg("channel:first:1.1").query(&mut messages).unwrap();
         if everybody {
             release(queue, "holder:1.1");
-            assert!(heard(&mut messages), "the first is told, as it may be alive");
+            assert!(heard(&mut messages), "the first waiter is told, because the waiter may be alive");
             assert_eq!(queue.owners(), owners);
         }
         server.run(&["DEL", "job"]);
-        assert_eq!(ask(queue, "third:1.1"), !everybody, "whoever was silent alone has lost its turn");
+        assert_eq!(ask(queue, "third:1.1"), !everybody, "a waiter that alone was silent has lost its turn");
         if everybody {
             assert_eq!(queue.owners(), owners);
             // From here on the silence counts again.
@@ -299,11 +299,11 @@ fn a_deadline_follows_how_many_of_java_are_in_front() {
         // As a script of Redisson does that purges a waiter without taking time from the waiters behind.
         server.run(&["LPOP", &queue.list()]);
         server.run(&["ZREM", &queue.deadlines(), &javas[0].owner]);
-        follows("one is in front", 1);
+        follows("one waiter is in front", 1);
         server.run(&["ZADD", &queue.deadlines(), "XX", &(now_ms(server) + 10_000).to_string(), &owner]);
-        follows("somebody took more than was given", 1);
+        follows("another waiter took more time than was given", 1);
         javas[1].give_up(300_000);
-        follows("nobody is in front", 0);
+        follows("no waiter is in front", 0);
         guard.unlock().unwrap();
         joined(waiter);
     });
@@ -320,7 +320,7 @@ fn what_is_remembered_of_the_purged_does_not_last() {
         // The state after Redisson has removed a waiter: Redisson does not know this key.
         server.run(&["ZADD", &queue.alive(), &(now_ms(server) - 1).to_string(), "purged:1.1"]);
         let is_known = || server.query::<Option<String>>(&["ZSCORE", &queue.alive(), "purged:1.1"]).is_some();
-        eventually(SOON, "it is forgotten", || !is_known());
+        eventually(SOON, "the purged waiter is forgotten", || !is_known());
         guard.unlock().unwrap();
         joined(waiter);
     });
@@ -370,9 +370,9 @@ fn a_question_and_a_grant_cost_the_same_in_a_long_queue() {
         assert!(all <= 35 && !calls.contains_key("lrange"), "{what}: {calls:?}");
     };
     asks("a grant of a free lock", "holder:1.1");
-    asks("a question that joins an empty queue", "first:1.1");
+    asks("a request that joins an empty queue", "first:1.1");
     server.run(&["EVAL", FILL, "3", &list, &deadlines, &alive, "1000"]);
-    asks("a question that joins", "last:1.1");
+    asks("a request that joins", "last:1.1");
     asks("a question of the first", "first:1.1");
     asks("a question of the last", "last:1.1");
     server.run(&["DEL", "job"]);

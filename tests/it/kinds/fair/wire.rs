@@ -31,14 +31,14 @@ fn the_hash_the_list_and_the_sorted_set_are_redissons() {
             });
             let [list, set] = [queue.list(), queue.deadlines()].map(|key| server.query::<String>(&["TYPE", &key]));
             assert_eq!((list.as_str(), set.as_str()), ("list", "zset"));
-            assert_eq!(queue.owners(), owners, "the last one who came is the last one");
+            assert_eq!(queue.owners(), owners, "the last arrival is last in the queue");
             let left = queue.left_ms();
             assert_eq!(left.len(), 3, "{left:?}");
             let score: String = server.query(&["ZSCORE", &queue.deadlines(), &owners[0]]);
             assert!(score.bytes().all(|byte| byte.is_ascii_digit()), "epoch ms: {score}");
             guard.unlock().unwrap();
             let told = waiters.map(|waiter| joined(waiter).1);
-            assert_eq!(told.to_vec(), owners, "the owner that waits is the owner that holds");
+            assert_eq!(told.to_vec(), owners, "the waiting owner becomes the holding owner");
         });
         queue.assert_gone();
     }
@@ -93,7 +93,7 @@ fn a_release_publishes_a_zero_to_the_first_one_alone() {
         }
         heard.pop();
         let expected: Vec<_> = owners.iter().map(|owner| (queue.channel_of(owner), "0".to_owned())).collect();
-        assert_eq!(heard, expected, "each was told once, in order, and nobody else: {name:?}");
+        assert_eq!(heard, expected, "each waiter was told once, in order, and no other: {name:?}");
     }
 }
 
@@ -108,7 +108,9 @@ fn no_request_brings_a_clients_time_of_day() {
         let before = now_ms(&server);
         let waiter = queue.waiter(scope, seen.clone(), leave);
         let patience = || server.query::<i64>(&["ZSCORE", &queue.deadlines(), &queue.owners()[0]]) - now_ms(&server);
-        eventually(SOON, "it is promised its patience by the server's clock", || (0..=5_000).contains(&patience()));
+        eventually(SOON, "the waiter is promised its patience by the server's clock", || {
+            (0..=5_000).contains(&patience())
+        });
         assert!(seen.owned().try_lock_for(ms(50)).unwrap().is_none());
         guard.unlock().unwrap();
         joined(waiter);

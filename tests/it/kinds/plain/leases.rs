@@ -63,7 +63,7 @@ fn an_inner_lease_outlives_the_outer_guard_that_goes_first() {
     let inner = lock.with_lease(ms(600)).lock().unwrap();
     drop(outer);
     assert!(inner.is_held());
-    assert!(inner.remaining() <= ms(600), "what is left is the lease, which nobody renews");
+    assert!(inner.remaining() <= ms(600), "the rest is the lease, without renewal");
     assert!(ttl_ms(RedisServer::shared(), lock.name()) <= 600);
     assert_eq!(inner.wait_lost(SOON), Some(Loss::Expired));
     let after = started.elapsed();
@@ -155,7 +155,7 @@ fn a_watched_hold_survives_beside_busy_short_leases() {
                 while started.elapsed() < TTL * 3 {
                     drop(busy.lock().unwrap());
                     busy.lock().unwrap().keep_until_expiry();
-                    eventually(SOON, "it ran out", || busy.try_lock().unwrap().is_some());
+                    eventually(SOON, "the lease ran out", || busy.try_lock().unwrap().is_some());
                 }
             });
         }

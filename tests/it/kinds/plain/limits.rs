@@ -87,7 +87,7 @@ fn a_thousand_waiters_share_few_connections_and_threads() {
         .map(|number| peer.send(&format!("lock kind=plain thread={} name=many%3A{number}", number + 1)))
         .collect();
 
-    eventually(LONG, "all of them listen", || server.channels().len() == WAITERS);
+    eventually(LONG, "all waiters listen", || server.channels().len() == WAITERS);
     if let Some(threads) = ours_of(&peer) {
         assert!(threads.len() <= 3, "{threads:?}");
     }

@@ -76,7 +76,7 @@ fn an_extension_that_is_answered_after_the_loss_says_so() {
     thread::scope(|scope| {
         let extending = scope.spawn(|| hold.extend(ms(77_777)));
         held.wait_hit(SOON);
-        assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired), "nobody has confirmed it");
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired), "the extension is unconfirmed");
         held.release();
         assert_eq!(kind_of(joined(extending)), ErrorKind::Lost(Loss::Expired));
     });
@@ -126,7 +126,7 @@ fn a_release_settles_before_a_renewal_that_is_under_way() {
     let before = fields(RedisServer::shared(), lock.name());
     held.release();
     proxy.wait_fate(&renewal, SOON);
-    assert!(ttl_ms(RedisServer::shared(), lock.name()) <= 2_000, "somebody prolonged it");
+    assert!(ttl_ms(RedisServer::shared(), lock.name()) <= 2_000, "another request raised the time to live");
     assert_eq!(theirs.wait_lost(SOON), Some(Loss::Expired));
     assert_eq!(before, [(theirs.owner().to_owned(), "1".to_owned())]);
     assert!(lock.try_lock_for(SOON).unwrap().is_some());
@@ -143,14 +143,14 @@ fn force_unlock_leaves_alone_who_was_granted_after_it() {
         let forcing = scope.spawn(|| lock.force_unlock().unwrap());
         let request = held.wait_hit(SOON);
         proxy.wait_fate(&request, SOON); // the lock is open, and the caller still does not know
-        let guard = lock.try_lock_for(SOON).unwrap().expect("it is open");
+        let guard = lock.try_lock_for(SOON).unwrap().expect("the lock is open");
         held.release();
         assert!(joined(forcing));
-        assert_eq!(guard.lost(), None, "it was granted after the lock had been forced open");
+        assert_eq!(guard.lost(), None, "the grant came after the forced release");
         assert!(guard.is_held());
         guard.unlock().unwrap();
     });
-    assert!(!forced.is_held(), "this one was forced open");
+    assert!(!forced.is_held(), "this hold was forced open");
     drop(forced);
     assert!(!lock.is_locked().unwrap());
 }

@@ -21,14 +21,14 @@ fn exercise(server: &RedisServer, url: &str) {
     guard.extend(ms(40_000)).unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            let guard = others.try_lock_for(SOON).unwrap().expect("it is given back");
+            let guard = others.try_lock_for(SOON).unwrap().expect("the lock is released");
             let renewed = guard.wait_lost(ms(1_500)).is_none();
             guard.unlock().unwrap();
             renewed
         });
         eventually(SOON, "it listens", || server.subscribers(&channel(&name)) == 1);
         guard.unlock().unwrap();
-        assert!(joined(waiter), "it is renewed");
+        assert!(joined(waiter), "the hold is renewed");
     });
     let guard = lock.lock().unwrap();
     assert!(others.force_unlock().unwrap());

@@ -43,7 +43,7 @@ fn a_release_that_nobody_announced_costs_at_most_a_second() {
             eventually(SOON, "it listens", || listeners(server, &name) == 1);
             server.run(&["DEL", &name]);
             let gone = Instant::now();
-            let late = joined(waiter).expect("it is free").saturating_duration_since(gone);
+            let late = joined(waiter).expect("the lock is free").saturating_duration_since(gone);
             assert!(late <= ms(1_000) + GRACE + SCHEDULING, "{late:?}");
         });
     }
@@ -57,7 +57,7 @@ fn one_release_sends_one_waiter_of_a_client_to_redis() {
     let lock = waiting.get_lock("herd");
     thread::scope(|scope| {
         let waiters: Vec<_> = (0..30).map(|_| scope.spawn(|| drop(lock.lock().unwrap()))).collect();
-        eventually(SOON, "the first one listens", || server.subscribers(&channel("herd")) == 1);
+        eventually(SOON, "the first waiter listens", || server.subscribers(&channel("herd")) == 1);
         server.reset_counters();
         guard.unlock().unwrap();
         waiters.into_iter().for_each(joined);
@@ -76,7 +76,7 @@ fn a_waiter_costs_little_while_it_waits() {
     thread::scope(|scope| {
         let waiters: Vec<_> =
             (0..10).map(|_| scope.spawn(|| lock.try_lock_for(ms(2_500)).unwrap().is_none())).collect();
-        eventually(SOON, "the first one listens", || server.subscribers(&channel("idle")) == 1);
+        eventually(SOON, "the first waiter listens", || server.subscribers(&channel("idle")) == 1);
         server.reset_counters();
         assert!(waiters.into_iter().all(joined));
     });

@@ -25,7 +25,7 @@ fn the_key_is_a_hash_of_one_owner_and_its_count() {
         assert_eq!(fields(server, &name), [(guards[0].owner().to_owned(), count.to_string())]);
     }
     drop(guards.pop());
-    assert_eq!(ttl_ms(server, &name), -2, "nothing is left of it");
+    assert_eq!(ttl_ms(server, &name), -2, "nothing is left of the lock");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn an_owner_is_client_thread_and_hold() {
     let form: Vec<usize> = first.0.split('-').map(str::len).collect();
     assert_eq!(form, [8, 4, 4, 4, 12]);
     assert!(first.0.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-')), "{}", first.0);
-    assert!(first.1 == second.1 && first.1 != elsewhere.1, "one number a thread");
+    assert!(first.1 == second.1 && first.1 != elsewhere.1, "one number for each thread");
     assert!(first.2 < second.2 && second.2 < elsewhere.2, "another number for each hold");
 }
 

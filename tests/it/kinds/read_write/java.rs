@@ -21,7 +21,7 @@ fn readers_of_java_and_ours_leave_each_other_alone() {
     assert_eq!(state(server, &name), is(&[(&java.owner, 2), (&owner, 1)], "read"));
     reading.unlock().unwrap();
     assert_eq!(state(server, &name), is(&[(&java.owner, 2)], "read"));
-    assert!((15_000..=20_000).contains(&ttl_ms(server, &name)), "as long as Java needs it");
+    assert!((15_000..=20_000).contains(&ttl_ms(server, &name)), "the time that Java needs");
     assert!((1..=2).all(|number| ttl_ms(server, &hold_key(&name, &java.owner, number)) > 15_000));
     assert!(java.write(1_000).is_some() && !is_free(&write));
     assert_eq!([java.unlock_read(), java.unlock_read()], [Some(0), Some(1)]);
@@ -31,9 +31,9 @@ fn readers_of_java_and_ours_leave_each_other_alone() {
     let reading = [read.lock().unwrap(), read.with_lease(ms(60_000)).lock().unwrap()];
     let owner = reading[0].owner().to_owned();
     assert_eq!(java.read(90_000), None);
-    assert_eq!(java.unlock_read(), Some(0), "somebody else reads on");
+    assert_eq!(java.unlock_read(), Some(0), "another owner reads on");
     assert_eq!(state(server, &name), is(&[(&owner, 2)], "read"));
-    assert!((55_000..=60_000).contains(&ttl_ms(server, &name)), "as long as ours need it");
+    assert!((55_000..=60_000).contains(&ttl_ms(server, &name)), "the time that Lockson's holds need");
     drop(reading);
     assert_eq!(ttl_ms(server, &name), -2);
 }
@@ -109,7 +109,7 @@ fn java_hears_when_ours_leave() {
     let (writing, reading) = (write.lock().unwrap(), read.lock().unwrap());
     assert!(java.read(30_000).is_some() && java.write(30_000).is_some());
     writing.unlock().unwrap();
-    assert_eq!(next(), "1", "its readers may come in");
+    assert_eq!(next(), "1", "readers may be granted");
     assert_eq!([java.read(30_000), other.read(30_000)], [None, None]);
     reading.unlock().unwrap();
     assert_eq!([java.unlock_read(), other.unlock_read()], [Some(0), Some(1)]);
@@ -123,7 +123,7 @@ fn a_dead_reader_of_java_stands_in_nobodys_way() {
     let dead = Java::new(&name, 1);
     assert_eq!(dead.read(2_000), None);
     let reading = read.lock().unwrap();
-    eventually(SOON, "its time is over", || ttl_ms(server, &hold_key(&name, &dead.owner, 1)) == -2);
+    eventually(SOON, "the time to live is over", || ttl_ms(server, &hold_key(&name, &dead.owner, 1)) == -2);
     assert!(state(server, &name).contains_key(&dead.owner));
     reading.unlock().unwrap();
     assert!(is_free(&write));

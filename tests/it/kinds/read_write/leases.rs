@@ -120,7 +120,7 @@ fn giving_a_read_hold_back_neither_ends_nor_shortens_writing() {
     first.unlock().unwrap();
     assert!(ttl_ms(server, &name) > 4_000);
     assert!(others.0.try_lock_for(ms(800)).unwrap().is_none(), "the read holds' time is over, writing goes on");
-    assert!(writing.is_held() && second.is_held(), "they are one hold");
+    assert!(writing.is_held() && second.is_held(), "both guards are one hold");
     second.unlock().unwrap();
     assert!(ttl_ms(server, &name) > 3_000);
     writing.unlock().unwrap();
@@ -169,7 +169,7 @@ fn an_unanswered_step_down_admits_readers_after_the_outage() {
             assert!(writing.unlock().is_err());
         }
         lost.remove();
-        assert!(!is_free(&others.1), "it reads on");
+        assert!(!is_free(&others.1), "the reader still holds");
         assert!(others.0.try_lock_for(SOON).unwrap().is_some(), "others may read, too");
         assert!(reading.is_held());
         reading.unlock().unwrap();
@@ -225,12 +225,12 @@ fn a_read_hold_that_ran_out_stands_in_nobodys_way() {
     read.with_lease(ms(2_000)).lock().unwrap().keep_until_expiry();
     let dead = state(server, &name).into_keys().find(|field| field != "mode").unwrap();
     let beside = other_read.lock().unwrap();
-    eventually(SOON, "its time is over", || ttl_ms(server, &hold_key(&name, &dead, 1)) == -2);
-    assert!(state(server, &name).contains_key(&dead), "its field is there yet");
+    eventually(SOON, "the time to live is over", || ttl_ms(server, &hold_key(&name, &dead, 1)) == -2);
+    assert!(state(server, &name).contains_key(&dead), "the field still exists");
     // The same thread reads again and gives back once.
     read.lock().unwrap().unlock().unwrap();
     beside.unlock().unwrap();
-    assert!(is_free(&write), "nobody reads any more");
+    assert!(is_free(&write), "no reader is left");
     assert_eq!(ttl_ms(server, &name), -2);
 }
 
@@ -244,8 +244,8 @@ fn a_reader_killed_without_leaving_ends_with_its_time_to_live() {
     let reading = read.lock().unwrap();
     doomed.kill();
     // The living reader is renewed; the dead reader is not.
-    eventually(TTL + SCHEDULING, "its hold ends", || ttl_ms(&server, &hold_key("job", &owner, 1)) == -2);
-    elsewhere(|| assert!(write.try_lock_for(TTL + ms(200)).unwrap().is_none(), "the living one reads on"));
+    eventually(TTL + SCHEDULING, "the dead reader's hold ends", || ttl_ms(&server, &hold_key("job", &owner, 1)) == -2);
+    elsewhere(|| assert!(write.try_lock_for(TTL + ms(200)).unwrap().is_none(), "the living reader still holds"));
     assert!(reading.is_held());
     let released = Instant::now();
     thread::scope(|scope| {
@@ -317,7 +317,7 @@ fn nothing_is_renewed_after_the_last_hold_was_given_back() {
     let (read, write) = sides(&brisk(&server).connect().unwrap(), "job");
     for lock in [&read, &write] {
         let guards = [lock.lock().unwrap(), lock.lock().unwrap(), lock.lock().unwrap()];
-        eventually(SOON, "it is renewed", || server.calls_of("pexpire") > 6);
+        eventually(SOON, "the hold is renewed", || server.calls_of("pexpire") > 6);
         drop(guards);
     }
     let mixed = (write.lock().unwrap(), read.lock().unwrap(), write.lock().unwrap());

@@ -17,10 +17,10 @@ fn a_renewal_makes_a_reader_s_own_key_anew() {
     for key in &keys {
         server.run(&["DEL", key]);
     }
-    eventually(SOON, "they are there again", || keys.iter().all(|key| ttl_ms(server, key) > 0));
+    eventually(SOON, "the keys exist again", || keys.iter().all(|key| ttl_ms(server, key) > 0));
     // A release leaves the lock to the holders whose keys exist.
     other.unlock().unwrap();
-    assert!(ttl_ms(server, &name) > 0, "it is held for reading");
+    assert!(ttl_ms(server, &name) > 0, "the lock is held for reading");
     assert!(sides(&theirs, &name).1.try_lock_for(ms(50)).unwrap().is_none(), "no writer comes in beside a reader");
     assert!(outer.is_held());
     drop((inner, outer));
@@ -34,7 +34,7 @@ fn a_reader_that_gets_in_ends_an_older_writer_of_its_process() {
     let writer = write.owned().lock().unwrap();
     server.run(&["DEL", &name]);
     let reader = read.owned().lock().unwrap();
-    assert!(!writer.is_held(), "a reader is beside it");
+    assert!(!writer.is_held(), "a reader is beside the writer");
     assert!(writer.unlock().is_err());
     let second = read.owned().lock().unwrap();
     assert!(reader.is_held(), "readers are in together");

@@ -27,7 +27,7 @@ fn readers_of_many_clients_share_and_exclude_writers() {
             scope.spawn(move || {
                 let guard = match number % 2 {
                     0 => read.lock().unwrap(),
-                    _ => read.try_lock().unwrap().expect("readers share it"),
+                    _ => read.try_lock().unwrap().expect("readers share the lock"),
                 };
                 all_in.wait();
                 looked.wait();
@@ -54,7 +54,7 @@ fn a_writer_keeps_everybody_else_out() {
     let ((our_read, our_write), (read, write)) = (sides(&ours, &name), sides(&theirs, &name));
     let guard = our_write.lock().unwrap();
     assert!(!is_free(&read) && !is_free(&write));
-    elsewhere(|| assert!(!is_free(&our_read) && !is_free(&our_write), "another thread is somebody else"));
+    elsewhere(|| assert!(!is_free(&our_read) && !is_free(&our_write), "another thread is another owner"));
     assert!(our_read.owned().try_lock().unwrap().is_none(), "an owned take is an owner of its own");
     guard.unlock().unwrap();
     assert!(is_free(&read) && is_free(&write));
@@ -75,7 +75,7 @@ fn nobody_is_ever_beside_a_writer() {
                     for round in 0..ROUNDS {
                         if (round + number) % 3 == 0 {
                             let guard = write.lock().unwrap();
-                            assert_eq!(inside.fetch_add(1_000, Ordering::SeqCst), 0, "somebody else is inside");
+                            assert_eq!(inside.fetch_add(1_000, Ordering::SeqCst), 0, "another thread is inside");
                             let seen = written.load(Ordering::SeqCst);
                             thread::yield_now();
                             written.store(seen + 1, Ordering::SeqCst);
@@ -122,7 +122,7 @@ fn a_writer_may_read_and_reads_on_when_it_stops_writing() {
     assert!(!is_free(&other_read) && !is_free(&other_write));
     writing.unlock().unwrap();
     assert!(reading.is_held());
-    assert!(is_free(&other_read) && !is_free(&other_write), "it is one reader of many now");
+    assert!(is_free(&other_read) && !is_free(&other_write), "the owner is one reader of many now");
     reading.unlock().unwrap();
     assert!(is_free(&other_write));
     // The other way round: reading ends first.
@@ -158,13 +158,13 @@ fn a_reader_that_wants_to_write_is_told_at_once_that_it_cannot() {
     // Another thread of the same client only waits.
     elsewhere(|| assert!(write.try_lock_for(ms(50)).unwrap().is_none()));
     beside_others.unlock().unwrap();
-    assert_eq!(kind_of(write.try_lock()), ErrorKind::AlreadyHeld, "also when it is the only reader");
+    assert_eq!(kind_of(write.try_lock()), ErrorKind::AlreadyHeld, "also for a single reader");
     alone.unlock().unwrap();
     let (writing, reading) = (write.lock().unwrap(), read.lock().unwrap());
     let again = write.lock().unwrap();
     assert!(!is_free(&other_write), "a writer that reads may take the write side again");
     drop((writing, again));
-    assert_eq!(kind_of(write.lock()), ErrorKind::AlreadyHeld, "not once it only reads");
+    assert_eq!(kind_of(write.lock()), ErrorKind::AlreadyHeld, "not after the writer has stepped down");
     drop(reading);
     assert!(is_free(&other_write));
 }
@@ -196,7 +196,7 @@ fn stepping_down_from_writing_lets_waiting_readers_in_at_once() {
             .collect();
         late.sort();
         // A waiter asks again each second: a faster grant proves a wake-up.
-        assert!(late[3] <= ms(250), "half of them were later than {:?}", late[3]);
+        assert!(late[3] <= ms(250), "half of the wake-ups took longer than {:?}", late[3]);
         assert!(late[6] <= SCHEDULING, "{:?}", late[6]);
     }
 }
@@ -237,7 +237,7 @@ fn one_release_of_a_writer_lets_all_readers_in() {
         })
         .collect();
     late.sort();
-    assert!(late[2] <= ms(250), "half the time the last one was later than {:?}", late[2]);
+    assert!(late[2] <= ms(250), "half of the time the last reader took longer than {:?}", late[2]);
     assert!(late[4] <= SCHEDULING, "{:?}", late[4]);
 }
 
@@ -266,7 +266,7 @@ fn the_last_reader_to_leave_wakes_a_waiting_writer_at_once() {
         })
         .collect();
     late.sort();
-    assert!(late[3] <= ms(250), "half of them were later than {:?}", late[3]);
+    assert!(late[3] <= ms(250), "half of the wake-ups took longer than {:?}", late[3]);
     assert!(late[6] <= SCHEDULING, "{:?}", late[6]);
 }
 

@@ -57,7 +57,7 @@ fn each_side_answers_for_itself() {
     assert_eq!([ask(&read), ask(&write)], [of(&owner, 1), nobody.clone()]);
     let second = read.lock().unwrap();
     assert_eq!([ask(&read), ask(&write)], [of(&owner, 2), nobody.clone()]);
-    assert_eq!(ask(&others.0), (true, false, 0, Some((owner, 2))), "another client sees it");
+    assert_eq!(ask(&others.0), (true, false, 0, Some((owner, 2))), "another client sees the hold");
     drop((first, second));
 
     let writing = write.lock().unwrap();
@@ -86,7 +86,7 @@ fn only_the_side_that_is_held_can_be_forced_open() {
         };
         let ((held, _), (right, wrong)) = (pick(&ours), pick(&theirs));
         let guards = [held.lock().unwrap(), held.lock().unwrap()];
-        assert!(!wrong.force_unlock().unwrap(), "nobody is on that side");
+        assert!(!wrong.force_unlock().unwrap(), "no owner is on that side");
         assert!(guards.iter().all(|guard| guard.is_held()) && right.is_locked().unwrap());
         assert!(right.force_unlock().unwrap());
         assert!(!right.is_locked().unwrap() && !right.force_unlock().unwrap());
@@ -147,7 +147,7 @@ fn a_loss_is_a_loss_of_both_sides() {
         assert_eq!(writing.lost(), Some(Loss::Gone));
         assert_eq!((read.hold_count(), write.hold_count()), (0, 0));
         for lock in [&read, &write] {
-            assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Gone), "its guards are there yet");
+            assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Gone), "the guards still exist");
         }
         let mut guards = vec![writing, reading];
         let one = guards.remove(first);
@@ -194,7 +194,7 @@ fn a_side_left_to_unlock_is_given_back_by_that_side() {
     let others = sides(&client(), &name);
     write.lock().unwrap().leave_to_unlock();
     read.lock().unwrap().leave_to_unlock();
-    elsewhere(|| assert_eq!(kind_of(write.unlock()), ErrorKind::NotHeld, "another thread has it"));
+    elsewhere(|| assert_eq!(kind_of(write.unlock()), ErrorKind::NotHeld, "another thread has the lock"));
     write.unlock().unwrap();
     assert_eq!(kind_of(write.unlock()), ErrorKind::NotHeld);
     assert!(is_free(&others.0) && !is_free(&others.1));

@@ -33,7 +33,7 @@ fn a_reader_is_a_field_and_a_key_for_each_of_its_holds() {
         assert_eq!(state(&server, name), is(&[(&owner, 1)], "read"));
         assert_eq!(ttl_ms(&server, &keys[1]), -2);
         for key in [name, &keys[0]] {
-            assert!((29_000..=30_000).contains(&ttl_ms(&server, key)), "as the outer one was promised");
+            assert!((29_000..=30_000).contains(&ttl_ms(&server, key)), "the lease of the outer hold");
         }
         outer.unlock().unwrap();
         assert!(server.keys().is_empty());
@@ -61,7 +61,7 @@ fn a_writer_is_a_field_of_its_own_and_may_read_beside() {
         inner.unlock().unwrap();
         assert_eq!(state(&server, name), is(&[(&writer, 1), (&owner, 2)], "write"));
         outer.unlock().unwrap();
-        assert_eq!(state(&server, name), is(&[(&owner, 2)], "read"), "it reads on");
+        assert_eq!(state(&server, name), is(&[(&owner, 2)], "read"), "the reader still holds");
         for number in [1, 2] {
             assert!((29_000..=30_000).contains(&ttl_ms(&server, &hold_key(name, &owner, number))));
         }
@@ -113,7 +113,7 @@ fn a_zero_ends_reading_and_a_one_ends_writing() {
         let other = their_read.lock().unwrap();
         inner.unlock().unwrap();
         outer.unlock().unwrap();
-        check(&[], "a reader that leaves others behind");
+        check(&[], "a reader that releases before other readers");
         other.unlock().unwrap();
         check(&["0"], "the last reader");
 

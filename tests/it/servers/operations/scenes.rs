@@ -88,7 +88,7 @@ fn persisted(run: &mut Commands<'_>) {
     server.run(&["PERSIST", NAME]);
     run(&server, &Owners::new(guard.owner(), ""));
     // As the page says of a watched hold.
-    eventually(SOON, "it has a time to live again", || ttl_ms(&server, NAME) > 0);
+    eventually(SOON, "the lock has a time to live again", || ttl_ms(&server, NAME) > 0);
     assert!(guard.is_held());
 }
 
@@ -106,7 +106,7 @@ fn waited_for(lock: fn(&Client) -> Lock, run: &mut Commands<'_>) {
         await_sleep(&rig, &waiting);
         let listed = waiting.waiting();
         run(&rig.server, &Owners::new(guard.owner(), listed[0].owner()));
-        assert!(guard.is_held(), "looking changes nothing");
+        assert!(guard.is_held(), "a look changes nothing");
         guard.unlock().unwrap();
         joined(waiter);
     });
@@ -119,10 +119,10 @@ fn freed(lock: fn(&Client) -> Lock, told: bool, run: &mut Commands<'_>) {
     let guard = lock(&holding).owned().lock().unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            let guard = lock(&waiting).try_lock_for(SOON).unwrap().expect("it is free");
+            let guard = lock(&waiting).try_lock_for(SOON).unwrap().expect("the lock is free");
             let asked = rig.proxy.fitting(&When::script().containing(guard.owner()));
-            let [.., before, granted] = &asked[..] else { panic!("it did not wait") };
-            assert!(!told || granted.at - before.at < ms(950), "it was not told");
+            let [.., before, granted] = &asked[..] else { panic!("the client did not wait") };
+            assert!(!told || granted.at - before.at < ms(950), "no message arrived");
         });
         await_sleep(&rig, &waiting);
         run(&rig.server, &Owners::new(guard.owner(), ""));
@@ -190,7 +190,7 @@ fn connections(run: &mut Commands<'_>) {
             let clients = server.clients();
             clients.iter().filter(|client| client["name"].starts_with("orders:") && client["flags"] == flags).count()
         };
-        eventually(SOON, "it listens and watches", || with("N") >= 1 && with("t") == 1 && with("P") == 1);
+        eventually(SOON, "the client listens and watches", || with("N") >= 1 && with("t") == 1 && with("P") == 1);
         run(&server, &Owners::new(guard.owner(), ""));
         guard.unlock().unwrap();
         joined(waiter);
