@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::time::Instant;
 
 /// A caller of an operation, which `close()` and its [`Cancel`] can wake from every pause.
-pub(super) struct Caller<'a> {
+pub(crate) struct Caller<'a> {
     engine: &'a Engine,
     cancel: Option<&'a Cancel>,
     pub(super) bell: Bell,

@@ -3,7 +3,6 @@
 mod acquire;
 mod background;
 mod caller;
-mod exchange;
 mod holds;
 mod hub;
 mod kind;
@@ -37,6 +36,7 @@ use crate::event::{ListeningFailed, Observer};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, Home, OwnerId, Owners, ThreadId, ThreadNumber};
 use crate::script::Call;
+use crate::state::exchange::Bounds;
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
 use acquire::line::Lines;
@@ -44,7 +44,6 @@ use acquire::stand_back::StandBacks;
 use acquire::waiters::Waiters;
 use background::Background;
 use caller::Caller;
-use exchange::Bounds;
 use holds::callbacks::Callbacks;
 use holds::heartbeat::Heartbeat;
 use holds::registry::Registry;
@@ -122,15 +121,8 @@ impl Engine {
         let limit = self.config.command_timeout;
         let node = self.node(call.route());
         let caller = Caller::new(self, None);
-        let interrupted = || caller.check().err();
-        let bounds = Bounds {
-            repeat,
-            fences: !repeat,
-            caller: Some(&caller),
-            interrupted: &interrupted,
-            ..Bounds::within(limit, limit)
-        };
-        let answer = wire::send(&node.server, call, &bounds);
+        let bounds = Bounds { repeat, fences: !repeat, ..Bounds::within(Instant::now(), limit, limit) };
+        let answer = wire::send(&node.server, call, bounds, Some(&caller));
         self.after_request(&node);
         answer.map(|answer| answer.value).map_err(|failed| {
             if let Some(loose) = failed.loose.filter(|_| !repeat) {

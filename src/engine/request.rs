@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
-use super::exchange::Bounds;
 use super::holds::hold::HoldState;
 use super::kind::Kind;
 use super::node::Node;
 use crate::cancel::Cancel;
 use crate::name::LockName;
+use crate::state::exchange::Bounds;
 use crate::state::ledger::{GuardNumber, Promise};
 use crate::time::{Deadline, Instant, Lease};
 
@@ -66,7 +66,7 @@ impl Engine {
     }
 
     /// How long a request of a call with this deadline may take.
-    pub(super) fn bounds<'a>(&self, node: &Node, started: Instant, deadline: Deadline) -> Bounds<'a> {
+    pub(super) fn bounds(&self, node: &Node, started: Instant, deadline: Deadline) -> Bounds {
         let now = Instant::now();
         let since = node.mute_since().unwrap_or(now).max(started);
         let (retry_until, end) = match deadline {
@@ -77,14 +77,6 @@ impl Engine {
                 since.after(self.config.outage_limit).max(now.after(self.config.command_timeout)),
             ),
         };
-        Bounds {
-            retry_until,
-            end,
-            repeat: true,
-            fences: true,
-            command_timeout: self.config.command_timeout,
-            caller: None,
-            interrupted: &|| None,
-        }
+        Bounds { retry_until, end, repeat: true, fences: true, command_timeout: self.config.command_timeout }
     }
 }

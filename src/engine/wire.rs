@@ -1,9 +1,10 @@
 //! Exactly once: sends a request, and fences and repeats it when no answer came.
 
-use super::exchange::{Bounds, Exchange, Failed, Loose, Next};
+use super::caller::Caller;
 use crate::conn::Server;
 use crate::error::Loss;
 use crate::script::Call;
+use crate::state::exchange::{Bounds, Exchange, Failed, Loose, Next};
 use crate::time::Instant;
 use crate::transport::{Fault, Limits};
 
@@ -25,8 +26,13 @@ pub(crate) struct Answer<T> {
 ///
 /// Before a repetition every unanswered copy is fenced, so at most one copy is carried out after
 /// its own time. Calls are written so that carrying one out twice in a row changes nothing.
-pub(crate) fn send<T>(server: &Server, call: &Call<T>, bounds: &Bounds<'_>) -> Result<Answer<T>, Failed> {
-    send_after(Loose::default(), server, call, bounds)
+pub(crate) fn send<T>(
+    server: &Server,
+    call: &Call<T>,
+    bounds: Bounds,
+    caller: Option<&Caller<'_>>,
+) -> Result<Answer<T>, Failed> {
+    send_after(Loose::default(), server, call, bounds, caller)
 }
 
 /// The same, after fencing what earlier requests left loose.
@@ -34,9 +40,11 @@ pub(crate) fn send_after<T>(
     loose: Loose,
     server: &Server,
     call: &Call<T>,
-    bounds: &Bounds<'_>,
+    bounds: Bounds,
+    caller: Option<&Caller<'_>>,
 ) -> Result<Answer<T>, Failed> {
     let request = call.packed();
+    let interruption = || caller.and_then(|caller| caller.check().err());
     let mut exchange = Exchange::new(loose, call.has_source(), bounds, Instant::now());
     loop {
         match exchange.next(Instant::now()) {
@@ -56,12 +64,12 @@ pub(crate) fn send_after<T>(
                             clear_since: exchange.clear_since(),
                         });
                     }
-                    Err(fault) => exchange.failed(sent, Instant::now(), fault),
+                    Err(fault) => exchange.failed(sent, Instant::now(), fault, interruption().is_some()),
                 }
             }
             Next::Rest(until) => {
-                rest(bounds, until);
-                exchange.rested(Instant::now());
+                rest(caller, until);
+                exchange.rested(Instant::now(), interruption());
             }
             Next::Over(error) => return Err(exchange.give_up(error)),
         }
@@ -80,8 +88,8 @@ fn attempt<T>(server: &Server, call: &Call<T>, request: &[u8], whole: bool, limi
 }
 
 /// Rests until then, or until the caller has to look whether it may go on.
-fn rest(bounds: &Bounds<'_>, until: Instant) {
-    match bounds.caller {
+fn rest(caller: Option<&Caller<'_>>, until: Instant) {
+    match caller {
         // Whether it may is asked after any rest.
         Some(caller) => drop(caller.sleep(until)),
         None => std::thread::sleep(Instant::now().until(until)),

@@ -3,5 +3,6 @@
 pub(crate) mod backoff;
 pub(crate) mod clocks;
 pub(crate) mod contend;
+pub(crate) mod exchange;
 pub(crate) mod ledger;
 pub(crate) mod questions;

@@ -8,7 +8,6 @@ use super::line::Place;
 use super::waiters::{Listed, Waiter};
 use crate::engine::Engine;
 use crate::engine::caller::{Caller, closed};
-use crate::engine::exchange::{Bounds, Loose};
 use crate::engine::holds::hold::{Granted, HoldState};
 use crate::engine::hub::Subscription;
 use crate::engine::kind::{Ask, Queueing, Waking};
@@ -22,6 +21,7 @@ use crate::listing::LockKind;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::{Attempt, Side};
 use crate::state::contend::{Contest, LONGEST_SLEEP, Outcome, contend};
+use crate::state::exchange::{Bounds, Loose};
 use crate::state::ledger::Ledger;
 use crate::time::{Deadline, Instant, Lease};
 
@@ -255,8 +255,9 @@ impl<'a> Contender<'a> {
         let now = Instant::now();
         self.node.asking_begins(now);
         let call = self.wish.kind.holder(self.wish.name);
-        let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(limit, limit) };
-        let answer = wire::send(&self.node.server, &call, &bounds);
+        let bounds =
+            Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(Instant::now(), limit, limit) };
+        let answer = wire::send(&self.node.server, &call, bounds, None);
         self.node.asking_ends(answer.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
         let (stand_backs, now) = (&self.engine.stand_backs, Instant::now());
         match answer {
@@ -272,7 +273,7 @@ impl<'a> Contender<'a> {
     /// Takes away what Redis has of this owner; what that does not do is left to the background.
     fn withdraw(&mut self, limit: Duration) {
         let call = self.wish.kind.withdraw(self.wish.name, &self.owner);
-        if wire::send(&self.node.server, &call, &Bounds::within(limit, limit)).is_err() {
+        if wire::send(&self.node.server, &call, Bounds::within(Instant::now(), limit, limit), None).is_err() {
             self.loose.get_or_insert_default();
         }
     }
@@ -323,13 +324,8 @@ impl Contest for Contender<'_> {
         let ask = Ask { name: self.wish.name, owner: &self.owner, lease: self.lease, waits };
         let call = self.wish.kind.acquire(&ask);
         self.node.asking_begins(now);
-        let interrupted = || self.caller.check().err();
-        let bounds = Bounds {
-            caller: Some(self.caller),
-            interrupted: &interrupted,
-            ..self.engine.bounds(&self.node, self.started, self.deadline)
-        };
-        let outcome = wire::send(&self.node.server, &call, &bounds);
+        let bounds = self.engine.bounds(&self.node, self.started, self.deadline);
+        let outcome = wire::send(&self.node.server, &call, bounds, Some(self.caller));
         self.node.asking_ends(outcome.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
         match outcome {
             Ok(answer) => {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::caller::Caller;
-use super::exchange::Bounds;
 use super::holds::hold::HoldState;
 use super::holds::in_turn::still_kept;
 use super::request::{Grant, Wait, Wish};
@@ -50,10 +49,8 @@ impl Engine {
         let raise = self.with(&hold, |ledger, now| ledger.raise(now, lease));
         let node = self.node(wish.name);
         let call = hold.kind.reenter(wish.name, &hold.owner, raise, counts);
-        let interrupted = || caller.check().err();
-        let bounds =
-            Bounds { caller: Some(caller), interrupted: &interrupted, ..self.bounds(&node, Instant::now(), deadline) };
-        let reentered = self.ask_about(&hold, &call, &bounds, |ledger, now, answer| {
+        let bounds = self.bounds(&node, Instant::now(), deadline);
+        let reentered = self.ask_about(&hold, &call, bounds, Some(caller), |ledger, now, answer| {
             still_kept(ledger, now, &answer.value)?;
             ledger.reentered(now, answer.sent, lease, side, wish.promise(lease, answer.sent))
         });

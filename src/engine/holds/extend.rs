@@ -6,25 +6,25 @@ use super::hold::HoldState;
 use super::in_turn::{no_turn, still_kept};
 use crate::conn::Server;
 use crate::engine::Engine;
-use crate::engine::exchange::Bounds;
 use crate::engine::wire;
 use crate::error::{Error, ErrorKind, Result};
 use crate::script::{Renewal, RenewalAnswer};
+use crate::state::exchange::Bounds;
 use crate::state::ledger::Phase;
-use crate::time::Lease;
+use crate::time::{Instant, Lease};
 
 impl Engine {
     /// Raises the time to live of a hold.
     pub(crate) fn extend(&self, hold: &Arc<HoldState>, lease: Lease) -> Result<()> {
         self.must_be_live(hold)?;
         let limit = self.config.command_timeout;
-        let bounds = Bounds::within(limit, limit);
+        let bounds = Bounds::within(Instant::now(), limit, limit);
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
         let node = self.node(&hold.name);
         let raise = self.with(hold, |ledger, now| ledger.raise(now, lease));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise };
         let call = hold.kind.renew(&[renewal]);
-        let send = |loose, server: &Server| wire::send_after(loose, server, &call, &bounds);
+        let send = |loose, server: &Server| wire::send_after(loose, server, &call, bounds, None);
         self.in_turn(hold, &turn, send, |ledger, now, answer| match answer.value.answers.first() {
             Some(RenewalAnswer::Renewed) => {
                 ledger.extended(answer.sent, lease);

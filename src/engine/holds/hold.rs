@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::requests::Requests;
 use crate::engine::background::Ticket;
-use crate::engine::exchange::Loose;
 use crate::engine::kind::Kind;
 use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
+use crate::state::exchange::Loose;
 use crate::state::ledger::{Ledger, Phase};
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;

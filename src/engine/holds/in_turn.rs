@@ -6,10 +6,11 @@ use super::hold::HoldState;
 use super::requests::Turn;
 use crate::conn::Server;
 use crate::engine::Engine;
-use crate::engine::exchange::{Bounds, Failed, Loose};
+use crate::engine::caller::Caller;
 use crate::engine::wire::{self, Answer};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::script::Call;
+use crate::state::exchange::{Bounds, Failed, Loose};
 use crate::state::ledger::{Ledger, Phase};
 use crate::time::Instant;
 
@@ -20,12 +21,14 @@ impl Engine {
         &self,
         hold: &HoldState,
         call: &Call<Outcome<T, Loss>>,
-        bounds: &Bounds<'_>,
+        bounds: Bounds,
+        caller: Option<&Caller<'_>>,
         learn: impl FnOnce(&mut Ledger, Instant, &Answer<Outcome<T, Loss>>) -> R,
     ) -> Result<R> {
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
-        let send =
-            |loose, server: &Server| wire::send_after(loose, server, call, bounds).or_else(wire::taken_if_overwritten);
+        let send = |loose, server: &Server| {
+            wire::send_after(loose, server, call, bounds, caller).or_else(wire::taken_if_overwritten)
+        };
         self.in_turn(hold, &turn, send, learn)
     }
 

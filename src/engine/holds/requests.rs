@@ -3,7 +3,7 @@
 //! Absolute hold counts rest on that: of two requests under way at once the older one could be
 //! carried out last.
 
-use crate::engine::exchange::Loose;
+use crate::state::exchange::Loose;
 use crate::state::ledger::CutNumber;
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::conn::{Server, command};
 use crate::engine::Engine;
-use crate::engine::exchange::Bounds;
 use crate::engine::holds::hold::HoldState;
 use crate::engine::node::Node;
 use crate::engine::wire;
 use crate::error::{Loss, Result};
+use crate::state::exchange::Bounds;
 use crate::state::ledger::Phase;
 use crate::time::Instant;
 use crate::transport::{Fault, Limits};
@@ -93,7 +93,7 @@ impl Engine {
         if !left.is_zero() {
             // What Redis is not told in time ends with its time to live.
             let call = hold.kind.release(&hold.name, &hold.owner, None);
-            let _ = wire::send(&self.node(&hold.name).server, &call, &Bounds::within(left, left));
+            let _ = wire::send(&self.node(&hold.name).server, &call, Bounds::within(Instant::now(), left, left), None);
         }
     }
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
-use super::exchange::{Bounds, Loose};
 use super::wire;
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::in_turn::no_turn;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
+use crate::state::exchange::{Bounds, Loose};
 use crate::state::ledger::{GuardNumber, Release};
 use crate::time::Instant;
 
@@ -50,14 +50,14 @@ impl Engine {
         let node = self.node(&hold.name);
         let call = hold.kind.release(&hold.name, &hold.owner, None);
         let channel = hold.kind.channel(&hold.name, &hold.owner);
-        let bounds = Bounds::within(limit, self.config.command_timeout);
+        let bounds = Bounds::within(Instant::now(), limit, self.config.command_timeout);
         let Some(turn) = hold.requests.turn(bounds.end) else {
             self.settle(self.leftover(hold, Loose::default()));
             return Err(no_turn());
         };
         let listening = node.hub.expect_own(&channel);
         let outcome =
-            wire::send_after(turn.take_loose(), &node.server, &call, &bounds).or_else(wire::taken_if_overwritten);
+            wire::send_after(turn.take_loose(), &node.server, &call, bounds, None).or_else(wire::taken_if_overwritten);
         drop(turn);
         self.after_request(&node);
         let receivers = outcome.as_ref().ok().and_then(|answer| answer.value.ok().flatten());

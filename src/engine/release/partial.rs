@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::conn::Server;
 use crate::engine::Engine;
-use crate::engine::exchange::Bounds;
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::in_turn::{no_turn, still_kept};
 use crate::engine::holds::requests::Turn;
 use crate::engine::wire;
 use crate::error::{Loss, Result};
+use crate::state::exchange::Bounds;
 use crate::state::ledger::Remaining;
 use crate::time::Instant;
 
@@ -22,9 +22,9 @@ impl Engine {
         remaining: Remaining,
         limit: Duration,
     ) -> Result<()> {
-        let bounds = Bounds::within(limit, self.config.command_timeout);
+        let bounds = Bounds::within(Instant::now(), limit, self.config.command_timeout);
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn);
-        let outcome = turn.and_then(|turn| self.write_remaining(hold, &turn, remaining, &bounds));
+        let outcome = turn.and_then(|turn| self.write_remaining(hold, &turn, remaining, bounds));
         // Until Redis knows it, it has a time to live or a side of the lock that nobody was promised.
         outcome.inspect_err(|_| self.repeat_release(hold))?.map_err(|loss| self.lost(hold, loss))
     }
@@ -35,7 +35,7 @@ impl Engine {
         hold: &HoldState,
         turn: &Turn<'_>,
         remaining: Remaining,
-        bounds: &Bounds<'_>,
+        bounds: Bounds,
     ) -> Result<Outcome<(), Loss>> {
         // Another one that was given back later may have been written already: then this one's numbers are old.
         let newest = if turn.last_cut() > remaining.cut {
@@ -46,8 +46,9 @@ impl Engine {
         let Some(Remaining { counts, lease, cut }) = newest else { return Ok(Ok(())) };
         let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
         turn.cuts(cut);
-        let send =
-            |loose, server: &Server| wire::send_after(loose, server, &call, bounds).or_else(wire::taken_if_overwritten);
+        let send = |loose, server: &Server| {
+            wire::send_after(loose, server, &call, bounds, None).or_else(wire::taken_if_overwritten)
+        };
         self.in_turn(hold, turn, send, |ledger, now, answer| {
             if !answer.haunted {
                 ledger.cut_is_over(cut, now);
@@ -82,7 +83,7 @@ impl Engine {
     /// Answers whether nothing is left to write.
     fn repeat_release_once(self: &Arc<Self>, hold: &Arc<HoldState>) -> bool {
         let limit = self.config.command_timeout;
-        let bounds = Bounds::within(limit, limit);
+        let bounds = Bounds::within(Instant::now(), limit, limit);
         let Some(turn) = hold.requests.turn(bounds.end) else { return false };
         if !turn.has_unwritten() {
             return true;
@@ -100,7 +101,7 @@ impl Engine {
             return true;
         };
         // A loss is told by that; there is nobody here to hear of it.
-        self.write_remaining(hold, &turn, remaining, &bounds).is_ok() && !turn.has_unwritten()
+        self.write_remaining(hold, &turn, remaining, bounds).is_ok() && !turn.has_unwritten()
     }
 }
 

@@ -4,12 +4,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::engine::exchange::{Bounds, Loose};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::kind::Kind;
 use crate::engine::wire;
 use crate::name::LockName;
 use crate::owner::OwnerId;
+use crate::state::exchange::{Bounds, Loose};
 use crate::time::Instant;
 
 /// An owner that nobody uses any more and that may still stand in Redis.
@@ -57,7 +57,7 @@ impl Engine {
         let server = &self.node(&settlement.name).server;
         let fenced = wire::fence(server, &mut settlement.loose, Instant::now().after(limit)).is_ok();
         let call = settlement.kind.withdraw(&settlement.name, &settlement.owner);
-        let released = fenced && wire::send(server, &call, &Bounds::within(limit, limit)).is_ok();
+        let released = fenced && wire::send(server, &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
         // Without a fence the original may still arrive: the release is repeated until its lease is over.
         let settled = released && !settlement.loose.haunted;
         if !settled && !self.is_closed() {

@@ -3,11 +3,11 @@
 
 use super::*;
 use crate::engine::Kind;
-use crate::engine::exchange::Loose;
 use crate::engine::holds::hold::Granted;
 use crate::kinds::{Fenced, Reentrant};
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;
+use crate::state::exchange::Loose;
 use crate::state::ledger::{Promise, Release, Remaining};
 
 impl World {

@@ -9,14 +9,14 @@
 
 use std::time::Duration;
 
-use super::caller::Caller;
+use super::backoff::{RetryPause, share};
 use crate::error::{Error, ErrorKind, Refusal};
-use crate::state::backoff::{RetryPause, share};
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, Limits};
 
-/// How long a request may take, and what ends it early.
-pub(crate) struct Bounds<'a> {
+/// How long a request may take, and whether it is repeated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
     /// While this has not come, an unreachable or unwilling server is tried again.
     pub(crate) retry_until: Instant,
     /// When the call is over in any case.
@@ -27,26 +27,14 @@ pub(crate) struct Bounds<'a> {
     pub(crate) fences: bool,
     /// How long one request may take. An attempt that may be repeated gets a part of it.
     pub(crate) command_timeout: Duration,
-    /// Who rests between two attempts; woken when [`Bounds::interrupted`] may have changed.
-    pub(super) caller: Option<&'a Caller<'a>>,
-    /// Why the caller does not want to try again, if so.
-    pub(crate) interrupted: &'a dyn Fn() -> Option<Error>,
 }
 
-impl Bounds<'_> {
+impl Bounds {
     /// At most `limit` for everything, repetitions included.
-    pub(crate) fn within<'a>(limit: Duration, command_timeout: Duration) -> Bounds<'a> {
-        let end = Instant::now().after(limit);
+    pub(crate) fn within(now: Instant, limit: Duration, command_timeout: Duration) -> Self {
+        let end = now.after(limit);
         let command_timeout = command_timeout.min(limit);
-        Bounds {
-            retry_until: end,
-            end,
-            repeat: true,
-            fences: true,
-            command_timeout,
-            caller: None,
-            interrupted: &|| None,
-        }
+        Self { retry_until: end, end, repeat: true, fences: true, command_timeout }
     }
 }
 
@@ -79,7 +67,7 @@ impl Loose {
 
 /// What to do next.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// Fence this copy.
     Fence(Identity, Limits),
     /// Send the request, with its script in it where `whole`.
@@ -91,8 +79,8 @@ pub(super) enum Next {
 }
 
 /// One request and its history.
-pub(super) struct Exchange<'a> {
-    bounds: &'a Bounds<'a>,
+pub(crate) struct Exchange {
+    bounds: Bounds,
     /// Whether the request can carry its script.
     has_source: bool,
     loose: Loose,
@@ -118,8 +106,8 @@ enum State {
     Over(Error),
 }
 
-impl<'a> Exchange<'a> {
-    pub(super) fn new(loose: Loose, has_source: bool, bounds: &'a Bounds<'a>, now: Instant) -> Self {
+impl Exchange {
+    pub(crate) fn new(loose: Loose, has_source: bool, bounds: Bounds, now: Instant) -> Self {
         Self {
             bounds,
             has_source,
@@ -133,7 +121,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    pub(super) fn next(&self, now: Instant) -> Next {
+    pub(crate) fn next(&self, now: Instant) -> Next {
         match &self.state {
             // Nothing is sent after the end, however the time was spent.
             State::Ready if now >= self.bounds.end => return Next::Over(self.doubt.clone().unwrap_or_else(no_time)),
@@ -151,22 +139,22 @@ impl<'a> Exchange<'a> {
     }
 
     /// An earlier copy had no answer, so an answer now may be the second time it was carried out.
-    pub(super) fn is_repeated(&self) -> bool {
+    pub(crate) fn is_repeated(&self) -> bool {
         self.doubt.is_some()
     }
 
     /// An earlier copy could not be fenced and may still arrive.
-    pub(super) fn is_haunted(&self) -> bool {
+    pub(crate) fn is_haunted(&self) -> bool {
         self.loose.haunted
     }
 
     /// No copy sent before this moment is carried out after it, unless one is haunted.
-    pub(super) fn clear_since(&self) -> Instant {
+    pub(crate) fn clear_since(&self) -> Instant {
         self.clear_since
     }
 
     /// The fence was answered: whether the server let us, or why there is no answer.
-    pub(super) fn fenced(&mut self, now: Instant, outcome: Result<bool, Fault>) {
+    pub(crate) fn fenced(&mut self, now: Instant, outcome: Result<bool, Fault>) {
         if let (State::LastFence(error), Err(_)) = (&self.state, &outcome) {
             self.state = State::Over(error.clone());
             return;
@@ -184,12 +172,13 @@ impl<'a> Exchange<'a> {
                 self.pause.at_least(self.part());
                 self.rest_or_end(now, Some(self.bounds.end), error);
             }
-            Err(fault) => self.failed(now, now, fault),
+            Err(fault) => self.failed(now, now, fault, false),
         }
     }
 
-    /// The request that was sent at `sent` has no answer that can be used.
-    pub(super) fn failed(&mut self, sent: Instant, now: Instant, fault: Fault) {
+    /// The request that was sent at `sent` has no answer that can be used. `interrupted` means that its caller does not
+    /// want to try again.
+    pub(crate) fn failed(&mut self, sent: Instant, now: Instant, fault: Fault, interrupted: bool) {
         self.took = sent.until(now);
         match fault {
             Fault::Refused(refusal) if refusal.word() == "NOSCRIPT" && !self.whole && self.has_source => {
@@ -200,7 +189,7 @@ impl<'a> Exchange<'a> {
                 let limit = (error.kind() == ErrorKind::Connection).then_some(self.bounds.retry_until);
                 self.rest_or_end(now, limit, error);
             }
-            Fault::Unanswered(identity, error) => self.no_answer(now, identity, error),
+            Fault::Unanswered(identity, error) => self.no_answer(now, identity, error, interrupted),
         }
     }
 
@@ -209,7 +198,7 @@ impl<'a> Exchange<'a> {
         self.rest_or_end(now, limit, Error::refused(refusal));
     }
 
-    fn no_answer(&mut self, now: Instant, identity: Option<Identity>, error: Error) {
+    fn no_answer(&mut self, now: Instant, identity: Option<Identity>, error: Error, interrupted: bool) {
         if self.bounds.fences {
             match identity {
                 Some(identity) => self.loose.open.push(identity),
@@ -222,7 +211,7 @@ impl<'a> Exchange<'a> {
             return;
         }
         // Settling what is in doubt comes before the caller's own bound, not before the last one.
-        if first && now < self.bounds.end && (self.bounds.interrupted)().is_none() {
+        if first && now < self.bounds.end && !interrupted {
             return;
         }
         self.rest_or_end(now, Some(self.bounds.end), error);
@@ -236,10 +225,10 @@ impl<'a> Exchange<'a> {
         };
     }
 
-    /// The rest is over.
-    pub(super) fn rested(&mut self, now: Instant) {
+    /// The rest is over; with an `interruption` the caller does not want to try again.
+    pub(crate) fn rested(&mut self, now: Instant, interruption: Option<Error>) {
         let State::Resting(_, error) = std::mem::replace(&mut self.state, State::Ready) else { return };
-        if let Some(interruption) = (self.bounds.interrupted)() {
+        if let Some(interruption) = interruption {
             self.state = State::Over(interruption);
         } else if now.after(self.took.max(SHORTEST_ATTEMPT)) >= self.bounds.end {
             // Too little time is left for one more attempt: this answer is the one that counts.
@@ -248,7 +237,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// What a caller gets who gets no answer.
-    pub(super) fn give_up(self, error: Error) -> Failed {
+    pub(crate) fn give_up(self, error: Error) -> Failed {
         let in_doubt = self.is_repeated();
         let loose = (in_doubt || !self.loose.is_empty()).then_some(self.loose);
         if !in_doubt {

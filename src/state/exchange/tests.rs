@@ -10,13 +10,12 @@ fn at(millis: u64) -> Instant {
     START.after(Duration::from_millis(millis))
 }
 
-fn bounds() -> Bounds<'static> {
-    let _clock = START.pretend();
-    Bounds::within(TIMEOUT, TIMEOUT)
+fn bounds() -> Bounds {
+    Bounds::within(START, TIMEOUT, TIMEOUT)
 }
 
-fn begun<'a>(bounds: &'a Bounds<'a>) -> Exchange<'a> {
-    Exchange::new(Loose::default(), true, bounds, START)
+fn begun(bounds: &Bounds) -> Exchange {
+    Exchange::new(Loose::default(), true, *bounds, START)
 }
 
 fn mute() -> Error {
@@ -40,7 +39,7 @@ fn a_mute_connection_is_fenced_and_the_request_repeated() {
     let bounds = bounds();
     let mut exchange = begun(&bounds);
     assert!(is_send(&exchange.next(START)));
-    exchange.failed(START, at(1_500), unanswered(7));
+    exchange.failed(START, at(1_500), unanswered(7), false);
     assert!(matches!(exchange.next(at(1_500)), Next::Fence(identity, _) if identity == Identity::for_test(7)));
     exchange.fenced(at(1_501), Ok(true));
     assert!(is_send(&exchange.next(at(1_501))));
@@ -66,7 +65,7 @@ fn a_request_that_is_not_repeated_is_fenced_once() {
     for fence in [Ok(true), Err(unanswered(9))] {
         let bounds = Bounds { repeat: false, ..bounds() };
         let mut exchange = begun(&bounds);
-        exchange.failed(START, at(10), unanswered(7));
+        exchange.failed(START, at(10), unanswered(7), false);
         assert!(matches!(exchange.next(at(10)), Next::Fence(..)));
         let is_fenced = fence.is_ok();
         exchange.fenced(at(20), fence);
@@ -81,7 +80,7 @@ fn a_request_that_is_not_repeated_is_fenced_once() {
 fn a_question_is_repeated_without_a_fence() {
     let bounds = Bounds { fences: false, ..bounds() };
     let mut exchange = begun(&bounds);
-    exchange.failed(START, at(10), unanswered(7));
+    exchange.failed(START, at(10), unanswered(7), false);
     assert!(is_send(&exchange.next(at(10))));
 }
 
@@ -89,12 +88,12 @@ fn a_question_is_repeated_without_a_fence() {
 fn a_script_that_is_missing_is_sent_along_at_once() {
     let bounds = bounds();
     let mut exchange = begun(&bounds);
-    exchange.failed(START, at(1), refused("NOSCRIPT"));
+    exchange.failed(START, at(1), refused("NOSCRIPT"), false);
     assert!(matches!(exchange.next(at(1)), Next::Send { whole: true, .. }));
-    exchange.failed(at(1), at(2), refused("NOSCRIPT"));
+    exchange.failed(at(1), at(2), refused("NOSCRIPT"), false);
     assert!(matches!(exchange.next(at(2)), Next::Over(_)), "it is not sent for ever");
-    let mut plain = Exchange::new(Loose::default(), false, &bounds, START);
-    plain.failed(START, at(1), refused("NOSCRIPT"));
+    let mut plain = Exchange::new(Loose::default(), false, bounds, START);
+    plain.failed(START, at(1), refused("NOSCRIPT"), false);
     assert!(matches!(plain.next(at(1)), Next::Over(_)));
 }
 
@@ -102,7 +101,7 @@ fn a_script_that_is_missing_is_sent_along_at_once() {
 fn a_server_that_does_not_let_us_fence_haunts() {
     let bounds = bounds();
     let mut exchange = begun(&bounds);
-    exchange.failed(START, at(10), unanswered(7));
+    exchange.failed(START, at(10), unanswered(7), false);
     exchange.fenced(at(11), Ok(false));
     assert!(is_send(&exchange.next(at(11))));
     assert!(exchange.is_haunted());
@@ -112,7 +111,7 @@ fn a_server_that_does_not_let_us_fence_haunts() {
 fn a_connection_without_identity_haunts() {
     let bounds = bounds();
     let mut exchange = begun(&bounds);
-    exchange.failed(START, at(10), Fault::Unanswered(None, mute()));
+    exchange.failed(START, at(10), Fault::Unanswered(None, mute()), false);
     assert!(is_send(&exchange.next(at(10))));
     assert!(exchange.is_haunted());
 }
@@ -121,11 +120,11 @@ fn a_connection_without_identity_haunts() {
 fn fences_without_an_answer_are_sent_at_growing_intervals() {
     let bounds = bounds();
     let mut exchange = begun(&bounds);
-    exchange.failed(START, at(10), unanswered(7));
+    exchange.failed(START, at(10), unanswered(7), false);
     exchange.fenced(at(20), Err(unanswered(8)));
     let Next::Rest(until) = exchange.next(at(20)) else { panic!("no rest") };
     assert!(until >= at(20 + 500), "half of a third of the bound at least: {until:?}");
-    exchange.rested(until);
+    exchange.rested(until, None);
     assert!(matches!(exchange.next(until), Next::Fence(identity, _) if identity == Identity::for_test(7)));
 }
 
@@ -133,7 +132,7 @@ fn fences_without_an_answer_are_sent_at_growing_intervals() {
 fn nothing_is_sent_after_a_fence_that_took_the_last_time() {
     let bounds = bounds();
     let mut exchange = begun(&bounds);
-    exchange.failed(START, at(1_500), unanswered(7));
+    exchange.failed(START, at(1_500), unanswered(7), false);
     exchange.fenced(at(3_000), Ok(true));
     let Next::Over(error) = exchange.next(at(3_000)) else { panic!("it is sent after the end") };
     let failed = exchange.give_up(error);
@@ -143,12 +142,11 @@ fn nothing_is_sent_after_a_fence_that_took_the_last_time() {
 
 #[test]
 fn a_caller_that_is_interrupted_does_not_try_again() {
-    let closed = || Some(Error::new(ErrorKind::Closed, "closed"));
-    let bounds = Bounds { interrupted: &closed, ..bounds() };
-    let mut exchange = begun(&bounds);
-    exchange.failed(START, at(10), Fault::NotSent(mute()));
+    let closed = Error::new(ErrorKind::Closed, "closed");
+    let mut exchange = begun(&bounds());
+    exchange.failed(START, at(10), Fault::NotSent(mute()), true);
     assert!(matches!(exchange.next(at(10)), Next::Rest(_)));
-    exchange.rested(at(20));
+    exchange.rested(at(20), Some(closed));
     let Next::Over(error) = exchange.next(at(20)) else { panic!("it goes on") };
     assert_eq!(error.kind(), ErrorKind::Closed);
 }
@@ -198,15 +196,15 @@ proptest::proptest! {
                     now = begun.after(begun.until(limits.for_test(begun)) * share / 100);
                     match of_request {
                         Fate::Answered => return Ok(()),
-                        Fate::Refused(word) => exchange.failed(begun, now, refused(word)),
-                        Fate::NotSent => exchange.failed(begun, now, Fault::NotSent(mute())),
+                        Fate::Refused(word) => exchange.failed(begun, now, refused(word), false),
+                        Fate::NotSent => exchange.failed(begun, now, Fault::NotSent(mute()), false),
                         Fate::Unanswered { identified } => {
                             sent += 1;
                             proptest::prop_assert!(repeat || sent == 1, "sent again");
                             ids += 1;
                             if identified { on_their_way.push(ids) } else { for_ever += 1 }
                             let identity = identified.then(|| Identity::for_test(ids));
-                            exchange.failed(begun, now, Fault::Unanswered(identity, mute()));
+                            exchange.failed(begun, now, Fault::Unanswered(identity, mute()), false);
                         }
                     }
                 }
@@ -231,7 +229,7 @@ proptest::proptest! {
                 Next::Rest(until) => {
                     proptest::prop_assert!(until > now && until <= bounds.end);
                     now = until;
-                    exchange.rested(now);
+                    exchange.rested(now, None);
                 }
                 Next::Over(error) => {
                     proptest::prop_assert!(now <= bounds.end);
