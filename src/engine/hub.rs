@@ -10,6 +10,7 @@ use crate::conn::{Audience, ListenerEvent, Server, Waker, listen};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::INVALIDATIONS;
 use crate::name::LockName;
+use crate::state::watch::Ear;
 use crate::sync::Mutex;
 use crate::time::Instant;
 use crate::transport::Demand;
@@ -36,22 +37,6 @@ struct State {
     number: Option<u64>,
     /// The one that stands leads to the wrong server.
     misled: bool,
-}
-
-/// What there is to hear of changed keys.
-#[derive(Debug)]
-pub(crate) enum Ear {
-    /// Messages about them arrive.
-    Open {
-        /// Another one after each time that the connection was made anew.
-        connection: u64,
-        /// By this number the server knows it, where the server says so.
-        number: Option<u64>,
-    },
-    /// Not yet, or not at the moment.
-    Closed,
-    /// The server does not let us.
-    Refused(Error),
 }
 
 /// What the hub has to tell others than its waiters.

@@ -11,11 +11,9 @@ mod node;
 mod release;
 mod renewal;
 mod request;
-mod ripening;
 #[cfg(all(test, shuttle))]
 mod schedules;
 mod topics;
-mod watch;
 mod watchdog;
 mod wire;
 

@@ -10,6 +10,7 @@ use crate::owner::ThreadId;
 use crate::script::{Renewal, RenewalAnswer, RenewalAnswers};
 use crate::state::clocks::{Clocks, Pace};
 use crate::state::ledger::{Ledger, Phase};
+use crate::state::watch::All;
 use crate::time::{Instant, Lease};
 
 /// What a round needs from its surroundings; tests drive it with a model of a server on virtual time.
@@ -52,15 +53,6 @@ pub(super) struct Asked {
     pub(super) all: Option<All>,
     /// These did.
     pub(super) holds: Vec<Arc<HoldState>>,
-}
-
-/// What to do about all holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum All {
-    /// Look whether they are still there.
-    Look,
-    /// Renew those that are renewed, and look at the others.
-    Renew,
 }
 
 /// A hold whose turn it is.

@@ -6,3 +6,5 @@ pub(crate) mod contend;
 pub(crate) mod exchange;
 pub(crate) mod ledger;
 pub(crate) mod questions;
+pub(crate) mod ripening;
+pub(crate) mod watch;

@@ -10,12 +10,13 @@ use shuttle::thread;
 use super::{START, check};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::registry::Registry;
-use crate::engine::renewal::{All, Asked, Due, Rounds, Upkeep};
+use crate::engine::renewal::{Asked, Due, Rounds, Upkeep};
 use crate::error::{Error, Loss};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::{RenewalAnswer, RenewalAnswers, Side};
 use crate::state::ledger::{Ledger, Phase, Promise, Release};
+use crate::state::watch::All;
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
 

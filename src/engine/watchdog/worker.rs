@@ -9,14 +9,14 @@ use crate::engine::Engine;
 use crate::engine::holds::heartbeat::Heartbeat;
 use crate::engine::holds::hold::HoldState;
 use crate::engine::hub::{Hub, Subscription};
-use crate::engine::renewal::{All, Asked, Due, Rounds, Upkeep};
-use crate::engine::ripening::Ripening;
-use crate::engine::watch::{Step, Watch};
+use crate::engine::renewal::{Asked, Due, Rounds, Upkeep};
 use crate::error::Error;
 use crate::event::{LockAbandoned, LocksRenewed, LossesToldLate, RenewalFailed, RenewalRecovered};
 use crate::script::look::Claim;
 use crate::script::{Call, RenewalAnswer, RenewalAnswers};
 use crate::state::ledger::Ledger;
+use crate::state::ripening::Ripening;
+use crate::state::watch::{All, Step, Watch};
 use crate::time::Instant;
 use crate::transport::Fault;
 
@@ -31,7 +31,7 @@ pub(crate) struct Worker {
     command_timeout: Duration,
     rounds: Rounds,
     next_round: Instant,
-    ripening: Ripening,
+    ripening: Ripening<Weak<HoldState>>,
     watch: Watch,
     /// Has changed keys reported, while there are holds to be watched.
     subscription: Option<Subscription>,
@@ -151,7 +151,7 @@ impl Worker {
         match self.ripening.step_at() {
             Some(at) if at <= now => {
                 let granted = self.inbox.take_granted(self.ripening.is_about_to_rest());
-                self.ripening.step(now, granted)
+                self.ripening.step(now, granted).iter().filter_map(Weak::upgrade).collect()
             }
             None if !self.inbox.awaits_grants() => {
                 self.ripening.begin(now);

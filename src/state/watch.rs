@@ -6,14 +6,37 @@
 
 use std::time::Duration;
 
-use super::hub::Ear;
-use super::renewal::All;
 use crate::error::{Error, ErrorKind};
 use crate::time::Instant;
 
+/// What there is to hear of changed keys.
+#[derive(Debug)]
+pub(crate) enum Ear {
+    /// Messages about them arrive.
+    Open {
+        /// Another one after each time that the connection was made anew.
+        connection: u64,
+        /// By this number the server knows it, where the server says so.
+        number: Option<u64>,
+    },
+    /// Not yet, or not at the moment.
+    Closed,
+    /// The server does not let us.
+    Refused(Error),
+}
+
+/// What to do about all holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum All {
+    /// Look whether they are still there.
+    Look,
+    /// Renew those that are renewed, and look at the others.
+    Renew,
+}
+
 /// What is watched on one server.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     /// There are holds to be watched.
     wanted: bool,
     /// Over these the server tells of changed keys.
@@ -50,7 +73,7 @@ struct Pair {
 
 /// What to do next.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Make the watchdog's connection ready.
     Open,
     /// Have the server tell the connection of this number.
@@ -64,7 +87,7 @@ pub(super) enum Step {
 }
 
 impl Watch {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             wanted: false,
             tracked: None,
@@ -83,29 +106,29 @@ impl Watch {
     }
 
     /// There are holds to be watched.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.wanted = true;
     }
 
     /// There are none any more.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         (self.wanted, self.tracked, self.question) = (false, None, None);
     }
 
     /// Whether a key that is read now is watched from then on.
-    pub(super) fn is_live(&self, link: Option<u64>) -> bool {
+    pub(crate) fn is_live(&self, link: Option<u64>) -> bool {
         self.tracked.is_some_and(|pair| Some(pair.link) == link)
     }
 
     /// All keys were changed or deleted.
-    pub(super) fn flushed(&mut self) {
+    pub(crate) fn flushed(&mut self) {
         self.question.get_or_insert(All::Look);
     }
 
     /// So many holds were found gone, `of_all` in a question about all. Where memory is short, the server evicts
     /// keys also while it does what the watchdog asks, and does not tell who asked: a few losses may be many.
     /// Answers whether all came into question by that.
-    pub(super) fn found_gone(&mut self, now: Instant, count: usize, of_all: bool) -> bool {
+    pub(crate) fn found_gone(&mut self, now: Instant, count: usize, of_all: bool) -> bool {
         if self.gone_since.after(A_BURST) <= now {
             (self.gone_since, self.gone) = (now, 0);
         }
@@ -119,7 +142,7 @@ impl Watch {
     }
 
     /// The listening connection broke.
-    pub(super) fn lost(&mut self, now: Instant) {
+    pub(crate) fn lost(&mut self, now: Instant) {
         self.torn(now);
     }
 
@@ -128,7 +151,7 @@ impl Watch {
     }
 
     /// What to do, with this connection of the watchdog and this ear; to be asked again until it is to ask or to rest.
-    pub(super) fn next(&mut self, now: Instant, link: Option<u64>, ear: Ear) -> Step {
+    pub(crate) fn next(&mut self, now: Instant, link: Option<u64>, ear: Ear) -> Step {
         let broke = self.link.is_some() && link != self.link;
         let opened = link.is_some() && link != self.link;
         self.link = link;
@@ -181,7 +204,7 @@ impl Watch {
     }
 
     /// The server tells from now on; what happened before may have been missed.
-    pub(super) fn tracked(&mut self) {
+    pub(crate) fn tracked(&mut self) {
         (self.tracked, self.refused, self.misled) = (self.tried, None, false);
         self.question.get_or_insert(All::Look);
         self.complained = false;
@@ -189,13 +212,13 @@ impl Watch {
 
     /// The server does not know the ear. Answers whether that is to be made anew: not again where the new one, too,
     /// came to another server than the watchdog's connection.
-    pub(super) fn misled(&mut self, now: Instant) -> bool {
+    pub(crate) fn misled(&mut self, now: Instant) -> bool {
         self.rest(now);
         !std::mem::replace(&mut self.misled, true)
     }
 
     /// The server does not let us track; answers whether that is news.
-    pub(super) fn untracked(&mut self) -> bool {
+    pub(crate) fn untracked(&mut self) -> bool {
         self.tried.is_some_and(|pair| self.refuse(pair))
     }
 
@@ -205,12 +228,12 @@ impl Watch {
     }
 
     /// The server could not be reached, or did not answer.
-    pub(super) fn failed(&mut self, now: Instant) {
+    pub(crate) fn failed(&mut self, now: Instant) {
         self.rest(now);
     }
 
     /// All holds were asked about, which took so long: whoever flushes all the time costs a part of ours, not all.
-    pub(super) fn asked(&mut self, now: Instant, took: Duration) {
+    pub(crate) fn asked(&mut self, now: Instant, took: Duration) {
         self.not_before = self.not_before.max(now.after(took * 4));
     }
 

@@ -1,46 +1,43 @@
 //! Which holds have lived long enough to be watched; decides, does nothing.
 
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::engine::holds::hold::HoldState;
 use crate::time::Instant;
 
 /// The holds that were granted lately. Most are given back soon and never ripen.
 #[derive(Debug)]
-pub(super) struct Ripening {
-    young: Vec<Weak<HoldState>>,
+pub(crate) struct Ripening<Hold> {
+    young: Vec<Hold>,
     /// When to look next; `None` while there is nothing to come.
     step_at: Option<Instant>,
     quiet_steps: u32,
 }
 
-impl Ripening {
-    pub(super) fn new(now: Instant) -> Self {
+impl<Hold> Ripening<Hold> {
+    pub(crate) fn new(now: Instant) -> Self {
         Self { young: vec![], step_at: Some(now.after(STEP)), quiet_steps: 0 }
     }
 
-    pub(super) fn step_at(&self) -> Option<Instant> {
+    pub(crate) fn step_at(&self) -> Option<Instant> {
         self.step_at
     }
 
     /// Somebody was granted something after a rest.
-    pub(super) fn begin(&mut self, now: Instant) {
+    pub(crate) fn begin(&mut self, now: Instant) {
         self.step_at.get_or_insert(now.after(STEP));
     }
 
     /// Whether there will be nothing to come after this step, unless somebody is granted something.
-    pub(super) fn is_about_to_rest(&self) -> bool {
+    pub(crate) fn is_about_to_rest(&self) -> bool {
         self.young.is_empty() && self.quiet_steps >= MOST_QUIET_STEPS
     }
 
     /// A step: those that were granted before the last one are ripe.
-    pub(super) fn step(&mut self, now: Instant, granted: Vec<Weak<HoldState>>) -> Vec<Arc<HoldState>> {
+    pub(crate) fn step(&mut self, now: Instant, granted: Vec<Hold>) -> Vec<Hold> {
         let rests = self.is_about_to_rest() && granted.is_empty();
         self.quiet_steps = if granted.is_empty() { self.quiet_steps.saturating_add(1) } else { 0 };
         self.step_at = (!rests).then(|| now.after(STEP));
-        let ripe = std::mem::replace(&mut self.young, granted);
-        ripe.iter().filter_map(Weak::upgrade).collect()
+        std::mem::replace(&mut self.young, granted)
     }
 }
 
@@ -50,34 +47,24 @@ const MOST_QUIET_STEPS: u32 = 10;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Weak};
+
     use super::*;
-    use crate::name::LockName;
-    use crate::owner::{HoldNumber, OwnerId};
-    use crate::script::Side;
-    use crate::state::ledger::{Ledger, Promise};
-    use crate::time::Lease;
 
     fn at(millis: u64) -> Instant {
         Instant::from_millis(1_000_000 + millis)
     }
 
-    fn hold() -> Arc<HoldState> {
-        let lease = Lease::new(Duration::from_secs(30)).unwrap();
-        let (ledger, _) = Ledger::granted(lease, at(0), lease, Side::Exclusive, Promise::Renewed { until: None });
-        let owner = (HoldNumber(1), OwnerId::encoded("me"));
-        HoldState::for_test(&LockName::new("n").unwrap(), owner, None, at(0), ledger)
-    }
-
     #[test]
     fn a_hold_ripens_after_100_to_200_ms_unless_released() {
         let mut ripening = Ripening::new(at(0));
-        let (long, short) = (hold(), hold());
+        let (long, short) = (Arc::new("long"), Arc::new("short"));
         assert_eq!(ripening.step_at(), Some(at(100)));
         assert!(ripening.step(at(100), vec![Arc::downgrade(&long), Arc::downgrade(&short)]).is_empty());
         drop(short);
         let ripe = ripening.step(at(200), vec![]);
-        assert_eq!(ripe.len(), 1);
-        assert!(Arc::ptr_eq(&ripe[0], &long));
+        let ripe: Vec<_> = ripe.iter().filter_map(Weak::upgrade).collect();
+        assert_eq!(ripe, [long]);
         assert!(ripening.step(at(300), vec![]).is_empty(), "it ripens once");
     }
 
@@ -87,7 +74,7 @@ mod tests {
         let mut now = at(0);
         while let Some(at) = ripening.step_at() {
             now = at;
-            let granted = if now == super::tests::at(500) { vec![Arc::downgrade(&hold())] } else { vec![] };
+            let granted = if now == super::tests::at(500) { vec!["a hold"] } else { vec![] };
             ripening.step(now, granted);
         }
         assert!(now >= at(1_500) && now <= at(1_800), "{now:?}");
