@@ -38,7 +38,7 @@ use crate::state::exchange::Bounds;
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
 use acquire::line::Lines;
-use acquire::stand_back::StandBacks;
+use acquire::stand_backs::StandBacks;
 use acquire::waiters::Waiters;
 use background::Background;
 use caller::Caller;

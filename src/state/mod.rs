@@ -5,6 +5,8 @@ pub(crate) mod clocks;
 pub(crate) mod contend;
 pub(crate) mod exchange;
 pub(crate) mod ledger;
+pub(crate) mod local_queue;
 pub(crate) mod questions;
 pub(crate) mod ripening;
+pub(crate) mod stand_back;
 pub(crate) mod watch;

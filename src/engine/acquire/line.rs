@@ -1,28 +1,14 @@
 //! The local line in front of Redis: of the threads that want one lock, the first one asks.
 
-use std::collections::{HashMap, VecDeque};
-
 use crate::bell::Bell;
 use crate::engine::kind::Queueing;
 use crate::name::LockName;
+use crate::state::local_queue::Queues;
 use crate::sync::Mutex;
 
 /// The lines of one client, one for each name that several threads want.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(Mutex<Queues>);
-
-/// Who stands where; decides and does nothing else.
-#[derive(Debug, Default)]
-struct Queues {
-    next: u64,
-    queues: HashMap<LockName, VecDeque<Waiter>>,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    number: u64,
-    bell: Bell,
-}
+pub(crate) struct Lines(Mutex<Queues<Bell>>);
 
 /// A thread's place in a line, given up when dropped.
 #[derive(Debug)]
@@ -38,19 +24,19 @@ impl Lines {
         if queueing != Queueing::Line {
             return None;
         }
-        let number = self.0.lock().join(name, bell);
+        let number = self.0.lock().join(name, bell.clone());
         Some(Place { lines: self, name, number })
     }
 
     /// How many wait for `name`.
     pub(crate) fn len(&self, name: &LockName) -> usize {
-        self.0.lock().queues.get(name).map_or(0, VecDeque::len)
+        self.0.lock().len(name)
     }
 
     /// Wakes whoever is first for `name`: the lock may be free.
     pub(crate) fn ring_first(&self, name: &LockName) {
-        if let Some(first) = self.0.lock().first(name) {
-            first.bell.ring();
+        if let Some((_, bell)) = self.0.lock().first(name) {
+            bell.ring();
         }
     }
 }
@@ -66,14 +52,14 @@ impl Place<'_> {
 #[cfg(test)]
 impl Lines {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().queues.is_empty()
+        self.0.lock().is_empty()
     }
 }
 
 impl Place<'_> {
     /// Whether this thread is the one to ask Redis.
     pub(crate) fn is_first(&self) -> bool {
-        self.lines.0.lock().first(self.name).is_some_and(|first| first.number == self.number)
+        self.lines.0.lock().first(self.name).is_some_and(|(first, _)| *first == self.number)
     }
 }
 
@@ -83,40 +69,6 @@ impl Drop for Place<'_> {
         if let Some(bell) = promoted {
             bell.ring();
         }
-    }
-}
-
-impl Queues {
-    fn join(&mut self, name: &LockName, bell: &Bell) -> u64 {
-        self.next += 1;
-        let waiter = Waiter { number: self.next, bell: bell.clone() };
-        match self.queues.get_mut(name) {
-            Some(queue) => queue.push_back(waiter),
-            None => {
-                self.queues.insert(name.clone(), VecDeque::from([waiter]));
-            }
-        }
-        self.next
-    }
-
-    fn first(&self, name: &LockName) -> Option<&Waiter> {
-        self.queues.get(name)?.front()
-    }
-
-    /// Takes a waiter out; answers with the bell of the one who is first because of that.
-    fn leave(&mut self, name: &LockName, number: u64) -> Option<Bell> {
-        let queue = self.queues.get_mut(name)?;
-        let was_first = queue.front().is_some_and(|first| first.number == number);
-        if was_first {
-            queue.pop_front();
-        } else {
-            queue.retain(|waiter| waiter.number != number);
-        }
-        if queue.is_empty() {
-            self.queues.remove(name);
-            return None;
-        }
-        was_first.then(|| queue[0].bell.clone())
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod contender;
 pub(super) mod line;
-pub(super) mod stand_back;
+pub(super) mod stand_backs;
 pub(super) mod waiters;
 
 use std::sync::Arc;

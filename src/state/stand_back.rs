@@ -4,28 +4,19 @@
 //! its own releases. Each release of this process therefore puts what the others are owed on an account, and each
 //! foreign release takes one grant off. Once every thread of this process had its turn, the process asks no more until
 //! the others had what they are owed, or left the lock free for a moment. This module decides and does nothing else;
-//! `contender.rs` sleeps and looks.
+//! the waiter sleeps and looks.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::name::LockName;
-use crate::sync::Mutex;
 use crate::time::Instant;
 
 /// The accounts of one client: one for each lock that other clients want too.
 #[derive(Debug, Default)]
-pub(crate) struct StandBacks {
-    accounts: Mutex<Accounts>,
-    /// How many accounts there are; read without the mutex, so that locks that nobody shares cost nothing.
-    count: AtomicUsize,
-}
-
-#[derive(Debug, Default)]
-struct Accounts {
+pub(crate) struct Accounts {
     by_name: HashMap<LockName, Account>,
     /// How many there were after the last search for stale ones.
     kept: usize,
@@ -40,72 +31,62 @@ pub(crate) struct Pause {
     pub(crate) looks: bool,
 }
 
-impl StandBacks {
+impl Accounts {
     /// Redis granted the lock to this process.
-    pub(crate) fn granted(&self, name: &LockName, now: Instant) {
+    pub(crate) fn granted(&mut self, name: &LockName, now: Instant) {
         self.with(name, |account| account.granted(now));
     }
 
     /// This process gave the lock back. `others` is how many other clients were told, if that is known; `threads` is how
     /// many threads of this process share its turns. Answers whether the turn of this process goes on.
     pub(crate) fn released(
-        &self,
+        &mut self,
         name: &LockName,
         others: Option<usize>,
         threads: impl FnOnce() -> usize,
         now: Instant,
     ) -> bool {
-        let are_told = others.is_some_and(|others| others > 0);
-        if !are_told && self.is_empty() {
-            return true;
+        if others.is_some_and(|others| others > 0) {
+            self.open(name, now);
         }
-        let mut accounts = self.accounts.lock();
-        if are_told {
-            accounts.open(name, now);
-        }
-        let Some(account) = accounts.by_name.get_mut(name) else { return true };
+        let Some(account) = self.by_name.get_mut(name) else { return true };
         let rivals = account.released(others, threads(), now);
         let goes_on = !account.stands_back;
         if rivals == 0 {
-            accounts.by_name.remove(name);
+            self.by_name.remove(name);
         }
-        self.count.store(accounts.by_name.len(), Ordering::Release);
         goes_on
     }
 
     /// Another process gave the lock back.
-    pub(crate) fn heard(&self, name: &LockName, now: Instant) {
+    pub(crate) fn heard(&mut self, name: &LockName, now: Instant) {
         self.with(name, |account| account.heard(now));
     }
 
     /// A look at the lock found this owner, or nobody else's.
-    pub(crate) fn looked(&self, name: &LockName, owner: Option<&str>, now: Instant) {
+    pub(crate) fn looked(&mut self, name: &LockName, owner: Option<&str>, now: Instant) {
         self.with(name, |account| account.looked(owner.map(thread_of), now));
     }
 
     /// A look was not answered, or is not allowed.
-    pub(crate) fn cannot_look(&self, name: &LockName, now: Instant) {
+    pub(crate) fn cannot_look(&mut self, name: &LockName, now: Instant) {
         self.with(name, |account| account.next_look = now.after(AFTER_A_FAILED_LOOK));
     }
 
     /// Whether a thread of this process is to wait before it asks for the lock.
-    pub(crate) fn pause(&self, name: &LockName, now: Instant) -> Option<Pause> {
+    pub(crate) fn pause(&mut self, name: &LockName, now: Instant) -> Option<Pause> {
         self.with(name, |account| account.pause(now)).flatten()
     }
 
-    fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
+    /// How many accounts there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
     }
 
-    fn with<T>(&self, name: &LockName, work: impl FnOnce(&mut Account) -> T) -> Option<T> {
-        if self.is_empty() {
-            return None;
-        }
-        self.accounts.lock().by_name.get_mut(name).map(work)
+    fn with<T>(&mut self, name: &LockName, work: impl FnOnce(&mut Account) -> T) -> Option<T> {
+        self.by_name.get_mut(name).map(work)
     }
-}
 
-impl Accounts {
     fn open(&mut self, name: &LockName, now: Instant) {
         if self.by_name.contains_key(name) {
             return;

@@ -35,7 +35,7 @@ type Planned = (u64, u64, Event, usize, usize);
 struct Process {
     sort: Sort,
     threads: usize,
-    stand_backs: StandBacks,
+    stand_backs: Accounts,
     /// The threads that wait, in the order in which they ask or are woken.
     line: VecDeque<usize>,
     grants: Vec<u64>,
@@ -63,7 +63,7 @@ impl Scene {
         let process = |&(sort, threads)| Process {
             sort,
             threads,
-            stand_backs: StandBacks::default(),
+            stand_backs: Accounts::default(),
             line: VecDeque::new(),
             grants: vec![0; threads],
             since: vec![0; threads],

@@ -5,13 +5,13 @@ use super::model::{Scene, Sort, at, name};
 use super::*;
 
 /// The end of a pause in microseconds, if there is one.
-fn pause(stand_backs: &StandBacks, now: u64) -> Option<u64> {
+fn pause(stand_backs: &mut Accounts, now: u64) -> Option<u64> {
     let pause = stand_backs.pause(&name(), at(now))?;
     Some(u64::try_from(at(0).until(pause.until).as_micros()).unwrap())
 }
 
 /// One hold of `millis` from `from` on; `others` are told of its end.
-fn hold(stand_backs: &StandBacks, from: u64, millis: u64, others: usize, threads: usize) -> u64 {
+fn hold(stand_backs: &mut Accounts, from: u64, millis: u64, others: usize, threads: usize) -> u64 {
     let end = from + millis * 1_000;
     stand_backs.granted(&name(), at(from));
     stand_backs.released(&name(), Some(others), || threads, at(end));
@@ -20,31 +20,31 @@ fn hold(stand_backs: &StandBacks, from: u64, millis: u64, others: usize, threads
 
 #[test]
 fn a_lock_that_nobody_else_wants_is_asked_for_at_once() {
-    let stand_backs = StandBacks::default();
-    let end = hold(&stand_backs, 0, 10, 0, 4);
-    assert_eq!(pause(&stand_backs, end), None);
-    assert!(stand_backs.is_empty());
+    let mut stand_backs = Accounts::default();
+    let end = hold(&mut stand_backs, 0, 10, 0, 4);
+    assert_eq!(pause(&mut stand_backs, end), None);
+    assert!(stand_backs.len() == 0);
 }
 
 #[test]
 fn a_process_stands_back_when_each_of_its_threads_had_a_turn() {
-    let stand_backs = StandBacks::default();
+    let mut stand_backs = Accounts::default();
     let mut now = 0;
     for _ in 0..4 {
-        assert_eq!(pause(&stand_backs, now), None);
-        now = hold(&stand_backs, now, 10, 1, 4);
+        assert_eq!(pause(&mut stand_backs, now), None);
+        now = hold(&mut stand_backs, now, 10, 1, 4);
     }
-    assert!(pause(&stand_backs, now).is_some());
-    assert_eq!(pause(&stand_backs, now + 4_000), None, "the others leave it free: they do not want it");
+    assert!(pause(&mut stand_backs, now).is_some());
+    assert_eq!(pause(&mut stand_backs, now + 4_000), None, "the others leave it free: they do not want it");
 }
 
 #[test]
 fn the_others_have_as_many_stand_backs_as_they_have_threads() {
-    let stand_backs = StandBacks::default();
+    let mut stand_backs = Accounts::default();
     let (mut now, mut ours, mut theirs) = (0, 0, 0);
     while ours + theirs < 300 {
-        if pause(&stand_backs, now).is_none() {
-            now = hold(&stand_backs, now, 10, 1, 1);
+        if pause(&mut stand_backs, now).is_none() {
+            now = hold(&mut stand_backs, now, 10, 1, 1);
             ours += 1;
         } else {
             // Two threads of another process have it in turn.
@@ -59,10 +59,10 @@ fn the_others_have_as_many_stand_backs_as_they_have_threads() {
 
 #[test]
 fn short_holds_are_given_away_in_batches() {
-    let stand_backs = StandBacks::default();
+    let mut stand_backs = Accounts::default();
     let mut now = 0;
     let mut grants = 0;
-    while pause(&stand_backs, now).is_none() {
+    while pause(&mut stand_backs, now).is_none() {
         stand_backs.granted(&name(), at(now));
         stand_backs.released(&name(), Some(1), || 1, at(now + 100));
         now += 200;
@@ -73,10 +73,10 @@ fn short_holds_are_given_away_in_batches() {
 
 #[test]
 fn a_listener_that_wants_nothing_costs_less_and_less() {
-    let stand_backs = StandBacks::default();
+    let mut stand_backs = Accounts::default();
     let (mut now, mut paused) = (0, 0);
     for _ in 0..100_000 {
-        if let Some(end) = pause(&stand_backs, now) {
+        if let Some(end) = pause(&mut stand_backs, now) {
             assert!(end - now <= 9_000, "a pause is bounded");
             paused += end - now;
             now = end;
@@ -91,28 +91,31 @@ fn a_listener_that_wants_nothing_costs_less_and_less() {
 
 #[test]
 fn a_poller_that_was_seen_has_a_pause_of_its_own() {
-    let stand_backs = StandBacks::default();
-    let now = hold(&stand_backs, 0, 10, 1, 1);
+    let mut stand_backs = Accounts::default();
+    let now = hold(&mut stand_backs, 0, 10, 1, 1);
     stand_backs.looked(&name(), Some("b:1"), at(now));
     // It does not listen any more, but it was seen.
-    let now = hold(&stand_backs, now, 10, 0, 1);
-    assert!(pause(&stand_backs, now).is_some());
-    assert_eq!(pause(&stand_backs, now + 1_000), None);
+    let now = hold(&mut stand_backs, now, 10, 0, 1);
+    assert!(pause(&mut stand_backs, now).is_some());
+    assert_eq!(pause(&mut stand_backs, now + 1_000), None);
     // Long ago.
-    let now = hold(&stand_backs, now + 11_000_000, 10, 0, 1);
-    assert_eq!(pause(&stand_backs, now), None);
-    assert!(stand_backs.is_empty());
+    let now = hold(&mut stand_backs, now + 11_000_000, 10, 0, 1);
+    assert_eq!(pause(&mut stand_backs, now), None);
+    assert!(stand_backs.len() == 0);
 }
 
 #[test]
 fn a_failed_look_is_not_repeated_soon() {
-    let stand_backs = StandBacks::default();
-    let mut now = hold(&stand_backs, 0, 10, 1, 1);
-    now = hold(&stand_backs, now, 10, 1, 1);
-    let looks = |now: u64| stand_backs.pause(&name(), at(now)).is_some_and(|pause| pause.looks);
-    assert!(!looks(now) && looks(now + 1_000), "a millisecond later the next holder is there");
+    let mut stand_backs = Accounts::default();
+    let mut now = hold(&mut stand_backs, 0, 10, 1, 1);
+    now = hold(&mut stand_backs, now, 10, 1, 1);
+    let looks = |accounts: &mut Accounts, now: u64| accounts.pause(&name(), at(now)).is_some_and(|pause| pause.looks);
+    assert!(
+        !looks(&mut stand_backs, now) && looks(&mut stand_backs, now + 1_000),
+        "a millisecond later the next holder is there"
+    );
     stand_backs.cannot_look(&name(), at(now + 1_000));
-    assert!(!looks(now + 2_500));
+    assert!(!looks(&mut stand_backs, now + 2_500));
 }
 
 #[test]
@@ -125,12 +128,12 @@ fn owners_of_one_thread_are_one_thread() {
 
 #[test]
 fn accounts_of_locks_that_are_not_used_any_more_are_closed() {
-    let stand_backs = StandBacks::default();
+    let mut stand_backs = Accounts::default();
     for number in 0..20_000_u64 {
         let name = LockName::new(&format!("n:{number}")).unwrap();
         stand_backs.released(&name, Some(1), || 1, at(number * 100_000));
     }
-    assert!(stand_backs.accounts.lock().by_name.len() <= 2 * FEW_ACCOUNTS);
+    assert!(stand_backs.len() <= 2 * FEW_ACCOUNTS);
 }
 
 const HOLDS: [u64; 4] = [0, 1_000, 10_000, 100_000];
@@ -180,7 +183,7 @@ proptest::proptest! {
     fn a_pause_ends_soon_after_the_last_release(
         steps in proptest::collection::vec((0_u8..6, 0_u64..20_000, 0_usize..4, 1_usize..6), 1..300)
     ) {
-        let stand_backs = StandBacks::default();
+        let mut stand_backs = Accounts::default();
         let (mut now, mut last) = (0, 0);
         for (step, passed, others, threads) in steps {
             now += passed;
@@ -197,7 +200,7 @@ proptest::proptest! {
                 4 => stand_backs.looked(&name(), Some(&format!("b:{threads}.{now}")), at(now)),
                 _ => stand_backs.looked(&name(), None, at(now)),
             }
-            let until = pause(&stand_backs, now);
+            let until = pause(&mut stand_backs, now);
             proptest::prop_assert!(until.is_none_or(|until| now < until && until <= last + 9_000));
         }
     }
