@@ -180,7 +180,8 @@ impl Connection {
             if failure.is_some() {
                 return Err(Stop::NoReply);
             }
-            let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
+            let mut packed = vec![];
+            commands.iter().for_each(|command| command.write_packed_command(&mut packed));
             count += commands.len();
             let sent = self.send(&packed, deadline).map_err(|error| (error, false));
             let received = sent.and_then(|()| {

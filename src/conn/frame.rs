@@ -54,20 +54,22 @@ pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
     Ok(Some(at))
 }
 
-/// Parses a whole reply that is an integer, a text, or a flat list of these, as scripts and messages are. Returns
-/// `None` for other replies: the general parser allocates a buffer of 8 KiB for every reply, which costs more than
-/// the rest of a request.
+/// Parses a whole reply that is an integer, a text, or a list of these and of flat lists, as scripts and messages are,
+/// also those about changed keys. Returns `None` for other replies: the general parser allocates a buffer of 8 KiB for
+/// every reply, which costs more than the rest of a request.
 pub(super) fn plain(reply: &[u8]) -> Option<Value> {
     let mut rest = reply;
-    let value = match *reply.first()? {
-        b'*' => {
-            let count = usize::try_from(integer(take_line(&mut rest)?)?).ok()?;
-            let values = (0..count).map(|_| scalar(&mut rest)).collect::<Option<_>>()?;
-            Value::Array(values)
-        }
-        _ => scalar(&mut rest)?,
-    };
+    let value = nested(&mut rest, DEEPEST_PLAIN)?;
     rest.is_empty().then_some(value)
+}
+
+fn nested(rest: &mut &[u8], depth: usize) -> Option<Value> {
+    if rest.first() != Some(&b'*') {
+        return scalar(rest);
+    }
+    let depth = depth.checked_sub(1)?;
+    let count = usize::try_from(integer(take_line(rest)?)?).ok()?;
+    (0..count).map(|_| nested(rest, depth)).collect::<Option<_>>().map(Value::Array)
 }
 
 fn scalar(rest: &mut &[u8]) -> Option<Value> {
@@ -153,6 +155,8 @@ const LONGEST_REPLY: usize = 1024 * 1024;
 const LONGEST_TEXT: usize = 64 * 1024;
 const MOST_ELEMENTS: usize = 16 * 1024;
 const DEEPEST: usize = 8;
+/// A message about changed keys has a list of them in it.
+const DEEPEST_PLAIN: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -227,7 +231,10 @@ mod tests {
         check(b"*-1\r\n", false);
         check(b"+OK\r\n", false);
         check(b"-ERR no\r\n", false);
-        check(b"*1\r\n*1\r\n:1\r\n", false);
+        check(b"*1\r\n*1\r\n:1\r\n", true);
+        check(b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n", true);
+        check(b"*1\r\n*1\r\n*1\r\n:1\r\n", false);
+        check(b"*2\r\n*1\r\n$-1\r\n:1\r\n", false);
     }
 
     proptest::proptest! {

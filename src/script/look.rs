@@ -26,6 +26,11 @@ pub(crate) fn fields(claims: &[Claim], of_owner: fn(&OwnerId) -> Vec<String>) ->
             question.arg(field);
             question
         };
+        // Many locks that come into question together are often gone together: then one request tells all.
+        let all = || exist(claims.iter().map(|(name, _)| name));
+        if claims.len() >= MANY && known(send(&[all()])?.first())? == &Value::Int(0) {
+            return Ok(vec![RenewalAnswer::Lost(Loss::Gone); claims.len()]);
+        }
         let questions: Vec<Cmd> =
             claims.iter().flat_map(|(name, fields)| fields.iter().map(|field| question(name, field))).collect();
         let mut replies = send(&questions)?.into_iter();
@@ -70,9 +75,8 @@ fn gone_or_taken<'a>(
     let missing: Vec<&LockName> =
         names.zip(&answers).filter(|(_, answer)| answer.is_none()).map(|(name, _)| name).collect();
     let mut there = vec![Value::Int(0); missing.len()].into_iter();
-    let exist = |names: &[&LockName]| command("EXISTS", names.iter().map(|name| name.key()).collect::<Vec<_>>());
-    if !missing.is_empty() && known(send(&[exist(&missing)])?.first())? != &Value::Int(0) {
-        let questions: Vec<Cmd> = missing.iter().map(|name| exist(&[*name])).collect();
+    if !missing.is_empty() && known(send(&[exist(missing.iter().copied())])?.first())? != &Value::Int(0) {
+        let questions: Vec<Cmd> = missing.iter().map(|name| exist([*name])).collect();
         there = send(&questions)?.into_iter();
     }
     let answer = |known: Option<RenewalAnswer>| match known {
@@ -84,6 +88,14 @@ fn gone_or_taken<'a>(
     };
     known(answers.into_iter().map(answer).collect())
 }
+
+/// The request that counts the keys with these names.
+fn exist<'a>(names: impl IntoIterator<Item = &'a LockName>) -> Cmd {
+    command("EXISTS", names.into_iter().map(LockName::key).collect::<Vec<_>>())
+}
+
+/// For fewer locks, one more round trip costs more than it may save.
+const MANY: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -147,6 +159,24 @@ mod tests {
         assert_eq!(asked.len(), 2, "all that are missing are gone");
         assert_eq!(asked[0], ["HEXISTS a me", "HEXISTS a me:write", "HEXISTS b me", "HEXISTS b me:write"]);
         assert_eq!(answers.unwrap(), [RenewalAnswer::Renewed, RenewalAnswer::Lost(Loss::Gone)]);
+    }
+
+    #[test]
+    fn one_question_finds_many_fields_gone() {
+        let names: Vec<_> = (0..MANY).map(|number| format!("n{number}")).collect();
+        let claims = claims(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let call = fields(&claims, |owner| vec![owner.to_string()]);
+        let all = format!("EXISTS {}", names.join(" "));
+        let (asked, answers) = look(&call, [b"*1\r\n:0\r\n", b"*0\r\n", b"*0\r\n"]);
+        assert_eq!(asked, [vec![all.clone()]]);
+        assert_eq!(answers.unwrap(), vec![RenewalAnswer::Lost(Loss::Gone); MANY]);
+        let there = format!("*{MANY}\r\n{}", ":1\r\n".repeat(MANY));
+        // One that is left, or no right to one of them: each is asked about.
+        for first in ["*1\r\n:1\r\n", "*1\r\n-NOPERM no\r\n"] {
+            let (asked, answers) = look(&call, [first.as_bytes(), there.as_bytes(), b"*0\r\n"]);
+            assert_eq!((asked[0].as_slice(), asked[1].len()), ([all.clone()].as_slice(), MANY));
+            assert_eq!(answers.unwrap(), vec![RenewalAnswer::Renewed; MANY]);
+        }
     }
 
     #[test]
