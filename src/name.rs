@@ -45,7 +45,7 @@ impl LockName {
 
     fn of(name: &Arc<str>) -> Result<Self, Error> {
         if name.is_empty() {
-            return Err(Error::new(ErrorKind::BadInput, "a lock needs a name; this one is empty"));
+            return Err(Error::new(ErrorKind::BadInput, "a lock name cannot be empty"));
         }
         if name.len() > Self::LONGEST {
             return Err(Error::new(

@@ -134,7 +134,7 @@ impl Lease {
             Ok(millis) if fits => Ok(Self(millis)),
             _ => Err(Error::new(
                 ErrorKind::BadInput,
-                format!("a lease of {duration:?} is not possible; give one of 1 ms to 365 days"),
+                format!("a lease of {duration:?} is not possible; give 1 ms to 365 days"),
             )),
         }
     }

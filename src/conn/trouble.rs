@@ -41,13 +41,13 @@ pub(super) fn not_reached(label: &str, endpoint: &Endpoint, trouble: NoConnectio
     let is_socket = matches!(endpoint, Endpoint::Unix(_));
     let why = match error.kind() {
         io::ErrorKind::ConnectionRefused if is_socket => "no server listens on this socket".to_owned(),
-        io::ErrorKind::ConnectionRefused => "the machine is there, but nothing listens on this port".to_owned(),
-        io::ErrorKind::NotFound if is_socket => "there is no such socket".to_owned(),
+        io::ErrorKind::ConnectionRefused => "the machine is up, but nothing listens on this port".to_owned(),
+        io::ErrorKind::NotFound if is_socket => "the socket does not exist".to_owned(),
         io::ErrorKind::PermissionDenied => "this process has no right to connect there".to_owned(),
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => "there is no route to it".to_owned(),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
             format!(
-                "nobody took the connection within {}; the machine is down, or a firewall drops it",
+                "the connection was not accepted within {}; the machine is down, or a firewall drops it",
                 in_words(limit)
             )
         }
@@ -62,14 +62,11 @@ pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Durat
     let garbled = error.get_ref().and_then(|cause| cause.downcast_ref::<Garbled>());
     let what = match (error.kind(), moment) {
         (io::ErrorKind::TimedOut, Moment::Greeting) => {
-            format!(
-                "took the connection but did not answer within {}: it stands still or is overloaded",
-                in_words(limit)
-            )
+            format!("accepted the connection but did not answer within {}: it hangs or is overloaded", in_words(limit))
         }
         (io::ErrorKind::TimedOut, Moment::Request) => format!("did not answer within {}", in_words(limit)),
         (kind, Moment::Greeting) if is_end(kind) => {
-            "closed the connection without a word; a port that expects TLS does so".to_owned()
+            "closed the connection without a reply, as a port that expects TLS does".to_owned()
         }
         (kind, Moment::Request) if is_end(kind) => "closed the connection before it answered".to_owned(),
         (io::ErrorKind::InvalidData, Moment::Greeting) => {
@@ -77,7 +74,7 @@ pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Durat
         }
         (io::ErrorKind::InvalidData, Moment::Request) => match garbled {
             Some(garbled) => format!("sent a reply that cannot be read ({})", garbled.why()),
-            None => "sent an answer that this request never has".to_owned(),
+            None => "sent a reply that does not fit the request".to_owned(),
         },
         (other, _) => format!("did not answer: {other}"),
     };

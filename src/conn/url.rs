@@ -30,7 +30,7 @@ fn parse(url: &str) -> Result<Address> {
         return fail("it must look like redis://[user:password@]host[:port][/database] or redis+unix:///path");
     };
     if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return fail("it has a space or a line break in it; a space that is meant is written %20");
+        return fail("it contains a space or a line break; write a space as %20");
     }
     let (rest, has_fragment) = rest.split_once('#').map_or((rest, false), |(rest, _)| (rest, true));
     let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -40,7 +40,7 @@ fn parse(url: &str) -> Result<Address> {
             let behind = url.len() - scheme.len() - "://".len() - authority.len();
             if url[url.len() - behind..].contains('@') {
                 return fail(
-                    "an @ stands behind the host; in user and password write / as %2F, ? as %3F, # as %23, @ as %40",
+                    "an @ follows the host; in user and password write / as %2F, ? as %3F, # as %23, @ as %40",
                 );
             }
             no_fragment(has_fragment)?;
@@ -91,7 +91,7 @@ fn unix(authority: &str, path: &str, query: &str) -> Result<Address> {
     parts.take_query(query)?;
     let path = decoded(path, "path")?.unwrap_or_default();
     if path.contains('\0') {
-        return fail("the path of the Unix socket is not possible");
+        return fail("the path of the Unix socket is not valid");
     }
     Ok(parts.address(Endpoint::Unix(PathBuf::from(path))))
 }
@@ -143,7 +143,7 @@ impl Parts {
                 return fail("a parameter behind the ? has no value; it looks like ?db=3");
             };
             if seen.contains(&name) {
-                return fail(format!("the parameter {name} stands there twice"));
+                return fail(format!("the parameter {name} is given twice"));
             }
             let spaced = value.replace('+', " ");
             match name {
@@ -178,7 +178,7 @@ fn give<T: PartialEq>(name: &str, slot: &mut Option<T>, value: Option<T>) -> Res
 /// Sets a value, which another part of the URL may give as well.
 fn same<T: PartialEq>(name: &str, slot: &mut Option<T>, value: T) -> Result<()> {
     match slot {
-        Some(known) if *known != value => fail(format!("the parameter {name} contradicts what stands before the ?")),
+        Some(known) if *known != value => fail(format!("the parameter {name} contradicts the part before the ?")),
         _ => {
             *slot = Some(value);
             Ok(())
@@ -218,7 +218,11 @@ fn fail<T>(why: impl Into<String>) -> Result<T> {
 }
 
 fn no_fragment(has_fragment: bool) -> Result<()> {
-    if has_fragment { fail("what follows a # has no meaning; in user and password write # as %23") } else { Ok(()) }
+    if has_fragment {
+        fail("a # and the text behind have no meaning; in user and password write # as %23")
+    } else {
+        Ok(())
+    }
 }
 
 const DEFAULT_PORT: u16 = 6379;
@@ -294,12 +298,12 @@ mod tests {
         check("redis://h?can%61rycanary=1", "a parameter is not known");
         check("redis://h/3?db=4", "db contradicts");
         check("redis://u:canary@h?pass=another", "pass contradicts");
-        check("redis://h?db=4&db=4", "db stands there twice");
+        check("redis://h?db=4&db=4", "db is given twice");
         check("redis://h?protocol=canary", "resp2 or resp3");
         check("redis://u:can/ary@h", "%2F");
         check("redis://u:can?ary@h", "%3F");
         check("redis://u:can#ary@h", "%23");
-        check("redis://h/0#canary", "follows a #");
+        check("redis://h/0#canary", "a # and the text behind");
         check("redis://u:canary@:6379", "no host");
         check("redis:///3", "no host");
         check("redis://u:canary@h:", "port");

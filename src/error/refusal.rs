@@ -58,7 +58,7 @@ impl Refusal {
     /// The refusal of a login, without the text of the server, which may quote a secret.
     pub(crate) fn of_login(self) -> Self {
         let is_harmless = self.text.starts_with(NO_PASSWORD_SET);
-        let text = if is_harmless { self.text } else { "the login was not taken".to_owned() };
+        let text = if is_harmless { self.text } else { "the login was refused".to_owned() };
         Self { text, ..self }
     }
 
@@ -111,7 +111,7 @@ impl fmt::Display for Refusal {
             (REPLICA, "") => f.write_str(" is a replica")?,
             (word, "") => write!(f, " refused with {word}")?,
             // The text of Redis explains the login of a client library, not of a user.
-            ("NOAUTH", _) => f.write_str(" refused with NOAUTH: it wants a password")?,
+            ("NOAUTH", _) => f.write_str(" refused with NOAUTH: a password is required")?,
             ("WRONGPASS", _) => f.write_str(
                 " refused with WRONGPASS: the password is wrong, there is no such user, or the user is off",
             )?,
@@ -128,17 +128,15 @@ impl fmt::Display for Refusal {
 
 fn by_word(word: &str) -> Option<&'static str> {
     Some(match word {
-        "OOM" => "free memory or raise maxmemory; locks that are held can still be renewed and given back",
-        "MISCONF" => "free its disk; until then locks that are held run out",
-        "NOREPLICAS" => {
-            "bring its replicas back, or lower min-replicas-to-write; until then locks that are held run out"
-        }
+        "OOM" => "free memory or raise maxmemory; held locks can still be renewed and released",
+        "MISCONF" => "free its disk; until then held locks expire",
+        "NOREPLICAS" => "bring its replicas back, or lower min-replicas-to-write; until then held locks expire",
         "NOPERM" => "give the user the rights listed in docs/operations.md; ACL LOG names what was refused",
-        "NOAUTH" => "put it into the URL, as in redis://user:password@host",
+        "NOAUTH" => "put the password into the URL, as in redis://user:password@host",
         "WRONGPASS" => "correct user and password in the URL; ACL LIST shows which users there are",
         REPLICA | "MASTERDOWN" => "connect to its master",
-        "LOADING" => "try again when it has read its data",
-        "WRONGTYPE" => "the key of this name is no such lock: use another name, or remove the key",
+        "LOADING" => "try again when the server has loaded its data",
+        "WRONGTYPE" => "the key of this name is not a lock of this kind: use another name, or delete the key",
         "MAXCLIENTS" => "raise maxclients or close connections",
         "DENIED" => "set a password on the server",
         "MOVED" | "ASK" | "CLUSTERDOWN" | "CROSSSLOT" | "TRYAGAIN" => {

@@ -33,5 +33,5 @@ fn unlocked(channel: &str) -> Publication<'_> {
 
 /// The check of kinds without re-entry: a thread that holds the lock cannot take it again.
 fn only_once(_: Counts) -> Result<(), &'static str> {
-    Err("this thread holds it already, and this kind of lock cannot be taken twice")
+    Err("this thread holds the lock already, and this kind of lock cannot be taken twice")
 }

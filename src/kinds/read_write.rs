@@ -96,7 +96,7 @@ impl Kind for ReadWrite {
 
     fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
         if self.0 == Side::Exclusive && held.exclusive == 0 {
-            return Err("this thread holds it for reading and would wait for itself; give the read side back first");
+            return Err("this thread holds the read side and would wait for itself; release the read side first");
         }
         Ok(())
     }

@@ -77,5 +77,5 @@ pub(crate) fn still_kept<T>(ledger: &mut Ledger, now: Instant, answer: &Outcome<
 
 /// Another request of this hold has no answer, and this one was not sent.
 pub(crate) fn no_turn() -> Error {
-    Error::new(ErrorKind::Unknown, "an earlier request of this hold has no answer yet, so this one was not sent")
+    Error::new(ErrorKind::Unknown, "an earlier request of this hold is still unanswered, so this request was not sent")
 }

@@ -20,7 +20,7 @@ pub(crate) const OOM: Way = Way {
 pub(crate) const MISCONF: Way = Way {
     word: "MISCONF",
     when: "it cannot save",
-    advice: "free its disk. Until then locks that are held run out",
+    advice: "free its disk. Until then held locks expire",
     fail: |scene| {
         // A folder in place of the file: even root cannot write the file.
         fs::create_dir(scene.rig.server.data_folder().join("dump.rdb")).unwrap();
@@ -36,7 +36,7 @@ pub(crate) const MISCONF: Way = Way {
 pub(crate) const NOREPLICAS: Way = Way {
     word: "NOREPLICAS",
     when: "`min-replicas-to-write`",
-    advice: "bring replicas back. Until then locks that are held run out",
+    advice: "bring replicas back. Until then held locks expire",
     fail: |scene| scene.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]),
     heal: |scene| scene.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]),
     ..PLAIN

@@ -41,7 +41,7 @@ fn refusals() -> Vec<Row> {
         "something else under the name",
         take(&client),
         "WRONGTYPE",
-        &["wrong kind of value", "remove the key"],
+        &["wrong kind of value", "delete the key"],
     ));
     server.run(&["DEL", "job"]);
     let says = |text: &str| {
@@ -164,7 +164,7 @@ fn silence() -> Vec<Row> {
     rows.push(connection(
         "an answer of another shape",
         client.get_lock("job").is_locked().unwrap_err(),
-        &["this request never has"],
+        &["does not fit the request"],
     ));
     rig.proxy.heal();
     rig.proxy.rule(When::command("EXISTS").always(), Then::ReplaceReply(b"*99999999\r\n".to_vec()));

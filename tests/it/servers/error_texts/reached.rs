@@ -41,7 +41,7 @@ fn unreachable() -> Vec<Row> {
         connection(
             "a server that stands still",
             mute,
-            &["took the connection but did not answer within 600ms", "overloaded"],
+            &["accepted the connection but did not answer within 600ms", "overloaded"],
         )
         .at(port, 3),
         connection("no server on the port", no_client(&url), &["cannot be reached", "nothing listens on this port"])
@@ -51,12 +51,12 @@ fn unreachable() -> Vec<Row> {
             no_client(&format!("redis://u:{CANARY}@no-such-host.invalid")),
             &["redis at no-such-host.invalid:6379/0 cannot be reached", "host name"],
         ),
-        connection("no such socket", absent, &[&says, "there is no such socket"]),
+        connection("no such socket", absent, &[&says, "the socket does not exist"]),
         connection("a socket that a dead server left", left_over, &[&says, "no server listens on this socket"]),
         connection(
             "a port that hangs up, as for TLS",
             no_client(&format!("redis://127.0.0.1:{silent_port}")),
-            &["closed the connection without a word", "TLS"],
+            &["closed the connection without a reply", "TLS"],
         )
         .at(silent_port, 0),
         connection(
@@ -91,7 +91,7 @@ fn unwilling() -> Vec<Row> {
     let place = format!("127.0.0.1:{port}");
     let of_locked = |login: &str| no_client(&format!("redis://{login}127.0.0.1:{locked_port}"));
     let mut rows = vec![
-        Row::refused("no password", of_locked(""), "NOAUTH", &["wants a password", "redis://user:password@host"])
+        Row::refused("no password", of_locked(""), "NOAUTH", &["a password is required", "redis://user:password@host"])
             .at(locked_port, 0),
         Row::refused("a wrong password", of_locked(":wrong-canary@"), "WRONGPASS", &["password is wrong", "ACL LIST"])
             .at(locked_port, 0),
@@ -121,7 +121,7 @@ fn unwilling() -> Vec<Row> {
     let reply = b"-LOADING Redis is loading the dataset in memory\r\n".to_vec();
     loading.rule(When::command("PING").always(), Then::AnswerInstead(reply));
     rows.push(
-        Row::refused("a server that loads", no_client(&loading.url()), "LOADING", &["refused", "read its data"])
+        Row::refused("a server that loads", no_client(&loading.url()), "LOADING", &["refused", "loaded its data"])
             .at(loading.port(), 0),
     );
     let limited = RedisServer::builder().config("maxclients 1").start();

@@ -26,7 +26,7 @@ fn urls() -> Vec<Row> {
         row("a parameter that is almost right", "redis://h?database=3", &["database", "db, user"]),
         row("a password parameter of another library", "redis://h?password=canary", &["password", "pass"]),
         row("two databases", "redis://h/3?db=4", &["parameter db contradicts"]),
-        row("a slash in the password", "redis://u:can/ary@h", &["@ stands behind the host", "/ as %2F", "@ as %40"]),
+        row("a slash in the password", "redis://u:can/ary@h", &["@ follows the host", "/ as %2F", "@ as %40"]),
         row("a question mark in the password", "redis://u:canary?@h", &["? as %3F"]),
         row("a hash in the password", "redis://u:canary#1@h", &["# as %23"]),
         row("a space in the password", "redis://u:canary x@h", &["a space", "%20"]),
@@ -91,7 +91,7 @@ fn calls() -> Vec<Row> {
     let take = |lock: lockson::Lock| lock.try_lock().map(drop).unwrap_err();
     let row = |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::BadInput, says);
     vec![
-        row("a lock without a name", take(client.get_lock("")), &["needs a name"]),
+        row("a lock without a name", take(client.get_lock("")), &["cannot be empty"]),
         row("a name too long", take(client.get_lock("x".repeat(5_000))), &["4096 bytes", "5000"]),
         row("no lease", take(client.get_lock("job").with_lease(Duration::ZERO)), &["lease of 0ns", "1 ms to 365 days"])
             .of("job"),
