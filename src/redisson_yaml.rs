@@ -441,7 +441,7 @@ nameMapper: !<com.acme.Prefixer> { prefix: "app:" }
     }
 
     #[test]
-    fn what_would_split_the_fleet_is_an_error() {
+    fn a_setting_that_splits_the_fleet_is_an_error() {
         let check = |yaml: &str, kind| {
             let error = ClientBuilder::from_redisson_yaml(yaml).map(drop).unwrap_err();
             assert_eq!(error.kind(), kind, "{yaml}: {error}");

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_is_read_in_both_protocols() {
+    fn the_server_identity_is_read_in_both_protocols() {
         let flat = "*6\r\n$2\r\nid\r\n:7\r\n$4\r\nmode\r\n$7\r\ncluster\r\n$4\r\nrole\r\n$6\r\nmaster\r\n";
         let map = flat.replacen("*6", "%3", 1);
         let wanted = Hello { id: Some(7), mode: "cluster".into(), role: "master".into() };

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_by_name_and_without_secrets() {
+    fn a_faulty_setting_is_refused_by_name_without_secrets() {
         let check = |url: &str, words: &str| {
             let error = parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error}");

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_answers_somebody_all_the_time_is_not_mute() {
+    fn a_server_that_still_answers_others_is_not_mute() {
         let node = node();
         let mut now = Instant::from_millis(1_000_000);
         let _pretence = now.pretend();

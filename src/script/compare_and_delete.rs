@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_deleted_is_gone_or_taken() {
+    fn an_undeleted_key_is_gone_or_taken() {
         let check = |exists, loss| {
             let (asked, kept) = release(&CompareAndDelete::default(), Some("DELEX"), 0, exists);
             assert_eq!(asked, ["DELEX L IFEQ mine", "EXISTS L"]);

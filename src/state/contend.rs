@@ -250,7 +250,7 @@ mod tests {
         /// Whatever is answered and rung: it asks after arming and before each sleep, sleeps neither beyond its
         /// deadline nor the holder's time to live nor a second, and gives up by an answer of the very end.
         #[test]
-        fn nothing_is_slept_over(turns in turns(), wait in proptest::option::of(0_u64..8_000)) {
+        fn no_event_is_slept_over(turns in turns(), wait in proptest::option::of(0_u64..8_000)) {
             let now = Instant::from_millis(1_000_000);
             let deadline = wait.map_or(Deadline::Never, |ms| Deadline::At(now.after(Duration::from_millis(ms))));
             let turn = Turn { takes_ms: 0, busy_ms: None, live: false, rung_ms: 0 };

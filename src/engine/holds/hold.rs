@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_the_end_is_woken_by_it() {
+    fn the_end_wakes_its_waiters() {
         let ends: [fn(&mut Ledger, GuardNumber, Instant); 2] = [
             |ledger, _, _| ledger.lose(Loss::Gone),
             |ledger, guard, now| {

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_lost_that_have_ended_does_not_pile_up() {
+    fn losses_of_ended_threads_do_not_pile_up() {
         let (registry, owners) = (Registry::default(), Owners::new());
         let live: Vec<_> = (0..10).map(|name| hold(&owners, name)).collect();
         live.iter().for_each(|hold| assert!(registry.add(Arc::clone(hold)).unwrap().is_empty()));

@@ -135,7 +135,7 @@ fn a_client_closes(inside: bool) {
 }
 
 #[test]
-fn nothing_stays_when_a_client_closes_in_the_middle_of_work() {
+fn a_client_closed_during_work_leaves_nothing() {
     check(2_000, || a_client_closes(false));
 }
 

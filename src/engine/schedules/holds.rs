@@ -261,11 +261,11 @@ fn holds_come_and_go(thieves: usize) {
 }
 
 #[test]
-fn what_is_renewed_while_it_is_given_back_is_given_back() {
+fn a_renewal_during_the_release_does_not_undo_the_release() {
     check(2_000, || holds_come_and_go(0));
 }
 
 #[test]
-fn what_is_stolen_meanwhile_is_told_once() {
+fn a_lock_stolen_meanwhile_is_reported_once() {
     check(2_000, || holds_come_and_go(2));
 }

@@ -78,11 +78,11 @@ fn in_line(impatient: usize, patient: usize) {
 }
 
 #[test]
-fn whoever_waits_in_line_is_served_in_turn() {
+fn waiters_in_the_local_queue_are_served_in_turn() {
     check(2_000, || in_line(0, 4));
 }
 
 #[test]
-fn whoever_gives_up_its_place_holds_up_nobody() {
+fn a_waiter_that_gives_up_its_place_delays_no_other() {
     check(2_000, || in_line(2, 2));
 }

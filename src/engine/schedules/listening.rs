@@ -192,11 +192,11 @@ fn waiters(count: usize, cuts: usize) {
 }
 
 #[test]
-fn whoever_waits_for_a_message_is_woken() {
+fn a_message_wakes_its_waiter() {
     check(1_000, || waiters(3, 0));
 }
 
 #[test]
-fn whoever_waits_is_woken_though_the_connection_breaks() {
+fn a_broken_connection_still_wakes_its_waiters() {
     check(1_000, || waiters(3, 2));
 }

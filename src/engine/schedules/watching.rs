@@ -59,6 +59,6 @@ fn news_and_grants(each: u64) {
 }
 
 #[test]
-fn what_comes_in_is_seen_by_the_watchdog() {
+fn the_watchdog_sees_new_holds() {
     check(2_000, || news_and_grants(3));
 }

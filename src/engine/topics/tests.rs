@@ -25,7 +25,7 @@ fn subscribed() -> (Topics, Bell) {
 }
 
 #[test]
-fn nothing_is_asked_before_the_connection_stands() {
+fn no_request_is_sent_before_the_connection_is_ready() {
     let mut topics = Topics::default();
     topics.join(Some(&name()), "c", &Bell::new());
     assert!(matches!(topics.demand(at(0)), Demand::Rest(_)));

@@ -299,7 +299,7 @@ fn an_extension_without_an_answer_is_fenced_before_a_release() {
 }
 
 #[test]
-fn what_a_kept_hold_left_without_an_answer_is_fenced_later() {
+fn an_unanswered_request_of_a_kept_hold_is_fenced_later() {
     let (server, client, deaf) = scene_without_extensions();
     let guard = client.get_lock("scene").with_lease(Duration::from_secs(20)).lock().unwrap();
     assert_eq!(guard.extend(Duration::from_secs(3_600)).unwrap_err().kind(), ErrorKind::Unknown);

@@ -129,7 +129,7 @@ fn fences_without_an_answer_are_sent_at_growing_intervals() {
 }
 
 #[test]
-fn nothing_is_sent_after_a_fence_that_took_the_last_time() {
+fn no_request_follows_a_fence_that_used_up_the_time() {
     let bounds = bounds();
     let mut exchange = begun(&bounds);
     exchange.failed(START, at(1_500), unanswered(7), false);

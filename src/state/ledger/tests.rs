@@ -153,7 +153,7 @@ fn a_kept_hold_is_left_to_its_time_to_live() {
 }
 
 #[test]
-fn what_an_inner_guard_kept_outlives_the_outer_release() {
+fn a_kept_inner_hold_outlives_the_outer_release() {
     let (mut ledger, outer) = watched();
     let inner = ledger.reentered(at(10), at(10), lease(60_000), Side::Exclusive, leased(60_010)).unwrap();
     ledger.keep(inner, at(20));
@@ -253,7 +253,7 @@ fn an_older_cut_that_is_over_does_not_end_a_newer_one() {
 }
 
 #[test]
-fn what_was_kept_is_written_again_after_the_last_guard() {
+fn a_kept_hold_is_written_again_after_the_last_guard() {
     let (mut ledger, outer) = watched();
     let inner = ledger.reentered(at(10), at(10), lease(60_000), Side::Shared, leased(60_010)).unwrap();
     ledger.keep(inner, at(20));
@@ -300,7 +300,7 @@ proptest::proptest! {
     /// Against a server that does what the scripts do, under every order of steps: a hold that
     /// is believed is there, the counts agree, and a loss stays a loss.
     #[test]
-    fn what_is_believed_is_so_on_the_server(steps in steps()) {
+    fn a_believed_hold_exists_on_the_server(steps in steps()) {
         let mut now = START;
         // The server's side: when the key ends, and the count in it.
         let (mut key_ends, mut key_count) = (now.after(ms(30_000)), 1);

@@ -19,7 +19,7 @@ fn hold(stand_backs: &mut Accounts, from: u64, millis: u64, others: usize, threa
 }
 
 #[test]
-fn a_lock_that_nobody_else_wants_is_asked_for_at_once() {
+fn an_uncontended_lock_is_asked_for_at_once() {
     let mut stand_backs = Accounts::default();
     let end = hold(&mut stand_backs, 0, 10, 0, 4);
     assert_eq!(pause(&mut stand_backs, end), None);

@@ -34,7 +34,7 @@ fn live() -> Watch {
 }
 
 #[test]
-fn nothing_is_done_where_nothing_is_to_be_watched() {
+fn an_empty_watch_does_nothing() {
     let mut watch = Watch::new(at(0));
     watch.lost(at(0));
     for (link, ear) in [(None, Ear::Closed), (Some(1), open(1)), (None, refused())] {
@@ -267,7 +267,7 @@ proptest! {
     /// Whatever breaks in whatever order: what is believed to be watched is, and once the server can be reached all
     /// are asked about within a second, and watched where it is allowed.
     #[test]
-    fn what_may_have_been_missed_is_asked_about_soon(acts in acts()) {
+    fn a_possibly_missed_event_is_verified_soon(acts in acts()) {
         let now = at(0);
         let mut model = Model {
             watch: Watch::new(now), now, link: None, links: 0, ear: None, ears: 0, reachable: true, forbidden: false,

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_comes_in_between_the_look_and_the_take_over_is_told() {
+    fn an_entry_between_look_and_take_over_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let witness = Witness::at(folder.path());
         let path = folder.path().join("lock.inside");

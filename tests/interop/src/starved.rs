@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_of_this_process_does_not_go_back() {
+    fn the_waiting_time_of_this_process_is_never_negative() {
         let starved = Starved::watch(vec![std::process::id(), u32::MAX]);
         assert!(starved.millis() >= 0.0);
     }

@@ -69,12 +69,12 @@ fn built() -> PathBuf {
 
 /// Folder of the peer, title, test.
 const LIBRARIES: &[(&str, &str, &str)] = &[
-    ("redis-py", "redis-py, `Lock`", "redis_py_and_we_keep_each_other_out"),
-    ("redsync", "redsync", "redsync_and_we_keep_each_other_out"),
-    ("redlock", "node-redlock", "node_redlock_and_we_keep_each_other_out"),
-    ("redlock5", "node-redlock, the next", "the_next_node_redlock_and_we_keep_each_other_out"),
-    ("rslock", "rslock", "rslock_and_we_keep_each_other_out"),
-    ("jedis", "Jedis, written by hand", "code_written_by_hand_for_jedis_and_we_keep_each_other_out"),
+    ("redis-py", "redis-py, `Lock`", "redis_py_and_lockson_exclude_each_other"),
+    ("redsync", "redsync", "redsync_and_lockson_exclude_each_other"),
+    ("redlock", "node-redlock", "node_redlock_and_lockson_exclude_each_other"),
+    ("redlock5", "node-redlock, the next", "the_next_node_redlock_and_lockson_exclude_each_other"),
+    ("rslock", "rslock", "rslock_and_lockson_exclude_each_other"),
+    ("jedis", "Jedis, written by hand", "handwritten_jedis_code_and_lockson_exclude_each_other"),
 ];
 /// The limit of all tests together; a run takes half a minute after the build.
 const LIMIT: Duration = Duration::from_secs(180);

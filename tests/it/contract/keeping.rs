@@ -43,7 +43,7 @@ fn a_kept_hold_is_renewed_no_more() {
 }
 
 #[test]
-fn what_an_inner_section_kept_outlives_the_outer_release() {
+fn a_kept_inner_section_outlives_the_outer_release() {
     for_every_reentrant_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let outer = lock.lock().unwrap();

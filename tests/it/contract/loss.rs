@@ -23,7 +23,7 @@ fn a_deleted_lock_is_lost_at_the_next_renewal() {
 }
 
 #[test]
-fn a_lock_that_somebody_else_has_is_lost_as_taken() {
+fn a_lock_of_another_owner_is_lost_as_taken() {
     for_every_kind(|kind| {
         let (server, lock) = (RedisServer::shared(), kind.get_lock(&brisk_client(), &kind.fresh()));
         let guard = lock.lock().unwrap();
@@ -59,7 +59,7 @@ fn a_wrong_type_is_a_loss_to_holders_and_an_error_to_others() {
 }
 
 #[test]
-fn an_unlock_finds_a_loss_that_nobody_knew_of() {
+fn an_unlock_finds_an_unknown_loss() {
     for_every_kind(|kind| {
         let client = client();
         for loss in [Loss::Gone, Loss::Taken] {

@@ -131,7 +131,7 @@ fn re_entry_finds_out_that_the_lock_is_gone() {
 }
 
 #[test]
-fn re_entry_finds_out_that_somebody_else_has_it() {
+fn a_re_entry_finds_another_owner() {
     for_every_reentrant_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let others = kind.get_lock(&client(), lock.name());

@@ -35,7 +35,7 @@ fn a_busy_lock_is_none_after_the_wait_and_not_much_later() {
 }
 
 #[test]
-fn whoever_stands_in_line_ends_its_wait_in_time_too() {
+fn a_waiter_in_the_local_queue_ends_its_wait_in_time() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let _guard = lock.lock().unwrap();

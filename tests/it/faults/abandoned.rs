@@ -36,7 +36,7 @@ fn a_hold_abandoned_in_an_outage_is_told_of_once() {
 }
 
 #[test]
-fn what_was_given_back_is_never_told_to_be_abandoned() {
+fn a_released_hold_is_never_reported_as_abandoned() {
     let rig = Rig::start();
     let told = Notes::default();
     let client = rig.builder().watchdog(Duration::from_secs(6), ms(200)).observer(told.clone()).connect().unwrap();

@@ -12,7 +12,7 @@ use crate::support::{joined, kind_of};
 const NAME: &str = "ghost";
 
 #[test]
-fn what_clears_a_late_grant_away_leaves_the_next_grant_alone() {
+fn the_cleanup_of_a_late_grant_spares_the_next_grant() {
     let rig = Rig::start();
     let lock = rig.builder().command_timeout(SOON).connect().unwrap().get_lock(NAME);
     let lease = ms(1_000);

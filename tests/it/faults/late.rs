@@ -75,7 +75,7 @@ fn an_unfenceable_ghost_is_cleared_in_the_background() {
 }
 
 #[test]
-fn a_ghost_does_not_disturb_whoever_has_the_lock_by_then() {
+fn a_ghost_does_not_disturb_the_next_holder() {
     let rig = rig_without_fences();
     let lock = without_fences(&rig).get_lock(NAME);
     let (rule, original, _) = take_with_the_original_held(&rig, &lock);

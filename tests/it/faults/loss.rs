@@ -139,7 +139,7 @@ fn end_by_requests(rig: &Rig, trial: usize, lease: Duration) -> Instant {
 }
 
 #[test]
-fn nobody_believes_in_a_lock_that_the_server_has_forgotten() {
+fn no_client_believes_in_a_lock_the_server_has_dropped() {
     const LOCKS: usize = 100;
     let rig = Rig::start();
     let client = rig.impatient().connect().unwrap();

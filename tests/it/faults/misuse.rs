@@ -75,7 +75,7 @@ impl Observer for Panics {
 }
 
 #[test]
-fn an_observer_that_panics_disturbs_nobody() {
+fn a_panicking_observer_disturbs_no_call() {
     let rig = Rig::start();
     let told = Arc::<AtomicUsize>::default();
     let lease = Duration::from_secs(3);

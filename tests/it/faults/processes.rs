@@ -153,7 +153,7 @@ fn a_holder_stopped_for_less_than_its_time_to_live_holds_on() {
 }
 
 #[test]
-fn a_killed_waiter_leaves_nothing_and_holds_up_nobody() {
+fn a_killed_waiter_leaves_nothing_and_delays_no_other() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
     let guard = client.get_lock("job").lock().unwrap();

@@ -223,7 +223,7 @@ fn a_user_who_may_not_send_scripts_needs_them_loaded() {
 }
 
 #[test]
-fn something_else_under_the_name_is_told_and_never_deleted() {
+fn a_foreign_value_is_reported_and_never_deleted() {
     let rig = Rig::start();
     let lock = rig.impatient().connect().unwrap().get_lock("data");
     rig.server.run(&["SET", "data", "precious"]);

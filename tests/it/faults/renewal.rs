@@ -88,7 +88,7 @@ fn a_renewal_that_gets_no_answer_delays_no_other_loss() {
 }
 
 #[test]
-fn nothing_is_renewed_after_its_release_however_that_went() {
+fn no_hold_is_renewed_after_any_outcome_of_its_release() {
     let rig = Rig::start();
     let client = rig.impatient().watchdog(Duration::from_secs(2), ms(100)).connect().unwrap();
     let other = client.get_lock("other").lock().unwrap(); // keeps the watchdog at work

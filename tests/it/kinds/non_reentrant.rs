@@ -88,7 +88,7 @@ fn every_other_thread_waits_for_it() {
 }
 
 #[test]
-fn an_owned_take_is_somebody_else_who_waits() {
+fn an_owned_take_waits_as_another_owner() {
     for kind in KINDS {
         let lock = kind(&client(), &fresh("once"));
         let guard = lock.lock().unwrap();

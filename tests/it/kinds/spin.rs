@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::support::{GRACE, SCHEDULING, SOON, client, elsewhere, fields, fresh, joined, kind_of, ms, timed};
 
 #[test]
-fn nobody_listens_and_nobody_is_told() {
+fn spin_waiters_neither_listen_nor_get_messages() {
     let server = RedisServer::start();
     let [ours, theirs] = [(); 2].map(|()| Client::connect(&server.url()).unwrap());
     for backoff in [Backoff::default(), Backoff::fixed(ms(50))] {

@@ -24,7 +24,7 @@ fn value(server: &RedisServer, name: &str) -> Option<String> {
 }
 
 #[test]
-fn it_is_the_owner_id_under_the_name_with_the_lease() {
+fn the_value_is_the_owner_id_with_the_lease() {
     let server = RedisServer::shared();
     for form in FORMS {
         let lock = by(&client(), &fresh("token"), form);
@@ -272,7 +272,7 @@ fn a_lost_answer_costs_nothing_wherever_it_is_lost() {
 }
 
 #[test]
-fn what_changes_between_look_and_act_is_looked_at_again() {
+fn a_change_between_look_and_act_causes_another_look() {
     let rig = Rig::start();
     let lock = by(&rig.client(), "race", ReleaseBy::Transaction);
     let guard = lock.owned().lock().unwrap();

@@ -14,37 +14,37 @@ use peer::{Peer, value};
 
 #[test]
 #[ignore = "make interop"]
-fn redis_py_and_we_keep_each_other_out() {
+fn redis_py_and_lockson_exclude_each_other() {
     check("redis-py");
 }
 
 #[test]
 #[ignore = "make interop"]
-fn redsync_and_we_keep_each_other_out() {
+fn redsync_and_lockson_exclude_each_other() {
     check("redsync");
 }
 
 #[test]
 #[ignore = "make interop"]
-fn node_redlock_and_we_keep_each_other_out() {
+fn node_redlock_and_lockson_exclude_each_other() {
     check("redlock");
 }
 
 #[test]
 #[ignore = "make interop"]
-fn the_next_node_redlock_and_we_keep_each_other_out() {
+fn the_next_node_redlock_and_lockson_exclude_each_other() {
     check("redlock5");
 }
 
 #[test]
 #[ignore = "make interop"]
-fn rslock_and_we_keep_each_other_out() {
+fn rslock_and_lockson_exclude_each_other() {
     check("rslock");
 }
 
 #[test]
 #[ignore = "make interop"]
-fn code_written_by_hand_for_jedis_and_we_keep_each_other_out() {
+fn handwritten_jedis_code_and_lockson_exclude_each_other() {
     check("jedis");
 }
 
@@ -62,13 +62,13 @@ fn check(library: &str) {
             let of = |client: &Client| client.get_token_lock_with(&peer.name, options.clone());
             let (lock, brisk) = (of(&client()), of(&brisk_client()));
             the_one_waits_for_the_other(&lock, &mut peer);
-            they_take_turns(&lock, &mut peer);
+            both_take_turns(&lock, &mut peer);
             the_watchdog_keeps_them_out(&brisk, &mut peer);
             their_lease_ends_in_time_and_they_cannot_touch_ours(&lock, &mut peer);
-            a_lock_of_theirs_that_was_forced_open_is_theirs_no_more(&lock, &mut peer);
-            what_they_took_after_our_lease_is_left_to_them(&lock, &mut peer);
-            what_they_took_behind_our_back_is_left_to_them(&lock, &mut peer);
-            they_know_our_value_when_they_are_told_it(&lock, &mut peer);
+            a_forced_release_ends_the_hold_of_the_library(&lock, &mut peer);
+            a_take_after_the_lease_is_left_to_the_library(&lock, &mut peer);
+            a_take_after_a_deletion_is_left_to_the_library(&lock, &mut peer);
+            the_library_accepts_an_adopted_value(&lock, &mut peer);
         }
     }
 }
@@ -105,7 +105,7 @@ fn the_one_waits_for_the_other(lock: &Lock, peer: &mut Peer) {
 }
 
 /// Both sides take the lock all the time; each holder checks that the other side is not inside.
-fn they_take_turns(lock: &Lock, peer: &mut Peer) {
+fn both_take_turns(lock: &Lock, peer: &mut Peer) {
     let (inside, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let enter = || assert!(!inside.swap(true, Ordering::SeqCst), "two are inside");
     let leave = || inside.store(false, Ordering::SeqCst);
@@ -153,21 +153,21 @@ fn their_lease_ends_in_time_and_they_cannot_touch_ours(lock: &Lock, peer: &mut P
     let left = lock.remaining_time_to_live().unwrap().expect("it ends");
     let (took, guard) = timed(|| lock.lock().unwrap());
     assert!(took + ms(100) > left && took < left + SCHEDULING, "{took:?} for a lease of {left:?}");
-    they_cannot_touch_it(&guard, peer);
+    the_library_cannot_touch_the_lock(&guard, peer);
     guard.unlock().unwrap();
     assert_free(lock);
 }
 
 /// The library's own clock reveals nothing here, so the library must ask Redis.
-fn a_lock_of_theirs_that_was_forced_open_is_theirs_no_more(lock: &Lock, peer: &mut Peer) {
+fn a_forced_release_ends_the_hold_of_the_library(lock: &Lock, peer: &mut Peer) {
     peer.expect("try 30000", "taken");
     assert!(lock.force_unlock().unwrap());
     let guard = lock.lock().unwrap();
-    they_cannot_touch_it(&guard, peer);
+    the_library_cannot_touch_the_lock(&guard, peer);
     guard.unlock().unwrap();
 }
 
-fn what_they_took_after_our_lease_is_left_to_them(lock: &Lock, peer: &mut Peer) {
+fn a_take_after_the_lease_is_left_to_the_library(lock: &Lock, peer: &mut Peer) {
     let guard = lock.with_lease(ms(300)).lock().unwrap();
     peer.expect("lock 30000", "taken");
     let value = theirs(lock);
@@ -177,7 +177,7 @@ fn what_they_took_after_our_lease_is_left_to_them(lock: &Lock, peer: &mut Peer) 
 }
 
 /// The client's clock reveals nothing here; only Redis does.
-fn what_they_took_behind_our_back_is_left_to_them(lock: &Lock, peer: &mut Peer) {
+fn a_take_after_a_deletion_is_left_to_the_library(lock: &Lock, peer: &mut Peer) {
     for looks_again in [false, true] {
         let guard = lock.lock().unwrap();
         RedisServer::shared().run(&["DEL", lock.name()]);
@@ -195,7 +195,7 @@ fn what_they_took_behind_our_back_is_left_to_them(lock: &Lock, peer: &mut Peer) 
 }
 
 /// The library accepts Lockson's value, byte for byte, as a value of the library's form.
-fn they_know_our_value_when_they_are_told_it(lock: &Lock, peer: &mut Peer) {
+fn the_library_accepts_an_adopted_value(lock: &Lock, peer: &mut Peer) {
     let guard = lock.lock().unwrap();
     peer.expect(&format!("adopt {}", guard.owner()), "done");
     peer.expect("extend 90000", "done");
@@ -207,7 +207,7 @@ fn they_know_our_value_when_they_are_told_it(lock: &Lock, peer: &mut Peer) {
 }
 
 #[track_caller]
-fn they_cannot_touch_it(guard: &Guard, peer: &mut Peer) {
+fn the_library_cannot_touch_the_lock(guard: &Guard, peer: &mut Peer) {
     let before = ttl_ms(RedisServer::shared(), guard.name());
     peer.expect("extend 90000", "not ours");
     peer.expect("unlock", if peer.tells_of_release { "not ours" } else { "done" });

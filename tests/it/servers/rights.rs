@@ -43,7 +43,7 @@ fn each_line_of_rights_is_enough_and_least() {
 
 /// Without any one right a lock is refused, or can be released: the lock never blocks others for the whole lease.
 #[test]
-fn what_is_granted_can_be_given_back_without_any_one_right() {
+fn a_granted_lock_can_be_released_without_any_one_right() {
     for_each_user_and_version(&versions(), |user, version| {
         let (house, line) = (House::open(version), user.documented_line());
         for (number, right) in line.iter().filter(|word| is_right(word)).enumerate() {

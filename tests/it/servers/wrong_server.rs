@@ -183,7 +183,7 @@ fn an_owner_leads_to_the_connections_of_its_client() {
 }
 
 #[test]
-fn a_fence_after_a_restart_hits_nobody_who_has_the_same_number() {
+fn a_fence_after_a_restart_spares_a_reused_number() {
     let rig = Rig::start();
     // Redis counts connections; this client gets a number that a few connections reach after the restart.
     let before: Vec<_> = (0..40).map(|_| rig.server.connection()).collect();

@@ -172,7 +172,7 @@ fn another_program_can_be_a_script_that_ends_in_exec() {
 }
 
 #[test]
-fn what_does_not_happen_eventually_is_told() {
+fn a_missing_event_is_reported_at_the_limit() {
     let failure = panic::catch_unwind(|| {
         eventually(Duration::from_millis(5), "pigs fly", || false);
     });

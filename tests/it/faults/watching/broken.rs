@@ -52,7 +52,7 @@ fn a_key_deleted_in_an_outage_is_told_after_reconnection() {
 }
 
 #[test]
-fn what_was_watched_is_watched_again_after_a_connection_broke() {
+fn watched_holds_are_watched_again_after_a_broken_connection() {
     for kind in ["pubsub", "normal"] {
         let server = RedisServer::start();
         let client = patient_client(&server);

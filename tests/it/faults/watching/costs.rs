@@ -45,7 +45,7 @@ fn a_release_of_a_watched_lock_causes_no_question() {
 }
 
 #[test]
-fn what_its_owner_writes_all_the_time_costs_few_questions() {
+fn constant_writes_of_the_owner_cost_few_questions() {
     let server = RedisServer::start();
     let client = patient_client(&server);
     let lock = client.get_lock("busy");
@@ -58,7 +58,7 @@ fn what_its_owner_writes_all_the_time_costs_few_questions() {
 }
 
 #[test]
-fn what_others_write_all_the_time_costs_few_questions() {
+fn constant_writes_of_others_cost_few_questions() {
     let server = RedisServer::start();
     let client = patient_client(&server);
     let guard = client.get_read_write_lock("busy").get_read_lock().lock().unwrap();

@@ -10,7 +10,7 @@ use super::{Queue, leave};
 use crate::support::{SCHEDULING, SOON, client, fresh, joined, kind_of};
 
 #[test]
-fn waiters_of_a_closed_client_hold_up_nobody() {
+fn waiters_of_a_closed_client_delay_no_other() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let doomed = Client::builder(&server.url()).drop_timeout(SOON).connect().unwrap();

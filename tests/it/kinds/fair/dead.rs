@@ -63,7 +63,7 @@ fn a_waiter_killed_behind_others_costs_nothing_later() {
 }
 
 #[test]
-fn nobody_asks_busily_behind_a_dead_head() {
+fn waiters_behind_a_dead_head_ask_rarely() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let client = hasty_client(&server);
@@ -90,7 +90,7 @@ fn nobody_asks_busily_behind_a_dead_head() {
 }
 
 #[test]
-fn nobody_asks_busily_behind_a_live_head_that_does_not_come() {
+fn waiters_behind_a_slow_live_head_ask_rarely() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
@@ -158,7 +158,7 @@ fn a_killed_holder_is_followed_at_the_end_of_its_time_to_live() {
 }
 
 #[test]
-fn what_dead_waiters_leave_has_an_end() {
+fn the_traces_of_dead_waiters_expire() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();

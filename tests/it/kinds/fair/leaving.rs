@@ -40,7 +40,7 @@ fn a_wait_that_ends_by_time_or_by_a_cancel_leaves_no_entry() {
 }
 
 #[test]
-fn those_behind_one_that_gives_up_keep_their_order() {
+fn waiters_behind_one_that_gives_up_keep_their_order() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let guard = client().get_fair_lock(&name).lock().unwrap();

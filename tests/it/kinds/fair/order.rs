@@ -99,7 +99,7 @@ fn waiters_of_several_processes_get_in_in_the_order_they_came() {
 }
 
 #[test]
-fn leases_that_nobody_gives_back_are_followed_in_order() {
+fn unreleased_leases_are_followed_in_order() {
     const LEASE: Duration = ms(2_000);
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };

@@ -233,7 +233,7 @@ fn javas_waiter_has_our_patience_when_it_becomes_the_first() {
 }
 
 #[test]
-fn whoever_has_lost_its_place_joins_again_while_others_wait() {
+fn a_waiter_without_a_place_rejoins_while_others_wait() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     assert!(ask(queue, "holder:1.1") && !ask(queue, "first:1.1") && !ask(queue, "second:1.1"));
@@ -243,7 +243,7 @@ fn whoever_has_lost_its_place_joins_again_while_others_wait() {
 }
 
 #[test]
-fn an_outage_longer_than_the_patience_costs_nobody_its_place() {
+fn an_outage_beyond_the_patience_costs_no_waiter_its_place() {
     let silent_for = |server: &RedisServer, queue: Queue<'_>, owner: &str, silent_ms: i64| {
         server.run(&["ZADD", &queue.alive(), &(now_ms(server) + PATIENCE_MS - silent_ms).to_string(), owner]);
     };
@@ -311,7 +311,7 @@ fn a_deadline_follows_how_many_of_java_are_in_front() {
 }
 
 #[test]
-fn what_is_remembered_of_the_purged_does_not_last() {
+fn the_memory_of_purged_waiters_expires() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let guard = hasty_client(server).get_fair_lock(&name).lock().unwrap();

@@ -45,7 +45,7 @@ fn the_hash_the_list_and_the_sorted_set_are_redissons() {
 }
 
 #[test]
-fn each_waiter_is_promised_its_patience_whoever_is_in_front() {
+fn each_waiter_is_promised_its_patience_in_any_queue() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
     let guard = client().get_fair_lock(&name).with_lease(ms(60_000)).lock().unwrap();

@@ -83,7 +83,7 @@ fn no_renewal_lowers_a_longer_lease() {
 }
 
 #[test]
-fn what_was_extended_by_hand_outlives_an_inner_section() {
+fn an_extension_by_hand_outlives_an_inner_section() {
     let lock = client().get_lock(fresh("lease"));
     let outer = lock.lock().unwrap();
     outer.extend(ms(100_000)).unwrap();
@@ -110,7 +110,7 @@ fn the_lease_of_one_take_is_not_the_next_one_s() {
 }
 
 #[test]
-fn whoever_waits_for_a_loss_follows_a_deadline_that_was_lowered() {
+fn wait_lost_follows_a_lowered_deadline() {
     // The next renewal would come after ten seconds, the old deadline after thirty.
     let lock = client().get_lock(fresh("lease"));
     let outer = lock.lock().unwrap();

@@ -29,7 +29,7 @@ fn stray_messages_grant_nothing_and_end_no_wait() {
 }
 
 #[test]
-fn a_release_that_nobody_announced_costs_at_most_a_second() {
+fn an_unannounced_release_costs_at_most_a_second() {
     for forever in [false, true] {
         let (server, name) = (RedisServer::shared(), fresh("unannounced"));
         let others = client().get_lock(&name);

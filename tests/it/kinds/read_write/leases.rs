@@ -312,7 +312,7 @@ fn every_hold_of_twenty_readers_in_two_clients_is_renewed() {
 }
 
 #[test]
-fn nothing_is_renewed_after_the_last_hold_was_given_back() {
+fn no_renewal_follows_the_last_release() {
     let server = RedisServer::start();
     let (read, write) = sides(&brisk(&server).connect().unwrap(), "job");
     for lock in [&read, &write] {

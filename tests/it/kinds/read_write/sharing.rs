@@ -48,7 +48,7 @@ fn readers_of_many_clients_share_and_exclude_writers() {
 }
 
 #[test]
-fn a_writer_keeps_everybody_else_out() {
+fn a_writer_excludes_all_other_owners() {
     let name = fresh("rw");
     let (ours, theirs) = (client(), client());
     let ((our_read, our_write), (read, write)) = (sides(&ours, &name), sides(&theirs, &name));
@@ -61,7 +61,7 @@ fn a_writer_keeps_everybody_else_out() {
 }
 
 #[test]
-fn nobody_is_ever_beside_a_writer() {
+fn no_owner_is_ever_beside_a_writer() {
     const ROUNDS: u64 = 60;
     let name = fresh("rw");
     // Each reader adds one, a writer a thousand.
