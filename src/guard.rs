@@ -218,6 +218,12 @@ impl<T> Guard<T> {
         Ok(Self { inner, carried, thread_bound: PhantomData })
     }
 
+    /// Lends itself to `work`, then gives the lock back; see [`Lock::run`](crate::Lock::run).
+    pub(crate) fn lend<R>(self, work: impl FnOnce(&Self) -> R) -> Result<R> {
+        let outcome = work(&self);
+        self.inner.end_protected_work().map(|()| outcome)
+    }
+
     /// Gives the lock back, and says how that went.
     ///
     /// Takes at most [`command_timeout`](crate::ClientBuilder::command_timeout). Whatever it
@@ -353,6 +359,21 @@ impl Inner {
         self.give_back(limit)
     }
 
+    /// Gives back after work that is done: only a hold that did not last to its end is an error.
+    fn end_protected_work(mut self) -> Result<()> {
+        let limit = self.hold.handle.config().command_timeout;
+        match self.give_back(limit) {
+            Err(error) if matches!(error.kind(), ErrorKind::Lost(_) | ErrorKind::NotHeld | ErrorKind::Closed) => {
+                Err(error)
+            }
+            Err(error) => {
+                self.report(error);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
     fn keep_until_expiry(mut self) {
         let number = self.number.take();
         if let (Some(number), Ok(engine)) = (number, self.hold.handle.begin_to_end()) {
@@ -365,17 +386,22 @@ impl Inner {
         let engine = self.hold.handle.begin_to_end().map_err(|error| self.hold.about(error))?;
         engine.release(&self.hold.state, number, limit)
     }
-}
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let limit = self.hold.handle.config().drop_timeout;
-        let Err(error) = self.give_back(limit) else { return };
+    fn report(&self, error: Error) {
         if let Some(engine) = self.hold.handle.look() {
             engine.observe(|observer| {
                 let (name, kind) = (self.hold.state.name.to_string(), self.hold.state.label());
                 observer.release_failed(&ReleaseFailed { name, kind, error });
             });
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let limit = self.hold.handle.config().drop_timeout;
+        if let Err(error) = self.give_back(limit) {
+            self.report(error);
         }
     }
 }

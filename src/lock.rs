@@ -165,6 +165,73 @@ impl<T> Lock<T> {
         self.take(within(wait), false)?.map(|grant| Guard::new(&self.handle, grant, self.carried)).transpose()
     }
 
+    /// Takes the lock, waiting for it without limit, runs `work` under it and gives it back.
+    ///
+    /// The guard is only lent, so no slip can drop it too early. A panic of `work` gives the lock back,
+    /// too.
+    ///
+    /// ```no_run
+    /// # fn price() -> u32 { 7 }
+    /// # fn store(price: u32) -> std::io::Result<()> { Ok(()) }
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("prices");
+    /// let stored = lock.run(|guard| {
+    ///     let price = price(); // slow
+    ///     guard.is_held().then(|| store(price))
+    /// })?; // `Lost`: somebody else may have been at it meanwhile
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// Work that can fail has an outcome of its own, inside: `lock.run(|_| work())??` hands both on.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock) where the lock is not taken: `work` has not run. `Lost` when it was lost
+    /// before `work` was over, so that `work` was not protected to its end: its outcome is dropped, and
+    /// what must outlive that is kept in a variable outside of `work`.
+    ///
+    /// Work that was protected to its end is no error, whatever became of the release: a release that
+    /// failed is settled in the background and told by
+    /// [`Observer::release_failed`](crate::Observer::release_failed).
+    pub fn run<R>(&self, work: impl FnOnce(&Guard<T>) -> R) -> Result<R> {
+        self.lock()?.lend(work)
+    }
+
+    /// Runs `work` under the lock if nobody else has it, without waiting; `None` where it did not run.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let count = client.get_lock("sweep").try_run(|_| 3 /* swept */)?;
+    /// println!("{}", count.map_or("another machine is at it".into(), |count| format!("swept {count}")));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock), and `Lost` as with [`run`](Self::run).
+    pub fn try_run<R>(&self, work: impl FnOnce(&Guard<T>) -> R) -> Result<Option<R>> {
+        self.try_lock()?.map(|guard| guard.lend(work)).transpose()
+    }
+
+    /// Runs `work` under the lock, waiting for it at most for `wait`; `None` where it did not run.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let paid = client.get_lock("orders:42").try_run_for(Duration::from_secs(2), |_| { /* pay */ })?;
+    /// if paid.is_none() {
+    ///     println!("order 42 is being paid by someone else");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock_for`](Self::try_lock_for), and `Lost` as with [`run`](Self::run).
+    pub fn try_run_for<R>(&self, wait: Duration, work: impl FnOnce(&Guard<T>) -> R) -> Result<Option<R>> {
+        self.try_lock_for(wait)?.map(|guard| guard.lend(work)).transpose()
+    }
+
     /// Takes the lock for `interval` and leaves it to its time to live, if nobody else has it.
     ///
     /// A frequency gate: of all threads and machines that ask with the same name, one gets `true` in

@@ -18,6 +18,7 @@ mod names;
 mod persisted;
 mod reentry;
 mod rights;
+mod scoped;
 mod telling;
 mod threads;
 mod waiting;
