@@ -27,7 +27,8 @@ use crate::token::Token;
 /// *re-enters* the lock instead of waiting for it, and with [`owned`](Self::owned) it would wait for
 /// itself. Do not call into such a pool while holding a lock that its jobs take.
 ///
-/// Modifiers like [`with_lease`](Self::with_lease) return a changed copy.
+/// Modifiers like [`with_lease`](Self::with_lease) return a changed copy; of the same one twice the
+/// last counts.
 ///
 /// `T` is what each grant carries beside the lock: nothing, or the [`Token`] of a
 /// [fenced lock](crate::Client::get_fenced_lock), which a [`Guard<Token>`](Guard::token) then has. A
@@ -107,7 +108,8 @@ impl<T> Lock<T> {
     ///
     /// It guards against work that hangs: the lock ends at most one
     /// [`watchdog`](crate::ClientBuilder::watchdog) timeout after `most`, and never before the first
-    /// such timeout. For an exact end take a [lease](Self::with_lease); without effect on a handle with one.
+    /// such timeout. For an exact end take a [lease](Self::with_lease); as that is never renewed, both
+    /// together are `BadInput`.
     pub fn with_max_hold(&self, most: Duration) -> Self {
         Self { max_hold: Some(most), ..self.clone() }
     }
@@ -250,11 +252,14 @@ impl<T> Lock<T> {
     /// # Errors
     ///
     /// As [`try_lock`](Self::try_lock); an interval must be a possible lease. `BadInput` for a read
-    /// lock, which lets everybody in.
+    /// lock, which lets everybody in, and for a handle with a lease or a limit of its own.
     pub fn once_per(&self, interval: Duration) -> Result<bool> {
         if self.kind.side() == Side::Shared {
-            let error = Error::new(ErrorKind::BadInput, "a read lock lets everybody in; use the write lock");
-            return Err(error.about(self.name.checked()?));
+            return self.meaningless("a read lock lets everybody in; use the write lock");
+        }
+        if self.lease.is_some() || self.max_hold.is_some() {
+            return self
+                .meaningless("once_per() keeps the lock for its interval; leave with_lease() and with_max_hold() out");
         }
         // An owner of its own: the interval is nobody's to re-enter.
         let guard = self.with_lease(interval).owned().try_lock()?;
@@ -398,8 +403,17 @@ impl<T> Lock<T> {
         let name = self.name.checked()?;
         let about = |error: Error| error.about(name);
         let lease = self.lease.map(Lease::new).transpose().map_err(about)?;
+        if lease.is_some() && self.max_hold.is_some() {
+            return self
+                .meaningless("a lease is never renewed, so with_max_hold() cannot limit it; leave one of them out");
+        }
         let wish = Wish { name, kind: &self.kind, lease, max_hold: self.max_hold, cancel: self.cancel.as_ref(), owned };
         self.handle.begin().and_then(|engine| engine.acquire(&wish, wait)).map_err(about)
+    }
+
+    /// The error of a combination that could only have been meant otherwise.
+    fn meaningless<A>(&self, why: &str) -> Result<A> {
+        Err(Error::new(ErrorKind::BadInput, why).about(self.name.checked()?))
     }
 
     fn ask<A>(&self, call: impl FnOnce(&LockName) -> crate::script::Call<A>) -> Result<A> {
@@ -448,6 +462,21 @@ impl<T> fmt::Debug for OwnedLock<T> {
 }
 
 impl<T> OwnedLock<T> {
+    /// Returns a handle that takes the lock for `lease` and never renews it; see [`Lock::with_lease`].
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        Self(self.0.with_lease(lease))
+    }
+
+    /// Returns a handle whose locks are renewed for at most `most`; see [`Lock::with_max_hold`].
+    pub fn with_max_hold(&self, most: Duration) -> Self {
+        Self(self.0.with_max_hold(most))
+    }
+
+    /// Returns a handle whose waits end when `cancel` is used; see [`Lock::with_cancel`].
+    pub fn with_cancel(&self, cancel: &Cancel) -> Self {
+        Self(self.0.with_cancel(cancel))
+    }
+
     /// Returns the name of the lock.
     pub fn name(&self) -> &str {
         self.0.name()

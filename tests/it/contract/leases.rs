@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use lockson::{ErrorKind, Loss};
+use lockson::{Cancel, ErrorKind, Loss};
 use lockson_harness::RedisServer;
 
 use super::{for_every_kind, is_free};
@@ -99,6 +99,26 @@ fn max_hold_ends_the_renewal() {
         assert!(lost_after <= TTL + most + SCHEDULING, "lost after {lost_after:?}");
         assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Expired));
         assert!(lock.try_lock_for(SOON).unwrap().is_some());
+    });
+}
+
+#[test]
+fn an_owned_handle_has_the_same_modifiers() {
+    for_every_kind(|kind| {
+        let owned = kind.get_lock(&brisk_client(), &kind.fresh()).owned();
+        let leased = owned.with_lease(ms(300)).lock().unwrap();
+        assert_eq!(leased.wait_lost(SOON), Some(Loss::Expired));
+        drop(leased);
+        let started = Instant::now();
+        let limited = owned.with_max_hold(ms(300)).try_lock_for(SOON).unwrap().unwrap();
+        assert_eq!(limited.wait_lost(SOON), Some(Loss::Expired));
+        assert!(started.elapsed() <= TTL + ms(300) + SCHEDULING, "{:?}", started.elapsed());
+        drop(limited);
+        let held = owned.try_lock_for(SOON).unwrap().unwrap();
+        let cancel = Cancel::new();
+        cancel.cancel();
+        assert_eq!(kind_of(owned.with_cancel(&cancel).lock()), ErrorKind::Cancelled);
+        held.unlock().unwrap();
     });
 }
 

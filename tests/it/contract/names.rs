@@ -70,6 +70,15 @@ fn an_impossible_name_or_lease_is_refused_before_any_request() {
                 assert!(kinds.iter().all(|kind| *kind == ErrorKind::BadInput), "{kinds:?}");
                 assert_eq!((lock.hold_count(), lock.is_held_by_current_thread()), (0, false));
             }
+            let lock = kind.get_lock(client, &kind.fresh());
+            for gate in [lock.with_lease(ms(5_000)), lock.with_max_hold(ms(5_000))] {
+                assert_eq!(kind_of(gate.once_per(ms(5_000))), ErrorKind::BadInput);
+            }
+            for lease in impossible_leases() {
+                assert_eq!(kind_of(lock.once_per(lease)), ErrorKind::BadInput);
+            }
+            let owned = lock.owned().with_lease(ms(5_000)).with_max_hold(ms(5_000));
+            assert_eq!(kind_of(owned.try_lock()), ErrorKind::BadInput);
             assert!(client.held().is_empty());
         }
     }
@@ -92,11 +101,14 @@ fn an_impossible_extension_is_refused_and_changes_nothing() {
 }
 
 /// Every way to take a lock.
-fn refusals(lock: &Lock) -> [ErrorKind; 6] {
+fn refusals(lock: &Lock) -> [ErrorKind; 9] {
     [
         kind_of(lock.lock()),
         kind_of(lock.try_lock()),
         kind_of(lock.try_lock_for(ms(2_000))),
+        kind_of(lock.run(|_| panic!("it must not run"))),
+        kind_of(lock.try_run(|_| panic!("it must not run"))),
+        kind_of(lock.try_run_for(ms(2_000), |_| panic!("it must not run"))),
         kind_of(lock.owned().lock()),
         kind_of(lock.owned().try_lock()),
         kind_of(lock.owned().try_lock_for(ms(2_000))),
@@ -107,6 +119,8 @@ fn impossible(kind: &Kind, client: &Client) -> Vec<Lock> {
     let mut locks = vec![kind.get_lock(client, ""), kind.get_lock(client, &"x".repeat(4_097))];
     let lock = kind.get_lock(client, &kind.fresh());
     locks.extend(impossible_leases().map(|lease| lock.with_lease(lease)));
+    let (lease, most) = (ms(5_000), ms(50_000));
+    locks.extend([lock.with_lease(lease).with_max_hold(most), lock.with_max_hold(most).with_lease(lease)]);
     locks
 }
 
