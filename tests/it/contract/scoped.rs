@@ -124,7 +124,7 @@ fn work_may_take_the_lock_again_and_leave_an_inner_hold() {
 }
 
 #[test]
-fn work_of_a_closed_client_does_not_run_and_closing_ends_the_hold() {
+fn work_does_not_outlive_its_client() {
     for_every_kind(|kind| {
         let client = client();
         let lock = kind.get_lock(&client, &kind.fresh());
