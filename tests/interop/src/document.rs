@@ -150,50 +150,52 @@ fn state_tables(compared: &Compared) -> String {
 const INTRODUCTION: &str = "\
 # Compatibility with Redisson
 
-Written by `make interop`, which holds this crate and real Redisson {newest} and {older} against each other on a real
-Redis. Do not edit it: fill a row by building the kind, `tests/interop/src/kind.rs` says how.
+Written by `make interop`, which tests this crate against real Redisson {newest} and {older} on a real Redis. Do not
+edit this file: to fill a row, build the kind as `tests/interop/src/kind.rs` describes.
 
-* passed: checked with both languages in processes of their own
-* not defined: Redisson has no such thing for this object
+* passed: checked with both languages, each in a separate process
+* not defined: Redisson has no such feature for this object
 * not built yet: this crate does not have the object
 
-All of it is about one kind of lock under one name. Redisson's kinds do not exclude each other: its read and write locks
-are granted on a name that is held as a plain, fair, spin, fenced or non-reentrant lock, by either language. This crate
-refuses with `OtherKind`.
+Every check is about one kind of lock under one name. Redisson's kinds do not exclude each other: Redisson grants its
+read and write locks on a name that is held as a plain, fair, spin, fenced or non-reentrant lock, by either language.
+This crate refuses with `OtherKind`.
 
-*Is woken* means by the message of the release: the waiter holds within 500 ms of it, while the time to live is 30 s and
-a waiter of this crate would look again by itself after 1 s. *Killed* is `kill -9` of the process.
+*Is woken* means by the message of the release: the waiter holds the lock within 500 ms of the release, while the time
+to live is 30 s and a waiter of this crate would ask again after 1 s. *Killed* is `kill -9` of the process.
 ";
 
 const NAMES: &str = "\
-Each cell: both languages keep each other out under such a name, and wake each other.
+Each cell: both languages exclude each other under such a name, and wake each other.
 ";
 
 const SHARES: &str = "\
-Two processes at one lock: each thread takes it, holds it, gives it back and asks again at once. A process's part of the
-grants is that of its threads. Each cell: what the process that came off worse had of its part, 1 is all of it, and the
-longest wait of any thread. To be reached are {share} of the part, and no wait longer than {grace} ms and twice the longest
-one of two Redissons in the same row. Where that was missed, the two met again for three times as long, and the cell says
-so if it was missed again. It has **FAILED** below {starved}, or where the wait was twice what is allowed. Two Redissons,
-which are there for comparison, have no rule to keep.
+Two processes at one lock: each thread takes the lock, holds it, releases it and asks again at once. A process's part
+of the grants is its share of the threads. Each cell: the part that the process with fewer grants really got, where 1
+is the whole part, and the longest wait of any thread. The target is {share} of the part, and no wait longer than
+{grace} ms plus twice the longest wait of two Redissons in the same row. After a miss the two processes meet again for
+three times as long, and the cell says (missed) if the second result misses the target too. A cell has **FAILED**
+below {starved}, or if the wait was twice the permitted wait. Two Redissons are there for comparison, and no target
+applies to them.
 ";
 
 const TOKEN: &str = "\
-The real thing in a process of its own (`tests/interop/token_peers`), and this crate's `token_lock` on the same key: each waits for
-the other and gets in when it lets go or its lease ends, nobody is inside twice, and neither extends nor releases what the
-other has taken meanwhile. They also release a lock of ours when they are told its value. Each is done with
-`ReleaseBy::Script` and `ReleaseBy::Transaction`, with our values and with values that look like theirs.
-`ReleaseBy::Server` writes and compares the same value; it needs a newer server, and `make servers` shows it on those.
+Each library runs in a separate process (`tests/interop/token_peers`), with this crate's `token_lock` on the same key:
+each side waits for the other and is granted the lock after a release or the end of a lease, two holders are never
+inside at once, and neither side extends or releases a lock that the other side has taken meanwhile. The libraries
+also release a lock of this crate when they are given its value. Each test runs with `ReleaseBy::Script` and
+`ReleaseBy::Transaction`, with values of this crate's form and of the library's form. `ReleaseBy::Server` writes and
+compares the same value; this form needs a newer server, and `make servers` tests it there.
 ";
 
 const STATES: &str = "\
-Each operation is done by both languages on a server of their own; then all keys, their fields, values and times to live,
-and all messages are compared. An owner is shown as a letter, whatever its number of holds before (`A` is
-`<client>:<thread>` in Redisson and `<client>:<thread>.<hold>` in this crate: Redisson compares owners and never reads
-them). A fencing token is shown by its place among those seen (Redisson counts from 1; this crate never goes below the
-server's clock in microseconds, so that a counter that was lost does not go back). `N` is the name, times are rounded up
-to seconds, `-` is nothing.
+Both languages carry out each operation, each on a separate server; then all keys, their fields, values and times to
+live, and all messages are compared. An owner is shown as a letter, without the number of the hold (`A` is
+`<client>:<thread>` in Redisson and `<client>:<thread>.<hold>` in this crate: Redisson compares owners and never
+parses them). A fencing token is shown by its place among the tokens of the run (Redisson counts from 1; this crate
+never goes below the server's clock in microseconds, so that tokens still rise after the loss of a counter). `N` is
+the name, times are rounded up to seconds, `-` is nothing.
 
-The key that Redisson's release writes and deletes at once, `redisson_unlock_latch:{N}:<id>`, is gone before anything
-is compared. This crate never writes it: its releases may be repeated as they are.
+Redisson's release writes the key `redisson_unlock_latch:{N}:<id>` and deletes it at once; the key is gone before the
+comparison. This crate never writes the key, because its releases may be repeated unchanged.
 ";

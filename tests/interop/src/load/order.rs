@@ -15,7 +15,8 @@ pub(crate) fn order(server: &RedisServer, cast: &Cast, kind: &'static Kind, scor
         Ok(story) => judge(kind, &story),
         Err(story) => Verdict::Failed(story),
     };
-    let claim = format!("{THREADS} threads of each in one queue, {LEAST_GRANTS} grants and more: nobody is overtaken");
+    let claim =
+        format!("{THREADS} threads of each in one queue, {LEAST_GRANTS} grants and more: no waiter is overtaken");
     Loaded::new(format!("{}: {claim}", kind.title), verdict, score)
 }
 

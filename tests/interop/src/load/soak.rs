@@ -55,7 +55,7 @@ pub(crate) fn soak(
         Err(story) => Verdict::Failed(story),
     };
     let titles: Vec<&str> = kinds.iter().map(|kind| kind.title).collect();
-    let claim = "2 processes of each with 4 threads, kills and replacements: no overlap, nobody stuck";
+    let claim = "2 processes of each with 4 threads, kills and replacements: no overlap, no thread stuck";
     Loaded::new(format!("{}: {claim}", titles.join(", ")), verdict, score)
 }
 
