@@ -1,10 +1,10 @@
-//! Pauses that grow, with jitter, so that many clients do not come back at once.
+//! Pauses that grow, with jitter, so that many clients do not retry at the same moment.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::time::Duration;
 
-/// Pauses over a bound that doubles.
+/// Pauses under a bound that doubles.
 #[derive(Debug)]
 pub(crate) struct RetryPause {
     bound: Duration,
@@ -15,20 +15,20 @@ impl RetryPause {
         Self { bound: FIRST }
     }
 
-    /// The next pause: between half of the bound and the bound.
+    /// Returns the next pause: between half of the bound and the bound.
     pub(crate) fn next(&mut self) -> Duration {
         let bound = self.bound;
         self.bound = (bound * 2).min(LONGEST);
         share(bound / 2, bound)
     }
 
-    /// Has the next pause be one of at least this bound.
+    /// Raises the bound of the next pause to at least `bound`.
     pub(crate) fn at_least(&mut self, bound: Duration) {
         self.bound = self.bound.max(bound.min(LONGEST));
     }
 }
 
-/// Some duration between `least` and `most`, another one each time.
+/// Returns a random duration between `least` and `most`.
 pub(crate) fn share(least: Duration, most: Duration) -> Duration {
     let share = u32::try_from(RandomState::new().hash_one(()) % 1_000).unwrap_or(0);
     least + most.saturating_sub(least) * share / 1_000

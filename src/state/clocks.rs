@@ -1,17 +1,18 @@
-//! How much faster than ours a server's clock goes; decides, does nothing.
+//! How much faster the clock of a server runs than the local clock.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// The readings of a server's clock that its pace is found by. Each answer is one, however many a round takes.
+/// The readings from which the pace of the clock of a server is computed. Each reply is a reading, also several in
+/// one renewal round.
 #[derive(Debug)]
 pub(crate) struct Clocks {
-    /// With less between two readings, a slow answer or a rounded one would pass for a fast clock.
+    /// The least time between two readings: over a shorter time a slow or rounded reply would look like a fast clock.
     shortest: Duration,
-    /// What the next reading is compared with.
+    /// The reading with which the next reading is compared.
     base: Option<Reading>,
-    /// What takes its place as soon as that is old enough.
+    /// The reading that replaces the base as soon as it is old enough.
     newer: Option<Reading>,
 }
 
@@ -21,7 +22,7 @@ struct Reading {
     theirs_ms: u64,
 }
 
-/// The server's clock ran ahead of ours by so much in this time.
+/// The clock of the server gained `ahead` on the local clock in the time `within`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pace {
     pub(crate) ahead: Duration,
@@ -29,12 +30,12 @@ pub(crate) struct Pace {
 }
 
 impl Clocks {
-    /// For rounds that are this far apart.
+    /// Makes readings for renewal rounds at this interval.
     pub(crate) fn new(interval: Duration) -> Self {
         Self { shortest: interval / 2, base: None, newer: None }
     }
 
-    /// Reads the server's clock from an answer to what was sent at `sent`.
+    /// Takes the server time from the reply to a request that was sent at `sent`.
     pub(crate) fn read(&mut self, sent: Instant, now: Instant, theirs_ms: u64) -> Pace {
         let reading = Reading { ours: sent, theirs_ms };
         if self.newer.is_none_or(|newer| newer.ours.after(self.shortest) <= sent) {
@@ -46,17 +47,17 @@ impl Clocks {
 
 impl Reading {
     fn until(self, now: Instant, theirs_ms: u64) -> Pace {
-        // Two readings in whole milliseconds may be a millisecond further apart than the clock went.
+        // Two readings in whole milliseconds may differ by a millisecond more than the clock moved.
         let theirs = Duration::from_millis(theirs_ms.saturating_sub(self.theirs_ms).saturating_sub(1));
-        // From the earlier request to now is the longest that can have passed here.
+        // The longest local time between the two readings: from the earlier request to now.
         let ours = self.ours.until(now);
-        // A clock that goes more than twice as fast does not go, it was set.
+        // A clock that gained more than this was set by hand.
         Pace { ahead: theirs.saturating_sub(ours).min(ours), within: ours }
     }
 }
 
 impl Pace {
-    /// How long it is here while the server counts `time`, if it goes on like that.
+    /// Returns the local time that passes while the server counts `time`, at this pace.
     pub(crate) fn ours(self, time: Duration) -> Duration {
         if self.ahead.is_zero() {
             return time;

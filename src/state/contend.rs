@@ -1,41 +1,40 @@
-//! The one wait loop: ask, arm, ask again, sleep; every kind goes through it.
+//! The wait loop of every kind: ask, arm, ask again, sleep.
 
 use std::time::Duration;
 
 use crate::error::Result;
 use crate::time::{Deadline, Instant};
 
-/// What the wait loop needs from its surroundings; tests drive it with scripted replies.
+/// The surroundings of the wait loop; tests script the replies.
 pub(crate) trait Contest {
     type Prize;
 
     fn now(&self) -> Instant;
 
-    /// Waits while it is the others' turn, but not beyond `deadline`.
+    /// Waits while other processes have their turn, but not beyond `deadline`.
     fn stand_back(&mut self, deadline: Deadline) -> Result<()>;
 
-    /// Asks once.
+    /// Asks Redis once.
     fn attempt(&mut self) -> Result<Outcome<Self::Prize>>;
 
-    /// How long to sleep at most before asking again, after an answer that it is busy for `busy` yet;
-    /// `None` gives up.
+    /// Returns the longest sleep before the next request, after a reply that the lock is busy for `busy`; `None`
+    /// gives up.
     fn pause(&mut self, busy: Duration) -> Option<Duration>;
 
-    /// Makes sure that a release rings from now on. Answers whether one may have been missed.
+    /// Ensures that releases ring the bell from now on. Returns whether a release may have been missed.
     fn arm(&mut self) -> Result<bool>;
 
-    /// Sleeps until rung or `until`; fails when the caller must not go on.
+    /// Sleeps until the bell rings or `until`. Fails when the caller must not go on.
     fn sleep(&mut self, until: Instant) -> Result<()>;
 }
 
 pub(crate) enum Outcome<Prize> {
     Taken(Prize),
-    /// Come back after this time at the latest.
+    /// The lock is busy: ask again after this time at the latest.
     Busy(Duration),
 }
 
-/// The loop. The order matters: ask, arm, ask again, sleep. A message is a hint; only Redis's
-/// answer counts.
+/// Runs the loop. The order matters: ask, arm, ask again, sleep. A message is a hint; only the reply of Redis counts.
 pub(crate) fn contend<C: Contest>(contest: &mut C, deadline: Deadline) -> Result<Option<C::Prize>> {
     loop {
         contest.stand_back(deadline)?;
@@ -43,7 +42,7 @@ pub(crate) fn contend<C: Contest>(contest: &mut C, deadline: Deadline) -> Result
             Outcome::Taken(prize) => return Ok(Some(prize)),
             Outcome::Busy(busy) => busy,
         };
-        // Looked at after asking: the last question comes when the time is up, not before.
+        // Checked after the request, so that the last request is sent when the time is up, not before.
         if deadline.passed(contest.now()) {
             return Ok(None);
         }
@@ -55,7 +54,7 @@ pub(crate) fn contend<C: Contest>(contest: &mut C, deadline: Deadline) -> Result
     }
 }
 
-/// Whatever was lost, a waiter asks again after this time.
+/// The longest sleep of a waiter, also when a message was lost.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -70,7 +69,7 @@ mod tests {
         Sleep(u64),
     }
 
-    /// Answers each question by the script; sleeping moves the clock.
+    /// Takes replies from a script; a sleep moves the clock.
     struct Scripted {
         now: Instant,
         answers: std::collections::VecDeque<Option<u64>>,
@@ -173,8 +172,8 @@ mod tests {
         assert_eq!(run(&[Some(30_000)], false, Some(0)), (None, vec![Ask]));
     }
 
-    /// What the surroundings do, over and over: how long an answer takes, what it is, whether arming finds that
-    /// something may have been missed, and when a sleeper is rung.
+    /// The reactions of the surroundings, repeated: the time of a reply, the reply, whether arming reports a missed
+    /// release, and when a sleeper is rung.
     #[derive(Clone, Debug)]
     struct Turn {
         takes_ms: u64,
@@ -188,7 +187,7 @@ mod tests {
         deadline: Deadline,
         turns: std::vec::IntoIter<Turn>,
         turn: Turn,
-        /// The answer that nobody has acted upon yet.
+        /// The reply on which the loop has not acted.
         answer: Option<Duration>,
         armed: bool,
         asked: Instant,
@@ -218,7 +217,7 @@ mod tests {
             assert!(self.answer.is_some());
             let live = !std::mem::replace(&mut self.armed, true) && self.turn.live;
             if live {
-                // What this answer said may be over: it must not be slept upon.
+                // The reply may be outdated, so the loop must not sleep on the reply.
                 self.answer = None;
             }
             Ok(live)
@@ -247,8 +246,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever is answered and rung: it asks after arming and before each sleep, sleeps neither beyond its
-        /// deadline nor the holder's time to live nor a second, and gives up by an answer of the very end.
+        /// For any replies and rings: the loop asks after arming and before each sleep, never sleeps beyond its
+        /// deadline, the time to live of the holder or a second, and gives up only after a reply at the very end.
         #[test]
         fn no_event_is_slept_over(turns in turns(), wait in proptest::option::of(0_u64..8_000)) {
             let now = Instant::from_millis(1_000_000);

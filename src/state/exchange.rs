@@ -1,10 +1,10 @@
-//! One request until it is answered: when to send, fence, rest or give up; decides, and leaves the doing to `wire`.
+//! One request until its reply: when to send, fence, rest or give up; `wire` does the work.
 //!
 //! | after                          | comes                                                              |
 //! |--------------------------------|--------------------------------------------------------------------|
-//! | an attempt without an answer   | fencing its copy, then a repetition within the caller's bound      |
-//! | a fence without an answer      | a rest that grows, then the fence again                            |
-//! | a passing refusal, not reached | a rest that grows, then another attempt while the caller may retry |
+//! | an attempt without a reply     | fencing the copy, then a repetition within the caller's bound      |
+//! | a fence without a reply        | a rest that grows, then the fence again                            |
+//! | transient refusal, not reached | a rest that grows, then another attempt while the caller may retry |
 //! | any other refusal              | the end                                                            |
 
 use std::time::Duration;
@@ -14,23 +14,23 @@ use crate::error::{Error, ErrorKind, Refusal};
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, Limits};
 
-/// How long a request may take, and whether it is repeated.
+/// The time limits of a request, and whether the request is repeated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// While this has not come, an unreachable or unwilling server is tried again.
+    /// Before this moment an unreachable or refusing server is tried again.
     pub(crate) retry_until: Instant,
-    /// When the call is over in any case.
+    /// The deadline of the call.
     pub(crate) end: Instant,
-    /// Whether the request may be sent again when no answer came.
+    /// Whether the request may be repeated after a missing reply.
     pub(crate) repeat: bool,
-    /// Whether an unanswered copy has to be fenced; a question changes nothing and needs no fence.
+    /// Whether an unanswered copy must be fenced; a query changes nothing and needs no fence.
     pub(crate) fences: bool,
-    /// How long one request may take. An attempt that may be repeated gets a part of it.
+    /// The time limit of one request. An attempt that may be repeated gets a part of this time.
     pub(crate) command_timeout: Duration,
 }
 
 impl Bounds {
-    /// At most `limit` for everything, repetitions included.
+    /// Limits the call to `limit`, repetitions included.
     pub(crate) fn within(now: Instant, limit: Duration, command_timeout: Duration) -> Self {
         let end = now.after(limit);
         let command_timeout = command_timeout.min(limit);
@@ -42,15 +42,15 @@ impl Bounds {
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) error: Error,
-    /// A copy may have been carried out, or may be yet.
+    /// The copies in doubt: the server may have run them, or may still run them.
     pub(crate) loose: Option<Loose>,
 }
 
-/// Requests without an answer that were not fenced.
+/// Unanswered requests that are not fenced.
 #[derive(Debug, Default)]
 pub(crate) struct Loose {
     pub(crate) open: Vec<Identity>,
-    /// Some cannot be fenced: the server does not let us.
+    /// Some copies cannot be fenced, because the user has no right to kill connections.
     pub(crate) haunted: bool,
 }
 
@@ -65,43 +65,43 @@ impl Loose {
     }
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Fence this copy.
     Fence(Identity, Limits),
-    /// Send the request, with its script in it where `whole`.
+    /// Send the request, with the source of the script if `whole`.
     Send { whole: bool, limits: Limits },
-    /// Rest until then, or until the bell rings.
+    /// Rest until this moment, or until the bell rings.
     Rest(Instant),
-    /// It failed.
+    /// The request failed.
     Over(Error),
 }
 
 /// One request and its history.
 pub(crate) struct Exchange {
     bounds: Bounds,
-    /// Whether the request can carry its script.
+    /// Whether the request can contain the source of its script.
     has_source: bool,
     loose: Loose,
-    /// Why the last copy without an answer has none; set from the first one on.
+    /// The error of the last unanswered copy; set from the first unanswered copy on.
     doubt: Option<Error>,
     whole: bool,
     pause: RetryPause,
-    /// How long the last attempt took.
+    /// The duration of the last attempt.
     took: Duration,
-    /// When an answer came, or did not come, what was under way since this moment is known to be over.
+    /// The moment since which every earlier copy is known to be over.
     clear_since: Instant,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Something is to be done at once.
+    /// The next step is due at once.
     Ready,
-    /// The request is not repeated; a copy is still fenced once, so that it is not carried out later.
+    /// The request is not repeated, but its copy is fenced once, so that the server cannot run the copy later.
     LastFence(Error),
-    /// A rest, and the error that counts where there is no time for one more attempt.
+    /// A rest, and the error of the call if no time is left for another attempt.
     Resting(Instant, Error),
     Over(Error),
 }
@@ -123,7 +123,7 @@ impl Exchange {
 
     pub(crate) fn next(&self, now: Instant) -> Next {
         match &self.state {
-            // Nothing is sent after the end, however the time was spent.
+            // The call sends no request after its end.
             State::Ready if now >= self.bounds.end => return Next::Over(self.doubt.clone().unwrap_or_else(no_time)),
             State::Ready => {}
             State::LastFence(_) if !self.loose.open.is_empty() => {}
@@ -138,22 +138,22 @@ impl Exchange {
         }
     }
 
-    /// An earlier copy had no answer, so an answer now may be the second time it was carried out.
+    /// Whether an earlier copy was unanswered, so that a reply now may be for the second run.
     pub(crate) fn is_repeated(&self) -> bool {
         self.doubt.is_some()
     }
 
-    /// An earlier copy could not be fenced and may still arrive.
+    /// Whether an earlier copy could not be fenced and may still run.
     pub(crate) fn is_haunted(&self) -> bool {
         self.loose.haunted
     }
 
-    /// No copy sent before this moment is carried out after it, unless one is haunted.
+    /// Copies sent before this moment run no more after the reply, unless a copy could not be fenced.
     pub(crate) fn clear_since(&self) -> Instant {
         self.clear_since
     }
 
-    /// The fence was answered: whether the server let us, or why there is no answer.
+    /// Takes the outcome of a fence: whether the server killed the connection, or why no reply arrived.
     pub(crate) fn fenced(&mut self, now: Instant, outcome: Result<bool, Fault>) {
         if let (State::LastFence(error), Err(_)) = (&self.state, &outcome) {
             self.state = State::Over(error.clone());
@@ -165,10 +165,10 @@ impl Exchange {
                 self.loose.haunted |= !fenced;
                 self.clear_since = now;
             }
-            // The fence is sent again; the request itself was not sent this time.
+            // The fence is repeated; the request itself was not sent this time.
             Err(Fault::Unanswered(_, error)) => {
                 self.took = Duration::ZERO;
-                // Many clients wait for one mute server: they must not come back together.
+                // Many clients may wait for one silent server, and must not retry at the same moment.
                 self.pause.at_least(self.part());
                 self.rest_or_end(now, Some(self.bounds.end), error);
             }
@@ -176,8 +176,8 @@ impl Exchange {
         }
     }
 
-    /// The request that was sent at `sent` has no answer that can be used. `interrupted` means that its caller does not
-    /// want to try again.
+    /// Takes the failure of the request that was sent at `sent`. `interrupted` means that the caller wants no further
+    /// attempt.
     pub(crate) fn failed(&mut self, sent: Instant, now: Instant, fault: Fault, interrupted: bool) {
         self.took = sent.until(now);
         match fault {
@@ -210,14 +210,14 @@ impl Exchange {
             self.state = State::LastFence(error);
             return;
         }
-        // Settling what is in doubt comes before the caller's own bound, not before the last one.
+        // The first copy in doubt is fenced even after `retry_until`, but not after the end.
         if first && now < self.bounds.end && !interrupted {
             return;
         }
         self.rest_or_end(now, Some(self.bounds.end), error);
     }
 
-    /// Rests a little before the next attempt, or ends where there is none before `limit`.
+    /// Rests before the next attempt, or ends where `limit` leaves no time for another attempt.
     fn rest_or_end(&mut self, now: Instant, limit: Option<Instant>, error: Error) {
         self.state = match limit.filter(|&limit| now < limit) {
             Some(limit) => State::Resting(now.after(self.pause.next()).min(limit), error),
@@ -225,18 +225,18 @@ impl Exchange {
         };
     }
 
-    /// The rest is over; with an `interruption` the caller does not want to try again.
+    /// Ends a rest. With an `interruption` the caller wants no further attempt.
     pub(crate) fn rested(&mut self, now: Instant, interruption: Option<Error>) {
         let State::Resting(_, error) = std::mem::replace(&mut self.state, State::Ready) else { return };
         if let Some(interruption) = interruption {
             self.state = State::Over(interruption);
         } else if now.after(self.took.max(SHORTEST_ATTEMPT)) >= self.bounds.end {
-            // Too little time is left for one more attempt: this answer is the one that counts.
+            // Too little time is left for another attempt, so this error is the result.
             self.state = State::Over(error);
         }
     }
 
-    /// What a caller gets who gets no answer.
+    /// Builds the failure for the caller.
     pub(crate) fn give_up(self, error: Error) -> Failed {
         let in_doubt = self.is_repeated();
         let loose = (in_doubt || !self.loose.is_empty()).then_some(self.loose);
@@ -250,20 +250,19 @@ impl Exchange {
         Failed { error, loose }
     }
 
-    /// The part of the bound that one attempt gets: a mute connection is then fenced, and the repetition
-    /// answered, within the bound. It is another part each time, so that the clients of a server that
-    /// stood still do not all come back at one moment.
+    /// The time of one attempt. The rest of the bound suffices to fence a silent connection and to repeat the
+    /// request. The time is random, so that the clients of a server that hung do not retry at the same moment.
     fn part(&self) -> Duration {
         share(self.bounds.command_timeout / 3, self.bounds.command_timeout / 2).max(SHORTEST_ATTEMPT)
     }
 }
 
-/// The time was up before any copy was sent.
+/// The error of a call whose time was over before any copy was sent.
 fn no_time() -> Error {
     Error::new(ErrorKind::Connection, "no time was left to send the request")
 }
 
-/// With less time left than this, an answer to one more attempt would likely come too late.
+/// With less time left, the reply to another attempt would probably arrive too late.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! What one hold promised to its guards, and until when it may be believed; decides, does nothing.
+//! The account of one hold: its guards, what was promised to each of them, and the deadline.
 //!
 //! | phase     | means                                         | leaves it by                        |
 //! |-----------|-----------------------------------------------|-------------------------------------|
 //! | Live      | confirmed, and its deadline has not come      | last release, loss, keep            |
-//! | Releasing | the last release is on its way                | settled                             |
-//! | Done      | given back, or left to its time to live       | never                               |
-//! | Lost      | Redis said so, or its deadline passed         | never                               |
+//! | Releasing | the last release is in flight                 | settled                             |
+//! | Done      | released, or left to its time to live         | never                               |
+//! | Lost      | Redis reported it, or the deadline passed     | never                               |
 
 use super::clocks::Pace;
 use crate::error::Loss;
@@ -18,49 +18,49 @@ pub(crate) struct Ledger {
     watchdog: Lease,
     guards: Vec<Entry>,
     next_guard: u64,
-    /// When the key ends, by what Redis confirmed last.
+    /// The expiry of the key, as Redis confirmed last.
     end: Instant,
-    /// Until when this client believes that it holds.
+    /// The deadline: the end of the lease, less the margin.
     good_until: Instant,
-    /// Raised by hand, for the guards there are.
+    /// The expiry that `extend` set, for the present guards.
     extended: Option<Instant>,
-    /// Left to its time to live by a guard that is gone; binds also after the last one.
+    /// The expiry of sides whose guard was left to expire; binding also after the last guard.
     kept: Sides,
     phase: Phase,
     cut: Option<Cut>,
     next_cut: u64,
-    /// When a request of the watchdog that got no answer is tried again.
+    /// The time to retry an unanswered request of the watchdog.
     retry_at: Option<Instant>,
 }
 
-/// What one guard was promised.
+/// The promise to one guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Promise {
-    /// Renewed until it is dropped, or until a moment that its owner chose.
+    /// The hold is renewed until the guard is dropped, or until a moment that the caller chose.
     Renewed { until: Option<Instant> },
-    /// Never renewed.
+    /// The hold is never renewed.
     Leased { until: Instant },
 }
 
-/// Names one guard of a hold.
+/// Identifies a guard of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GuardNumber(u64);
 
-/// Names one partial release of a hold; later ones are greater.
+/// Identifies a partial release of a hold; later releases have greater numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CutNumber(u64);
 
-/// A partial release that lowers the time to live. What was sent before its answer may have been
-/// carried out before it, and then be lowered by it.
+/// A partial release, which may lower the time to live. A request sent before this release was answered may have run
+/// first, and then its time to live was lowered, too.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     number: CutNumber,
     lease: Lease,
-    /// When it was answered; `None` while it may still come.
+    /// The time of the reply; `None` while the release may still run.
     over: Option<Instant>,
 }
 
-/// Until when each side was left to its time to live.
+/// The expiry of each side that was left to expire.
 #[derive(Debug, Default)]
 struct Sides {
     exclusive: Option<Instant>,
@@ -100,7 +100,7 @@ struct Entry {
     manual: bool,
 }
 
-/// Where a hold stands.
+/// The phase of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Live,
@@ -109,20 +109,20 @@ pub(crate) enum Phase {
     Lost(Loss),
 }
 
-/// What giving a guard back asks for.
+/// The request that the release of a guard needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Release {
-    /// Write the count and the time to live that remain.
+    /// Write the remaining count and time to live.
     Partial(Remaining),
-    /// Open the lock.
+    /// Release the lock.
     Last,
-    /// It was lost before; there may be something to clear away.
+    /// The hold was lost before; fields in Redis may have to be removed.
     Lost(Loss),
-    /// This guard was given back already.
+    /// The guard was released already.
     Unknown,
 }
 
-/// What a partial release leaves held.
+/// The part of a hold that stays after a partial release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Remaining {
     pub(crate) counts: Counts,
@@ -131,7 +131,7 @@ pub(crate) struct Remaining {
 }
 
 impl Ledger {
-    /// A hold that Redis just granted, and its first guard.
+    /// Makes the ledger of a hold that Redis just granted, with its first guard.
     pub(crate) fn granted(
         watchdog: Lease,
         sent: Instant,
@@ -156,7 +156,7 @@ impl Ledger {
         (ledger, guard)
     }
 
-    /// Where the hold stands at `now`. A deadline that has passed is a loss from here on.
+    /// Returns the phase at `now`. A passed deadline is a loss from here on.
     pub(crate) fn look(&mut self, now: Instant) -> Phase {
         if self.phase == Phase::Live && now >= self.good_until {
             self.phase = Phase::Lost(Loss::Expired);
@@ -164,12 +164,12 @@ impl Ledger {
         self.phase
     }
 
-    /// Where it stood at the last look.
+    /// Returns the phase of the last look.
     pub(crate) fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// The counts that a re-entry on this side is to write, or the loss that forbids it.
+    /// Returns the counts that a re-entry on this side must write, or the loss that forbids the re-entry.
     pub(crate) fn counts_after_reentry(&mut self, now: Instant, side: Side) -> Result<Counts, Loss> {
         if let Phase::Lost(loss) = self.look(now) {
             return Err(loss);
@@ -179,7 +179,7 @@ impl Ledger {
         Ok(counts)
     }
 
-    /// Redis confirmed a re-entry that was sent at `sent`. A loss that came to light meanwhile stays one.
+    /// Records a confirmed re-entry that was sent at `sent`. A loss that was found meanwhile stays a loss.
     pub(crate) fn reentered(
         &mut self,
         now: Instant,
@@ -195,13 +195,13 @@ impl Ledger {
         }
     }
 
-    /// Redis confirmed a renewal that was sent at `sent`.
+    /// Records a confirmed renewal that was sent at `sent`.
     pub(crate) fn renewed(&mut self, sent: Instant, lease: Lease) {
         self.raised(sent, lease);
         self.retry_at = None;
     }
 
-    /// The key lives at least for `lease` from `sent` on.
+    /// Records that the key lives for at least `lease` from `sent` on.
     fn raised(&mut self, sent: Instant, lease: Lease) {
         let sure = match self.cut {
             Some(cut) if cut.over.is_none_or(|over| sent < over) => lease.min(cut.lease),
@@ -213,9 +213,9 @@ impl Ledger {
         }
     }
 
-    /// By an answer to what was sent at `sent`, the server's clock goes like this. If it goes on so, the key ends
-    /// earlier than we thought; that counts where it takes more than half of the margin, which is also there for
-    /// what this measure misses.
+    /// Takes the pace of the server clock, from the reply to a request that was sent at `sent`. With a faster clock
+    /// the key expires earlier than expected. The deadline moves only if the difference exceeds half of the margin;
+    /// the other half covers what this measure misses.
     pub(crate) fn server_goes(&mut self, sent: Instant, pace: Pace) {
         let left = sent.until(self.end);
         let by = left.saturating_sub(pace.ours(left));
@@ -225,7 +225,7 @@ impl Ledger {
         }
     }
 
-    /// Of this partial release and those before it no request is carried out after `over` any more.
+    /// Records that this partial release and earlier ones run no more after `over`.
     pub(crate) fn cut_is_over(&mut self, number: CutNumber, over: Instant) {
         if let Some(cut) = &mut self.cut
             && cut.number <= number
@@ -234,13 +234,13 @@ impl Ledger {
         }
     }
 
-    /// A time to live asked for by hand was confirmed.
+    /// Records a confirmed `extend`.
     pub(crate) fn extended(&mut self, sent: Instant, lease: Lease) {
         self.raised(sent, lease);
         self.extended = self.extended.max(Some(sent.after(lease.duration())));
     }
 
-    /// Gives one guard back.
+    /// Releases one guard.
     pub(crate) fn release(&mut self, guard: GuardNumber, now: Instant) -> Release {
         let phase = self.look(now);
         if !self.dismiss(guard) {
@@ -262,18 +262,18 @@ impl Ledger {
         Release::Partial(remaining)
     }
 
-    /// What a partial release that was never answered is to write now; `None` where nothing is held any more.
+    /// Returns the present content of a partial release that was never answered; `None` when the hold is over.
     pub(crate) fn repeated_release(&mut self, now: Instant) -> Option<Remaining> {
         let is_held = match self.look(now) {
             Phase::Live => !self.guards.is_empty(),
-            // The last guard is gone, and another one had left its part to its time to live.
+            // The last guard is gone, and an earlier guard left its side to expire.
             Phase::Done => !self.kept.is_over(now),
             Phase::Releasing | Phase::Lost(_) => false,
         };
         is_held.then(|| self.cut_down(now))
     }
 
-    /// The counts and the time to live that remain; the time to live may be lowered by them.
+    /// Returns the remaining counts and time to live. The release may lower the time to live.
     fn cut_down(&mut self, now: Instant) -> Remaining {
         let counts = self.counts_on_wire(now);
         let lease = Lease::until(now, self.promised(now));
@@ -282,18 +282,18 @@ impl Ledger {
         let cut = CutNumber(self.next_cut);
         let lowest = under_way.map_or(lease, |cut| cut.lease.min(lease));
         self.cut = Some(Cut { number: cut, lease: lowest, over: None });
-        // Believed at once: whether the request arrives or not, it does not end before this.
+        // The lower deadline counts at once: with or without the request, the key does not expire before.
         self.good_until = self.good_until.min(lease.good_until(now));
         self.end = self.end.min(now.after(lease.duration()));
         Remaining { counts, lease, cut }
     }
 
-    /// Whether nothing was given back since.
+    /// Whether this partial release is the newest.
     pub(crate) fn is_newest(&self, cut: CutNumber) -> bool {
         cut.0 == self.next_cut
     }
 
-    /// Takes a guard out and leaves its part of the hold to its time to live.
+    /// Removes a guard and leaves its part of the hold to expire.
     pub(crate) fn keep(&mut self, guard: GuardNumber, now: Instant) {
         let Some(entry) = self.guards.iter().find(|entry| entry.number == guard) else { return };
         let end = match entry.promise {
@@ -307,19 +307,19 @@ impl Ledger {
         }
     }
 
-    /// Marks a guard as left to the lock's own `unlock`.
+    /// Marks a guard for release by `unlock` of the lock.
     pub(crate) fn make_manual(&mut self, guard: GuardNumber) {
         if let Some(entry) = self.guards.iter_mut().find(|entry| entry.number == guard) {
             entry.manual = true;
         }
     }
 
-    /// The newest guard of this side left to `unlock`.
+    /// Returns the newest guard of this side that is marked for `unlock`.
     pub(crate) fn newest_manual(&self, side: Side) -> Option<GuardNumber> {
         self.guards.iter().rev().find(|entry| entry.manual && entry.side == side).map(|entry| entry.number)
     }
 
-    /// The lease to renew this hold with, if it is to be renewed.
+    /// Returns the lease for the renewal of this hold, if the hold is to be renewed.
     pub(crate) fn renewal(&mut self, now: Instant) -> Option<Lease> {
         let renewed = |promise| match promise {
             Promise::Renewed { until } => until.is_none_or(|until| until > now),
@@ -329,57 +329,57 @@ impl Ledger {
         wanted.then_some(self.watchdog)
     }
 
-    /// What a renewal or a re-entry with this lease writes. It raises the time to live where that is less, and
-    /// sets it where somebody took it away: to no less than what is believed.
+    /// Returns the time to live that a renewal or a re-entry writes. A shorter time to live is raised to `lease`; a
+    /// missing expiry is set to at least the deadline.
     pub(crate) fn raise(&self, now: Instant, lease: Lease) -> Raise {
         Raise { lease, endless: lease.max(Lease::until(now, self.end)) }
     }
 
-    /// A renewal or a look got no usable answer; try again at `retry_at`.
+    /// Records that a renewal or check failed, to be retried at `retry_at`.
     pub(crate) fn renewal_failed(&mut self, retry_at: Instant) {
         self.retry_at = Some(retry_at);
     }
 
-    /// A look is over. That renews nothing, so a renewal that failed is still to be tried again.
+    /// Records the end of a check. A check renews nothing, so a failed renewal is still to be retried.
     pub(crate) fn looked(&mut self, now: Instant) {
         if self.renewal(now).is_none() {
             self.retry_at = None;
         }
     }
 
-    /// When a failed renewal, or a look that failed, is to be tried again.
+    /// The time to retry a failed renewal or check.
     pub(crate) fn retry_at(&self) -> Option<Instant> {
         self.retry_at
     }
 
-    /// The hold is lost. A release that is under way, or done, is not undone by that.
+    /// Records the loss of the hold, unless a release is in flight or done.
     pub(crate) fn lose(&mut self, loss: Loss) {
         if self.phase == Phase::Live {
             self.phase = Phase::Lost(loss);
         }
     }
 
-    /// The last release found nothing to give back: the hold had been lost before, unnoticed.
+    /// Records that the last release found no hold: an unnoticed loss came first.
     pub(crate) fn release_found_lost(&mut self, loss: Loss) {
         if self.phase == Phase::Releasing {
             self.phase = Phase::Lost(loss);
         }
     }
 
-    /// The last release is over, however it ended.
+    /// Records the end of the last release, whatever its outcome.
     pub(crate) fn settled(&mut self) {
         if self.phase == Phase::Releasing {
             self.phase = Phase::Done;
         }
     }
 
-    /// How many guards there are, by side.
+    /// The number of guards of each side.
     pub(crate) fn counts(&self) -> Counts {
         let exclusive = self.guards.iter().filter(|entry| entry.side == Side::Exclusive).count();
         Counts { exclusive, shared: self.guards.len() - exclusive }
     }
 
-    /// The counts as they are to stand in Redis: what was kept is held by nobody here, yet held.
+    /// The counts to write to Redis. A side left to expire counts as one, although no guard holds the side.
     fn counts_on_wire(&self, now: Instant) -> Counts {
         let mut counts = self.counts();
         for side in [Side::Exclusive, Side::Shared] {
@@ -396,12 +396,12 @@ impl Ledger {
         self.guards.is_empty()
     }
 
-    /// Until when this client believes that it holds.
+    /// The deadline: the end of the lease, less the margin.
     pub(crate) fn good_until(&self) -> Instant {
         self.good_until
     }
 
-    /// When the key ends by itself.
+    /// The expiry of the key.
     pub(crate) fn end(&self) -> Instant {
         self.end
     }
@@ -419,7 +419,7 @@ impl Ledger {
         self.guards.len() < before
     }
 
-    /// The latest end that anybody was promised.
+    /// The latest end that was promised to any guard.
     fn promised(&self, now: Instant) -> Instant {
         let of_guard = |entry: &Entry| match entry.promise {
             Promise::Leased { until } => until,

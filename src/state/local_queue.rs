@@ -1,10 +1,10 @@
-//! Which thread of this process asks Redis for a lock: of those that want it, the one that came first.
+//! The threads of this process that want a lock, in order of arrival; the first thread asks Redis.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::name::LockName;
 
-/// The queues of one client, one for each name that several threads want.
+/// The queues of one client, one for each lock that several threads want.
 #[derive(Debug)]
 pub(crate) struct Queues<Waiter> {
     next: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Queues<Waiter> {
 }
 
 impl<Waiter: Clone> Queues<Waiter> {
-    /// A waiter comes; answers with its number, which is greater than all before.
+    /// Adds a waiter. Returns its number, which is greater than all earlier numbers.
     pub(crate) fn join(&mut self, name: &LockName, waiter: Waiter) -> u64 {
         self.next += 1;
         match self.queues.get_mut(name) {
@@ -24,17 +24,17 @@ impl<Waiter: Clone> Queues<Waiter> {
         self.next
     }
 
-    /// The waiter that asks, and its number.
+    /// Returns the first waiter, with its number.
     pub(crate) fn first(&self, name: &LockName) -> Option<&(u64, Waiter)> {
         self.queues.get(name)?.front()
     }
 
-    /// How many wait for `name`.
+    /// Returns the number of waiters for `name`.
     pub(crate) fn len(&self, name: &LockName) -> usize {
         self.queues.get(name).map_or(0, VecDeque::len)
     }
 
-    /// A waiter goes; answers with the one that is first because of that, and is to be woken.
+    /// Removes a waiter. Returns the waiter that becomes the first and must be woken.
     pub(crate) fn leave(&mut self, name: &LockName, number: u64) -> Option<Waiter> {
         let queue = self.queues.get_mut(name)?;
         let was_first = queue.front().is_some_and(|(first, _)| *first == number);

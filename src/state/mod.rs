@@ -1,4 +1,4 @@
-//! What decides: takes events and a time, answers what is to be done, and does nothing itself.
+//! The deciding half of the engine: takes events and a time and returns what to do, without I/O, clocks or threads.
 
 pub(crate) mod backoff;
 pub(crate) mod clocks;

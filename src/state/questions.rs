@@ -1,4 +1,4 @@
-//! Which locks are asked about when: at once, unless they were asked about lately; decides, does nothing.
+//! The locks to check: at once, unless a lock was checked a moment ago.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -6,20 +6,19 @@ use std::time::Duration;
 use crate::name::LockName;
 use crate::time::Instant;
 
-/// The locks of one server that came into question.
+/// The locks of one server whose keys changed.
 ///
-/// Where somebody writes to a key all the time, or this process does so itself, one question stands for all
-/// that came while the name rested.
+/// Where a client writes to a key all the time, one check covers all changes while the name rests.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     waiting: HashSet<LockName>,
-    /// Those that were asked about lately, and when, in that order.
+    /// The names that were checked lately, with the times of their checks, in order.
     lately: VecDeque<(Instant, LockName)>,
     resting: HashSet<LockName>,
 }
 
 impl Questions {
-    /// These came into question; answers whether one of them is to be asked about at once.
+    /// Adds names to check. Returns whether one of them is due at once.
     pub(crate) fn add(&mut self, names: impl IntoIterator<Item = LockName>) -> bool {
         let mut at_once = false;
         for name in names {
@@ -29,7 +28,7 @@ impl Questions {
         at_once
     }
 
-    /// Those that are to be asked about now.
+    /// Takes the names that are due now.
     pub(crate) fn take(&mut self, now: Instant) -> Vec<LockName> {
         let rest = self.rest();
         while let Some((_, name)) = self.lately.front().filter(|(asked, _)| asked.after(rest) <= now) {
@@ -45,22 +44,22 @@ impl Questions {
         due
     }
 
-    /// When the first one has rested: it may have come into question meanwhile. `None` where none rests.
+    /// Returns the end of the first rest, when changes meanwhile are checked; `None` if no name rests.
     pub(crate) fn next(&self) -> Option<Instant> {
         let (asked, _) = self.lately.front()?;
         Some(asked.after(self.rest()))
     }
 
-    /// The more there are, the longer each of them rests: so all together are bounded, too.
+    /// The rest grows with the number of resting names, so that all checks together are bounded, too.
     fn rest(&self) -> Duration {
         let others = u32::try_from(self.resting.len()).unwrap_or(u32::MAX);
         REST + SHARE.saturating_mul(others)
     }
 }
 
-/// Twenty-five questions a second for a busy name.
+/// Allows 25 checks a second of a busy name.
 const REST: Duration = Duration::from_millis(40);
-/// Five thousand questions a second for all busy names.
+/// Allows 5,000 checks a second of all busy names together.
 const SHARE: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
@@ -75,7 +74,7 @@ mod tests {
         Instant::from_millis(1_000_000).after(Duration::from_micros(micros))
     }
 
-    /// How many questions there are in a second in which each of so many names comes into question all the time.
+    /// The number of checks in a second in which each of so many names changes all the time.
     fn questions_in_a_second(names: usize) -> usize {
         let mut questions = Questions::default();
         let mut asked = 0;

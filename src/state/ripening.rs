@@ -1,14 +1,14 @@
-//! Which holds have lived long enough to be watched; decides, does nothing.
+//! The young holds: a hold is watched only after it has lived for a while.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// The holds that were granted lately. Most are given back soon and never ripen.
+/// The holds that were granted lately. Most holds are released soon and never watched.
 #[derive(Debug)]
 pub(crate) struct Ripening<Hold> {
     young: Vec<Hold>,
-    /// When to look next; `None` while there is nothing to come.
+    /// The time of the next step; `None` while no hold is young.
     step_at: Option<Instant>,
     quiet_steps: u32,
 }
@@ -22,17 +22,17 @@ impl<Hold> Ripening<Hold> {
         self.step_at
     }
 
-    /// Somebody was granted something after a rest.
+    /// Starts the steps again after a grant.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.step_at.get_or_insert(now.after(STEP));
     }
 
-    /// Whether there will be nothing to come after this step, unless somebody is granted something.
+    /// Whether the steps pause after the next step, unless a hold is granted.
     pub(crate) fn is_about_to_rest(&self) -> bool {
         self.young.is_empty() && self.quiet_steps >= MOST_QUIET_STEPS
     }
 
-    /// A step: those that were granted before the last one are ripe.
+    /// Takes a step. Returns the holds that were granted before the previous step.
     pub(crate) fn step(&mut self, now: Instant, granted: Vec<Hold>) -> Vec<Hold> {
         let rests = self.is_about_to_rest() && granted.is_empty();
         self.quiet_steps = if granted.is_empty() { self.quiet_steps.saturating_add(1) } else { 0 };
@@ -42,7 +42,7 @@ impl<Hold> Ripening<Hold> {
 }
 
 const STEP: Duration = Duration::from_millis(100);
-/// Where grants come every now and then, each of them would have to wake somebody.
+/// Stepping goes on for a while without grants: otherwise each of several scattered grants would wake the watchdog.
 const MOST_QUIET_STEPS: u32 = 10;
 
 #[cfg(test)]

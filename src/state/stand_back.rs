@@ -1,10 +1,10 @@
-//! Standing back: on a lock that other processes want too, each gets grants in proportion to its threads.
+//! Standing back: processes that want the same lock get grants in proportion to their threads.
 //!
-//! A process whose threads line up here asks faster than one that has to be woken, so it would win every race after
-//! its own releases. Each release of this process therefore puts what the others are owed on an account, and each
-//! foreign release takes one grant off. Once every thread of this process had its turn, the process asks no more until
-//! the others had what they are owed, or left the lock free for a moment. This module decides and does nothing else;
-//! the waiter sleeps and looks.
+//! A process with threads in the local queue asks faster than a process that must be woken, so the releasing process
+//! would win every race after its own releases. Therefore each release of this process adds to an account of grants
+//! that other processes are owed, and each release by another process takes a grant off. After a turn of all its
+//! threads, this process stops asking until the other processes had the grants they are owed, or left the lock free
+//! for a moment. This module only decides; the waiter sleeps and checks.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
@@ -14,31 +14,32 @@ use std::time::Duration;
 use crate::name::LockName;
 use crate::time::Instant;
 
-/// The accounts of one client: one for each lock that other clients want too.
+/// The accounts of one client: an account for each lock that other clients want, too.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     by_name: HashMap<LockName, Account>,
-    /// How many there were after the last search for stale ones.
+    /// The number of accounts after the last search for stale accounts.
     kept: usize,
 }
 
-/// It is the others' turn: a thread that wants the lock waits.
+/// Other processes have their turn, so a thread that wants the lock waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pause {
-    /// The pause ends here at the latest; a message may end it earlier.
+    /// The latest end of the pause; a message may end the pause earlier.
     pub(crate) until: Instant,
-    /// The thread is to look who holds the lock, if it has the time.
+    /// The thread should check the owner of the lock, if time permits.
     pub(crate) looks: bool,
 }
 
 impl Accounts {
-    /// Redis granted the lock to this process.
+    /// Records a grant to this process.
     pub(crate) fn granted(&mut self, name: &LockName, now: Instant) {
         self.with(name, |account| account.granted(now));
     }
 
-    /// This process gave the lock back. `others` is how many other clients were told, if that is known; `threads` is how
-    /// many threads of this process share its turns. Answers whether the turn of this process goes on.
+    /// Records a release by this process. `others` is the number of other clients that received the message, if
+    /// known; `threads` is the number of threads that share the turns of this process. Returns whether the turn of
+    /// this process goes on.
     pub(crate) fn released(
         &mut self,
         name: &LockName,
@@ -58,27 +59,27 @@ impl Accounts {
         goes_on
     }
 
-    /// Another process gave the lock back.
+    /// Records a release by another process.
     pub(crate) fn heard(&mut self, name: &LockName, now: Instant) {
         self.with(name, |account| account.heard(now));
     }
 
-    /// A look at the lock found this owner, or nobody else's.
+    /// Records the owner that a check found, or `None` for an owner of this process.
     pub(crate) fn looked(&mut self, name: &LockName, owner: Option<&str>, now: Instant) {
         self.with(name, |account| account.looked(owner.map(thread_of), now));
     }
 
-    /// A look was not answered, or is not allowed.
+    /// Records a check that failed or is not allowed.
     pub(crate) fn cannot_look(&mut self, name: &LockName, now: Instant) {
         self.with(name, |account| account.next_look = now.after(AFTER_A_FAILED_LOOK));
     }
 
-    /// Whether a thread of this process is to wait before it asks for the lock.
+    /// Returns a pause if a thread of this process must wait before it asks for the lock.
     pub(crate) fn pause(&mut self, name: &LockName, now: Instant) -> Option<Pause> {
         self.with(name, |account| account.pause(now)).flatten()
     }
 
-    /// How many accounts there are.
+    /// The number of accounts.
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
     }
@@ -91,7 +92,7 @@ impl Accounts {
         if self.by_name.contains_key(name) {
             return;
         }
-        // Each search is paid for by as many new accounts as it left.
+        // Searches are rare enough: the number of accounts has doubled since the last search.
         if self.by_name.len() >= FEW_ACCOUNTS.max(2 * self.kept) {
             self.by_name.retain(|_, account| account.sign.after(MEMORY) > now);
             self.kept = self.by_name.len();
@@ -100,7 +101,7 @@ impl Accounts {
     }
 }
 
-/// The thread that an owner names: `<client>:<thread>`, to which this crate adds `.<hold>`.
+/// Identifies the thread of an owner: `<client>:<thread>`, to which this crate adds `.<hold>`.
 fn thread_of(owner: &str) -> u64 {
     let (client, thread) = owner.rsplit_once(':').unwrap_or((owner, ""));
     let mut hasher = DefaultHasher::new();
@@ -108,27 +109,27 @@ fn thread_of(owner: &str) -> u64 {
     hasher.finish()
 }
 
-/// What this process and the others had of one lock.
+/// The grants of this process and of other processes for one lock.
 #[derive(Debug)]
 struct Account {
-    /// How many grants the others have to come; below zero, how many more of them they had than this process.
+    /// The number of grants that other processes are owed; negative if they had more than their share.
     owed: f64,
-    /// What the others were owed when this process last began to stand back.
+    /// The value of `owed` when this process began to stand back last.
     owed_at_most: f64,
     granted: Option<Instant>,
-    /// It is the others' turn.
+    /// Whether other processes have their turn.
     stands_back: bool,
-    /// The last release by anybody: it woke those who wait.
+    /// The last release by any process, which woke the waiters.
     sign: Instant,
-    /// Another process had the lock since the last release of this one.
+    /// Whether another process had the lock since the last release of this process.
     answered: bool,
-    /// How many turns in a row the others left unused.
+    /// The number of turns in a row that other processes left unused.
     unused: u32,
-    /// How many other clients listened at the last release of this one.
+    /// The number of other clients that received the message of the last release.
     others: usize,
-    /// The most threads that shared the present turn of this process, and the one before.
+    /// The largest number of threads in the present turn of this process, and in the turn before.
     threads: [usize; 2],
-    /// Threads of others that were seen to hold the lock, and when; the latest is the last.
+    /// Threads of other processes that were seen to hold the lock, with the times; the latest is last.
     seen: VecDeque<(u64, Instant)>,
     next_look: Instant,
     sights: u32,
@@ -154,7 +155,7 @@ impl Account {
 
     fn granted(&mut self, now: Instant) {
         if self.stands_back {
-            // The others left the lock free although it was their turn: what they do not want is not owed.
+            // Other processes left the lock free in their turn, so they are owed no grant.
             if !self.answered {
                 self.unused = (self.unused + 1).min(MOST_UNUSED);
             }
@@ -164,7 +165,7 @@ impl Account {
         self.granted = Some(now);
     }
 
-    /// Answers with the number of foreign threads that seem to want the lock.
+    /// Returns the estimated number of threads of other processes that want the lock.
     fn released(&mut self, others: Option<usize>, threads: usize, now: Instant) -> usize {
         self.others = others.unwrap_or(self.others);
         self.threads[0] = self.threads[0].max(threads);
@@ -182,7 +183,7 @@ impl Account {
     }
 
     fn heard(&mut self, now: Instant) {
-        // Credit is limited, so that a process which comes late does not take everything for long.
+        // Credit is limited, so that a process that arrives late does not get every grant for long.
         let most_credit = 4.0 * self.owed_at_most.max(self.rivals(now) as f64);
         self.owed = (self.owed - 1.0).max(-most_credit);
         self.sign = now;
@@ -193,11 +194,12 @@ impl Account {
         }
     }
 
-    /// How often each thread of this process may have the lock before the others have their turn.
+    /// The number of grants for each thread of this process in one turn.
     fn rounds(&self, now: Instant) -> f64 {
         let held = self.granted.map_or(Duration::ZERO, |granted| granted.until(now)).max(SHORTEST_HOLD);
         let round = held.as_secs_f64() * self.shared_by() as f64;
-        // Turns that the others leave unused become rare, so that a listener that wants nothing costs little.
+        // Turns for other processes become rarer when unused, so that a listener that does not want the lock costs
+        // little.
         let turn = SHORTEST_TURN * (1 << self.unused);
         (turn.as_secs_f64() / round).max(1.0)
     }
@@ -205,7 +207,7 @@ impl Account {
     fn looked(&mut self, thread: Option<u64>, now: Instant) {
         self.next_look = now.after(BETWEEN_LOOKS);
         if let Some(thread) = thread {
-            // At changing intervals: threads that hold in turn would else be the same ones at each look.
+            // The interval changes: with a constant interval, threads that hold in rotation would hide each other.
             self.sights = (self.sights + 5) % 8;
             self.next_look = now.after(BETWEEN_LOOKS * (1 + self.sights));
             self.seen.push_back((thread, now));
@@ -224,16 +226,17 @@ impl Account {
         Some(Pause { until: if looks { end } else { end.min(self.next_look) }, looks })
     }
 
-    /// How long the lock may be free while it is the others' turn.
+    /// The time for which the lock may stay free in the turn of other processes.
     fn patience(&self) -> Duration {
         match self.others {
-            // The count misses those who poll and those who listen at a replica: a shorter pause, but not none.
+            // The count misses clients that poll and clients that listen at a replica, so the pause is shorter but
+            // not zero.
             0 => PATIENCE_WITHOUT_LISTENERS,
             _ => PATIENCE + MORE_AFTER_UNUSED * self.unused,
         }
     }
 
-    /// How many threads of other processes seem to want the lock.
+    /// The estimated number of threads of other processes that want the lock.
     fn rivals(&mut self, now: Instant) -> usize {
         while self.seen.front().is_some_and(|(_, at)| at.after(MEMORY) <= now) {
             self.seen.pop_front();
@@ -241,36 +244,37 @@ impl Account {
         let mut threads: Vec<u64> = self.seen.iter().map(|(thread, _)| *thread).collect();
         threads.sort_unstable();
         threads.dedup();
-        // Until enough was seen, another client is taken to be like this one.
+        // With few observations, another client is assumed to have as many threads as this client.
         let each = if self.seen.len() < FEW_SEEN { self.shared_by() } else { 1 };
         threads.len().max(self.others * each)
     }
 
-    /// How many threads share the turns of this process. At a release some may be on their way back to the line.
+    /// The number of threads that share the turns of this process. At a release some threads may be about to queue
+    /// again.
     fn shared_by(&self) -> usize {
         self.threads[0].max(self.threads[1]).max(1)
     }
 }
 
-/// A turn lasts at least so long: passing a lock that is held for microseconds from process to process each time
-/// would cost more than the holds.
+/// The shortest turn: passing a lock with holds of microseconds to another process after each release would cost more
+/// than the holds.
 const SHORTEST_TURN: Duration = Duration::from_millis(2);
-/// The time between two grants is not much shorter.
+/// The shortest time between two grants.
 const SHORTEST_HOLD: Duration = Duration::from_micros(100);
-/// A waiter of Redisson needs 2 to 3 ms from a message to its question, more on a busy machine.
+/// A waiter of Redisson needs 2 to 3 ms from a message to its request, more on a busy machine.
 const PATIENCE: Duration = Duration::from_millis(4);
 const PATIENCE_WITHOUT_LISTENERS: Duration = Duration::from_millis(1);
 /// A peer on a slower machine may need more than the usual patience.
 const MORE_AFTER_UNUSED: Duration = Duration::from_millis(1);
-/// The pauses are then 9 ms long, and the turns between them at least 64 ms.
+/// With this limit the pauses are at most 9 ms long, and the turns between them at least 64 ms.
 const MOST_UNUSED: u32 = 5;
 const HALF_A_GRANT: f64 = 0.5;
-/// After a release the next holder is not there at once.
+/// The next holder appears a moment after a release.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 const AFTER_A_FAILED_LOOK: Duration = Duration::from_secs(60);
 const FEW_SEEN: usize = 8;
 const MOST_SEEN: usize = 32;
-/// Who was not seen for so long does not want the lock any more.
+/// A thread that was not seen for this time does not want the lock any more.
 const MEMORY: Duration = Duration::from_secs(10);
 const FEW_ACCOUNTS: usize = 256;
 

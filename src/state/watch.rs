@@ -1,88 +1,89 @@
-//! What it takes that a server tells of changed keys, and when all holds came into question; decides, does nothing.
+//! The tracking of keys: when the server reports changes of the keys of holds, and when all holds must be checked.
 //!
-//! The watchdog's connection reads the keys of holds, and the server tells the listening connection what happens to
-//! them next. That ends with either connection, so a connection that breaks brings all holds into question: once
-//! both stand again, all are read anew.
+//! The connection of the watchdog reads the keys of holds, and the server reports later changes of these keys to the
+//! listening connection. Tracking ends when either connection breaks. Then all holds are in question, and are read
+//! again once both connections are open.
 
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::time::Instant;
 
-/// What there is to hear of changed keys.
+/// The state of the listening connection, as far as changes of keys are concerned.
 #[derive(Debug)]
 pub(crate) enum Ear {
-    /// Messages about them arrive.
+    /// Messages about changed keys arrive.
     Open {
-        /// Another one after each time that the connection was made anew.
+        /// Identifies the connection; a reconnect changes the number.
         connection: u64,
-        /// By this number the server knows it, where the server says so.
+        /// The id of the connection on the server, where the server reports one.
         number: Option<u64>,
     },
-    /// Not yet, or not at the moment.
+    /// The connection is not open at the moment.
     Closed,
-    /// The server does not let us.
+    /// The server refuses the subscription.
     Refused(Error),
 }
 
-/// What to do about all holds.
+/// The request about all holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum All {
-    /// Look whether they are still there.
+    /// Check whether the holds still exist.
     Look,
-    /// Renew those that are renewed, and look at the others.
+    /// Renew the holds that are renewed, and check the others.
     Renew,
 }
 
-/// What is watched on one server.
+/// The tracking state of one server.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// There are holds to be watched.
+    /// Whether holds are to be watched.
     wanted: bool,
-    /// Over these the server tells of changed keys.
+    /// The connections over which the server reports changes of keys.
     tracked: Option<Pair>,
-    /// For these it was asked to last.
+    /// The connections of the last request to track.
     tried: Option<Pair>,
-    /// For these the server does not let us, or cannot.
+    /// The connections for which the server refused to track, or cannot track.
     refused: Option<Pair>,
-    /// The watchdog's connection leads to a server that did not know the ear: that one is made anew, once.
+    /// Whether the server of the watchdog did not know the listening connection: then the listening connection is
+    /// replaced, once.
     misled: bool,
-    /// The watchdog's connection as it was at the last look.
+    /// The generation of the connection of the watchdog at the last step.
     link: Option<u64>,
-    /// All holds came into question.
+    /// The pending request about all holds.
     question: Option<All>,
-    /// Since then one of the connections is missing; the answer is nearer when both are there.
+    /// The time since which a connection is missing. A request about all holds waits a little for both connections.
     torn: Instant,
-    /// Nothing is tried before this.
+    /// The earliest time of the next attempt.
     not_before: Instant,
     pause: Duration,
-    /// That losses are told late was said.
+    /// Whether the observer was told that losses are reported late.
     complained: bool,
-    /// How many holds were found gone since then.
+    /// The number of holds that were found gone since `gone_since`.
     gone: usize,
     gone_since: Instant,
 }
 
-/// The two connections that it takes.
+/// The two connections that tracking needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pair {
     link: u64,
-    /// None where the server does not let us listen.
+    /// `None` where the server refuses the subscription.
     ear: Option<u64>,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Make the watchdog's connection ready.
+    /// Open the connection of the watchdog.
     Open,
-    /// Have the server tell the connection of this number.
+    /// Have the server report changes to the connection with this id.
     Track(u64),
-    /// Losses are told late, for this reason.
+    /// Tell the observer that losses are reported late, for this reason.
     Complain(Error),
-    /// Ask about all holds.
+    /// Send a request about all holds.
     Ask(All),
-    /// Nothing, until then if nothing happens before.
+    /// Rest until this moment or the next event.
     Rest(Option<Instant>),
 }
 
@@ -105,12 +106,12 @@ impl Watch {
         }
     }
 
-    /// There are holds to be watched.
+    /// Starts to watch: the first hold exists.
     pub(crate) fn begin(&mut self) {
         self.wanted = true;
     }
 
-    /// There are none any more.
+    /// Ends watching: no hold is left.
     pub(crate) fn end(&mut self) {
         (self.wanted, self.tracked, self.question) = (false, None, None);
     }
@@ -120,14 +121,14 @@ impl Watch {
         self.tracked.is_some_and(|pair| Some(pair.link) == link)
     }
 
-    /// All keys were changed or deleted.
+    /// Records that all keys were changed or deleted.
     pub(crate) fn flushed(&mut self) {
         self.question.get_or_insert(All::Look);
     }
 
-    /// So many holds were found gone, `of_all` in a question about all. Where memory is short, the server evicts
-    /// keys also while it does what the watchdog asks, and does not tell who asked: a few losses may be many.
-    /// Answers whether all came into question by that.
+    /// Records that `count` holds were found gone, by a request about all holds if `of_all`. When memory is full, the
+    /// server evicts keys also while it runs a request of the watchdog, and does not report these changes to the
+    /// sender: a few losses may stand for many. Returns whether all holds are in question now.
     pub(crate) fn found_gone(&mut self, now: Instant, count: usize, of_all: bool) -> bool {
         if self.gone_since.after(A_BURST) <= now {
             (self.gone_since, self.gone) = (now, 0);
@@ -141,7 +142,7 @@ impl Watch {
         many
     }
 
-    /// The listening connection broke.
+    /// Records that the listening connection broke.
     pub(crate) fn lost(&mut self, now: Instant) {
         self.torn(now);
     }
@@ -150,7 +151,8 @@ impl Watch {
         (self.tracked, self.question, self.torn) = (None, Some(All::Renew), now);
     }
 
-    /// What to do, with this connection of the watchdog and this ear; to be asked again until it is to ask or to rest.
+    /// Returns the next step for this connection of the watchdog and this listening connection. Called again until
+    /// the step is to ask or to rest.
     pub(crate) fn next(&mut self, now: Instant, link: Option<u64>, ear: Ear) -> Step {
         let broke = self.link.is_some() && link != self.link;
         let opened = link.is_some() && link != self.link;
@@ -188,7 +190,7 @@ impl Watch {
         }
     }
 
-    /// Asks about all where they are in question and it is time.
+    /// Asks about all holds if they are in question and the time has come.
     fn answer(&mut self, now: Instant, in_time: bool) -> Step {
         match self.question {
             Some(_) if !in_time => Step::Rest(Some(self.torn.after(LONGEST_REUNION))),
@@ -203,21 +205,21 @@ impl Watch {
         }
     }
 
-    /// The server tells from now on; what happened before may have been missed.
+    /// Records that tracking works from now on; earlier changes may have been missed.
     pub(crate) fn tracked(&mut self) {
         (self.tracked, self.refused, self.misled) = (self.tried, None, false);
         self.question.get_or_insert(All::Look);
         self.complained = false;
     }
 
-    /// The server does not know the ear. Answers whether that is to be made anew: not again where the new one, too,
-    /// came to another server than the watchdog's connection.
+    /// Records that the server does not know the listening connection. Returns whether to replace the listening
+    /// connection: only once, because the name may lead the two connections to different servers.
     pub(crate) fn misled(&mut self, now: Instant) -> bool {
         self.rest(now);
         !std::mem::replace(&mut self.misled, true)
     }
 
-    /// The server does not let us track; answers whether that is news.
+    /// Records that the server refused to track. Returns whether the refusal is new.
     pub(crate) fn untracked(&mut self) -> bool {
         self.tried.is_some_and(|pair| self.refuse(pair))
     }
@@ -227,12 +229,13 @@ impl Watch {
         !std::mem::replace(&mut self.complained, true)
     }
 
-    /// The server could not be reached, or did not answer.
+    /// Records that the server was not reached or did not answer.
     pub(crate) fn failed(&mut self, now: Instant) {
         self.rest(now);
     }
 
-    /// All holds were asked about, which took so long: whoever flushes all the time costs a part of ours, not all.
+    /// Records the end and the duration of a request about all holds. The next request waits in proportion, so that a
+    /// client that flushes all the time costs only a part of the watchdog.
     pub(crate) fn asked(&mut self, now: Instant, took: Duration) {
         self.not_before = self.not_before.max(now.after(took * 4));
     }
@@ -252,12 +255,12 @@ fn without_number() -> Error {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(300);
-/// After so long without a failure the next one begins anew.
+/// After this time without a failure the pauses start anew.
 const FORGOTTEN: Duration = Duration::from_secs(2);
-/// So many holds that are gone within this time make the others doubtful.
+/// This number of gone holds within a burst puts all holds in question.
 const MANY: usize = 3;
 const A_BURST: Duration = Duration::from_secs(1);
-/// When one connection is missing for longer than this, all are asked about without it.
+/// The longest wait for a missing connection before a request about all holds.
 const LONGEST_REUNION: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

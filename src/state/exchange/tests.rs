@@ -1,4 +1,4 @@
-//! Tests of one request until it is answered: examples, and any answers against a model of the server.
+//! Tests of one request until its reply: examples, and random replies against a model of the server.
 #![cfg(test)]
 
 use super::*;
@@ -52,7 +52,7 @@ fn an_attempt_gets_a_third_to_a_half_of_the_bound() {
     let bounds = bounds();
     let parts: Vec<_> = (0..200).map(|_| begun(&bounds).part()).collect();
     assert!(parts.iter().all(|part| (TIMEOUT / 3..=TIMEOUT / 2).contains(part)));
-    // Spread: no tenth of the range has more than a third of them.
+    // The values are spread: no tenth of the range contains more than a third.
     for tenth in 0..10 {
         let from = TIMEOUT / 3 + TIMEOUT / 60 * tenth;
         let many = parts.iter().filter(|part| (from..from + TIMEOUT / 60).contains(part)).count();
@@ -151,7 +151,7 @@ fn a_caller_that_is_interrupted_does_not_try_again() {
     assert_eq!(error.kind(), ErrorKind::Closed);
 }
 
-/// What comes of an attempt, and how long it takes of what it may.
+/// The outcome of an attempt, and the used share of its time.
 #[derive(Clone, Debug)]
 enum Fate {
     Answered,
@@ -174,15 +174,15 @@ fn fates() -> impl proptest::strategy::Strategy<Value = Vec<(Fate, Fate, u32)>> 
 }
 
 proptest::proptest! {
-    /// Whatever the server does: no copy is sent while an earlier one can still be carried out, unless it is
-    /// haunted; what may still come is handed back; nothing takes longer than the bound.
+    /// For any server: no copy is sent while the server can still run an earlier copy, unless that copy cannot be
+    /// fenced; copies in doubt are returned; no call exceeds its bound.
     #[test]
     fn at_most_one_copy_is_ever_on_its_way(fates in fates(), repeat in proptest::bool::weighted(0.8)) {
         let bounds = Bounds { repeat, ..bounds() };
         let mut exchange = begun(&bounds);
         let mut fates = fates.into_iter().cycle();
         let mut now = START;
-        // Copies that the server may still carry out, and such that nothing can stop.
+        // Copies that the server may still run, and copies that cannot be fenced.
         let (mut on_their_way, mut for_ever, mut sent, mut ids) = (vec![], 0, 0, 0);
         for _ in 0..1_000 {
             let (of_request, of_fence, share) = fates.next().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of one hold's account: examples, and any steps against a model of the scripts.
+//! Tests of the ledger: examples, and random steps against a model of the scripts.
 #![cfg(test)]
 
 use std::time::Duration;
@@ -71,7 +71,7 @@ fn a_hold_is_believed_until_its_lease_less_the_margin() {
 fn no_request_goes_out_for_a_hold_whose_deadline_has_passed() {
     let (mut ledger, _) = watched();
     assert!(ledger.counts_after_reentry(at(29_699), Side::Exclusive).is_ok());
-    // Nobody has looked since.
+    // No call has looked at the ledger since.
     assert_eq!(ledger.counts_after_reentry(at(29_700), Side::Exclusive), Err(Loss::Expired));
     let (mut ledger, _) = watched();
     assert_eq!(ledger.renewal(at(29_700)), None);
@@ -213,7 +213,7 @@ fn a_server_clock_that_was_set_forward_long_ago_cuts_nothing() {
 fn a_release_bounds_renewals_sent_before_its_answer() {
     let (mut ledger, outer) = watched();
     let inner = ledger.reentered(at(10), at(10), lease(3_000), Side::Exclusive, leased(3_010)).unwrap();
-    // A renewal goes out, then the release; the renewal's answer comes last.
+    // A renewal is sent, then the release; the reply to the renewal arrives last.
     assert_eq!(partial(ledger.release(outer, at(100))), (ONE, lease(2_910)));
     ledger.renewed(at(90), lease(30_000));
     assert_eq!(ledger.good_until(), lease(2_910).good_until(at(100)));
@@ -266,7 +266,7 @@ fn a_kept_hold_is_written_again_after_the_last_guard() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The answer takes its time; perhaps the timer looks, or the loss is told, meanwhile.
+    /// The reply is late; the timer may check, or the loss may be reported, before it arrives.
     Reenter {
         leased_ms: Option<u64>,
         took_ms: u64,
@@ -297,12 +297,12 @@ fn steps() -> impl proptest::strategy::Strategy<Value = Vec<Step>> {
 }
 
 proptest::proptest! {
-    /// Against a server that does what the scripts do, under every order of steps: a hold that
-    /// is believed is there, the counts agree, and a loss stays a loss.
+    /// Against a server that behaves like the scripts, for every order of steps: a hold that counts as live exists,
+    /// the counts agree, and a loss stays a loss.
     #[test]
     fn a_believed_hold_exists_on_the_server(steps in steps()) {
         let mut now = START;
-        // The server's side: when the key ends, and the count in it.
+        // The state of the server: the expiry of the key, and its count.
         let (mut key_ends, mut key_count) = (now.after(ms(30_000)), 1);
         let (mut ledger, first) = watched();
         let mut guards = vec![first];

@@ -1,4 +1,4 @@
-//! Processes of several sorts at one hot lock, on virtual time; each thread takes it, holds it and comes back.
+//! Processes of several sorts at one hot lock, in virtual time; each thread takes the lock, holds it and waits again.
 #![cfg(test)]
 
 use std::cmp::Reverse;
@@ -6,14 +6,14 @@ use std::collections::BinaryHeap;
 
 use super::*;
 
-/// How a process waits.
+/// The way in which a process waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// This crate: threads line up, the first asks, and the process stands back.
+    /// This crate: threads queue, the first thread asks, and the process stands back.
     Lockson,
-    /// The same without standing back.
+    /// This crate without standing back.
     Greedy,
-    /// A message wakes one thread, which asks 2 to 3 ms later; who gave the lock back asks again at once.
+    /// Redisson: a message wakes one thread, which asks 2 to 3 ms later; the releasing thread asks again at once.
     Redisson,
 }
 
@@ -21,25 +21,25 @@ pub(super) enum Sort {
 enum Event {
     /// A thread wants the lock again.
     Come,
-    /// A message has come, or a pause is over.
+    /// A message arrived, or a pause ended.
     Wake,
-    /// A question is carried out.
+    /// A request runs.
     Ask,
     Look,
     Release,
 }
 
-/// When, a number that keeps the order, what, process, thread.
+/// Time, a number that keeps the order, event, process, thread.
 type Planned = (u64, u64, Event, usize, usize);
 
 struct Process {
     sort: Sort,
     threads: usize,
     stand_backs: Accounts,
-    /// The threads that wait, in the order in which they ask or are woken.
+    /// The waiting threads, in the order in which they ask or are woken.
     line: VecDeque<usize>,
     grants: Vec<u64>,
-    /// When each thread began to wait.
+    /// The start of the wait of each thread.
     since: Vec<u64>,
     longest_wait: u64,
 }
@@ -53,12 +53,12 @@ pub(super) struct Scene {
     random: u64,
     holder: Option<(usize, usize)>,
     freed: u64,
-    /// How long the lock was free in all.
+    /// The total time for which the lock was free.
     pub(super) idle: u64,
 }
 
 impl Scene {
-    /// Everybody comes at once; a hold lasts `hold` us.
+    /// All threads start at once; a hold lasts `hold` us.
     pub(super) fn new(hold: u64, crowd: &[(Sort, usize)]) -> Self {
         let process = |&(sort, threads)| Process {
             sort,
@@ -86,7 +86,7 @@ impl Scene {
         scene
     }
 
-    /// What each process had of its part by threads, after so many grants; 1 is all of it.
+    /// The grants of each process relative to its share by threads; 1 is the whole share.
     pub(super) fn shares(&mut self, grants: u64) -> Vec<f64> {
         while self.processes.iter().flat_map(|process| &process.grants).sum::<u64>() < grants {
             let Reverse((at, _, event, process, thread)) = self.events.pop().expect("somebody always wants the lock");
@@ -101,7 +101,7 @@ impl Scene {
         self.processes.iter().map(share).collect()
     }
 
-    /// The longest wait of any thread, also of one that still waits.
+    /// The longest wait of any thread, also of threads that still wait.
     pub(super) fn longest_wait(&self) -> u64 {
         let waiting = |process: &Process| process.line.iter().map(|thread| self.now - process.since[*thread]).max();
         let longest = |process: &Process| process.longest_wait.max(waiting(process).unwrap_or_default());
@@ -159,7 +159,7 @@ impl Scene {
         let Some(place) = process.line.iter().position(|waiter| *waiter == thread) else { return };
         if self.holder.is_some() {
             if process.sort == Sort::Redisson {
-                // Back to the end of those that a message wakes.
+                // Back to the end of the queue of threads that a message wakes.
                 process.line.remove(place);
                 process.line.push_back(thread);
             }

@@ -1,16 +1,16 @@
-//! Tests of standing back: examples, and processes of several sorts at one lock on virtual time.
+//! Tests of standing back: examples, and processes of several sorts at one lock in virtual time.
 #![cfg(test)]
 
 use super::model::{Scene, Sort, at, name};
 use super::*;
 
-/// The end of a pause in microseconds, if there is one.
+/// Returns the end of a pause in microseconds, if there is a pause.
 fn pause(stand_backs: &mut Accounts, now: u64) -> Option<u64> {
     let pause = stand_backs.pause(&name(), at(now))?;
     Some(u64::try_from(at(0).until(pause.until).as_micros()).unwrap())
 }
 
-/// One hold of `millis` from `from` on; `others` are told of its end.
+/// A hold of `millis` from `from` on; `others` receive the message of its release.
 fn hold(stand_backs: &mut Accounts, from: u64, millis: u64, others: usize, threads: usize) -> u64 {
     let end = from + millis * 1_000;
     stand_backs.granted(&name(), at(from));
@@ -47,7 +47,7 @@ fn the_others_have_as_many_stand_backs_as_they_have_threads() {
             now = hold(&mut stand_backs, now, 10, 1, 1);
             ours += 1;
         } else {
-            // Two threads of another process have it in turn.
+            // Two threads of another process hold the lock in rotation.
             stand_backs.looked(&name(), Some(&format!("b:{}.{now}", theirs % 2)), at(now));
             now += 10_000;
             stand_backs.heard(&name(), at(now));
@@ -94,11 +94,11 @@ fn a_poller_that_was_seen_has_a_pause_of_its_own() {
     let mut stand_backs = Accounts::default();
     let now = hold(&mut stand_backs, 0, 10, 1, 1);
     stand_backs.looked(&name(), Some("b:1"), at(now));
-    // It does not listen any more, but it was seen.
+    // The other process does not listen any more, but its thread was seen.
     let now = hold(&mut stand_backs, now, 10, 0, 1);
     assert!(pause(&mut stand_backs, now).is_some());
     assert_eq!(pause(&mut stand_backs, now + 1_000), None);
-    // Long ago.
+    // The observations are old.
     let now = hold(&mut stand_backs, now + 11_000_000, 10, 0, 1);
     assert_eq!(pause(&mut stand_backs, now), None);
     assert!(stand_backs.len() == 0);
@@ -178,7 +178,7 @@ fn several_processes_of_this_crate_lose_no_time() {
 }
 
 proptest::proptest! {
-    /// Whatever happens in whatever order: nobody waits for more than 9 ms after the last release.
+    /// For any events in any order: no thread waits for more than 9 ms after the last release.
     #[test]
     fn a_pause_ends_soon_after_the_last_release(
         steps in proptest::collection::vec((0_u8..6, 0_u64..20_000, 0_usize..4, 1_usize..6), 1..300)

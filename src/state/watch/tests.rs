@@ -1,4 +1,4 @@
-//! Tests of what is watched: the ways that connections come and go, and any steps of a server and its network.
+//! Tests of tracking: examples of connections that open and break, and random steps of a server and its network.
 #![cfg(test)]
 
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn refused() -> Ear {
     Ear::Refused(Error::refused(Refusal::for_test("NOPERM")))
 }
 
-/// Both connections stand, and all was asked about.
+/// Both connections are open, and all holds were asked about.
 fn live() -> Watch {
     let mut watch = Watch::new(at(0));
     watch.begin();
@@ -183,7 +183,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     proptest::collection::vec(act, 1..60)
 }
 
-/// A server and the network before it.
+/// A server and its network.
 struct Model {
     watch: Watch,
     now: Instant,
@@ -193,15 +193,15 @@ struct Model {
     ears: u64,
     reachable: bool,
     forbidden: bool,
-    /// What the server has: the connection that reads, and the one it tells.
+    /// The tracking state on the server: the reading connection, and the connection that gets the messages.
     tracked: Option<(u64, u64)>,
-    /// Something may have been missed since all were asked about last.
+    /// Whether a change may have been missed since the last request about all holds.
     unsure: bool,
     complaints: usize,
 }
 
 impl Model {
-    /// What the worker does when it is woken.
+    /// The work of the watchdog when woken.
     fn turn(&mut self) {
         for _ in 0..20 {
             let ear = match self.ear {
@@ -264,8 +264,8 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
-    /// Whatever breaks in whatever order: what is believed to be watched is, and once the server can be reached all
-    /// are asked about within a second, and watched where it is allowed.
+    /// For any failures in any order: holds that count as watched are watched; and once the server is reachable, all
+    /// holds are asked about within a second, and watched where the server allows.
     #[test]
     fn a_possibly_missed_event_is_verified_soon(acts in acts()) {
         let now = at(0);
