@@ -321,28 +321,28 @@ fn opening_fault(text: &str) -> Option<String> {
         text.lines().map_while(|line| line.strip_prefix("//! ")).take_while(|line| !line.is_empty()).collect();
     let sentence = first.join(" ");
     if sentence.is_empty() {
-        return Some("it does not open with a sentence in //!".into());
+        return Some("the file does not open with a sentence in //!".into());
     }
     // Before a list the sentence ends in a colon.
     let several = sentence.contains(". ") || !sentence.ends_with(['.', ':']);
-    several.then(|| format!("it does not open with exactly one sentence: {sentence}"))
+    several.then(|| format!("the file does not open with exactly one sentence: {sentence}"))
 }
 
 fn script_faults(name: &str, text: &str) -> Vec<String> {
     let mut faults = vec![];
     let header: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("--")).map(str::trim).collect();
     if header.first() != Some(&name) {
-        faults.push(format!("its first line is not \"-- {name}\""));
+        faults.push(format!("the first line is not \"-- {name}\""));
     }
     let purpose = header.iter().skip(1).take_while(|line| !line.is_empty()).last();
     if purpose.is_none_or(|line| !line.ends_with('.')) {
-        faults.push("no sentence below its path says what it does".into());
+        faults.push("no sentence below the path says what the script does".into());
     }
     if !header.iter().any(|line| line.starts_with("reply: ")) {
         faults.push("no line says \"reply: \"".into());
     }
     if !text.ends_with('\n') {
-        faults.push("it does not end with a line end".into());
+        faults.push("the file does not end with a line end".into());
     }
     let body = lua_code(text);
     for table in ["KEYS", "ARGV"] {
@@ -360,7 +360,7 @@ fn script_faults(name: &str, text: &str) -> Vec<String> {
     }
     let forced = |line: &str| BUILT_IN_LUA.iter().any(|(script, part)| *script == name && line.contains(part));
     let built = body.lines().zip(text.lines()).filter(|(code, line)| code.contains("..") && !forced(line));
-    faults.extend(built.map(|(_, line)| format!("it builds a name: {}", line.trim())));
+    faults.extend(built.map(|(_, line)| format!("the script builds a name: {}", line.trim())));
     faults
 }
 
@@ -420,7 +420,7 @@ fn sources() -> Vec<Source> {
         Source::new(path.strip_prefix(&folder).unwrap().to_owned(), text)
     };
     let sources: Vec<_> = files_below(&folder, "rs").into_iter().map(read).collect();
-    assert!(sources.len() > 10, "this does not look at the right place");
+    assert!(sources.len() > 10, "the folder of the sources is wrong");
     sources
 }
 

@@ -162,8 +162,8 @@ impl Drop for Inside {
             Ok(found) if found == self.content => {
                 let _ = fs::remove_file(&self.path); // after a failure, the next entry reports the file
             }
-            Ok(found) => self.disturbed(&format!("found {found:?} in its place")),
-            Err(error) => self.disturbed(&format!("found its place gone: {error}")),
+            Ok(found) => self.disturbed(&format!("found {found:?} instead of the own file")),
+            Err(error) => self.disturbed(&format!("the own file is gone: {error}")),
         }
     }
 }

@@ -104,7 +104,7 @@ fn end_in_time(score: &Arc<Score>, limit: Duration) {
     let score = Arc::clone(score);
     thread::spawn(move || {
         thread::sleep(limit);
-        score.count("the whole", &Verdict::Failed(format!("it did not end within {limit:?}")));
+        score.count("the whole", &Verdict::Failed(format!("the run did not end within {limit:?}")));
         println!("{}", score.line());
         process::exit(1);
     });

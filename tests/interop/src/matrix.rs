@@ -32,7 +32,7 @@ fn row(stage: &Stage<'_>, kind: &'static Kind, score: &Score, title: &str) -> Ro
     if !kind.built && !stage.is_rehearsal() {
         if is_known(stage, kind) {
             println!(
-                "{title}: {:<24} the Rust peer knows it: set `built: true` in tests/interop/src/kind.rs",
+                "{title}: {:<24} the Rust peer knows the kind: set `built: true` in tests/interop/src/kind.rs",
                 kind.title
             );
         }

@@ -119,7 +119,7 @@ impl<'s> Stage<'s> {
             if waited < TOO_BUSY_MS {
                 return verdict;
             }
-            println!("again   {what}: its processes waited {waited:.0} ms for a processor; {story}");
+            println!("again   {what}: the processes waited {waited:.0} ms for a processor; {story}");
         }
         let verdict = Verdict::of(&check);
         if matches!(verdict, Verdict::Failed(_)) {

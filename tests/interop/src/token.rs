@@ -63,8 +63,8 @@ fn version(server: &RedisServer, peer: &str) -> String {
 
 /// The folder of the peers; this program is two levels below its target folder.
 fn built() -> PathBuf {
-    let program = env::current_exe().expect("this program is somewhere");
-    program.ancestors().nth(2).expect("it is in a target folder").join("token_peers")
+    let program = env::current_exe().expect("the program has a path");
+    program.ancestors().nth(2).expect("the program is in a target folder").join("token_peers")
 }
 
 /// Folder of the peer, title, test.

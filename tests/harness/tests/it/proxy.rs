@@ -188,7 +188,7 @@ fn either_end_closes_the_other() {
     let infos = proxy.connections();
     let address = infos[0].server_side_address.unwrap().to_string();
     let is_alone = |clients: &[BTreeMap<String, String>]| clients.len() == 1 && clients[0]["addr"] == address;
-    eventually(SOON, "it alone is there", || is_alone(&server.clients()));
+    eventually(SOON, "only this client is connected", || is_alone(&server.clients()));
     drop(first);
     proxy.wait_client_closed(0, SOON);
     eventually(SOON, "the server's side is closed", || server.clients().is_empty());

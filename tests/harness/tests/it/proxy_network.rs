@@ -49,7 +49,7 @@ fn a_mute_connection_keeps_everything_until_it_is_healed() {
         wire.expect_silence();
         assert_eq!(proxy.fate(&request), Fate::Waiting);
         assert!(server.keys().is_empty());
-        eventually(SOON, "its connection alone is there", || server.clients().len() == 1);
+        eventually(SOON, "only the proxy's connection is there", || server.clients().len() == 1);
         proxy.heal();
         wire.expect(OK);
         assert_eq!(server.keys(), ["key"]);

@@ -223,7 +223,7 @@ fn the_counters_tell_what_happened() {
     let mut named = client.get_connection().unwrap();
     let () = redis::cmd("CLIENT").arg(&["SETNAME", "lockson-test-1"]).query(&mut named).unwrap();
     assert_eq!(server.clients_named("lockson-test"), 1);
-    eventually(SOON, "nobody else is there", || server.clients().len() == 1);
+    eventually(SOON, "no other client is connected", || server.clients().len() == 1);
     server.reset_counters();
     for _ in 0..3 {
         let () = named.set("key", "value").unwrap();

@@ -37,7 +37,7 @@ pub(crate) fn is_forced_open(stage: &Stage<'_>, kind: &'static Kind, seat: Seat)
     stage.until_waiting(&rival);
     let forced = forcer.ask("force_unlock", "").expect_ok();
     let tells = !kind.flaws.contains(&Flaw::ForcesInSilence);
-    assert!(!tells || forced.flag("unlocked"), "the forcer was told that it was not locked");
+    assert!(!tells || forced.flag("unlocked"), "the forced release reported an unlocked object");
     let granted = waiting.finish();
     assert!(granted.acquired(), "the waiter did not get in within {PATIENCE:?}");
     let delay = granted.millis_after(forced.started());
@@ -80,7 +80,7 @@ fn loses(holder: &Actor<'_>, rival: &Actor<'_>) {
         late.expect_failure("not_owner");
     }
     let third = holder.on_thread(1);
-    assert!(!third.attempt(), "the late release let somebody in beside the new holder");
+    assert!(!third.attempt(), "the late release admitted a second holder");
     rival.give_back().expect_ok();
 }
 

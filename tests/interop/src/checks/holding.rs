@@ -12,7 +12,7 @@ pub(crate) fn reenters((holder, rival): (Actor<'_>, Actor<'_>)) {
     match holder.object.kind.reentry {
         Reentry::Refused => holder.ask("lock", "").expect_failure("already_held"),
         Reentry::Counted => {
-            assert!(holder.attempt(), "the holder was kept out by itself");
+            assert!(holder.attempt(), "the holder was excluded by its own hold");
             check_count(&holder, 2);
             assert!(!rival.attempt(), "{} got in beside two holds", rival.seat.name());
             holder.give_back().expect_ok();
@@ -42,7 +42,7 @@ pub(crate) fn renews((holder, rival): (Actor<'_>, Actor<'_>)) {
     holder.take();
     assert!(!rival.wait(BRISK_TTL * 5 / 2), "{} got in, the hold was not renewed", rival.seat.name());
     holder.give_back().expect_ok();
-    assert!(rival.attempt(), "{} was refused though it was given back", rival.seat.name());
+    assert!(rival.attempt(), "{} was refused after the release", rival.seat.name());
     rival.give_back().expect_ok();
 }
 

@@ -37,7 +37,7 @@ fn check(holder: &Actor<'_>, other: &Actor<'_>, holds: i64) {
             Query::HoldCount => {
                 let (own, foreign) = (count(holder), count(other));
                 assert!(own == holds, "the holder counts {own} holds instead of {holds}");
-                assert!(foreign == 0, "the other side counts {foreign} holds of its own");
+                assert!(foreign == 0, "the other side counts {foreign} own holds");
             }
             Query::Ttl => check_both(holder, other, |asked| {
                 let left = asked.ask("ttl", "").expect_ok().number("ttl_ms");

@@ -29,10 +29,15 @@ pub(crate) fn release_wakes(stage: &Stage<'_>, holder: &Actor<'_>, waiter: &Acto
 /// and the other way round.
 pub(crate) fn excludes((one, other): (Actor<'_>, Actor<'_>)) {
     one.take();
-    assert!(!other.attempt(), "{} got in while {} held it", other.seat.name(), one.seat.name());
-    assert!(!other.wait(SHORT), "{} got in by waiting while {} held it", other.seat.name(), one.seat.name());
+    assert!(!other.attempt(), "{} was granted the lock while {} held the lock", other.seat.name(), one.seat.name());
+    assert!(
+        !other.wait(SHORT),
+        "{} was granted the lock after a wait while {} held the lock",
+        other.seat.name(),
+        one.seat.name()
+    );
     one.give_back().expect_ok();
-    assert!(other.attempt(), "{} was refused though it was free", other.seat.name());
+    assert!(other.attempt(), "{} was refused although the object was free", other.seat.name());
     other.give_back().expect_ok();
 }
 

@@ -162,7 +162,7 @@ fn judge(outcome: &Outcome, kinds: &[&'static Kind]) -> Verdict {
         let total = &totals[index(seat)];
         let granted = grants.counts.get(seat.name()).copied().unwrap_or(0);
         println!(
-            "soak: {}: {granted} grants, {} processes killed, {} places of the killed taken over by who lived on",
+            "soak: {}: {granted} grants, {} processes killed, {} places of killed processes taken over",
             seat.name(),
             kills[index(seat)],
             total.takeovers

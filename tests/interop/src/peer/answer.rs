@@ -38,7 +38,7 @@ impl Answer {
     /// Checks that the answer reports a failure of this kind.
     #[track_caller]
     pub(crate) fn expect_failure(&self, kind: &str) {
-        assert!(!self.ok, "it succeeded, though `{kind}` was due");
+        assert!(!self.ok, "the command succeeded instead of failing with `{kind}`");
         assert!(self.values["kind"] == kind, "`{kind}` was due, not {}", self.story());
     }
 

@@ -29,7 +29,7 @@ impl Messages {
         let ours = Arc::clone(&heard);
         thread::spawn(move || {
             let mut subscription = connection.as_pubsub();
-            subscription.psubscribe("*").expect("the server lets us listen");
+            subscription.psubscribe("*").expect("the server accepts the subscription");
             // The loop ends with the server.
             while let Ok(message) = subscription.get_message() {
                 let message =

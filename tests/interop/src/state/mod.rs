@@ -105,7 +105,7 @@ fn compare_scenario(
         if passed || waited < TOO_BUSY_MS || again > PLAYED_AGAIN {
             return Ok(operations);
         }
-        println!("again   state, {}: its processes waited {waited:.0} ms for a processor", kind.title);
+        println!("again   state, {}: the processes waited {waited:.0} ms for a processor", kind.title);
     }
 }
 
@@ -114,7 +114,7 @@ fn play_both(players: &mut [Player; 2], kind: &'static Kind, scenario: Scenario)
     thread::scope(|scope| {
         let rust = scope.spawn(|| caught(|| rust.play(kind, scenario)));
         let java = caught(|| java.play(kind, scenario));
-        [rust.join().expect("its panics are caught"), java]
+        [rust.join().expect("panics of the scenario are caught"), java]
     })
 }
 
@@ -124,9 +124,9 @@ fn judge(rust: &Record, java: &Record, listed: Option<&intended::Difference>) ->
     let wrong = match listed {
         None if rust == java => return Verdict::Passed,
         Some(listed) if left_by_rust == listed.rust && left_by_java == listed.java => return Verdict::Passed,
-        None => "they differ, and that is not listed as intended",
-        Some(_) if rust == java => "they are equal, though a difference is listed as intended",
-        Some(_) => "they differ in another way than the one listed as intended",
+        None => "the states differ, without an intended difference",
+        Some(_) if rust == java => "the states are equal, despite an intended difference",
+        Some(_) => "the states differ, but not as the intended difference says",
     };
     Verdict::Failed(format!("{wrong}\n        Rust {rust}\n        Java {java}"))
 }

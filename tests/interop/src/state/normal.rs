@@ -33,7 +33,7 @@ impl Normal {
         match number {
             Some(number) if (NO_LEASE..NO_LEASE * 1.1).contains(&number) => "never".to_owned(),
             Some(number) if (MILLIS_OF_TODAY..MICROS_OF_TODAY).contains(&number) => {
-                #[expect(clippy::cast_possible_truncation, reason = "milliseconds of this age fit")]
+                #[expect(clippy::cast_possible_truncation, reason = "today's milliseconds fit")]
                 let left_ms = number as i64 - now_ms;
                 format!("in {}", seconds(left_ms))
             }

@@ -85,7 +85,7 @@ impl Step {
     pub(crate) const fn by(self, thread: u32) -> Self {
         match self.action {
             Action::Ask(command) => Self { action: Action::Ask(Command { thread, ..command }), ..self },
-            _ => panic!("only what is asked has a thread"),
+            _ => panic!("only a command has a thread"),
         }
     }
 
@@ -93,7 +93,7 @@ impl Step {
     pub(crate) const fn of(self, kind: &'static str) -> Self {
         match self.action {
             Action::Ask(command) => Self { action: Action::Ask(Command { kind: Some(kind), ..command }), ..self },
-            _ => panic!("only what is asked has a kind"),
+            _ => panic!("only a command has a kind"),
         }
     }
 
@@ -101,7 +101,7 @@ impl Step {
     pub(crate) const fn brisk(self) -> Self {
         match self.action {
             Action::Ask(command) => Self { action: Action::Ask(Command { brisk: true, ..command }), ..self },
-            _ => panic!("only what is asked has a client"),
+            _ => panic!("only a command has a client"),
         }
     }
 

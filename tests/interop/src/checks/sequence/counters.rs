@@ -18,7 +18,10 @@ pub(crate) fn semaphore(stage: &Stage<'_>, kind: &'static Kind) {
         assert!(other.attempt(), "the third permit was refused");
         assert!(!one.attempt(), "a fourth permit was given");
         other.ask("release", "").expect_ok();
-        assert!(!other.ask("try_acquire", "permits=2").expect_ok().acquired(), "two permits were given, one was free");
+        assert!(
+            !other.ask("try_acquire", "permits=2").expect_ok().acquired(),
+            "two permits were granted, one was free"
+        );
         one.ask("release", "permits=2").expect_ok();
         assert!(
             other.ask("try_acquire", "permits=2 wait_ms=1000").expect_ok().acquired(),
@@ -29,7 +32,7 @@ pub(crate) fn semaphore(stage: &Stage<'_>, kind: &'static Kind) {
         let drained = other.ask("drain", "").expect_ok().number("permits");
         assert!(drained == 3, "{drained} permits were drained instead of 3");
         check_level(&one, "available", 0);
-        assert!(other.ask("release_if_exists", "permits=5").expect_ok().flag("released"), "nothing was released");
+        assert!(other.ask("release_if_exists", "permits=5").expect_ok().flag("released"), "no permit was released");
         check_level(&one, "available", 5);
     }
 }
@@ -53,7 +56,7 @@ pub(crate) fn permits(stage: &Stage<'_>, kind: &'static Kind) {
         let left = one.ask("lease", &format!("id={id}")).expect_ok().number("lease_ms");
         assert!((38_000..=40_100).contains(&left), "the holder sees a lease of {left} ms");
         let released = other.ask("try_release", &format!("id={id}")).expect_ok().number("released");
-        assert!(released == 1, "the other side could not give it back");
+        assert!(released == 1, "the other side could not release the permit");
         one.ask("release", &format!("id={id}")).expect_failure("not_owner");
         check_level(&one, "available", 2);
         let expiring = one.take_for(Duration::from_millis(400));

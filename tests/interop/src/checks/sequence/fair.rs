@@ -28,7 +28,7 @@ fn in_order(stage: &Stage<'_>, kind: &'static Kind, seats: &[Seat], held: Durati
         until_queued(stage, &object.name, turn + 1);
     }
     let quitter = stage.actor(Seat::Java, &object).on_thread(20);
-    assert!(!quitter.wait(Duration::from_millis(100)), "the last of the queue got in while it was held");
+    assert!(!quitter.wait(Duration::from_millis(100)), "the last of the queue was granted a held lock");
     until_queued(stage, &object.name, waiters.len());
     thread::sleep(held);
     let mut released = holder.give_back().expect_ok();
@@ -36,7 +36,10 @@ fn in_order(stage: &Stage<'_>, kind: &'static Kind, seats: &[Seat], held: Durati
         let granted = waiting.finish();
         assert!(granted.acquired(), "number {turn} of the queue did not get in");
         let delay = granted.millis_after(released.started());
-        assert!((0.0..1_000.0).contains(&delay), "number {turn} of the queue got in {delay:.1} ms after its turn came");
+        assert!(
+            (0.0..1_000.0).contains(&delay),
+            "number {turn} of the queue was granted {delay:.1} ms after its turn came"
+        );
         released = waiter.give_back().expect_ok();
     }
     assert!(holder.attempt(), "the queue is not empty");

@@ -14,9 +14,9 @@ pub(crate) fn overlap(stage: &Stage<'_>, kind: &'static Kind) {
         let holder = stage.actor(seat, &set);
         let single = stage.actor(seat.other(), &Object::new(plain, &set.part_names()[1])).on_thread(3);
         holder.take();
-        assert!(!single.attempt(), "a plain lock got in beside a multi-lock of its name");
+        assert!(!single.attempt(), "a plain lock was granted beside a multi-lock of its name");
         release_wakes(stage, &holder, &single);
-        assert!(!holder.attempt(), "a multi-lock got in beside a plain lock of one of its names");
+        assert!(!holder.attempt(), "a multi-lock was granted beside a plain lock of one of its names");
         let waiting = holder.start_waiting(PATIENCE);
         stage.until_waiting(&single);
         let released = single.give_back().expect_ok();
@@ -36,7 +36,7 @@ pub(crate) fn values(stage: &Stage<'_>, kind: &'static Kind) {
         holder.take();
         for (values, free) in [("two,three", false), ("three", true)] {
             let got = other.ask_values("try_lock", values).expect_ok().acquired();
-            assert!(got == free, "{values} beside one,two: got in = {got}");
+            assert!(got == free, "{values} beside one,two: granted = {got}");
         }
         other.ask_values("unlock", "three").expect_ok();
         holder.give_back().expect_ok();

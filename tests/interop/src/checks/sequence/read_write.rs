@@ -52,7 +52,7 @@ pub(crate) fn downgrade(stage: &Stage<'_>, kind: &'static Kind) {
         let [other_reader, other_writer] = [&read, &write].map(|object| stage.actor(seat.other(), object));
         writer.take();
         own_reader.take();
-        assert!(!other_reader.attempt(), "a reader got in beside a writer that reads");
+        assert!(!other_reader.attempt(), "a reader was granted beside a writer that reads");
         let_in_by_stepping_down(stage, &writer, &other_reader);
         assert!(!other_writer.on_thread(1).attempt(), "a writer got in beside readers");
         own_reader.give_back().expect_ok();

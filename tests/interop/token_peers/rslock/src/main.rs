@@ -79,7 +79,7 @@ impl Peer {
     }
 
     fn held(&self) -> Result<&Lock, &'static str> {
-        self.held.as_ref().ok_or("nothing was taken before")
+        self.held.as_ref().ok_or("no lock was taken before")
     }
 }
 
