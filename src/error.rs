@@ -179,6 +179,74 @@ impl Error {
         self.kind() == ErrorKind::Refused && !self.redis_word().is_some_and(refusal::is_passing)
     }
 
+    /// Says whether the cause may pass by itself: the same call may succeed a moment later.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use lockson::{Guard, Lock, Result};
+    /// fn take_patiently(lock: &Lock) -> Result<Guard> {
+    ///     loop {
+    ///         match lock.lock() {
+    ///             Err(error) if error.is_transient() => std::thread::sleep(Duration::from_secs(5)),
+    ///             outcome => return outcome,
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// | kind | `is_transient` | `is_in_doubt` | `is_lost` |
+    /// |---|---|---|---|
+    /// | `Connection` | yes | | |
+    /// | `Refused` with `LOADING`, `BUSY`, `MASTERDOWN`, `TRYAGAIN`, `CLUSTERDOWN`, `READONLY`, `MAXCLIENTS` | yes | | |
+    /// | `Refused` with another word | | | |
+    /// | `Unknown` | yes | yes | |
+    /// | `Lost` | | | yes |
+    /// | `AlreadyHeld`, `BadInput`, `Cancelled`, `Closed`, `Config`, `NotHeld`, `OtherKind`, `Unsupported` | | | |
+    ///
+    /// It promises nothing: nobody can tell a server that is being started from one that never will be.
+    pub fn is_transient(&self) -> bool {
+        match self.kind() {
+            ErrorKind::Connection | ErrorKind::Unknown => true,
+            ErrorKind::Refused => !self.is_final_refusal(),
+            _ => false,
+        }
+    }
+
+    /// Says whether the request may have had its effect: it was sent and never answered.
+    ///
+    /// Taking a lock and giving it back can be asked for again all the same. A
+    /// [`force_unlock`](crate::Lock::force_unlock) cannot: somebody else may have the lock by then.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("stock:42");
+    /// match lock.force_unlock() {
+    ///     Err(error) if error.is_in_doubt() => println!("held by {:?} now", lock.holder()?),
+    ///     outcome => println!("it was held: {}", outcome?),
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn is_in_doubt(&self) -> bool {
+        self.kind() == ErrorKind::Unknown
+    }
+
+    /// Says whether a lock was lost, so that work since then was not protected; [`loss`](Self::loss)
+    /// says how.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// # fn undo() {}
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// // ... work ...
+    /// if guard.unlock().is_err_and(|error| error.is_lost()) {
+    ///     undo();
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn is_lost(&self) -> bool {
+        self.loss().is_some()
+    }
+
     /// The loss, if this error reports one.
     pub fn loss(&self) -> Option<Loss> {
         match self.0.kind {

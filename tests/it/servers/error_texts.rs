@@ -19,17 +19,24 @@ struct Row {
     word: Option<&'static str>,
     /// The words that a reader must find in the text.
     says: Vec<String>,
+    /// The cause may pass by itself.
+    passes: bool,
 }
 
 impl Row {
     fn new(situation: &'static str, error: Error, kind: ErrorKind, says: &[&str]) -> Row {
         let says = says.iter().map(|&words| words.to_owned()).collect();
-        Row { situation, error, kind, word: None, says }
+        Row { situation, error, kind, word: None, says, passes: false }
     }
 
     /// A refusal of a server, with Redis's word.
     fn refused(situation: &'static str, error: Error, word: &'static str, says: &[&str]) -> Row {
         Row { word: Some(word), ..Row::new(situation, error, ErrorKind::Refused, says) }
+    }
+
+    /// The same call may succeed a moment later.
+    fn passing(self) -> Row {
+        Row { passes: true, ..self }
     }
 
     /// The text names this server and database.
@@ -61,6 +68,9 @@ impl Row {
         };
         fault(self.error.kind() != self.kind, "is of another kind");
         fault(self.error.redis_word() != self.word, "has another word of Redis");
+        fault(self.error.is_transient() != self.passes, "says otherwise whether the cause passes");
+        fault(self.error.is_in_doubt() != text.contains("may have been carried out"), "doubts not as the text does");
+        fault(self.error.is_lost() != text.contains("unprotected"), "is lost not as the text says");
         fault(text.contains(CANARY) || format!("{:?}", self.error).contains(CANARY), "tells the password");
         fault(has_hash(&text), "names the hash of a script");
         fault(text.contains("user_script") || text.contains("with args"), "quotes a script or arguments");

@@ -59,7 +59,7 @@ fn refusals() -> Vec<Row> {
         &["unable to persist to disk", "free its disk"],
     ));
     let busy = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
-    rows.push(Row::refused("a script without end", says(busy), "BUSY", &["SCRIPT KILL"]));
+    rows.push(Row::refused("a script without end", says(busy), "BUSY", &["SCRIPT KILL"]).passing());
     rows.push(Row::refused(
         "a cluster behind a proxy",
         says("MOVED 866 10.0.0.7:6379"),
@@ -71,12 +71,15 @@ fn refusals() -> Vec<Row> {
                9: -OOM command not allowed when used memory > 'maxmemory'.";
     rows.push(Row::refused("memory is full, on an old server", says(old), "OOM", &["maxmemory", "free memory"]));
     server.run(&["REPLICAOF", "127.0.0.1", "1"]);
-    rows.push(Row::refused(
-        "a master that became a replica",
-        take(&client),
-        "READONLY",
-        &["replica", "connect to its master"],
-    ));
+    rows.push(
+        Row::refused(
+            "a master that became a replica",
+            take(&client),
+            "READONLY",
+            &["replica", "connect to its master"],
+        )
+        .passing(),
+    );
     server.run(&["REPLICAOF", "NO", "ONE"]);
     server.run(&["HSET", "job", "mode", "read", "somebody", "1"]);
     rows.push(Row::new(
@@ -146,16 +149,20 @@ fn silence() -> Vec<Row> {
     let rig = Rig::start();
     let port = rig.proxy.port();
     let client = rig.builder().command_timeout(LIMIT).connect().unwrap();
-    let connection = |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::Connection, says);
+    let connection =
+        |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::Connection, says).passing();
     let mut rows = vec![];
     rig.proxy.mute(Scope::All, Direction::Replies);
     let doubted = take(&client);
-    rows.push(Row::new(
-        "a request without an answer",
-        doubted,
-        ErrorKind::Unknown,
-        &["did not answer within", "may have been carried out"],
-    ));
+    rows.push(
+        Row::new(
+            "a request without an answer",
+            doubted,
+            ErrorKind::Unknown,
+            &["did not answer within", "may have been carried out"],
+        )
+        .passing(),
+    );
     let asked = client.get_lock("job").is_locked().unwrap_err();
     rows.push(connection("a question without an answer", asked, &["did not answer within"]));
     rig.proxy.heal();

@@ -20,7 +20,8 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 fn unreachable() -> Vec<Row> {
-    let connection = |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::Connection, says);
+    let connection =
+        |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::Connection, says).passing();
     let server = RedisServer::start();
     let port = server.port();
     server.pause();
@@ -122,6 +123,7 @@ fn unwilling() -> Vec<Row> {
     loading.rule(When::command("PING").always(), Then::AnswerInstead(reply));
     rows.push(
         Row::refused("a server that loads", no_client(&loading.url()), "LOADING", &["refused", "loaded its data"])
+            .passing()
             .at(loading.port(), 0),
     );
     let limited = RedisServer::builder().config("maxclients 1").start();
@@ -129,6 +131,7 @@ fn unwilling() -> Vec<Row> {
     let error = no_client(&limited.url());
     rows.push(
         Row::refused("a server that is full", error, "MAXCLIENTS", &["max number of clients", "raise maxclients"])
+            .passing()
             .at(limited.port(), 0),
     );
     drop(only);
@@ -155,6 +158,7 @@ fn wrong() -> Vec<Row> {
         unsupported("a Sentinel, with the master's password", of_sentinel, &["Sentinel", "connect to the master"])
             .at(sentinel.port(), 0),
         Row::refused("a replica", no_client(&replica.url()), "READONLY", &["is a replica", "connect to its master"])
+            .passing()
             .at(replica.port(), 0),
         Row::refused(
             "a server that runs no scripts",
