@@ -90,7 +90,7 @@ impl Audit<'_> {
         table.row("receipts and Redis' records", &found, wrong);
     }
 
-    /// By the machine's clock, nobody else was granted the lock between a grant and the write.
+    /// By the machine's clock, no other till was granted the lock between a grant and the write.
     fn check_overlaps(&self, table: &mut Table) {
         let mut receipts: Vec<&Receipt> = self.books.receipts.iter().collect();
         receipts.sort_by_key(|receipt| receipt.granted_at);

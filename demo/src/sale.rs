@@ -63,7 +63,7 @@ impl Manager {
         let mut troubles = vec![];
         let mut acts = None;
         let led = match fault {
-            Fault::WithoutLock => self.sell_out(), // nobody holds it, so nobody can lose it
+            Fault::WithoutLock => self.sell_out(), // no common lock, so no till can lose one
             _ => self.acts().and_then(|all| {
                 acts = Some(all);
                 self.sell_out()

@@ -37,7 +37,7 @@ impl Seller {
         let guard = self.lock.lock()?;
         let granted_at = clock::now();
 
-        let item = self.shop.stock()?; // from here to the write nobody else may come between
+        let item = self.shop.stock()?; // from here to the write no other seller may come between
         if item == 0 {
             guard.unlock()?;
             return Ok(false);

@@ -1,4 +1,4 @@
-//! The token lock beside the lock libraries of others: runs the tests of `tests/it/kinds/token_peers.rs` and counts each.
+//! The token lock beside other lock libraries: runs the tests of `tests/it/kinds/token_peers.rs` and counts each.
 
 use std::env;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What the compiler allows, and what it says to code that moves a guard.
+//! The code that the compiler allows, and the error for code that moves a guard.
 
 use std::io::Write;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -67,7 +67,7 @@ fn compile(code: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(text) }
 }
 
-/// The library that was built last; builds with other features stand beside it.
+/// The newest build of the library; builds with other features are in the same folder.
 fn newest_library(folder: &Path) -> PathBuf {
     let is_library = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

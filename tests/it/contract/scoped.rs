@@ -1,4 +1,4 @@
-//! Work that is run under a lock whose guard is only lent.
+//! Work under a lock whose guard is only borrowed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

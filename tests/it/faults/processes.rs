@@ -53,7 +53,7 @@ pub(crate) fn kills(kills: i64) {
     };
     let mut peers: Vec<_> = (0..3).map(|_| start_one(&mut scene)).collect();
     for _ in 0..kills {
-        let victim = kill_whoever_is_inside(&scene, &mut peers);
+        let victim = kill_the_process_inside(&scene, &mut peers);
         let killed = Instant::now();
         eventually(SOON, "another thread is inside", || scene.inside().is_some_and(|pid| pid != victim));
         assert!(killed.elapsed() <= TTL + ms(1_000) + SCHEDULING, "{:?}", killed.elapsed());
@@ -268,7 +268,7 @@ impl Scene {
 }
 
 /// Stops processes until a process stands still inside, and kills the process inside.
-fn kill_whoever_is_inside(scene: &Scene, peers: &mut [(Peer, Vec<u64>)]) -> u32 {
+fn kill_the_process_inside(scene: &Scene, peers: &mut [(Peer, Vec<u64>)]) -> u32 {
     let started = Instant::now();
     loop {
         assert!(started.elapsed() < SOON, "no process was caught inside");

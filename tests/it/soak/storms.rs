@@ -6,7 +6,7 @@ use lockson_harness::proxy::{Then, When};
 use super::campaign::Campaign;
 use crate::faults::processes::kills;
 use crate::faults::storms::chaos;
-use crate::kinds::fair::crowds::nobody_is_overtaken;
+use crate::kinds::fair::crowds::no_waiter_is_overtaken;
 use crate::support::faults::Rig;
 use crate::support::{Random, ms};
 
@@ -39,7 +39,7 @@ fn storm_of_fair_waiters() {
     const GRANTS: u64 = 10_000;
     let mut campaign = Campaign::start("grants of a fair lock among waiters that give up and die", 100_000, 6);
     while campaign.goes_on() {
-        nobody_is_overtaken(GRANTS);
+        no_waiter_is_overtaken(GRANTS);
         campaign.passed(GRANTS);
     }
     campaign.end("nobody overtaken");

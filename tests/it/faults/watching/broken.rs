@@ -114,14 +114,14 @@ fn a_loss_that_only_a_replica_tells_is_no_loss() {
     let empty = RedisServer::builder().config("repl-diskless-sync-delay 0").start();
     let successor = RedisServer::start();
     let client = super::patient(&rig.proxy.url()).connect().unwrap();
-    // A lease: what is asked is a plain look, which a replica answers as well.
+    // With a lease the request is a plain look, and a replica answers a look too.
     let guard = client.get_lock("kept").with_lease(super::LEASE).owned().lock().unwrap();
     eventually(SOON, "the hold is watched", || rig.server.tracked_keys() > 0);
     successor.run(&["HSET", "kept", guard.owner(), "1"]);
     successor.run(&["PEXPIRE", "kept", "150000"]);
     rig.proxy.retarget(successor.address());
     rig.server.reset_counters();
-    // Connections that are open stay where they are, and what their server takes over lacks the key.
+    // Open connections stay with their server, and the data that the server takes over lacks the key.
     rig.server.run(&["REPLICAOF", "127.0.0.1", &empty.port().to_string()]);
     let are_asked = |server: &RedisServer| server.calls_of("hexists") > 0;
     eventually(SOON, "the replica is asked", || are_asked(&rig.server));

@@ -13,11 +13,11 @@ use crate::support::{SOON, ms};
 
 #[test]
 fn no_waiter_is_overtaken_while_others_leave_and_die() {
-    nobody_is_overtaken(3_000);
+    no_waiter_is_overtaken(3_000);
 }
 
 /// Watches `wanted` grants in a crowd, and checks that each grant went to the first of the queue.
-pub(crate) fn nobody_is_overtaken(wanted: u64) {
+pub(crate) fn no_waiter_is_overtaken(wanted: u64) {
     let server = RedisServer::start();
     let witness = QueueWitness::of(&server, "job");
     let ended = AtomicBool::new(false);

@@ -116,8 +116,8 @@ if redis.call('zadd', KEYS[3], left + tonumber(ARGV[3]) + tonumber(ARGV[4]), ARG
 end
 return left";
 
-/// `RedissonFairLock` 4.7.0: unlock, without the latch that Java deletes at once. ARGV: message, lease, owner, now, publish,
-/// channel.
+/// `RedissonFairLock` 4.7.0: unlock, without the latch that Java deletes at once. ARGV: message, lease, owner, now,
+/// publish, channel.
 const UNLOCK: &str = "
 while true do
   local head = redis.call('lindex', KEYS[2], 0)

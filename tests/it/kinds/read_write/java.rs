@@ -117,7 +117,7 @@ fn java_hears_when_ours_leave() {
 }
 
 #[test]
-fn a_dead_reader_of_java_stands_in_nobodys_way() {
+fn a_dead_reader_of_java_blocks_no_other_owner() {
     let (server, name) = (RedisServer::shared(), fresh("rw"));
     let (read, write) = sides(&client(), &name);
     let dead = Java::new(&name, 1);

@@ -218,7 +218,7 @@ fn nested_leases_are_never_added_up() {
 }
 
 #[test]
-fn a_read_hold_that_ran_out_stands_in_nobodys_way() {
+fn an_expired_read_hold_blocks_no_other_owner() {
     let (server, name) = (RedisServer::shared(), fresh("rw"));
     let (ours, theirs) = (client(), client());
     let ((read, _), (other_read, write)) = (sides(&ours, &name), sides(&theirs, &name));
