@@ -1,4 +1,4 @@
-//! One thread for what nobody waits for: started when there is work, ended when there is none.
+//! A thread for background jobs: started when a job is due, ended when no job is left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::owner::{Home, ThreadId, ThreadNumber};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::Instant;
 
-/// A queue of jobs, each with the moment before which it is not run.
+/// A queue of jobs, each with the earliest time of its run.
 #[derive(Clone)]
 pub(crate) struct Background {
     name: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Background {
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Names one job: when it is due, and its number.
+/// Identifies a job by its time and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket {
     pub(crate) at: Instant,
@@ -30,21 +30,21 @@ pub(crate) struct Ticket {
 struct Shared {
     queue: Mutex<Queue>,
     added: Condvar,
-    /// A job has been run, and somebody waits for that.
+    /// Signals the end of a job to a thread that waits for it.
     done: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
-    /// In the order in which they are run.
+    /// Sorted by the order of the runs.
     jobs: BTreeMap<Ticket, Work>,
     next: u64,
     running: bool,
-    /// The thread that runs a job now.
+    /// The thread that runs a job at the moment.
     busy: Option<ThreadNumber>,
-    /// Jobs are run whatever their moment: the client closes.
+    /// Whether all jobs run at once, because the client closes.
     hurries: bool,
-    /// No job is taken any more.
+    /// Whether new jobs are dropped.
     ended: bool,
 }
 
@@ -56,14 +56,14 @@ impl Background {
     /// Runs `work` on the background thread, not before `at`.
     pub(crate) fn run_at(&self, at: Instant, work: impl FnOnce() + Send + 'static) -> Ticket {
         if self.home.is_elsewhere() {
-            // An observer forked in the middle of an operation: the child clears nothing away.
+            // An observer forked during an operation: the child must not clean up.
             return Ticket { at, number: 0 };
         }
         let mut queue = self.shared.queue.lock();
         queue.next += 1;
         let ticket = Ticket { at, number: queue.next };
         if queue.ended {
-            // Dropped without the mutex.
+            // The job is dropped after the mutex is released.
             drop(queue);
             return ticket;
         }
@@ -73,19 +73,19 @@ impl Background {
             return ticket;
         }
         let shared = Arc::clone(&self.shared);
-        // Without a thread the jobs wait for the next one that can be started.
+        // If no thread can be started, the jobs wait for the next attempt.
         queue.running = thread::Builder::new().name(self.name.into()).spawn(move || shared.work()).is_ok();
         ticket
     }
 
-    /// Drops a job that has not been started.
+    /// Cancels a job that has not started.
     pub(crate) fn cancel(&self, ticket: Ticket) {
         let work = self.shared.queue.lock().jobs.remove(&ticket);
         drop(work);
     }
 
-    /// Runs all jobs now, whatever their moment, and waits for them at most until `until`. What is left then is
-    /// dropped, and so is what comes later.
+    /// Runs all jobs now, whatever their time, and waits for them until `until`. Jobs left by then, and later jobs,
+    /// are dropped.
     pub(crate) fn finish(&self, until: Instant) {
         let mut queue = self.shared.queue.lock();
         queue.hurries = true;
@@ -123,7 +123,7 @@ impl Shared {
                 Some(at) if at <= now || queue.hurries => {
                     let Some((_, work)) = queue.jobs.pop_first() else { continue };
                     queue.busy = Some(me);
-                    // A job that panics, a callback of a user perhaps, must not take the others along.
+                    // A panic in a job, perhaps in a callback of the user, must not end the other jobs.
                     MutexGuard::unlocked(&mut queue, || {
                         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                     });

@@ -1,4 +1,4 @@
-//! One caller that may have to wait: its bell, and what ends its wait early.
+//! A caller that may wait: its bell, and the reasons to end the wait early.
 
 use once_cell::unsync::OnceCell;
 
@@ -8,12 +8,12 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::time::Instant;
 
-/// A caller of an operation, which `close()` and its [`Cancel`] can wake from every pause.
+/// A caller of an operation. `close()` and the [`Cancel`] of the caller can wake it from every pause.
 pub(crate) struct Caller<'a> {
     engine: &'a Engine,
     cancel: Option<&'a Cancel>,
     pub(super) bell: Bell,
-    /// Where the bell hangs: from the first pause on, since most callers never pause.
+    /// The registrations of the bell, made at the first pause, because most callers never pause.
     hung: OnceCell<[Option<Hung>; 2]>,
 }
 
@@ -22,7 +22,7 @@ impl<'a> Caller<'a> {
         Self { engine, cancel, bell: Bell::new(), hung: OnceCell::new() }
     }
 
-    /// Why this caller must not go on.
+    /// Fails if this caller must not go on.
     pub(super) fn check(&self) -> Result<()> {
         if self.engine.is_closed() {
             return Err(closed());
@@ -33,25 +33,25 @@ impl<'a> Caller<'a> {
         Ok(())
     }
 
-    /// Sleeps until the bell is rung or `until` has come; fails when the caller must not go on.
+    /// Sleeps until the bell rings or `until`. Fails when the caller must not go on.
     pub(super) fn sleep(&self, until: Instant) -> Result<()> {
         let cancel = || self.cancel.map(|cancel| cancel.hang(&self.bell));
         self.hung.get_or_init(|| [Some(self.engine.closing.hang(&self.bell)), cancel()]);
-        // After hanging the bell, so that nothing falls between the look and the sleep.
+        // Checked after the bell was registered, so that no event between check and sleep is missed.
         self.check()?;
         self.bell.wait(until);
         self.check()
     }
 }
 
-/// What a caller of a closed client gets.
+/// The error of a call on a closed client.
 pub(super) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the client was closed")
 }
 
 impl Drop for Caller<'_> {
     fn drop(&mut self) {
-        // The child's copies of the mutexes may be locked for ever.
+        // In a forked child the copies of the mutexes may be locked for ever.
         if let Some(hung) = self.hung.take()
             && self.engine.was_forked_within()
         {

@@ -1,4 +1,4 @@
-//! What a kind of lock must answer; it answers questions, the engine acts.
+//! The interface of a kind of lock: the kind answers, the engine acts.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,63 +13,63 @@ use crate::script::{
 };
 use crate::time::Lease;
 
-/// One kind of exclusive lock: the requests that make it what it is.
+/// A kind of lock: the requests that define its behaviour.
 ///
-/// What is given here is what all locks share that are a hash of one owner and its hold count.
+/// The default methods implement locks that are stored as a hash of one owner and its hold count.
 pub(crate) trait Kind: fmt::Debug + Send + Sync {
-    /// What the kind is called. Handles of one family share their holds, and one script renews them.
+    /// The family of the kind. Handles of one family share their holds, and one script renews the locks of a family.
     fn family(&self) -> &'static str {
         "hash"
     }
 
-    /// What the kind is called in events and lists, by the side that is held.
+    /// The kind for events and lists, by the side that is held.
     fn label(&self, side: Side) -> LockKind;
 
-    /// The owner as this kind writes it; different owners must stay different.
+    /// Encodes the owner for Redis; different owners must stay different.
     fn encode_owner(&self, owner: OwnerId) -> OwnerId {
         owner
     }
 
-    /// How threads of this process wait for the same lock.
+    /// The way in which threads of this process wait for the same lock.
     fn queueing(&self) -> Queueing {
         Queueing::Line
     }
 
-    /// How a waiter learns that it is worth asking again.
+    /// The way in which a waiter learns that the lock may be free.
     fn waking(&self) -> Waking {
         Waking::Message
     }
 
-    /// Whether processes stand back for each other: one holds at a time, and a release tells all who wait.
+    /// Whether processes stand back for each other: only one owner holds at a time, and a release wakes every waiter.
     fn stands_back(&self) -> bool {
         self.queueing() == Queueing::Line && matches!(self.waking(), Waking::Message)
     }
 
-    /// Which side of the lock a guard of this kind holds.
+    /// The side of the lock that a guard of this kind holds.
     fn side(&self) -> Side {
         Side::Exclusive
     }
 
-    /// Whether a thread that has these guards may take one more; if not, why.
+    /// Checks whether a thread with these guards may take the lock again; otherwise returns the reason.
     fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
         let _ = held;
         Ok(())
     }
 
-    /// Where a release is announced to this waiter; empty where nothing is announced.
+    /// The channel on which releases are published for this waiter; empty for a kind without messages.
     fn channel(&self, name: &LockName, owner: &OwnerId) -> String;
 
     fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt>;
 
-    /// `counts` are those after the re-entry.
+    /// Builds the re-entry; `counts` include the new guard.
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
         reentrant::reenter(name, owner, raise.endless, counts.exclusive)
     }
 
-    /// `remaining` are the counts that stay and what is promised to them; `None` gives all back.
+    /// Builds the release. `remaining` are the counts that stay, with the lease for them; `None` releases the lock.
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released>;
 
-    /// Takes everything of an owner away that was never heard of: a hold, a place in a queue.
+    /// Removes an owner whose acquire has an unknown outcome: its hold, and its place in a queue.
     fn withdraw(&self, name: &LockName, owner: &OwnerId) -> Call<()> {
         self.release(name, owner, None).ignoring_answer()
     }
@@ -78,7 +78,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         reentrant::renew(locks)
     }
 
-    /// Asks whether these holds are still there, at least one; changes nothing.
+    /// Checks whether these holds still exist, without changing them. `claims` must not be empty.
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
         look::fields(claims, |owner| vec![owner.to_string()])
     }
@@ -89,45 +89,45 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         query::exists(name)
     }
 
-    /// Who holds it, and how often.
+    /// Reads an owner of the lock, and its hold count.
     fn holder(&self, name: &LockName) -> Call<Option<(String, u64)>> {
         query::holder(name)
     }
 }
 
-/// One question for the lock.
+/// The arguments of an acquire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask<'a> {
     pub(crate) name: &'a LockName,
     pub(crate) owner: &'a OwnerId,
     pub(crate) lease: Lease,
-    /// The caller waits; otherwise it asks just once.
+    /// Whether the caller waits; otherwise the caller asks once.
     pub(crate) waits: bool,
 }
 
 /// How threads of one process wait for the same lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queueing {
-    /// They line up, and only the first asks Redis: one of them can have it at a time.
+    /// Threads queue, and only the first thread asks Redis, because only one thread can get the lock.
     Line,
-    /// Each asks for itself: several may have it at once.
+    /// Each thread asks, because several threads may hold the lock.
     Together,
-    /// Each joins the queue that Redis keeps, and leaves it when it gives up.
+    /// Each thread joins the queue in Redis, and leaves the queue when it gives up.
     InRedis,
 }
 
-/// How a waiter learns that it is worth asking again.
+/// The way in which a waiter learns that the lock may be free.
 #[derive(Clone, Debug)]
 pub(crate) enum Waking {
-    /// A message on a channel that concerns everybody.
+    /// A message on a channel of all waiters.
     Message,
     /// A message on a channel of its own.
     OwnMessage,
-    /// Nobody tells: it asks after pauses.
+    /// No message: the waiter asks after pauses.
     Pauses(Pauses),
 }
 
-/// The pause after each failed try, by the number of tries made; `None` gives up.
+/// The pause after each failed try, by the number of tries so far; `None` gives up.
 #[derive(Clone)]
 pub(crate) struct Pauses(pub(crate) std::sync::Arc<dyn Fn(u32) -> Option<Duration> + Send + Sync>);
 

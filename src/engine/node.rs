@@ -1,4 +1,4 @@
-//! One server as the engine sees it: requests, a hub for waiting, a lane for renewing.
+//! A server with its parts in the engine: a hub for waiting, a watchdog, a queue for cleanup.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,24 +10,25 @@ use crate::engine::watchdog::lane::Lane;
 use crate::sync::Mutex;
 use crate::time::Instant;
 
-/// A server with what belongs to it alone.
+/// A server with its parts in the engine.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) server: Arc<Server>,
     pub(crate) hub: Arc<Hub>,
-    /// Clears away what requests to this server left behind; one mute server delays no other's.
+    /// The cleanup of requests to this server; a queue for each server, so that a silent server delays no other
+    /// server.
     pub(super) settler: Background,
     pub(crate) lane: Arc<Lane>,
     asking: Mutex<Asking>,
 }
 
-/// How many ask the server for locks, and since when in vain.
+/// The number of callers that ask the server for locks, and the start of an outage.
 #[derive(Debug, Default)]
 struct Asking {
     under_way: usize,
-    /// Since then it has answered nobody who asked.
+    /// The start of the time without any reply.
     in_vain_since: Option<Instant>,
-    /// When the last one gave up.
+    /// The time when the last caller gave up.
     gave_up: Option<Instant>,
 }
 
@@ -36,7 +37,7 @@ impl Node {
         Self { server, hub, lane, settler: Background::new("lockson-settle"), asking: Mutex::default() }
     }
 
-    /// Somebody asks the server.
+    /// Records that a caller asks the server.
     pub(crate) fn asking_begins(&self, now: Instant) {
         let mut asking = self.asking.lock();
         let is_forgotten = asking.gave_up.is_none_or(|gave_up| gave_up.after(FORGOTTEN) <= now);
@@ -47,7 +48,7 @@ impl Node {
         asking.under_way += 1;
     }
 
-    /// One who asked has an answer, or gives up.
+    /// Records that a caller got a reply, or gave up.
     pub(crate) fn asking_ends(&self, has_answer: bool) {
         let mut asking = self.asking.lock();
         asking.under_way = asking.under_way.saturating_sub(1);
@@ -60,13 +61,13 @@ impl Node {
         }
     }
 
-    /// Since when the server has been asked without answering anybody; `None` while it answers.
+    /// The time since which all requests are unanswered; `None` while the server replies.
     pub(crate) fn mute_since(&self) -> Option<Instant> {
         self.asking.lock().in_vain_since
     }
 }
 
-/// In an outage somebody asks all the time; after so long a silence the next question begins anew.
+/// The longest gap between callers within one outage. After a longer gap a new outage starts with the next request.
 const FORGOTTEN: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
@@ -104,7 +105,7 @@ mod tests {
         let _pretence = now.pretend();
         node.asking_begins(now);
         for _ in 0..10 {
-            // There is always one more under way.
+            // The next caller always starts before the previous one gives up.
             now = now.after(FORGOTTEN * 2);
             now.comes();
             node.asking_begins(now);
@@ -127,12 +128,12 @@ mod tests {
         let answered = node.mute_since().expect("one still asks");
         assert!(answered >= now);
         node.asking_ends(false);
-        // One after another in vain: it is one outage.
+        // Callers fail one after another: a single outage.
         let now = Instant::now();
         node.asking_begins(now);
         assert_eq!(node.mute_since(), Some(answered));
         node.asking_ends(false);
-        // Nobody asked for a while, and now somebody does: who knows what was between.
+        // After a gap without callers, the time before the gap does not count.
         let later = Instant::now().after(FORGOTTEN);
         node.asking_begins(later);
         assert_eq!(node.mute_since(), Some(later));

@@ -1,4 +1,4 @@
-//! What a caller asks for: which lock, for how long, and how long it waits for it.
+//! The request of a caller: the lock, the lease, and the longest wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::state::exchange::Bounds;
 use crate::state::ledger::{GuardNumber, Promise};
 use crate::time::{Deadline, Instant, Lease};
 
-/// What a caller wants.
+/// The request of a caller.
 #[derive(Debug)]
 pub(crate) struct Wish<'a> {
     pub(crate) name: &'a LockName,
@@ -22,23 +22,23 @@ pub(crate) struct Wish<'a> {
     pub(crate) lease: Option<Lease>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) cancel: Option<&'a Cancel>,
-    /// The hold belongs to its guard, not to the calling thread.
+    /// Whether the hold belongs to its guard instead of the calling thread.
     pub(crate) owned: bool,
 }
 
-/// How long a caller waits.
+/// The wait of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// It asks once.
+    /// The caller asks once.
     Not,
-    /// It gives up at the deadline, or earlier if its kind bounds the tries.
+    /// The caller gives up at the deadline, or earlier if its kind bounds the tries.
     Until(Deadline),
-    /// It does not give up.
+    /// The caller does not give up.
     ForEver,
 }
 
 impl Wish<'_> {
-    /// What a guard is promised whose request was sent at `sent`.
+    /// Returns the promise to a guard whose request was sent at `sent`.
     pub(super) fn promise(&self, lease: Lease, sent: Instant) -> Promise {
         match self.lease {
             Some(_) => Promise::Leased { until: sent.after(lease.duration()) },
@@ -57,7 +57,7 @@ impl Wait {
     }
 }
 
-/// A hold and the guard of it that the caller gets.
+/// A hold, and the guard for the caller.
 pub(crate) type Grant = (Arc<HoldState>, GuardNumber);
 
 impl Engine {
@@ -65,13 +65,14 @@ impl Engine {
         wish.lease.unwrap_or(self.watchdog_lease)
     }
 
-    /// How long a request of a call with this deadline may take.
+    /// Returns the time limits of a request in a call with this deadline.
     pub(super) fn bounds(&self, node: &Node, started: Instant, deadline: Deadline) -> Bounds {
         let now = Instant::now();
         let since = node.mute_since().unwrap_or(now).max(started);
         let (retry_until, end) = match deadline {
             Deadline::At(at) => (at, at.max(now).after(self.config.command_timeout)),
-            // Not without end: a server that answers nobody for so long is an error, not a busy lock.
+            // A wait without limit ends in an outage: a server without any reply for this time is an error, not a
+            // busy lock.
             Deadline::Never => (
                 since.after(self.config.outage_limit),
                 since.after(self.config.outage_limit).max(now.after(self.config.command_timeout)),

@@ -1,4 +1,4 @@
-//! Exactly once: sends a request, and fences and repeats it when no answer came.
+//! Exactly once: sends a request, and after a missing reply fences the request and repeats it.
 
 use super::caller::Caller;
 use crate::conn::Server;
@@ -8,24 +8,24 @@ use crate::state::exchange::{Bounds, Exchange, Failed, Loose, Next};
 use crate::time::Instant;
 use crate::transport::{Fault, Limits};
 
-/// An answer, and what its history means for it.
+/// A reply, and the history of its request.
 #[derive(Debug)]
 pub(crate) struct Answer<T> {
     pub(crate) value: T,
-    /// When the request that was answered was sent: leases count from here.
+    /// The sending time of the answered copy, from which leases are counted.
     pub(crate) sent: Instant,
-    /// An earlier copy had no answer, so this may be the second time it was carried out.
+    /// Whether an earlier copy was unanswered, so that this reply may be for the second run.
     pub(crate) repeated: bool,
-    /// An earlier copy could not be fenced and may still arrive.
+    /// Whether an earlier copy could not be fenced and may still run.
     pub(crate) haunted: bool,
-    /// Before the request was sent: no earlier copy is carried out after this, unless one is haunted.
+    /// A time before the request was sent: earlier copies run no more after it, unless a copy could not be fenced.
     pub(crate) clear_since: Instant,
 }
 
-/// Sends `call` to `server` until it is answered or the bounds are reached.
+/// Sends `call` to `server` until a reply arrives or the bounds are reached.
 ///
-/// Before a repetition every unanswered copy is fenced, so at most one copy is carried out after
-/// its own time. Calls are written so that carrying one out twice in a row changes nothing.
+/// Before a repetition every unanswered copy is fenced, so no older copy can run after the repetition. Scripts are
+/// written so that a second run right after the first changes nothing.
 pub(crate) fn send<T>(
     server: &Server,
     call: &Call<T>,
@@ -35,7 +35,7 @@ pub(crate) fn send<T>(
     send_after(Loose::default(), server, call, bounds, caller)
 }
 
-/// The same, after fencing what earlier requests left loose.
+/// Fences the copies that earlier requests left in doubt, then sends `call`.
 pub(crate) fn send_after<T>(
     loose: Loose,
     server: &Server,
@@ -87,16 +87,16 @@ fn attempt<T>(server: &Server, call: &Call<T>, request: &[u8], whole: bool, limi
     }
 }
 
-/// Rests until then, or until the caller has to look whether it may go on.
+/// Rests until `until`, or until the caller must check whether to go on.
 fn rest(caller: Option<&Caller<'_>>, until: Instant) {
     match caller {
-        // Whether it may is asked after any rest.
+        // The check follows any rest.
         Some(caller) => drop(caller.sleep(until)),
         None => std::thread::sleep(Instant::now().until(until)),
     }
 }
 
-/// A key of another type under the name of a hold: somebody overwrote the lock.
+/// Turns a key of another type into a loss: a client overwrote the lock.
 pub(crate) fn taken_if_overwritten<T>(failed: Failed) -> Result<Answer<Result<T, Loss>>, Failed> {
     if failed.error.redis_word() != Some("WRONGTYPE") {
         return Err(failed);
@@ -106,7 +106,7 @@ pub(crate) fn taken_if_overwritten<T>(failed: Failed) -> Result<Answer<Result<T,
     Ok(Answer { value: Err(Loss::Taken), sent: now, repeated: false, haunted, clear_since: now })
 }
 
-/// Tries once to fence what is loose.
+/// Tries once to fence the copies in doubt.
 pub(crate) fn fence(server: &Server, loose: &mut Loose, deadline: Instant) -> Result<(), Fault> {
     while let Some(identity) = loose.open.last() {
         if !server.fence(identity, Limits::by(deadline))? {

@@ -1,4 +1,4 @@
-//! One caller on its way to one lock: what it asked, where it stands, what it must not leave behind.
+//! One acquisition: the request of a caller, its progress, and the cleanup after it.
 
 use std::sync::Arc;
 use std::thread;
@@ -25,7 +25,7 @@ use crate::state::exchange::{Bounds, Loose};
 use crate::state::ledger::Ledger;
 use crate::time::{Deadline, Instant, Lease};
 
-/// One caller on its way to one lock.
+/// One acquisition by one caller.
 pub(crate) struct Contender<'a> {
     engine: &'a Arc<Engine>,
     node: Arc<Node>,
@@ -40,13 +40,13 @@ pub(crate) struct Contender<'a> {
     caller: &'a Caller<'a>,
     place: Option<Place<'a>>,
     subscription: Option<Subscription>,
-    /// Requests of the present owner that were never answered.
+    /// The unanswered requests of the present owner.
     loose: Option<Loose>,
-    /// Whether it has asked as its present owner.
+    /// Whether a request of the present owner was sent.
     asked: bool,
     tries: u32,
     granted: bool,
-    /// While the thread sleeps, and between.
+    /// Set from the first sleep to the grant.
     listed: Option<Listed<'a>>,
     has_slept: bool,
 }
@@ -83,7 +83,7 @@ impl<'a> Contender<'a> {
         }
     }
 
-    /// Takes the lock, or finds out that it cannot be had in time, and leaves nothing behind then.
+    /// Takes the lock. Cleans up if the lock could not be taken in time.
     pub(crate) fn run(mut self) -> Result<Option<Grant>> {
         let deadline = self.deadline;
         let outcome = if self.wait != Wait::Not {
@@ -95,7 +95,7 @@ impl<'a> Contender<'a> {
             })
         };
         if self.engine.was_forked_within() {
-            // What would be given up here may be locked for ever in the child.
+            // In the child the mutexes of the dropped fields may be locked for ever.
             std::mem::forget(self);
             return Err(closed());
         }
@@ -107,7 +107,7 @@ impl<'a> Contender<'a> {
         outcome
     }
 
-    /// Lists the thread as one that waits, and tells the observer the first time.
+    /// Lists the thread as waiting, and tells the observer once.
     fn tell_wait(&mut self) {
         let engine = self.engine;
         let waiter = Waiter {
@@ -144,13 +144,13 @@ impl<'a> Contender<'a> {
         self.wish.kind.label(self.wish.kind.side())
     }
 
-    /// Waits until this thread is the first of its process that wants the lock, or time is up:
-    /// then it asks all the same, so that the answer is Redis's and not a guess.
+    /// Waits until this thread is the first in the local queue, or until the time is up. Then the thread asks in any
+    /// case, so that the answer comes from Redis.
     fn wait_in_line(&mut self) -> Result<()> {
         self.place = self.engine.lines.join(self.wish.name, self.wish.kind.queueing(), &self.caller.bell);
         while self.place.as_ref().is_some_and(|place| !place.is_first()) {
             let now = Instant::now();
-            // Where the first one gets no answers, the others find that out for themselves.
+            // During an outage the first thread gets no reply, so the other threads end their waits themselves.
             let limit = self.engine.config.outage_limit;
             let outage = self.node.mute_since().map(|since| since.max(self.started).after(limit));
             if self.deadline.passed(now) || outage.is_some_and(|outage| now >= outage) {
@@ -159,7 +159,7 @@ impl<'a> Contender<'a> {
             let longest = now.after(LONGEST_SLEEP);
             self.sleep(self.deadline.sooner(outage.map_or(longest, |outage| outage.min(longest))))?;
         }
-        // Where the channel is listened to already, being there before the first question saves the second.
+        // If the channel is subscribed already, joining before the first request saves the second request.
         if matches!(self.wish.kind.waking(), Waking::Message) {
             let (name, kind, owner) = (self.wish.name, self.wish.kind, &self.owner);
             self.subscription = self.node.hub.join_live(name, &|| kind.channel(name, owner), &self.caller.bell);
@@ -194,7 +194,7 @@ impl<'a> Contender<'a> {
         self.granted = true;
         self.listed = None;
         for dead in dead {
-            // Perhaps nobody was told of its loss yet.
+            // The loss of this hold may not have been reported.
             self.engine.with(&dead, |ledger, now| ledger.look(now));
         }
         self.engine.mind_if_heard(&hold);
@@ -210,14 +210,14 @@ impl<'a> Contender<'a> {
         Ok(Outcome::Taken((hold, guard)))
     }
 
-    /// `close()` has gone over the holds already and waits for this call: the grant goes back.
+    /// `close()` has ended the other holds and waits for this call, so the grant is withdrawn.
     fn granted_while_closing(&mut self) -> Error {
         self.withdraw(self.engine.config.drop_timeout);
         closed()
     }
 
-    /// Redis gave it to us, so who of this process had it before has it no more. Only a hold that was
-    /// known before we asked is surely older than ours.
+    /// A grant proves that older holds of this lock in this process are lost. Only holds registered before the
+    /// request was sent are certain to be older.
     fn exclude_older_holds(&self, sent: Instant) {
         for older in self.engine.registry.under(self.wish.name) {
             let excluded = self.wish.kind.side() == Side::Exclusive
@@ -228,8 +228,8 @@ impl<'a> Contender<'a> {
         }
     }
 
-    /// The answer took longer than the lease: somebody else may have it by now. Whatever is left of
-    /// the grant is cleared away, and the next question is a new owner's.
+    /// The reply took longer than the lease, so another owner may hold the lock by now. The grant is cleaned up, and
+    /// the next request uses a new owner.
     fn granted_too_late(&mut self, haunted: bool) -> Outcome<Grant> {
         self.loose.get_or_insert_default().haunted |= haunted;
         self.clear_away();
@@ -238,8 +238,8 @@ impl<'a> Contender<'a> {
         Outcome::Busy(REST_AFTER_A_LATE_ANSWER)
     }
 
-    /// Gives up a place in Redis's queue, so that nobody waits behind a waiter who went away. A caller
-    /// whose wait failed is kept for a moment only; what that did not do goes on in the background.
+    /// Leaves the queue in Redis, so that no other waiter waits for this one. After a failed wait the caller is
+    /// delayed only for a moment; a failed request is repeated in the background.
     fn leave(&mut self, failed: Option<ErrorKind>) {
         let queued = self.wait != Wait::Not && self.asked && self.wish.kind.queueing() == Queueing::InRedis;
         if queued && !self.granted && self.loose.is_none() {
@@ -250,7 +250,7 @@ impl<'a> Contender<'a> {
         self.clear_away();
     }
 
-    /// Looks who holds the lock: the threads seen are those that want it.
+    /// Checks the owner of the lock, to count the threads of other processes that want it.
     fn look(&self, limit: Duration) {
         let now = Instant::now();
         self.node.asking_begins(now);
@@ -270,7 +270,7 @@ impl<'a> Contender<'a> {
         }
     }
 
-    /// Takes away what Redis has of this owner; what that does not do is left to the background.
+    /// Removes this owner from Redis; after a failure the background tries again.
     fn withdraw(&mut self, limit: Duration) {
         let call = self.wish.kind.withdraw(self.wish.name, &self.owner);
         if wire::send(&self.node.server, &call, Bounds::within(Instant::now(), limit, limit), None).is_err() {
@@ -278,7 +278,7 @@ impl<'a> Contender<'a> {
         }
     }
 
-    /// Has what unanswered requests may have left behind released in the background.
+    /// Releases in the background what unanswered requests may have taken.
     fn clear_away(&mut self) {
         if let Some(loose) = self.loose.take() {
             self.engine.settle(Settlement {
@@ -343,7 +343,7 @@ impl Contest for Contender<'_> {
                         if answer.haunted {
                             self.loose.get_or_insert_default().haunted = true;
                         }
-                        // One millisecond more: the key is gone after its time to live, not at its end.
+                        // One millisecond is added, because the key is gone only after its last millisecond.
                         Ok(Outcome::Busy(
                             u64::try_from(ttl_ms)
                                 .map_or(LONGEST_SLEEP, |ms| Duration::from_millis(ms.saturating_add(1))),
@@ -369,7 +369,7 @@ impl Contest for Contender<'_> {
         match (pauses.0)(self.tries) {
             // A wait without limit has no last try.
             None if self.wait == Wait::ForEver => Some(LONGEST_SLEEP),
-            // There is no point in sleeping on when the holder's time is over.
+            // A sleep beyond the time to live of the holder is useless.
             pause => pause.map(|pause| pause.min(busy)),
         }
     }
@@ -379,17 +379,17 @@ impl Contest for Contender<'_> {
             return Ok(false);
         }
         if let Some(subscription) = &self.subscription {
-            // Fails where Redis does not let us listen: waiting would be blind for ever.
+            // Fails where Redis refuses the subscription: such a wait could miss every release.
             subscription.is_live()?;
             return Ok(false);
         }
         let channel = self.wish.kind.channel(self.wish.name, &self.owner);
-        // What is said to one waiter is no news to those who hold.
+        // A message on a waiter's own channel says nothing about existing holds.
         let concerns = matches!(self.wish.kind.waking(), Waking::Message).then_some(self.wish.name);
         let subscription = self.node.hub.join(concerns, channel, &self.caller.bell)?;
         let live = subscription.is_live()?;
         self.subscription = Some(subscription);
-        // Not live yet: the bell rings as soon as it is, and the loop asks then.
+        // The subscription is not confirmed: the bell rings with the confirmation, and the loop asks again.
         Ok(live)
     }
 
@@ -401,14 +401,14 @@ impl Contest for Contender<'_> {
     }
 }
 
-/// Where every answer comes too late, clearing away must be able to keep up.
+/// The rest after a late grant: the cleanup must keep up when every reply is late.
 const REST_AFTER_A_LATE_ANSWER: Duration = Duration::from_millis(10);
 
-/// With less time left than this, who holds the lock is of no use.
+/// With less time left, the owner of the lock is not worth a request.
 const SHORTEST_LOOK: Duration = Duration::from_millis(100);
 
-/// Far back in a queue in Redis, which knows the place and says when to ask again.
+/// The longest sleep far back in a queue in Redis, which returns the time of the next request.
 const LONGEST_SLEEP_IN_A_QUEUE: Duration = Duration::from_secs(2);
 
-/// How long a wait that failed is kept to take itself out of Redis's queue.
+/// The longest delay of a failed wait by its leaving the queue.
 const LONGEST_FAREWELL: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! The local line in front of Redis: of the threads that want one lock, the first one asks.
+//! The local queues: of the threads of this process that want a lock, the first thread asks Redis.
 
 use crate::bell::Bell;
 use crate::engine::kind::Queueing;
@@ -6,11 +6,11 @@ use crate::name::LockName;
 use crate::state::local_queue::Queues;
 use crate::sync::Mutex;
 
-/// The lines of one client, one for each name that several threads want.
+/// The local queues of one client, one for each lock that several threads want.
 #[derive(Debug, Default)]
 pub(crate) struct Lines(Mutex<Queues<Bell>>);
 
-/// A thread's place in a line, given up when dropped.
+/// The place of a thread in a local queue; dropping it leaves the queue.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     lines: &'a Lines,
@@ -19,7 +19,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl Lines {
-    /// Joins the line for `name` at its end; `None` for a kind whose threads do not line up.
+    /// Joins the local queue for `name`; `None` for a kind without local queues.
     pub(crate) fn join<'a>(&'a self, name: &'a LockName, queueing: Queueing, bell: &Bell) -> Option<Place<'a>> {
         if queueing != Queueing::Line {
             return None;
@@ -28,12 +28,12 @@ impl Lines {
         Some(Place { lines: self, name, number })
     }
 
-    /// How many wait for `name`.
+    /// The number of waiting threads for `name`.
     pub(crate) fn len(&self, name: &LockName) -> usize {
         self.0.lock().len(name)
     }
 
-    /// Wakes whoever is first for `name`: the lock may be free.
+    /// Wakes the first thread for `name`, because the lock may be free.
     pub(crate) fn ring_first(&self, name: &LockName) {
         if let Some((_, bell)) = self.0.lock().first(name) {
             bell.ring();
@@ -43,7 +43,7 @@ impl Lines {
 
 #[cfg(all(test, shuttle))]
 impl Place<'_> {
-    /// Where it stands; whoever came later has more.
+    /// The number of the place; later threads have greater numbers.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -57,7 +57,7 @@ impl Lines {
 }
 
 impl Place<'_> {
-    /// Whether this thread is the one to ask Redis.
+    /// Whether this thread asks Redis.
     pub(crate) fn is_first(&self) -> bool {
         self.lines.0.lock().first(self.name).is_some_and(|(first, _)| *first == self.number)
     }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Of those who stay the oldest is first, and whoever becomes first is rung, nobody else.
+        /// The oldest thread is first, and only a thread that becomes first is woken.
         #[test]
         fn the_first_is_always_the_oldest_that_stayed(steps in proptest::collection::vec((0_u8..5, 0_usize..8), 1..80)) {
             let (lines, name) = (Lines::default(), name());

@@ -1,4 +1,4 @@
-//! Taking a lock: re-entry by what this process knows, everything else by asking Redis.
+//! Acquires: re-entry by the registry of this process, all else by a request to Redis.
 
 mod contender;
 pub(super) mod line;
@@ -18,7 +18,7 @@ use crate::time::{Deadline, Instant};
 use contender::Contender;
 
 impl Engine {
-    /// Takes or re-enters the lock; `None` when somebody else kept it until the deadline.
+    /// Takes or re-enters the lock; `None` when another owner kept the lock until the deadline.
     pub(crate) fn acquire(self: &Arc<Self>, wish: &Wish<'_>, wait: Wait) -> Result<Option<Grant>> {
         let caller = Caller::new(self, wish.cancel);
         caller.check()?;
@@ -54,7 +54,7 @@ impl Engine {
             still_kept(ledger, now, &answer.value)?;
             ledger.reentered(now, answer.sent, lease, side, wish.promise(lease, answer.sent))
         });
-        // Written or not, it is not what this hold was promised.
+        // After a failure the counts in Redis may be too high for this hold.
         let guard = reentered.inspect_err(|_| self.repeat_release(&hold))?;
         let guard = guard.map_err(|loss| self.lost(&hold, loss))?;
         Ok((hold, guard))

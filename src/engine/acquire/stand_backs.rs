@@ -1,4 +1,4 @@
-//! Whose turn it is between processes, for all threads of one client.
+//! Standing back between processes, shared by the threads of one client.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,17 +11,17 @@ use crate::time::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct StandBacks {
     accounts: Mutex<Accounts>,
-    /// How many accounts there are; read without the mutex, so that locks that nobody shares cost nothing.
+    /// The number of accounts; read without the mutex, so that locks without other clients cost nothing.
     count: AtomicUsize,
 }
 
 impl StandBacks {
-    /// Redis granted the lock to this process.
+    /// Records a grant to this process.
     pub(crate) fn granted(&self, name: &LockName, now: Instant) {
         self.with(|accounts| accounts.granted(name, now));
     }
 
-    /// This process gave the lock back; see [`Accounts::released`].
+    /// Records a release by this process; see [`Accounts::released`].
     pub(crate) fn released(
         &self,
         name: &LockName,
@@ -38,22 +38,22 @@ impl StandBacks {
         goes_on
     }
 
-    /// Another process gave the lock back.
+    /// Records a release by another process.
     pub(crate) fn heard(&self, name: &LockName, now: Instant) {
         self.with(|accounts| accounts.heard(name, now));
     }
 
-    /// A look at the lock found this owner, or nobody else's.
+    /// Records the owner that a check found, or `None` for an owner of this process.
     pub(crate) fn looked(&self, name: &LockName, owner: Option<&str>, now: Instant) {
         self.with(|accounts| accounts.looked(name, owner, now));
     }
 
-    /// A look was not answered, or is not allowed.
+    /// Records a check that failed or is not allowed.
     pub(crate) fn cannot_look(&self, name: &LockName, now: Instant) {
         self.with(|accounts| accounts.cannot_look(name, now));
     }
 
-    /// Whether a thread of this process is to wait before it asks for the lock.
+    /// Returns a pause if a thread of this process must wait before it asks for the lock.
     pub(crate) fn pause(&self, name: &LockName, now: Instant) -> Option<Pause> {
         self.with(|accounts| accounts.pause(name, now)).flatten()
     }

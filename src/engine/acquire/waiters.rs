@@ -1,4 +1,4 @@
-//! Which threads of this client wait for which lock: a thread is listed when it goes to sleep, not before.
+//! The waiting threads of this client; a thread is listed when its first sleep begins.
 
 use std::collections::BTreeMap;
 use std::thread::Thread;
@@ -13,7 +13,7 @@ use crate::time::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct Waiters(Mutex<BTreeMap<HoldNumber, Waiter>>);
 
-/// One waiting thread.
+/// A waiting thread.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) name: LockName,
@@ -21,11 +21,11 @@ pub(crate) struct Waiter {
     pub(crate) owner: OwnerId,
     pub(crate) number: ThreadNumber,
     pub(crate) thread: Thread,
-    /// When the call began.
+    /// The start of the call.
     pub(crate) since: Instant,
 }
 
-/// A place in the list, given up when dropped.
+/// An entry in the list; dropping it removes the thread.
 #[derive(Debug)]
 pub(crate) struct Listed<'a> {
     waiters: &'a Waiters,
@@ -38,7 +38,7 @@ impl Waiters {
         Listed { waiters: self, number }
     }
 
-    /// All waiting threads, those that have waited longest first.
+    /// All waiting threads, the longest wait first.
     pub(crate) fn all(&self, now: Instant) -> Vec<LockWaiter> {
         let mut all: Vec<_> = self.0.lock().values().map(|waiter| waiter.at(now)).collect();
         all.sort_by_key(|waiter| std::cmp::Reverse(waiter.waited));

@@ -1,4 +1,4 @@
-//! The threads that run callbacks of users: one while callbacks are quick, one more beside each that lasts.
+//! The threads that run callbacks of the user: one thread, and another one for each callback that lasts.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,7 +10,8 @@ use std::time::Duration;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::Instant;
 
-/// A queue of callbacks. One thread runs them in turn; when a callback lasts, a relief thread goes on with the rest.
+/// A queue of callbacks. One thread runs the callbacks in turn; when a callback lasts, a relief thread takes over the
+/// rest.
 #[derive(Default)]
 pub(crate) struct Callbacks(Arc<Shared>);
 
@@ -25,10 +26,10 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Callback>,
-    /// Counts the threads that served this queue; the last of them is the one that serves it now.
+    /// The number of threads that served this queue; the last of these threads serves the queue now.
     turn: u64,
     is_served: bool,
-    /// When the serving thread began the callback that it runs.
+    /// The start of the running callback.
     busy_since: Option<Instant>,
     has_relief: bool,
 }
@@ -41,7 +42,7 @@ impl Callbacks {
             self.0.added.notify_one();
             self.0.see_to_relief(&mut queue);
         } else {
-            // Without a thread the callbacks wait for the next one that can be started.
+            // If no thread can be started, the callbacks wait for the next attempt.
             queue.is_served = self.0.start(|shared| shared.serve(&mut shared.queue.lock()));
         }
     }
@@ -53,14 +54,14 @@ impl Shared {
         thread::Builder::new().name("lockson-tell".into()).spawn(move || work(&shared)).is_ok()
     }
 
-    /// Has a thread wait beside a callback that others wait for.
+    /// Starts a relief thread beside a callback that delays others.
     fn see_to_relief(self: &Arc<Self>, queue: &mut Queue) {
         if queue.busy_since.is_some() && !queue.waiting.is_empty() && !queue.has_relief {
             queue.has_relief = self.start(|shared| shared.relieve());
         }
     }
 
-    /// Runs callbacks until another thread has taken over, or until none came for a while.
+    /// Runs callbacks until another thread took over, or until none came for a while.
     fn serve(self: &Arc<Self>, queue: &mut MutexGuard<'_, Queue>) {
         queue.turn += 1;
         let turn = queue.turn;
@@ -68,7 +69,7 @@ impl Shared {
             if let Some(callback) = queue.waiting.pop_front() {
                 queue.busy_since = Some(Instant::now());
                 self.see_to_relief(queue);
-                // A callback that panics must not take the others along.
+                // A panic in a callback must not end the other callbacks.
                 MutexGuard::unlocked(queue, || {
                     let _ = catch_unwind(AssertUnwindSafe(callback));
                 });
@@ -105,7 +106,7 @@ impl fmt::Debug for Callbacks {
     }
 }
 
-/// A callback that takes longer delays the next one by this time.
+/// A longer callback delays the next callback by this time.
 const MOMENT: Duration = Duration::from_millis(10);
 const IDLE_LIMIT: Duration = Duration::from_millis(500);
 
@@ -140,7 +141,7 @@ mod tests {
         let callbacks = Callbacks::default();
         let (done, order) = unbounded();
         for _ in 0..20 {
-            // Short enough to need no relief, and long enough to have one wait.
+            // Too short to need relief, and long enough to make a relief thread wait.
             callbacks.run(|| thread::sleep(MOMENT / 4));
             let done = done.clone();
             callbacks.run(move || done.send(0).unwrap());

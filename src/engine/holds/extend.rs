@@ -1,4 +1,4 @@
-//! Raising the time to live of a hold because its owner says so.
+//! `extend`: raises the time to live of a hold on request.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Engine {
                 Ok(())
             }
             Some(RenewalAnswer::Lost(loss)) => {
-                // What was given back meanwhile is not lost.
+                // A hold that was released meanwhile is not lost.
                 let _ = still_kept::<()>(ledger, now, &Err(*loss));
                 Ok(())
             }
@@ -46,7 +46,7 @@ impl Engine {
                 Err(odd.at(&node.server.label()))
             }
         })??;
-        // It may have been lost, or given back, while the request was under way.
+        // The hold may have been lost or released during the request.
         self.must_be_live(hold)
     }
 

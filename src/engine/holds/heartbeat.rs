@@ -1,25 +1,25 @@
-//! Whether this process stood still: the watchdog's thread notes when it rests and until when.
+//! Detects that this process was stopped, from the times at which the watchdog rests and wakes.
 //!
-//! A process that is stopped, suspended with its machine or given no turn wakes late from a rest. Nothing
-//! is known without a watchdog's thread, so before the first hold of a client.
+//! A process that is stopped, suspended with its machine or not scheduled wakes late from a rest. Before the first
+//! hold of a client no watchdog runs, so a stop is not detected.
 
 use std::time::Duration;
 
 use crate::sync::Mutex;
 use crate::time::Instant;
 
-/// The rests of the watchdog's thread.
+/// The rests of the watchdog.
 #[derive(Debug, Default)]
 pub(crate) struct Heartbeat(Mutex<Beats>);
 
 #[derive(Debug, Default)]
 struct Beats {
     rest: Option<Rest>,
-    /// The last rest that ended too late.
+    /// The last rest with a late end.
     standstill: Option<Standstill>,
 }
 
-/// A sleep or a request, with the time at which it ends at the latest if the process runs.
+/// A sleep or a request, with its latest end in a process that runs.
 #[derive(Clone, Copy, Debug)]
 struct Rest {
     from: Instant,
@@ -34,12 +34,12 @@ struct Standstill {
 }
 
 impl Heartbeat {
-    /// The thread rests from now on, at most until `until`.
+    /// Records a rest from now until `until` at most.
     pub(crate) fn rests(&self, now: Instant, until: Instant) {
         self.0.lock().rest = Some(Rest { from: now, until });
     }
 
-    /// The thread is awake. How long its work takes says nothing about the process.
+    /// Records that the thread is awake. The duration of its work says nothing about the process.
     pub(crate) fn wakes(&self, now: Instant) {
         let mut beats = self.0.lock();
         if let Some(standstill) = beats.rest.take().and_then(|rest| rest.standstill(now)) {
@@ -47,10 +47,10 @@ impl Heartbeat {
         }
     }
 
-    /// For about how long the process stood still, if it did at `moment`, a moment that has passed.
+    /// Returns the approximate time for which the process was stopped, if it was stopped at `moment` in the past.
     pub(crate) fn standstill_at(&self, moment: Instant, now: Instant) -> Option<Duration> {
         let beats = self.0.lock();
-        // The thread that asks may be awake before the watchdog's.
+        // The calling thread may wake before the watchdog.
         let present = beats.rest.and_then(|rest| rest.standstill(now));
         let covers = |standstill: &Standstill| standstill.from <= moment && moment <= standstill.until;
         present.into_iter().chain(beats.standstill).find(covers).map(|standstill| standstill.about)
@@ -60,13 +60,13 @@ impl Heartbeat {
 impl Rest {
     fn standstill(self, now: Instant) -> Option<Standstill> {
         let late = self.until.until(now);
-        // It began somewhere in the rest.
+        // The stop began at an unknown time within the rest.
         let about = late.saturating_add(self.from.until(self.until) / 2);
         (late >= LEAST_DELAY).then_some(Standstill { from: self.from, until: now, about })
     }
 }
 
-/// A busy machine wakes a thread later than it should, but not by this much.
+/// A busy machine wakes threads late, but not by this much.
 const LEAST_DELAY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One hold as several threads see it: its ledger, who waits for its loss, who is told.
+//! The shared state of one hold: its ledger, the waiters for its loss, the callbacks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,49 +16,49 @@ use crate::state::ledger::{Ledger, Phase};
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
-/// Who the hold belongs to, and its state.
+/// The identity of a hold, and its state.
 pub(crate) struct HoldState {
     pub(crate) name: LockName,
     pub(crate) kind: Arc<dyn Kind>,
     pub(crate) number: HoldNumber,
     pub(crate) owner: OwnerId,
-    /// The thread that may re-enter; an owned hold has none.
+    /// The thread that may re-enter; `None` for an owned hold.
     pub(crate) thread: Option<ThreadId>,
     pub(crate) since: Instant,
-    /// Its fencing token, where the kind has them.
+    /// The fencing token, where the kind has tokens.
     pub(crate) token: Option<u64>,
     state: Mutex<State>,
     changed: Condvar,
     pub(crate) requests: Requests,
-    /// The server was asked to tell what happens to its key.
+    /// Whether the server was asked to report changes of the key.
     watched: AtomicBool,
 }
 
-/// Called once when the hold is lost.
+/// A callback that runs once, at the loss of the hold.
 pub(crate) type OnLost = Box<dyn FnOnce(&Loss) + Send>;
 
 struct State {
     ledger: Ledger,
     on_lost: Vec<OnLost>,
     told: bool,
-    /// The timer's next look at it.
+    /// The next check by the timer.
     minded: Option<Ticket>,
 }
 
-/// A loss that was noticed just now and is still to be told.
+/// A new loss, which must be reported.
 pub(crate) struct News {
     pub(crate) loss: Loss,
     pub(crate) on_lost: Vec<OnLost>,
 }
 
-/// What using a ledger leaves to do, without its mutex.
+/// Work after the use of a ledger, to do without its mutex.
 pub(crate) struct Aftermath {
     pub(crate) news: Option<News>,
-    /// The timer's look that nobody needs any more.
+    /// The check by the timer that is not needed any more.
     pub(crate) unminded: Option<Ticket>,
 }
 
-/// What a new hold is made of.
+/// The parts of a new hold.
 pub(crate) struct Granted {
     pub(crate) name: LockName,
     pub(crate) kind: Arc<dyn Kind>,
@@ -94,8 +94,8 @@ impl HoldState {
         self.kind.label(self.kind.side())
     }
 
-    /// Uses the ledger under its mutex; a loss noticed by that is handed out, once. Only
-    /// [`Engine::with`](crate::engine::Engine::with) calls it: that one tells the news.
+    /// Uses the ledger under its mutex. Returns a new loss, once. Only [`Engine::with`](crate::engine::Engine::with)
+    /// calls this method, and reports the loss.
     pub(crate) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Aftermath) {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -111,8 +111,8 @@ impl HoldState {
             }
             _ => None,
         };
-        // Nobody will be told any more. What the callbacks keep alive may be this very client, so
-        // they go, and not under the mutex.
+        // The callbacks will not run any more. Callbacks may own this very client, so they are dropped without the
+        // mutex.
         let useless = if phase == Phase::Done { std::mem::take(&mut state.on_lost) } else { vec![] };
         let unminded = if phase == Phase::Live { None } else { state.minded.take() };
         drop(state);
@@ -120,13 +120,13 @@ impl HoldState {
         (answer, Aftermath { news, unminded })
     }
 
-    /// Remembers whom to tell of the loss; hands the callback back when it is lost already.
+    /// Stores a callback for the loss; returns the callback if the hold is lost already.
     pub(crate) fn on_lost(&self, callback: OnLost) -> Result<(), (Loss, OnLost)> {
         let mut state = self.state.lock();
         match state.ledger.look(Instant::now()) {
             Phase::Lost(loss) if state.told => Err((loss, callback)),
             Phase::Releasing | Phase::Done => Ok(()),
-            // A loss nobody was told yet is told to this one together with the others.
+            // An unreported loss will be reported to this callback, too.
             Phase::Live | Phase::Lost(_) => {
                 state.on_lost.push(callback);
                 Ok(())
@@ -134,7 +134,7 @@ impl HoldState {
         }
     }
 
-    /// The server is about to be asked to tell what happens to its key.
+    /// Records that the server is asked to report changes of the key.
     pub(crate) fn watch(&self) {
         self.watched.store(true, Ordering::Release);
     }
@@ -143,23 +143,23 @@ impl HoldState {
         self.watched.load(Ordering::Acquire)
     }
 
-    /// Whether nobody can do anything with it any more: not live, and its thread has ended.
+    /// Whether no thread can use the hold any more: it is not live, and its thread has ended.
     pub(crate) fn is_dead(&self) -> bool {
         let ended = self.thread.as_ref().is_some_and(ThreadId::has_ended);
         ended && self.state.lock().ledger.look(Instant::now()) != Phase::Live
     }
 
-    /// Whether somebody is to be told at the very moment of a loss.
+    /// Whether a callback waits for the loss.
     pub(crate) fn has_listeners(&self) -> bool {
         !self.state.lock().on_lost.is_empty()
     }
 
-    /// Has `set` set the timer to the deadline, unless the timer looks earlier anyway or nobody needs it.
-    /// Answers with a later look that this one makes needless.
+    /// Schedules a check at the deadline, unless an earlier check is pending or the hold has ended. Returns the later
+    /// check that it replaces.
     pub(crate) fn mind(&self, set: impl FnOnce(Instant) -> Ticket) -> Option<Ticket> {
         let mut state = self.state.lock();
         let deadline = state.ledger.good_until();
-        // A loss that was seen just now and not told yet is for the timer to find, at once.
+        // A new loss that is not reported so far is for the timer to find, at once.
         let is_over = match state.ledger.phase() {
             Phase::Live => false,
             Phase::Lost(_) => state.told,
@@ -171,7 +171,7 @@ impl HoldState {
         state.minded.replace(set(deadline))
     }
 
-    /// The timer has come for the look at this moment.
+    /// Records that the check at this moment runs.
     pub(crate) fn was_minded(&self, at: Instant) {
         let mut state = self.state.lock();
         if state.minded.is_some_and(|minded| minded.at == at) {
@@ -195,7 +195,7 @@ impl HoldState {
 
 #[cfg(test)]
 impl HoldState {
-    /// A hold of the plain lock that nobody asked Redis for.
+    /// A hold of the plain lock, made without a request to Redis.
     pub(crate) fn for_test(
         name: &LockName,
         (number, owner): (HoldNumber, OwnerId),
@@ -246,7 +246,7 @@ mod tests {
         Instant::from_millis(1_000_000 + millis)
     }
 
-    /// A hold of an hour, and its guard.
+    /// A hold of an hour, with its guard.
     fn hold(since: Instant) -> (Arc<HoldState>, GuardNumber) {
         let lease = Lease::new(HOUR).unwrap();
         let (ledger, guard) = Ledger::granted(lease, since, lease, Side::Exclusive, Promise::Renewed { until: None });
@@ -273,7 +273,7 @@ mod tests {
                 waiter.join().unwrap();
             });
         }
-        // A waiter that nobody wakes looks by itself when its nap is over.
+        // A waiter without a wake-up checks when its nap is over.
         let took = start.until(Instant::now());
         assert!(took < Duration::from_secs(5), "{took:?}");
     }

@@ -1,4 +1,4 @@
-//! A request about a hold in its turn: one at a time, and what its answer means for the hold.
+//! Requests about a hold, one at a time, and the effect of each reply on the hold.
 
 use std::result::Result as Outcome;
 
@@ -15,8 +15,8 @@ use crate::state::ledger::{Ledger, Phase};
 use crate::time::Instant;
 
 impl Engine {
-    /// Asks about a hold that goes on, when it is its turn: what its earlier requests left loose is fenced
-    /// before. `learn` uses the ledger before another request of this hold can begin.
+    /// Sends a request about a live hold in its turn, after fencing the copies that earlier requests left in doubt.
+    /// `learn` uses the ledger before the next request of this hold can begin.
     pub(crate) fn ask_about<T, R>(
         &self,
         hold: &HoldState,
@@ -32,7 +32,7 @@ impl Engine {
         self.in_turn(hold, &turn, send, learn)
     }
 
-    /// Sends a request of the hold whose turn this is, after what its earlier requests left loose was fenced.
+    /// Sends a request in its turn, after fencing the copies that earlier requests left in doubt.
     pub(crate) fn in_turn<A, R>(
         &self,
         hold: &HoldState,
@@ -64,7 +64,7 @@ impl Engine {
     }
 }
 
-/// What Redis said of the hold; a loss is one from here on, unless another came to light before.
+/// Records the reply about a hold: a loss counts from here on, unless another loss was found before.
 pub(crate) fn still_kept<T>(ledger: &mut Ledger, now: Instant, answer: &Outcome<T, Loss>) -> Outcome<(), Loss> {
     let Err(loss) = answer else { return Ok(()) };
     ledger.look(now);
@@ -75,7 +75,7 @@ pub(crate) fn still_kept<T>(ledger: &mut Ledger, now: Instant, answer: &Outcome<
     }
 }
 
-/// Another request of this hold has no answer, and this one was not sent.
+/// The error of a request that was not sent, because an earlier request of this hold is unanswered.
 pub(crate) fn no_turn() -> Error {
     Error::new(ErrorKind::Unknown, "an earlier request of this hold is still unanswered, so this request was not sent")
 }

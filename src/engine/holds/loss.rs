@@ -1,4 +1,4 @@
-//! How a loss becomes known: whoever uses a ledger may notice it, and then it is told once.
+//! Losses: any use of a ledger may detect a loss, which is then reported once.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::state::ledger::{Ledger, Phase};
 use crate::time::Instant;
 
 impl Engine {
-    /// Uses the ledger of a hold under its mutex; a loss that comes to light by that is told.
+    /// Uses the ledger of a hold under its mutex, and reports a loss that this use detects.
     pub(crate) fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
         let (answer, Aftermath { news, unminded }) = hold.update(use_ledger);
         if let Some(ticket) = unminded {
@@ -23,16 +23,16 @@ impl Engine {
         answer
     }
 
-    /// Redis says that this hold is gone.
+    /// Records a loss that Redis reported.
     pub(crate) fn lose(&self, hold: &HoldState, loss: Loss) {
         self.with(hold, |ledger, now| {
-            // What ran out before is not lost to somebody else.
+            // A hold that expired before stays expired.
             ledger.look(now);
             ledger.lose(loss);
         });
     }
 
-    /// Has `callback` run once when the hold is lost, at the very moment.
+    /// Runs `callback` once when the hold is lost, without delay.
     pub(crate) fn on_lost(&self, hold: &Arc<HoldState>, callback: OnLost) {
         match hold.on_lost(callback) {
             Ok(()) => self.mind(hold),
@@ -40,14 +40,14 @@ impl Engine {
         }
     }
 
-    /// A deadline may have come nearer: whoever wants to hear of the loss at once hears at the new one.
+    /// Schedules the check anew after a deadline moved closer, if an observer or a callback waits for the loss.
     pub(crate) fn mind_if_heard(&self, hold: &Arc<HoldState>) {
         if self.has_observer || hold.has_listeners() {
             self.mind(hold);
         }
     }
 
-    /// Looks at the hold when its deadline comes, and again when that was put off.
+    /// Checks the hold at its deadline, and again after each extension.
     fn mind(&self, hold: &Arc<HoldState>) {
         if self.with(hold, |ledger, now| ledger.look(now)) != Phase::Live {
             return;
@@ -66,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// Keeps a hold that nobody has any more until its deadline, when somebody may be to be told.
+    /// Keeps an abandoned hold until its deadline, so that its loss is still reported.
     pub(crate) fn outlast(&self, hold: &Arc<HoldState>) {
         let (engine, hold) = (Weak::clone(&self.myself), Arc::clone(hold));
         let deadline = self.with(&hold, |ledger, _| ledger.good_until());
@@ -79,12 +79,12 @@ impl Engine {
         });
     }
 
-    /// The error of a caller whose hold is lost.
+    /// Builds the error of a lost hold.
     pub(crate) fn lost(&self, hold: &HoldState, loss: Loss) -> Error {
         Error::lost(loss, &self.node(&hold.name).server.label(), self.stood_still(hold, loss))
     }
 
-    /// For about how long the process stood still when the hold expired, if it did.
+    /// Returns the approximate time for which the process was stopped when the hold expired.
     fn stood_still(&self, hold: &HoldState, loss: Loss) -> Option<Duration> {
         if loss != Loss::Expired {
             return None;

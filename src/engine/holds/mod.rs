@@ -1,4 +1,4 @@
-//! The holds of a client: who has them, what they are worth, how a loss becomes known.
+//! The holds of a client: their owners, their deadlines, their losses.
 
 pub(super) mod callbacks;
 mod extend;

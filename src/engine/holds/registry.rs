@@ -1,4 +1,4 @@
-//! The holds of one client: who re-enters what, and what is to be renewed.
+//! The registry of holds: finds the hold for a re-entry, and the holds to watch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::name::LockName;
 use crate::owner::ThreadNumber;
 use crate::sync::Mutex;
 
-/// Every hold that has not been given back.
+/// All holds that were not released.
 #[derive(Debug, Default)]
 pub(crate) struct Registry(Mutex<Holds>);
 
@@ -17,13 +17,13 @@ struct Holds {
     by_name: HashMap<LockName, Vec<Arc<HoldState>>>,
     count: usize,
     closed: bool,
-    /// With so many it is looked for dead ones.
+    /// The number of holds at which the next search for dead holds starts.
     sweep_at: usize,
 }
 
 impl Registry {
-    /// Adds a hold, and answers with dead ones that were in the way: nobody else knows them any more.
-    /// `None` when the registry was closed before: then the hold is not in it.
+    /// Adds a hold. Returns dead holds that were found, which only the registry knew; `None` when the registry is
+    /// closed and the hold was not added.
     pub(crate) fn add(&self, hold: Arc<HoldState>) -> Option<Vec<Arc<HoldState>>> {
         let mut holds = self.0.lock();
         if holds.closed {
@@ -35,17 +35,17 @@ impl Registry {
             Some(same_name) => same_name.push(hold),
             None => drop(holds.by_name.insert(hold.name.clone(), vec![hold])),
         }
-        // Dropped by the caller, without the mutex: their callbacks may keep this very registry alive.
+        // The caller drops these holds without the mutex, because their callbacks may own this very registry.
         Some(dead)
     }
 
-    /// Answers with every hold there is; from here on none is added.
+    /// Returns all holds and closes the registry.
     pub(crate) fn close(&self) -> Vec<Arc<HoldState>> {
         self.0.lock().closed = true;
         self.all()
     }
 
-    /// Answers whether the hold was there.
+    /// Removes a hold. Returns whether the hold was registered.
     pub(crate) fn remove(&self, hold: &HoldState) -> bool {
         let mut holds = self.0.lock();
         let Some(same_name) = holds.by_name.get_mut(&hold.name) else { return false };
@@ -58,7 +58,7 @@ impl Registry {
         true
     }
 
-    /// The hold that `thread` would re-enter under `name`.
+    /// Returns the hold that `thread` would re-enter under `name`.
     pub(crate) fn find(&self, name: &LockName, thread: ThreadNumber) -> Option<Arc<HoldState>> {
         let holds = self.0.lock();
         let of_thread = |hold: &&Arc<HoldState>| hold.thread.as_ref().is_some_and(|id| id.number() == thread);
@@ -69,7 +69,7 @@ impl Registry {
         self.0.lock().by_name.get(name).cloned().unwrap_or_default()
     }
 
-    /// Those of these keys that are the name of a watched hold.
+    /// Returns those of the keys that are names of watched holds.
     pub(crate) fn watched(&self, keys: &[String]) -> Vec<LockName> {
         let holds = self.0.lock();
         let watched = |key: &String| {
@@ -89,7 +89,7 @@ impl Registry {
 }
 
 impl Holds {
-    /// Takes out what nobody can give back or re-enter any more: a thread lost it and has ended.
+    /// Removes dead holds: lost by a thread that has ended, so that no thread can release or re-enter them.
     fn sweep(&mut self) -> Vec<Arc<HoldState>> {
         let mut dead = vec![];
         self.by_name.retain(|_, holds| {

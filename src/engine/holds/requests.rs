@@ -1,14 +1,13 @@
-//! The requests of one hold: one at a time, and what the ones before left in doubt.
+//! The requests of one hold: one at a time, with the copies that earlier requests left in doubt.
 //!
-//! Absolute hold counts rest on that: of two requests under way at once the older one could be
-//! carried out last.
+//! Absolute hold counts need this order: with two requests in flight the older one could run last.
 
 use crate::state::exchange::Loose;
 use crate::state::ledger::CutNumber;
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
-/// Whose turn it is to send a request about one hold.
+/// The order of requests about one hold.
 #[derive(Debug)]
 pub(crate) struct Requests {
     state: Mutex<State>,
@@ -18,15 +17,15 @@ pub(crate) struct Requests {
 #[derive(Debug, Default)]
 struct State {
     under_way: bool,
-    /// Requests that were neither answered nor fenced: they may still come.
+    /// Copies that were neither answered nor fenced, and may still run.
     loose: Loose,
-    /// The newest partial release of which a request was sent.
+    /// The newest partial release that was sent.
     last_cut: CutNumber,
-    /// A partial release failed, and the background is to write it.
+    /// Whether a partial release failed, so that the background must write the counts.
     unwritten: bool,
 }
 
-/// The right to send a request about the hold, given up when dropped.
+/// The right to send a request about the hold; dropping it ends the turn.
 #[derive(Debug)]
 pub(crate) struct Turn<'a>(&'a Requests);
 
@@ -35,7 +34,7 @@ impl Requests {
         Self { state: Mutex::new(State { loose, ..State::default() }), ended: Condvar::new() }
     }
 
-    /// Waits for the turn, at most until `until`.
+    /// Waits for the turn until `until`.
     pub(crate) fn turn(&self, until: Instant) -> Option<Turn<'_>> {
         let mut state = self.state.lock();
         while state.under_way {
@@ -49,12 +48,12 @@ impl Requests {
         Some(Turn(self))
     }
 
-    /// Takes over what is in doubt of a hold that sends nothing more.
+    /// Takes the copies in doubt from a hold that sends no more requests.
     pub(crate) fn take_loose(&self) -> Loose {
         std::mem::take(&mut self.state.lock().loose)
     }
 
-    /// A partial release failed. Answers whether the background has to be told: it was not before.
+    /// Records a failed partial release. Returns whether the background must be started for it.
     pub(crate) fn leave_unwritten(&self) -> bool {
         !std::mem::replace(&mut self.state.lock().unwritten, true)
     }
@@ -69,7 +68,7 @@ impl Turn<'_> {
         self.0.state.lock().loose.add(loose);
     }
 
-    /// A request of this partial release is about to be sent.
+    /// Records that this partial release is sent now.
     pub(crate) fn cuts(&self, cut: CutNumber) {
         let mut state = self.0.state.lock();
         state.last_cut = state.last_cut.max(cut);
@@ -79,12 +78,12 @@ impl Turn<'_> {
         self.0.state.lock().last_cut
     }
 
-    /// Redis has what the hold is worth now: nothing is left for the background.
+    /// Records that the newest counts are written, so that the background has no work left.
     pub(crate) fn written(&self) {
         self.0.state.lock().unwritten = false;
     }
 
-    /// Whether the background still has something to write.
+    /// Whether the background must still write the counts.
     pub(crate) fn has_unwritten(&self) -> bool {
         self.0.state.lock().unwritten
     }

@@ -1,4 +1,4 @@
-//! The way from a handle to its engine: every operation begins here, and a forked child gets no further.
+//! The entry from a handle to its engine: every operation begins here, and a forked child is refused here.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,23 +12,22 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::GivenName;
 use crate::time::Lease;
 
-/// What every client, lock and hold keeps of its client.
+/// The reference of clients, locks and holds to their engine.
 ///
-/// The methods are the only way to the engine from outside. Each of them looks first whether this
-/// process is a forked child: there any mutex may be a copy of one that a thread of the parent had
-/// locked, and no thread exists to unlock the copy.
+/// The methods are the only entry to the engine. Each method checks first whether this process is a forked child:
+/// there a mutex may be a copy that a thread of the parent had locked, and no thread exists to unlock the copy.
 #[derive(Clone)]
 pub(crate) struct Handle(Arc<LastHandle>);
 
-/// Closes the client when its last handle is dropped.
+/// Closes the client when the last handle is dropped.
 struct LastHandle(Arc<Engine>);
 
-/// An operation under way; `close()` waits for its end.
+/// A running operation; `close()` waits for its end.
 pub(crate) struct Operation<'a>(&'a Arc<Engine>);
 
 thread_local! {
-    /// The engines inside whose operations this thread is, by their addresses: a callback may begin an
-    /// operation within one, or close the client.
+    /// The engines whose operations run on this thread, by address: a callback may begin an operation inside another
+    /// one, or close the client.
     static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(vec![]) };
 }
 
@@ -37,13 +36,13 @@ impl Handle {
         Self(Arc::new(LastHandle(engine)))
     }
 
-    /// Begins an operation; a closed client refuses.
+    /// Begins an operation; fails on a closed client.
     pub(crate) fn begin(&self) -> Result<Operation<'_>> {
         let engine = self.here()?;
         if engine.under_way.begin() { Ok(Operation::of(engine)) } else { Err(closed()) }
     }
 
-    /// Begins an operation on a hold that exists, which a client that is closing still carries out.
+    /// Begins an operation on an existing hold, which a closing client still runs.
     pub(crate) fn begin_to_end(&self) -> Result<Operation<'_>> {
         let engine = self.here()?;
         engine.under_way.begin_to_end();
@@ -55,12 +54,12 @@ impl Handle {
         self.look().ok_or_else(|| Error::new(ErrorKind::Closed, text))
     }
 
-    /// The engine for a look at its memory; `None` in a forked child.
+    /// Returns the engine for reads in memory; `None` in a forked child.
     pub(crate) fn look(&self) -> Option<&Arc<Engine>> {
         (!self.0.0.is_forked()).then_some(&self.0.0)
     }
 
-    /// Closes the client. In a forked child nothing happens.
+    /// Closes the client; does nothing in a forked child.
     pub(crate) fn close(&self) {
         self.0.0.close();
     }
@@ -69,7 +68,7 @@ impl Handle {
         &self.0.0.config
     }
 
-    /// The uuid that begins every owner id.
+    /// The uuid at the start of every owner id.
     pub(crate) fn client_id(&self) -> &str {
         self.0.0.owners.client()
     }
@@ -85,13 +84,13 @@ impl Handle {
 }
 
 impl Engine {
-    /// How many operations the calling thread is inside of.
+    /// The number of operations that the calling thread is in.
     pub(crate) fn own_operations(&self) -> usize {
         let own = |inside: &RefCell<Vec<usize>>| inside.borrow().iter().filter(|&&of| of == self.address()).count();
         INSIDE.try_with(own).unwrap_or(0)
     }
 
-    /// Whether an observer forked during this operation, which goes on in the child as well.
+    /// Whether an observer forked during this operation, which then goes on in the child, too.
     pub(crate) fn was_forked_within(&self) -> bool {
         self.has_observer && self.is_forked()
     }
@@ -110,7 +109,7 @@ impl fmt::Debug for Handle {
 impl Drop for LastHandle {
     fn drop(&mut self) {
         if self.0.is_forked() {
-            // Taking the copy apart would run destructors on what the parent's threads were changing.
+            // Dropping the copy would run destructors on data that threads of the parent were changing.
             std::mem::forget(Arc::clone(&self.0));
         } else {
             self.0.close();
@@ -127,9 +126,9 @@ impl Deref for Operation<'_> {
 }
 
 impl<'a> Operation<'a> {
-    /// An operation that was counted.
+    /// A counted operation.
     fn of(engine: &'a Arc<Engine>) -> Self {
-        // A thread whose own data is gone runs no callback that could close the client.
+        // A thread without its thread-local data runs no callback that could close the client.
         let _ = INSIDE.try_with(|inside| inside.borrow_mut().push(engine.address()));
         Self(engine)
     }

@@ -1,4 +1,4 @@
-//! What belongs to no single hold: greeting servers, trimming idle connections, closing.
+//! Work beyond a single hold: checking servers at the start, trimming idle connections, closing.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -16,7 +16,7 @@ use crate::time::Instant;
 use crate::transport::{Fault, Limits};
 
 impl Engine {
-    /// Makes sure that every server answers and lets us in.
+    /// Checks that every server answers and accepts the login.
     pub(crate) fn greet(&self) -> Result<()> {
         let ping = command(&["PING"]).get_packed_command();
         for server in self.topology.servers() {
@@ -26,7 +26,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sees to it that connections a burst has left are closed when they stay idle.
+    /// Schedules the closing of connections that stay idle after a burst.
     pub(crate) fn after_request(&self, node: &Arc<Node>) {
         if node.server.has_spare_connections() && !self.trimming.swap(true, Ordering::AcqRel) {
             self.trim_later(Instant::now().after(self.config.idle_timeout));
@@ -51,21 +51,21 @@ impl Engine {
         });
     }
 
-    /// Stops new work, ends every wait and every hold, lets what is under way come to its end, and gives back
-    /// what can be; all that within the drop time-out. Then the connections are closed.
+    /// Stops new operations, ends all waits and holds, waits for running operations, and releases the locks, all
+    /// within the drop time-out. Then closes the connections.
     pub(crate) fn close(&self) {
         if self.is_forked() || !self.under_way.close() {
             return;
         }
         let end = Instant::now().after(self.config.drop_timeout);
         self.closing.ring_all();
-        // All are told before the first one is given back: that takes a request each.
+        // All losses are reported before the first release, because each release takes a request.
         let mut held = self.registry.close();
         held.retain(|hold| self.end_hold(hold));
         held.iter().for_each(|hold| self.give_back(hold, end));
         self.under_way.wait_for_others(self.own_operations(), end);
         self.settler.finish(end);
-        // Without the mutex: what is settled looks for its server.
+        // Called without the mutex, because the cleanup looks up the server of the name.
         let nodes = self.nodes.lock().clone();
         nodes.iter().for_each(|node| node.settler.finish(end));
         for server in self.topology.servers() {
@@ -78,7 +78,7 @@ impl Engine {
         self.timer.finish(Instant::now());
     }
 
-    /// Ends one hold because the client closes; answers whether it was live.
+    /// Ends one hold because the client closes. Returns whether the hold was live.
     fn end_hold(&self, hold: &HoldState) -> bool {
         self.with(hold, |ledger, now| {
             let was_live = ledger.look(now) == Phase::Live;
@@ -87,11 +87,11 @@ impl Engine {
         })
     }
 
-    /// Gives a hold back that nobody here has any more, if that can be done by `end`.
+    /// Releases an abandoned hold, if possible by `end`.
     fn give_back(&self, hold: &HoldState, end: Instant) {
         let left = Instant::now().until(end);
         if !left.is_zero() {
-            // What Redis is not told in time ends with its time to live.
+            // A lock that is not released in time expires.
             let call = hold.kind.release(&hold.name, &hold.owner, None);
             let _ = wire::send(&self.node(&hold.name).server, &call, Bounds::within(Instant::now(), left, left), None);
         }

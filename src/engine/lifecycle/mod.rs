@@ -1,4 +1,4 @@
-//! From the first handle of a client to its end: operations, idle connections, closing.
+//! The life of a client: operations, idle connections, closing.
 
 pub(super) mod handle;
 mod housekeeping;

@@ -1,11 +1,11 @@
-//! The operations under way: `close()` waits until those of other threads have ended.
+//! The running operations: `close()` waits until those of other threads have ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
-/// The operations of one client that have begun and not ended, and whether more may begin.
+/// The running operations of one client, and whether new operations may begin.
 #[derive(Debug, Default)]
 pub(crate) struct UnderWay {
     closed: AtomicBool,
@@ -16,12 +16,12 @@ pub(crate) struct UnderWay {
 #[derive(Debug, Default)]
 struct Operations {
     count: usize,
-    /// Whether `close()` waits for their end.
+    /// Whether `close()` waits for the end of operations.
     awaited: bool,
 }
 
 impl UnderWay {
-    /// Refuses new operations from here on; `false` when it did so before.
+    /// Refuses new operations from here on. Returns `false` if they were refused before.
     pub(crate) fn close(&self) -> bool {
         !self.closed.swap(true, Ordering::AcqRel)
     }
@@ -30,9 +30,10 @@ impl UnderWay {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Begins an operation, unless the client was closed.
+    /// Begins an operation, unless the client is closed.
     pub(crate) fn begin(&self) -> bool {
-        // Counted before the look: `close()` refuses first and waits for those that are counted afterwards.
+        // The operation is counted before the check, because `close()` first refuses new operations and then waits
+        // for counted ones.
         self.begin_to_end();
         let is_open = !self.is_closed();
         if !is_open {
@@ -41,7 +42,7 @@ impl UnderWay {
         is_open
     }
 
-    /// Begins an operation that a closing client still carries out.
+    /// Begins an operation that a closing client still runs.
     pub(crate) fn begin_to_end(&self) {
         self.operations.lock().count += 1;
     }
@@ -54,7 +55,7 @@ impl UnderWay {
         }
     }
 
-    /// Waits until only `own` operations are left, those of the calling thread; at most until `until`.
+    /// Waits until only the `own` operations of the calling thread are left, or until `until`.
     pub(crate) fn wait_for_others(&self, own: usize, until: Instant) {
         let mut operations = self.operations.lock();
         operations.awaited = true;

@@ -1,4 +1,4 @@
-//! Giving back: one guard, a whole hold, or somebody else's.
+//! Releases: of one guard, of a whole hold, or of a hold of another owner.
 
 mod partial;
 pub(super) mod settle;
@@ -17,7 +17,7 @@ use crate::state::ledger::{GuardNumber, Release};
 use crate::time::Instant;
 
 impl Engine {
-    /// Gives one guard back, within `limit`; what then is still in doubt is settled in the background.
+    /// Releases one guard within `limit`. A release in doubt after that is cleaned up in the background.
     pub(crate) fn release(self: &Arc<Self>, hold: &Arc<HoldState>, guard: GuardNumber, limit: Duration) -> Result<()> {
         match self.with(hold, |ledger, now| ledger.release(guard, now)) {
             Release::Partial(remaining) => {
@@ -34,8 +34,8 @@ impl Engine {
             Release::Lost(loss) => {
                 self.forget_if_empty(hold);
                 let loose = hold.requests.take_loose();
-                // Nobody here knew it to be gone, or an old request may bring it back: so it may stand in
-                // everybody's way.
+                // The lock may still be held in Redis: an expired hold may still have its key, and an old request may
+                // take the lock again.
                 if loss == Loss::Expired || !loose.is_empty() {
                     self.settle(self.leftover(hold, loose));
                 }
@@ -70,15 +70,16 @@ impl Engine {
                     self.settle(self.leftover(hold, Loose { open: vec![], haunted: true }));
                 }
                 if let Err(loss) = answer.value {
-                    // A repetition that finds nothing: the first copy opened the lock and its answer
-                    // was lost, unless the time to live was over before.
+                    // The repeated release found no hold. Before the deadline the first copy had released the lock,
+                    // and only its reply was lost.
                     let opened_by_us = answer.repeated && self.with(hold, |ledger, now| now < ledger.good_until());
                     if !opened_by_us {
                         self.with(hold, |ledger, _| ledger.release_found_lost(loss));
                         return Err(self.lost(hold, loss));
                     }
                 }
-                // Nobody but us listens, or it is our turn: the first in our own line need not wait for the message.
+                // If no other client listens, or the turn of this process goes on, the first thread of the local
+                // queue need not wait for the message.
                 if self.turn_goes_on(hold, receivers, listening) || receivers.is_none_or(|receivers| receivers <= 1) {
                     self.lines.ring_first(&hold.name);
                 }
@@ -106,12 +107,12 @@ impl Engine {
             return false;
         }
         let others = |receivers: u64| usize::try_from(receivers).unwrap_or(usize::MAX).saturating_sub(listening.into());
-        // The thread that gives the lock back, and those that wait in line behind it.
+        // The releasing thread, and the threads in the local queue.
         let threads = || self.lines.len(&hold.name) + 1;
         self.stand_backs.released(&hold.name, receivers.map(others), threads, Instant::now())
     }
 
-    /// Leaves a guard's part of the hold to its time to live.
+    /// Drops a guard and leaves its part of the hold to expire.
     pub(crate) fn keep_until_expiry(&self, hold: &Arc<HoldState>, guard: GuardNumber) {
         self.with(hold, |ledger, now| ledger.keep(guard, now));
         if self.forget_if_empty(hold) {
@@ -122,7 +123,7 @@ impl Engine {
         }
     }
 
-    /// A hold without guards is nobody's any more. Answers whether it is one.
+    /// Removes a hold without guards from the registry. Returns whether the hold was removed.
     fn forget_if_empty(&self, hold: &HoldState) -> bool {
         let is_empty = self.with(hold, |ledger, _| ledger.is_empty());
         if is_empty {

@@ -1,4 +1,4 @@
-//! A release that leaves other guards of the hold: what stays held is written, in the background if need be.
+//! Partial releases: writes the remaining counts, in the background after a failure.
 
 use std::result::Result as Outcome;
 use std::sync::{Arc, Weak};
@@ -25,11 +25,11 @@ impl Engine {
         let bounds = Bounds::within(Instant::now(), limit, self.config.command_timeout);
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn);
         let outcome = turn.and_then(|turn| self.write_remaining(hold, &turn, remaining, bounds));
-        // Until Redis knows it, it has a time to live or a side of the lock that nobody was promised.
+        // Until the counts are written, the key has a time to live or a side that no guard was promised.
         outcome.inspect_err(|_| self.repeat_release(hold))?.map_err(|loss| self.lost(hold, loss))
     }
 
-    /// Writes what a partial release leaves held.
+    /// Writes the counts and the lease that remain.
     fn write_remaining(
         &self,
         hold: &HoldState,
@@ -37,7 +37,7 @@ impl Engine {
         remaining: Remaining,
         bounds: Bounds,
     ) -> Result<Outcome<(), Loss>> {
-        // Another one that was given back later may have been written already: then this one's numbers are old.
+        // A later release may have been written already; then these numbers are outdated.
         let newest = if turn.last_cut() > remaining.cut {
             self.with(hold, |ledger, now| ledger.repeated_release(now))
         } else {
@@ -53,7 +53,7 @@ impl Engine {
             if !answer.haunted {
                 ledger.cut_is_over(cut, now);
             }
-            // Another one may not have got its turn meanwhile, and rely on the background.
+            // A later release may have missed its turn and rely on the background.
             if ledger.is_newest(cut) {
                 turn.written();
             }
@@ -61,7 +61,7 @@ impl Engine {
         })
     }
 
-    /// Writes in the background what a partial release could not, as it stands by then.
+    /// Writes the remaining counts in the background, after a partial release failed.
     pub(crate) fn repeat_release(&self, hold: &Arc<HoldState>) {
         if hold.requests.leave_unwritten() {
             self.repeat_release_after(PAUSE, Arc::clone(hold));
@@ -80,7 +80,7 @@ impl Engine {
         });
     }
 
-    /// Answers whether nothing is left to write.
+    /// Tries once. Returns whether no write is left.
     fn repeat_release_once(self: &Arc<Self>, hold: &Arc<HoldState>) -> bool {
         let limit = self.config.command_timeout;
         let bounds = Bounds::within(Instant::now(), limit, limit);
@@ -88,19 +88,19 @@ impl Engine {
         if !turn.has_unwritten() {
             return true;
         }
-        // In its turn: no request of the hold is under way that knows another count.
+        // The turn excludes requests of the hold with other counts.
         let Some(remaining) = self.with(hold, |ledger, now| ledger.repeated_release(now)) else {
             turn.written();
             let loose = turn.take_loose();
             if self.with(hold, |ledger, _| ledger.is_empty()) && !loose.is_empty() {
-                // Its last guard has gone meanwhile, and nobody else knows of these.
+                // The last guard was dropped meanwhile, so these copies are only known here.
                 self.settle(self.leftover(hold, loose));
             } else {
                 turn.keep_loose(loose);
             }
             return true;
         };
-        // A loss is told by that; there is nobody here to hear of it.
+        // A loss is reported by `with`; no caller waits here.
         self.write_remaining(hold, &turn, remaining, bounds).is_ok() && !turn.has_unwritten()
     }
 }

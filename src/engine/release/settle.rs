@@ -1,4 +1,4 @@
-//! Clears away, in the background, what requests without an answer may have left behind.
+//! Cleanup in the background of requests in doubt.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,19 +12,19 @@ use crate::owner::OwnerId;
 use crate::state::exchange::{Bounds, Loose};
 use crate::time::Instant;
 
-/// An owner that nobody uses any more and that may still stand in Redis.
+/// An owner without guards that may still hold the lock in Redis.
 #[derive(Debug)]
 pub(crate) struct Settlement {
     pub(crate) name: LockName,
     pub(crate) kind: Arc<dyn Kind>,
     pub(crate) owner: OwnerId,
     pub(crate) loose: Loose,
-    /// From here on the lease has cleared it away.
+    /// The time by which the lease has expired.
     pub(crate) until: Instant,
 }
 
 impl Engine {
-    /// What Redis may still have of a hold that this process gave up.
+    /// The cleanup of a hold that this process gave up.
     pub(crate) fn leftover(&self, hold: &HoldState, loose: Loose) -> Settlement {
         let end = self.with(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
         Settlement {
@@ -58,14 +58,14 @@ impl Engine {
         let fenced = wire::fence(server, &mut settlement.loose, Instant::now().after(limit)).is_ok();
         let call = settlement.kind.withdraw(&settlement.name, &settlement.owner);
         let released = fenced && wire::send(server, &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
-        // Without a fence the original may still arrive: the release is repeated until its lease is over.
+        // Without a fence the acquire may still run, so the release is repeated until the lease has expired.
         let settled = released && !settlement.loose.haunted;
         if !settled && !self.is_closed() {
             self.settle_at(Instant::now().after(PAUSE), settlement);
         }
     }
 
-    /// Sees to it that requests which were given up are not carried out later.
+    /// Fences copies in doubt, so that the server does not run them later.
     pub(crate) fn fence_later(&self, name: LockName, loose: Loose) {
         let until = Instant::now().after(self.watchdog_lease.duration());
         self.fence_at(Instant::now(), until, name, loose);

@@ -1,4 +1,4 @@
-//! Exactly once, by scripted answers: what is sent again, what is fenced before, what is cleared away.
+//! Tests of exactly-once requests with scripted replies: repetition, fencing, cleanup.
 #![cfg(test)]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const DONE: &str = ":1\r\n";
 const RELEASED: &str = "*2\r\n:1\r\n:0\r\n";
 const FOUND_NOTHING: &str = "*1\r\n:0\r\n";
 
-/// What a request is about.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Acquire,
@@ -35,7 +35,7 @@ fn what(seen: &Seen) -> What {
     if word(0) == "CLIENT" && word(1) == "KILL" {
         return What::Fence;
     }
-    // By the number of arguments after the key: EVALSHA hash 1 key ...
+    // Told apart by the number of arguments after the key: EVALSHA hash 1 key ...
     match (word(0), seen.words.len()) {
         ("EVALSHA", 6) if word(5).parse::<u64>().is_ok() => What::Renew,
         ("EVALSHA", 6) => What::Acquire,
@@ -46,7 +46,7 @@ fn what(seen: &Seen) -> What {
     }
 }
 
-/// A server that answers by this, beginning with the first request of the kind, and a client of it.
+/// A server with this script of replies, counted from the first request of the kind, and a client.
 fn scene(answer: impl Fn(What, usize) -> Reaction + Send + Sync + 'static) -> (Arc<Scripted>, Client) {
     let counts: [AtomicUsize; 7] = Default::default();
     let server = Scripted::start(move |seen| {
@@ -58,7 +58,7 @@ fn scene(answer: impl Fn(What, usize) -> Reaction + Send + Sync + 'static) -> (A
     (Arc::new(server), builder.connect_lazily().unwrap())
 }
 
-/// The usual answer of a server that does what it is asked.
+/// The usual reply of a server that runs the request.
 fn usual(what: What) -> Reaction {
     Reaction::Reply(match what {
         What::Acquire => GRANTED,
@@ -68,7 +68,7 @@ fn usual(what: What) -> Reaction {
     })
 }
 
-/// A server that never answers an extension, and no fence while the flag is set.
+/// A server that never answers `extend`, and no fence while the flag is set.
 fn scene_without_extensions() -> (Arc<Scripted>, Client, Arc<AtomicBool>) {
     let deaf = Arc::new(AtomicBool::new(true));
     let is_deaf = Arc::clone(&deaf);
@@ -93,7 +93,7 @@ fn eventually(text: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// The first fitting request is fenced, by the number of its connection, before the second one is sent.
+/// Checks that the first matching request is fenced, by the id of its connection, before the second is sent.
 #[track_caller]
 fn assert_fenced(server: &Scripted, of: What) {
     let seen = server.seen();
@@ -170,7 +170,7 @@ fn a_repeated_release_that_finds_nothing_was_done() {
 fn a_request_given_up_is_fenced_and_cleared_away_later() {
     let (server, client) = scene(|what, number| match (what, number) {
         (What::Acquire, _) => Reaction::Mute,
-        // Nothing can be fenced while the caller waits.
+        // No fence succeeds while the caller waits.
         (What::Fence, 0..=4) => Reaction::Mute,
         _ => usual(what),
     });
@@ -315,7 +315,7 @@ fn a_fence_at_another_server_does_not_count() {
     let in_script = Arc::clone(&server);
     let (scripted, client) = scene(move |what, number| match (what, number) {
         (What::Acquire, 0) => {
-            // The host name leads elsewhere from now on.
+            // The host name leads to another server from now on.
             in_script.get().unwrap().becomes("10.0.0.2:6379");
             Reaction::Mute
         }
