@@ -306,7 +306,8 @@ impl Contest for Contender<'_> {
             else {
                 break;
             };
-            let time = now.until(deadline.sooner(now.after(self.engine.config.command_timeout)));
+            // A connection that fell silent must not use up the wait for a lock that is free by then.
+            let time = now.until(deadline.sooner(now.after(self.engine.config.command_timeout / PARTS_OF_A_LOOK)));
             if pause.looks && time >= SHORTEST_LOOK {
                 self.look(time);
             } else {
@@ -406,9 +407,14 @@ const REST_AFTER_A_LATE_ANSWER: Duration = Duration::from_millis(10);
 
 /// With less time left, the owner of the lock is not worth a request.
 const SHORTEST_LOOK: Duration = Duration::from_millis(100);
+/// A look gets as much of `command_timeout` as one attempt gets at least.
+const PARTS_OF_A_LOOK: u32 = 3;
 
 /// The longest sleep far back in a queue in Redis, which returns the time of the next request.
 const LONGEST_SLEEP_IN_A_QUEUE: Duration = Duration::from_secs(2);
 
 /// The longest delay of a failed wait by its leaving the queue.
 const LONGEST_FAREWELL: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests;
