@@ -49,17 +49,39 @@ struct Waits {
 
 impl Cancel {
     /// Makes a token that is not cancelled.
+    ///
+    /// ```
+    /// let stop = lockson::Cancel::new();
+    /// assert!(!stop.is_cancelled());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Ends every wait that uses this token, now and later.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let stop = lockson::Cancel::new();
+    /// let lock = client.get_lock("nightly-report").with_cancel(&stop);
+    /// stop.cancel(); // from any thread, a handler of signals for one
+    /// assert!(lock.lock().is_err());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
         self.0.waits.here().ring_all();
     }
 
     /// Says whether it was cancelled.
+    ///
+    /// ```
+    /// let stop = lockson::Cancel::new();
+    /// stop.clone().cancel();
+    /// assert!(stop.is_cancelled());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::Acquire)
     }

@@ -45,6 +45,13 @@ impl Client {
     /// `%` are written `%2F`, `%3F`, `%23`, `%40` and `%25`. A user without a password logs in with an
     /// empty one. What else a URL says is refused by name.
     ///
+    /// ```no_run
+    /// use lockson::Client;
+    ///
+    /// let client = Client::connect("redis://app:secret@redis.example:6379/2")?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `Config` for a URL that cannot be meant, `Unsupported` for one with TLS and for a node of a Redis
@@ -55,6 +62,12 @@ impl Client {
     }
 
     /// Opens a client with the URL in the environment variable `REDIS_URL`.
+    ///
+    /// ```no_run
+    /// // REDIS_URL=redis://redis.example
+    /// let client = lockson::Client::from_env()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -69,6 +82,11 @@ impl Client {
     }
 
     /// Starts the settings of a client for this URL.
+    ///
+    /// ```no_run
+    /// let client = lockson::Client::builder("redis://localhost").name_prefix("shop:").connect()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn builder(url: &str) -> ClientBuilder {
         ClientBuilder::new(url)
     }
@@ -76,12 +94,30 @@ impl Client {
     /// Returns the lock of this name. No I/O; a bad name fails when it is used.
     ///
     /// A name has 1 to 4,096 bytes, prefix included; any UTF-8 is good.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let order = 42;
+    /// let guard = client.get_lock(format!("orders:{order}")).lock()?;
+    /// // ... pay, one machine at a time ...
+    /// guard.unlock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn get_lock(&self, name: impl AsRef<str>) -> Lock {
         self.lock(Arc::new(Reentrant { once: false }), name)
     }
 
     /// Returns the lock of this name that its holder cannot take again: a second take by the same
     /// thread is [`AlreadyHeld`](ErrorKind::AlreadyHeld) at once. Redisson's `getNonReentrantLock`.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// # use lockson::ErrorKind;
+    /// let lock = client.get_non_reentrant_lock("import");
+    /// let guard = lock.lock()?;
+    /// assert!(lock.lock().is_err_and(|error| error.kind() == ErrorKind::AlreadyHeld));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn get_non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
         self.lock(Arc::new(Reentrant { once: true }), name)
     }
@@ -91,11 +127,24 @@ impl Client {
     ///
     /// Costs a queue in Redis and a channel for each waiter. Waiters that died together cost those
     /// behind them at most one [`fair_patience`](ClientBuilder::fair_patience).
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// // Whoever asked first is served first, on whatever machine.
+    /// let ticket = client.get_fair_lock("box-office").lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn get_fair_lock(&self, name: impl AsRef<str>) -> Lock {
         self.fair(name, false)
     }
 
     /// Returns the fair lock of this name that its holder cannot take again.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let ticket = client.get_non_reentrant_fair_lock("box-office").lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn get_non_reentrant_fair_lock(&self, name: impl AsRef<str>) -> Lock {
         self.fair(name, true)
     }
@@ -104,11 +153,27 @@ impl Client {
     /// Redisson's `getSpinLock`.
     ///
     /// For many short holds, or where listening is not allowed. Nobody is told of a release.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let count = client.get_spin_lock("counter").run(|_| 1 /* a millisecond of work */)?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn get_spin_lock(&self, name: impl AsRef<str>) -> Lock {
         self.get_spin_lock_with(name, Backoff::default())
     }
 
     /// Returns the spin lock of this name with pauses of your own.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// # use std::time::Duration;
+    /// use lockson::Backoff;
+    ///
+    /// let lock = client.get_spin_lock_with("counter", Backoff::fixed(Duration::from_millis(5)));
+    /// let guard = lock.lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn get_spin_lock_with(&self, name: impl AsRef<str>, backoff: Backoff) -> Lock {
         self.lock(Arc::new(Spin { backoff }), name)
     }
@@ -117,11 +182,28 @@ impl Client {
     /// `getFencedLock`.
     ///
     /// Costs one key for each name that is never deleted.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// # fn write(amount: u32, token: i64) {}
+    /// let guard = client.get_fenced_lock("stock:42").lock()?;
+    /// write(41, guard.token().into()); // the store refuses a smaller token than it has seen
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn get_fenced_lock(&self, name: impl AsRef<str>) -> Lock<Token> {
         Lock::fenced(&self.handle, Arc::new(Fenced), self.handle.name(name.as_ref()))
     }
 
     /// Returns the read-write lock of this name. Redisson's `getReadWriteLock`.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let prices = client.get_read_write_lock("prices");
+    /// let reading = prices.get_read_lock().lock()?; // others may read, too
+    /// reading.unlock()?;
+    /// let writing = prices.get_write_lock().lock()?; // nobody else is here
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn get_read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
         ReadWriteLock::new(&self.handle, self.handle.name(name.as_ref()))
     }
@@ -131,11 +213,27 @@ impl Client {
     /// hand-written code. Redisson does not take part in it.
     ///
     /// Waiters ask again after pauses, as nobody is told of a release.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// // `redis.lock("report", timeout=30)` in Python waits for this one.
+    /// let guard = client.get_token_lock("report").lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn get_token_lock(&self, name: impl AsRef<str>) -> Lock {
         self.get_token_lock_with(name, TokenOptions::new())
     }
 
     /// Returns the token lock of this name with options of your own.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// use lockson::{ReleaseBy, TokenOptions};
+    ///
+    /// let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
+    /// let guard = client.get_token_lock_with("report", options).lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn get_token_lock_with(&self, name: impl AsRef<str>, options: TokenOptions) -> Lock {
         self.lock(Arc::new(TokenLock(options)), name)
     }
@@ -150,6 +248,14 @@ impl Client {
     }
 
     /// Lists what this client holds now, also guards that were leaked; nothing in a forked child.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// for held in client.held() {
+    ///     println!("{} {} for {:?}", held.kind(), held.name(), held.held_for());
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn held(&self) -> Vec<HeldLock> {
         let Some(engine) = self.handle.look() else { return vec![] };
         let mut held: Vec<_> = engine.registry.all().iter().filter_map(|hold| held_lock(engine, hold)).collect();
@@ -159,12 +265,27 @@ impl Client {
 
     /// Lists the threads of this client that wait for a lock now, those that have waited longest first;
     /// nothing in a forked child.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// for waiter in client.waiting() {
+    ///     println!("{:?} waits for {} since {:?}", waiter.thread_name(), waiter.name(), waiter.waited());
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn waiting(&self) -> Vec<LockWaiter> {
         self.handle.look().map_or_else(Vec::new, |engine| engine.waiters.all(Instant::now()))
     }
 
     /// Returns the uuid that begins every owner id of this client, and ends the names that `CLIENT LIST`
     /// shows for its connections.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("orders:42").lock()?;
+    /// assert!(guard.owner().starts_with(client.id()));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn id(&self) -> &str {
         self.handle.client_id()
     }
@@ -174,6 +295,15 @@ impl Client {
     ///
     /// Takes at most [`drop_timeout`](ClientBuilder::drop_timeout); what could not be given back by then ends
     /// with its time to live. A second call returns at once. In a forked child it does nothing.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// # let stop = || true;
+    /// if stop() {
+    ///     client.close(); // waits on other threads end with `Closed`, holds are given back
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn close(&self) {
         self.handle.close();
     }
@@ -181,6 +311,11 @@ impl Client {
 
 impl ClientBuilder {
     /// Checks the settings, opens the client and makes sure that the server answers.
+    ///
+    /// ```no_run
+    /// let client = lockson::Client::builder("redis://localhost").max_connections(16).connect()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -192,6 +327,12 @@ impl ClientBuilder {
     }
 
     /// Checks the settings and opens the client; the server is asked at the first use.
+    ///
+    /// ```
+    /// // The service starts although Redis does not answer yet.
+    /// let client = lockson::Client::builder("redis://redis.example").connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

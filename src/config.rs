@@ -70,6 +70,14 @@ impl ClientBuilder {
     ///
     /// A crashed holder blocks others for at most the timeout. The timeout is 1 second to 365 days,
     /// the interval 100 ms to half of the timeout. Defaults to 30 seconds and 10 seconds.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = lockson::Client::builder("redis://localhost")
+    ///     .watchdog(Duration::from_secs(15), Duration::from_secs(5))
+    ///     .connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn watchdog(mut self, timeout: Duration, interval: Duration) -> Self {
         self.config.watchdog_timeout = timeout;
         self.config.watchdog_interval = interval;
@@ -77,6 +85,13 @@ impl ClientBuilder {
     }
 
     /// Sets the largest number of locks that one request of the watchdog renews. 1 to 1,000. Defaults to 100.
+    ///
+    /// ```
+    /// let client = lockson::Client::builder("redis://localhost")
+    ///     .watchdog_batch(500)
+    ///     .connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn watchdog_batch(mut self, most: usize) -> Self {
         self.config.watchdog_batch = most;
         self
@@ -84,6 +99,13 @@ impl ClientBuilder {
 
     /// Sets the prefix of every name, in Redis and in all texts, as a Redisson `NameMapper` that adds a prefix. At
     /// most 4,095 bytes, because a whole name has at most 4,096. Defaults to no prefix.
+    ///
+    /// ```
+    /// let client = lockson::Client::builder("redis://localhost")
+    ///     .name_prefix("shop:") // get_lock("orders") is the key `shop:orders`
+    ///     .connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn name_prefix(mut self, prefix: impl AsRef<str>) -> Self {
         prefix.as_ref().clone_into(&mut self.config.name_prefix);
         self
@@ -94,6 +116,14 @@ impl ClientBuilder {
     /// 10 ms to 1 hour, and shorter than the timeout of the [watchdog](Self::watchdog): a renewal that takes longer
     /// than the lock lives keeps no lock. Defaults to 3 seconds, or to three quarters of the timeout of the watchdog
     /// where that is shorter.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = lockson::Client::builder("redis://localhost")
+    ///     .command_timeout(Duration::from_millis(500))
+    ///     .connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.config.command_timeout = timeout;
         self.config.has_command_timeout = true;
@@ -102,6 +132,14 @@ impl ClientBuilder {
 
     /// Sets how long [`Lock::lock`](crate::Lock::lock), which waits without limit for a busy lock, keeps trying while
     /// the server does not respond. At most 365 days. Defaults to 10 seconds.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = lockson::Client::builder("redis://localhost")
+    ///     .outage_limit(Duration::from_secs(120)) // bear the restart of a server
+    ///     .connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn outage_limit(mut self, limit: Duration) -> Self {
         self.config.outage_limit = limit;
         self
@@ -109,6 +147,14 @@ impl ClientBuilder {
 
     /// Sets how long the drop of a guard may take before the release goes on in the background. At most 1 hour.
     /// Defaults to 1 second.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = lockson::Client::builder("redis://localhost")
+    ///     .drop_timeout(Duration::from_millis(200))
+    ///     .connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn drop_timeout(mut self, timeout: Duration) -> Self {
         self.config.drop_timeout = timeout;
         self
@@ -119,6 +165,14 @@ impl ClientBuilder {
     ///
     /// Waiters ask at least twice in that time. In a fleet with Redisson, whose clients use their own clocks, add the
     /// largest difference between clocks. 2 seconds to 1 hour. Defaults to 5 seconds.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = lockson::Client::builder("redis://localhost")
+    ///     .fair_patience(Duration::from_secs(10))
+    ///     .connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn fair_patience(mut self, patience: Duration) -> Self {
         self.config.fair_patience = patience;
         self
@@ -127,6 +181,13 @@ impl ClientBuilder {
     /// Sets the largest number of open connections for requests to one server.
     ///
     /// At most two more connections are open: one listens, one renews and watches. 1 to 10,000. Defaults to 64.
+    ///
+    /// ```
+    /// let client = lockson::Client::builder("redis://localhost")
+    ///     .max_connections(16)
+    ///     .connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn max_connections(mut self, most: usize) -> Self {
         self.config.max_connections = most;
         self
@@ -134,6 +195,14 @@ impl ClientBuilder {
 
     /// Sets the time after which an idle connection is closed; one connection is always kept. 10 ms to 365 days.
     /// Defaults to 30 seconds.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = lockson::Client::builder("redis://localhost")
+    ///     .idle_timeout(Duration::from_secs(300))
+    ///     .connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.config.idle_timeout = timeout;
         self
@@ -142,12 +211,35 @@ impl ClientBuilder {
     /// Sets the name that `CLIENT LIST` shows for the connections of the client, followed by a colon and the
     /// [id](crate::Client::id) of the client: 1 to 64 printable ASCII characters without spaces. Defaults to
     /// `lockson`.
+    ///
+    /// ```
+    /// let client = lockson::Client::builder("redis://localhost")
+    ///     .client_name("orders-service")
+    ///     .connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn client_name(mut self, name: impl AsRef<str>) -> Self {
         name.as_ref().clone_into(&mut self.config.client_name);
         self
     }
 
     /// Sets the observer, which gets the events of the client. Defaults to no observer.
+    ///
+    /// ```
+    /// use lockson::{LockLost, Observer};
+    ///
+    /// #[derive(Debug)]
+    /// struct Log;
+    ///
+    /// impl Observer for Log {
+    ///     fn lost(&self, event: &LockLost) {
+    ///         eprintln!("lost {}", event.name());
+    ///     }
+    /// }
+    ///
+    /// let client = lockson::Client::builder("redis://localhost").observer(Log).connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.config.observer = Arc::new(observer);
         self.config.has_observer = true;

@@ -39,6 +39,17 @@ struct Inner {
 }
 
 /// The kinds of [`Error`], one for each fact.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// use lockson::ErrorKind;
+///
+/// match client.get_lock("import").lock().map(drop) {
+///     Err(error) if error.kind() == ErrorKind::OtherKind => eprintln!("who else calls a lock that? {error}"),
+///     outcome => outcome?,
+/// }
+/// # Ok::<(), lockson::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -70,6 +81,19 @@ pub enum ErrorKind {
 }
 
 /// How a hold was lost.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// use lockson::Loss;
+///
+/// let guard = client.get_lock("stock:42").lock()?;
+/// match guard.lost() {
+///     Some(Loss::Expired) => eprintln!("Redis did not answer, or we were stopped"),
+///     Some(loss) => eprintln!("lost: {loss}"),
+///     None => println!("ours"),
+/// }
+/// # Ok::<(), lockson::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
@@ -158,11 +182,31 @@ impl Error {
     }
 
     /// What happened.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// use lockson::ErrorKind;
+    ///
+    /// let Err(error) = client.get_lock("orders:42").lock() else { return Ok(()) };
+    /// match error.kind() {
+    ///     ErrorKind::Closed => println!("we are shutting down"),
+    ///     kind => eprintln!("{kind:?}: {error}"),
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
     /// The name of the lock concerned, where there is one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::builder("redis://localhost").connect_lazily()?;
+    /// let impossible = client.get_lock("orders:42").with_lease(Duration::ZERO);
+    /// assert_eq!(impossible.lock().unwrap_err().lock_name(), Some("orders:42"));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn lock_name(&self) -> Option<&str> {
         self.0.name.as_deref()
     }
@@ -170,6 +214,15 @@ impl Error {
     /// Redis's own word for a refusal: `OOM`, `READONLY`, `NOPERM`, `MISCONF`, `LOADING`, `BUSY`,
     /// `WRONGTYPE` and so on; `MAXCLIENTS` where it only says so in words, `READONLY` also where a
     /// server tells on a new connection that it is a replica.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// # let Err(error) = client.get_lock("orders:42").lock() else { return Ok(()) };
+    /// if error.redis_word() == Some("OOM") {
+    ///     eprintln!("Redis is full: {error}");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn redis_word(&self) -> Option<&str> {
         self.0.word.as_deref()
     }
@@ -248,6 +301,19 @@ impl Error {
     }
 
     /// The loss, if this error reports one.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// use lockson::Loss;
+    ///
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// if let Err(error) = guard.unlock()
+    ///     && error.loss() == Some(Loss::Taken)
+    /// {
+    ///     eprintln!("somebody else was at work, too");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn loss(&self) -> Option<Loss> {
         match self.0.kind {
             ErrorKind::Lost(loss) => Some(loss),

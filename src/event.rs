@@ -132,6 +132,17 @@ macro_rules! event {
 
 event! {
     /// A thread went to sleep because somebody else has the lock.
+    ///
+    /// ```
+    /// # use lockson::{WaitStarted, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn waiting(&self, event: &WaitStarted) {
+    ///     println!("{} waits for {} ({})", event.owner(), event.name(), event.kind());
+    /// }
+    /// # }
+    /// ```
     WaitStarted {
         /// The name of the lock.
         name: String => [&str],
@@ -144,6 +155,19 @@ event! {
 
 event! {
     /// A wait ended without the lock.
+    ///
+    /// ```
+    /// # use lockson::{WaitGivenUp, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn gave_up(&self, event: &WaitGivenUp) {
+    ///     let (name, kind, owner) = (event.name(), event.kind(), event.owner());
+    ///     let why = event.error().map_or_else(|| "time is up".to_owned(), ToString::to_string);
+    ///     println!("{owner} gave up {name} ({kind}) after {:?}: {why}", event.waited());
+    /// }
+    /// # }
+    /// ```
     WaitGivenUp {
         /// The name of the lock.
         name: String => [&str],
@@ -160,6 +184,18 @@ event! {
 
 event! {
     /// A lock was taken.
+    ///
+    /// ```
+    /// # use lockson::{LockAcquired, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn acquired(&self, event: &LockAcquired) {
+    ///     let (name, kind, owner) = (event.name(), event.kind(), event.owner());
+    ///     println!("{owner} has {name} ({kind}) after {:?}", event.waited());
+    /// }
+    /// # }
+    /// ```
     LockAcquired {
         /// The name of the lock.
         name: String => [&str],
@@ -174,6 +210,18 @@ event! {
 
 event! {
     /// A lock was given back.
+    ///
+    /// ```
+    /// # use lockson::{LockReleased, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn released(&self, event: &LockReleased) {
+    ///     let (name, kind, owner) = (event.name(), event.kind(), event.owner());
+    ///     println!("{owner} held {name} ({kind}) for {:?}", event.held());
+    /// }
+    /// # }
+    /// ```
     LockReleased {
         /// The name of the lock.
         name: String => [&str],
@@ -188,6 +236,21 @@ event! {
 
 event! {
     /// A lock was lost.
+    ///
+    /// ```
+    /// # use lockson::{LockLost, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn lost(&self, event: &LockLost) {
+    ///     let (name, kind, owner) = (event.name(), event.kind(), event.owner());
+    ///     eprintln!("{owner} lost {name} ({kind}): {}", event.loss());
+    ///     if let Some(time) = event.stood_still() {
+    ///         eprintln!("  this process stood still for {time:?}");
+    ///     }
+    /// }
+    /// # }
+    /// ```
     LockLost {
         /// The name of the lock.
         name: String => [&str],
@@ -205,6 +268,17 @@ event! {
 
 event! {
     /// A guard could not give its lock back.
+    ///
+    /// ```
+    /// # use lockson::{ReleaseFailed, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn release_failed(&self, event: &ReleaseFailed) {
+    ///     eprintln!("{} ({}) is not given back yet: {}", event.name(), event.kind(), event.error());
+    /// }
+    /// # }
+    /// ```
     ReleaseFailed {
         /// The name of the lock.
         name: String => [&str],
@@ -217,6 +291,17 @@ event! {
 
 event! {
     /// Locks were renewed.
+    ///
+    /// ```
+    /// # use lockson::{LocksRenewed, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn renewed(&self, event: &LocksRenewed) {
+    ///     println!("{} locks renewed at {}", event.locks(), event.server());
+    /// }
+    /// # }
+    /// ```
     LocksRenewed {
         /// The server, without credentials.
         server: String => [&str],
@@ -227,6 +312,18 @@ event! {
 
 event! {
     /// A renewal got no usable answer.
+    ///
+    /// ```
+    /// # use lockson::{RenewalFailed, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn renewal_failed(&self, event: &RenewalFailed) {
+    ///     let (locks, server) = (event.locks(), event.server());
+    ///     eprintln!("{locks} locks at {server} not renewed, {:?} left: {}", event.remaining(), event.error());
+    /// }
+    /// # }
+    /// ```
     RenewalFailed {
         /// The server, without credentials.
         server: String => [&str],
@@ -241,6 +338,17 @@ event! {
 
 event! {
     /// Renewals work again.
+    ///
+    /// ```
+    /// # use lockson::{RenewalRecovered, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn recovered(&self, event: &RenewalRecovered) {
+    ///     println!("{} renews again after {:?}", event.server(), event.outage());
+    /// }
+    /// # }
+    /// ```
     RenewalRecovered {
         /// The server, without credentials.
         server: String => [&str],
@@ -251,6 +359,17 @@ event! {
 
 event! {
     /// A thread ended without giving its lock back.
+    ///
+    /// ```
+    /// # use lockson::{LockAbandoned, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn abandoned(&self, event: &LockAbandoned) {
+    ///     eprintln!("a thread ended with {} ({}) as {}", event.name(), event.kind(), event.owner());
+    /// }
+    /// # }
+    /// ```
     LockAbandoned {
         /// The name of the lock.
         name: String => [&str],
@@ -263,6 +382,17 @@ event! {
 
 event! {
     /// The server does not say what happens to the keys of held locks.
+    ///
+    /// ```
+    /// # use lockson::{LossesToldLate, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn losses_told_late(&self, event: &LossesToldLate) {
+    ///     eprintln!("{} tells losses late: {}", event.server(), event.error());
+    /// }
+    /// # }
+    /// ```
     LossesToldLate {
         /// The server, without credentials.
         server: String => [&str],
@@ -273,6 +403,17 @@ event! {
 
 event! {
     /// The listening connection failed.
+    ///
+    /// ```
+    /// # use lockson::{ListeningFailed, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn listening_failed(&self, event: &ListeningFailed) {
+    ///     eprintln!("{} is not heard: {}", event.server(), event.error());
+    /// }
+    /// # }
+    /// ```
     ListeningFailed {
         /// The server, without credentials.
         server: String => [&str],

@@ -90,6 +90,16 @@ trait StaysOnItsThreadUnlessTakenByOwned: Sync + Unpin + UnwindSafe + RefUnwindS
 ///
 /// Its lock cannot be re-entered: every take through an [`OwnedLock`](crate::OwnedLock) is an owner
 /// of its own, and a second one waits for the first. All else is as with a [`Guard`].
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let guard = client.get_lock("import").owned().lock()?;
+/// std::thread::spawn(move || {
+///     // ... the work, on another thread ...
+///     guard.unlock()
+/// });
+/// # Ok::<(), lockson::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping the guard at once gives the lock back at once"]
 pub struct OwnedGuard<T = ()> {
@@ -109,6 +119,16 @@ impl Hold {
     ///
     /// `false` once it was given back, was found lost, or its deadline passed without Redis having
     /// confirmed it anew; and in a forked child, whose copy of the guard holds nothing. No I/O.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// // ... slow work ...
+    /// if guard.is_held() {
+    ///     // ... write ...
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn is_held(&self) -> bool {
         self.phase() == Phase::Live
     }
@@ -117,6 +137,16 @@ impl Hold {
     ///
     /// It is counted from before the last answered request was sent, less a margin (1 %, at least
     /// 50 ms, at most a tenth of the lease). No I/O.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// if guard.remaining() < Duration::from_secs(5) {
+    ///     guard.extend(Duration::from_secs(60))?;
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn remaining(&self) -> Duration {
         let Some(engine) = self.handle.look() else { return Duration::ZERO };
         engine.with(&self.state, |ledger, now| match ledger.look(now) {
@@ -126,6 +156,15 @@ impl Hold {
     }
 
     /// Says how the lock was lost, if it was. `None` also after it was given back. No I/O.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// if let Some(loss) = guard.lost() {
+    ///     eprintln!("stop the work: {loss}");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn lost(&self) -> Option<Loss> {
         match self.phase() {
             Phase::Lost(loss) => Some(loss),
@@ -136,6 +175,15 @@ impl Hold {
     /// Waits until the lock is lost, at most for `limit`.
     ///
     /// `None` when the time is up, or as soon as the lock is given back.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// let hold = guard.hold().clone();
+    /// std::thread::spawn(move || hold.wait_lost(Duration::MAX).inspect(|loss| eprintln!("stop the work: {loss}")));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn wait_lost(&self, limit: Duration) -> Option<Loss> {
         let until = match Deadline::after(limit) {
             Deadline::At(at) => at,
@@ -151,6 +199,13 @@ impl Hold {
     ///
     /// It does not run for a lock that is given back. A callback that lasts delays no other. In a forked
     /// child, where the client has no threads, it runs on the calling thread.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// guard.on_lost(|loss| eprintln!("stop the work: {loss}"));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
         match self.handle.look() {
             Some(engine) => engine.on_lost(&self.state, Box::new(callback)),
@@ -159,6 +214,15 @@ impl Hold {
     }
 
     /// Raises the time the lock lives to at least `duration` from now; never lowers it.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("import").with_lease(Duration::from_secs(60)).lock()?;
+    /// // ... it takes longer than we thought ...
+    /// guard.extend(Duration::from_secs(120))?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -173,16 +237,37 @@ impl Hold {
     }
 
     /// Returns the fencing token of the grant; only fenced locks have one. Stable over re-entry.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_fenced_lock("stock:42").lock()?;
+    /// assert_eq!(guard.hold().token(), Some(guard.token()));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn token(&self) -> Option<Token> {
         self.state.token.map(Token::new)
     }
 
     /// Returns the name of the lock.
+    ///
+    /// ```no_run
+    /// # fn log(hold: &lockson::Hold) {
+    /// println!("working under {} as {}", hold.name(), hold.owner());
+    /// # }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn name(&self) -> &str {
         self.state.name.as_str()
     }
 
     /// Returns the owner id as it stands in Redis: client, thread and hold.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// println!("HEXISTS {} {} is 1", guard.name(), guard.owner());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn owner(&self) -> &str {
         self.state.owner.as_str()
     }
@@ -229,6 +314,14 @@ impl<T> Guard<T> {
     /// Takes at most [`command_timeout`](crate::ClientBuilder::command_timeout). Whatever it
     /// answers, the guard is gone and nothing renews its part of the lock any more.
     ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// // ... work ...
+    /// guard.unlock()?; // `Lost` if the work was not protected to its end
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `Lost` when the lock had been lost before, so that the work since then was not protected;
@@ -240,6 +333,15 @@ impl<T> Guard<T> {
     /// Leaves the lock taken until its time to live ends, and forgets it.
     ///
     /// Nothing renews it any more, and this thread, too, has to wait for it.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("mail:42").with_lease(Duration::from_secs(60)).lock()?;
+    /// // ... send the mail ...
+    /// guard.keep_until_expiry(); // nobody sends it again for a minute
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn keep_until_expiry(self) {
         self.inner.keep_until_expiry();
     }
@@ -247,6 +349,15 @@ impl<T> Guard<T> {
     /// Leaves the hold to [`Lock::unlock`](crate::Lock::unlock) on the same thread, for code that
     /// locks and unlocks in different places. If it is lost, this thread cannot take the lock again
     /// until it called `unlock`, which says so.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("stock:42");
+    /// lock.lock()?.leave_to_unlock();
+    /// // ... somewhere else, on the same thread ...
+    /// lock.unlock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn leave_to_unlock(mut self) {
         if let Some(number) = self.inner.number.take() {
             let Hold { handle, state } = &self.inner.hold;
@@ -265,6 +376,13 @@ impl<T> OwnedGuard<T> {
 
     /// Gives the lock back, and says how that went; see [`Guard::unlock`].
     ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("import").owned().lock()?;
+    /// std::thread::spawn(move || guard.unlock());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Guard::unlock`].
@@ -273,6 +391,14 @@ impl<T> OwnedGuard<T> {
     }
 
     /// Leaves the lock taken until its time to live ends; see [`Guard::keep_until_expiry`].
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("mail:42").with_lease(Duration::from_secs(60)).owned().lock()?;
+    /// std::thread::spawn(move || guard.keep_until_expiry());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn keep_until_expiry(self) {
         self.inner.keep_until_expiry();
     }

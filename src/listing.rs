@@ -35,6 +35,18 @@ pub enum LockKind {
 }
 
 /// A lock that the client holds, as listed by [`Client::held`](crate::Client::held).
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// for held in client.held() {
+///     let (name, kind, count, token) = (held.name(), held.kind(), held.hold_count(), held.token());
+///     println!("{name} ({kind}) {count} times as {} for {:?}, {token:?}", held.owner(), held.held_for());
+///     if !held.is_renewed() {
+///         println!("  ends in {:?}", held.remaining());
+///     }
+/// }
+/// # Ok::<(), lockson::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLock {
     pub(crate) name: String,
@@ -48,6 +60,16 @@ pub struct HeldLock {
 }
 
 /// A thread of the client that waits for a lock, as listed by [`Client::waiting`](crate::Client::waiting).
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// for waiter in client.waiting() {
+///     let (name, kind, owner) = (waiter.name(), waiter.kind(), waiter.owner());
+///     let thread = waiter.thread_name().map_or_else(|| waiter.thread().to_string(), str::to_owned);
+///     println!("thread {thread} waits for {name} ({kind}) as {owner} for {:?}", waiter.waited());
+/// }
+/// # Ok::<(), lockson::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockWaiter {
     pub(crate) name: String,

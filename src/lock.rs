@@ -71,6 +71,14 @@ pub struct Lock<T = ()> {
 pub struct OwnedLock<T = ()>(Lock<T>);
 
 /// Who holds a lock, as Redis has it.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// // `redis-cli HGETALL import` shows the same.
+/// let holder = client.get_lock("import").holder()?;
+/// println!("{:?}", holder.map(|holder| (holder.owner().to_owned(), holder.hold_count())));
+/// # Ok::<(), lockson::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     owner: String,
@@ -100,6 +108,14 @@ impl<T> Lock<T> {
     /// the lock is never had.
     ///
     /// Re-entering with a lease never shortens what an outer section was promised.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// // Free again after 5 seconds, whatever becomes of us.
+    /// let guard = client.get_lock("import").with_lease(Duration::from_secs(5)).lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { lease: Some(lease), ..self.clone() }
     }
@@ -110,26 +126,68 @@ impl<T> Lock<T> {
     /// [`watchdog`](crate::ClientBuilder::watchdog) timeout after `most`, and never before the first
     /// such timeout. For an exact end take a [lease](Self::with_lease); as that is never renewed, both
     /// together are `BadInput`.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// // Renewed while it works, but not for longer than an hour.
+    /// let guard = client.get_lock("import").with_max_hold(Duration::from_secs(3_600)).lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn with_max_hold(&self, most: Duration) -> Self {
         Self { max_hold: Some(most), ..self.clone() }
     }
 
     /// Returns a handle whose waits end when `cancel` is used.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// use lockson::{Cancel, ErrorKind};
+    ///
+    /// let stop = Cancel::new(); // a clone of it is used by the thread that shuts us down
+    /// match client.get_lock("import").with_cancel(&stop).lock() {
+    ///     Err(error) if error.kind() == ErrorKind::Cancelled => println!("we are shutting down"),
+    ///     outcome => drop(outcome?),
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn with_cancel(&self, cancel: &Cancel) -> Self {
         Self { cancel: Some(cancel.clone()), ..self.clone() }
     }
 
     /// Returns the same lock with guards that may move between threads.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("import").owned().lock()?;
+    /// std::thread::spawn(move || guard.unlock());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn owned(&self) -> OwnedLock<T> {
         OwnedLock(self.clone())
     }
 
     /// Returns the name of the lock.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("orders:42");
+    /// assert_eq!(lock.name(), "orders:42");
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
     /// Takes the lock, waiting for it without limit.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// // ... one machine at a time ...
+    /// guard.unlock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -146,6 +204,16 @@ impl<T> Lock<T> {
     ///
     /// `None` means that somebody else has it.
     ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("sweep");
+    /// let Some(guard) = lock.try_lock()? else {
+    ///     return Ok(()); // another machine is at it
+    /// };
+    /// guard.unlock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`lock`](Self::lock), but a server out of reach fails at once.
@@ -158,6 +226,18 @@ impl<T> Lock<T> {
     /// `None` means that somebody else kept it all the time. While the server answers, the call is
     /// over at most 50 ms after the wait; where it is mute, one
     /// [`command_timeout`](crate::ClientBuilder::command_timeout) later.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("orders:42");
+    /// let Some(guard) = lock.try_lock_for(Duration::from_secs(2))? else {
+    ///     println!("order 42 is being paid by someone else");
+    ///     return Ok(());
+    /// };
+    /// guard.unlock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -269,6 +349,15 @@ impl<T> Lock<T> {
     /// Gives back the newest hold of this thread that was left to it by
     /// [`Guard::leave_to_unlock`](crate::Guard::leave_to_unlock).
     ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("stock:42");
+    /// lock.lock()?.leave_to_unlock();
+    /// // ... somewhere else, on the same thread ...
+    /// lock.unlock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `NotHeld` when there is none, also when another thread has one; `OtherKind` when the hold is of
@@ -297,6 +386,15 @@ impl<T> Lock<T> {
     /// (see [`Observer::losses_told_late`](crate::Observer::losses_told_late)). A holder that does not
     /// ask works on beside the next one.
     ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("stock:42");
+    /// if lock.force_unlock()? {
+    ///     println!("opened; its holder is told");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `Unknown` when Redis did not answer: the lock may have been opened or not. It is not sent again
@@ -318,6 +416,14 @@ impl<T> Lock<T> {
 
     /// Asks Redis whether anybody holds the lock.
     ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if client.get_lock("import").is_locked()? {
+    ///     println!("an import is under way");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// What the server says, or that it does not answer.
@@ -328,6 +434,13 @@ impl<T> Lock<T> {
     /// Says whether this thread holds the lock, by everything this process knows. No I/O.
     ///
     /// What an [`OwnedGuard`] holds belongs to no thread and does not count.
+    ///
+    /// ```no_run
+    /// # fn deposit(account: &lockson::Lock) {
+    /// assert!(account.is_held_by_current_thread(), "call this under the lock");
+    /// # }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn is_held_by_current_thread(&self) -> bool {
         self.hold_count() > 0
     }
@@ -335,6 +448,14 @@ impl<T> Lock<T> {
     /// Returns how often this thread holds the lock; zero when it does not. No I/O.
     ///
     /// What an [`OwnedGuard`] holds belongs to no thread and does not count.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("stock:42");
+    /// let (outer, inner) = (lock.lock()?, lock.lock()?);
+    /// assert_eq!(lock.hold_count(), 2);
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn hold_count(&self) -> u64 {
         let Ok(name) = self.name.checked() else { return 0 };
         let Some(engine) = self.handle.look() else { return 0 };
@@ -353,6 +474,14 @@ impl<T> Lock<T> {
     ///
     /// `None` when nobody holds it, [`Duration::MAX`] when somebody took its time to live away.
     ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if let Some(left) = client.get_lock("import").remaining_time_to_live()? {
+    ///     println!("free again in {left:?} if its holder is dead");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// What the server says, or that it does not answer.
@@ -361,6 +490,14 @@ impl<T> Lock<T> {
     }
 
     /// Asks Redis who holds the lock; `None` when nobody does. Of several readers it is any one.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if let Some(holder) = client.get_lock("import").holder()? {
+    ///     println!("{} holds it {} times", holder.owner(), holder.hold_count());
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -463,26 +600,63 @@ impl<T> fmt::Debug for OwnedLock<T> {
 
 impl<T> OwnedLock<T> {
     /// Returns a handle that takes the lock for `lease` and never renews it; see [`Lock::with_lease`].
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("import").owned();
+    /// let guard = lock.with_lease(Duration::from_secs(5)).lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self(self.0.with_lease(lease))
     }
 
     /// Returns a handle whose locks are renewed for at most `most`; see [`Lock::with_max_hold`].
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("import").owned();
+    /// let guard = lock.with_max_hold(Duration::from_secs(3_600)).lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn with_max_hold(&self, most: Duration) -> Self {
         Self(self.0.with_max_hold(most))
     }
 
     /// Returns a handle whose waits end when `cancel` is used; see [`Lock::with_cancel`].
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let stop = lockson::Cancel::new();
+    /// let guard = client.get_lock("import").owned().with_cancel(&stop).lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn with_cancel(&self, cancel: &Cancel) -> Self {
         Self(self.0.with_cancel(cancel))
     }
 
     /// Returns the name of the lock.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("import").owned();
+    /// assert_eq!(lock.name(), "import");
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
     /// Takes the lock, waiting for it without limit; see [`Lock::lock`].
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("import").owned().lock()?;
+    /// std::thread::spawn(move || guard.unlock());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -494,6 +668,14 @@ impl<T> OwnedLock<T> {
 
     /// Takes the lock if nobody has it, without waiting; see [`Lock::try_lock`].
     ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if let Some(guard) = client.get_lock("import").owned().try_lock()? {
+    ///     std::thread::spawn(move || guard.unlock());
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Lock::try_lock`].
@@ -503,6 +685,15 @@ impl<T> OwnedLock<T> {
     }
 
     /// Takes the lock, waiting for it at most for `wait`; see [`Lock::try_lock_for`].
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if let Some(guard) = client.get_lock("import").owned().try_lock_for(Duration::from_secs(2))? {
+    ///     std::thread::spawn(move || guard.unlock());
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -10,6 +10,16 @@ use crate::conn::Address;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The result of reading a Redisson configuration: the settings, and warnings about settings without effect.
+///
+/// ```no_run
+/// # let yaml = String::new();
+/// let read = lockson::ClientBuilder::from_redisson_yaml(&yaml)?;
+/// for warning in &read.warnings {
+///     eprintln!("{warning}");
+/// }
+/// let client = read.builder.connect()?;
+/// # Ok::<(), lockson::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the builder in it opens the client"]
 pub struct RedissonConfig {

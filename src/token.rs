@@ -37,6 +37,13 @@ impl Token {
     }
 
     /// Returns the number, for the store.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_fenced_lock("stock:42").lock()?;
+    /// let header = format!("X-Fencing-Token: {}", guard.token().value());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn value(self) -> u64 {
         self.0
     }

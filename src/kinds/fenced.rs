@@ -19,6 +19,17 @@ pub(crate) struct Fenced;
 /// the new value. The script returns 1 after a write and 0 for a late writer. In a database a condition does the
 /// same: `UPDATE t SET v = $1, token = $2 WHERE id = $3 AND token <= $2`. Over HTTP, send the token as a header and
 /// let the service compare.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// # let mut redis = redis::Client::open("redis://localhost").unwrap().get_connection().unwrap();
+/// let guard = client.get_fenced_lock("stock:42").lock()?;
+/// let script = redis::Script::new(lockson::ACCEPT_IF_NOT_OLDER);
+/// let written: bool =
+///     script.key("stock:newest").key("stock").arg(guard.token().value()).arg(41).invoke(&mut redis).unwrap();
+/// assert!(written, "a holder with a newer token has written");
+/// # Ok::<(), lockson::Error>(())
+/// ```
 pub const ACCEPT_IF_NOT_OLDER: &str = fenced::ACCEPT;
 
 impl Kind for Fenced {

@@ -47,11 +47,23 @@ impl ReadWriteLock {
     }
 
     /// Returns the read side, which many threads may hold.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let reading = client.get_read_write_lock("prices").get_read_lock().lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn get_read_lock(&self) -> Lock {
         Lock::new(&self.handle, Arc::new(ReadWrite(Side::Shared)), self.name.clone())
     }
 
     /// Returns the write side, which one thread may hold.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let writing = client.get_read_write_lock("prices").get_write_lock().lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn get_write_lock(&self) -> Lock {
         Lock::new(&self.handle, Arc::new(ReadWrite(Side::Exclusive)), self.name.clone())
     }

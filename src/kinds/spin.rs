@@ -38,11 +38,28 @@ pub struct Backoff(pub(super) Pauses);
 
 impl Backoff {
     /// Makes a back-off from a function of the number of failed tries.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use lockson::Backoff;
+    ///
+    /// // A second apart, for a minute.
+    /// let backoff = Backoff::new(|tries| (tries < 60).then_some(Duration::from_secs(1)));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn new(pauses: impl Fn(u32) -> Option<Duration> + Send + Sync + 'static) -> Self {
         Self(Pauses(Arc::new(pauses)))
     }
 
     /// Makes a back-off that begins with `first`, doubles up to `longest`, and adds up to a quarter at random.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use lockson::Backoff;
+    ///
+    /// let backoff = Backoff::exponential(Duration::from_millis(5), Duration::from_secs(1));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn exponential(first: Duration, longest: Duration) -> Self {
         let random = RandomState::new();
         Self::new(move |tries| {
@@ -56,6 +73,14 @@ impl Backoff {
     }
 
     /// Makes a back-off with a constant pause. Without a pause the lock asks as fast as Redis answers.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use lockson::Backoff;
+    ///
+    /// let backoff = Backoff::fixed(Duration::from_millis(50));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn fixed(pause: Duration) -> Self {
         Self::new(move |_| Some(pause))
     }

@@ -52,6 +52,16 @@ pub struct TokenOptions {
 ///
 /// Use one form for each name in a client: a thread that holds the lock through a handle of one form cannot re-enter
 /// through a handle of another form, and gets an error.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// use lockson::{ReleaseBy, TokenOptions};
+///
+/// // The server has `DELEX`, so one plain command gives the lock back.
+/// let options = TokenOptions::new().release_by(ReleaseBy::Server);
+/// let guard = client.get_token_lock_with("report", options).lock()?;
+/// # Ok::<(), lockson::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReleaseBy {
@@ -70,6 +80,14 @@ pub enum ReleaseBy {
 
 impl TokenOptions {
     /// Starts with the default of every option.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// use lockson::TokenOptions;
+    ///
+    /// let lock = client.get_token_lock_with("report", TokenOptions::new().repair_missing_ttl(true));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn new() -> Self {
         Self {
             value: Arc::new(str::to_owned),
@@ -93,11 +111,31 @@ impl TokenOptions {
     /// // Plain letters, for a proxy or a dashboard that accepts no other characters.
     /// let options = TokenOptions::new().value(|owner| owner.replace([':', '.'], "-"));
     /// ```
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// use lockson::TokenOptions;
+    ///
+    /// // What a tool of ours looks for in the value.
+    /// let options = TokenOptions::new().value(|owner| format!("billing/{owner}"));
+    /// let guard = client.get_token_lock_with("report", options).lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn value(self, of_owner: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self { value: Arc::new(of_owner), ..self }
     }
 
     /// Sets the form of the release. Defaults to [`ReleaseBy::Script`].
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// use lockson::{ReleaseBy, TokenOptions};
+    ///
+    /// // Where scripts are not allowed.
+    /// let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
+    /// let guard = client.get_token_lock_with("report", options).lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn release_by(self, release_by: ReleaseBy) -> Self {
         Self { release_by, ..self }
     }
@@ -106,6 +144,16 @@ impl TokenOptions {
     ///
     /// Such a key is left by code that takes the lock with `SETNX` and dies before `EXPIRE`. A key without expiry may
     /// also be intended: then its holder loses the lock. Defaults to `false`.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// use lockson::TokenOptions;
+    ///
+    /// // Others of our programs set the key and then die before they set its time to live.
+    /// let options = TokenOptions::new().repair_missing_ttl(true);
+    /// let guard = client.get_token_lock_with("report", options).lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn repair_missing_ttl(self, repairs: bool) -> Self {
         Self { repairs, ..self }
     }
@@ -113,6 +161,16 @@ impl TokenOptions {
     /// Sets the pauses of waiters between two requests: a release of a token lock publishes no message.
     ///
     /// The pauses are at most a second, and not longer than the lock lives. Defaults to [`Backoff::default`].
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// use lockson::{Backoff, TokenOptions};
+    ///
+    /// let options = TokenOptions::new().backoff(Backoff::fixed(Duration::from_millis(100)));
+    /// let guard = client.get_token_lock_with("report", options).lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
     pub fn backoff(self, backoff: Backoff) -> Self {
         Self { backoff, ..self }
     }
