@@ -8,6 +8,8 @@ use std::process::Command;
 
 #[path = "tidy/code.rs"]
 mod code;
+#[path = "tidy/examples.rs"]
+mod examples;
 #[path = "tidy/names.rs"]
 mod names;
 
