@@ -71,10 +71,11 @@ impl Engine {
         let (engine, hold) = (Weak::clone(&self.myself), Arc::clone(hold));
         let deadline = self.with(&hold, |ledger, _| ledger.good_until());
         self.timer.run_at(deadline, move || {
-            if let Some(engine) = engine.upgrade()
-                && engine.with(&hold, |ledger, now| ledger.look(now)) == Phase::Live
-            {
+            let Some(engine) = engine.upgrade() else { return };
+            if engine.with(&hold, |ledger, now| ledger.look(now)) == Phase::Live {
                 engine.outlast(&hold); // somebody extended it
+            } else {
+                engine.registry.forget(&hold);
             }
         });
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::hold::HoldState;
 use crate::name::LockName;
-use crate::owner::ThreadNumber;
+use crate::owner::{HoldNumber, ThreadNumber};
 use crate::sync::Mutex;
 
 /// All holds that were not released.
@@ -15,6 +15,8 @@ pub(crate) struct Registry(Mutex<Holds>);
 #[derive(Debug, Default)]
 struct Holds {
     by_name: HashMap<LockName, Vec<Arc<HoldState>>>,
+    /// The holds of threads that ended: neither renewed nor watched, only kept until the loss is reported.
+    abandoned: HashMap<HoldNumber, Arc<HoldState>>,
     count: usize,
     closed: bool,
     /// The number of holds at which the next search for dead holds starts.
@@ -39,23 +41,31 @@ impl Registry {
         Some(dead)
     }
 
-    /// Returns all holds and closes the registry.
+    /// Returns all holds, abandoned ones too, and closes the registry.
     pub(crate) fn close(&self) -> Vec<Arc<HoldState>> {
-        self.0.lock().closed = true;
-        self.all()
+        let mut holds = self.0.lock();
+        holds.closed = true;
+        holds.by_name.values().flatten().chain(holds.abandoned.values()).cloned().collect()
     }
 
     /// Removes a hold. Returns whether the hold was registered.
     pub(crate) fn remove(&self, hold: &HoldState) -> bool {
+        self.0.lock().remove(hold).is_some()
+    }
+
+    /// Keeps a hold whose thread has ended apart from the others. Returns whether the hold was among them.
+    pub(crate) fn abandon(&self, hold: &HoldState) -> bool {
         let mut holds = self.0.lock();
-        let Some(same_name) = holds.by_name.get_mut(&hold.name) else { return false };
-        let Some(place) = same_name.iter().position(|other| other.number == hold.number) else { return false };
-        same_name.remove(place);
-        if same_name.is_empty() {
-            holds.by_name.remove(&hold.name);
-        }
-        holds.count -= 1;
+        let Some(hold) = holds.remove(hold) else { return false };
+        holds.abandoned.insert(hold.number, hold);
         true
+    }
+
+    /// Removes an abandoned hold.
+    pub(crate) fn forget(&self, hold: &HoldState) {
+        let hold = self.0.lock().abandoned.remove(&hold.number);
+        // Without the mutex, because callbacks may own this very registry.
+        drop(hold);
     }
 
     /// Returns the hold that `thread` would re-enter under `name`.
@@ -89,6 +99,17 @@ impl Registry {
 }
 
 impl Holds {
+    fn remove(&mut self, hold: &HoldState) -> Option<Arc<HoldState>> {
+        let same_name = self.by_name.get_mut(&hold.name)?;
+        let place = same_name.iter().position(|other| other.number == hold.number)?;
+        let hold = same_name.remove(place);
+        if same_name.is_empty() {
+            self.by_name.remove(&hold.name);
+        }
+        self.count -= 1;
+        Some(hold)
+    }
+
     /// Removes dead holds: lost by a thread that has ended, so that no thread can release or re-enter them.
     fn sweep(&mut self) -> Vec<Arc<HoldState>> {
         let mut dead = vec![];

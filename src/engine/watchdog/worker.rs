@@ -278,7 +278,7 @@ impl Upkeep for Visit<'_> {
     }
 
     fn abandon(&self, hold: &Arc<HoldState>) {
-        if !self.engine.registry.remove(hold) {
+        if !self.engine.registry.abandon(hold) {
             // It was given back before, or left to its time to live before.
             return;
         }

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
+use lockson::Loss;
 use lockson_harness::eventually;
 use lockson_harness::proxy::{Direction, Scope};
 
@@ -61,4 +62,24 @@ fn a_released_hold_is_never_reported_as_abandoned() {
         let name = hold.name();
         assert_eq!(told.of(name), [Note::Acquired(name.into()), Note::Released(name.into())]);
     }
+}
+
+#[test]
+fn closing_ends_an_abandoned_hold() {
+    let rig = Rig::start();
+    let told = Notes::default();
+    let client = rig.builder().watchdog(Duration::from_secs(60), ms(200)).observer(told.clone()).connect().unwrap();
+    let lock = client.get_lock("left");
+    let hold = thread::spawn(move || {
+        let guard = lock.lock().unwrap();
+        let hold = guard.hold().clone();
+        guard.leave_to_unlock();
+        hold
+    });
+    let hold = hold.join().unwrap();
+    eventually(SOON, "the watchdog saw it", || told.of("left").contains(&Note::Abandoned("left".into())));
+    assert!(hold.is_held(), "nobody else may have it yet");
+    client.close();
+    assert_eq!((hold.lost(), told.losses_of("left")), (Some(Loss::Closed), 1));
+    rig.assert_no_keys();
 }
