@@ -51,6 +51,10 @@ pub struct Hold {
 /// then is settled in the background and reported to the [`Observer`](crate::Observer). Where the
 /// outcome matters, call [`unlock`](Self::unlock).
 ///
+/// `let _ = lock.lock()?;` drops the guard in that very statement, and no attribute can warn of it;
+/// clippy's `let_underscore_must_use` does. Write `let _guard = lock.lock()?;`, or have the lock
+/// [run](crate::Lock::run) the work, which leaves nothing to drop.
+///
 /// A guard that is leaked with [`std::mem::forget`] is renewed until its thread ends or the client
 /// is closed; [`Client::held`](crate::Client::held) shows it.
 ///

@@ -21,6 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// # Ok::<(), lockson::Error>(())
 /// ```
 #[derive(Debug)]
+#[non_exhaustive]
 #[must_use = "the builder in it opens the client"]
 pub struct RedissonConfig {
     /// The settings, ready for [`connect`](ClientBuilder::connect).

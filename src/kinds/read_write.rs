@@ -46,6 +46,18 @@ impl ReadWriteLock {
         Self { handle: handle.clone(), name }
     }
 
+    /// Returns the name that both sides share.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let prices = client.get_read_write_lock("prices");
+    /// assert_eq!(prices.name(), prices.get_read_lock().name());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
     /// Returns the read side, which many threads may hold.
     ///
     /// ```no_run
