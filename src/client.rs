@@ -5,6 +5,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::config::ClientBuilder;
+#[cfg(test)]
+use crate::conn::Topology;
 use crate::conn::{Address, Dialer, Server, Standalone};
 use crate::engine::{Engine, Handle, HoldState, Kind};
 use crate::error::{Error, ErrorKind, Result};
@@ -16,6 +18,7 @@ use crate::script::Side;
 use crate::state::ledger::Phase;
 use crate::time::Instant;
 use crate::token::Token;
+use crate::transport::ServerNumber;
 
 /// A client of one Redis, shared by all threads of a process.
 ///
@@ -342,8 +345,16 @@ impl ClientBuilder {
         let (config, owners) = (config.checked()?, Owners::new());
         // An owner in Redis begins with the client's id, so the id leads from an owner to its host.
         let shown = format!("{}:{}", config.client_name, owners.client());
-        let server = Server::new(Dialer::new(Address::parse(&url.0)?, shown), config.max_connections);
+        let dialer = Dialer::new(ServerNumber::default(), Address::parse(&url.0)?, shown);
+        let server = Server::new(dialer, config.max_connections);
         let engine = Engine::new(config, owners, Box::new(Standalone::new(server)))?;
+        Ok(Client { handle: Handle::new(engine) })
+    }
+
+    /// A client of these servers, whatever the URL says.
+    #[cfg(test)]
+    pub(crate) fn open(self, topology: Box<dyn Topology>) -> Result<Client> {
+        let engine = Engine::new(self.config.checked()?, Owners::new(), topology)?;
         Ok(Client { handle: Handle::new(engine) })
     }
 }

@@ -27,9 +27,15 @@ impl Fault {
     }
 }
 
+/// Identifies a server within its topology; a number is never used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ServerNumber(pub(crate) usize);
+
 /// Identifies one connection on the server, for fencing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
+    /// The server that got the request: a later request may be routed to another server.
+    pub(crate) number: ServerNumber,
     pub(crate) id: u64,
     /// The address of the client as the server sees it. A restarted server counts connections from 1 again; number
     /// and address together never match another connection.
@@ -42,7 +48,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     pub(crate) fn new(id: u64) -> Self {
-        Self { id, address: None, server: None, peer: None }
+        Self { number: ServerNumber::default(), id, address: None, server: None, peer: None }
     }
 
     #[cfg(test)]

@@ -14,11 +14,12 @@ use super::socket::{Socket, Stream};
 use super::trouble::{self, Moment};
 use crate::error::{Error, ErrorKind, Refusal, Stop};
 use crate::time::Instant;
-use crate::transport::{Fault, Identity, Limits};
+use crate::transport::{Fault, Identity, Limits, ServerNumber};
 
 /// Makes connections to one server.
 #[derive(Debug)]
 pub(crate) struct Dialer {
+    number: ServerNumber,
     address: Address,
     /// The address as error texts show it.
     label: Arc<str>,
@@ -47,10 +48,10 @@ enum Purpose {
 }
 
 impl Dialer {
-    /// `client_name` is the name in `CLIENT LIST`.
-    pub(crate) fn new(address: Address, client_name: String) -> Self {
+    /// `number` identifies the server within the topology; `client_name` is the name in `CLIENT LIST`.
+    pub(crate) fn new(number: ServerNumber, address: Address, client_name: String) -> Self {
         let introduction = Introduction::new(&address, &client_name);
-        Self { label: address.to_string().into(), introduction, resolver: Resolver::of_the_system(), address }
+        Self { number, label: address.to_string().into(), introduction, resolver: Resolver::of_the_system(), address }
     }
 
     /// Returns the address of the server without credentials.
@@ -86,7 +87,7 @@ impl Dialer {
         let mut connection = Connection { socket, buffer: Buffer::default(), identity: None, server, mute: false };
         self.introduce(&mut connection, purpose, deadline)?;
         if let Some(identity) = &mut connection.identity {
-            identity.peer = connection.socket.peer();
+            (identity.number, identity.peer) = (self.number, connection.socket.peer());
         }
         Ok(connection)
     }

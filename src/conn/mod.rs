@@ -28,10 +28,15 @@ pub(crate) use waker::{Sleeper, Waker, sleeper};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::transport::ServerNumber;
+
 /// The servers, and the routing of keys to them.
 pub(crate) trait Topology: fmt::Debug + Send + Sync {
-    /// Returns the server that stores `key` at present.
-    fn server_for(&self, key: &[u8]) -> &Arc<Server>;
+    /// Returns the server that stores `key` at present. Each attempt of a request asks anew.
+    fn server_for(&self, key: &[u8]) -> Arc<Server>;
+
+    /// Returns the server of this number, so that a request is fenced where the request was sent.
+    fn server(&self, number: ServerNumber) -> Option<Arc<Server>>;
 
     /// Returns all servers.
     fn servers(&self) -> Vec<Arc<Server>>;

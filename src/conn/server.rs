@@ -12,8 +12,9 @@ use super::pool::{Pool, closed};
 use super::waker::Sleeper;
 use crate::error::Stop;
 use crate::time::Instant;
-use crate::transport::Limits;
-use crate::transport::{Fault, Identity};
+#[cfg(test)]
+use crate::transport::ServerNumber;
+use crate::transport::{Fault, Identity, Limits};
 
 /// A server of the topology.
 #[derive(Debug)]
@@ -35,6 +36,18 @@ impl Server {
     pub(crate) fn new(dialer: Dialer, most_connections: usize) -> Self {
         let pool = Pool::new(Arc::clone(dialer.label()), most_connections);
         Self { dialer, pool }
+    }
+
+    /// A server with one connection.
+    #[cfg(test)]
+    pub(crate) fn for_test(url: &str) -> Self {
+        Self::numbered_for_test(ServerNumber::default(), url)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn numbered_for_test(number: ServerNumber, url: &str) -> Self {
+        let address = super::Address::parse(url).expect("a test writes a good URL");
+        Self::new(Dialer::new(number, address, "test".into()), 1)
     }
 
     /// Returns the address of the server without credentials.

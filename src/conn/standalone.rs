@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Topology;
 use super::server::Server;
+use crate::transport::ServerNumber;
 
 /// One server for all keys.
 #[derive(Debug)]
@@ -18,8 +19,12 @@ impl Standalone {
 }
 
 impl Topology for Standalone {
-    fn server_for(&self, _key: &[u8]) -> &Arc<Server> {
-        &self.server
+    fn server_for(&self, _key: &[u8]) -> Arc<Server> {
+        Arc::clone(&self.server)
+    }
+
+    fn server(&self, _number: ServerNumber) -> Option<Arc<Server>> {
+        Some(Arc::clone(&self.server))
     }
 
     fn servers(&self) -> Vec<Arc<Server>> {

@@ -66,13 +66,13 @@ mod tests {
 
     use super::*;
     use crate::config::ClientBuilder;
-    use crate::conn::{Address, Dialer, Server, Standalone};
+    use crate::conn::{Server, Standalone};
     use crate::owner::Owners;
 
     #[test]
     fn a_cancel_before_the_pause_ends_it_at_once() {
         let url = "redis://127.0.0.1:1";
-        let server = Server::new(Dialer::new(Address::parse(url).unwrap(), "test".into()), 1);
+        let server = Server::for_test(url);
         let engine =
             Engine::new(ClientBuilder::new(url).config, Owners::new(), Box::new(Standalone::new(server))).unwrap();
         let cancel = Cancel::new();

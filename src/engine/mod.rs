@@ -120,7 +120,7 @@ impl Engine {
         let node = self.node(call.route());
         let caller = Caller::new(self, None);
         let bounds = Bounds { repeat, fences: !repeat, ..Bounds::within(Instant::now(), limit, limit) };
-        let answer = wire::send(&node.server, call, bounds, Some(&caller));
+        let answer = wire::send(&*self.topology, call, bounds, Some(&caller));
         self.after_request(&node);
         answer.map(|answer| answer.value).map_err(|failed| {
             if let Some(loose) = failed.loose.filter(|_| !repeat) {
@@ -168,19 +168,19 @@ impl Engine {
     fn node(&self, name: &LockName) -> Arc<Node> {
         let server = self.topology.server_for(name.key());
         let mut nodes = self.nodes.lock();
-        if let Some(node) = nodes.iter().find(|node| Arc::ptr_eq(&node.server, server)) {
+        if let Some(node) = nodes.iter().find(|node| Arc::ptr_eq(&node.server, &server)) {
             return Arc::clone(node);
         }
         let lane = Arc::new(Lane::default());
         let reports = Box::new(EngineReports { engine: Weak::clone(&self.myself), lane: Arc::clone(&lane) });
-        let hub = Arc::new(Hub::new(Arc::clone(server), self.config.command_timeout, reports));
-        let node = Arc::new(Node::new(Arc::clone(server), hub, lane));
+        let hub = Arc::new(Hub::new(Arc::clone(&server), self.config.command_timeout, reports));
+        let node = Arc::new(Node::new(server, hub, lane));
         nodes.push(Arc::clone(&node));
         node
     }
 
     fn is_on(&self, server: &Arc<Server>, hold: &HoldState) -> bool {
-        Arc::ptr_eq(server, self.topology.server_for(hold.name.key()))
+        Arc::ptr_eq(server, &self.topology.server_for(hold.name.key()))
     }
 }
 

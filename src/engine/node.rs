@@ -73,7 +73,6 @@ const FORGOTTEN: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conn::{Address, Dialer};
     use crate::engine::hub::Reports;
     use crate::error::Error;
     use crate::name::LockName;
@@ -92,8 +91,7 @@ mod tests {
     }
 
     fn node() -> Node {
-        let address = Address::parse("redis://127.0.0.1:1").unwrap();
-        let server = Arc::new(Server::new(Dialer::new(address, "test".into()), 1));
+        let server = Arc::new(Server::for_test("redis://127.0.0.1:1"));
         let hub = Arc::new(Hub::new(Arc::clone(&server), FORGOTTEN, Box::new(ToNobody)));
         Node::new(server, hub, Arc::default())
     }

@@ -1,12 +1,12 @@
 //! Exactly once: sends a request, and after a missing reply fences the request and repeats it.
 
 use super::caller::Caller;
-use crate::conn::Server;
+use crate::conn::{Server, Topology};
 use crate::error::Loss;
 use crate::script::Call;
 use crate::state::exchange::{Bounds, Exchange, Failed, Loose, Next};
 use crate::time::Instant;
-use crate::transport::{Fault, Limits};
+use crate::transport::{Fault, Identity, Limits};
 
 /// A reply, and the history of its request.
 #[derive(Debug)]
@@ -22,23 +22,24 @@ pub(crate) struct Answer<T> {
     pub(crate) clear_since: Instant,
 }
 
-/// Sends `call` to `server` until a reply arrives or the bounds are reached.
+/// Sends `call` until a reply arrives or the bounds are reached. Each attempt goes to the server that stores the key
+/// at that time, and each unanswered copy is fenced at the server to which the copy was sent.
 ///
 /// Before a repetition every unanswered copy is fenced, so no older copy can run after the repetition. Scripts are
 /// written so that a second run right after the first changes nothing.
 pub(crate) fn send<T>(
-    server: &Server,
+    topology: &dyn Topology,
     call: &Call<T>,
     bounds: Bounds,
     caller: Option<&Caller<'_>>,
 ) -> Result<Answer<T>, Failed> {
-    send_after(Loose::default(), server, call, bounds, caller)
+    send_after(Loose::default(), topology, call, bounds, caller)
 }
 
 /// Fences the copies that earlier requests left in doubt, then sends `call`.
 pub(crate) fn send_after<T>(
     loose: Loose,
-    server: &Server,
+    topology: &dyn Topology,
     call: &Call<T>,
     bounds: Bounds,
     caller: Option<&Caller<'_>>,
@@ -49,12 +50,12 @@ pub(crate) fn send_after<T>(
     loop {
         match exchange.next(Instant::now()) {
             Next::Fence(identity, limits) => {
-                let outcome = server.fence(&identity, limits);
+                let outcome = fence_copy(topology, &identity, limits);
                 exchange.fenced(Instant::now(), outcome);
             }
             Next::Send { whole, limits } => {
                 let sent = Instant::now();
-                match attempt(server, call, &request, whole, limits) {
+                match attempt(&topology.server_for(call.route().key()), call, &request, whole, limits) {
                     Ok(value) => {
                         return Ok(Answer {
                             value,
@@ -107,14 +108,19 @@ pub(crate) fn taken_if_overwritten<T>(failed: Failed) -> Result<Answer<Result<T,
 }
 
 /// Tries once to fence the copies in doubt.
-pub(crate) fn fence(server: &Server, loose: &mut Loose, deadline: Instant) -> Result<(), Fault> {
+pub(crate) fn fence(topology: &dyn Topology, loose: &mut Loose, deadline: Instant) -> Result<(), Fault> {
     while let Some(identity) = loose.open.last() {
-        if !server.fence(identity, Limits::by(deadline))? {
+        if !fence_copy(topology, identity, Limits::by(deadline))? {
             loose.haunted = true;
         }
         loose.open.pop();
     }
     Ok(())
+}
+
+/// Fences one copy at the server to which the copy was sent. `Ok(false)` where that server cannot fence, or is unknown.
+fn fence_copy(topology: &dyn Topology, identity: &Identity, limits: Limits) -> Result<bool, Fault> {
+    topology.server(identity.number).map_or(Ok(false), |server| server.fence(identity, limits))
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 #![cfg(test)]
 
 use super::*;
-use crate::conn::Address;
 use crate::conn::scripted::{Reaction, Scripted};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -14,8 +13,8 @@ fn soon() -> Instant {
 /// A scripted server, and a client that may open one connection.
 fn served(reaction: Reaction) -> (Scripted, Arc<Server>) {
     let scripted = Scripted::start(move |_| reaction.clone());
-    let dialer = Dialer::new(Address::parse(&scripted.url()).unwrap(), "test".into());
-    (scripted, Arc::new(Server::new(dialer, 1)))
+    let server = Arc::new(Server::for_test(&scripted.url()));
+    (scripted, server)
 }
 
 fn ping(server: &Server) -> Result<(), Fault> {

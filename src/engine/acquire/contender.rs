@@ -257,7 +257,7 @@ impl<'a> Contender<'a> {
         let call = self.wish.kind.holder(self.wish.name);
         let bounds =
             Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(Instant::now(), limit, limit) };
-        let answer = wire::send(&self.node.server, &call, bounds, None);
+        let answer = wire::send(&*self.engine.topology, &call, bounds, None);
         self.node.asking_ends(answer.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
         let (stand_backs, now) = (&self.engine.stand_backs, Instant::now());
         match answer {
@@ -273,7 +273,7 @@ impl<'a> Contender<'a> {
     /// Removes this owner from Redis; after a failure the background tries again.
     fn withdraw(&mut self, limit: Duration) {
         let call = self.wish.kind.withdraw(self.wish.name, &self.owner);
-        if wire::send(&self.node.server, &call, Bounds::within(Instant::now(), limit, limit), None).is_err() {
+        if wire::send(&*self.engine.topology, &call, Bounds::within(Instant::now(), limit, limit), None).is_err() {
             self.loose.get_or_insert_default();
         }
     }
@@ -326,7 +326,7 @@ impl Contest for Contender<'_> {
         let call = self.wish.kind.acquire(&ask);
         self.node.asking_begins(now);
         let bounds = self.engine.bounds(&self.node, self.started, self.deadline);
-        let outcome = wire::send(&self.node.server, &call, bounds, Some(self.caller));
+        let outcome = wire::send(&*self.engine.topology, &call, bounds, Some(self.caller));
         self.node.asking_ends(outcome.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
         match outcome {
             Ok(answer) => {

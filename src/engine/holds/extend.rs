@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::hold::HoldState;
 use super::in_turn::{no_turn, still_kept};
-use crate::conn::Server;
 use crate::engine::Engine;
 use crate::engine::wire;
 use crate::error::{Error, ErrorKind, Result};
@@ -24,7 +23,7 @@ impl Engine {
         let raise = self.with(hold, |ledger, now| ledger.raise(now, lease));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise };
         let call = hold.kind.renew(&[renewal]);
-        let send = |loose, server: &Server| wire::send_after(loose, server, &call, bounds, None);
+        let send = |loose| wire::send_after(loose, &*self.topology, &call, bounds, None);
         self.in_turn(hold, &turn, send, |ledger, now, answer| match answer.value.answers.first() {
             Some(RenewalAnswer::Renewed) => {
                 ledger.extended(answer.sent, lease);

@@ -4,7 +4,6 @@ use std::result::Result as Outcome;
 
 use super::hold::HoldState;
 use super::requests::Turn;
-use crate::conn::Server;
 use crate::engine::Engine;
 use crate::engine::caller::Caller;
 use crate::engine::wire::{self, Answer};
@@ -26,9 +25,8 @@ impl Engine {
         learn: impl FnOnce(&mut Ledger, Instant, &Answer<Outcome<T, Loss>>) -> R,
     ) -> Result<R> {
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
-        let send = |loose, server: &Server| {
-            wire::send_after(loose, server, call, bounds, caller).or_else(wire::taken_if_overwritten)
-        };
+        let send =
+            |loose| wire::send_after(loose, &*self.topology, call, bounds, caller).or_else(wire::taken_if_overwritten);
         self.in_turn(hold, &turn, send, learn)
     }
 
@@ -37,11 +35,11 @@ impl Engine {
         &self,
         hold: &HoldState,
         turn: &Turn<'_>,
-        send: impl FnOnce(Loose, &Server) -> Outcome<Answer<A>, Failed>,
+        send: impl FnOnce(Loose) -> Outcome<Answer<A>, Failed>,
         learn: impl FnOnce(&mut Ledger, Instant, &Answer<A>) -> R,
     ) -> Result<R> {
         let node = self.node(&hold.name);
-        let outcome = send(turn.take_loose(), &node.server);
+        let outcome = send(turn.take_loose());
         self.after_request(&node);
         match outcome {
             Ok(answer) => {

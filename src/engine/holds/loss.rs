@@ -115,7 +115,7 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::config::ClientBuilder;
-    use crate::conn::{Address, Dialer, Server, Standalone};
+    use crate::conn::{Server, Standalone};
     use crate::event::Observer;
     use crate::name::LockName;
     use crate::owner::{Owners, ThreadId};
@@ -141,7 +141,7 @@ mod tests {
     fn a_loss_says_that_the_process_stood_still() {
         let (url, noted) = ("redis://127.0.0.1:1", Arc::<Noted>::default());
         let config = ClientBuilder::new(url).observer(Arc::clone(&noted)).config;
-        let server = Server::new(Dialer::new(Address::parse(url).unwrap(), "test".into()), 1);
+        let server = Server::for_test(url);
         let engine = Engine::new(config, crate::owner::Owners::new(), Box::new(Standalone::new(server))).unwrap();
         let at = Instant::from_millis;
         let _pretence = at(1_000_000).pretend();
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn the_timer_is_set_again_where_the_deadline_was_put_off() {
         let url = "redis://127.0.0.1:1";
-        let server = Server::new(Dialer::new(Address::parse(url).unwrap(), "test".into()), 1);
+        let server = Server::for_test(url);
         let engine =
             Engine::new(ClientBuilder::new(url).config, Owners::new(), Box::new(Standalone::new(server))).unwrap();
         let lease = |millis| Lease::new(Duration::from_millis(millis)).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     fn the_timer_forgets_what_was_given_back_or_lost() {
         let url = "redis://127.0.0.1:1";
         let config = ClientBuilder::new(url).observer(Quiet).config;
-        let server = Server::new(Dialer::new(Address::parse(url).unwrap(), "test".into()), 1);
+        let server = Server::for_test(url);
         let engine = Engine::new(config, Owners::new(), Box::new(Standalone::new(server))).unwrap();
         let jobs = || format!("{:?}", engine.timer);
         let hour = Lease::new(Duration::from_secs(3_600)).unwrap();

@@ -93,7 +93,7 @@ impl Engine {
         if !left.is_zero() {
             // A lock that is not released in time expires.
             let call = hold.kind.release(&hold.name, &hold.owner, None);
-            let _ = wire::send(&self.node(&hold.name).server, &call, Bounds::within(Instant::now(), left, left), None);
+            let _ = wire::send(&*self.topology, &call, Bounds::within(Instant::now(), left, left), None);
         }
     }
 }

@@ -56,8 +56,8 @@ impl Engine {
             return Err(no_turn());
         };
         let listening = node.hub.expect_own(&channel);
-        let outcome =
-            wire::send_after(turn.take_loose(), &node.server, &call, bounds, None).or_else(wire::taken_if_overwritten);
+        let outcome = wire::send_after(turn.take_loose(), &*self.topology, &call, bounds, None)
+            .or_else(wire::taken_if_overwritten);
         drop(turn);
         self.after_request(&node);
         let receivers = outcome.as_ref().ok().and_then(|answer| answer.value.ok().flatten());

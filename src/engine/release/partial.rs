@@ -4,7 +4,6 @@ use std::result::Result as Outcome;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::conn::Server;
 use crate::engine::Engine;
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::in_turn::{no_turn, still_kept};
@@ -46,9 +45,8 @@ impl Engine {
         let Some(Remaining { counts, lease, cut }) = newest else { return Ok(Ok(())) };
         let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
         turn.cuts(cut);
-        let send = |loose, server: &Server| {
-            wire::send_after(loose, server, &call, bounds, None).or_else(wire::taken_if_overwritten)
-        };
+        let send =
+            |loose| wire::send_after(loose, &*self.topology, &call, bounds, None).or_else(wire::taken_if_overwritten);
         self.in_turn(hold, turn, send, |ledger, now, answer| {
             if !answer.haunted {
                 ledger.cut_is_over(cut, now);

@@ -54,10 +54,10 @@ impl Engine {
             return;
         }
         let limit = self.config.command_timeout;
-        let server = &self.node(&settlement.name).server;
-        let fenced = wire::fence(server, &mut settlement.loose, Instant::now().after(limit)).is_ok();
+        let fenced = wire::fence(&*self.topology, &mut settlement.loose, Instant::now().after(limit)).is_ok();
         let call = settlement.kind.withdraw(&settlement.name, &settlement.owner);
-        let released = fenced && wire::send(server, &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
+        let released =
+            fenced && wire::send(&*self.topology, &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
         // Without a fence the acquire may still run, so the release is repeated until the lease has expired.
         let settled = released && !settlement.loose.haunted;
         if !settled && !self.is_closed() {
@@ -79,7 +79,7 @@ impl Engine {
                 return;
             }
             let deadline = Instant::now().after(engine.config.command_timeout);
-            let fenced = wire::fence(&engine.node(&name).server, &mut loose, deadline).is_ok();
+            let fenced = wire::fence(&*engine.topology, &mut loose, deadline).is_ok();
             if !fenced && !engine.is_closed() {
                 engine.fence_at(Instant::now().after(PAUSE), until, name, loose);
             }

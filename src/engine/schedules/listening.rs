@@ -9,7 +9,7 @@ use shuttle::thread;
 
 use super::{START, check};
 use crate::bell::Bell;
-use crate::conn::{Address, Audience, Dialer, ListenerEvent, Server, Sleeper, sleeper};
+use crate::conn::{Audience, ListenerEvent, Server, Sleeper, sleeper};
 use crate::engine::hub::{Hub, Reports, Subscription};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
@@ -163,8 +163,7 @@ fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
 
 fn waiters(count: usize, cuts: usize) {
     let _pretence = START.pretend();
-    let address = Address::parse("redis://localhost").unwrap();
-    let server = Arc::new(Server::new(Dialer::new(address, String::new()), 1));
+    let server = Arc::new(Server::for_test("redis://localhost"));
     let hub = Arc::new(Hub::new(server, Duration::from_secs(3), Box::new(Nobody)));
     let redis = Arc::new(Mutex::new(Redis { waiting: count, ..Redis::default() }));
     let (waker, woken) = sleeper().unwrap();

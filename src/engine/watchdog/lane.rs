@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
     use crate::config::ClientBuilder;
-    use crate::conn::{Address, Dialer, Standalone};
+    use crate::conn::Standalone;
     use crate::engine::holds::hold::Granted;
     use crate::engine::{Ask, Kind};
     use crate::kinds::Reentrant;
@@ -143,7 +143,7 @@ mod tests {
     fn a_watchdog_that_panics_goes_on() {
         let url = "redis://127.0.0.1:1";
         let settings = ClientBuilder::new(url).watchdog(Duration::from_secs(60), Duration::from_millis(100));
-        let server = Server::new(Dialer::new(Address::parse(url).unwrap(), "test".into()), 1);
+        let server = Server::for_test(url);
         let engine =
             Engine::new(settings.config, crate::owner::Owners::new(), Box::new(Standalone::new(server))).unwrap();
         let lease = Lease::new(Duration::from_secs(60)).unwrap();

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::conn::scripted::{Reaction, Scripted, Seen};
+use crate::conn::{Server, Topology};
 use crate::error::{ErrorKind, Loss};
+use crate::transport::ServerNumber;
 
 const TIMEOUT: Duration = Duration::from_millis(500);
 const SOON: Duration = Duration::from_secs(10);
@@ -56,6 +58,27 @@ fn scene(answer: impl Fn(What, usize) -> Reaction + Send + Sync + 'static) -> (A
     });
     let builder = Client::builder(&server.url()).command_timeout(TIMEOUT).drop_timeout(TIMEOUT);
     (Arc::new(server), builder.connect_lazily().unwrap())
+}
+
+/// Two servers; the second one has all keys until they move to the first.
+#[derive(Debug)]
+struct Moving {
+    servers: [Arc<Server>; 2],
+    moved: Arc<AtomicBool>,
+}
+
+impl Topology for Moving {
+    fn server_for(&self, _: &[u8]) -> Arc<Server> {
+        Arc::clone(&self.servers[usize::from(!self.moved.load(Ordering::Relaxed))])
+    }
+
+    fn server(&self, number: ServerNumber) -> Option<Arc<Server>> {
+        self.servers.get(number.0).cloned()
+    }
+
+    fn servers(&self) -> Vec<Arc<Server>> {
+        self.servers.to_vec()
+    }
 }
 
 /// The usual reply of a server that runs the request.
@@ -375,4 +398,34 @@ fn one_mute_connection_closes_those_that_lie_idle() {
     let seen = server.seen();
     let fence = seen.iter().find(|seen| what(seen) == What::Fence).expect("fenced");
     assert!(!before.contains(&fence.connection), "what made one mute may have made all of them mute");
+}
+
+#[test]
+fn a_copy_is_fenced_where_it_went_after_the_key_moved() {
+    let moved = Arc::new(AtomicBool::new(false));
+    let moves = Arc::clone(&moved);
+    let old = Scripted::start(move |seen| match what(seen) {
+        What::Acquire => {
+            moves.store(true, Ordering::Relaxed);
+            Reaction::Mute
+        }
+        what => usual(what),
+    });
+    let new = Scripted::start(|seen| usual(what(seen)));
+    let servers = [&new, &old]
+        .map(|server| server.url())
+        .into_iter()
+        .enumerate()
+        .map(|(number, url)| Arc::new(Server::numbered_for_test(ServerNumber(number), &url)));
+    let servers: [_; 2] = servers.collect::<Vec<_>>().try_into().unwrap();
+    let builder = Client::builder(&old.url()).command_timeout(TIMEOUT).drop_timeout(TIMEOUT);
+    let client = builder.open(Box::new(Moving { servers, moved })).unwrap();
+    let guard = client.get_lock("scene").try_lock().unwrap().expect("the new server grants it");
+    assert_eq!(
+        asked(&old).iter().filter(|what| matches!(what, What::Acquire | What::Fence)).collect::<Vec<_>>(),
+        [&What::Acquire, &What::Fence]
+    );
+    assert!(!asked(&new).contains(&What::Fence), "{:?}", asked(&new));
+    guard.unlock().unwrap();
+    assert!(asked(&new).contains(&What::Last) && !asked(&old).contains(&What::Last));
 }
