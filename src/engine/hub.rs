@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::topics::Topics;
 use crate::bell::Bell;
 use crate::conn::{Audience, ListenerEvent, Server, Waker, listen};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::INVALIDATIONS;
 use crate::name::LockName;
+use crate::state::channels::{Message, Topics};
 use crate::state::watch::Ear;
 use crate::sync::Mutex;
 use crate::time::Instant;
@@ -28,7 +28,7 @@ pub(crate) struct Hub {
 
 #[derive(Debug, Default)]
 struct State {
-    topics: Topics,
+    topics: Topics<Bell>,
     /// Wakes the listening thread, while there is one.
     waker: Option<Waker>,
     /// How many connections it has made.
@@ -74,7 +74,7 @@ impl Hub {
         bell: &Bell,
     ) -> Result<Subscription> {
         let mut state = self.state.lock();
-        let number = state.topics.join(name, &channel, bell);
+        let number = state.topics.join(name, &channel, bell.clone());
         self.live.store(state.topics.len(), Ordering::Release);
         match &state.waker {
             Some(waker) => waker.wake(),
@@ -109,7 +109,7 @@ impl Hub {
         if !state.topics.is_subscribed(&channel) {
             return None;
         }
-        let number = state.topics.join(Some(name), &channel, bell);
+        let number = state.topics.join(Some(name), &channel, bell.clone());
         drop(state);
         Some(Subscription { hub: Arc::clone(self), channel, number })
     }
@@ -155,7 +155,7 @@ impl Hub {
     /// Ends the listening connection and wakes every waiter.
     pub(crate) fn close(&self) {
         let state = self.state.lock();
-        state.topics.ring_everybody();
+        state.topics.waiters().iter().for_each(Bell::ring);
         if let Some(waker) = &state.waker {
             waker.wake();
         }
@@ -209,7 +209,7 @@ impl Audience for Hub {
     }
 
     fn handle(&self, event: ListenerEvent) {
-        let (mut announced, mut rung) = (None, None);
+        let (mut announced, mut wakes) = (None, vec![]);
         let mut failed = None;
         let mut ear_changed = false;
         {
@@ -223,12 +223,11 @@ impl Audience for Hub {
                 }
                 ListenerEvent::Subscribed(channel) => {
                     ear_changed = channel == INVALIDATIONS;
-                    topics.subscribed(&channel);
+                    wakes = topics.subscribed(&channel);
                 }
                 ListenerEvent::Unsubscribed(channel) => topics.unsubscribed(&channel),
                 ListenerEvent::Message(channel) => {
-                    announced = topics.message(&channel);
-                    rung = Some(channel);
+                    Message { announced, wakes } = topics.message(&channel);
                 }
                 ListenerEvent::Invalidated(keys) => {
                     drop(state);
@@ -237,10 +236,10 @@ impl Audience for Hub {
                 }
                 ListenerEvent::Refused(channels, refusal) => {
                     ear_changed = channels == [INVALIDATIONS];
-                    topics.refused(&channels, &refusal);
+                    wakes = topics.refused(&channels, &refusal);
                 }
                 ListenerEvent::Lost(error) => {
-                    topics.lost();
+                    wakes = topics.lost();
                     (*number, *misled) = (None, false);
                     failed = Some(error);
                 }
@@ -250,9 +249,7 @@ impl Audience for Hub {
             self.reports.announced(&name);
         }
         // After the report: whoever is woken knows already that somebody else spoke.
-        if let Some(channel) = rung {
-            self.state.lock().topics.ring(&channel);
-        }
+        wakes.iter().for_each(Bell::ring);
         if ear_changed || failed.is_some() {
             self.reports.ear_changed(failed.is_some());
         }

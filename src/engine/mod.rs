@@ -13,7 +13,6 @@ mod renewal;
 mod request;
 #[cfg(all(test, shuttle))]
 mod schedules;
-mod topics;
 mod watchdog;
 mod wire;
 

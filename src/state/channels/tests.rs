@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::model::*;
 use super::*;
+use crate::bell::Bell;
 
 fn name() -> LockName {
     LockName::new("n").unwrap()
@@ -14,12 +15,12 @@ fn at(millis: u64) -> Instant {
     Instant::from_millis(1_000_000 + millis)
 }
 
-fn subscribed() -> (Topics, Bell) {
+fn subscribed() -> (Topics<Bell>, Bell) {
     let mut topics = Topics { connected: true, ..Topics::default() };
     let bell = Bell::new();
-    topics.join(Some(&name()), "c", &bell);
+    topics.join(Some(&name()), "c", bell.clone());
     assert_eq!(topics.demand(at(0)), Demand::Subscribe(vec!["c".into()]));
-    topics.subscribed("c");
+    ring(&topics.subscribed("c"));
     assert!(bell.was_rung(), "from here on nothing is missed: ask again");
     (topics, bell)
 }
@@ -27,14 +28,14 @@ fn subscribed() -> (Topics, Bell) {
 #[test]
 fn no_request_is_sent_before_the_connection_is_ready() {
     let mut topics = Topics::default();
-    topics.join(Some(&name()), "c", &Bell::new());
+    topics.join(Some(&name()), "c", Bell::new());
     assert!(matches!(topics.demand(at(0)), Demand::Rest(_)));
 }
 
 #[test]
 fn a_lost_connection_wakes_all_and_asks_for_all_again() {
     let (mut topics, bell) = subscribed();
-    topics.lost();
+    ring(&topics.lost());
     assert!(bell.was_rung());
     topics.connected = true;
     assert_eq!(topics.demand(at(1)), Demand::Subscribe(vec!["c".into()]));
@@ -44,11 +45,12 @@ fn a_lost_connection_wakes_all_and_asks_for_all_again() {
 fn only_foreign_messages_are_news() {
     let (mut topics, bell) = subscribed();
     assert!(topics.expect_own("c"));
-    assert_eq!(topics.message("c"), None);
-    topics.ring("c");
+    let Message { announced, wakes } = topics.message("c");
+    assert_eq!(announced, None);
+    ring(&wakes);
     assert!(bell.was_rung(), "also our own release wakes our waiters");
-    assert_eq!(topics.message("c"), Some(name()));
-    assert_eq!(topics.message("another"), None);
+    assert_eq!(topics.message("c").announced, Some(name()));
+    assert_eq!(topics.message("another").announced, None);
 }
 
 #[test]
@@ -67,10 +69,10 @@ fn a_waiter_that_comes_while_a_channel_is_left_gets_it_anew() {
     let (mut topics, bell) = subscribed();
     topics.leave("c", 1, at(0));
     assert!(matches!(topics.demand(at(2_000)), Demand::Unsubscribe(_)));
-    topics.join(Some(&name()), "c", &bell);
+    topics.join(Some(&name()), "c", bell.clone());
     assert_eq!(topics.demand(at(2_001)), Demand::Subscribe(vec!["c".into()]));
     topics.unsubscribed("c");
-    topics.subscribed("c");
+    ring(&topics.subscribed("c"));
     assert_eq!(topics.topics["c"].state, State::Subscribed);
 }
 
@@ -78,15 +80,15 @@ fn a_waiter_that_comes_while_a_channel_is_left_gets_it_anew() {
 fn one_refused_channel_does_not_cost_the_others() {
     let mut topics = Topics { connected: true, ..Topics::default() };
     for channel in ["a", "b"] {
-        topics.join(Some(&name()), channel, &Bell::new());
+        topics.join(Some(&name()), channel, Bell::new());
     }
     let Demand::Subscribe(both) = topics.demand(at(0)) else { panic!("nothing asked") };
     let refusal = Refusal::for_test("NOPERM");
-    topics.refused(&both, &refusal);
+    ring(&topics.refused(&both, &refusal));
     for _ in 0..2 {
         let Demand::Subscribe(one) = topics.demand(at(1)) else { panic!("not asked again") };
         assert_eq!(one.len(), 1);
-        if one[0] == "a" { topics.refused(&one, &refusal) } else { topics.subscribed("b") }
+        ring(&if one[0] == "a" { topics.refused(&one, &refusal) } else { topics.subscribed("b") })
     }
     assert!(matches!(topics.demand(at(2)), Demand::Rest(_)));
     assert_eq!(topics.topics["b"].state, State::Subscribed);

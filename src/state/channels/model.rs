@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
+use crate::bell::Bell;
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
@@ -45,7 +46,7 @@ struct Waiter {
 }
 
 pub(super) struct Model {
-    pub(super) topics: Topics,
+    pub(super) topics: Topics<Bell>,
     now: Instant,
     waiters: Vec<Waiter>,
     listening: bool,
@@ -68,6 +69,11 @@ const CHANNELS: [&str; 3] = ["a", "b", "own"];
 
 fn concerns(channel: &str) -> Option<LockName> {
     (channel != "own").then(|| LockName::new(channel).unwrap())
+}
+
+/// What the hub does with whom it is to wake.
+pub(super) fn ring(wakes: &[Bell]) {
+    wakes.iter().for_each(Bell::ring);
 }
 
 impl Model {
@@ -127,7 +133,7 @@ impl Model {
 
     fn join(&mut self, channel: &str) {
         let bell = Bell::new();
-        let number = self.topics.join(concerns(channel).as_ref(), channel, &bell);
+        let number = self.topics.join(concerns(channel).as_ref(), channel, bell.clone());
         self.waiters.push(Waiter { channel: channel.to_owned(), number, bell });
         self.listening = true;
         self.idle_since.remove(channel);
@@ -210,7 +216,7 @@ impl Model {
         match word {
             Word::Subscribed(channel) => {
                 let before = self.topics.is_subscribed(&channel);
-                self.topics.subscribed(&channel);
+                ring(&self.topics.subscribed(&channel));
                 if !before && self.topics.is_subscribed(&channel) {
                     self.own.remove(&channel);
                     self.all_rung(|waiter| waiter.channel == channel);
@@ -219,8 +225,8 @@ impl Model {
             Word::Unsubscribed(channel) => self.topics.unsubscribed(&channel),
             Word::Message(channel) => {
                 let known = self.topics.topics.contains_key(&channel);
-                let announced = self.topics.message(&channel);
-                self.topics.ring(&channel);
+                let Message { announced, wakes } = self.topics.message(&channel);
+                ring(&wakes);
                 let own = self.own.entry(channel.clone()).or_default();
                 if known && concerns(&channel).is_some() {
                     assert!(announced.is_some() || *own > 0, "{channel}: a foreign message was taken for our own");
@@ -231,7 +237,7 @@ impl Model {
             }
             Word::Refused(channels) => {
                 let before: Vec<bool> = self.waiters.iter().map(|waiter| self.is_refused(waiter)).collect();
-                self.topics.refused(&channels, &Refusal::for_test("NOPERM"));
+                ring(&self.topics.refused(&channels, &Refusal::for_test("NOPERM")));
                 let alone = channels.len() == 1;
                 self.refused_ever.extend(channels.iter().filter(|_| alone).cloned());
                 for (waiter, before) in self.waiters.iter().zip(before) {
@@ -289,7 +295,7 @@ impl Model {
     fn lose(&mut self) {
         if self.listening {
             self.look_at_bells();
-            self.topics.lost();
+            ring(&self.topics.lost());
             self.connected = false;
             self.requests.clear();
             self.words.clear();

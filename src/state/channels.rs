@@ -10,7 +10,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::bell::Bell;
 use crate::error::Refusal;
 use crate::name::INVALIDATIONS;
 use crate::name::LockName;
@@ -18,9 +17,9 @@ use crate::time::Instant;
 use crate::transport::Demand;
 
 /// The channels of one server and their waiters.
-#[derive(Debug, Default)]
-pub(super) struct Topics {
-    topics: HashMap<String, Topic>,
+#[derive(Debug)]
+pub(crate) struct Topics<Waiter> {
+    topics: HashMap<String, Topic<Waiter>>,
     next: u64,
     connected: bool,
     /// A batch was refused; ask for each channel alone to learn which it was.
@@ -28,12 +27,21 @@ pub(super) struct Topics {
     empty_since: Option<Instant>,
 }
 
+/// What a message means.
 #[derive(Debug)]
-struct Topic {
+pub(crate) struct Message<Waiter> {
+    /// Somebody else spoke about this lock.
+    pub(crate) announced: Option<LockName>,
+    /// They are to be woken.
+    pub(crate) wakes: Vec<Waiter>,
+}
+
+#[derive(Debug)]
+struct Topic<Waiter> {
     /// The lock that everybody on this channel hears of; none where it is one waiter's own.
     name: Option<LockName>,
     state: State,
-    bells: Vec<(u64, Bell)>,
+    waiters: Vec<(u64, Waiter)>,
     idle_since: Option<Instant>,
     /// Messages of our own releases that are still to come back.
     own: usize,
@@ -48,15 +56,15 @@ enum State {
     Leaving,
 }
 
-impl Topics {
+impl<Waiter: Clone> Topics<Waiter> {
     /// A waiter comes; answers with its number.
-    pub(super) fn join(&mut self, name: Option<&LockName>, channel: &str, bell: &Bell) -> u64 {
+    pub(crate) fn join(&mut self, name: Option<&LockName>, channel: &str, waiter: Waiter) -> u64 {
         self.next += 1;
         self.empty_since = None;
         let new = || Topic {
             name: name.cloned(),
             state: State::Wanted,
-            bells: vec![],
+            waiters: vec![],
             idle_since: None,
             own: 0,
             refusal: None,
@@ -67,15 +75,15 @@ impl Topics {
             // What was asked is answered in order, so the new request comes after the old one.
             topic.state = State::Wanted;
         }
-        topic.bells.push((self.next, bell.clone()));
+        topic.waiters.push((self.next, waiter));
         self.next
     }
 
     /// A waiter goes.
-    pub(super) fn leave(&mut self, channel: &str, number: u64, now: Instant) {
+    pub(crate) fn leave(&mut self, channel: &str, number: u64, now: Instant) {
         if let Some(topic) = self.topics.get_mut(channel) {
-            topic.bells.retain(|(other, _)| *other != number);
-            if topic.bells.is_empty() {
+            topic.waiters.retain(|(other, _)| *other != number);
+            if topic.waiters.is_empty() {
                 // Nobody else can ever come to a waiter's own channel.
                 topic.idle_since = Some(if topic.name.is_some() { now } else { now.before(CHANNEL_LINGER) });
             }
@@ -83,17 +91,17 @@ impl Topics {
     }
 
     /// How many channels there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.topics.len()
     }
 
     /// Whether messages of this channel arrive: from here on none can be missed.
-    pub(super) fn is_subscribed(&self, channel: &str) -> bool {
+    pub(crate) fn is_subscribed(&self, channel: &str) -> bool {
         self.topics.get(channel).is_some_and(|topic| topic.state == State::Subscribed)
     }
 
     /// The same for one who waits there and must hear of a refusal.
-    pub(super) fn is_live(&self, channel: &str) -> Result<bool, Refusal> {
+    pub(crate) fn is_live(&self, channel: &str) -> Result<bool, Refusal> {
         match self.topics.get(channel) {
             Some(Topic { refusal: Some(refusal), .. }) => Err(refusal.clone()),
             _ => Ok(self.is_subscribed(channel)),
@@ -101,7 +109,7 @@ impl Topics {
     }
 
     /// A message of our own is about to be published; answers whether it will come back.
-    pub(super) fn expect_own(&mut self, channel: &str) -> bool {
+    pub(crate) fn expect_own(&mut self, channel: &str) -> bool {
         match self.topics.get_mut(channel) {
             Some(topic) if topic.state == State::Subscribed => {
                 topic.own += 1;
@@ -112,52 +120,50 @@ impl Topics {
     }
 
     /// The message was not published after all.
-    pub(super) fn unexpect_own(&mut self, channel: &str) {
+    pub(crate) fn unexpect_own(&mut self, channel: &str) {
         if let Some(topic) = self.topics.get_mut(channel) {
             topic.own = topic.own.saturating_sub(1);
         }
     }
 
-    pub(super) fn connected(&mut self) {
+    pub(crate) fn connected(&mut self) {
         self.connected = true;
     }
 
-    /// From now on messages arrive; what was said before may have been missed.
-    pub(super) fn subscribed(&mut self, channel: &str) {
-        if let Some(topic) = self.topics.get_mut(channel)
-            && topic.state == State::Asked
-        {
-            topic.state = State::Subscribed;
-            topic.own = 0;
-            topic.ring();
+    /// From now on messages arrive; what was said before may have been missed. Answers whom to wake.
+    #[must_use]
+    pub(crate) fn subscribed(&mut self, channel: &str) -> Vec<Waiter> {
+        match self.topics.get_mut(channel) {
+            Some(topic) if topic.state == State::Asked => {
+                topic.state = State::Subscribed;
+                topic.own = 0;
+                topic.waiters().collect()
+            }
+            _ => vec![],
         }
     }
 
     /// Confirms the request to leave, unless somebody came meanwhile.
-    pub(super) fn unsubscribed(&mut self, channel: &str) {
+    pub(crate) fn unsubscribed(&mut self, channel: &str) {
         if self.topics.get(channel).is_some_and(|topic| topic.state == State::Leaving) {
             self.topics.remove(channel);
         }
     }
 
-    /// A message came; answers with the lock if somebody else spoke. The waiters are to be rung after it.
-    pub(super) fn message(&mut self, channel: &str) -> Option<LockName> {
-        let topic = self.topics.get_mut(channel)?;
-        if topic.own > 0 {
-            topic.own -= 1;
-            return None;
-        }
-        topic.name.clone()
+    /// A message came. The waiters are to be woken after the lock was reported: by then it is known who spoke.
+    pub(crate) fn message(&mut self, channel: &str) -> Message<Waiter> {
+        let Some(topic) = self.topics.get_mut(channel) else { return Message { announced: None, wakes: vec![] } };
+        let is_own = topic.own > 0;
+        topic.own = topic.own.saturating_sub(1);
+        let announced = if is_own { None } else { topic.name.clone() };
+        Message { announced, wakes: topic.waiters().collect() }
     }
 
-    /// Wakes the waiters of a channel.
-    pub(super) fn ring(&self, channel: &str) {
-        self.topics.get(channel).inspect(|topic| topic.ring());
-    }
-
-    /// The server does not let us listen to one of these.
-    pub(super) fn refused(&mut self, channels: &[String], refusal: &Refusal) {
+    /// The server does not let us listen to one of these. Answers whom to wake.
+    #[must_use]
+    pub(crate) fn refused(&mut self, channels: &[String], refusal: &Refusal) -> Vec<Waiter> {
         self.one_by_one |= channels.len() > 1;
+        let mut wakes = vec![];
         for channel in channels {
             if let Some(topic) = self.topics.get_mut(channel)
                 && topic.state == State::Asked
@@ -165,30 +171,37 @@ impl Topics {
                 topic.state = State::Wanted;
                 if channels.len() == 1 {
                     topic.refusal = Some(refusal.clone());
-                    topic.ring();
+                    wakes.extend(topic.waiters());
                 }
             }
         }
+        wakes
     }
 
-    /// The connection is gone: what was listened to is wanted again, and everybody asks for himself.
-    pub(super) fn lost(&mut self) {
+    /// The connection is gone: what was listened to is wanted again, and every waiter is to be woken and asks.
+    #[must_use]
+    pub(crate) fn lost(&mut self) -> Vec<Waiter> {
         self.connected = false;
-        self.topics.retain(|_, topic| !topic.bells.is_empty());
+        self.topics.retain(|_, topic| !topic.waiters.is_empty());
         for topic in self.topics.values_mut() {
             topic.state = State::Wanted;
             topic.refusal = None;
-            topic.ring();
         }
+        self.waiters()
+    }
+
+    /// All waiters there are.
+    pub(crate) fn waiters(&self) -> Vec<Waiter> {
+        self.topics.values().flat_map(Topic::waiters).collect()
     }
 
     /// What to do next; to be asked again until it is to rest or to close.
-    pub(super) fn demand(&mut self, now: Instant) -> Demand {
+    pub(crate) fn demand(&mut self, now: Instant) -> Demand {
         if !self.connected {
-            self.topics.retain(|_, topic| !topic.bells.is_empty());
+            self.topics.retain(|_, topic| !topic.waiters.is_empty());
         }
         // A channel that was refused is asked for again when its last waiter has gone and one comes anew.
-        self.topics.retain(|_, topic| !(topic.bells.is_empty() && topic.state == State::Wanted));
+        self.topics.retain(|_, topic| !(topic.waiters.is_empty() && topic.state == State::Wanted));
         if self.connected
             && let Some(demand) = self.subscribe().or_else(|| self.unsubscribe(now))
         {
@@ -231,7 +244,7 @@ impl Topics {
     }
 
     fn unsubscribe(&mut self, now: Instant) -> Option<Demand> {
-        let idle = |topic: &Topic| topic.idle_since.is_some_and(|since| since.after(CHANNEL_LINGER) <= now);
+        let idle = |topic: &Topic<Waiter>| topic.idle_since.is_some_and(|since| since.after(CHANNEL_LINGER) <= now);
         let mut channels = vec![];
         for (channel, topic) in self
             .topics
@@ -244,18 +257,17 @@ impl Topics {
         }
         (!channels.is_empty()).then_some(Demand::Unsubscribe(channels))
     }
+}
 
-    /// Wakes all: they are to look why.
-    pub(super) fn ring_everybody(&self) {
-        self.topics.values().for_each(Topic::ring);
+impl<Waiter: Clone> Topic<Waiter> {
+    fn waiters(&self) -> impl Iterator<Item = Waiter> {
+        self.waiters.iter().map(|(_, waiter)| waiter.clone())
     }
 }
 
-impl Topic {
-    fn ring(&self) {
-        for (_, bell) in &self.bells {
-            bell.ring();
-        }
+impl<Waiter> Default for Topics<Waiter> {
+    fn default() -> Self {
+        Self { topics: HashMap::new(), next: 0, connected: false, one_by_one: false, empty_since: None }
     }
 }
 
