@@ -72,7 +72,7 @@ impl Scene {
         }
     }
 
-    fn release(&self, hold: &HoldState, guard: crate::engine::GuardNumber) {
+    fn release(&self, hold: &HoldState, guard: crate::state::ledger::GuardNumber) {
         self.under_way.begin_to_end();
         if hold.update(|ledger, now| ledger.release(guard, now)).0 == Release::Last {
             self.registry.remove(hold);

@@ -126,7 +126,7 @@ impl Scene {
         self.phase(hold);
     }
 
-    fn reenter(&self, hold: &HoldState) -> Option<crate::engine::GuardNumber> {
+    fn reenter(&self, hold: &HoldState) -> Option<crate::state::ledger::GuardNumber> {
         let counts = |ledger: &mut Ledger, now| ledger.counts_after_reentry(now, Side::Exclusive);
         self.with(hold, counts).ok()?;
         let sent = Instant::now();
@@ -145,7 +145,7 @@ impl Scene {
         }
     }
 
-    fn release(&self, hold: &Arc<HoldState>, guard: crate::engine::GuardNumber) {
+    fn release(&self, hold: &Arc<HoldState>, guard: crate::state::ledger::GuardNumber) {
         match self.with(hold, |ledger, now| ledger.release(guard, now)) {
             Release::Partial(remaining) => {
                 let answer = self.redis.lock().about(&hold.owner);
