@@ -9,7 +9,6 @@ mod kind;
 mod lifecycle;
 mod node;
 mod release;
-mod renewal;
 mod request;
 #[cfg(all(test, shuttle))]
 mod schedules;

@@ -8,6 +8,7 @@ pub(crate) mod exchange;
 pub(crate) mod ledger;
 pub(crate) mod local_queue;
 pub(crate) mod questions;
+pub(crate) mod renewal;
 pub(crate) mod ripening;
 pub(crate) mod stand_back;
 pub(crate) mod watch;

@@ -10,7 +10,7 @@ use shuttle::thread;
 use super::{START, check};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::registry::Registry;
-use crate::engine::renewal::{Asked, Due, Rounds, Upkeep};
+use crate::engine::watchdog::renewer::{Asked, Due, Renewer, Upkeep, renewal};
 use crate::error::{Error, Loss};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
@@ -234,7 +234,7 @@ fn holds_come_and_go(thieves: usize) {
     }
     let visited = Arc::clone(&scene);
     threads.push(thread::spawn(move || {
-        let mut rounds = Rounds::new(START, INTERVAL, 100, INTERVAL);
+        let mut rounds = Renewer::new(START, INTERVAL, 100, INTERVAL);
         // No deadline comes in this time, however long a thread does not run.
         for tick in 1..3 {
             START.after(tick * INTERVAL).comes();

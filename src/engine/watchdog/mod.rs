@@ -2,4 +2,5 @@
 
 pub(super) mod inbox;
 pub(super) mod lane;
-pub(super) mod worker;
+pub(super) mod renewer;
+mod worker;

@@ -4,12 +4,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::inbox::{Inbox, News};
+use super::renewer::{Asked, Due, Renewer, Upkeep, renewal};
 use crate::conn::{DedicatedConnection, Server, Sleeper};
 use crate::engine::Engine;
 use crate::engine::holds::heartbeat::Heartbeat;
 use crate::engine::holds::hold::HoldState;
 use crate::engine::hub::{Hub, Subscription};
-use crate::engine::renewal::{Asked, Due, Rounds, Upkeep};
 use crate::error::Error;
 use crate::event::{LockAbandoned, LocksRenewed, LossesToldLate, RenewalFailed, RenewalRecovered};
 use crate::script::look::Claim;
@@ -29,7 +29,7 @@ pub(crate) struct Worker {
     /// Of its own, so that it never waits behind the callers.
     connection: DedicatedConnection,
     command_timeout: Duration,
-    rounds: Rounds,
+    renewer: Renewer,
     next_round: Instant,
     ripening: Ripening<Weak<HoldState>>,
     watch: Watch,
@@ -59,7 +59,7 @@ impl Worker {
             watch.begin();
             watch.lost(now);
         }
-        let rounds = Rounds::new(now, config.watchdog_interval, config.watchdog_batch, config.command_timeout);
+        let renewer = Renewer::new(now, config.watchdog_interval, config.watchdog_batch, config.command_timeout);
         Some(Self {
             engine: Weak::clone(engine),
             server: Arc::clone(server),
@@ -67,8 +67,8 @@ impl Worker {
             inbox: Arc::clone(inbox),
             connection: server.connection(),
             command_timeout: config.command_timeout,
-            next_round: rounds.next_tick(),
-            rounds,
+            next_round: renewer.next_tick(),
+            renewer,
             ripening: Ripening::new(now),
             watch,
             subscription: None,
@@ -113,7 +113,7 @@ impl Worker {
             self.watch.begin();
         }
         let all = self.see_to_watch(engine, hub);
-        let Self { rounds, server, watch, connection, inbox, .. } = self;
+        let Self { renewer, server, watch, connection, inbox, .. } = self;
         let mut visit = Visit { engine, server, watch, connection, inbox, gone: 0 };
         let mut holds = visit.urgent();
         if visit.is_watching() {
@@ -124,7 +124,7 @@ impl Worker {
         if asked.all.is_none() && asked.holds.is_empty() && started < self.next_round {
             return;
         }
-        self.next_round = rounds.round(&mut visit, &asked);
+        self.next_round = renewer.round(&mut visit, &asked);
         let gone = visit.gone;
         let now = Instant::now();
         if self.watch.found_gone(now, gone, asked.all.is_some()) {
@@ -294,7 +294,7 @@ impl Upkeep for Visit<'_> {
 
     fn renew(&mut self, batch: &[&Due], deadline: Instant) -> Result<RenewalAnswers, Error> {
         batch.iter().for_each(|due| due.hold.watch());
-        let renewals: Vec<_> = batch.iter().filter_map(|due| due.renewal(self)).collect();
+        let renewals: Vec<_> = batch.iter().filter_map(|due| renewal(self, due)).collect();
         let mut answers = self.request(&batch[0].hold.kind.renew(&renewals), deadline)?;
         self.look_through(&mut answers.answers);
         Ok(answers)

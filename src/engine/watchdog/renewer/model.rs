@@ -10,7 +10,8 @@ use super::*;
 use crate::engine::holds::registry::Registry;
 use crate::error::{Loss, Refusal};
 use crate::name::LockName;
-use crate::state::ledger::{CutNumber, GuardNumber};
+use crate::state::ledger::{CutNumber, GuardNumber, Phase};
+use crate::time::Lease;
 
 pub(super) const START: Instant = Instant::from_millis(1_000_000);
 
@@ -385,11 +386,11 @@ impl Upkeep for World {
 
     fn renew(&mut self, batch: &[&Due], deadline: Instant) -> Result<RenewalAnswers, Error> {
         assert!(batch.len() <= self.plan.batch);
-        let in_order = self.asked_until <= batch[0].good_until;
+        let in_order = self.asked_until <= batch[0].turn().good_until;
         assert!(in_order || self.thinned, "the batch that ends first comes first");
-        self.asked_until = batch[0].good_until;
+        self.asked_until = batch[0].turn().good_until;
         let locks: Vec<_> =
-            batch.iter().map(|due| (which(&due.hold), Some(due.renewal(self).unwrap().raise.endless))).collect();
+            batch.iter().map(|due| (which(&due.hold), Some(renewal(self, due).unwrap().raise.endless))).collect();
         assert!(locks.iter().all(|&(which, _)| self.held[which].is_watched()), "a lease is never renewed");
         self.ask(batch, &locks, deadline)
     }
@@ -426,7 +427,7 @@ impl World {
         assert!(!batch.is_empty());
         let family = batch[0].hold.kind.family();
         assert!(batch.iter().all(|due| due.hold.kind.family() == family));
-        assert!(batch.is_sorted_by_key(|due| due.good_until), "those that end first come first");
+        assert!(batch.is_sorted_by_key(|due| due.turn().good_until), "those that end first come first");
         assert!(deadline <= sent.after(ms(self.plan.timeout_ms)));
         assert!(self.vain < ms(self.plan.timeout_ms), "one mute server costs one time-out a round");
         for &(which, lease) in locks {

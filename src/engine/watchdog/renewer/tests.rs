@@ -66,7 +66,7 @@ fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
     let _pretence = START.pretend();
     let (interval, timeout) = (ms(plan.lease_ms / 3), ms(plan.timeout_ms));
     let mut world = World::new(plan);
-    let mut rounds = Rounds::new(START, interval, plan.batch, timeout);
+    let mut rounds = Renewer::new(START, interval, plan.batch, timeout);
     let (mut wake, mut next_tick) = (rounds.next_tick(), START.after(interval));
     let mut played = vec![];
     loop {

@@ -1,0 +1,239 @@
+//! Carries out the rounds over the holds of one server: asks, has the ledgers learn, and tells.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::engine::holds::hold::HoldState;
+use crate::error::{Error, ErrorKind};
+use crate::owner::ThreadId;
+use crate::script::{Renewal, RenewalAnswer, RenewalAnswers};
+use crate::state::clocks::Pace;
+use crate::state::ledger::Ledger;
+use crate::state::renewal::{self, Lesson, Outcome, Rounds, Turn, next_look};
+use crate::state::watch::All;
+use crate::time::Instant;
+
+/// What a round needs from its surroundings; tests drive it with a model of a server on virtual time.
+pub(crate) trait Upkeep {
+    /// The holds of this server.
+    fn holds(&self) -> Vec<Arc<HoldState>>;
+
+    /// Holds that came into question since the round began.
+    fn urgent(&mut self) -> Vec<Arc<HoldState>>;
+
+    /// Uses a ledger under its mutex; a loss that comes to light by that is told.
+    fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T;
+
+    /// The thread of this hold has ended: where it did not give it back, it is left to its time to live.
+    fn abandon(&self, hold: &Arc<HoldState>);
+
+    /// Renews all of these with one request, at least one.
+    fn renew(&mut self, batch: &[&Due], deadline: Instant) -> Result<RenewalAnswers, Error>;
+
+    /// Asks once whether these are still there, at least one.
+    fn look(&mut self, batch: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error>;
+
+    /// The deadline of this hold was put off.
+    fn renewed(&self, hold: &Arc<HoldState>);
+
+    /// So many locks could not be renewed; the first of them is held for `remaining` yet.
+    fn failed(&self, locks: usize, remaining: Duration, error: Error);
+
+    /// So many locks were renewed in this round.
+    fn renewed_in_round(&self, locks: usize);
+
+    /// Nothing failed in this round; renewals had failed for so long.
+    fn recovered(&self, outage: Duration);
+}
+
+/// What a round is to see to beside what is due by the clock.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// All holds came into question.
+    pub(crate) all: Option<All>,
+    /// These did.
+    pub(crate) holds: Vec<Arc<HoldState>>,
+}
+
+/// A hold whose turn it is.
+pub(crate) type Due = renewal::Due<Arc<HoldState>>;
+
+/// Has the holds of one server renewed and looked at, round after round.
+#[derive(Debug)]
+pub(crate) struct Renewer {
+    rounds: Rounds,
+    /// Those whose last request failed.
+    retrying: Vec<Weak<HoldState>>,
+}
+
+impl Renewer {
+    pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
+        Self { rounds: Rounds::new(now, interval, batch, command_timeout), retrying: vec![] }
+    }
+
+    /// When everything is renewed next.
+    pub(crate) fn next_tick(&self) -> Instant {
+        self.rounds.next_tick()
+    }
+
+    /// Renews what is due, and looks at what is asked for. Says when to come again.
+    pub(crate) fn round(&mut self, upkeep: &mut impl Upkeep, asked: &Asked) -> Instant {
+        let scope = self.rounds.begin(Instant::now(), asked.all);
+        let retrying: Vec<_> = std::mem::take(&mut self.retrying).iter().filter_map(Weak::upgrade).collect();
+        let all = if scope.is_everything { upkeep.holds() } else { vec![] };
+        let mut seen = HashSet::new();
+        let mut due = vec![];
+        let named = asked.holds.iter().map(|hold| (hold, true));
+        let others = all.iter().chain(&retrying).map(|hold| (hold, asked.all.is_some()));
+        // At a tick alone, none comes twice.
+        let twice = !(asked.holds.is_empty() && retrying.is_empty());
+        for (hold, asked) in named.chain(others) {
+            if (!twice || seen.insert(hold.number)) && !is_abandoned(upkeep, hold) {
+                let turn = upkeep.with(hold, |ledger, now| Turn::of(ledger, now, scope.renews, asked));
+                due.extend(turn.map(|turn| due_for(hold, turn)));
+            }
+        }
+        self.send(upkeep, due);
+        let Outcome { renewed, recovered } = self.rounds.end(Instant::now());
+        if renewed > 0 {
+            upkeep.renewed_in_round(renewed);
+        }
+        if let Some(outage) = recovered {
+            upkeep.recovered(outage);
+        }
+        self.retrying.extend(retrying.iter().map(Arc::downgrade));
+        self.next_round(upkeep)
+    }
+
+    /// When to come again: soon for those whose request failed, else at the next tick.
+    fn next_round(&mut self, upkeep: &impl Upkeep) -> Instant {
+        let mut next = self.rounds.next_tick();
+        let mut seen = HashSet::new();
+        self.retrying.retain(|hold| {
+            let is_new = |hold: &Arc<HoldState>| !has_nobody(hold) && seen.insert(hold.number);
+            let Some(hold) = hold.upgrade().filter(is_new) else { return false };
+            let look = upkeep.with(&hold, next_look);
+            next = look.map_or(next, |look| next.min(look));
+            look.is_some()
+        });
+        next
+    }
+
+    /// Sends batch after batch. What comes into question meanwhile does not wait for the last of them.
+    fn send(&mut self, upkeep: &mut impl Upkeep, due: Vec<Due>) {
+        for batch in self.rounds.in_batches(due) {
+            let urgent = upkeep.urgent();
+            let look = |hold: &Arc<HoldState>| Some(due_for(hold, upkeep.with(hold, Turn::look)?));
+            let urgent = urgent.iter().filter_map(look).collect();
+            for batch in self.rounds.in_batches(urgent) {
+                self.send_batch(upkeep, &batch);
+            }
+            self.send_batch(upkeep, &batch);
+        }
+    }
+
+    fn send_batch(&mut self, upkeep: &mut impl Upkeep, batch: &[Due]) {
+        // What was given back while the batches before this one were under way is left out.
+        let wanted = |due: &&Due| upkeep.with(&due.hold, |ledger, now| due.turn().is_still_due(ledger, now));
+        let batch: Vec<&Due> = batch.iter().filter(wanted).collect();
+        let Some(first) = batch.first().map(|due| due.turn()) else { return };
+        let sent = Instant::now();
+        let Some(deadline) = self.rounds.ask_until(sent, first) else {
+            batch.iter().for_each(|due| self.learn(upkeep, due, due.turn().put_off()));
+            return;
+        };
+        match ask(upkeep, &batch, deadline) {
+            Ok((server_time_ms, answers)) => {
+                let pace = |time_ms| self.rounds.pace(sent, Instant::now(), time_ms);
+                let pace = server_time_ms.map_or_else(Pace::default, pace);
+                self.take_answers(upkeep, &batch, answers, sent, pace);
+            }
+            Err(error) => {
+                let now = Instant::now();
+                self.rounds.failed(sent, now, first);
+                batch.iter().for_each(|due| self.learn(upkeep, due, due.turn().after_failure(&error)));
+                upkeep.failed(batch.len(), first.remaining(now), error);
+            }
+        }
+    }
+
+    fn take_answers(
+        &mut self,
+        upkeep: &impl Upkeep,
+        batch: &[&Due],
+        answers: Vec<RenewalAnswer>,
+        sent: Instant,
+        pace: Pace,
+    ) {
+        let mut refusals = vec![];
+        for (&due, answer) in batch.iter().zip(answers) {
+            let lesson = self.rounds.answered(due.turn(), &answer, sent, pace);
+            self.learn(upkeep, due, lesson);
+            if let RenewalAnswer::Refused(refusal) = answer {
+                refusals.push((refusal, due.turn().remaining(Instant::now())));
+            }
+        }
+        // Those that end first come first.
+        if let Some((refusal, remaining)) = refusals.first() {
+            upkeep.failed(refusals.len(), *remaining, Error::refused(refusal.clone()));
+        }
+    }
+
+    fn learn(&mut self, upkeep: &impl Upkeep, due: &Due, lesson: Lesson) {
+        upkeep.with(&due.hold, |ledger, now| lesson.teach(ledger, now));
+        match lesson {
+            Lesson::Renewed { .. } => upkeep.renewed(&due.hold),
+            Lesson::Again(_) => self.retrying.push(Arc::downgrade(&due.hold)),
+            Lesson::Looked | Lesson::Lost(_) => {}
+        }
+    }
+}
+
+/// Asks about a batch: the time of the server, where it tells it, and one answer for each hold.
+fn ask(
+    upkeep: &mut impl Upkeep,
+    batch: &[&Due],
+    deadline: Instant,
+) -> Result<(Option<u64>, Vec<RenewalAnswer>), Error> {
+    let (server_time_ms, answers) = if batch.first().is_some_and(|due| due.turn().is_look()) {
+        (None, upkeep.look(batch, deadline)?)
+    } else {
+        let RenewalAnswers { server_time_ms, answers } = upkeep.renew(batch, deadline)?;
+        (Some(server_time_ms), answers)
+    };
+    if answers.len() != batch.len() {
+        return Err(Error::new(ErrorKind::Unknown, "the answer was for another number of locks"));
+    }
+    Ok((server_time_ms, answers))
+}
+
+fn due_for(hold: &Arc<HoldState>, turn: Turn) -> Due {
+    Due::new(Arc::clone(hold), hold.kind.family(), turn)
+}
+
+/// What is asked of Redis now about a hold, where it is to be renewed.
+pub(crate) fn renewal(upkeep: &impl Upkeep, due: &Due) -> Option<Renewal> {
+    let lease = due.turn().lease()?;
+    let raise = upkeep.with(&due.hold, |ledger, now| ledger.raise(now, lease));
+    Some(Renewal { name: due.hold.name.clone(), owner: due.hold.owner.clone(), raise })
+}
+
+/// Whether nobody can give it back any more; then it is left to its time to live.
+fn is_abandoned(upkeep: &impl Upkeep, hold: &Arc<HoldState>) -> bool {
+    let ended = has_nobody(hold);
+    if ended {
+        upkeep.abandon(hold);
+    }
+    ended
+}
+
+/// Whether its thread has ended.
+fn has_nobody(hold: &HoldState) -> bool {
+    hold.thread.as_ref().is_some_and(ThreadId::has_ended)
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
