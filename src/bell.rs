@@ -1,4 +1,4 @@
-//! Wakes a waiting thread; rung before it sleeps, it does not sleep at all.
+//! Wakes a waiting thread; a ring before the sleep ends the sleep at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
-/// The bell of one waiting thread. Ringing is a hint to look again, nothing more.
+/// The bell of one waiting thread. A ring is only a hint to check again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bell(Arc<Stroke>);
 
@@ -26,11 +26,11 @@ impl Bell {
         self.0.changed.notify_one();
     }
 
-    /// Sleeps until it is rung or `until` has come.
+    /// Sleeps until the bell rings or `until`.
     pub(crate) fn wait(&self, until: Instant) {
         let mut rung = self.0.rung.lock();
         if !*rung {
-            // Woken for nothing, the sleeper looks for itself and comes back.
+            // After a spurious wake-up the caller checks and sleeps again.
             self.0.changed.wait_for(&mut rung, Instant::now().until(until));
         }
         *rung = false;
@@ -39,13 +39,13 @@ impl Bell {
 
 #[cfg(test)]
 impl Bell {
-    /// Whether it was rung since it was looked at last.
+    /// Whether the bell rang since the last check.
     pub(crate) fn was_rung(&self) -> bool {
         std::mem::take(&mut *self.0.rung.lock())
     }
 }
 
-/// Bells that are rung together.
+/// A set of bells that ring together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bells(Arc<Mutex<Rack>>);
 
@@ -56,7 +56,7 @@ struct Rack {
 }
 
 impl Bells {
-    /// Hangs a bell; it is taken down when the answer is dropped.
+    /// Adds a bell; dropping the result removes the bell.
     pub(crate) fn hang(&self, bell: &Bell) -> Hung {
         let mut rack = self.0.lock();
         rack.next += 1;
@@ -72,7 +72,7 @@ impl Bells {
     }
 }
 
-/// A bell in its place.
+/// A bell in a set.
 #[derive(Debug)]
 pub(crate) struct Hung {
     bells: Bells,

@@ -9,12 +9,11 @@ use once_cell::race::OnceBox;
 use crate::bell::{Bell, Bells, Hung};
 use crate::owner::Home;
 
-/// Ends waits from another thread, like interrupting a thread in Java.
+/// Ends waits from another thread, as an interrupt of a thread does in Java.
 ///
-/// It is asked for with [`Lock::with_cancel`](crate::Lock::with_cancel). A wait that is cancelled
-/// fails with [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) and holds nothing; a lock that
-/// was granted at the same moment may still be handed out. Cancelling is final: a token that was
-/// used stays cancelled. Clones are one token.
+/// [`Lock::with_cancel`](crate::Lock::with_cancel) attaches a `Cancel` to a handle. A cancelled wait fails with
+/// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) and holds nothing; a lock that was granted at the same
+/// moment may still be returned. A cancellation is final. Clones share one state.
 ///
 /// ```no_run
 /// # use lockson::{Cancel, Client, ErrorKind};
@@ -23,7 +22,7 @@ use crate::owner::Home;
 /// let lock = client.get_lock("nightly-report").with_cancel(&stop);
 /// let waiter = std::thread::spawn(move || lock.lock().map(drop));
 /// stop.cancel();
-/// // It ended with the lock or was told to stop waiting, but it ended.
+/// // The wait ended, with the lock or by the cancellation.
 /// if let Err(error) = waiter.join().expect("the waiter does not panic") {
 ///     assert_eq!(error.kind(), ErrorKind::Cancelled);
 /// }
@@ -38,17 +37,17 @@ struct Token {
     waits: Waits,
 }
 
-/// The waits of one process that use a token.
+/// The waits of one process that use a `Cancel`.
 #[derive(Debug)]
 struct Waits {
     home: Home,
     bells: Bells,
-    /// Those of a forked child: its copy of `bells` may be locked for ever.
+    /// The waits of a forked child, whose copy of `bells` may be locked for ever.
     of_child: OnceBox<Waits>,
 }
 
 impl Cancel {
-    /// Makes a token that is not cancelled.
+    /// Makes a `Cancel` that is not cancelled.
     ///
     /// ```
     /// let stop = lockson::Cancel::new();
@@ -59,7 +58,7 @@ impl Cancel {
         Self::default()
     }
 
-    /// Ends every wait that uses this token, now and later.
+    /// Ends every wait with this `Cancel`, now and later.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -74,7 +73,7 @@ impl Cancel {
         self.0.waits.here().ring_all();
     }
 
-    /// Says whether it was cancelled.
+    /// Returns whether the waits were cancelled.
     ///
     /// ```
     /// let stop = lockson::Cancel::new();
@@ -91,12 +90,12 @@ impl Cancel {
     }
 }
 
-/// No code of a caller runs under its mutex.
+/// No code of a caller runs under the mutex.
 impl UnwindSafe for Cancel {}
 impl RefUnwindSafe for Cancel {}
 
 impl Waits {
-    /// The bells of this very process.
+    /// Returns the bells of this process.
     fn here(&self) -> &Bells {
         let mut waits = self;
         while waits.home.is_elsewhere() {

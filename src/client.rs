@@ -1,4 +1,4 @@
-//! The door: open a client, ask it for locks.
+//! The client: opens the connection to Redis and makes handles of locks.
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -22,9 +22,9 @@ use crate::transport::ServerNumber;
 
 /// A client of one Redis, shared by all threads of a process.
 ///
-/// Open one and clone it; clones are the same client. It stays open while it, a handle or a guard
-/// of it is alive, or until [`close`](Self::close), which dropping the last one of them does, too. A
-/// forked child must open its own: there every call on this one fails with `Closed`.
+/// Open one client and clone it; clones are the same client. The client stays open while a clone, a handle or a guard
+/// of it is alive, or until [`close`](Self::close); dropping the last of them closes the client, too. A forked child
+/// must open a client of its own: there every call on this client fails with `Closed`.
 ///
 /// ```no_run
 /// use lockson::Client;
@@ -41,12 +41,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens a client with default settings and makes sure that the server answers.
+    /// Opens a client with default settings and checks that the server answers.
     ///
-    /// URLs: `redis://[user:password@]host[:port][/database]` and `redis+unix:///path`, both with the
-    /// parameters `?db=n&user=name&pass=word&protocol=resp3`. In user and password `/`, `?`, `#`, `@` and
-    /// `%` are written `%2F`, `%3F`, `%23`, `%40` and `%25`. A user without a password logs in with an
-    /// empty one. What else a URL says is refused by name.
+    /// URLs: `redis://[user:password@]host[:port][/database]` and `redis+unix:///path`, both with the parameters
+    /// `?db=n&user=name&pass=word&protocol=resp3`. In user and password `/`, `?`, `#`, `@` and `%` are written `%2F`,
+    /// `%3F`, `%23`, `%40` and `%25`. A user without a password logs in with an empty password. Any other part of a
+    /// URL is refused by name.
     ///
     /// ```no_run
     /// use lockson::Client;
@@ -57,9 +57,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Config` for a URL that cannot be meant, `Unsupported` for one with TLS and for a node of a Redis
-    /// Cluster or a Sentinel, `Connection` when the server is not reached, `Refused` when it does not let
-    /// us in, or is a replica.
+    /// `Config` for a malformed URL; `Unsupported` for TLS, a node of a Redis Cluster, or a Sentinel; `Connection`
+    /// when the server is not reached; `Refused` when the server refuses the login or is a replica.
     pub fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect()
     }
@@ -74,7 +73,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Config` when it is not set; otherwise as [`connect`](Self::connect).
+    /// `Config` when the variable is not set; otherwise as [`connect`](Self::connect).
     pub fn from_env() -> Result<Self> {
         let url = std::env::var("REDIS_URL");
         Self::connect(
@@ -84,7 +83,7 @@ impl Client {
         )
     }
 
-    /// Starts the settings of a client for this URL.
+    /// Returns a builder with the default settings for this URL.
     ///
     /// ```no_run
     /// let client = lockson::Client::builder("redis://localhost").name_prefix("shop:").connect()?;
@@ -94,9 +93,9 @@ impl Client {
         ClientBuilder::new(url)
     }
 
-    /// Returns the lock of this name. No I/O; a bad name fails when it is used.
+    /// Returns the lock of this name. No I/O; an invalid name fails at the first use.
     ///
-    /// A name has 1 to 4,096 bytes, prefix included; any UTF-8 is good.
+    /// A name has 1 to 4,096 bytes of UTF-8, prefix included.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -110,8 +109,8 @@ impl Client {
         self.lock(Arc::new(Reentrant { once: false }), name)
     }
 
-    /// Returns the lock of this name that its holder cannot take again: a second take by the same
-    /// thread is [`AlreadyHeld`](ErrorKind::AlreadyHeld) at once. Redisson's `getNonReentrantLock`.
+    /// Returns the lock of this name without re-entry: a second take by the same thread fails at once with
+    /// [`AlreadyHeld`](ErrorKind::AlreadyHeld). Redisson's `getNonReentrantLock`.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -125,11 +124,11 @@ impl Client {
         self.lock(Arc::new(Reentrant { once: true }), name)
     }
 
-    /// Returns the lock of this name that serves waiters in the order they came, across processes
-    /// and languages. Redisson's `getFairLock`.
+    /// Returns the fair lock of this name, which serves waiters in the order of arrival, across processes and
+    /// languages. Redisson's `getFairLock`.
     ///
-    /// Costs a queue in Redis and a channel for each waiter. Waiters that died together cost those
-    /// behind them at most one [`fair_patience`](ClientBuilder::fair_patience).
+    /// Costs a queue in Redis and a channel for each waiter. Waiters that died together delay the waiters behind them
+    /// by at most one [`fair_patience`](ClientBuilder::fair_patience).
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -141,7 +140,7 @@ impl Client {
         self.fair(name, false)
     }
 
-    /// Returns the fair lock of this name that its holder cannot take again.
+    /// Returns the fair lock of this name without re-entry.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -152,10 +151,10 @@ impl Client {
         self.fair(name, true)
     }
 
-    /// Returns the lock of this name whose waiters ask again after pauses instead of listening.
-    /// Redisson's `getSpinLock`.
+    /// Returns the spin lock of this name, whose waiters ask again after pauses instead of listening. Redisson's
+    /// `getSpinLock`.
     ///
-    /// For many short holds, or where listening is not allowed. Nobody is told of a release.
+    /// For many short holds, or for users without the right to subscribe. A release publishes no message.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -166,7 +165,7 @@ impl Client {
         self.get_spin_lock_with(name, Backoff::default())
     }
 
-    /// Returns the spin lock of this name with pauses of your own.
+    /// Returns the spin lock of this name with the given pauses.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -181,10 +180,9 @@ impl Client {
         self.lock(Arc::new(Spin { backoff }), name)
     }
 
-    /// Returns the lock of this name whose guards carry a [`Token`]. Redisson's
-    /// `getFencedLock`.
+    /// Returns the fenced lock of this name, whose guards have a [`Token`]. Redisson's `getFencedLock`.
     ///
-    /// Costs one key for each name that is never deleted.
+    /// Costs one key for each name, which is never deleted.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -211,11 +209,11 @@ impl Client {
         ReadWriteLock::new(&self.handle, self.handle.name(name.as_ref()))
     }
 
-    /// Returns the lock of this name that is one value under its key, set by `SET NX PX` and deleted
-    /// by whoever knows the value: the lock of redis-py's `Lock`, redsync, node-redlock, rslock and
-    /// hand-written code. Redisson does not take part in it.
+    /// Returns the token lock of this name: one value under the key, set by `SET NX PX` and deleted by the client
+    /// that knows the value, as in redis-py's `Lock`, redsync, node-redlock, rslock and hand-written code. Redisson
+    /// has no such lock.
     ///
-    /// Waiters ask again after pauses, as nobody is told of a release.
+    /// Waiters ask again after pauses, because a release publishes no message.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -227,7 +225,7 @@ impl Client {
         self.get_token_lock_with(name, TokenOptions::new())
     }
 
-    /// Returns the token lock of this name with options of your own.
+    /// Returns the token lock of this name with the given options.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -250,7 +248,7 @@ impl Client {
         Lock::new(&self.handle, kind, self.handle.name(name.as_ref()))
     }
 
-    /// Lists what this client holds now, also guards that were leaked; nothing in a forked child.
+    /// Lists the holds of this client, leaked guards included; empty in a forked child.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -266,8 +264,7 @@ impl Client {
         held
     }
 
-    /// Lists the threads of this client that wait for a lock now, those that have waited longest first;
-    /// nothing in a forked child.
+    /// Lists the threads of this client that wait for a lock, the longest wait first; empty in a forked child.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -280,7 +277,7 @@ impl Client {
         self.handle.look().map_or_else(Vec::new, |engine| engine.waiters.all(Instant::now()))
     }
 
-    /// Returns the uuid that begins every owner id of this client, and ends the names that `CLIENT LIST`
+    /// Returns the uuid at the start of every owner id of this client, and at the end of the names that `CLIENT LIST`
     /// shows for its connections.
     ///
     /// ```no_run
@@ -293,11 +290,11 @@ impl Client {
         self.handle.client_id()
     }
 
-    /// Ends every wait with `Closed` and every hold with `Lost(Closed)`, gives the holds back, lets the calls
-    /// under way on other threads end, and closes all connections.
+    /// Ends every wait with `Closed` and every hold with `Lost(Closed)`, releases the locks, waits for running calls
+    /// of other threads, and closes all connections.
     ///
-    /// Takes at most [`drop_timeout`](ClientBuilder::drop_timeout); what could not be given back by then ends
-    /// with its time to live. A second call returns at once. In a forked child it does nothing.
+    /// Takes at most [`drop_timeout`](ClientBuilder::drop_timeout); a lock that is not released by then expires. A
+    /// second call returns at once. Does nothing in a forked child.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -313,7 +310,7 @@ impl Client {
 }
 
 impl ClientBuilder {
-    /// Checks the settings, opens the client and makes sure that the server answers.
+    /// Checks the settings, opens the client, and checks that the server answers.
     ///
     /// ```no_run
     /// let client = lockson::Client::builder("redis://localhost").max_connections(16).connect()?;
@@ -329,7 +326,7 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// Checks the settings and opens the client; the server is asked at the first use.
+    /// Checks the settings and opens the client; the first use connects to the server.
     ///
     /// ```
     /// // The service starts although Redis does not answer yet.
@@ -339,11 +336,11 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// `Config` for impossible settings or a malformed URL, `Unsupported` for one with TLS.
+    /// `Config` for impossible settings or a malformed URL, `Unsupported` for TLS.
     pub fn connect_lazily(self) -> Result<Client> {
         let Self { url, config } = self;
         let (config, owners) = (config.checked()?, Owners::new());
-        // An owner in Redis begins with the client's id, so the id leads from an owner to its host.
+        // An owner id in Redis begins with the id of the client, so `CLIENT LIST` leads from an owner to its host.
         let shown = format!("{}:{}", config.client_name, owners.client());
         let dialer = Dialer::new(ServerNumber::default(), Address::parse(&url.0)?, shown);
         let server = Server::new(dialer, config.max_connections);
@@ -359,7 +356,7 @@ impl ClientBuilder {
     }
 }
 
-/// A panic of a caller's own code leaves nothing half done: no mutex is held while it runs.
+/// A panic in code of the caller leaves no data half changed, because no mutex is held while that code runs.
 impl UnwindSafe for Client {}
 impl RefUnwindSafe for Client {}
 
@@ -369,7 +366,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The list's entry of one hold; `None` when the hold has ended.
+/// Makes the list entry of a hold; `None` for a hold that has ended.
 fn held_lock(engine: &Engine, hold: &HoldState) -> Option<HeldLock> {
     engine.with(hold, |ledger, now| {
         let counts = ledger.counts();

@@ -1,4 +1,4 @@
-//! One error: what happened, to which lock, and what to do about it.
+//! The error type: kind, lock, cause, and advice.
 
 mod refusal;
 mod stop;
@@ -15,9 +15,9 @@ pub(crate) use stop::Stop;
 /// A [`Result`](std::result::Result) with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed.
+/// The reason why a call failed.
 ///
-/// "Held by someone else" is not among the reasons: a busy lock is `Ok(None)`.
+/// A busy lock is not an error: it is `Ok(None)`.
 ///
 /// ```
 /// # use lockson::{Client, ErrorKind};
@@ -32,9 +32,9 @@ struct Inner {
     name: Option<String>,
     text: String,
     word: Option<String>,
-    /// Whether an earlier copy of the request has no answer.
+    /// Whether an earlier copy of the request is unanswered.
     in_doubt: bool,
-    /// Its text is no part of `text`, so that a chain of causes says nothing twice.
+    /// The text of the source is not repeated in `text`, so that a chain of causes repeats nothing.
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -53,7 +53,7 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// This thread holds the lock in a way that forbids taking it once more.
+    /// This thread holds the lock in a way that forbids another take.
     AlreadyHeld,
     /// An argument is not possible; nothing was sent.
     BadInput,
@@ -67,20 +67,20 @@ pub enum ErrorKind {
     Connection,
     /// This client had the lock and lost it; the reason is inside.
     Lost(Loss),
-    /// There is no such hold here: never taken, given back already, or another thread's.
+    /// This thread has no such hold: never taken, released already, or held by another thread.
     NotHeld,
-    /// Another kind of lock has this name.
+    /// The name belongs to another kind of lock.
     OtherKind,
-    /// Redis answered with an error; [`Error::redis_word`] is its own word for it.
+    /// Redis replied with an error; [`Error::redis_word`] is the first word of that error.
     Refused,
-    /// A request was sent and never answered: it may have had its effect or not. What it may have
-    /// left behind is cleared in the background, at the latest by its lease.
+    /// A request was sent and never answered, so it may have run or not. Its effect is cleaned up in the background,
+    /// at the latest by the end of the lease.
     Unknown,
-    /// The server or this build cannot do it.
+    /// The server or this build lacks the feature.
     Unsupported,
 }
 
-/// How a hold was lost.
+/// The way in which a hold was lost.
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -97,13 +97,13 @@ pub enum ErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Its deadline passed without an answer from Redis that prolonged it.
+    /// The deadline passed without a renewal that Redis confirmed.
     Expired,
-    /// Redis has no such lock any more: deleted, flushed, forced open, or restarted empty.
+    /// The key is gone: deleted, flushed, force-released, or lost in a restart.
     Gone,
-    /// Someone else has it, or something else stands under its name.
+    /// Another owner holds the lock, or the key has another type.
     Taken,
-    /// The client was closed while it was held.
+    /// The client was closed during the hold.
     Closed,
 }
 
@@ -112,7 +112,7 @@ impl Error {
         Self(Arc::new(Inner { kind, name: None, text: text.into(), word: None, in_doubt: false, source: None }))
     }
 
-    /// An error with a cause. `text` says in its own words what the cause means, and does not repeat it.
+    /// Makes an error with a cause. `text` explains the cause in its own words and does not repeat it.
     pub(crate) fn with_source(
         kind: ErrorKind,
         text: impl Into<String>,
@@ -122,19 +122,19 @@ impl Error {
         Self(Arc::new(Inner { kind, name: None, text: text.into(), word: None, in_doubt: false, source }))
     }
 
-    /// An error reply of Redis.
+    /// Makes the error for an error reply of Redis.
     pub(crate) fn refused(refusal: Refusal) -> Self {
         let text = refusal.to_string();
         let word = Some(refusal.into_word());
         Self(Arc::new(Inner { kind: ErrorKind::Refused, name: None, text, word, in_doubt: false, source: None }))
     }
 
-    /// The error of the last attempt, where an earlier one has no answer and may have had its effect.
+    /// Turns the error of the last attempt into a doubt, because an earlier attempt is unanswered and may have run.
     pub(crate) fn in_doubt(self) -> Self {
         self.changed(|inner| Inner { kind: ErrorKind::Unknown, word: None, in_doubt: true, ..inner })
     }
 
-    /// The same error of a request that has no effect in any case.
+    /// Removes the doubt from the error of a request that changes nothing.
     pub(crate) fn without_effect(self) -> Self {
         if self.kind() != ErrorKind::Unknown {
             return self;
@@ -142,7 +142,7 @@ impl Error {
         self.changed(|inner| Inner { kind: ErrorKind::Connection, in_doubt: false, ..inner })
     }
 
-    /// The loss of a hold, with the time for which this process stood still at its deadline, if it did.
+    /// Makes the error of a lost hold, with the time for which this process was stopped at the deadline, if it was.
     pub(crate) fn lost(loss: Loss, server: &str, stood_still: Option<Duration>) -> Self {
         let standstill = stood_still.map_or_else(String::new, |time| {
             format!(
@@ -155,12 +155,12 @@ impl Error {
         Self::new(ErrorKind::Lost(loss), text)
     }
 
-    /// The same error, said of one server.
+    /// Adds the server to the error.
     pub(crate) fn at(self, server: &str) -> Self {
         self.changed(|inner| Inner { text: format!("redis at {server}: {}", inner.text), ..inner })
     }
 
-    /// The same error, said of one lock.
+    /// Adds the lock to the error, unless it names one.
     pub(crate) fn about(self, name: &(impl fmt::Display + ?Sized)) -> Self {
         if self.0.name.is_some() {
             return self;
@@ -181,7 +181,7 @@ impl Error {
         Self(Arc::new(change(inner)))
     }
 
-    /// What happened.
+    /// Returns the kind of the error.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -198,7 +198,7 @@ impl Error {
         self.0.kind
     }
 
-    /// The name of the lock concerned, where there is one.
+    /// Returns the name of the lock, if the error is about a lock.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -211,9 +211,9 @@ impl Error {
         self.0.name.as_deref()
     }
 
-    /// Redis's own word for a refusal: `OOM`, `READONLY`, `NOPERM`, `MISCONF`, `LOADING`, `BUSY`,
-    /// `WRONGTYPE` and so on; `MAXCLIENTS` where it only says so in words, `READONLY` also where a
-    /// server tells on a new connection that it is a replica.
+    /// Returns the first word of the error of Redis: `OOM`, `READONLY`, `NOPERM`, `MISCONF`, `LOADING`, `BUSY`,
+    /// `WRONGTYPE` and so on; `MAXCLIENTS` for the error text without such a word; `READONLY` also for a server that
+    /// reports on a new connection that it is a replica.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -227,12 +227,12 @@ impl Error {
         self.0.word.as_deref()
     }
 
-    /// Whether the server answered, and will answer the same in a moment.
+    /// Whether the server replied, and would reply the same in a moment.
     pub(crate) fn is_final_refusal(&self) -> bool {
         self.kind() == ErrorKind::Refused && !self.redis_word().is_some_and(refusal::is_passing)
     }
 
-    /// Says whether the cause may pass by itself: the same call may succeed a moment later.
+    /// Returns whether the same call may succeed a moment later.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -256,7 +256,7 @@ impl Error {
     /// | `Lost` | | | yes |
     /// | `AlreadyHeld`, `BadInput`, `Cancelled`, `Closed`, `Config`, `NotHeld`, `OtherKind`, `Unsupported` | | | |
     ///
-    /// It promises nothing: nobody can tell a server that is being started from one that never will be.
+    /// This is no promise: a server that is starting looks like a server that never starts.
     pub fn is_transient(&self) -> bool {
         match self.kind() {
             ErrorKind::Connection | ErrorKind::Unknown => true,
@@ -265,10 +265,10 @@ impl Error {
         }
     }
 
-    /// Says whether the request may have had its effect: it was sent and never answered.
+    /// Returns whether the request may have run: sent and never answered.
     ///
-    /// Taking a lock and giving it back can be asked for again all the same. A
-    /// [`force_unlock`](crate::Lock::force_unlock) cannot: somebody else may have the lock by then.
+    /// A take and a release may simply be repeated. A [`force_unlock`](crate::Lock::force_unlock) may not: another
+    /// owner may hold the lock by then.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;

@@ -1,4 +1,4 @@
-//! What can be observed: a trait whose methods do nothing by default, one struct per event.
+//! The observer: a trait whose methods do nothing by default, with a struct for each event.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::{Error, Loss};
 use crate::listing::LockKind;
 
-/// Declares the observer, and has pointers to one hand every event on.
+/// Declares the observer, and forwards every event through pointers to an observer.
 macro_rules! observer {
     (
         $(#[$doc:meta])*
@@ -23,14 +23,14 @@ macro_rules! observer {
             })*
         }
 
-        /// An observer that others keep, too, to ask it what it saw.
+        /// A shared observer, which other code may query.
         impl<T: Observer + ?Sized> Observer for Arc<T> {
             $(fn $told(&self, event: &$event) {
                 (**self).$told(event);
             })*
         }
 
-        /// An observer that is chosen while the program runs.
+        /// An observer that is chosen at run time.
         impl<T: Observer + ?Sized> Observer for Box<T> {
             $(fn $told(&self, event: &$event) {
                 (**self).$told(event);
@@ -40,11 +40,11 @@ macro_rules! observer {
 }
 
 observer! {
-    /// Sees what a client does.
+    /// Gets the events of a client.
     ///
-    /// Methods run on the thread where the fact happened, also on the client's own threads, so they
-    /// must return soon; a slow one delays renewals. Nothing is locked meanwhile. A method that panics
-    /// stops nothing but itself. Each method does nothing by default.
+    /// A method runs on the thread of its event, also on threads of the client, so it must return soon; a slow method
+    /// delays renewals. No mutex is held during the call. A panic ends only the method itself. Each method does
+    /// nothing by default.
     ///
     /// ```
     /// use lockson::{LockLost, Observer};
@@ -59,7 +59,7 @@ observer! {
     /// }
     /// ```
     pub trait Observer: Debug + Send + Sync {
-        /// A thread goes to sleep because somebody else has the lock; told once for each call. `acquired` or
+        /// A thread goes to sleep because another owner holds the lock; called once for each wait. `acquired` or
         /// `gave_up` follows.
         fn waiting(&self, event: &WaitStarted);
 
@@ -69,42 +69,42 @@ observer! {
         /// A lock was taken, not re-entered.
         fn acquired(&self, event: &LockAcquired);
 
-        /// A lock was given back.
+        /// A lock was released.
         fn released(&self, event: &LockReleased);
 
-        /// A lock was lost while it was held; told once for each hold.
+        /// A held lock was lost; called once for each hold.
         ///
-        /// Told when Redis says so, at the deadline where somebody waits for it or a renewal failed, and
-        /// otherwise as soon as anybody asks the hold or gives it back.
+        /// Called when Redis reports the loss; at the deadline, if a callback waits for the loss or a renewal failed;
+        /// and otherwise at the first check or release of the hold.
         fn lost(&self, event: &LockLost);
 
-        /// A dropped guard could not give its lock back, also because it had been lost before. What may
-        /// still stand in Redis is cleared in the background, at the latest by its lease.
+        /// A dropped guard could not release its lock, also because the lock had been lost. The rest is cleaned up in
+        /// the background, at the latest by the end of the lease.
         fn release_failed(&self, event: &ReleaseFailed);
 
-        /// The watchdog renewed locks of a server; told once for each round.
+        /// The watchdog renewed locks of a server; called once for each round.
         fn renewed(&self, event: &LocksRenewed);
 
-        /// A renewal got no usable answer; it is tried again until the hold's own deadline.
+        /// A renewal got no usable reply; it is tried again until the deadline of the hold.
         fn renewal_failed(&self, event: &RenewalFailed);
 
-        /// Renewals of a server's locks work again after [`renewal_failed`](Self::renewal_failed).
+        /// Renewals of the locks of a server work again after [`renewal_failed`](Self::renewal_failed).
         fn recovered(&self, event: &RenewalRecovered);
 
         /// A thread ended with a guard that was never dropped; its lock is not renewed any more.
         fn abandoned(&self, event: &LockAbandoned);
 
-        /// The server does not say what happens to the keys of held locks: a loss that nobody announces is
-        /// told at the next renewal. Told once, and again when it was possible meanwhile.
+        /// The server does not report changes of the keys of held locks, so a loss without a message is found at the
+        /// next renewal. Called once, and again after reports were possible meanwhile.
         fn losses_told_late(&self, event: &LossesToldLate);
 
-        /// The listening connection to a server broke or could not be opened; until it is back,
-        /// waiters ask every second.
+        /// The listening connection to a server broke or could not be opened. Until it is open again, waiters ask
+        /// every second.
         fn listening_failed(&self, event: &ListeningFailed);
     }
 }
 
-/// The observer of a client that has none.
+/// The observer of a client without one.
 #[derive(Debug)]
 pub(crate) struct NoObserver;
 
@@ -131,7 +131,7 @@ macro_rules! event {
 }
 
 event! {
-    /// A thread went to sleep because somebody else has the lock.
+    /// A thread went to sleep because another owner holds the lock.
     ///
     /// ```
     /// # use lockson::{WaitStarted, Observer};
@@ -148,7 +148,7 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
-        /// The owner id that the hold would get.
+        /// The owner id of the future hold.
         owner: String => [&str],
     }
 }
@@ -173,11 +173,11 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
-        /// The owner id that the hold would have got.
+        /// The owner id that was never granted.
         owner: String => [&str],
-        /// How long the call took.
+        /// The duration of the call.
         waited: Duration => [Duration],
-        /// Why the call failed, `Cancelled` and `Closed` included; `None` when its time was up.
+        /// The error of the call, `Cancelled` and `Closed` included; `None` when its time was up.
         error: Option<Error> => [Option<&Error>],
     }
 }
@@ -201,15 +201,15 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
-        /// The owner id as it stands in Redis.
+        /// The owner id, as stored in Redis.
         owner: String => [&str],
-        /// How long the call took, waiting included.
+        /// The duration of the call, the wait included.
         waited: Duration => [Duration],
     }
 }
 
 event! {
-    /// A lock was given back.
+    /// A lock was released.
     ///
     /// ```
     /// # use lockson::{LockReleased, Observer};
@@ -227,9 +227,9 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
-        /// The owner id as it stood in Redis.
+        /// The owner id, as stored in Redis.
         owner: String => [&str],
-        /// How long it was held.
+        /// The time for which the lock was held.
         held: Duration => [Duration],
     }
 }
@@ -256,18 +256,18 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
-        /// The owner id as it stood in Redis.
+        /// The owner id, as stored in Redis.
         owner: String => [&str],
-        /// How it was lost.
+        /// The kind of loss.
         loss: Loss => [Loss],
-        /// For about how long this process stood still when the hold expired, if it did: stopped, suspended
-        /// with its machine, or given no turn.
+        /// The approximate time for which this process was stopped when the hold expired, if it was: stopped,
+        /// suspended with its machine, or not scheduled.
         stood_still: Option<Duration> => [Option<Duration>],
     }
 }
 
 event! {
-    /// A guard could not give its lock back.
+    /// A guard could not release its lock.
     ///
     /// ```
     /// # use lockson::{ReleaseFailed, Observer};
@@ -284,7 +284,7 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
-        /// Why not.
+        /// The reason.
         error: Error => [&Error],
     }
 }
@@ -305,13 +305,13 @@ event! {
     LocksRenewed {
         /// The server, without credentials.
         server: String => [&str],
-        /// How many locks were renewed.
+        /// The number of renewed locks.
         locks: usize => [usize],
     }
 }
 
 event! {
-    /// A renewal got no usable answer.
+    /// A renewal got no usable reply.
     ///
     /// ```
     /// # use lockson::{RenewalFailed, Observer};
@@ -327,11 +327,11 @@ event! {
     RenewalFailed {
         /// The server, without credentials.
         server: String => [&str],
-        /// How many locks were to be renewed.
+        /// The number of locks in the renewal.
         locks: usize => [usize],
-        /// How long the first of them is held yet if no later renewal succeeds.
+        /// The time until the first of these locks expires if no later renewal succeeds.
         remaining: Duration => [Duration],
-        /// Why not.
+        /// The reason.
         error: Error => [&Error],
     }
 }
@@ -352,13 +352,13 @@ event! {
     RenewalRecovered {
         /// The server, without credentials.
         server: String => [&str],
-        /// How long renewals failed: from the first request in vain to the answer that ended it.
+        /// The duration of the failure, from the first failed request to the first reply.
         outage: Duration => [Duration],
     }
 }
 
 event! {
-    /// A thread ended without giving its lock back.
+    /// A thread ended without releasing its lock.
     ///
     /// ```
     /// # use lockson::{LockAbandoned, Observer};
@@ -375,13 +375,13 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
-        /// The owner id as it stands in Redis until its time to live ends.
+        /// The owner id, as stored in Redis until the lock expires.
         owner: String => [&str],
     }
 }
 
 event! {
-    /// The server does not say what happens to the keys of held locks.
+    /// The server does not report changes of the keys of held locks.
     ///
     /// ```
     /// # use lockson::{LossesToldLate, Observer};
@@ -396,7 +396,7 @@ event! {
     LossesToldLate {
         /// The server, without credentials.
         server: String => [&str],
-        /// Why not.
+        /// The reason.
         error: Error => [&Error],
     }
 }
@@ -417,7 +417,7 @@ event! {
     ListeningFailed {
         /// The server, without credentials.
         server: String => [&str],
-        /// Why.
+        /// The reason.
         error: Error => [&Error],
     }
 }

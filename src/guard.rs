@@ -1,4 +1,4 @@
-//! What a holder has in hand: guards that give back, and the hold they share.
+//! Guards, which release a lock when dropped, and the hold that they share.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,15 +13,15 @@ use crate::state::ledger::{GuardNumber, Phase};
 use crate::time::{Deadline, Instant, Lease};
 use crate::token::Token;
 
-/// One hold on a lock, shared by all guards of it.
+/// A hold on a lock, shared by all its guards.
 ///
-/// It knows its own deadline: [`is_held`](Self::is_held) looks at the clock and needs no thread and
-/// no network, so also a process that was stopped for minutes learns the truth at its first look.
-/// What it cannot promise: a thread can be stopped between the look and the write that follows.
-/// Where that matters, have the resource itself refuse late writers.
+/// A hold knows its own deadline: [`is_held`](Self::is_held) compares the deadline with the clock and needs no thread
+/// and no network, so even a process that was stopped for minutes learns of the loss at its first check. A hold
+/// cannot promise more: a thread may be stopped between the check and the next write. Where such a late write does
+/// harm, let the resource refuse late writers.
 ///
-/// A guard answers the same questions. [`Guard::hold`] lends the hold itself; a clone of it keeps the
-/// client alive but not the lock, and may move to another thread that is to watch:
+/// A guard has the same methods. [`Guard::hold`] lends the hold itself; a clone of the hold keeps the client alive
+/// but not the lock, and may move to a thread that watches the hold:
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -41,24 +41,23 @@ pub struct Hold {
     state: Arc<HoldState>,
 }
 
-/// A lock held by the thread that took it; dropping it gives the lock back.
+/// A lock held by the thread that took it; dropping the guard releases the lock.
 ///
-/// A lease can end early: the server may restart, an operator may delete the key, or Redis may be
-/// out of reach for longer than the time to live. Ask [`is_held`](Self::is_held) before a step that
-/// must not happen twice.
+/// A lease can end early: the server may restart, an operator may delete the key, or Redis may be unreachable for
+/// longer than the time to live. Call [`is_held`](Self::is_held) before a step that must not happen twice.
 ///
-/// A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout); what is not done by
-/// then is settled in the background and reported to the [`Observer`](crate::Observer). Where the
-/// outcome matters, call [`unlock`](Self::unlock).
+/// A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout); a release that takes longer goes on in
+/// the background, and its failure is reported to the [`Observer`](crate::Observer). Where the outcome matters, call
+/// [`unlock`](Self::unlock).
 ///
 /// `let _ = lock.lock()?;` drops the guard in that very statement, and no attribute can warn of it;
 /// clippy's `let_underscore_must_use` does. Write `let _guard = lock.lock()?;`, or have the lock
 /// [run](crate::Lock::run) the work, which leaves nothing to drop.
 ///
-/// A guard that is leaked with [`std::mem::forget`] is renewed until its thread ends or the client
-/// is closed; [`Client::held`](crate::Client::held) shows it.
+/// A guard that is leaked with [`std::mem::forget`] is renewed until its thread ends or the client is closed;
+/// [`Client::held`](crate::Client::held) lists the hold.
 ///
-/// A guard does not move to another thread; one taken by [`Lock::owned`](crate::Lock::owned) does:
+/// A guard does not move to another thread; a guard of [`Lock::owned`](crate::Lock::owned) does:
 ///
 /// ```compile_fail,E0277
 /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -85,15 +84,15 @@ pub struct Guard<T = ()> {
     thread_bound: PhantomData<dyn StaysOnItsThreadUnlessTakenByOwned>,
 }
 
-/// Makes a guard anything but `Send`: the lock belongs to the thread, so the guard stays there.
+/// Prevents `Send` for a guard: the lock belongs to the thread, so the guard stays there.
 ///
-/// Its name is what the compiler says of a guard that is to move, and so names the way out.
+/// The compiler quotes this name for a guard that is sent, so the name tells the way out.
 trait StaysOnItsThreadUnlessTakenByOwned: Sync + Unpin + UnwindSafe + RefUnwindSafe {}
 
-/// A lock held by whoever has this guard; it may move to another thread.
+/// A lock held by the owner of this guard, which may move to another thread.
 ///
-/// Its lock cannot be re-entered: every take through an [`OwnedLock`](crate::OwnedLock) is an owner
-/// of its own, and a second one waits for the first. All else is as with a [`Guard`].
+/// An owned lock cannot be re-entered: every take through an [`OwnedLock`](crate::OwnedLock) has an owner of its own,
+/// and a second take waits for the first. Otherwise as a [`Guard`].
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -114,15 +113,15 @@ pub struct OwnedGuard<T = ()> {
 #[derive(Debug)]
 struct Inner {
     hold: Hold,
-    /// Taken when the guard has done its duty.
+    /// `None` once the guard was released.
     number: Option<GuardNumber>,
 }
 
 impl Hold {
-    /// Says whether the lock is held, by everything this process knows.
+    /// Returns whether the lock is held, as far as this process knows.
     ///
-    /// `false` once it was given back, was found lost, or its deadline passed without Redis having
-    /// confirmed it anew; and in a forked child, whose copy of the guard holds nothing. No I/O.
+    /// `false` after the release, after a loss, after the deadline passed without a new confirmation from Redis, and
+    /// in a forked child, whose copy of the guard holds nothing. No I/O.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -137,10 +136,10 @@ impl Hold {
         self.phase() == Phase::Live
     }
 
-    /// Returns how long the lock is held yet if nothing prolongs it; zero when it is not held.
+    /// Returns the time until the hold expires if it is not renewed; zero without the hold.
     ///
-    /// It is counted from before the last answered request was sent, less a margin (1 %, at least
-    /// 50 ms, at most a tenth of the lease). No I/O.
+    /// The time is counted from the sending of the last confirmed request, less a margin (1 %, at least 50 ms, at
+    /// most a tenth of the lease). No I/O.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -159,7 +158,7 @@ impl Hold {
         })
     }
 
-    /// Says how the lock was lost, if it was. `None` also after it was given back. No I/O.
+    /// Returns the loss of the hold, if the hold was lost. `None` after a release. No I/O.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -176,9 +175,9 @@ impl Hold {
         }
     }
 
-    /// Waits until the lock is lost, at most for `limit`.
+    /// Waits until the lock is lost, for at most `limit`.
     ///
-    /// `None` when the time is up, or as soon as the lock is given back.
+    /// `None` when the time is up, or as soon as the lock is released.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -199,10 +198,10 @@ impl Hold {
         self.lost()
     }
 
-    /// Has `callback` run once, on a thread of the client, when the lock is lost; at once if it was.
+    /// Runs `callback` once, on a thread of the client, when the lock is lost; at once after an earlier loss.
     ///
-    /// It does not run for a lock that is given back. A callback that lasts delays no other. In a forked
-    /// child, where the client has no threads, it runs on the calling thread.
+    /// A released lock runs no callback. A slow callback delays no other callback. In a forked child, where the
+    /// client has no threads, the callback runs on the calling thread.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -217,7 +216,7 @@ impl Hold {
         }
     }
 
-    /// Raises the time the lock lives to at least `duration` from now; never lowers it.
+    /// Raises the time to live of the lock to at least `duration` from now; never lowers it.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -230,8 +229,8 @@ impl Hold {
     ///
     /// # Errors
     ///
-    /// `BadInput` for a duration that is no lease, `Lost` when the lock is lost, `NotHeld` after it
-    /// was given back, and what the server says.
+    /// `BadInput` for a duration that is not a possible lease, `Lost` when the lock is lost, `NotHeld` after a
+    /// release; otherwise refusals and outages of the server.
     pub fn extend(&self, duration: Duration) -> Result<()> {
         let lease = Lease::new(duration).map_err(|error| self.about(error))?;
         self.handle
@@ -240,7 +239,7 @@ impl Hold {
             .map_err(|error| self.about(error))
     }
 
-    /// Returns the fencing token of the grant; only fenced locks have one. Stable over re-entry.
+    /// Returns the fencing token of the grant; only fenced locks have a token. A re-entry does not change the token.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -264,7 +263,7 @@ impl Hold {
         self.state.name.as_str()
     }
 
-    /// Returns the owner id as it stands in Redis: client, thread and hold.
+    /// Returns the owner id, as stored in Redis: client, thread and hold.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -286,7 +285,7 @@ impl Hold {
     }
 }
 
-/// A panic of a caller's own code leaves nothing half done: no mutex is held while it runs.
+/// A panic in code of the caller leaves no data half changed, because no mutex is held while that code runs.
 impl UnwindSafe for Hold {}
 impl RefUnwindSafe for Hold {}
 
@@ -307,16 +306,16 @@ impl<T> Guard<T> {
         Ok(Self { inner, carried, thread_bound: PhantomData })
     }
 
-    /// Lends itself to `work`, then gives the lock back; see [`Lock::run`](crate::Lock::run).
+    /// Lends the guard to `work`, then releases the lock; see [`Lock::run`](crate::Lock::run).
     pub(crate) fn lend<R>(self, work: impl FnOnce(&Self) -> R) -> Result<R> {
         let outcome = work(&self);
         self.inner.end_protected_work().map(|()| outcome)
     }
 
-    /// Gives the lock back, and says how that went.
+    /// Releases the lock, and returns the outcome.
     ///
-    /// Takes at most [`command_timeout`](crate::ClientBuilder::command_timeout). Whatever it
-    /// answers, the guard is gone and nothing renews its part of the lock any more.
+    /// Takes at most [`command_timeout`](crate::ClientBuilder::command_timeout). The guard is gone in any case, and
+    /// its part of the lock is not renewed any more.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -328,15 +327,15 @@ impl<T> Guard<T> {
     ///
     /// # Errors
     ///
-    /// `Lost` when the lock had been lost before, so that the work since then was not protected;
-    /// `Unknown` or `Connection` when Redis did not answer, `Refused` when it would not do it.
+    /// `Lost` when the lock was lost before, so that the work since then was not protected; `Unknown` or `Connection`
+    /// when Redis did not reply, `Refused` when Redis refused the request.
     pub fn unlock(self) -> Result<()> {
         self.inner.unlock()
     }
 
-    /// Leaves the lock taken until its time to live ends, and forgets it.
+    /// Drops the guard without a release: the lock stays held until it expires.
     ///
-    /// Nothing renews it any more, and this thread, too, has to wait for it.
+    /// The lock is not renewed any more, and this thread must wait for it like any other.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -350,9 +349,9 @@ impl<T> Guard<T> {
         self.inner.keep_until_expiry();
     }
 
-    /// Leaves the hold to [`Lock::unlock`](crate::Lock::unlock) on the same thread, for code that
-    /// locks and unlocks in different places. If it is lost, this thread cannot take the lock again
-    /// until it called `unlock`, which says so.
+    /// Leaves the release to [`Lock::unlock`](crate::Lock::unlock) on the same thread, for code that locks and
+    /// unlocks in different places. After a loss this thread cannot take the lock again until a call of `unlock` has
+    /// reported the loss.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -378,7 +377,7 @@ impl<T> OwnedGuard<T> {
         Ok(Self { inner, carried })
     }
 
-    /// Gives the lock back, and says how that went; see [`Guard::unlock`].
+    /// Releases the lock, and returns the outcome; see [`Guard::unlock`].
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -394,7 +393,7 @@ impl<T> OwnedGuard<T> {
         self.inner.unlock()
     }
 
-    /// Leaves the lock taken until its time to live ends; see [`Guard::keep_until_expiry`].
+    /// Drops the guard and lets the lock expire; see [`Guard::keep_until_expiry`].
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -408,42 +407,41 @@ impl<T> OwnedGuard<T> {
     }
 }
 
-/// The questions that a guard hands on to its hold.
+/// The methods that a guard forwards to its hold.
 macro_rules! answer_as_the_hold {
     ($guard:ident) => {
         impl<T> $guard<T> {
-            /// Lends the hold that this guard keeps; a clone of it may move to another thread and
-            /// outlive the guard.
+            /// Lends the hold of this guard; a clone of the hold may move to another thread and outlive the guard.
             pub fn hold(&self) -> &Hold {
                 &self.inner.hold
             }
 
-            /// Says whether the lock is held; see [`Hold::is_held`].
+            /// Returns whether the lock is held; see [`Hold::is_held`].
             pub fn is_held(&self) -> bool {
                 self.inner.hold.is_held()
             }
 
-            /// Returns how long the lock is held yet if nothing prolongs it; see [`Hold::remaining`].
+            /// Returns the time until the hold expires if it is not renewed; see [`Hold::remaining`].
             pub fn remaining(&self) -> Duration {
                 self.inner.hold.remaining()
             }
 
-            /// Says how the lock was lost, if it was; see [`Hold::lost`].
+            /// Returns the loss of the hold, if the hold was lost; see [`Hold::lost`].
             pub fn lost(&self) -> Option<Loss> {
                 self.inner.hold.lost()
             }
 
-            /// Waits until the lock is lost, at most for `limit`; see [`Hold::wait_lost`].
+            /// Waits until the lock is lost, for at most `limit`; see [`Hold::wait_lost`].
             pub fn wait_lost(&self, limit: Duration) -> Option<Loss> {
                 self.inner.hold.wait_lost(limit)
             }
 
-            /// Has `callback` run once when the lock is lost; see [`Hold::on_lost`].
+            /// Runs `callback` once when the lock is lost; see [`Hold::on_lost`].
             pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
                 self.inner.hold.on_lost(callback);
             }
 
-            /// Raises the time the lock lives to at least `duration` from now; see [`Hold::extend`].
+            /// Raises the time to live of the lock to at least `duration` from now; see [`Hold::extend`].
             ///
             /// # Errors
             ///
@@ -457,14 +455,14 @@ macro_rules! answer_as_the_hold {
                 self.inner.hold.name()
             }
 
-            /// Returns the owner id as it stands in Redis; see [`Hold::owner`].
+            /// Returns the owner id, as stored in Redis; see [`Hold::owner`].
             pub fn owner(&self) -> &str {
                 self.inner.hold.owner()
             }
         }
 
         impl $guard<Token> {
-            /// Returns the fencing token of the grant, for the store. Stable over re-entry.
+            /// Returns the fencing token of the grant, for the store. A re-entry does not change the token.
             pub fn token(&self) -> Token {
                 self.carried
             }
@@ -476,7 +474,7 @@ answer_as_the_hold!(Guard);
 answer_as_the_hold!(OwnedGuard);
 
 impl Inner {
-    /// The grant in a guard's keeping, and what it carries; a grant without that is given back.
+    /// Wraps a grant in a guard and reads the part beside the lock; a grant without that part is released.
     fn carrying<T>(handle: &Handle, (state, number): Grant, carried: fn(&Hold) -> Option<T>) -> Result<(Self, T)> {
         let inner = Self { hold: Hold { handle: handle.clone(), state }, number: Some(number) };
         let missing = || Error::new(ErrorKind::Connection, "redis granted the lock without a fencing token");
@@ -489,7 +487,7 @@ impl Inner {
         self.give_back(limit)
     }
 
-    /// Gives back after work that is done: only a hold that did not last to its end is an error.
+    /// Releases the lock after protected work: only a hold that ended before the work is an error.
     fn end_protected_work(mut self) -> Result<()> {
         let limit = self.hold.handle.config().command_timeout;
         match self.give_back(limit) {

@@ -1,4 +1,4 @@
-//! The handle of every exclusive lock: take it, ask about it, force it open.
+//! The handle of every lock except the read-write pair: takes, queries and force-releases a lock.
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -16,30 +16,30 @@ use crate::state::ledger::Phase;
 use crate::time::{Deadline, Lease};
 use crate::token::Token;
 
-/// A lock by its name; making one does no I/O and cannot fail.
+/// A lock by its name. Making a handle does no I/O and cannot fail.
 ///
-/// Whoever takes it holds it until it is given back or its time to live ends. That can be earlier
-/// than the holder thinks: the guarantees page says when, and [`Hold`] how to find out.
+/// The holder keeps the lock until the release or the end of the time to live. The time to live may end earlier than
+/// the holder expects: the guarantees page says when, and [`Hold`] how to find out.
 ///
-/// The lock belongs to the thread: a thread that has it may take it again, through any handle of
-/// the same client and name, and must give it back as often. Beware of thread pools that run other
-/// jobs while one waits (rayon's `join` and `scope` do): such a job runs on the same thread, so it
-/// *re-enters* the lock instead of waiting for it, and with [`owned`](Self::owned) it would wait for
-/// itself. Do not call into such a pool while holding a lock that its jobs take.
+/// The lock belongs to a thread: the thread that holds the lock may take it again, through any handle of the same
+/// client and name, and must release it as often. Beware of thread pools that run other jobs during a wait (rayon's
+/// `join` and `scope` do): such a job runs on the same thread, so it *re-enters* the lock instead of waiting, and
+/// with [`owned`](Self::owned) it would wait for its own thread. Do not call into such a pool while holding a lock
+/// that its jobs take.
 ///
-/// Modifiers like [`with_lease`](Self::with_lease) return a changed copy; of the same one twice the
-/// last counts.
+/// Modifiers like [`with_lease`](Self::with_lease) return a changed copy; a second use of the same modifier replaces
+/// the first.
 ///
-/// `T` is what each grant carries beside the lock: nothing, or the [`Token`] of a
-/// [fenced lock](crate::Client::get_fenced_lock), which a [`Guard<Token>`](Guard::token) then has. A
-/// `Lock<Token>` becomes a plain `Lock` with [`Into`], for a list of locks of several kinds.
+/// `T` is the part of each grant beside the lock: nothing, or the [`Token`] of a [fenced
+/// lock](crate::Client::get_fenced_lock), which its [`Guard<Token>`](Guard::token) returns. A `Lock<Token>` becomes a
+/// plain `Lock` with [`Into`], for a list of locks of several kinds.
 ///
 /// ```no_run
 /// use std::time::Duration;
 /// # let client = lockson::Client::connect("redis://localhost")?;
 /// let lock = client.get_lock("orders:42");
 /// match lock.try_lock_for(Duration::from_secs(2))? {
-///     Some(_guard) => println!("ours until the end of this block"),
+///     Some(_guard) => println!("held until the end of this block"),
 ///     None => println!("someone else has it"),
 /// }
 /// # Ok::<(), lockson::Error>(())
@@ -52,11 +52,11 @@ pub struct Lock<T = ()> {
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     cancel: Option<Cancel>,
-    /// Reads from a grant what its guard carries.
+    /// Reads the part of a grant for the guard.
     carried: fn(&Hold) -> Option<T>,
 }
 
-/// The same lock with guards that may move between threads; every take is an owner of its own.
+/// The lock with guards that may move between threads; every take has an owner of its own.
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -70,7 +70,7 @@ pub struct Lock<T = ()> {
 #[must_use = "a handle does nothing until it is locked"]
 pub struct OwnedLock<T = ()>(Lock<T>);
 
-/// Who holds a lock, as Redis has it.
+/// An owner of a lock, as stored in Redis.
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -104,10 +104,10 @@ impl<T> Lock<T> {
 
     /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
     ///
-    /// A grant whose lease is over when it arrives is none: with a lease shorter than a request takes
-    /// the lock is never had.
+    /// A grant whose lease ends before its reply arrives does not count: with a lease shorter than a request takes,
+    /// the lock is never granted.
     ///
-    /// Re-entering with a lease never shortens what an outer section was promised.
+    /// A re-entry with a lease never shortens the promise to an outer section.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -122,10 +122,9 @@ impl<T> Lock<T> {
 
     /// Returns a handle whose locks are renewed for at most `most`, counted from the grant.
     ///
-    /// It guards against work that hangs: the lock ends at most one
-    /// [`watchdog`](crate::ClientBuilder::watchdog) timeout after `most`, and never before the first
-    /// such timeout. For an exact end take a [lease](Self::with_lease); as that is never renewed, both
-    /// together are `BadInput`.
+    /// The limit guards against work that hangs: the lock ends at most one
+    /// [`watchdog`](crate::ClientBuilder::watchdog) timeout after `most`, and never before the first such timeout.
+    /// For an exact end use a [lease](Self::with_lease); a lease is never renewed, so both together are `BadInput`.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -179,7 +178,7 @@ impl<T> Lock<T> {
         self.name.as_str()
     }
 
-    /// Takes the lock, waiting for it without limit.
+    /// Takes the lock; waits without limit.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -191,18 +190,17 @@ impl<T> Lock<T> {
     ///
     /// # Errors
     ///
-    /// `BadInput` for an impossible name or lease, before anything is sent. When Redis gave no answer
-    /// for [`outage_limit`](crate::ClientBuilder::outage_limit): `Connection`, or `Unknown` where a
-    /// request was sent, or `Refused` where it kept refusing for a passing reason like `LOADING`. `Lost`
-    /// when this thread had the lock and lost it. `Cancelled`, `Closed`, `AlreadyHeld` and `OtherKind`
-    /// as they say.
+    /// `BadInput` for an impossible name or lease, before any request. After
+    /// [`outage_limit`](crate::ClientBuilder::outage_limit) without a reply of Redis: `Connection`, or `Unknown` if a
+    /// request was sent, or `Refused` if Redis kept refusing for a transient reason like `LOADING`. `Lost` when this
+    /// thread held the lock and lost it. `Cancelled`, `Closed`, `AlreadyHeld` and `OtherKind` as their names say.
     pub fn lock(&self) -> Result<Guard<T>> {
         self.take_for_ever(false).and_then(|grant| Guard::new(&self.handle, grant, self.carried))
     }
 
-    /// Takes the lock if nobody else has it, without waiting.
+    /// Takes the lock if it is free, without waiting.
     ///
-    /// `None` means that somebody else has it.
+    /// `None` means that another owner holds the lock.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -216,15 +214,15 @@ impl<T> Lock<T> {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), but a server out of reach fails at once.
+    /// As [`lock`](Self::lock), but an unreachable server fails the call at once.
     pub fn try_lock(&self) -> Result<Option<Guard<T>>> {
         self.take(Wait::Not, false)?.map(|grant| Guard::new(&self.handle, grant, self.carried)).transpose()
     }
 
-    /// Takes the lock, waiting for it at most for `wait`; [`Duration::MAX`] waits as [`lock`](Self::lock).
+    /// Takes the lock; waits for at most `wait`. [`Duration::MAX`] waits as [`lock`](Self::lock) does.
     ///
-    /// `None` means that somebody else kept it all the time. While the server answers, the call is
-    /// over at most 50 ms after the wait; where it is mute, one
+    /// `None` means that other owners kept the lock for the whole wait. While the server answers, the call ends at
+    /// most 50 ms after the wait; if the server is silent, one
     /// [`command_timeout`](crate::ClientBuilder::command_timeout) later.
     ///
     /// ```no_run
@@ -241,16 +239,16 @@ impl<T> Lock<T> {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), but a server out of reach is tried again until the wait is over, however
-    /// long it is (`Duration::MAX` is no such wait).
+    /// As [`lock`](Self::lock), but an unreachable server is tried again until the wait is over, however long the
+    /// wait (`Duration::MAX` excepted).
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard<T>>> {
         self.take(within(wait), false)?.map(|grant| Guard::new(&self.handle, grant, self.carried)).transpose()
     }
 
-    /// Takes the lock, waiting for it without limit, runs `work` under it and gives it back.
+    /// Takes the lock, runs `work` under the lock, and releases it; waits for the lock without limit.
     ///
-    /// The guard is only lent, so no slip can drop it too early. A panic of `work` gives the lock back,
-    /// too.
+    /// The guard is only lent to `work`, so no mistake can drop the guard too early. A panic of `work` releases the
+    /// lock, too.
     ///
     /// ```no_run
     /// # fn price() -> u32 { 7 }
@@ -260,26 +258,25 @@ impl<T> Lock<T> {
     /// let stored = lock.run(|guard| {
     ///     let price = price(); // slow
     ///     guard.is_held().then(|| store(price))
-    /// })?; // `Lost`: somebody else may have been at it meanwhile
+    /// })?; // `Lost`: another holder may have run meanwhile
     /// # Ok::<(), lockson::Error>(())
     /// ```
     ///
-    /// Work that can fail has an outcome of its own, inside: `lock.run(|_| work())??` hands both on.
+    /// Work that can fail returns a `Result` of its own inside: `lock.run(|_| work())??` passes both on.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock) where the lock is not taken: `work` has not run. `Lost` when it was lost
-    /// before `work` was over, so that `work` was not protected to its end: its outcome is dropped, and
-    /// what must outlive that is kept in a variable outside of `work`.
+    /// As [`lock`](Self::lock) if the lock is not taken; then `work` has not run. `Lost` if the lock was lost before
+    /// the end of `work`, so that `work` was not protected to its end. Then the outcome of `work` is dropped; keep a
+    /// result that must survive in a variable outside of `work`.
     ///
-    /// Work that was protected to its end is no error, whatever became of the release: a release that
-    /// failed is settled in the background and told by
-    /// [`Observer::release_failed`](crate::Observer::release_failed).
+    /// Work that was protected to its end is never an error, whatever the outcome of the release: a failed release is
+    /// cleaned up in the background and reported by [`Observer::release_failed`](crate::Observer::release_failed).
     pub fn run<R>(&self, work: impl FnOnce(&Guard<T>) -> R) -> Result<R> {
         self.lock()?.lend(work)
     }
 
-    /// Runs `work` under the lock if nobody else has it, without waiting; `None` where it did not run.
+    /// Runs `work` under the lock if the lock is free, without waiting; `None` if `work` did not run.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -295,7 +292,7 @@ impl<T> Lock<T> {
         self.try_lock()?.map(|guard| guard.lend(work)).transpose()
     }
 
-    /// Runs `work` under the lock, waiting for it at most for `wait`; `None` where it did not run.
+    /// Runs `work` under the lock; waits for the lock for at most `wait`. `None` if `work` did not run.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -314,25 +311,24 @@ impl<T> Lock<T> {
         self.try_lock_for(wait)?.map(|guard| guard.lend(work)).transpose()
     }
 
-    /// Takes the lock for `interval` and leaves it to its time to live, if nobody else has it.
+    /// Takes the lock for `interval` if it is free, and lets the lock expire.
     ///
-    /// A frequency gate: of all threads and machines that ask with the same name, one gets `true` in
-    /// each interval. It counts from the grant, and an interval may be cut short by whatever ends a
-    /// lease early.
+    /// A frequency gate: of all threads and machines that use the same name, one gets `true` in each interval. The
+    /// interval starts at the grant, and ends early if the lease ends early.
     ///
     /// ```no_run
     /// # use std::time::Duration;
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// if client.get_lock("send-report").once_per(Duration::from_secs(3_600))? {
-    ///     // ... at most once an hour, whoever runs this ...
+    ///     // ... at most once an hour, on whatever machine ...
     /// }
     /// # Ok::<(), lockson::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// As [`try_lock`](Self::try_lock); an interval must be a possible lease. `BadInput` for a read
-    /// lock, which lets everybody in, and for a handle with a lease or a limit of its own.
+    /// As [`try_lock`](Self::try_lock); the interval must be a possible lease. `BadInput` for a read lock, which many
+    /// owners may hold, and for a handle with a lease or a limit of its own.
     pub fn once_per(&self, interval: Duration) -> Result<bool> {
         if self.kind.side() == Side::Shared {
             return self.meaningless("a read lock lets everybody in; use the write lock");
@@ -341,12 +337,12 @@ impl<T> Lock<T> {
             return self
                 .meaningless("once_per() keeps the lock for its interval; leave with_lease() and with_max_hold() out");
         }
-        // An owner of its own: the interval is nobody's to re-enter.
+        // An owned take: no thread may re-enter the interval.
         let guard = self.with_lease(interval).owned().try_lock()?;
         Ok(guard.map(OwnedGuard::keep_until_expiry).is_some())
     }
 
-    /// Gives back the newest hold of this thread that was left to it by
+    /// Releases the newest hold of this thread that was left to this method by
     /// [`Guard::leave_to_unlock`](crate::Guard::leave_to_unlock).
     ///
     /// ```no_run
@@ -360,9 +356,8 @@ impl<T> Lock<T> {
     ///
     /// # Errors
     ///
-    /// `NotHeld` when there is none, also when another thread has one; `OtherKind` when the hold is of
-    /// a kind of lock that this handle could not re-enter; otherwise as
-    /// [`Guard::unlock`](crate::Guard::unlock).
+    /// `NotHeld` without such a hold, also when another thread has one; `OtherKind` when the hold belongs to a kind
+    /// of lock that this handle could not re-enter; otherwise as [`Guard::unlock`](crate::Guard::unlock).
     pub fn unlock(&self) -> Result<()> {
         let name = self.name.checked()?;
         let engine = self.handle.begin_to_end().map_err(|error| error.about(name))?;
@@ -377,14 +372,14 @@ impl<T> Lock<T> {
         engine.release(&hold, guard.ok_or_else(not_held)?, engine.config.command_timeout)
     }
 
-    /// Opens the lock whoever has it, and wakes waiters. Answers whether it was held.
+    /// Releases the lock of whatever owner, and wakes waiters. Returns whether the lock was held.
     ///
-    /// Of a read-write lock it opens its own side: while a writer reads, too, the read side stays as it
-    /// is and the answer is `false`; open the write side.
+    /// Of a read-write lock only the side of this handle is released: while a writer also reads, the read side stays
+    /// and the result is `false`; release the write side instead.
     ///
-    /// A holder that uses this crate learns of it at once where the server says what happens to keys
-    /// (see [`Observer::losses_told_late`](crate::Observer::losses_told_late)). A holder that does not
-    /// ask works on beside the next one.
+    /// A holder with this crate learns of the loss at once if the server reports changes of keys (see
+    /// [`Observer::losses_told_late`](crate::Observer::losses_told_late)). A holder that does not check goes on
+    /// working beside the next holder.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -397,13 +392,13 @@ impl<T> Lock<T> {
     ///
     /// # Errors
     ///
-    /// `Unknown` when Redis did not answer: the lock may have been opened or not. It is not sent again
-    /// by itself, because by then somebody else may have it; ask [`holder`](Self::holder) and decide.
-    /// `Connection` when the server was not reached, `Refused` when it would not do it.
+    /// `Unknown` when Redis did not reply: the lock may have been released or not. The request is not repeated,
+    /// because another owner may hold the lock by then; read [`holder`](Self::holder) and decide. `Connection` when
+    /// the server was not reached, `Refused` when Redis refused the request.
     pub fn force_unlock(&self) -> Result<bool> {
         let name = self.name.checked()?;
         let engine = self.handle.begin().map_err(|error| error.about(name))?;
-        // Taken before asking: who is granted the lock meanwhile has it.
+        // Read before the request: a later owner keeps the lock.
         let holds = engine.registry.under(name);
         let outcome = engine.command(&self.kind.force_release(name)).map_err(|error| error.about(name));
         match outcome {
@@ -414,7 +409,7 @@ impl<T> Lock<T> {
         outcome
     }
 
-    /// Asks Redis whether anybody holds the lock.
+    /// Asks Redis whether the lock is held.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -426,14 +421,14 @@ impl<T> Lock<T> {
     ///
     /// # Errors
     ///
-    /// What the server says, or that it does not answer.
+    /// Refusals and outages of the server.
     pub fn is_locked(&self) -> Result<bool> {
         self.ask(|name| self.kind.is_locked(name))
     }
 
-    /// Says whether this thread holds the lock, by everything this process knows. No I/O.
+    /// Returns whether this thread holds the lock, as far as this process knows. No I/O.
     ///
-    /// What an [`OwnedGuard`] holds belongs to no thread and does not count.
+    /// The hold of an [`OwnedGuard`] belongs to no thread and does not count.
     ///
     /// ```no_run
     /// # fn deposit(account: &lockson::Lock) {
@@ -445,9 +440,9 @@ impl<T> Lock<T> {
         self.hold_count() > 0
     }
 
-    /// Returns how often this thread holds the lock; zero when it does not. No I/O.
+    /// Returns the hold count of this thread; zero without a hold. No I/O.
     ///
-    /// What an [`OwnedGuard`] holds belongs to no thread and does not count.
+    /// The hold of an [`OwnedGuard`] belongs to no thread and does not count.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -470,9 +465,9 @@ impl<T> Lock<T> {
         u64::try_from(count).unwrap_or(u64::MAX)
     }
 
-    /// Asks Redis how long the lock lives if nobody renews it.
+    /// Asks Redis for the time to live of the lock.
     ///
-    /// `None` when nobody holds it, [`Duration::MAX`] when somebody took its time to live away.
+    /// `None` for a free lock, [`Duration::MAX`] for a lock whose expiry another client removed.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -484,12 +479,12 @@ impl<T> Lock<T> {
     ///
     /// # Errors
     ///
-    /// What the server says, or that it does not answer.
+    /// Refusals and outages of the server.
     pub fn remaining_time_to_live(&self) -> Result<Option<Duration>> {
         self.ask(query::time_to_live)
     }
 
-    /// Asks Redis who holds the lock; `None` when nobody does. Of several readers it is any one.
+    /// Asks Redis for an owner of the lock; `None` for a free lock. Of several readers, any reader is returned.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -501,13 +496,13 @@ impl<T> Lock<T> {
     ///
     /// # Errors
     ///
-    /// What the server says, or that it does not answer.
+    /// Refusals and outages of the server.
     pub fn holder(&self) -> Result<Option<Holder>> {
         let holder = self.ask(|name| self.kind.holder(name))?;
         Ok(holder.map(|(owner, hold_count)| Holder { owner, hold_count }))
     }
 
-    /// A copy whose guards carry something else.
+    /// Copies the handle with another part beside the lock.
     fn recarrying<U>(&self, carried: fn(&Hold) -> Option<U>) -> Lock<U> {
         Lock {
             handle: self.handle.clone(),
@@ -520,7 +515,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Tells the holds of this process that were forced open, each on the side that was.
+    /// Records the loss of the holds of this process on the released side.
     fn force_lost(&self, engine: &Engine, holds: &[Arc<HoldState>]) {
         let side = self.kind.side();
         for hold in holds {
@@ -548,7 +543,7 @@ impl<T> Lock<T> {
         self.handle.begin().and_then(|engine| engine.acquire(&wish, wait)).map_err(about)
     }
 
-    /// The error of a combination that could only have been meant otherwise.
+    /// The error of a combination without meaning.
     fn meaningless<A>(&self, why: &str) -> Result<A> {
         Err(Error::new(ErrorKind::BadInput, why).about(self.name.checked()?))
     }
@@ -666,7 +661,7 @@ impl<T> OwnedLock<T> {
         self.0.take_for_ever(true).and_then(|grant| OwnedGuard::new(handle, grant, *carried))
     }
 
-    /// Takes the lock if nobody has it, without waiting; see [`Lock::try_lock`].
+    /// Takes the lock if it is free, without waiting; see [`Lock::try_lock`].
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -684,7 +679,7 @@ impl<T> OwnedLock<T> {
         self.0.take(Wait::Not, true)?.map(|grant| OwnedGuard::new(handle, grant, *carried)).transpose()
     }
 
-    /// Takes the lock, waiting for it at most for `wait`; see [`Lock::try_lock_for`].
+    /// Takes the lock; waits for at most `wait`. [`Duration::MAX`] waits as [`lock`](Self::lock) does.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -716,7 +711,7 @@ impl Holder {
     }
 }
 
-/// No time to wait is one question, not a wait that ends at once.
+/// A wait of zero asks once.
 fn within(wait: Duration) -> Wait {
     if wait.is_zero() { Wait::Not } else { Wait::Until(Deadline::after(wait)) }
 }

@@ -1,18 +1,17 @@
-//! Fencing tokens: numbers of grants that only ever rise.
+//! Fencing tokens: numbers that rise with each grant.
 
 use std::fmt;
 use std::num::TryFromIntError;
 
-/// The number of one grant of a fenced lock; a later grant has a greater one.
+/// The number of a grant of a fenced lock; a later grant has a greater number.
 ///
-/// Give it to the store with every write, and have the store refuse a writer whose token is smaller
-/// than one it has seen: then a holder that was paused and lost the lock cannot overwrite what its
-/// successor wrote. Re-entering does not change the token. Tokens go on rising after Redis lost its
-/// data, because each is at least the server's time in microseconds; they can go back only if data
-/// is lost *and* the server's clock is set back.
+/// Send the token to the store with every write, and let the store refuse a writer whose token is smaller than one
+/// the store has seen: then a holder that was paused and lost the lock cannot overwrite the data of its successor. A
+/// re-entry does not change the token. Tokens keep rising after Redis lost its data, because each token is at least
+/// the time of the server in microseconds; tokens can fall only if the data is lost *and* the clock of the server is
+/// set back.
 ///
-/// A token came from Redis as a signed number of 64 bits and is never negative, so it fits a `BIGINT`
-/// without loss:
+/// A token is a non-negative signed number of 64 bits in Redis, so it fits a `BIGINT` without loss:
 ///
 /// ```no_run
 /// # use lockson::Token;
@@ -23,7 +22,7 @@ use std::num::TryFromIntError;
 /// if execute(update, [41, guard.token().into(), 42]) == 0 {
 ///     println!("too late: a holder with a newer token has written");
 /// }
-/// // What the store has seen becomes a token again.
+/// // A number from the store becomes a token again.
 /// assert!(Token::try_from(7_i64).is_ok_and(|seen| seen < guard.token()));
 /// # Ok::<(), lockson::Error>(())
 /// ```
@@ -31,7 +30,7 @@ use std::num::TryFromIntError;
 pub struct Token(u64);
 
 impl Token {
-    /// A number that came as a non-negative one of 64 bits.
+    /// Wraps a non-negative number of 64 bits.
     pub(crate) fn new(number: u64) -> Self {
         Self(number)
     }
@@ -55,14 +54,14 @@ impl From<Token> for u64 {
     }
 }
 
-/// For stores whose numbers have a sign, like SQL; the number is the same.
+/// For stores with signed numbers, such as SQL; the number is the same.
 impl From<Token> for i64 {
     fn from(token: Token) -> Self {
         token.0.cast_signed()
     }
 }
 
-/// A number that a store has kept; no token is negative.
+/// A number from a store; a negative number is no token.
 impl TryFrom<i64> for Token {
     type Error = TryFromIntError;
 
