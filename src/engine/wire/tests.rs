@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::conn::scripted::{Reaction, Scripted, Seen};
 use crate::conn::{Server, Topology};
 use crate::error::{ErrorKind, Loss};
+use crate::sync::Mutex;
 use crate::transport::ServerNumber;
 
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -65,6 +66,8 @@ fn scene(answer: impl Fn(What, usize) -> Reaction + Send + Sync + 'static) -> (A
 struct Moving {
     servers: [Arc<Server>; 2],
     moved: Arc<AtomicBool>,
+    /// The numbers by which servers were asked for.
+    numbers: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Topology for Moving {
@@ -73,6 +76,7 @@ impl Topology for Moving {
     }
 
     fn server(&self, number: ServerNumber) -> Option<Arc<Server>> {
+        self.numbers.lock().push(number.0);
         self.servers.get(number.0).cloned()
     }
 
@@ -418,14 +422,16 @@ fn a_copy_is_fenced_where_it_went_after_the_key_moved() {
         .enumerate()
         .map(|(number, url)| Arc::new(Server::numbered_for_test(ServerNumber(number), &url)));
     let servers: [_; 2] = servers.collect::<Vec<_>>().try_into().unwrap();
+    let numbers = Arc::<Mutex<Vec<usize>>>::default();
     let builder = Client::builder(&old.url()).command_timeout(TIMEOUT).drop_timeout(TIMEOUT);
-    let client = builder.open(Box::new(Moving { servers, moved })).unwrap();
+    let client = builder.open(Box::new(Moving { servers, moved, numbers: Arc::clone(&numbers) })).unwrap();
     let guard = client.get_lock("scene").try_lock().unwrap().expect("the new server grants it");
     assert_eq!(
         asked(&old).iter().filter(|what| matches!(what, What::Acquire | What::Fence)).collect::<Vec<_>>(),
         [&What::Acquire, &What::Fence]
     );
     assert!(!asked(&new).contains(&What::Fence), "{:?}", asked(&new));
+    assert_eq!(*numbers.lock(), [1], "the fence needs no connection to the new server");
     guard.unlock().unwrap();
     assert!(asked(&new).contains(&What::Last) && !asked(&old).contains(&What::Last));
 }
