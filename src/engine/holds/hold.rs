@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::requests::Requests;
+use crate::bell::{Bell, Bells};
 use crate::engine::background::Ticket;
 use crate::engine::kind::Kind;
 use crate::error::Loss;
@@ -13,7 +14,7 @@ use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::exchange::Loose;
 use crate::state::ledger::{Ledger, Phase};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::Mutex;
 use crate::time::Instant;
 
 /// The identity of a hold, and its state.
@@ -28,7 +29,8 @@ pub(crate) struct HoldState {
     /// The fencing token, where the kind has tokens.
     pub(crate) token: Option<u64>,
     state: Mutex<State>,
-    changed: Condvar,
+    /// Rung when the hold is not live any more. One thread may wait for several holds with one bell.
+    ended: Bells,
     pub(crate) requests: Requests,
     /// Whether the server was asked to report changes of the key.
     watched: AtomicBool,
@@ -85,7 +87,7 @@ impl HoldState {
             token,
             state,
             requests: Requests::new(loose),
-            changed: Condvar::new(),
+            ended: Bells::default(),
             watched: AtomicBool::new(false),
         }
     }
@@ -101,9 +103,6 @@ impl HoldState {
         let mut state = self.state.lock();
         let answer = use_ledger(&mut state.ledger, now);
         let phase = state.ledger.look(now);
-        if phase != Phase::Live {
-            self.changed.notify_all();
-        }
         let news = match phase {
             Phase::Lost(loss) if !state.told => {
                 state.told = true;
@@ -116,6 +115,9 @@ impl HoldState {
         let useless = if phase == Phase::Done { std::mem::take(&mut state.on_lost) } else { vec![] };
         let unminded = if phase == Phase::Live { None } else { state.minded.take() };
         drop(state);
+        if phase != Phase::Live {
+            self.ended.ring_all();
+        }
         drop(useless);
         (answer, Aftermath { news, unminded })
     }
@@ -181,15 +183,19 @@ impl HoldState {
 
     /// Waits until the hold is not live any more, or until `until`.
     pub(crate) fn wait_for_end(&self, until: Instant) {
-        let mut state = self.state.lock();
+        let bell = Bell::new();
+        let _hung = self.ended.hang(&bell);
         loop {
             let now = Instant::now();
-            if state.ledger.look(now) != Phase::Live || now >= until {
-                return;
-            }
-            let next = until.min(state.ledger.good_until());
-            self.changed.wait_for(&mut state, now.nap_until(next));
+            let Some(deadline) = self.deadline(now).filter(|_| now < until) else { return };
+            bell.wait(now.after(now.nap_until(until.min(deadline))));
         }
+    }
+
+    /// The deadline of a live hold.
+    fn deadline(&self, now: Instant) -> Option<Instant> {
+        let ledger = &mut self.state.lock().ledger;
+        (ledger.look(now) == Phase::Live).then(|| ledger.good_until())
     }
 }
 
