@@ -1,4 +1,4 @@
-//! The hub: brings what is listened to and the listening connection of one server together.
+//! The hub: connects the waiters of one server with its listening connection.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -15,45 +15,45 @@ use crate::sync::Mutex;
 use crate::time::Instant;
 use crate::transport::Demand;
 
-/// The waiters of one server, and its listening connection while there are any.
+/// The waiters of one server, and the listening connection while there are waiters.
 #[derive(Debug)]
 pub(crate) struct Hub {
     server: Arc<Server>,
     command_timeout: Duration,
     reports: Box<dyn Reports>,
     state: Mutex<State>,
-    /// How many channels are listened to; read without the mutex by those who do not wait.
+    /// The number of channels with waiters; read without the mutex by callers that do not wait.
     live: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     topics: Topics<Bell>,
-    /// Wakes the listening thread, while there is one.
+    /// Wakes the listening thread, while that thread runs.
     waker: Option<Waker>,
-    /// How many connections it has made.
+    /// The number of listening connections so far.
     connections: u64,
-    /// By this number the server knows the one that stands, where the server says so.
+    /// The id of the open connection on the server, where the server reports one.
     number: Option<u64>,
-    /// The one that stands leads to the wrong server.
+    /// Whether the open connection leads to the wrong server.
     misled: bool,
 }
 
-/// What the hub has to tell others than its waiters.
+/// The receiver of reports that do not concern waiters.
 pub(crate) trait Reports: std::fmt::Debug + Send + Sync {
-    /// Somebody else announced something about this lock.
+    /// Another client published a message about this lock.
     fn announced(&self, name: &LockName);
 
-    /// These keys were changed or deleted; `None` means all of them.
+    /// Tracked keys were changed or deleted; `None` means all keys.
     fn invalidated(&self, keys: Option<&[String]>);
 
-    /// What there is to hear of changed keys is not what it was; with `lost`, something may have been missed.
+    /// The state of the listening connection changed; with `lost`, messages may have been missed.
     fn ear_changed(&self, lost: bool);
 
     fn listening_failed(&self, server: &Server, error: Error);
 }
 
-/// A waiter's place on a channel, given up when dropped.
+/// A place of a waiter on a channel; dropping it leaves the channel.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     hub: Arc<Hub>,
@@ -66,7 +66,7 @@ impl Hub {
         Self { server, command_timeout, reports, state: Mutex::default(), live: AtomicUsize::new(0) }
     }
 
-    /// Has `bell` rung for whatever comes on `channel`, beginning with the moment it is listened to.
+    /// Rings `bell` for each message on `channel`, and once when the subscription is confirmed.
     pub(crate) fn join(
         self: &Arc<Self>,
         name: Option<&LockName>,
@@ -94,7 +94,7 @@ impl Hub {
         Ok(Subscription { hub: Arc::clone(self), channel, number })
     }
 
-    /// Joins only where the channel is listened to already: then nothing can be missed from now on.
+    /// Joins only if the channel is subscribed already, so that no later message can be missed.
     pub(crate) fn join_live(
         self: &Arc<Self>,
         name: &LockName,
@@ -114,12 +114,12 @@ impl Hub {
         Some(Subscription { hub: Arc::clone(self), channel, number })
     }
 
-    /// Has changed keys reported, until the answer is dropped.
+    /// Subscribes to changes of keys until the result is dropped.
     pub(crate) fn watch(self: &Arc<Self>) -> Result<Subscription> {
         self.join(None, INVALIDATIONS.to_owned(), &Bell::new())
     }
 
-    /// What there is to hear of changed keys, while somebody has them reported.
+    /// Returns the state of the listening connection for changes of keys, while they are subscribed.
     pub(crate) fn ear(&self) -> Ear {
         let state = self.state.lock();
         match state.topics.is_live(INVALIDATIONS) {
@@ -129,8 +129,8 @@ impl Hub {
         }
     }
 
-    /// The server to which the name leads does not know the listening connection of this number: if it still
-    /// stands, it leads elsewhere and is made anew.
+    /// Records that the server does not know the listening connection with this id. If that connection is still open,
+    /// it leads to another server and is replaced.
     pub(crate) fn is_unknown(&self, number: u64) {
         let mut state = self.state.lock();
         if state.number == Some(number) {
@@ -141,13 +141,12 @@ impl Hub {
         }
     }
 
-    /// A release of ours is about to be announced: its message is no news to this process.
-    /// Answers whether the channel is listened to.
+    /// Announces a release of this process, whose message is no news here. Returns whether the channel is subscribed.
     pub(crate) fn expect_own(&self, channel: &str) -> bool {
         self.live.load(Ordering::Acquire) != 0 && self.state.lock().topics.expect_own(channel)
     }
 
-    /// The announcement was not made after all.
+    /// Records that the message was not published.
     pub(crate) fn unexpect_own(&self, channel: &str) {
         self.state.lock().topics.unexpect_own(channel);
     }
@@ -164,7 +163,7 @@ impl Hub {
 
 #[cfg(all(test, shuttle))]
 impl Hub {
-    /// Somebody listens already.
+    /// Another waiter has joined meanwhile.
     pub(super) fn is_listened_to(&self, waker: Waker) {
         self.state.lock().waker = Some(waker);
     }
@@ -176,13 +175,13 @@ impl Hub {
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        // The listening thread wakes, finds its audience gone and ends.
+        // The listening thread wakes, finds no audience, and ends.
         self.close();
     }
 }
 
 impl Subscription {
-    /// Whether messages arrive: from here on none can be missed.
+    /// Whether the channel is subscribed, so that no later message can be missed.
     pub(crate) fn is_live(&self) -> Result<bool> {
         self.hub.state.lock().topics.is_live(&self.channel).map_err(Error::refused)
     }
@@ -248,7 +247,7 @@ impl Audience for Hub {
         if let Some(name) = announced {
             self.reports.announced(&name);
         }
-        // After the report: whoever is woken knows already that somebody else spoke.
+        // The report comes first, so that a woken waiter knows that another client published.
         wakes.iter().for_each(Bell::ring);
         if ear_changed || failed.is_some() {
             self.reports.ear_changed(failed.is_some());

@@ -1,4 +1,4 @@
-//! How locks are waited for, kept and given back; knows no kind of lock, only what kinds answer.
+//! The engine: takes, holds and releases locks of any kind.
 
 mod acquire;
 mod background;
@@ -48,7 +48,7 @@ use lifecycle::under_way::UnderWay;
 use node::Node;
 use watchdog::lane::Lane;
 
-/// Everything that belongs to one client.
+/// The state of one client.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) config: Config,
@@ -67,7 +67,7 @@ pub(crate) struct Engine {
     trimming: AtomicBool,
     under_way: UnderWay,
     heartbeat: Arc<Heartbeat>,
-    /// The bells of callers that pause; `close()` rings them.
+    /// The bells of pausing callers; `close()` rings them.
     closing: Bells,
     has_observer: bool,
     home: Home,
@@ -102,13 +102,13 @@ impl Engine {
         }))
     }
 
-    /// Asks Redis a question that changes nothing.
+    /// Runs a query, which changes nothing in Redis.
     pub(crate) fn ask<T>(&self, call: &Call<T>) -> Result<T> {
-        // Nothing had any effect, so nothing is unknown.
+        // A query has no effect, so its failure leaves no doubt.
         self.send(call, true).map_err(Error::without_effect)
     }
 
-    /// Has Redis do something once, no matter whose hold it concerns.
+    /// Runs a request once, whatever owner it concerns.
     pub(crate) fn command<T>(&self, call: &Call<T>) -> Result<T> {
         self.send(call, false)
     }
@@ -128,14 +128,14 @@ impl Engine {
         })
     }
 
-    /// Something happened to this lock that we did not do: asks soon whether our holds are still ours.
+    /// Schedules a check of the holds of this lock, after a change by another client.
     pub(crate) fn check(&self, name: &LockName) {
         if !self.registry.under(name).is_empty() {
             self.node(name).lane.check([name.clone()]);
         }
     }
 
-    /// The name that stands in Redis. No name stays none: a prefix alone names no lock.
+    /// Adds the prefix to a name. An empty name stays empty, because the prefix alone is not a valid lock name.
     pub(crate) fn full_name(&self, name: &str) -> Arc<str> {
         if name.is_empty() { name.into() } else { format!("{}{name}", self.config.name_prefix).into() }
     }
@@ -144,12 +144,12 @@ impl Engine {
         self.under_way.is_closed()
     }
 
-    /// Whether this is a forked child's copy: what the parent holds is not the child's.
+    /// Whether this engine is a copy in a forked child, which must not use the holds of the parent.
     pub(crate) fn is_forked(&self) -> bool {
         self.home.is_elsewhere()
     }
 
-    /// Tells the observer. A panic of it must end neither a thread of the client nor a caller's request.
+    /// Calls the observer. A panic of the observer must not end a thread of the client or a request of a caller.
     pub(crate) fn observe(&self, event: impl FnOnce(&dyn Observer)) {
         if self.has_observer {
             let _ = catch_unwind(AssertUnwindSafe(|| event(&*self.config.observer)));
@@ -157,12 +157,12 @@ impl Engine {
     }
 
     fn draw_owner(&self, kind: &dyn Kind, thread: Option<&ThreadId>) -> (HoldNumber, OwnerId) {
-        // An owned hold is no thread's; zero is no thread's number.
+        // An owned hold belongs to no thread; no thread has the number zero.
         let (number, owner) = self.owners.draw(thread.map_or(ThreadNumber(0), ThreadId::number));
         (number, kind.encode_owner(owner))
     }
 
-    /// The server of a name, with its hub and its lane.
+    /// Returns the server of a name, with its hub and its watchdog.
     fn node(&self, name: &LockName) -> Arc<Node> {
         let server = self.topology.server_for(name.key());
         let mut nodes = self.nodes.lock();
@@ -182,7 +182,7 @@ impl Engine {
     }
 }
 
-/// What the hub reports, brought to the engine and to the watchdog.
+/// Passes the reports of the hub to the engine and to the watchdog.
 #[derive(Debug)]
 struct EngineReports {
     engine: Weak<Engine>,

@@ -1,6 +1,6 @@
-//! The real code of what threads share, run under every kind of schedule: `RUSTFLAGS="--cfg shuttle"`.
+//! The code that threads share, run under many schedules: `RUSTFLAGS="--cfg shuttle"`.
 //!
-//! Nothing times out here, so whoever is not woken sleeps for ever, and the checker says so.
+//! No wait times out here, so a thread that is not woken sleeps for ever, and the checker reports a deadlock.
 #![cfg(all(test, shuttle))]
 
 mod closing;
@@ -16,7 +16,7 @@ use crate::time::Instant;
 
 const START: Instant = Instant::from_millis(1_000_000);
 
-/// Runs this under so many random schedules, and as many that let one thread starve the others.
+/// Runs a scene under many random schedules, and under as many that let one thread starve the others.
 fn check(schedules: usize, scene: impl Fn() + Copy + Send + Sync + 'static) {
     let mut config = Config::new();
     config.max_steps = MaxSteps::FailAfter(50_000);

@@ -1,11 +1,11 @@
-//! What is listened to on one server, and whom a message wakes; takes events, gives demands, does nothing else.
+//! The channels of one server: which are subscribed, and which waiters a message wakes.
 //!
 //! | state      | means                                       | leaves it by                              |
 //! |------------|---------------------------------------------|-------------------------------------------|
-//! | Wanted     | is to be subscribed                         | asked; forgotten without waiters          |
-//! | Asked      | the SUBSCRIBE is on its way                 | confirmed, refused, connection lost       |
+//! | Wanted     | to be subscribed                            | asked; removed without waiters            |
+//! | Asked      | the SUBSCRIBE is in flight                  | confirmed, refused, connection lost       |
 //! | Subscribed | no message is missed                        | idle for a while, connection lost         |
-//! | Leaving    | the UNSUBSCRIBE is on its way               | confirmed, a new waiter, connection lost  |
+//! | Leaving    | the UNSUBSCRIBE is in flight                | confirmed, a new waiter, connection lost  |
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,34 +16,34 @@ use crate::name::LockName;
 use crate::time::Instant;
 use crate::transport::Demand;
 
-/// The channels of one server and their waiters.
+/// The channels of one server, with their waiters.
 #[derive(Debug)]
 pub(crate) struct Topics<Waiter> {
     topics: HashMap<String, Topic<Waiter>>,
     next: u64,
     connected: bool,
-    /// A batch was refused; ask for each channel alone to learn which it was.
+    /// Whether a batch was refused, so that channels are requested one by one to find the refused one.
     one_by_one: bool,
     empty_since: Option<Instant>,
 }
 
-/// What a message means.
+/// The meaning of a message.
 #[derive(Debug)]
 pub(crate) struct Message<Waiter> {
-    /// Somebody else spoke about this lock.
+    /// Another client published about this lock.
     pub(crate) announced: Option<LockName>,
-    /// They are to be woken.
+    /// The waiters to wake.
     pub(crate) wakes: Vec<Waiter>,
 }
 
 #[derive(Debug)]
 struct Topic<Waiter> {
-    /// The lock that everybody on this channel hears of; none where it is one waiter's own.
+    /// The lock of this channel; `None` for a channel of a single waiter.
     name: Option<LockName>,
     state: State,
     waiters: Vec<(u64, Waiter)>,
     idle_since: Option<Instant>,
-    /// Messages of our own releases that are still to come back.
+    /// The number of messages of own releases that have not arrived.
     own: usize,
     refusal: Option<Refusal>,
 }
@@ -57,7 +57,7 @@ enum State {
 }
 
 impl<Waiter: Clone> Topics<Waiter> {
-    /// A waiter comes; answers with its number.
+    /// Adds a waiter. Returns its number.
     pub(crate) fn join(&mut self, name: Option<&LockName>, channel: &str, waiter: Waiter) -> u64 {
         self.next += 1;
         self.empty_since = None;
@@ -72,35 +72,35 @@ impl<Waiter: Clone> Topics<Waiter> {
         let topic = self.topics.entry(channel.to_owned()).or_insert_with(new);
         topic.idle_since = None;
         if topic.state == State::Leaving {
-            // What was asked is answered in order, so the new request comes after the old one.
+            // Requests are answered in order, so the new request follows the old one.
             topic.state = State::Wanted;
         }
         topic.waiters.push((self.next, waiter));
         self.next
     }
 
-    /// A waiter goes.
+    /// Removes a waiter.
     pub(crate) fn leave(&mut self, channel: &str, number: u64, now: Instant) {
         if let Some(topic) = self.topics.get_mut(channel) {
             topic.waiters.retain(|(other, _)| *other != number);
             if topic.waiters.is_empty() {
-                // Nobody else can ever come to a waiter's own channel.
+                // No other waiter can join a channel of a single waiter.
                 topic.idle_since = Some(if topic.name.is_some() { now } else { now.before(CHANNEL_LINGER) });
             }
         }
     }
 
-    /// How many channels there are.
+    /// The number of channels.
     pub(crate) fn len(&self) -> usize {
         self.topics.len()
     }
 
-    /// Whether messages of this channel arrive: from here on none can be missed.
+    /// Whether the channel is subscribed, so that no later message can be missed.
     pub(crate) fn is_subscribed(&self, channel: &str) -> bool {
         self.topics.get(channel).is_some_and(|topic| topic.state == State::Subscribed)
     }
 
-    /// The same for one who waits there and must hear of a refusal.
+    /// Checks the same for a waiter, which must learn of a refusal.
     pub(crate) fn is_live(&self, channel: &str) -> Result<bool, Refusal> {
         match self.topics.get(channel) {
             Some(Topic { refusal: Some(refusal), .. }) => Err(refusal.clone()),
@@ -108,7 +108,7 @@ impl<Waiter: Clone> Topics<Waiter> {
         }
     }
 
-    /// A message of our own is about to be published; answers whether it will come back.
+    /// Records that this process is about to publish. Returns whether the message will arrive here.
     pub(crate) fn expect_own(&mut self, channel: &str) -> bool {
         match self.topics.get_mut(channel) {
             Some(topic) if topic.state == State::Subscribed => {
@@ -119,7 +119,7 @@ impl<Waiter: Clone> Topics<Waiter> {
         }
     }
 
-    /// The message was not published after all.
+    /// Records that the message was not published.
     pub(crate) fn unexpect_own(&mut self, channel: &str) {
         if let Some(topic) = self.topics.get_mut(channel) {
             topic.own = topic.own.saturating_sub(1);
@@ -130,7 +130,8 @@ impl<Waiter: Clone> Topics<Waiter> {
         self.connected = true;
     }
 
-    /// From now on messages arrive; what was said before may have been missed. Answers whom to wake.
+    /// Records the confirmation of a subscription. Earlier messages may have been missed, so the waiters to wake are
+    /// returned.
     #[must_use]
     pub(crate) fn subscribed(&mut self, channel: &str) -> Vec<Waiter> {
         match self.topics.get_mut(channel) {
@@ -143,14 +144,14 @@ impl<Waiter: Clone> Topics<Waiter> {
         }
     }
 
-    /// Confirms the request to leave, unless somebody came meanwhile.
+    /// Records the confirmation of the end of a subscription, unless a waiter has joined meanwhile.
     pub(crate) fn unsubscribed(&mut self, channel: &str) {
         if self.topics.get(channel).is_some_and(|topic| topic.state == State::Leaving) {
             self.topics.remove(channel);
         }
     }
 
-    /// A message came. The waiters are to be woken after the lock was reported: by then it is known who spoke.
+    /// Records a message. The waiters are woken after the report about the lock, so that the sender is known by then.
     pub(crate) fn message(&mut self, channel: &str) -> Message<Waiter> {
         let Some(topic) = self.topics.get_mut(channel) else { return Message { announced: None, wakes: vec![] } };
         let is_own = topic.own > 0;
@@ -159,7 +160,7 @@ impl<Waiter: Clone> Topics<Waiter> {
         Message { announced, wakes: topic.waiters().collect() }
     }
 
-    /// The server does not let us listen to one of these. Answers whom to wake.
+    /// Records that the server refused to subscribe to one of these channels. Returns the waiters to wake.
     #[must_use]
     pub(crate) fn refused(&mut self, channels: &[String], refusal: &Refusal) -> Vec<Waiter> {
         self.one_by_one |= channels.len() > 1;
@@ -178,7 +179,7 @@ impl<Waiter: Clone> Topics<Waiter> {
         wakes
     }
 
-    /// The connection is gone: what was listened to is wanted again, and every waiter is to be woken and asks.
+    /// Records the loss of the connection: all channels are wanted again, and every waiter is woken to ask.
     #[must_use]
     pub(crate) fn lost(&mut self) -> Vec<Waiter> {
         self.connected = false;
@@ -190,17 +191,17 @@ impl<Waiter: Clone> Topics<Waiter> {
         self.waiters()
     }
 
-    /// All waiters there are.
+    /// Returns all waiters.
     pub(crate) fn waiters(&self) -> Vec<Waiter> {
         self.topics.values().flat_map(Topic::waiters).collect()
     }
 
-    /// What to do next; to be asked again until it is to rest or to close.
+    /// Returns the next demand. Called again until the demand is to rest or to close.
     pub(crate) fn demand(&mut self, now: Instant) -> Demand {
         if !self.connected {
             self.topics.retain(|_, topic| !topic.waiters.is_empty());
         }
-        // A channel that was refused is asked for again when its last waiter has gone and one comes anew.
+        // A refused channel is requested again when a waiter joins after the last one has left.
         self.topics.retain(|_, topic| !(topic.waiters.is_empty() && topic.state == State::Wanted));
         if self.connected
             && let Some(demand) = self.subscribe().or_else(|| self.unsubscribe(now))
@@ -220,7 +221,7 @@ impl<Waiter: Clone> Topics<Waiter> {
     }
 
     fn subscribe(&mut self) -> Option<Demand> {
-        // Alone: it needs a right of its own, and a refusal must not cost the waiters a second question.
+        // Requested alone: this channel needs a right of its own, and a refusal must not delay the waiters.
         if let Some(topic) = self.topics.get_mut(INVALIDATIONS)
             && topic.state == State::Wanted
             && topic.refusal.is_none()
@@ -271,7 +272,7 @@ impl<Waiter> Default for Topics<Waiter> {
     }
 }
 
-/// How long a channel without waiters is listened to: the next waiter then needs no new request.
+/// The time for which a channel without waiters stays subscribed, so that the next waiter needs no request.
 const CHANNEL_LINGER: Duration = Duration::from_secs(1);
 const CONNECTION_LINGER: Duration = Duration::from_secs(3);
 const MOST_AT_ONCE: usize = 256;

@@ -1,4 +1,4 @@
-//! Which holds are renewed or looked at when, and what an answer means for them.
+//! The renewal rounds: which holds are renewed or checked when, and the effect of each reply.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,72 +10,72 @@ use crate::error::{Error, Loss};
 use crate::script::RenewalAnswer;
 use crate::time::{Instant, Lease};
 
-/// The rounds over the holds of one server.
+/// The renewal rounds of one server.
 #[derive(Debug)]
 pub(crate) struct Rounds {
     grid: Grid,
     clocks: Clocks,
-    /// How many locks one request renews.
+    /// The largest number of locks in one request.
     batch: usize,
     command_timeout: Duration,
-    /// When the first request was sent of those that failed since all was well.
+    /// The sending time of the first failed request since renewals worked.
     failing_since: Option<Instant>,
-    /// How long this round has waited for requests that failed.
+    /// The time that this round has spent on failed requests.
     in_vain: Duration,
     renewed: usize,
-    /// When the first request of this round was sent that failed.
+    /// The sending time of the first failed request of this round.
     failed: Option<Instant>,
 }
 
-/// The holds that a round goes over, beside those in question and those whose last request failed.
+/// The holds of a round, in addition to holds in question and holds whose last request failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope {
-    /// It goes over all holds.
+    /// All holds are due.
     pub(crate) is_everything: bool,
-    /// All that are renewed have their turn.
+    /// All renewed holds are due.
     pub(crate) renews: bool,
 }
 
-/// A hold whose turn it is, by whatever the caller knows it by.
+/// A due hold, with the identification that the caller uses.
 #[derive(Debug)]
 pub(crate) struct Due<Hold> {
     pub(crate) hold: Hold,
-    /// One request is about holds of one family.
+    /// A request covers holds of one family.
     family: &'static str,
     turn: Turn,
 }
 
-/// What a hold's turn is for.
+/// The request that a due hold needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// The lease that is renewed; `None` looks whether the hold is still there.
+    /// The lease of a renewal; `None` for a check.
     lease: Option<Lease>,
-    /// The deadline of the hold when its turn came.
+    /// The deadline of the hold at the start of the round.
     pub(crate) good_until: Instant,
 }
 
-/// What an answer means for a hold.
+/// The effect of a reply on a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lesson {
-    /// A request that was sent then has put its deadline off.
+    /// The renewal that was sent at this time has moved the deadline.
     Renewed {
         sent: Instant,
         lease: Lease,
         pace: Pace,
     },
-    /// It is still there.
+    /// The hold still exists.
     Looked,
     Lost(Loss),
-    /// An unknown answer is no loss: it is asked about again after this pause, until its own deadline.
+    /// The outcome is unknown, which is no loss: the hold is tried again after this pause, until its deadline.
     Again(Duration),
 }
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// How many locks were renewed.
+    /// The number of renewed locks.
     pub(crate) renewed: usize,
-    /// Nothing failed any more; renewals had failed for so long.
+    /// No request failed any more, after renewals had failed for this time.
     pub(crate) recovered: Option<Duration>,
 }
 
@@ -93,19 +93,19 @@ impl Rounds {
         }
     }
 
-    /// When everything is renewed next.
+    /// The time of the next renewal of all holds.
     pub(crate) fn next_tick(&self) -> Instant {
         self.grid.next
     }
 
-    /// A round begins; `all` is what is asked about all holds.
+    /// Starts a round; `all` is the request about all holds, if any.
     pub(crate) fn begin(&mut self, now: Instant, all: Option<All>) -> Scope {
         self.in_vain = Duration::ZERO;
         let tick = self.grid.tick(now);
         Scope { is_everything: tick || all.is_some(), renews: tick || all == Some(All::Renew) }
     }
 
-    /// Looks first, since they are short and somebody may be in two minds; then those that end first.
+    /// Orders the requests: checks first, because checks are short and holders may be in doubt; then by deadline.
     pub(crate) fn in_batches<Hold>(&self, mut due: Vec<Due<Hold>>) -> Vec<Vec<Due<Hold>>> {
         due.sort_by_key(|due| due.turn.good_until);
         let mut by_kind: HashMap<(bool, &'static str), Vec<Vec<Due<Hold>>>> = HashMap::new();
@@ -128,24 +128,23 @@ impl Rounds {
         batches.into_iter().map(|(_, batch)| batch).collect()
     }
 
-    /// Until when an answer is waited for to a request whose first hold has this turn; `None` where this round does not
-    /// ask any more: one mute server costs one time-out a round, however many batches wait.
+    /// Returns the time limit of a request whose first hold is this one; `None` if this round sends no more requests:
+    /// a silent server costs one time-out in each round, however many batches wait.
     pub(crate) fn ask_until(&self, now: Instant, first: Turn) -> Option<Instant> {
         if self.in_vain >= self.command_timeout {
             return None;
         }
-        // A mute server must not keep us from trying again before the first of them ends, and a look not from
-        // renewing others in time.
+        // The limit leaves time to try again before the first hold expires, and a check leaves time for renewals.
         let end = if first.is_look() { first.good_until.min(self.grid.next) } else { first.good_until };
         Some(now.after(self.command_timeout).min(end.max(now.after(SHORTEST_ASK))))
     }
 
-    /// An answer came that tells the server's time: how its clock goes.
+    /// Records the time of the server in a reply. Returns the pace of its clock.
     pub(crate) fn pace(&mut self, sent: Instant, now: Instant, server_time_ms: u64) -> Pace {
         self.clocks.read(sent, now, server_time_ms)
     }
 
-    /// What the answer about one hold means for it.
+    /// Returns the effect of the reply about one hold.
     pub(crate) fn answered(&mut self, turn: Turn, answer: &RenewalAnswer, sent: Instant, pace: Pace) -> Lesson {
         match (answer, turn.lease) {
             (RenewalAnswer::Renewed, Some(lease)) => {
@@ -161,7 +160,7 @@ impl Rounds {
         }
     }
 
-    /// A request sent at `sent` whose first hold has this turn has no answer that can be used.
+    /// Records the failure of a request that was sent at `sent` and whose first hold is this one.
     pub(crate) fn failed(&mut self, sent: Instant, now: Instant, first: Turn) {
         self.in_vain += sent.until(now);
         self.note_failure(first, sent);
@@ -173,7 +172,7 @@ impl Rounds {
         }
     }
 
-    /// The round is over.
+    /// Ends the round.
     pub(crate) fn end(&mut self, now: Instant) -> Outcome {
         let renewed = std::mem::take(&mut self.renewed);
         let mut recovered = None;
@@ -197,7 +196,7 @@ impl<Hold> Due<Hold> {
 }
 
 impl Turn {
-    /// What it is a hold's turn for, if it is. A lease is never renewed, but it can be looked at.
+    /// Returns the request that a hold needs, if any. A leased hold is never renewed, but may be checked.
     pub(crate) fn of(ledger: &mut Ledger, now: Instant, renews: bool, asked: bool) -> Option<Self> {
         let retry = ledger.retry_at().is_some_and(|at| at <= now);
         let lease = if renews || retry { ledger.renewal(now) } else { None };
@@ -205,12 +204,12 @@ impl Turn {
         (lease.is_some() || looks).then(|| Self { lease, good_until: ledger.good_until() })
     }
 
-    /// A look, if the hold is live.
+    /// A check, if the hold is live.
     pub(crate) fn look(ledger: &mut Ledger, now: Instant) -> Option<Self> {
         (ledger.look(now) == Phase::Live).then(|| Self { lease: None, good_until: ledger.good_until() })
     }
 
-    /// Whether this is still what to do about the hold.
+    /// Whether the hold still needs this request.
     pub(crate) fn is_still_due(self, ledger: &mut Ledger, now: Instant) -> bool {
         match self.lease {
             Some(lease) => ledger.renewal(now) == Some(lease),
@@ -222,22 +221,22 @@ impl Turn {
         self.lease.is_none()
     }
 
-    /// What is renewed, if anything is.
+    /// The renewal, if the request is one.
     pub(crate) fn lease(self) -> Option<Lease> {
         self.lease
     }
 
-    /// How long the hold is believed in.
+    /// The time until the deadline.
     pub(crate) fn remaining(self, now: Instant) -> Duration {
         now.until(self.good_until)
     }
 
-    /// What a request that failed means for the hold.
+    /// Returns the effect of a failed request on the hold.
     pub(crate) fn after_failure(self, error: &Error) -> Lesson {
         if self.is_look() && error.is_final_refusal() { Lesson::Looked } else { self.put_off() }
     }
 
-    /// The next try.
+    /// The time of the next try.
     pub(crate) fn put_off(self) -> Lesson {
         let pause = |lease: Lease| (lease.duration() / 30).clamp(SHORTEST_RETRY, LONGEST_RETRY);
         Lesson::Again(self.lease.map_or(PAUSE_OF_A_LOOK, pause))
@@ -258,13 +257,13 @@ impl Lesson {
     }
 }
 
-/// When a hold whose request failed is looked at again: soon, at the latest when its deadline comes.
+/// The time of the next try after a failure: soon, at the latest at the deadline.
 pub(crate) fn next_look(ledger: &mut Ledger, now: Instant) -> Option<Instant> {
     let live = ledger.look(now) == Phase::Live;
     ledger.retry_at().filter(|_| live).map(|at| at.min(ledger.good_until()))
 }
 
-/// The grid: ticks are `interval` apart whatever a round takes.
+/// The grid of ticks, which are `interval` apart whatever the duration of a round.
 #[derive(Debug)]
 struct Grid {
     next: Instant,
@@ -272,7 +271,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// Whether a tick has come; then the next one is the first that has not.
+    /// Returns whether a tick has passed; then moves to the first future tick.
     fn tick(&mut self, now: Instant) -> bool {
         let tick = now >= self.next;
         while self.next <= now {
@@ -282,10 +281,10 @@ impl Grid {
     }
 }
 
-/// A batch whose first hold is about to end is asked about all the same, for the sake of the others.
+/// The shortest time limit of a batch, also when its first hold is about to expire, for the sake of the other holds.
 const SHORTEST_ASK: Duration = Duration::from_millis(50);
 const SHORTEST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
 const PAUSE_OF_A_LOOK: Duration = Duration::from_millis(500);
-/// Plain commands that are sent together: the server may do others' in between.
+/// The number of plain commands that are sent together: the server may run commands of other clients in between.
 const LOOKS_AT_ONCE: usize = 500;

@@ -1,4 +1,4 @@
-//! A client that closes while threads take and give back: nothing stays, nobody sleeps on, nothing comes after.
+//! A client that closes while threads take and release: no hold stays, no thread sleeps on, no request follows.
 #![cfg(all(test, shuttle))]
 
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ use crate::state::ledger::{Ledger, Phase, Promise, Release};
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
 
-/// What stands in Redis, and whether the connections to it are closed.
+/// The state of Redis, and whether its connections are closed.
 #[derive(Default)]
 struct Redis {
     owners: HashSet<OwnerId>,
@@ -38,12 +38,12 @@ struct Scene {
     registry: Registry,
     owners: Owners,
     redis: Mutex<Redis>,
-    /// Every hold that was handed out.
+    /// All granted holds.
     holds: Mutex<Vec<Arc<HoldState>>>,
 }
 
 impl Scene {
-    /// Takes a lock a few times and gives it back, until the client refuses; may close the client within an operation.
+    /// Takes and releases a lock a few times, until the client refuses; may close the client within an operation.
     fn work(&self, thread: &ThreadId, closes_inside: bool) {
         let name = LockName::new("n").unwrap();
         let lease = Lease::new(Duration::from_secs(30)).unwrap();
@@ -82,7 +82,7 @@ impl Scene {
         self.under_way.end();
     }
 
-    /// What `Engine::close` does.
+    /// Closes as `Engine::close` does.
     fn close(&self, own_operations: usize) {
         if !self.under_way.close() {
             return;
@@ -104,7 +104,7 @@ impl Scene {
     }
 }
 
-/// Longer than anything here takes.
+/// Longer than any step here takes.
 const LONG: Duration = Duration::from_secs(3_600);
 
 fn a_client_closes(inside: bool) {

@@ -1,4 +1,4 @@
-//! Holds that are taken, re-entered, renewed, lost and given back at once: each ends once and is told of once.
+//! Holds that are taken, re-entered, renewed, lost and released at once: each hold ends once and is reported once.
 #![cfg(all(test, shuttle))]
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn lease() -> Lease {
     Lease::new(3 * INTERVAL).unwrap()
 }
 
-/// The lock as Redis has it: its owner, and owners that have been there.
+/// The lock in Redis: its owner, and earlier owners.
 #[derive(Default)]
 struct Redis {
     owner: Option<OwnerId>,
@@ -69,9 +69,9 @@ impl Redis {
 struct Scene {
     registry: Registry,
     redis: Mutex<Redis>,
-    /// Every hold there was, and how often its callback was called.
+    /// All holds, with the number of calls of their callbacks.
     holds: Mutex<Vec<(Arc<HoldState>, Arc<AtomicUsize>)>>,
-    /// Whose loss was news.
+    /// The holds whose loss was reported.
     news: Mutex<Vec<HoldNumber>>,
 }
 
@@ -90,7 +90,7 @@ impl Scene {
         self.with(hold, |ledger, now| ledger.look(now))
     }
 
-    /// One hold of one thread, from its grant to its end.
+    /// A hold of a thread, from its grant to its end.
     fn hold(self: &Arc<Self>, name: &LockName) {
         let thread = ThreadId::for_test();
         let Some((number, owner)) = self.redis.lock().acquire() else { return };
@@ -171,7 +171,7 @@ impl Scene {
     }
 }
 
-/// The watchdog's part.
+/// The part of the watchdog.
 struct Visit(Arc<Scene>);
 
 impl Upkeep for Visit {
@@ -235,7 +235,7 @@ fn holds_come_and_go(thieves: usize) {
     let visited = Arc::clone(&scene);
     threads.push(thread::spawn(move || {
         let mut rounds = Renewer::new(START, INTERVAL, 100, INTERVAL);
-        // No deadline comes in this time, however long a thread does not run.
+        // No deadline passes in this time, however long a thread does not run.
         for tick in 1..3 {
             START.after(tick * INTERVAL).comes();
             rounds.round(&mut Visit(Arc::clone(&visited)), &Asked::default());

@@ -1,4 +1,4 @@
-//! Threads in line for one lock: nobody sleeps on, nobody overtakes, one is inside, nothing is left.
+//! Threads in the local queue of one lock: no thread sleeps on, none overtakes, one holds, no entry is left.
 #![cfg(all(test, shuttle))]
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::engine::kind::Queueing;
 use crate::name::LockName;
 use crate::sync::Mutex;
 
-/// The lock as Redis has it, and who got it.
+/// The lock in Redis, and the threads that got it.
 #[derive(Default)]
 struct Redis {
     taken: bool,
@@ -27,7 +27,7 @@ struct Scene {
     redis: Mutex<Redis>,
 }
 
-/// What a caller does that does not give up before it is told to; answers whether it was inside.
+/// Acts as a caller that gives up only on request. Returns whether it held the lock.
 fn take(scene: &Scene, cancel: &Cancel) -> bool {
     let bell = Bell::new();
     let place = scene.lines.join(&scene.name, Queueing::Line, &bell).unwrap();

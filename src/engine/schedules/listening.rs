@@ -1,4 +1,4 @@
-//! Waiters of one lock, the listening thread and a connection that breaks: nobody sleeps on, nothing is left.
+//! Waiters of one lock, the listening thread and a connection that breaks: no waiter sleeps on, no entry is left.
 #![cfg(all(test, shuttle))]
 
 use std::collections::{BTreeSet, VecDeque};
@@ -18,7 +18,7 @@ use crate::sync::Mutex;
 use crate::time::{Deadline, Instant};
 use crate::transport::Demand;
 
-/// The lock and its channel as Redis has them.
+/// The lock and its channel in Redis.
 #[derive(Default)]
 struct Redis {
     taken: bool,
@@ -107,7 +107,7 @@ impl Caller {
     }
 }
 
-/// What the listening thread does, from its first connection until nobody listens any more.
+/// Acts as the listening thread, from its first connection until no waiter is left.
 fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
     hub.handle(ListenerEvent::Connected(Some(1)));
     let mut asked = VecDeque::new();
@@ -148,7 +148,7 @@ fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
                 hub.handle(word);
                 break;
             }
-            // Like the real one it looks again when woken, when something came, or when its rest is over.
+            // The real thread, too, takes the next demand when woken, after a message, and at the end of its rest.
             if woken.was_woken() {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Grants and names that come while the watchdog looks and lies down: nothing is left in the inbox.
+//! Grants and names that arrive while the watchdog looks and goes to sleep: no event is left in the inbox.
 #![cfg(all(test, shuttle))]
 
 use std::collections::HashSet;
@@ -45,7 +45,7 @@ fn news_and_grants(each: u64) {
         loop {
             inbox.take();
             names.extend(inbox.take_names(START));
-            // It lies down at every look, so the next grant has to wake it.
+            // The watchdog goes to sleep at every look, so the next grant must wake it.
             granted += inbox.take_granted(true).len() as u64;
             if names.len() as u64 == each && granted == each {
                 return;

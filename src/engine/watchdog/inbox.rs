@@ -1,4 +1,4 @@
-//! What the watchdog of one server is told: nothing is dropped, and what says the same is kept once.
+//! The inbox of the watchdog of one server, which drops nothing and merges equal events.
 
 use std::sync::{Arc, Weak};
 
@@ -9,7 +9,7 @@ use crate::state::questions::Questions;
 use crate::sync::Mutex;
 use crate::time::Instant;
 
-/// Filled by any thread, emptied by the watchdog.
+/// An inbox that any thread fills and the watchdog empties.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox(Mutex<State>);
 
@@ -18,15 +18,15 @@ struct State {
     news: News,
     questions: Questions,
     granted: Vec<Weak<HoldState>>,
-    /// Wakes the watchdog, while there is one.
+    /// Wakes the watchdog, while one runs.
     waker: Option<Waker>,
-    /// It was woken and has not looked yet.
+    /// Whether the watchdog was woken and has not taken the events.
     woken: bool,
-    /// It sleeps until somebody is granted something.
+    /// Whether the watchdog sleeps until the next grant.
     awaits_grants: bool,
 }
 
-/// What came since the last look, beside grants and locks in question.
+/// The events since the last look, besides grants and names to check.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     /// All keys were changed or deleted.
@@ -36,19 +36,19 @@ pub(crate) struct News {
 }
 
 impl Inbox {
-    /// From now on there is somebody to be woken.
+    /// Sets the watchdog to wake from now on.
     pub(crate) fn is_read_by(&self, waker: Waker) {
         self.0.lock().waker = Some(waker);
     }
 
-    /// Puts something in, and has the watchdog look.
+    /// Adds an event and wakes the watchdog.
     pub(crate) fn put(&self, put: impl FnOnce(&mut News)) {
         let mut state = self.0.lock();
         put(&mut state.news);
         state.wake();
     }
 
-    /// These locks came into question. Nobody is woken for one that rests: the watchdog looks when it has rested.
+    /// Adds names to check. A resting name wakes no watchdog, because the watchdog looks at the end of the rest.
     pub(crate) fn ask(&self, names: impl IntoIterator<Item = LockName>) {
         let mut state = self.0.lock();
         if state.questions.add(names) {
@@ -56,7 +56,7 @@ impl Inbox {
         }
     }
 
-    /// A lock was granted. It wakes nobody while the watchdog looks from time to time anyway.
+    /// Adds a granted hold. A grant wakes the watchdog only if the watchdog does not look from time to time.
     pub(crate) fn granted(&self, hold: &Arc<HoldState>) {
         let mut state = self.0.lock();
         state.granted.push(Arc::downgrade(hold));
@@ -71,17 +71,17 @@ impl Inbox {
         std::mem::take(&mut state.news)
     }
 
-    /// The locks that are to be asked about now.
+    /// Takes the names that are due.
     pub(crate) fn take_names(&self, now: Instant) -> Vec<LockName> {
         self.0.lock().questions.take(now)
     }
 
-    /// When to come for names again.
+    /// The time at which the next names are due.
     pub(crate) fn next_names(&self) -> Option<Instant> {
         self.0.lock().questions.next()
     }
 
-    /// The grants since the last time. Where there are none and the watchdog is `to_sleep`, the next one wakes it.
+    /// Takes the new grants. Without new grants and with `to_sleep`, the next grant wakes the watchdog.
     pub(crate) fn take_granted(&self, to_sleep: bool) -> Vec<Weak<HoldState>> {
         let mut state = self.0.lock();
         state.awaits_grants = to_sleep && state.granted.is_empty();

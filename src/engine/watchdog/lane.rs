@@ -1,4 +1,4 @@
-//! The way to the watchdog of one server, and the thread that it runs on.
+//! The watchdog of one server as its callers see it: an inbox, and a thread that is started on demand.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::engine::holds::hold::HoldState;
 use crate::engine::hub::Hub;
 use crate::name::LockName;
 
-/// The way to the worker of one server; the worker starts at first use.
+/// The handle of the watchdog of one server; its thread starts at the first use.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     inbox: Arc<Inbox>,
@@ -23,21 +23,21 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// A lock was granted: it is kept, and watched if it lives for longer than a moment.
+    /// Adds a granted hold, which is renewed, and watched after a moment.
     pub(crate) fn granted(&self, engine: &Arc<Engine>, server: &Arc<Server>, hub: &Arc<Hub>, hold: &Arc<HoldState>) {
         self.start(engine, server, hub);
-        // Where no thread can be started, nobody would ever take it out.
+        // Without a thread the inbox would never be emptied.
         if self.running.get().is_some() {
             self.inbox.granted(hold);
         }
     }
 
-    /// Starts the worker if it does not run yet.
+    /// Starts the thread unless it runs.
     fn start(&self, engine: &Arc<Engine>, server: &Arc<Server>, hub: &Arc<Hub>) {
         if self.running.get().is_some() {
             return;
         }
-        // Where no thread can be started, holds run out and say so; the next acquire tries again.
+        // Without a thread holds expire and report it; the next acquire tries again.
         let _ = self.running.get_or_try_init(|| {
             let (waker, sleeper) = sleeper()?;
             self.inbox.is_read_by(waker);
@@ -45,7 +45,7 @@ impl Lane {
             let (server, inbox) = (Arc::clone(server), Arc::clone(&self.inbox));
             let work = move || {
                 let mut restarted = false;
-                // A worker that panics must not take the holds of a whole server along.
+                // A panic of the watchdog must not cost the holds of a whole server.
                 let work = |restarted| {
                     if let Some(mut worker) = Worker::new(&engine, &server, &hub, &inbox, restarted) {
                         worker.run(&sleeper);
@@ -60,22 +60,22 @@ impl Lane {
         });
     }
 
-    /// Asks soon whether the holds of these names are still ours.
+    /// Schedules a check of the holds of these names.
     pub(crate) fn check(&self, names: impl IntoIterator<Item = LockName>) {
         self.inbox.ask(names);
     }
 
-    /// Asks soon about all holds: whatever was under any key may be gone.
+    /// Schedules a check of all holds, because any key may have been deleted.
     pub(crate) fn check_all(&self) {
         self.inbox.put(|news| news.flushed = true);
     }
 
-    /// What there is to hear of changed keys is not what it was; with `lost`, something may have been missed.
+    /// The state of the listening connection changed; with `lost`, messages may have been missed.
     pub(crate) fn ear_changed(&self, lost: bool) {
         self.inbox.put(|news| news.lost |= lost);
     }
 
-    /// Has the worker see that the client was closed.
+    /// Wakes the thread to see that the client was closed.
     pub(crate) fn close(&self) {
         self.inbox.put(|_| ());
     }
@@ -106,7 +106,7 @@ mod tests {
 
     const PLAIN: Reentrant = Reentrant { once: false };
 
-    /// A plain lock that cannot be renewed at first.
+    /// A plain lock whose renewals fail at first.
     #[derive(Debug, Default)]
     struct Falls {
         renewals: AtomicUsize,

@@ -1,4 +1,4 @@
-//! What keeps the holds of one server alive: the watchdog's thread, and what it is told.
+//! The watchdog of one server: its thread, its inbox, its renewal rounds.
 
 pub(super) mod inbox;
 pub(super) mod lane;

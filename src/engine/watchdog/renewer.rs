@@ -1,4 +1,4 @@
-//! Carries out the rounds over the holds of one server: asks, has the ledgers learn, and tells.
+//! Runs the renewal rounds: sends the requests, updates the ledgers, and reports.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -14,56 +14,56 @@ use crate::state::renewal::{self, Lesson, Outcome, Rounds, Turn, next_look};
 use crate::state::watch::All;
 use crate::time::Instant;
 
-/// What a round needs from its surroundings; tests drive it with a model of a server on virtual time.
+/// The surroundings of a round; tests use a model of a server in virtual time.
 pub(crate) trait Upkeep {
-    /// The holds of this server.
+    /// Returns the holds of this server.
     fn holds(&self) -> Vec<Arc<HoldState>>;
 
-    /// Holds that came into question since the round began.
+    /// Returns the holds that came into question since the start of the round.
     fn urgent(&mut self) -> Vec<Arc<HoldState>>;
 
-    /// Uses a ledger under its mutex; a loss that comes to light by that is told.
+    /// Uses a ledger under its mutex, and reports a loss that this use detects.
     fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T;
 
-    /// The thread of this hold has ended: where it did not give it back, it is left to its time to live.
+    /// Records that the thread of this hold has ended: an unreleased hold is left to expire.
     fn abandon(&self, hold: &Arc<HoldState>);
 
-    /// Renews all of these with one request, at least one.
+    /// Renews these holds with one request. The slice must not be empty.
     fn renew(&mut self, batch: &[&Due], deadline: Instant) -> Result<RenewalAnswers, Error>;
 
-    /// Asks once whether these are still there, at least one.
+    /// Checks once whether these holds still exist. The slice must not be empty.
     fn look(&mut self, batch: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error>;
 
-    /// The deadline of this hold was put off.
+    /// Reports that the deadline of this hold moved.
     fn renewed(&self, hold: &Arc<HoldState>);
 
-    /// So many locks could not be renewed; the first of them is held for `remaining` yet.
+    /// Reports a failed renewal of this many locks, the first of which expires in `remaining`.
     fn failed(&self, locks: usize, remaining: Duration, error: Error);
 
-    /// So many locks were renewed in this round.
+    /// Reports the number of locks that this round renewed.
     fn renewed_in_round(&self, locks: usize);
 
-    /// Nothing failed in this round; renewals had failed for so long.
+    /// Reports that renewals work again, after they had failed for this time.
     fn recovered(&self, outage: Duration);
 }
 
-/// What a round is to see to beside what is due by the clock.
+/// The work of a round in addition to due renewals.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    /// All holds came into question.
+    /// The request about all holds.
     pub(crate) all: Option<All>,
-    /// These did.
+    /// The holds in question.
     pub(crate) holds: Vec<Arc<HoldState>>,
 }
 
-/// A hold whose turn it is.
+/// A due hold.
 pub(crate) type Due = renewal::Due<Arc<HoldState>>;
 
-/// Has the holds of one server renewed and looked at, round after round.
+/// Renews and checks the holds of one server, round after round.
 #[derive(Debug)]
 pub(crate) struct Renewer {
     rounds: Rounds,
-    /// Those whose last request failed.
+    /// The holds whose last request failed.
     retrying: Vec<Weak<HoldState>>,
 }
 
@@ -72,12 +72,12 @@ impl Renewer {
         Self { rounds: Rounds::new(now, interval, batch, command_timeout), retrying: vec![] }
     }
 
-    /// When everything is renewed next.
+    /// The time of the next renewal of all holds.
     pub(crate) fn next_tick(&self) -> Instant {
         self.rounds.next_tick()
     }
 
-    /// Renews what is due, and looks at what is asked for. Says when to come again.
+    /// Runs a round: renews due holds and checks holds in question. Returns the time of the next round.
     pub(crate) fn round(&mut self, upkeep: &mut impl Upkeep, asked: &Asked) -> Instant {
         let scope = self.rounds.begin(Instant::now(), asked.all);
         let retrying: Vec<_> = std::mem::take(&mut self.retrying).iter().filter_map(Weak::upgrade).collect();
@@ -86,7 +86,7 @@ impl Renewer {
         let mut due = vec![];
         let named = asked.holds.iter().map(|hold| (hold, true));
         let others = all.iter().chain(&retrying).map(|hold| (hold, asked.all.is_some()));
-        // At a tick alone, none comes twice.
+        // At a mere tick no hold occurs twice.
         let twice = !(asked.holds.is_empty() && retrying.is_empty());
         for (hold, asked) in named.chain(others) {
             if (!twice || seen.insert(hold.number)) && !is_abandoned(upkeep, hold) {
@@ -106,7 +106,7 @@ impl Renewer {
         self.next_round(upkeep)
     }
 
-    /// When to come again: soon for those whose request failed, else at the next tick.
+    /// The time of the next round: soon after a failure, otherwise at the next tick.
     fn next_round(&mut self, upkeep: &impl Upkeep) -> Instant {
         let mut next = self.rounds.next_tick();
         let mut seen = HashSet::new();
@@ -120,7 +120,7 @@ impl Renewer {
         next
     }
 
-    /// Sends batch after batch. What comes into question meanwhile does not wait for the last of them.
+    /// Sends batch after batch. Holds that come into question meanwhile do not wait for the last batch.
     fn send(&mut self, upkeep: &mut impl Upkeep, due: Vec<Due>) {
         for batch in self.rounds.in_batches(due) {
             let urgent = upkeep.urgent();
@@ -134,7 +134,7 @@ impl Renewer {
     }
 
     fn send_batch(&mut self, upkeep: &mut impl Upkeep, batch: &[Due]) {
-        // What was given back while the batches before this one were under way is left out.
+        // Holds that were released during the earlier batches are left out.
         let wanted = |due: &&Due| upkeep.with(&due.hold, |ledger, now| due.turn().is_still_due(ledger, now));
         let batch: Vec<&Due> = batch.iter().filter(wanted).collect();
         let Some(first) = batch.first().map(|due| due.turn()) else { return };
@@ -174,7 +174,7 @@ impl Renewer {
                 refusals.push((refusal, due.turn().remaining(Instant::now())));
             }
         }
-        // Those that end first come first.
+        // Holds with earlier deadlines come first.
         if let Some((refusal, remaining)) = refusals.first() {
             upkeep.failed(refusals.len(), *remaining, Error::refused(refusal.clone()));
         }
@@ -190,7 +190,7 @@ impl Renewer {
     }
 }
 
-/// Asks about a batch: the time of the server, where it tells it, and one answer for each hold.
+/// Sends a batch. Returns the time of the server, where the reply contains it, and one answer for each hold.
 fn ask(
     upkeep: &mut impl Upkeep,
     batch: &[&Due],
@@ -212,14 +212,14 @@ fn due_for(hold: &Arc<HoldState>, turn: Turn) -> Due {
     Due::new(Arc::clone(hold), hold.kind.family(), turn)
 }
 
-/// What is asked of Redis now about a hold, where it is to be renewed.
+/// The content of the renewal of a hold, if the hold is to be renewed.
 pub(crate) fn renewal(upkeep: &impl Upkeep, due: &Due) -> Option<Renewal> {
     let lease = due.turn().lease()?;
     let raise = upkeep.with(&due.hold, |ledger, now| ledger.raise(now, lease));
     Some(Renewal { name: due.hold.name.clone(), owner: due.hold.owner.clone(), raise })
 }
 
-/// Whether nobody can give it back any more; then it is left to its time to live.
+/// Whether no thread can release the hold any more; then it is left to expire.
 fn is_abandoned(upkeep: &impl Upkeep, hold: &Arc<HoldState>) -> bool {
     let ended = has_nobody(hold);
     if ended {
@@ -228,7 +228,7 @@ fn is_abandoned(upkeep: &impl Upkeep, hold: &Arc<HoldState>) -> bool {
     ended
 }
 
-/// Whether its thread has ended.
+/// Whether the thread of the hold has ended.
 fn has_nobody(hold: &HoldState) -> bool {
     hold.thread.as_ref().is_some_and(ThreadId::has_ended)
 }

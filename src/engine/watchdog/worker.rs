@@ -1,4 +1,4 @@
-//! The watchdog: renews the holds of one server on a fixed grid, and watches their keys.
+//! The thread of the watchdog: renews the holds of one server on a fixed grid, and watches their keys.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,29 +20,30 @@ use crate::state::watch::{All, Step, Watch};
 use crate::time::Instant;
 use crate::transport::Fault;
 
-/// What keeps the holds of one server alive.
+/// The watchdog of one server.
 pub(crate) struct Worker {
     engine: Weak<Engine>,
     server: Arc<Server>,
     hub: Weak<Hub>,
     inbox: Arc<Inbox>,
-    /// Of its own, so that it never waits behind the callers.
+    /// A connection of its own, so that the watchdog never waits behind callers.
     connection: DedicatedConnection,
     command_timeout: Duration,
     renewer: Renewer,
     next_round: Instant,
     ripening: Ripening<Weak<HoldState>>,
     watch: Watch,
-    /// Has changed keys reported, while there are holds to be watched.
+    /// The subscription to changes of keys, while holds are watched.
     subscription: Option<Subscription>,
     next_step: Option<Instant>,
-    /// Since then nothing is held.
+    /// The time since which no lock is held.
     empty_since: Option<Instant>,
     heartbeat: Arc<Heartbeat>,
 }
 
 impl Worker {
-    /// `restarted` means that another one ended in the middle of something. `None` where the client has ended.
+    /// `restarted` means that an earlier thread ended in the middle of its work. Returns `None` if the client has
+    /// ended.
     pub(crate) fn new(
         engine: &Weak<Engine>,
         server: &Arc<Server>,
@@ -55,7 +56,7 @@ impl Worker {
         let now = Instant::now();
         let mut watch = Watch::new(now);
         if restarted {
-            // Nobody knows what the other one did last.
+            // The last step of the earlier thread is unknown.
             watch.begin();
             watch.lost(now);
         }
@@ -95,7 +96,7 @@ impl Worker {
         }
     }
 
-    /// Sees to whatever came, and to what is due.
+    /// Handles new events and due work.
     fn turn(&mut self, engine: &Arc<Engine>, hub: &Arc<Hub>) {
         let now = Instant::now();
         let News { flushed, lost } = self.inbox.take();
@@ -108,7 +109,7 @@ impl Worker {
         self.rest(now, engine.registry.is_empty());
         let ripe = self.ripen(now);
         if !ripe.is_empty() && self.subscription.is_none() {
-            // Without a thread to listen losses are told late; the next ripe hold tries again.
+            // Without a listening thread losses are reported late; the next watched hold tries again.
             self.subscription = hub.watch().ok();
             self.watch.begin();
         }
@@ -135,7 +136,7 @@ impl Worker {
         }
     }
 
-    /// Where nothing has been held for a while, nothing is listened to and no connection is kept.
+    /// Closes subscription and connection after a while without holds.
     fn rest(&mut self, now: Instant, nothing_held: bool) {
         if !nothing_held {
             self.empty_since = None;
@@ -146,7 +147,7 @@ impl Worker {
         }
     }
 
-    /// The holds that have lived long enough to be watched.
+    /// Returns the holds that have lived long enough to be watched.
     fn ripen(&mut self, now: Instant) -> Vec<Arc<HoldState>> {
         match self.ripening.step_at() {
             Some(at) if at <= now => {
@@ -161,12 +162,12 @@ impl Worker {
         }
     }
 
-    /// Has the server tell of changed keys; answers with what is to be asked about all holds.
+    /// Sets up tracking. Returns the request about all holds, if one is due.
     fn see_to_watch(&mut self, engine: &Arc<Engine>, hub: &Arc<Hub>) -> Option<All> {
         loop {
             let now = Instant::now();
             let (link, ear) = (self.connection.generation(), hub.ear());
-            // A mute server must not keep us from trying to renew in time.
+            // A silent server must not delay the next renewal.
             let deadline = now.after(self.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
             let complaint = match self.watch.next(now, link, ear) {
                 Step::Open => {
@@ -211,14 +212,14 @@ impl Worker {
     }
 }
 
-/// One round's time with the engine and the server.
+/// The surroundings of one round: engine and server.
 struct Visit<'a> {
     engine: &'a Arc<Engine>,
     server: &'a Arc<Server>,
     watch: &'a Watch,
     connection: &'a mut DedicatedConnection,
     inbox: &'a Inbox,
-    /// How many holds were found gone.
+    /// The number of holds that were found gone.
     gone: usize,
 }
 
@@ -242,11 +243,12 @@ impl Visit<'_> {
             answer = self.connection.request(&whole, deadline, read);
         }
         self.engine.heartbeat.wakes(Instant::now());
-        // A renewal that arrives late finds its owner or nothing, so it needs no fence.
+        // A late renewal finds its owner or changes nothing, so it needs no fence.
         answer.map_err(Fault::into_error)
     }
 
-    /// Counts losses, has refusals say which server it was, and leaves a replica: the next connection may lead to the master.
+    /// Counts losses, adds the server to refusals, and leaves a replica, because the next connection may reach the
+    /// master.
     fn look_through(&mut self, answers: &mut [RenewalAnswer]) {
         for answer in answers {
             match answer {
@@ -279,7 +281,7 @@ impl Upkeep for Visit<'_> {
 
     fn abandon(&self, hold: &Arc<HoldState>) {
         if !self.engine.registry.abandon(hold) {
-            // It was given back before, or left to its time to live before.
+            // The hold was released or left to expire before.
             return;
         }
         self.engine.outlast(hold);
@@ -306,7 +308,7 @@ impl Upkeep for Visit<'_> {
         let claims: Vec<_> = batch.iter().map(claim).collect();
         let mut answers = self.request(&batch[0].hold.kind.look(&claims), deadline)?;
         if answers.iter().any(|answer| matches!(answer, RenewalAnswer::Lost(_))) {
-            // A server that is a replica by now answers, too, and need not have what the master has.
+            // A server that became a replica replies, too, and may lack data of the master.
             self.connection.check_role(deadline).map_err(Fault::into_error)?;
         }
         self.look_through(&mut answers);
@@ -334,7 +336,7 @@ impl Upkeep for Visit<'_> {
     }
 }
 
-/// How long connections outlive the last hold: the next one needs them again.
+/// The time for which connections outlive the last hold, because the next hold may need them.
 const LINGER: Duration = Duration::from_secs(3);
-/// With less time left than this, an answer would likely come too late.
+/// With less time left, a reply would probably arrive too late.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! A server that is listened to and its waiters, on virtual time: each side's words arrive in order, late, or not at all.
+//! A server and its subscribers in virtual time: messages of each side arrive in order, late, or not at all.
 #![cfg(test)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -10,24 +10,24 @@ use crate::bell::Bell;
 pub(super) enum Step {
     Join(usize),
     Leave(usize),
-    /// The listening thread looks what to do.
+    /// The listening thread takes the next demand.
     Look,
     /// The server takes the next request.
     Serve,
-    /// Its next word arrives.
+    /// The next message of the server arrives.
     Hear,
-    /// Somebody else announces a release.
+    /// Another client publishes a release.
     Publish(usize),
-    /// A release of ours is about to be announced, or to fail.
+    /// A release of this process is about to be published, or to fail.
     Release(usize, bool),
-    /// It is so.
+    /// The release is published, or has failed.
     Announce,
     Lose,
     Connect,
-    /// From now on the server refuses a channel, or allows it again.
+    /// The server refuses a channel from now on, or allows it again.
     Forbid(usize, bool),
     Pass(u64),
-    /// Everything goes well for a while.
+    /// All requests succeed for a while.
     Settle,
 }
 
@@ -56,22 +56,22 @@ pub(super) struct Model {
     subscribed: BTreeSet<String>,
     forbidden: BTreeSet<String>,
     refused_ever: BTreeSet<String>,
-    /// How many of our own messages each channel may still take for our own.
+    /// The number of messages that each channel may still take for own messages.
     own: BTreeMap<String, usize>,
-    /// Releases under way: where, whether their message is expected, and whether there will be one.
+    /// Releases in progress: the channel, whether the message is expected, and whether one will be published.
     releases: VecDeque<(String, bool, bool)>,
     idle_since: BTreeMap<String, Instant>,
     empty_since: Instant,
 }
 
-/// The last of these is one waiter's own.
+/// The last channel belongs to a single waiter.
 const CHANNELS: [&str; 3] = ["a", "b", "own"];
 
 fn concerns(channel: &str) -> Option<LockName> {
     (channel != "own").then(|| LockName::new(channel).unwrap())
 }
 
-/// What the hub does with whom it is to wake.
+/// Wakes waiters as the hub does.
 pub(super) fn ring(wakes: &[Bell]) {
     wakes.iter().for_each(Bell::ring);
 }
@@ -147,7 +147,7 @@ impl Model {
         }
     }
 
-    /// Whether the last waiter of a channel has been gone for long enough.
+    /// Whether the last waiter of a channel left long enough ago.
     fn is_over(&self, channel: &str) -> bool {
         let linger = if concerns(channel).is_some() { CHANNEL_LINGER } else { Duration::ZERO };
         self.idle_since.get(channel).is_some_and(|since| since.after(linger) <= self.now)
@@ -253,7 +253,7 @@ impl Model {
         self.topics.is_live(&waiter.channel).is_err()
     }
 
-    /// From here on only what rings anew counts.
+    /// Only rings from here on count.
     fn look_at_bells(&self) {
         for waiter in &self.waiters {
             waiter.bell.was_rung();
@@ -304,7 +304,7 @@ impl Model {
         }
     }
 
-    /// Everything that was asked is answered.
+    /// All requests are answered.
     pub(super) fn settle(&mut self) {
         if !self.listening {
             return;
@@ -325,7 +325,7 @@ impl Model {
         }
     }
 
-    /// Everybody goes, and some time after that there is nothing left.
+    /// All waiters leave, and some time later no channel is left.
     pub(super) fn end(&mut self) {
         while !self.waiters.is_empty() {
             self.leave(0);

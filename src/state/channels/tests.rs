@@ -1,4 +1,4 @@
-//! Tests of what is listened to: examples, and any steps against the model of a server.
+//! Tests of channels: examples, and random steps against the model of a server.
 #![cfg(test)]
 
 use proptest::prelude::*;
@@ -117,8 +117,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
-    /// Whatever comes late or is lost: nobody waits where nothing is heard, whatever may have been missed rings,
-    /// and in the end nothing is left. The checks are in the model.
+    /// For any late or lost messages: no waiter waits on a channel that is not subscribed, any possibly missed
+    /// message rings, and in the end no channel is left. The checks are in the model.
     #[test]
     fn every_waiter_is_heard_of_and_nothing_is_left(steps in steps()) {
         let mut model = Model::new();

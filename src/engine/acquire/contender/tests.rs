@@ -1,4 +1,4 @@
-//! A caller that stands back asks who holds the lock: what a server costs it that does not answer that.
+//! A caller that stands back reads the owner of the lock: the cost of a server that does not answer this request.
 #![cfg(test)]
 
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::error::ErrorKind;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// A client that stands back for two others, of a server that does not answer who holds the lock. `is_mute` has it
-/// answer nothing after that. Returns how long a bounded wait took then, and its outcome.
+/// A client that stands back for two others, with a server that does not answer the query for the owner; with
+/// `is_mute` the server answers nothing after that. Returns the duration and the outcome of a bounded wait.
 fn stands_back_at_a_mute_server(is_mute: bool, wait: Duration) -> (Duration, crate::Result<bool>) {
     const PATIENT: Duration = Duration::from_secs(3);
     for _ in 0..200 {
@@ -33,12 +33,12 @@ fn stands_back_at_a_mute_server(is_mute: bool, wait: Duration) -> (Duration, cra
         let lock = client.get_lock("scene");
         for _ in 0..2 {
             let guard = lock.lock().unwrap();
-            std::thread::sleep(Duration::from_millis(3)); // longer than the shortest turn: its release ends the turn
+            std::thread::sleep(Duration::from_millis(3)); // longer than the shortest turn, so that the release ends the turn
             guard.unlock().unwrap();
         }
         let began = Instant::now();
         let outcome = lock.try_lock_for(wait).map(|guard| guard.is_some());
-        // On a busy machine the others' time may be over before.
+        // On a busy machine the turn of the others may be over before.
         if has_looked.load(Ordering::Relaxed) {
             return (began.elapsed(), outcome);
         }

@@ -1,4 +1,4 @@
-//! A server, the network before it and the users of a few locks, on virtual time.
+//! A server, its network and the users of a few locks, in virtual time.
 #![cfg(test)]
 
 mod users;
@@ -15,7 +15,7 @@ use crate::time::Lease;
 
 pub(super) const START: Instant = Instant::from_millis(1_000_000);
 
-/// A clock that is faster by so many millionths costs no margin.
+/// A clock that is faster by this many millionths costs no margin.
 const WELL: i64 = 4_000;
 
 const NEVER: Instant = Instant::from_millis(u64::MAX);
@@ -28,18 +28,18 @@ fn lease(millis: u64) -> Lease {
     Lease::new(ms(millis)).unwrap()
 }
 
-/// What happens, and how the server and the network behave.
+/// The plan of a run: the events, and the behaviour of server and network.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) lease_ms: u64,
     pub(super) timeout_ms: u64,
     pub(super) batch: usize,
-    /// By how many millionths the server's clock is faster than ours.
+    /// The lead of the clock of the server, in millionths.
     pub(super) drift: i64,
-    /// What is believed is so from here on.
+    /// Claims of holders are checked from here on.
     pub(super) sure_after_ms: u64,
     pub(super) acts: Vec<(u64, Act)>,
-    /// What becomes of each request; those after the last are answered at once.
+    /// The fate of each request; later requests are answered at once.
     pub(super) fates: Vec<Fate>,
 }
 
@@ -64,19 +64,19 @@ pub(super) enum Act {
     Take {
         which: usize,
     },
-    /// Somebody took the key's time to live away.
+    /// Another client removed the expiry of the key.
     Persist {
         which: usize,
     },
-    /// Somebody announced something about the lock.
+    /// Another client published about the lock.
     Check {
         which: usize,
     },
-    /// The server's data were flushed, or a connection broke, for all that is known here.
+    /// The data of the server may have been flushed, or a connection broke.
     CheckAll {
         all: All,
     },
-    /// The server's clock is set forward.
+    /// The clock of the server is set forward.
     Step {
         by_ms: u64,
     },
@@ -84,7 +84,7 @@ pub(super) enum Act {
 
 #[derive(Clone, Debug)]
 pub(super) enum Fate {
-    /// Carried out after `to_ms`, answered after `back_ms` more: perhaps too late.
+    /// Runs after `to_ms`, answered after `back_ms` more: perhaps too late.
     Answered {
         to_ms: u64,
         back_ms: u64,
@@ -96,14 +96,14 @@ pub(super) enum Fate {
     OneRefused {
         which: usize,
     },
-    /// The answer is for another number of locks.
+    /// The reply is for another number of locks.
     Garbled,
     NotSent,
 }
 
 enum Effect {
     Act(Act),
-    /// A renewal whose answer nobody waits for any more is carried out.
+    /// A renewal runs after its sender stopped waiting.
     Renew(Vec<(usize, Option<Lease>)>),
     Lower {
         which: usize,
@@ -122,33 +122,33 @@ enum Effect {
 }
 
 struct Key {
-    /// When its time to live is over; [`NEVER`] where it has none.
+    /// The expiry of the key; [`NEVER`] without one.
     ends: Instant,
     ours: bool,
-    /// The server's clock was set forward since it was renewed: the holder cannot know yet.
+    /// Whether the clock of the server was set forward since the renewal, so that the holder cannot know.
     stepped: bool,
 }
 
 pub(super) struct Held {
     pub(super) hold: Arc<HoldState>,
-    /// The guards there are, and whether each is renewed.
+    /// The guards, and whether each of them is renewed.
     guards: Vec<(GuardNumber, bool)>,
     key: Key,
-    /// Somebody deleted the key or took it: the holder cannot know yet.
+    /// Whether another client deleted or took the key, so that the holder cannot know.
     stolen: bool,
-    /// A request of its owner is under way; there is one at a time.
+    /// Whether a request of the owner is in flight; there is one at a time.
     busy: bool,
-    /// Until when a lease was promised that nothing has touched since.
+    /// The end of a promised lease that no request has changed since.
     promised: Option<Instant>,
     ended: Option<Phase>,
     pub(super) asked: bool,
     pub(super) confirmed: bool,
     pub(super) renewed: bool,
-    /// It was to be renewed, and not only looked at.
+    /// Whether the hold was to be renewed instead of checked.
     pub(super) tried: bool,
-    /// The server said that it is lost.
+    /// Whether the server reported the loss.
     pub(super) disowned: bool,
-    /// When a renewal had failed that nothing has made good since.
+    /// The time of a failed renewal that no later one made good.
     pub(super) failed: Option<Instant>,
 }
 
@@ -157,24 +157,24 @@ pub(super) struct World {
     pub(super) held: Vec<Held>,
     registry: Registry,
     told: RefCell<Vec<usize>>,
-    /// A renewal failed, and the recovery was not told since.
+    /// Whether a renewal failed without a reported recovery since.
     failing: Cell<bool>,
     agenda: BTreeMap<(Instant, usize), Effect>,
-    /// By how much the server's clock was set forward.
+    /// The time by which the clock of the server was set forward.
     stepped: Duration,
     planned: usize,
     fates: std::vec::IntoIter<Fate>,
     pub(super) notes: Vec<LockName>,
-    /// A round waits for an answer.
+    /// Whether a round waits for a reply.
     asking: bool,
-    /// When the first of those ends who were asked about last in this round.
+    /// The earliest deadline of the last batch of this round.
     pub(super) asked_until: Instant,
-    /// A hold ended, or lost a guard, since the round began. Batches are ordered when the round begins, so a batch
-    /// without its first hold may come before a batch that ends sooner.
+    /// Whether a hold ended, or lost a guard, since the start of the round. Batches are ordered at the start, so a
+    /// batch without its first hold may come before a batch with an earlier deadline.
     pub(super) thinned: bool,
-    /// All holds came into question.
+    /// The request about all holds.
     pub(super) all: Option<All>,
-    /// How long this round waited for requests that failed.
+    /// The time that this round waited for failed requests.
     pub(super) vain: Duration,
 }
 
@@ -208,7 +208,7 @@ impl World {
         self.agenda.insert((at, self.planned), effect);
     }
 
-    /// Lets the time pass, at most until somebody has a note for the watchdog.
+    /// Lets time pass until `to`, or until an event for the watchdog.
     pub(super) fn idle_until(&mut self, to: Instant) {
         while self.notes.is_empty() && self.all.is_none() && self.step(to) {}
     }
@@ -217,10 +217,10 @@ impl World {
         while self.step(to) {}
     }
 
-    /// Goes on to whatever comes next; `false` when `to` has come.
+    /// Moves to the next event; `false` when `to` has come.
     fn step(&mut self, to: Instant) -> bool {
         let next = self.agenda.keys().next().map(|(at, _)| *at);
-        // Every deadline is looked at when it comes, as the timer does.
+        // Every hold is checked at its deadline, as the timer does.
         let deadlines = self.held.iter().filter(|held| held.ended.is_none()).map(|held| held.good_until());
         let stop = next.into_iter().chain(deadlines).chain([to]).min().unwrap().max(Instant::now());
         stop.comes();
@@ -274,7 +274,7 @@ impl World {
         }
     }
 
-    /// When a key ends, by our clock, whose time to live the server begins to count now.
+    /// The expiry, by the local clock, of a key whose time to live starts now.
     fn ends(&self, now: Instant, lease: Lease) -> Instant {
         let micros =
             u128::from(lease.millis()) * 1_000 * 1_000_000 / u128::try_from(1_000_000 + self.plan.drift).unwrap();
@@ -287,7 +287,7 @@ impl World {
         by_its_rate.unwrap() + u64::try_from(self.stepped.as_millis()).unwrap()
     }
 
-    /// What the script does, and without a lease the look.
+    /// Runs the script, or without a lease the check.
     fn carry_out(&mut self, which: usize, lease: Option<Lease>) -> RenewalAnswer {
         let now = Instant::now();
         let ends = lease.map(|lease| self.ends(now, lease));
@@ -305,7 +305,7 @@ impl World {
         }
     }
 
-    /// What must be so at every moment.
+    /// Checks the invariants.
     pub(super) fn check(&mut self) {
         let now = Instant::now();
         for which in 0..self.held.len() {
@@ -484,7 +484,7 @@ impl World {
                 let mut answers = vec![];
                 for (place, &(which, lease)) in locks.iter().enumerate() {
                     let is_refused = place == refused % locks.len();
-                    // A look that is refused for good is not repeated.
+                    // A check that is refused for good is not repeated.
                     self.held[which].confirmed = !is_refused || lease.is_none();
                     self.held[which].renewed |= !is_refused && lease.is_some();
                     let refusal = || RenewalAnswer::Refused(Refusal::for_test("OOM"));

@@ -1,4 +1,5 @@
-//! Tests of the rounds, on virtual time: any plan against the model of a server, and what a good server may expect.
+//! Tests of the renewal rounds in virtual time: random plans against the model of a server, and the behaviour with a
+//! good server.
 #![cfg(test)]
 
 use proptest::prelude::*;
@@ -40,7 +41,7 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
     proptest::collection::vec(fate, 0..60)
 }
 
-/// A lease of the watchdog, and how much faster than ours a server's clock goes that its margin covers.
+/// A lease of the watchdog, and the lead of a server clock that its margin covers.
 fn any_plan() -> impl Strategy<Value = Plan> {
     let numbers = (300_u64..60_000, 100_u64..5_000, 1_usize..5, -9_000_i64..9_000);
     numbers.prop_flat_map(|(lease_ms, timeout_ms, batch, drift)| {
@@ -56,12 +57,12 @@ fn any_plan() -> impl Strategy<Value = Plan> {
     })
 }
 
-/// How soon a hold is asked about again when that failed: it was to be renewed, or looked at.
+/// The time until a failed request about a hold is repeated, for renewals and checks.
 fn soon(plan: &Plan) -> Duration {
     (ms(plan.lease_ms) / 30).clamp(ms(500), ms(1_000))
 }
 
-/// Does the rounds of a plan for six leases; answers with the moments of the rounds and who was asked about in each.
+/// Runs the rounds of a plan for six leases. Returns the times of the rounds and the holds in each.
 fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
     let _pretence = START.pretend();
     let (interval, timeout) = (ms(plan.lease_ms / 3), ms(plan.timeout_ms));
@@ -93,12 +94,12 @@ fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
         wake = rounds.round(&mut world, &asked);
         world.check();
         assert!(wake <= next_tick, "a tick is never slept over");
-        // What the round could not ask any more was put off.
+        // Holds without a request in this round were postponed.
         let spent = world.vain >= timeout;
         for (which, held) in world.held.iter_mut().enumerate() {
             let wanted = held.is_live();
             assert!(!held.disowned || !held.is_live(), "what the server calls lost is lost");
-            // A release meanwhile asks, too.
+            // A release meanwhile sends a request, too.
             let had_its_turn = must.contains(&(which, held.is_watched()));
             if had_its_turn && wanted {
                 assert!(held.asked || held.confirmed || spent, "{which} had its turn and was left out");
@@ -106,7 +107,7 @@ fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
             if held.renewed || (held.confirmed && !held.is_watched()) {
                 held.failed = None;
             } else if held.confirmed && !held.tried {
-                // A look renews nothing: what failed before is still to be tried again.
+                // A check renews nothing, so a failed renewal is still to be repeated.
             } else if wanted && (had_its_turn || held.asked || (spent && held.failed.is_some())) {
                 held.failed = Some(Instant::now());
             }
@@ -121,7 +122,7 @@ fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
 
 #[test]
 fn a_request_in_vain_is_given_up_for_the_sake_of_the_younger() {
-    // The time-out is longer than the lease: the first one is lost by it, the last one must not be.
+    // The time-out is longer than the lease, so the first hold is lost, but the last one must not be.
     let leased = Act::Acquire { leased_ms: Some(100_000) };
     let acts = [(0, Act::Acquire { leased_ms: None }), (0, leased), (500, Act::Acquire { leased_ms: None })];
     let fates = [Fate::Answered { to_ms: 0, back_ms: 0 }, Fate::NeverArrives];
@@ -134,7 +135,7 @@ fn a_request_in_vain_is_given_up_for_the_sake_of_the_younger() {
 
 #[test]
 fn a_look_in_vain_is_given_up_when_renewals_are_due() {
-    // The time-out is as long as the lease: a hold that waited for the look would be lost by it.
+    // The time-out is as long as the lease, so a hold that waited for the check would be lost.
     let acts = vec![(0, Act::Acquire { leased_ms: None }), (900, Act::Check { which: 0 })];
     let fates = vec![Fate::NeverArrives];
     let rounds = play(&Plan { lease_ms: 3_000, timeout_ms: 3_000, batch: 2, drift: 0, sure_after_ms: 0, acts, fates });
@@ -146,15 +147,15 @@ fn a_look_in_vain_is_given_up_when_renewals_are_due() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
-    /// Whatever the network does: what is believed is so on the server, each loss is told once and in time, what
-    /// has ended stays ended and is not renewed, a lease is not renewed, what failed is tried again soon, and a
-    /// mute server costs one time-out a round. The checks are in the model and in `play`.
+    /// For any network: a hold that counts as live exists on the server, each loss is reported once and in time, an
+    /// ended hold stays ended and is not renewed, a lease is not renewed, a failed request is soon repeated, and a
+    /// silent server costs one time-out in each round. The checks are in the model and in `play`.
     #[test]
     fn a_hold_is_believed_while_it_is_there_and_lost_once(plan in any_plan()) {
         play(&plan);
     }
 
-    /// While the server answers, every tick is on the grid and renews every watched hold once, and none is lost.
+    /// While the server replies, every tick is on the grid and renews every watched hold once, and no hold is lost.
     #[test]
     fn a_server_that_answers_costs_no_hold_and_no_tick(
         lease_ms in 3_000_u64..60_000, batch in 1_usize..5, holds in 1_usize..7, drift in -9_000_i64..9_000,
@@ -173,7 +174,7 @@ proptest! {
         }
     }
 
-    /// A server's clock that is set forward costs no hold whose key outlives that until its renewal.
+    /// A server clock that is set forward costs no hold whose key survives until its renewal.
     #[test]
     fn a_clock_that_is_set_forward_costs_only_what_it_ends(
         lease_ms in 3_000_u64..60_000, batch in 1_usize..5, holds in 1_usize..7, at in 0_f64..4.0, by in 0_f64..0.65,
@@ -186,8 +187,8 @@ proptest! {
         prop_assert_eq!(&rounds.last().unwrap().1, &(0..holds).collect::<Vec<_>>(), "all are renewed to the end");
     }
 
-    /// A server whose clock runs fast: from the second round on nobody believes for longer than the key lives,
-    /// however many requests a round takes and whatever is asked between, and nobody is lost to caution.
+    /// With a fast server clock no holder counts on its hold for longer than the key lives, from the second round on,
+    /// however many requests a round takes; and no hold is lost to caution.
     #[test]
     fn a_clock_that_runs_fast_is_found_out_by_the_second_round(
         lease_ms in 6_000_u64..60_000, batch in 1_usize..3, holds in 1_usize..7,

@@ -1,4 +1,4 @@
-//! What the users of the model do, and what befalls their locks.
+//! The actions of users in the model, and the events of their locks.
 #![cfg(test)]
 
 use super::*;
@@ -29,7 +29,7 @@ impl World {
                 held.key = Key { ends: now.after(ms(1_000_000)), ours: false, stepped: false };
             }
             Act::Persist { which } => {
-                // What is on its way may have been computed before a promise that it then shortens.
+                // A request in flight may have been computed before a promise that it then shortens.
                 let is_quiet = !self.asking && !self.agenda.values().any(|next| matches!(next, Effect::Renew(_)));
                 let key = &mut self.some(which).key;
                 if is_quiet && key.ours && key.ends > now {
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// One that its owner can do something with.
+    /// A hold that its owner can use.
     fn usable(&self, which: usize) -> Option<usize> {
         let which = which.checked_rem(self.held.len())?;
         let held = &self.held[which];
