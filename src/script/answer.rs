@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::call::{int, list};
+use super::reply::{int, list};
 use crate::error::{Loss, Refusal};
 use crate::name::LockName;
 use crate::owner::OwnerId;

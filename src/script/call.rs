@@ -146,24 +146,3 @@ impl<T> fmt::Debug for RoundTrips<T> {
 pub(super) const PUBLISH: &str = "PUBLISH";
 const USUAL_WORDS: usize = 12;
 const USUAL_BYTES: usize = 256;
-
-/// Reads an integer reply.
-pub(super) fn int(value: &Value) -> Option<i64> {
-    match value {
-        Value::Int(number) => Some(*number),
-        _ => None,
-    }
-}
-
-/// Reads a list reply.
-pub(super) fn list(value: &Value) -> Option<&[Value]> {
-    match value {
-        Value::Array(values) => Some(values),
-        _ => None,
-    }
-}
-
-/// Ends the round trips with [`Stop::NoReply`] where a part of a reply has an unknown shape.
-pub(super) fn known<T>(part: Option<T>) -> Result<T, Stop> {
-    part.ok_or(Stop::NoReply)
-}

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use redis::{Cmd, Value};
 
 use super::Pipeline;
-use super::call::{int, known};
-use super::transaction::{Entry, refused};
+use super::entry::Entry;
+use super::reply::refused;
+use super::reply::{int, known};
 use crate::error::{Loss, Refusal, Stop};
 
 /// Finds the command that a server has. Clones share the result.

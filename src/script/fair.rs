@@ -1,7 +1,7 @@
 //! The scripts of the fair lock: the state of the plain lock, and a queue in keys of its own.
 
 use super::answer::{Attempt, Publication, Released, read_release};
-use super::call::int;
+use super::reply::int;
 use super::{Call, Script, lua};
 use crate::name::LockName;
 use crate::owner::OwnerId;

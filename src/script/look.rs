@@ -3,8 +3,8 @@
 use redis::{Cmd, Value};
 
 use super::answer::RenewalAnswer;
-use super::call::{int, known};
-use super::transaction::command;
+use super::entry::command;
+use super::reply::{int, known};
 use super::{Call, Pipeline};
 use crate::error::{Loss, Stop};
 use crate::name::LockName;

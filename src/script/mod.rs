@@ -3,6 +3,7 @@
 mod answer;
 mod call;
 mod compare_and_delete;
+mod entry;
 pub(crate) mod fair;
 pub(crate) mod fenced;
 pub(crate) mod look;
@@ -10,6 +11,7 @@ pub(crate) mod query;
 pub(crate) mod read_write;
 pub(crate) mod reentrant;
 mod rehearsal;
+mod reply;
 pub(crate) mod token;
 pub(crate) mod transaction;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::Call;
-use super::call::{int, list};
+use super::reply::{int, list};
 use crate::name::LockName;
 
 pub(crate) fn exists(name: &LockName) -> Call<bool> {

@@ -3,8 +3,9 @@
 use super::answer::{
     Attempt, Counts, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, read_outcome, read_release,
 };
-use super::call::{PUBLISH, int};
+use super::call::PUBLISH;
 use super::look::{self, Claim};
+use super::reply::int;
 use super::{Call, Script, lua};
 use crate::error::Loss;
 use crate::name::LockName;

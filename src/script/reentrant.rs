@@ -1,7 +1,7 @@
 //! The scripts of locks that are stored as a hash of one owner and its hold count.
 
 use super::answer::{Attempt, Publication, Released, Renewal, RenewalAnswers, read_outcome, read_release};
-use super::call::int;
+use super::reply::int;
 use super::{Call, Script, lua};
 use crate::error::Loss;
 use crate::name::LockName;

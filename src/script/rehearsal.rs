@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis::Value;
 
 use super::Pipeline;
-use super::transaction::{Entry, word};
+use super::entry::{Entry, word};
 use crate::error::{Refusal, Stop};
 
 /// The result of the check. Clones share the result.

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use super::answer::{Attempt, Released, Renewal, RenewalAnswers, read_outcome, without_receivers};
-use super::call::int;
+use super::reply::int;
 use super::{Call, Script, lua};
 use crate::error::Loss;
 use crate::name::LockName;

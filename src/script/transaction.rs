@@ -1,12 +1,13 @@
 //! The token lock without scripts: plain commands, and transactions where two commands belong together.
 
-use redis::{Cmd, ServerError, ToRedisArgs, Value};
+use redis::{Cmd, ServerError, Value};
 
 use super::answer::{Attempt, Released, Renewal, RenewalAnswer, RenewalAnswers, without_receivers};
-use super::call::{int, known, list};
 use super::compare_and_delete::CompareAndDelete;
+use super::entry::{Entry, command, word};
+use super::reply::{int, known, list, refused};
 use super::{Call, Pipeline, Rehearsal};
-use crate::error::{Loss, Refusal, Stop};
+use crate::error::{Loss, Stop};
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::time::Lease;
@@ -17,13 +18,6 @@ use crate::time::Lease;
 pub(crate) enum Opening {
     Transaction(Rehearsal),
     Command(CompareAndDelete),
-}
-
-/// The key of a lock and the value of one hold.
-#[derive(Clone)]
-pub(super) struct Entry {
-    pub(super) name: LockName,
-    pub(super) owner: OwnerId,
 }
 
 /// With `repairs`, a key without time to live gets the lease.
@@ -81,17 +75,8 @@ pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
 }
 
 impl Entry {
-    pub(super) fn of(name: &LockName, owner: &OwnerId) -> Self {
-        Self { name: name.clone(), owner: owner.clone() }
-    }
-
     fn is(&self, value: &[u8]) -> bool {
         value == self.owner.as_str().as_bytes()
-    }
-
-    /// Builds a command with the key.
-    pub(super) fn command(&self, word: &str) -> Cmd {
-        command(word, self.name.key())
     }
 
     fn expire(&self, lease: Lease) -> Cmd {
@@ -247,20 +232,6 @@ fn transact(send: &mut Pipeline<'_>, to_do: Vec<Cmd>) -> Result<Option<Vec<Value
     }
 }
 
-/// A command without arguments.
-pub(super) fn word(word: &str) -> Cmd {
-    let mut command = Cmd::new();
-    command.arg(word);
-    command
-}
-
-/// A command with its first argument.
-pub(super) fn command(word: &str, argument: impl ToRedisArgs) -> Cmd {
-    let mut command = Cmd::new();
-    command.arg(word).arg(argument);
-    command
-}
-
 fn expire(name: &LockName, lease: Lease) -> Cmd {
     let mut expire = command("PEXPIRE", name.key());
     expire.arg(lease.millis());
@@ -269,10 +240,6 @@ fn expire(name: &LockName, lease: Lease) -> Cmd {
 
 fn is_less(ttl_ms: i64, lease: Lease) -> bool {
     u64::try_from(ttl_ms).unwrap_or(0) < lease.millis()
-}
-
-pub(super) fn refused(error: &ServerError) -> Stop {
-    Stop::Refused(Refusal::new(error))
 }
 
 /// Fails with the first refusal among the replies.

@@ -1,0 +1,31 @@
+//! Reads the parts of replies.
+
+use redis::{ServerError, Value};
+
+use crate::error::{Refusal, Stop};
+
+/// Reads an integer reply.
+pub(super) fn int(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// Reads a list reply.
+pub(super) fn list(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(values) => Some(values),
+        _ => None,
+    }
+}
+
+/// Ends the round trips with [`Stop::NoReply`] where a part of a reply has an unknown shape.
+pub(super) fn known<T>(part: Option<T>) -> Result<T, Stop> {
+    part.ok_or(Stop::NoReply)
+}
+
+/// The refusal of one command of several.
+pub(super) fn refused(error: &ServerError) -> Stop {
+    Stop::Refused(Refusal::new(error))
+}
