@@ -365,7 +365,7 @@ impl<T> Guard<T> {
         if let Some(number) = self.inner.number.take() {
             let Hold { handle, state } = &self.inner.hold;
             if let Some(engine) = handle.look() {
-                engine.with(state, |ledger, _| ledger.make_manual(number));
+                engine.with(state, |ledger, _| ledger.leave_to_unlock(number));
             }
         }
     }

@@ -368,7 +368,7 @@ impl<T> Lock<T> {
             let other = "this thread holds another kind of lock of this name; unlock that one";
             return Err(Error::new(ErrorKind::OtherKind, other).about(name));
         }
-        let guard = engine.with(&hold, |ledger, _| ledger.newest_manual(self.kind.side()));
+        let guard = engine.with(&hold, |ledger, _| ledger.newest_left_to_unlock(self.kind.side()));
         engine.release(&hold, guard.ok_or_else(not_held)?, engine.config.command_timeout)
     }
 

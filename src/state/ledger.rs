@@ -97,7 +97,7 @@ struct Entry {
     number: GuardNumber,
     side: Side,
     promise: Promise,
-    manual: bool,
+    left_to_unlock: bool,
 }
 
 /// The phase of a hold.
@@ -308,15 +308,15 @@ impl Ledger {
     }
 
     /// Marks a guard for release by `unlock` of the lock.
-    pub(crate) fn make_manual(&mut self, guard: GuardNumber) {
+    pub(crate) fn leave_to_unlock(&mut self, guard: GuardNumber) {
         if let Some(entry) = self.guards.iter_mut().find(|entry| entry.number == guard) {
-            entry.manual = true;
+            entry.left_to_unlock = true;
         }
     }
 
     /// Returns the newest guard of this side that is marked for `unlock`.
-    pub(crate) fn newest_manual(&self, side: Side) -> Option<GuardNumber> {
-        self.guards.iter().rev().find(|entry| entry.manual && entry.side == side).map(|entry| entry.number)
+    pub(crate) fn newest_left_to_unlock(&self, side: Side) -> Option<GuardNumber> {
+        self.guards.iter().rev().find(|entry| entry.left_to_unlock && entry.side == side).map(|entry| entry.number)
     }
 
     /// Returns the lease for the renewal of this hold, if the hold is to be renewed.
@@ -409,7 +409,7 @@ impl Ledger {
     fn admit(&mut self, side: Side, promise: Promise) -> GuardNumber {
         self.next_guard += 1;
         let number = GuardNumber(self.next_guard);
-        self.guards.push(Entry { number, side, promise, manual: false });
+        self.guards.push(Entry { number, side, promise, left_to_unlock: false });
         number
     }
 
