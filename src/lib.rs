@@ -10,9 +10,10 @@
 //!
 //! let client = Client::connect("redis://localhost")?;
 //! let lock = client.get_lock("orders:42");
+//! lock.run(|_| println!("one machine at a time"))?; // renewed while it runs
+//!
 //! if let Some(guard) = lock.try_lock_for(Duration::from_secs(2))? {
-//!     // ... one machine at a time; renewed in the background while the guard lives ...
-//!     guard.unlock()?;
+//!     println!("held by {} until the guard is dropped", guard.owner());
 //! }
 //! # Ok::<(), lockson::Error>(())
 //! ```
@@ -21,14 +22,14 @@
 //!
 //! | kind | method | Redisson's class | use it when |
 //! |---|---|---|---|
-//! | plain | [`Client::get_lock`] | `RLock` | one holder at a time; the holder may take it again |
-//! | non-reentrant | [`Client::get_non_reentrant_lock`] | `RLock` of `getNonReentrantLock` | a second take by the same thread is a mistake |
-//! | fair | [`Client::get_fair_lock`] | `RLock` of `getFairLock` | waiters are served in the order they came |
-//! | spin | [`Client::get_spin_lock`] | `RLock` of `getSpinLock` | holds are short, or the Redis user may not subscribe |
-//! | fenced | [`Client::get_fenced_lock`] | `RFencedLock` | the guarded resource can refuse a late writer by its [`Token`] |
-//! | read-write | [`Client::get_read_write_lock`] | `RReadWriteLock` | many readers or one writer |
-//! | token | [`Client::get_token_lock`] | none | redis-py, redsync, node-redlock or rslock use the same lock |
-//! | once per interval | [`Lock::once_per`] | none | a job runs once per interval, on whatever machine |
+//! | plain | [`get_lock`](Client::get_lock) | `RLock` | one holder at a time; the holder may take it again |
+//! | non-reentrant | [`get_non_reentrant_lock`](Client::get_non_reentrant_lock) | `RLock` | a second take by the same thread is a mistake |
+//! | fair | [`get_fair_lock`](Client::get_fair_lock) | `RLock` | waiters are served in the order they came |
+//! | spin | [`get_spin_lock`](Client::get_spin_lock) | `RLock` | holds are short, or the Redis user may not subscribe |
+//! | fenced | [`get_fenced_lock`](Client::get_fenced_lock) | `RFencedLock` | the guarded resource can refuse a late writer by its [`Token`] |
+//! | read-write | [`get_read_write_lock`](Client::get_read_write_lock) | `RReadWriteLock` | many readers or one writer |
+//! | token | [`get_token_lock`](Client::get_token_lock) | none | redis-py, redsync, node-redlock or rslock use the same lock |
+//! | once per interval | [`once_per`](Lock::once_per) | none | a job runs once per interval, on whatever machine |
 //!
 //! # What it promises, and what it cannot
 //!
