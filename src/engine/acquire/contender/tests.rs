@@ -1,15 +1,17 @@
-//! A caller that stands back reads the owner of the lock: the cost of a server that does not answer this request.
+//! Waits and grants with scripted replies: looks while standing back, pauses of spin locks, holds that a grant ends.
 #![cfg(test)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::conn::scripted::{Reaction, Scripted};
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, Loss};
+use crate::kinds::Backoff;
 
 const SOON: Duration = Duration::from_secs(10);
+const GRANTED: &str = "*1\r\n:1\r\n";
 
 /// A client that stands back for two others, with a server that does not answer the query for the owner; with
 /// `is_mute` the server answers nothing after that. Returns the duration and the outcome of a bounded wait.
@@ -27,7 +29,7 @@ fn stands_back_at_a_mute_server(is_mute: bool, wait: Duration) -> (Duration, cra
                 looked.store(true, Ordering::Relaxed);
                 Reaction::Mute
             }
-            _ => Reaction::Reply("*1\r\n:1\r\n"),
+            _ => Reaction::Reply(GRANTED),
         });
         let client = Client::builder(&server.url()).command_timeout(PATIENT).connect_lazily().unwrap();
         let lock = client.get_lock("scene");
@@ -59,4 +61,64 @@ fn a_look_at_a_mute_server_keeps_the_bound() {
     let (took, outcome) = stands_back_at_a_mute_server(true, wait);
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Unknown);
     assert!(took < wait + Duration::from_secs(3) + Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn a_grant_ends_the_older_holds_that_it_excludes() {
+    let server = Scripted::start(|_| Reaction::Reply(GRANTED));
+    let client = Client::builder(&server.url()).connect_lazily().unwrap();
+    for (older, newer, ends) in [
+        ("plain", "plain", true),
+        ("write", "write", true),
+        ("write", "read", true),
+        ("read", "write", true),
+        ("read", "read", false),
+    ] {
+        let take = |side| {
+            let lock = client.get_read_write_lock("both");
+            let lock = match side {
+                "read" => lock.get_read_lock(),
+                "write" => lock.get_write_lock(),
+                _ => client.get_lock("plain"),
+            };
+            // Of no thread, so the second call is no re-entry.
+            lock.with_lease(SOON).owned().lock().unwrap()
+        };
+        let (older_hold, newer_hold) = (take(older), take(newer));
+        let lost = (older_hold.lost(), newer_hold.lost());
+        assert_eq!(lost, (ends.then_some(Loss::Taken), None), "{newer} after {older}");
+        older_hold.keep_until_expiry();
+        newer_hold.keep_until_expiry();
+    }
+}
+
+/// A spin lock with these pauses, and a server at which the lock is busy for so many requests, for 20 ms each.
+fn spinning(pauses: Backoff, busy: usize) -> (Scripted, crate::Lock) {
+    let asked = AtomicUsize::new(0);
+    let server = Scripted::start(move |_| {
+        let is_busy = asked.fetch_add(1, Ordering::Relaxed) < busy;
+        Reaction::Reply(if is_busy { "*2\r\n:0\r\n:20\r\n" } else { GRANTED })
+    });
+    let client = Client::builder(&server.url()).connect_lazily().unwrap();
+    let lock = client.get_spin_lock_with("scene", pauses).with_lease(SOON);
+    (server, lock)
+}
+
+#[test]
+fn a_spin_pause_ends_with_the_time_to_live() {
+    let (_server, lock) = spinning(Backoff::fixed(Duration::from_secs(60)), 2);
+    let began = Instant::now();
+    lock.try_lock_for(SOON).unwrap().expect("granted at the third request").keep_until_expiry();
+    assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
+}
+
+#[test]
+fn the_last_spin_pause_ends_only_a_bounded_wait() {
+    let pauses = || Backoff::new(|tries| (tries < 3).then_some(Duration::from_millis(1)));
+    let (server, lock) = spinning(pauses(), 1_000);
+    assert!(lock.try_lock_for(SOON).unwrap().is_none());
+    assert_eq!(server.seen().len(), 3);
+    let (server, lock) = spinning(pauses(), 3);
+    lock.lock().unwrap().keep_until_expiry();
+    assert_eq!(server.seen().len(), 4);
 }
