@@ -48,14 +48,14 @@ struct State {
 }
 
 /// A new loss, which must be reported.
-pub(crate) struct News {
+pub(crate) struct NewLoss {
     pub(crate) loss: Loss,
     pub(crate) on_lost: Vec<OnLost>,
 }
 
 /// Work after the use of a ledger, to do without its mutex.
 pub(crate) struct Aftermath {
-    pub(crate) news: Option<News>,
+    pub(crate) new_loss: Option<NewLoss>,
     /// The check by the timer that is not needed any more.
     pub(crate) unminded: Option<Ticket>,
 }
@@ -103,10 +103,10 @@ impl HoldState {
         let mut state = self.state.lock();
         let answer = use_ledger(&mut state.ledger, now);
         let phase = state.ledger.look(now);
-        let news = match phase {
+        let new_loss = match phase {
             Phase::Lost(loss) if !state.told => {
                 state.told = true;
-                Some(News { loss, on_lost: std::mem::take(&mut state.on_lost) })
+                Some(NewLoss { loss, on_lost: std::mem::take(&mut state.on_lost) })
             }
             _ => None,
         };
@@ -119,7 +119,7 @@ impl HoldState {
             self.ended.ring_all();
         }
         drop(useless);
-        (answer, Aftermath { news, unminded })
+        (answer, Aftermath { new_loss, unminded })
     }
 
     /// Stores a callback for the loss; returns the callback if the hold is lost already.

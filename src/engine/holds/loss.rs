@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::hold::{Aftermath, HoldState, News, OnLost};
+use super::hold::{Aftermath, HoldState, NewLoss, OnLost};
 use crate::engine::Engine;
 use crate::error::{Error, Loss};
 use crate::event::LockLost;
@@ -13,12 +13,12 @@ use crate::time::Instant;
 impl Engine {
     /// Uses the ledger of a hold under its mutex, and reports a loss that this use detects.
     pub(crate) fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
-        let (answer, Aftermath { news, unminded }) = hold.update(use_ledger);
+        let (answer, Aftermath { new_loss, unminded }) = hold.update(use_ledger);
         if let Some(ticket) = unminded {
             self.timer.cancel(ticket);
         }
-        if let Some(news) = news {
-            self.tell(hold, news);
+        if let Some(new_loss) = new_loss {
+            self.tell(hold, new_loss);
         }
         answer
     }
@@ -94,8 +94,8 @@ impl Engine {
         self.heartbeat.standstill_at(deadline, Instant::now())
     }
 
-    fn tell(&self, hold: &HoldState, news: News) {
-        let News { loss, on_lost } = news;
+    fn tell(&self, hold: &HoldState, new_loss: NewLoss) {
+        let NewLoss { loss, on_lost } = new_loss;
         self.observe(|observer| {
             observer.lost(&LockLost {
                 name: hold.name.to_string(),

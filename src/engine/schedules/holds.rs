@@ -72,16 +72,16 @@ struct Scene {
     /// All holds, with the number of calls of their callbacks.
     holds: Mutex<Vec<(Arc<HoldState>, Arc<AtomicUsize>)>>,
     /// The holds whose loss was reported.
-    news: Mutex<Vec<HoldNumber>>,
+    reported: Mutex<Vec<HoldNumber>>,
 }
 
 impl Scene {
     fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
         let (answer, aftermath) = hold.update(use_ledger);
-        if let Some(news) = aftermath.news {
-            self.news.lock().push(hold.number);
-            let loss = news.loss;
-            news.on_lost.into_iter().for_each(|callback| callback(&loss));
+        if let Some(new_loss) = aftermath.new_loss {
+            self.reported.lock().push(hold.number);
+            let loss = new_loss.loss;
+            new_loss.on_lost.into_iter().for_each(|callback| callback(&loss));
         }
         answer
     }
@@ -249,7 +249,7 @@ fn holds_come_and_go(thieves: usize) {
     assert!(!holds.is_empty());
     for (hold, told) in holds {
         let told = told.load(Ordering::Relaxed);
-        assert_eq!(scene.news.lock().iter().filter(|number| **number == hold.number).count(), told);
+        assert_eq!(scene.reported.lock().iter().filter(|number| **number == hold.number).count(), told);
         match scene.phase(&hold) {
             Phase::Done => assert_eq!(told, 0, "nobody is told of a loss after a release"),
             Phase::Lost(_) => assert_eq!(told, 1, "a loss is told once"),

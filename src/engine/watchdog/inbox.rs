@@ -15,7 +15,7 @@ pub(crate) struct Inbox(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    news: News,
+    events: Events,
     questions: Questions,
     granted: Vec<Weak<HoldState>>,
     /// Wakes the watchdog, while one runs.
@@ -28,7 +28,7 @@ struct State {
 
 /// The events since the last look, besides grants and names to check.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct Events {
     /// All keys were changed or deleted.
     pub(crate) flushed: bool,
     /// The listening connection broke.
@@ -42,9 +42,9 @@ impl Inbox {
     }
 
     /// Adds an event and wakes the watchdog.
-    pub(crate) fn put(&self, put: impl FnOnce(&mut News)) {
+    pub(crate) fn put(&self, put: impl FnOnce(&mut Events)) {
         let mut state = self.0.lock();
-        put(&mut state.news);
+        put(&mut state.events);
         state.wake();
     }
 
@@ -65,10 +65,10 @@ impl Inbox {
         }
     }
 
-    pub(crate) fn take(&self) -> News {
+    pub(crate) fn take(&self) -> Events {
         let mut state = self.0.lock();
         state.woken = false;
-        std::mem::take(&mut state.news)
+        std::mem::take(&mut state.events)
     }
 
     /// Takes the names that are due.
@@ -121,11 +121,11 @@ mod tests {
         inbox.is_read_by(waker);
         for _ in 0..3 {
             assert!(!sleeper.was_woken());
-            inbox.put(|news| news.lost = true);
+            inbox.put(|events| events.lost = true);
             assert!(sleeper.was_woken());
-            inbox.put(|news| news.flushed = true);
+            inbox.put(|events| events.flushed = true);
             assert!(!sleeper.was_woken(), "it is awake already");
-            let News { flushed, lost } = inbox.take();
+            let Events { flushed, lost } = inbox.take();
             assert!(flushed && lost);
         }
     }

@@ -67,12 +67,12 @@ impl Lane {
 
     /// Schedules a check of all holds, because any key may have been deleted.
     pub(crate) fn check_all(&self) {
-        self.inbox.put(|news| news.flushed = true);
+        self.inbox.put(|events| events.flushed = true);
     }
 
     /// The state of the listening connection changed; with `lost`, messages may have been missed.
     pub(crate) fn ear_changed(&self, lost: bool) {
-        self.inbox.put(|news| news.lost |= lost);
+        self.inbox.put(|events| events.lost |= lost);
     }
 
     /// Wakes the thread to see that the client was closed.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::inbox::{Inbox, News};
+use super::inbox::{Events, Inbox};
 use super::renewer::{Asked, Due, Renewer, Upkeep, renewal};
 use crate::conn::{DedicatedConnection, Server, Sleeper};
 use crate::engine::Engine;
@@ -99,7 +99,7 @@ impl Worker {
     /// Handles new events and due work.
     fn turn(&mut self, engine: &Arc<Engine>, hub: &Arc<Hub>) {
         let now = Instant::now();
-        let News { flushed, lost } = self.inbox.take();
+        let Events { flushed, lost } = self.inbox.take();
         if lost {
             self.watch.lost(now);
         }

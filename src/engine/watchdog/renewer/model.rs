@@ -374,7 +374,7 @@ impl Upkeep for World {
 
     fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
         let (answer, aftermath) = hold.update(use_ledger);
-        if aftermath.news.is_some() {
+        if aftermath.new_loss.is_some() {
             self.told.borrow_mut()[which(hold)] += 1;
         }
         answer
