@@ -14,6 +14,8 @@ mod examples;
 mod house;
 #[path = "tidy/names.rs"]
 mod names;
+#[path = "tidy/words.rs"]
+mod words;
 
 use code::{FOR_TESTS, body_after, is_name_char, without_comments_and_strings, without_tests};
 

@@ -1,0 +1,68 @@
+//! The rule about words: one word for one thing, so that a retired word does not come back.
+
+use std::fs;
+
+use super::code::is_name_char;
+use super::{files_below, root};
+
+/// Retired words, each with the word that replaced it; `docs/glossary.md` explains the words in use.
+const RETIRED: &[(&str, &str)] = &[
+    ("Announcement", "Publication"),
+    ("Kept", "Result<_, Loss>"),
+    ("Link", "Connection"),
+    ("News", "NewLoss, Events"),
+    ("Notice", "ListenerEvent"),
+    ("Said", "Result<_, Stop>"),
+    ("Talk", "RoundTrips"),
+    ("converse", "round_trips"),
+    ("in_other_words", "encoded"),
+    ("telling_nobody", "without_receivers"),
+];
+
+/// The folders with words of this project, and the ends of the names of their files.
+const FOLDERS: &[(&str, &str)] = &[
+    ("src", "rs"),
+    ("lua", "lua"),
+    ("tests", "rs"),
+    ("benches", "rs"),
+    ("examples", "rs"),
+    ("demo", "rs"),
+    ("docs", "md"),
+];
+
+#[test]
+fn no_retired_word_is_used() {
+    let mut faults = vec![];
+    for (folder, extension) in FOLDERS {
+        for path in files_below(&root().join(folder), extension) {
+            // The list itself names the retired words.
+            if path.ends_with("tests/tidy/words.rs") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let found = retired_words(&text).into_iter();
+            faults.extend(found.map(|(line, word, now)| format!("{}:{line}: {word} is now {now}", path.display())));
+        }
+    }
+    assert!(faults.is_empty(), "retired words:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn retired_words_are_found_as_whole_words() {
+    assert_eq!(retired_words("fn f() {}\nuse super::Link;"), [(2, "Link", "Connection")]);
+    assert_eq!(
+        retired_words("// We converse, they Talk."),
+        [(1, "Talk", "RoundTrips"), (1, "converse", "round_trips")]
+    );
+    assert_eq!(retired_words("Links, a_Link, LinkState, conversely"), []);
+}
+
+/// Returns the lines with a retired word, the word, and the word that replaced it.
+fn retired_words(text: &str) -> Vec<(usize, &'static str, &'static str)> {
+    let in_line = |(index, line): (usize, &str)| {
+        let words: Vec<String> = line.split(|c| !is_name_char(c)).map(str::to_owned).collect();
+        let is_used = move |(word, _): &&(&str, &str)| words.iter().any(|used| used == word);
+        RETIRED.iter().filter(is_used).map(|(word, now)| (index + 1, *word, *now)).collect::<Vec<_>>()
+    };
+    text.lines().enumerate().flat_map(in_line).collect()
+}
