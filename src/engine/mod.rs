@@ -121,8 +121,8 @@ impl Engine {
         let answer = wire::send(&*self.topology, call, bounds, Some(&caller));
         self.after_request(&node);
         answer.map(|answer| answer.value).map_err(|failed| {
-            if let Some(loose) = failed.loose.filter(|_| !repeat) {
-                self.fence_later(call.route().clone(), loose);
+            if let Some(in_doubt) = failed.in_doubt.filter(|_| !repeat) {
+                self.fence_later(call.route().clone(), in_doubt);
             }
             failed.error
         })

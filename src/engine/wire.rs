@@ -4,7 +4,7 @@ use super::caller::Caller;
 use crate::conn::{Server, Topology};
 use crate::error::Loss;
 use crate::script::Call;
-use crate::state::exchange::{Bounds, Exchange, Failed, Loose, Next};
+use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, Limits};
 
@@ -17,7 +17,7 @@ pub(crate) struct Answer<T> {
     /// Whether an earlier copy was unanswered, so that this reply may be for the second run.
     pub(crate) repeated: bool,
     /// Whether an earlier copy could not be fenced and may still run.
-    pub(crate) haunted: bool,
+    pub(crate) unfenceable: bool,
     /// A time before the request was sent: earlier copies run no more after it, unless a copy could not be fenced.
     pub(crate) clear_since: Instant,
 }
@@ -33,12 +33,12 @@ pub(crate) fn send<T>(
     bounds: Bounds,
     caller: Option<&Caller<'_>>,
 ) -> Result<Answer<T>, Failed> {
-    send_after(Loose::default(), topology, call, bounds, caller)
+    send_after(InDoubt::default(), topology, call, bounds, caller)
 }
 
 /// Fences the copies that earlier requests left in doubt, then sends `call`.
 pub(crate) fn send_after<T>(
-    loose: Loose,
+    in_doubt: InDoubt,
     topology: &dyn Topology,
     call: &Call<T>,
     bounds: Bounds,
@@ -46,7 +46,7 @@ pub(crate) fn send_after<T>(
 ) -> Result<Answer<T>, Failed> {
     let request = call.packed();
     let interruption = || caller.and_then(|caller| caller.check().err());
-    let mut exchange = Exchange::new(loose, call.has_source(), bounds, Instant::now());
+    let mut exchange = Exchange::new(in_doubt, call.has_source(), bounds, Instant::now());
     loop {
         match exchange.next(Instant::now()) {
             Next::Fence(identity, limits) => {
@@ -61,7 +61,7 @@ pub(crate) fn send_after<T>(
                             value,
                             sent,
                             repeated: exchange.is_repeated(),
-                            haunted: exchange.is_haunted(),
+                            unfenceable: exchange.is_unfenceable(),
                             clear_since: exchange.clear_since(),
                         });
                     }
@@ -102,18 +102,18 @@ pub(crate) fn taken_if_overwritten<T>(failed: Failed) -> Result<Answer<Result<T,
     if failed.error.redis_word() != Some("WRONGTYPE") {
         return Err(failed);
     }
-    let haunted = failed.loose.is_some_and(|loose| loose.haunted);
+    let unfenceable = failed.in_doubt.is_some_and(|in_doubt| in_doubt.unfenceable);
     let now = Instant::now();
-    Ok(Answer { value: Err(Loss::Taken), sent: now, repeated: false, haunted, clear_since: now })
+    Ok(Answer { value: Err(Loss::Taken), sent: now, repeated: false, unfenceable, clear_since: now })
 }
 
 /// Tries once to fence the copies in doubt.
-pub(crate) fn fence(topology: &dyn Topology, loose: &mut Loose, deadline: Instant) -> Result<(), Fault> {
-    while let Some(identity) = loose.open.last() {
+pub(crate) fn fence(topology: &dyn Topology, in_doubt: &mut InDoubt, deadline: Instant) -> Result<(), Fault> {
+    while let Some(identity) = in_doubt.fenceable.last() {
         if !fence_copy(topology, identity, Limits::by(deadline))? {
-            loose.haunted = true;
+            in_doubt.unfenceable = true;
         }
-        loose.open.pop();
+        in_doubt.fenceable.pop();
     }
     Ok(())
 }

@@ -43,25 +43,25 @@ impl Bounds {
 pub(crate) struct Failed {
     pub(crate) error: Error,
     /// The copies in doubt: the server may have run them, or may still run them.
-    pub(crate) loose: Option<Loose>,
+    pub(crate) in_doubt: Option<InDoubt>,
 }
 
 /// Unanswered requests that are not fenced.
 #[derive(Debug, Default)]
-pub(crate) struct Loose {
-    pub(crate) open: Vec<Identity>,
+pub(crate) struct InDoubt {
+    pub(crate) fenceable: Vec<Identity>,
     /// Some copies cannot be fenced, because the user has no right to kill connections.
-    pub(crate) haunted: bool,
+    pub(crate) unfenceable: bool,
 }
 
-impl Loose {
+impl InDoubt {
     pub(crate) fn is_empty(&self) -> bool {
-        self.open.is_empty() && !self.haunted
+        self.fenceable.is_empty() && !self.unfenceable
     }
 
     pub(crate) fn add(&mut self, other: Self) {
-        self.haunted |= other.haunted;
-        self.open.extend(other.open);
+        self.unfenceable |= other.unfenceable;
+        self.fenceable.extend(other.fenceable);
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Exchange {
     bounds: Bounds,
     /// Whether the request can contain the source of its script.
     has_source: bool,
-    loose: Loose,
+    in_doubt: InDoubt,
     /// The error of the last unanswered copy; set from the first unanswered copy on.
     doubt: Option<Error>,
     whole: bool,
@@ -107,11 +107,11 @@ enum State {
 }
 
 impl Exchange {
-    pub(crate) fn new(loose: Loose, has_source: bool, bounds: Bounds, now: Instant) -> Self {
+    pub(crate) fn new(in_doubt: InDoubt, has_source: bool, bounds: Bounds, now: Instant) -> Self {
         Self {
             bounds,
             has_source,
-            loose,
+            in_doubt,
             doubt: None,
             whole: false,
             pause: RetryPause::new(),
@@ -126,13 +126,13 @@ impl Exchange {
             // The call sends no request after its end.
             State::Ready if now >= self.bounds.end => return Next::Over(self.doubt.clone().unwrap_or_else(no_time)),
             State::Ready => {}
-            State::LastFence(_) if !self.loose.open.is_empty() => {}
+            State::LastFence(_) if !self.in_doubt.fenceable.is_empty() => {}
             State::Resting(until, _) => return Next::Rest(*until),
             State::LastFence(error) | State::Over(error) => return Next::Over(error.clone()),
         }
         let end = now.after(self.bounds.command_timeout).min(self.bounds.end);
         let limits = if self.bounds.repeat { Limits::answered_within(end, self.part()) } else { Limits::by(end) };
-        match self.loose.open.last() {
+        match self.in_doubt.fenceable.last() {
             Some(identity) => Next::Fence(identity.clone(), limits),
             None => Next::Send { whole: self.whole, limits },
         }
@@ -144,8 +144,8 @@ impl Exchange {
     }
 
     /// Whether an earlier copy could not be fenced and may still run.
-    pub(crate) fn is_haunted(&self) -> bool {
-        self.loose.haunted
+    pub(crate) fn is_unfenceable(&self) -> bool {
+        self.in_doubt.unfenceable
     }
 
     /// Copies sent before this moment run no more after the reply, unless a copy could not be fenced.
@@ -161,8 +161,8 @@ impl Exchange {
         }
         match outcome {
             Ok(fenced) => {
-                self.loose.open.pop();
-                self.loose.haunted |= !fenced;
+                self.in_doubt.fenceable.pop();
+                self.in_doubt.unfenceable |= !fenced;
                 self.clear_since = now;
             }
             // The fence is repeated; the request itself was not sent this time.
@@ -201,8 +201,8 @@ impl Exchange {
     fn no_answer(&mut self, now: Instant, identity: Option<Identity>, error: Error, interrupted: bool) {
         if self.bounds.fences {
             match identity {
-                Some(identity) => self.loose.open.push(identity),
-                None => self.loose.haunted = true,
+                Some(identity) => self.in_doubt.fenceable.push(identity),
+                None => self.in_doubt.unfenceable = true,
             }
         }
         let first = self.doubt.replace(error.clone()).is_none();
@@ -238,16 +238,16 @@ impl Exchange {
 
     /// Builds the failure for the caller.
     pub(crate) fn give_up(self, error: Error) -> Failed {
-        let in_doubt = self.is_repeated();
-        let loose = (in_doubt || !self.loose.is_empty()).then_some(self.loose);
-        if !in_doubt {
-            return Failed { error, loose };
+        let repeated = self.is_repeated();
+        let in_doubt = (repeated || !self.in_doubt.is_empty()).then_some(self.in_doubt);
+        if !repeated {
+            return Failed { error, in_doubt };
         }
         let error = match error.kind() {
             ErrorKind::Closed | ErrorKind::Cancelled => error,
             _ => error.in_doubt(),
         };
-        Failed { error, loose }
+        Failed { error, in_doubt }
     }
 
     /// The time of one attempt. The rest of the bound suffices to fence a silent connection and to repeat the

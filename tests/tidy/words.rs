@@ -10,11 +10,13 @@ const RETIRED: &[(&str, &str)] = &[
     ("Announcement", "Publication"),
     ("Kept", "Result<_, Loss>"),
     ("Link", "Connection"),
+    ("Loose", "InDoubt"),
     ("News", "NewLoss, Events"),
     ("Notice", "ListenerEvent"),
     ("Said", "Result<_, Stop>"),
     ("Talk", "RoundTrips"),
     ("converse", "round_trips"),
+    ("haunted", "unfenceable"),
     ("in_other_words", "encoded"),
     ("telling_nobody", "without_receivers"),
 ];

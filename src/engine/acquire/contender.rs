@@ -21,7 +21,7 @@ use crate::listing::LockKind;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::{Attempt, Side};
 use crate::state::contend::{Contest, LONGEST_SLEEP, Outcome, contend};
-use crate::state::exchange::{Bounds, Loose};
+use crate::state::exchange::{Bounds, InDoubt};
 use crate::state::ledger::Ledger;
 use crate::time::{Deadline, Instant, Lease};
 
@@ -41,7 +41,7 @@ pub(crate) struct Contender<'a> {
     place: Option<Place<'a>>,
     subscription: Option<Subscription>,
     /// The unanswered requests of the present owner.
-    loose: Option<Loose>,
+    in_doubt: Option<InDoubt>,
     /// Whether a request of the present owner was sent.
     asked: bool,
     tries: u32,
@@ -74,7 +74,7 @@ impl<'a> Contender<'a> {
             caller,
             place: None,
             subscription: None,
-            loose: None,
+            in_doubt: None,
             asked: false,
             tries: 0,
             granted: false,
@@ -167,10 +167,10 @@ impl<'a> Contender<'a> {
         Ok(())
     }
 
-    fn granted(&mut self, sent: Instant, haunted: bool, token: Option<u64>) -> Result<Outcome<Grant>> {
+    fn granted(&mut self, sent: Instant, unfenceable: bool, token: Option<u64>) -> Result<Outcome<Grant>> {
         let now = Instant::now();
         if now >= self.lease.good_until(sent) {
-            return Ok(self.granted_too_late(haunted));
+            return Ok(self.granted_too_late(unfenceable));
         }
         let promise = self.wish.promise(self.lease, sent);
         let (ledger, guard) =
@@ -186,7 +186,10 @@ impl<'a> Contender<'a> {
             thread: self.thread.clone(),
             since: now,
             token,
-            loose: Loose { open: vec![], haunted: haunted || self.loose.take().is_some_and(|loose| loose.haunted) },
+            in_doubt: InDoubt {
+                fenceable: vec![],
+                unfenceable: unfenceable || self.in_doubt.take().is_some_and(|in_doubt| in_doubt.unfenceable),
+            },
             ledger,
         }));
         self.exclude_older_holds(sent);
@@ -230,8 +233,8 @@ impl<'a> Contender<'a> {
 
     /// The reply took longer than the lease, so another owner may hold the lock by now. The grant is cleaned up, and
     /// the next request uses a new owner.
-    fn granted_too_late(&mut self, haunted: bool) -> Outcome<Grant> {
-        self.loose.get_or_insert_default().haunted |= haunted;
+    fn granted_too_late(&mut self, unfenceable: bool) -> Outcome<Grant> {
+        self.in_doubt.get_or_insert_default().unfenceable |= unfenceable;
         self.clear_away();
         (self.number, self.owner) = self.engine.draw_owner(&**self.wish.kind, self.thread.as_ref());
         (self.subscription, self.asked, self.listed) = (None, false, None);
@@ -242,7 +245,7 @@ impl<'a> Contender<'a> {
     /// delayed only for a moment; a failed request is repeated in the background.
     fn leave(&mut self, failed: Option<ErrorKind>) {
         let queued = self.wait != Wait::Not && self.asked && self.wish.kind.queueing() == Queueing::InRedis;
-        if queued && !self.granted && self.loose.is_none() {
+        if queued && !self.granted && self.in_doubt.is_none() {
             let command_timeout = self.engine.config.command_timeout;
             let limit = if failed.is_none() { command_timeout } else { command_timeout.min(LONGEST_FAREWELL) };
             self.withdraw(limit);
@@ -274,19 +277,19 @@ impl<'a> Contender<'a> {
     fn withdraw(&mut self, limit: Duration) {
         let call = self.wish.kind.withdraw(self.wish.name, &self.owner);
         if wire::send(&*self.engine.topology, &call, Bounds::within(Instant::now(), limit, limit), None).is_err() {
-            self.loose.get_or_insert_default();
+            self.in_doubt.get_or_insert_default();
         }
     }
 
     /// Releases in the background what unanswered requests may have taken.
     fn clear_away(&mut self) {
-        if let Some(loose) = self.loose.take() {
+        if let Some(in_doubt) = self.in_doubt.take() {
             self.engine.settle(Settlement {
                 name: self.wish.name.clone(),
                 kind: Arc::clone(self.wish.kind),
                 owner: self.owner.clone(),
                 until: Instant::now().after(self.lease.duration()),
-                loose,
+                in_doubt,
             });
         }
     }
@@ -332,7 +335,7 @@ impl Contest for Contender<'_> {
             Ok(answer) => {
                 self.engine.after_request(&self.node);
                 match answer.value {
-                    Attempt::Granted { token } => self.granted(answer.sent, answer.haunted, token),
+                    Attempt::Granted { token } => self.granted(answer.sent, answer.unfenceable, token),
                     Attempt::OtherKind => Err(Error::new(
                         ErrorKind::OtherKind,
                         format!(
@@ -341,8 +344,8 @@ impl Contest for Contender<'_> {
                         ),
                     )),
                     Attempt::Busy { ttl_ms } => {
-                        if answer.haunted {
-                            self.loose.get_or_insert_default().haunted = true;
+                        if answer.unfenceable {
+                            self.in_doubt.get_or_insert_default().unfenceable = true;
                         }
                         // One millisecond is added, because the key is gone only after its last millisecond.
                         Ok(Outcome::Busy(
@@ -353,8 +356,8 @@ impl Contest for Contender<'_> {
                 }
             }
             Err(failed) => {
-                if let Some(loose) = failed.loose {
-                    self.loose.get_or_insert_default().add(loose);
+                if let Some(in_doubt) = failed.in_doubt {
+                    self.in_doubt.get_or_insert_default().add(in_doubt);
                 }
                 Err(failed.error)
             }

@@ -23,7 +23,7 @@ impl Engine {
         let raise = self.with(hold, |ledger, now| ledger.raise(now, lease));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise };
         let call = hold.kind.renew(&[renewal]);
-        let send = |loose| wire::send_after(loose, &*self.topology, &call, bounds, None);
+        let send = |in_doubt| wire::send_after(in_doubt, &*self.topology, &call, bounds, None);
         self.in_turn(hold, &turn, send, |ledger, now, answer| match answer.value.answers.first() {
             Some(RenewalAnswer::Renewed) => {
                 ledger.extended(answer.sent, lease);

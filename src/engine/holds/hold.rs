@@ -12,7 +12,7 @@ use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
-use crate::state::exchange::Loose;
+use crate::state::exchange::InDoubt;
 use crate::state::ledger::{Ledger, Phase};
 use crate::sync::Mutex;
 use crate::time::Instant;
@@ -69,13 +69,13 @@ pub(crate) struct Granted {
     pub(crate) thread: Option<ThreadId>,
     pub(crate) since: Instant,
     pub(crate) token: Option<u64>,
-    pub(crate) loose: Loose,
+    pub(crate) in_doubt: InDoubt,
     pub(crate) ledger: Ledger,
 }
 
 impl HoldState {
     pub(crate) fn new(granted: Granted) -> Self {
-        let Granted { name, kind, number, owner, thread, since, loose, token, ledger } = granted;
+        let Granted { name, kind, number, owner, thread, since, in_doubt, token, ledger } = granted;
         let state = Mutex::new(State { ledger, on_lost: vec![], told: false, minded: None });
         Self {
             name,
@@ -86,7 +86,7 @@ impl HoldState {
             since,
             token,
             state,
-            requests: Requests::new(loose),
+            requests: Requests::new(in_doubt),
             ended: Bells::default(),
             watched: AtomicBool::new(false),
         }
@@ -217,7 +217,7 @@ impl HoldState {
             thread,
             since,
             token: None,
-            loose: Loose::default(),
+            in_doubt: InDoubt::default(),
             ledger,
         }))
     }

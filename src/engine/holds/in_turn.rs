@@ -9,7 +9,7 @@ use crate::engine::caller::Caller;
 use crate::engine::wire::{self, Answer};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::script::Call;
-use crate::state::exchange::{Bounds, Failed, Loose};
+use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::{Ledger, Phase};
 use crate::time::Instant;
 
@@ -25,8 +25,9 @@ impl Engine {
         learn: impl FnOnce(&mut Ledger, Instant, &Answer<Outcome<T, Loss>>) -> R,
     ) -> Result<R> {
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
-        let send =
-            |loose| wire::send_after(loose, &*self.topology, call, bounds, caller).or_else(wire::taken_if_overwritten);
+        let send = |in_doubt| {
+            wire::send_after(in_doubt, &*self.topology, call, bounds, caller).or_else(wire::taken_if_overwritten)
+        };
         self.in_turn(hold, &turn, send, learn)
     }
 
@@ -35,27 +36,27 @@ impl Engine {
         &self,
         hold: &HoldState,
         turn: &Turn<'_>,
-        send: impl FnOnce(Loose) -> Outcome<Answer<A>, Failed>,
+        send: impl FnOnce(InDoubt) -> Outcome<Answer<A>, Failed>,
         learn: impl FnOnce(&mut Ledger, Instant, &Answer<A>) -> R,
     ) -> Result<R> {
         let node = self.node(&hold.name);
-        let outcome = send(turn.take_loose());
+        let outcome = send(turn.take_in_doubt());
         self.after_request(&node);
         match outcome {
             Ok(answer) => {
-                if answer.haunted {
-                    turn.keep_loose(Loose { open: vec![], haunted: true });
+                if answer.unfenceable {
+                    turn.keep_in_doubt(InDoubt { fenceable: vec![], unfenceable: true });
                 }
                 let last_cut = turn.last_cut();
                 Ok(self.with(hold, |ledger, now| {
-                    if !answer.haunted {
+                    if !answer.unfenceable {
                         ledger.cut_is_over(last_cut, answer.clear_since);
                     }
                     learn(ledger, now, &answer)
                 }))
             }
             Err(failed) => {
-                turn.keep_loose(failed.loose.unwrap_or_default());
+                turn.keep_in_doubt(failed.in_doubt.unwrap_or_default());
                 Err(failed.error)
             }
         }

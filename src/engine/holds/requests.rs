@@ -2,7 +2,7 @@
 //!
 //! Absolute hold counts need this order: with two requests in flight the older one could run last.
 
-use crate::state::exchange::Loose;
+use crate::state::exchange::InDoubt;
 use crate::state::ledger::CutNumber;
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
@@ -18,7 +18,7 @@ pub(crate) struct Requests {
 struct State {
     under_way: bool,
     /// Copies that were neither answered nor fenced, and may still run.
-    loose: Loose,
+    in_doubt: InDoubt,
     /// The newest partial release that was sent.
     last_cut: CutNumber,
     /// Whether a partial release failed, so that the background must write the counts.
@@ -30,8 +30,8 @@ struct State {
 pub(crate) struct Turn<'a>(&'a Requests);
 
 impl Requests {
-    pub(crate) fn new(loose: Loose) -> Self {
-        Self { state: Mutex::new(State { loose, ..State::default() }), ended: Condvar::new() }
+    pub(crate) fn new(in_doubt: InDoubt) -> Self {
+        Self { state: Mutex::new(State { in_doubt, ..State::default() }), ended: Condvar::new() }
     }
 
     /// Waits for the turn until `until`.
@@ -49,8 +49,8 @@ impl Requests {
     }
 
     /// Takes the copies in doubt from a hold that sends no more requests.
-    pub(crate) fn take_loose(&self) -> Loose {
-        std::mem::take(&mut self.state.lock().loose)
+    pub(crate) fn take_in_doubt(&self) -> InDoubt {
+        std::mem::take(&mut self.state.lock().in_doubt)
     }
 
     /// Records a failed partial release. Returns whether the background must be started for it.
@@ -60,12 +60,12 @@ impl Requests {
 }
 
 impl Turn<'_> {
-    pub(crate) fn take_loose(&self) -> Loose {
-        self.0.take_loose()
+    pub(crate) fn take_in_doubt(&self) -> InDoubt {
+        self.0.take_in_doubt()
     }
 
-    pub(crate) fn keep_loose(&self, loose: Loose) {
-        self.0.state.lock().loose.add(loose);
+    pub(crate) fn keep_in_doubt(&self, in_doubt: InDoubt) {
+        self.0.state.lock().in_doubt.add(in_doubt);
     }
 
     /// Records that this partial release is sent now.

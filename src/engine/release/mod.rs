@@ -12,7 +12,7 @@ use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::in_turn::no_turn;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
-use crate::state::exchange::{Bounds, Loose};
+use crate::state::exchange::{Bounds, InDoubt};
 use crate::state::ledger::{GuardNumber, Release};
 use crate::time::Instant;
 
@@ -33,11 +33,11 @@ impl Engine {
             }
             Release::Lost(loss) => {
                 self.forget_if_empty(hold);
-                let loose = hold.requests.take_loose();
+                let in_doubt = hold.requests.take_in_doubt();
                 // The lock may still be held in Redis: an expired hold may still have its key, and an old request may
                 // take the lock again.
-                if loss == Loss::Expired || !loose.is_empty() {
-                    self.settle(self.leftover(hold, loose));
+                if loss == Loss::Expired || !in_doubt.is_empty() {
+                    self.settle(self.leftover(hold, in_doubt));
                 }
                 Err(self.lost(hold, loss))
             }
@@ -52,11 +52,11 @@ impl Engine {
         let channel = hold.kind.channel(&hold.name, &hold.owner);
         let bounds = Bounds::within(Instant::now(), limit, self.config.command_timeout);
         let Some(turn) = hold.requests.turn(bounds.end) else {
-            self.settle(self.leftover(hold, Loose::default()));
+            self.settle(self.leftover(hold, InDoubt::default()));
             return Err(no_turn());
         };
         let listening = node.hub.expect_own(&channel);
-        let outcome = wire::send_after(turn.take_loose(), &*self.topology, &call, bounds, None)
+        let outcome = wire::send_after(turn.take_in_doubt(), &*self.topology, &call, bounds, None)
             .or_else(wire::taken_if_overwritten);
         drop(turn);
         self.after_request(&node);
@@ -66,8 +66,8 @@ impl Engine {
         }
         match outcome {
             Ok(answer) => {
-                if answer.haunted {
-                    self.settle(self.leftover(hold, Loose { open: vec![], haunted: true }));
+                if answer.unfenceable {
+                    self.settle(self.leftover(hold, InDoubt { fenceable: vec![], unfenceable: true }));
                 }
                 if let Err(loss) = answer.value {
                     // The repeated release found no hold. Before the deadline the first copy had released the lock,
@@ -94,7 +94,7 @@ impl Engine {
                 Ok(())
             }
             Err(failed) => {
-                self.settle(self.leftover(hold, failed.loose.unwrap_or_default()));
+                self.settle(self.leftover(hold, failed.in_doubt.unwrap_or_default()));
                 Err(failed.error)
             }
         }
@@ -116,9 +116,9 @@ impl Engine {
     pub(crate) fn keep_until_expiry(&self, hold: &Arc<HoldState>, guard: GuardNumber) {
         self.with(hold, |ledger, now| ledger.keep(guard, now));
         if self.forget_if_empty(hold) {
-            let loose = hold.requests.take_loose();
-            if !loose.is_empty() {
-                self.fence_later(hold.name.clone(), loose);
+            let in_doubt = hold.requests.take_in_doubt();
+            if !in_doubt.is_empty() {
+                self.fence_later(hold.name.clone(), in_doubt);
             }
         }
     }

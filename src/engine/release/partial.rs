@@ -45,10 +45,11 @@ impl Engine {
         let Some(Remaining { counts, lease, cut }) = newest else { return Ok(Ok(())) };
         let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
         turn.cuts(cut);
-        let send =
-            |loose| wire::send_after(loose, &*self.topology, &call, bounds, None).or_else(wire::taken_if_overwritten);
+        let send = |in_doubt| {
+            wire::send_after(in_doubt, &*self.topology, &call, bounds, None).or_else(wire::taken_if_overwritten)
+        };
         self.in_turn(hold, turn, send, |ledger, now, answer| {
-            if !answer.haunted {
+            if !answer.unfenceable {
                 ledger.cut_is_over(cut, now);
             }
             // A later release may have missed its turn and rely on the background.
@@ -89,12 +90,12 @@ impl Engine {
         // The turn excludes requests of the hold with other counts.
         let Some(remaining) = self.with(hold, |ledger, now| ledger.repeated_release(now)) else {
             turn.written();
-            let loose = turn.take_loose();
-            if self.with(hold, |ledger, _| ledger.is_empty()) && !loose.is_empty() {
+            let in_doubt = turn.take_in_doubt();
+            if self.with(hold, |ledger, _| ledger.is_empty()) && !in_doubt.is_empty() {
                 // The last guard was dropped meanwhile, so these copies are only known here.
-                self.settle(self.leftover(hold, loose));
+                self.settle(self.leftover(hold, in_doubt));
             } else {
-                turn.keep_loose(loose);
+                turn.keep_in_doubt(in_doubt);
             }
             return true;
         };

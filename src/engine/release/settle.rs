@@ -9,7 +9,7 @@ use crate::engine::kind::Kind;
 use crate::engine::wire;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::state::exchange::{Bounds, Loose};
+use crate::state::exchange::{Bounds, InDoubt};
 use crate::time::Instant;
 
 /// An owner without guards that may still hold the lock in Redis.
@@ -18,20 +18,20 @@ pub(crate) struct Settlement {
     pub(crate) name: LockName,
     pub(crate) kind: Arc<dyn Kind>,
     pub(crate) owner: OwnerId,
-    pub(crate) loose: Loose,
+    pub(crate) in_doubt: InDoubt,
     /// The time by which the lease has expired.
     pub(crate) until: Instant,
 }
 
 impl Engine {
     /// The cleanup of a hold that this process gave up.
-    pub(crate) fn leftover(&self, hold: &HoldState, loose: Loose) -> Settlement {
+    pub(crate) fn leftover(&self, hold: &HoldState, in_doubt: InDoubt) -> Settlement {
         let end = self.with(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
         Settlement {
             name: hold.name.clone(),
             kind: Arc::clone(&hold.kind),
             owner: hold.owner.clone(),
-            loose,
+            in_doubt,
             until: end,
         }
     }
@@ -54,24 +54,24 @@ impl Engine {
             return;
         }
         let limit = self.config.command_timeout;
-        let fenced = wire::fence(&*self.topology, &mut settlement.loose, Instant::now().after(limit)).is_ok();
+        let fenced = wire::fence(&*self.topology, &mut settlement.in_doubt, Instant::now().after(limit)).is_ok();
         let call = settlement.kind.withdraw(&settlement.name, &settlement.owner);
         let released =
             fenced && wire::send(&*self.topology, &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
         // Without a fence the acquire may still run, so the release is repeated until the lease has expired.
-        let settled = released && !settlement.loose.haunted;
+        let settled = released && !settlement.in_doubt.unfenceable;
         if !settled && !self.is_closed() {
             self.settle_at(Instant::now().after(PAUSE), settlement);
         }
     }
 
     /// Fences copies in doubt, so that the server does not run them later.
-    pub(crate) fn fence_later(&self, name: LockName, loose: Loose) {
+    pub(crate) fn fence_later(&self, name: LockName, in_doubt: InDoubt) {
         let until = Instant::now().after(self.watchdog_lease.duration());
-        self.fence_at(Instant::now(), until, name, loose);
+        self.fence_at(Instant::now(), until, name, in_doubt);
     }
 
-    fn fence_at(&self, at: Instant, until: Instant, name: LockName, mut loose: Loose) {
+    fn fence_at(&self, at: Instant, until: Instant, name: LockName, mut in_doubt: InDoubt) {
         let engine = Weak::clone(&self.myself);
         self.node(&name).settler.run_at(at, move || {
             let Some(engine) = engine.upgrade() else { return };
@@ -79,9 +79,9 @@ impl Engine {
                 return;
             }
             let deadline = Instant::now().after(engine.config.command_timeout);
-            let fenced = wire::fence(&*engine.topology, &mut loose, deadline).is_ok();
+            let fenced = wire::fence(&*engine.topology, &mut in_doubt, deadline).is_ok();
             if !fenced && !engine.is_closed() {
-                engine.fence_at(Instant::now().after(PAUSE), until, name, loose);
+                engine.fence_at(Instant::now().after(PAUSE), until, name, in_doubt);
             }
         });
     }

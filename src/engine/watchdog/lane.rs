@@ -159,7 +159,7 @@ mod tests {
             thread: None,
             since: now,
             token: None,
-            loose: Default::default(),
+            in_doubt: Default::default(),
             ledger: Ledger::granted(lease, now, lease, Side::Exclusive, promise).0,
         }));
         engine.registry.add(Arc::clone(&hold));

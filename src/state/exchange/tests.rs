@@ -15,7 +15,7 @@ fn bounds() -> Bounds {
 }
 
 fn begun(bounds: &Bounds) -> Exchange {
-    Exchange::new(Loose::default(), true, *bounds, START)
+    Exchange::new(InDoubt::default(), true, *bounds, START)
 }
 
 fn mute() -> Error {
@@ -43,7 +43,7 @@ fn a_mute_connection_is_fenced_and_the_request_repeated() {
     assert!(matches!(exchange.next(at(1_500)), Next::Fence(identity, _) if identity == Identity::for_test(7)));
     exchange.fenced(at(1_501), Ok(true));
     assert!(is_send(&exchange.next(at(1_501))));
-    assert!(exchange.is_repeated() && !exchange.is_haunted());
+    assert!(exchange.is_repeated() && !exchange.is_unfenceable());
     assert_eq!(exchange.clear_since(), at(1_501));
 }
 
@@ -72,7 +72,7 @@ fn a_request_that_is_not_repeated_is_fenced_once() {
         let Next::Over(error) = exchange.next(at(20)) else { panic!("it is sent again") };
         let failed = exchange.give_up(error);
         assert_eq!(failed.error.kind(), ErrorKind::Unknown);
-        assert_eq!(failed.loose.expect("it may have run").open.is_empty(), is_fenced);
+        assert_eq!(failed.in_doubt.expect("it may have run").fenceable.is_empty(), is_fenced);
     }
 }
 
@@ -92,7 +92,7 @@ fn a_script_that_is_missing_is_sent_along_at_once() {
     assert!(matches!(exchange.next(at(1)), Next::Send { whole: true, .. }));
     exchange.failed(at(1), at(2), refused("NOSCRIPT"), false);
     assert!(matches!(exchange.next(at(2)), Next::Over(_)), "it is not sent for ever");
-    let mut plain = Exchange::new(Loose::default(), false, bounds, START);
+    let mut plain = Exchange::new(InDoubt::default(), false, bounds, START);
     plain.failed(START, at(1), refused("NOSCRIPT"), false);
     assert!(matches!(plain.next(at(1)), Next::Over(_)));
 }
@@ -104,7 +104,7 @@ fn a_server_that_does_not_let_us_fence_haunts() {
     exchange.failed(START, at(10), unanswered(7), false);
     exchange.fenced(at(11), Ok(false));
     assert!(is_send(&exchange.next(at(11))));
-    assert!(exchange.is_haunted());
+    assert!(exchange.is_unfenceable());
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_connection_without_identity_haunts() {
     let mut exchange = begun(&bounds);
     exchange.failed(START, at(10), Fault::Unanswered(None, mute()), false);
     assert!(is_send(&exchange.next(at(10))));
-    assert!(exchange.is_haunted());
+    assert!(exchange.is_unfenceable());
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn no_request_follows_a_fence_that_used_up_the_time() {
     let Next::Over(error) = exchange.next(at(3_000)) else { panic!("it is sent after the end") };
     let failed = exchange.give_up(error);
     assert_eq!(failed.error.kind(), ErrorKind::Unknown);
-    assert!(failed.loose.expect("it may have run").open.is_empty());
+    assert!(failed.in_doubt.expect("it may have run").fenceable.is_empty());
 }
 
 #[test]
@@ -189,7 +189,7 @@ proptest::proptest! {
             match exchange.next(now) {
                 Next::Send { limits, .. } => {
                     proptest::prop_assert!(on_their_way.is_empty(), "an earlier copy may still come");
-                    proptest::prop_assert_eq!(exchange.is_haunted(), for_ever > 0);
+                    proptest::prop_assert_eq!(exchange.is_unfenceable(), for_ever > 0);
                     proptest::prop_assert_eq!(exchange.is_repeated(), sent > 0);
                     proptest::prop_assert!(now < bounds.end, "sent after the end");
                     let begun = now;
@@ -235,11 +235,11 @@ proptest::proptest! {
                     proptest::prop_assert!(now <= bounds.end);
                     let unanswered = sent > 0;
                     let failed = exchange.give_up(error);
-                    proptest::prop_assert_eq!(failed.loose.is_some(), unanswered);
+                    proptest::prop_assert_eq!(failed.in_doubt.is_some(), unanswered);
                     proptest::prop_assert_eq!(failed.error.kind() == ErrorKind::Unknown, unanswered);
-                    let loose = failed.loose.unwrap_or_default();
-                    proptest::prop_assert_eq!(loose.haunted, for_ever > 0);
-                    proptest::prop_assert_eq!(loose.open.len(), on_their_way.len());
+                    let in_doubt = failed.in_doubt.unwrap_or_default();
+                    proptest::prop_assert_eq!(in_doubt.unfenceable, for_ever > 0);
+                    proptest::prop_assert_eq!(in_doubt.fenceable.len(), on_their_way.len());
                     return Ok(());
                 }
             }

@@ -7,7 +7,7 @@ use crate::engine::holds::hold::Granted;
 use crate::kinds::{Fenced, Reentrant};
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;
-use crate::state::exchange::Loose;
+use crate::state::exchange::InDoubt;
 use crate::state::ledger::{Promise, Release, Remaining};
 
 impl World {
@@ -71,7 +71,7 @@ impl World {
             thread: None,
             since: now,
             token: None,
-            loose: Loose::default(),
+            in_doubt: InDoubt::default(),
             ledger,
         }));
         self.registry.add(Arc::clone(&hold));
