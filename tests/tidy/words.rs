@@ -18,7 +18,10 @@ const RETIRED: &[(&str, &str)] = &[
     ("converse", "round_trips"),
     ("haunted", "unfenceable"),
     ("in_other_words", "encoded"),
+    ("mind_if_heard", "schedule_if_observed"),
+    ("minded", "pending_check"),
     ("telling_nobody", "without_receivers"),
+    ("unminded", "needless_check"),
 ];
 
 /// The folders with words of this project, and the ends of the names of their files.

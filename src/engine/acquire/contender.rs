@@ -200,7 +200,7 @@ impl<'a> Contender<'a> {
             // The loss of this hold may not have been reported.
             self.engine.with(&dead, |ledger, now| ledger.look(now));
         }
-        self.engine.mind_if_heard(&hold);
+        self.engine.schedule_if_observed(&hold);
         self.node.lane.granted(self.engine, &self.node.server, &self.node.hub, &hold);
         self.engine.observe(|observer| {
             observer.acquired(&LockAcquired {

@@ -44,7 +44,7 @@ struct State {
     on_lost: Vec<OnLost>,
     told: bool,
     /// The next check by the timer.
-    minded: Option<Ticket>,
+    pending_check: Option<Ticket>,
 }
 
 /// A new loss, which must be reported.
@@ -57,7 +57,7 @@ pub(crate) struct NewLoss {
 pub(crate) struct Aftermath {
     pub(crate) new_loss: Option<NewLoss>,
     /// The check by the timer that is not needed any more.
-    pub(crate) unminded: Option<Ticket>,
+    pub(crate) needless_check: Option<Ticket>,
 }
 
 /// The parts of a new hold.
@@ -76,7 +76,7 @@ pub(crate) struct Granted {
 impl HoldState {
     pub(crate) fn new(granted: Granted) -> Self {
         let Granted { name, kind, number, owner, thread, since, in_doubt, token, ledger } = granted;
-        let state = Mutex::new(State { ledger, on_lost: vec![], told: false, minded: None });
+        let state = Mutex::new(State { ledger, on_lost: vec![], told: false, pending_check: None });
         Self {
             name,
             kind,
@@ -113,13 +113,13 @@ impl HoldState {
         // The callbacks will not run any more. Callbacks may own this very client, so they are dropped without the
         // mutex.
         let useless = if phase == Phase::Done { std::mem::take(&mut state.on_lost) } else { vec![] };
-        let unminded = if phase == Phase::Live { None } else { state.minded.take() };
+        let needless_check = if phase == Phase::Live { None } else { state.pending_check.take() };
         drop(state);
         if phase != Phase::Live {
             self.ended.ring_all();
         }
         drop(useless);
-        (answer, Aftermath { new_loss, unminded })
+        (answer, Aftermath { new_loss, needless_check })
     }
 
     /// Stores a callback for the loss; returns the callback if the hold is lost already.
@@ -158,7 +158,7 @@ impl HoldState {
 
     /// Schedules a check at the deadline, unless an earlier check is pending or the hold has ended. Returns the later
     /// check that it replaces.
-    pub(crate) fn mind(&self, set: impl FnOnce(Instant) -> Ticket) -> Option<Ticket> {
+    pub(crate) fn schedule_check(&self, set: impl FnOnce(Instant) -> Ticket) -> Option<Ticket> {
         let mut state = self.state.lock();
         let deadline = state.ledger.good_until();
         // A new loss that is not reported so far is for the timer to find, at once.
@@ -167,17 +167,17 @@ impl HoldState {
             Phase::Lost(_) => state.told,
             Phase::Releasing | Phase::Done => true,
         };
-        if is_over || state.minded.is_some_and(|minded| minded.at <= deadline) {
+        if is_over || state.pending_check.is_some_and(|pending_check| pending_check.at <= deadline) {
             return None;
         }
-        state.minded.replace(set(deadline))
+        state.pending_check.replace(set(deadline))
     }
 
     /// Records that the check at this moment runs.
-    pub(crate) fn was_minded(&self, at: Instant) {
+    pub(crate) fn check_fired(&self, at: Instant) {
         let mut state = self.state.lock();
-        if state.minded.is_some_and(|minded| minded.at == at) {
-            state.minded = None;
+        if state.pending_check.is_some_and(|pending_check| pending_check.at == at) {
+            state.pending_check = None;
         }
     }
 
@@ -290,18 +290,18 @@ mod tests {
         let timer = Background::new("lockson-test");
         let (hold, guard) = hold(at(0));
         let set = |deadline| timer.run_at(deadline, || {});
-        assert!(hold.mind(set).is_none());
-        let far = hold.state.lock().minded.expect("it is set");
-        assert!(hold.mind(|_| panic!("it is set already")).is_none());
+        assert!(hold.schedule_check(set).is_none());
+        let far = hold.state.lock().pending_check.expect("it is set");
+        assert!(hold.schedule_check(|_| panic!("it is set already")).is_none());
         let lease = Lease::new(Duration::from_secs(10)).unwrap();
         let promise = Promise::Leased { until: at(10_000) };
         hold.update(|ledger, now| ledger.reentered(now, now, lease, Side::Exclusive, promise)).0.unwrap();
         hold.update(|ledger, now| ledger.release(guard, now));
-        assert_eq!(hold.mind(set), Some(far), "the later look is needless");
-        let near = hold.state.lock().minded.expect("it is set");
+        assert_eq!(hold.schedule_check(set), Some(far), "the later look is needless");
+        let near = hold.state.lock().pending_check.expect("it is set");
         assert!(near.at < far.at && near.at <= at(10_000), "{near:?}");
-        hold.was_minded(near.at);
-        assert!(hold.mind(set).is_none());
-        assert!(hold.state.lock().minded.is_some(), "it is set again after it came");
+        hold.check_fired(near.at);
+        assert!(hold.schedule_check(set).is_none());
+        assert!(hold.state.lock().pending_check.is_some(), "it is set again after it came");
     }
 }

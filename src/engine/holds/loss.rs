@@ -13,8 +13,8 @@ use crate::time::Instant;
 impl Engine {
     /// Uses the ledger of a hold under its mutex, and reports a loss that this use detects.
     pub(crate) fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
-        let (answer, Aftermath { new_loss, unminded }) = hold.update(use_ledger);
-        if let Some(ticket) = unminded {
+        let (answer, Aftermath { new_loss, needless_check }) = hold.update(use_ledger);
+        if let Some(ticket) = needless_check {
             self.timer.cancel(ticket);
         }
         if let Some(new_loss) = new_loss {
@@ -35,29 +35,29 @@ impl Engine {
     /// Runs `callback` once when the hold is lost, without delay.
     pub(crate) fn on_lost(&self, hold: &Arc<HoldState>, callback: OnLost) {
         match hold.on_lost(callback) {
-            Ok(()) => self.mind(hold),
+            Ok(()) => self.schedule_check(hold),
             Err((loss, callback)) => self.callbacks.run(move || callback(&loss)),
         }
     }
 
     /// Schedules the check anew after a deadline moved closer, if an observer or a callback waits for the loss.
-    pub(crate) fn mind_if_heard(&self, hold: &Arc<HoldState>) {
+    pub(crate) fn schedule_if_observed(&self, hold: &Arc<HoldState>) {
         if self.has_observer || hold.has_listeners() {
-            self.mind(hold);
+            self.schedule_check(hold);
         }
     }
 
     /// Checks the hold at its deadline, and again after each extension.
-    fn mind(&self, hold: &Arc<HoldState>) {
+    fn schedule_check(&self, hold: &Arc<HoldState>) {
         if self.with(hold, |ledger, now| ledger.look(now)) != Phase::Live {
             return;
         }
-        let needless = hold.mind(|deadline| {
+        let needless = hold.schedule_check(|deadline| {
             let (engine, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));
             self.timer.run_at(deadline, move || {
                 if let (Some(engine), Some(hold)) = (engine.upgrade(), hold.upgrade()) {
-                    hold.was_minded(deadline);
-                    engine.mind(&hold);
+                    hold.check_fired(deadline);
+                    engine.schedule_check(&hold);
                 }
             })
         });
@@ -67,13 +67,13 @@ impl Engine {
     }
 
     /// Keeps an abandoned hold until its deadline, so that its loss is still reported.
-    pub(crate) fn outlast(&self, hold: &Arc<HoldState>) {
+    pub(crate) fn watch_until_deadline(&self, hold: &Arc<HoldState>) {
         let (engine, hold) = (Weak::clone(&self.myself), Arc::clone(hold));
         let deadline = self.with(&hold, |ledger, _| ledger.good_until());
         self.timer.run_at(deadline, move || {
             let Some(engine) = engine.upgrade() else { return };
             if engine.with(&hold, |ledger, now| ledger.look(now)) == Phase::Live {
-                engine.outlast(&hold); // somebody extended it
+                engine.watch_until_deadline(&hold); // the hold was extended
             } else {
                 engine.registry.forget(&hold);
             }
@@ -194,8 +194,8 @@ mod tests {
             let promise = Promise::Leased { until: now.after(hour.duration()) };
             let (ledger, guard) = Ledger::granted(hour, now, hour, Side::Exclusive, promise);
             let hold = HoldState::for_test(&LockName::new("job").unwrap(), owner, None, now, ledger);
-            engine.mind_if_heard(&hold);
-            engine.mind_if_heard(&hold);
+            engine.schedule_if_observed(&hold);
+            engine.schedule_if_observed(&hold);
             assert_eq!(jobs(), "Background(lockson-timer, 1 jobs)");
             if gives_back {
                 engine.with(&hold, |ledger, now| ledger.release(guard, now));
@@ -203,7 +203,7 @@ mod tests {
                 engine.lose(&hold, Loss::Gone);
             }
             assert_eq!(jobs(), "Background(lockson-timer, 0 jobs)");
-            engine.mind_if_heard(&hold);
+            engine.schedule_if_observed(&hold);
             assert_eq!(jobs(), "Background(lockson-timer, 0 jobs)");
         }
     }

@@ -21,7 +21,7 @@ impl Engine {
     pub(crate) fn release(self: &Arc<Self>, hold: &Arc<HoldState>, guard: GuardNumber, limit: Duration) -> Result<()> {
         match self.with(hold, |ledger, now| ledger.release(guard, now)) {
             Release::Partial(remaining) => {
-                self.mind_if_heard(hold);
+                self.schedule_if_observed(hold);
                 self.forget_if_empty(hold);
                 self.release_part(hold, remaining, limit)
             }

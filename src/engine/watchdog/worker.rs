@@ -284,7 +284,7 @@ impl Upkeep for Visit<'_> {
             // The hold was released or left to expire before.
             return;
         }
-        self.engine.outlast(hold);
+        self.engine.watch_until_deadline(hold);
         self.engine.observe(|observer| {
             observer.abandoned(&LockAbandoned {
                 name: hold.name.to_string(),
@@ -316,7 +316,7 @@ impl Upkeep for Visit<'_> {
     }
 
     fn renewed(&self, hold: &Arc<HoldState>) {
-        self.engine.mind_if_heard(hold);
+        self.engine.schedule_if_observed(hold);
     }
 
     fn failed(&self, locks: usize, remaining: Duration, error: Error) {
