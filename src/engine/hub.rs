@@ -9,7 +9,7 @@ use crate::conn::{Audience, ListenerEvent, Server, Waker, listen};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::INVALIDATIONS;
 use crate::name::LockName;
-use crate::state::channels::{Message, Topics};
+use crate::state::channels::{Channels, Message};
 use crate::state::watch::Ear;
 use crate::sync::Mutex;
 use crate::time::Instant;
@@ -28,7 +28,7 @@ pub(crate) struct Hub {
 
 #[derive(Debug, Default)]
 struct State {
-    topics: Topics<Bell>,
+    channels: Channels<Bell>,
     /// Wakes the listening thread, while that thread runs.
     waker: Option<Waker>,
     /// The number of listening connections so far.
@@ -74,8 +74,8 @@ impl Hub {
         bell: &Bell,
     ) -> Result<Subscription> {
         let mut state = self.state.lock();
-        let number = state.topics.join(name, &channel, bell.clone());
-        self.live.store(state.topics.len(), Ordering::Release);
+        let number = state.channels.join(name, &channel, bell.clone());
+        self.live.store(state.channels.len(), Ordering::Release);
         match &state.waker {
             Some(waker) => waker.wake(),
             None => {
@@ -83,7 +83,7 @@ impl Hub {
                 match listen(Arc::clone(&self.server), audience, self.command_timeout) {
                     Ok(waker) => state.waker = Some(waker),
                     Err(error) => {
-                        state.topics.leave(&channel, number, Instant::now());
+                        state.channels.leave(&channel, number, Instant::now());
                         let text = format!("no thread could be started to listen to redis at {}", self.server.label());
                         return Err(Error::with_source(ErrorKind::Connection, text, error));
                     }
@@ -106,10 +106,10 @@ impl Hub {
         }
         let channel = channel();
         let mut state = self.state.lock();
-        if !state.topics.is_subscribed(&channel) {
+        if !state.channels.is_subscribed(&channel) {
             return None;
         }
-        let number = state.topics.join(Some(name), &channel, bell.clone());
+        let number = state.channels.join(Some(name), &channel, bell.clone());
         drop(state);
         Some(Subscription { hub: Arc::clone(self), channel, number })
     }
@@ -122,7 +122,7 @@ impl Hub {
     /// Returns the state of the listening connection for changes of keys, while they are subscribed.
     pub(crate) fn ear(&self) -> Ear {
         let state = self.state.lock();
-        match state.topics.is_live(INVALIDATIONS) {
+        match state.channels.is_live(INVALIDATIONS) {
             Ok(true) => Ear::Open { connection: state.connections, number: state.number },
             Ok(false) => Ear::Closed,
             Err(refusal) => Ear::Refused(Error::refused(refusal)),
@@ -143,18 +143,18 @@ impl Hub {
 
     /// Announces a release of this process, whose message is no news here. Returns whether the channel is subscribed.
     pub(crate) fn expect_own(&self, channel: &str) -> bool {
-        self.live.load(Ordering::Acquire) != 0 && self.state.lock().topics.expect_own(channel)
+        self.live.load(Ordering::Acquire) != 0 && self.state.lock().channels.expect_own(channel)
     }
 
     /// Records that the message was not published.
     pub(crate) fn unexpect_own(&self, channel: &str) {
-        self.state.lock().topics.unexpect_own(channel);
+        self.state.lock().channels.unexpect_own(channel);
     }
 
     /// Ends the listening connection and wakes every waiter.
     pub(crate) fn close(&self) {
         let state = self.state.lock();
-        state.topics.waiters().iter().for_each(Bell::ring);
+        state.channels.waiters().iter().for_each(Bell::ring);
         if let Some(waker) = &state.waker {
             waker.wake();
         }
@@ -169,7 +169,7 @@ impl Hub {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.state.lock().topics.len() == 0
+        self.state.lock().channels.len() == 0
     }
 }
 
@@ -183,13 +183,13 @@ impl Drop for Hub {
 impl Subscription {
     /// Whether the channel is subscribed, so that no later message can be missed.
     pub(crate) fn is_live(&self) -> Result<bool> {
-        self.hub.state.lock().topics.is_live(&self.channel).map_err(Error::refused)
+        self.hub.state.lock().channels.is_live(&self.channel).map_err(Error::refused)
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.hub.state.lock().topics.leave(&self.channel, self.number, Instant::now());
+        self.hub.state.lock().channels.leave(&self.channel, self.number, Instant::now());
     }
 }
 
@@ -199,11 +199,11 @@ impl Audience for Hub {
         if std::mem::take(&mut state.misled) {
             return Demand::Redial;
         }
-        let demand = state.topics.demand(now);
+        let demand = state.channels.demand(now);
         if demand == Demand::Close {
             state.waker = None;
         }
-        self.live.store(state.topics.len(), Ordering::Release);
+        self.live.store(state.channels.len(), Ordering::Release);
         demand
     }
 
@@ -213,32 +213,32 @@ impl Audience for Hub {
         let mut ear_changed = false;
         {
             let mut state = self.state.lock();
-            let State { topics, connections, number, misled, .. } = &mut *state;
+            let State { channels, connections, number, misled, .. } = &mut *state;
             match event {
                 ListenerEvent::Connected(number_there) => {
                     *connections += 1;
                     *number = number_there;
-                    topics.connected();
+                    channels.connected();
                 }
                 ListenerEvent::Subscribed(channel) => {
                     ear_changed = channel == INVALIDATIONS;
-                    wakes = topics.subscribed(&channel);
+                    wakes = channels.subscribed(&channel);
                 }
-                ListenerEvent::Unsubscribed(channel) => topics.unsubscribed(&channel),
+                ListenerEvent::Unsubscribed(channel) => channels.unsubscribed(&channel),
                 ListenerEvent::Message(channel) => {
-                    Message { announced, wakes } = topics.message(&channel);
+                    Message { announced, wakes } = channels.message(&channel);
                 }
                 ListenerEvent::Invalidated(keys) => {
                     drop(state);
                     self.reports.invalidated(keys.as_deref());
                     return;
                 }
-                ListenerEvent::Refused(channels, refusal) => {
-                    ear_changed = channels == [INVALIDATIONS];
-                    wakes = topics.refused(&channels, &refusal);
+                ListenerEvent::Refused(names, refusal) => {
+                    ear_changed = names == [INVALIDATIONS];
+                    wakes = channels.refused(&names, &refusal);
                 }
                 ListenerEvent::Lost(error) => {
-                    wakes = topics.lost();
+                    wakes = channels.lost();
                     (*number, *misled) = (None, false);
                     failed = Some(error);
                 }

@@ -18,8 +18,8 @@ use crate::transport::Demand;
 
 /// The channels of one server, with their waiters.
 #[derive(Debug)]
-pub(crate) struct Topics<Waiter> {
-    topics: HashMap<String, Topic<Waiter>>,
+pub(crate) struct Channels<Waiter> {
+    channels: HashMap<String, Channel<Waiter>>,
     next: u64,
     connected: bool,
     /// Whether a batch was refused, so that channels are requested one by one to find the refused one.
@@ -37,7 +37,7 @@ pub(crate) struct Message<Waiter> {
 }
 
 #[derive(Debug)]
-struct Topic<Waiter> {
+struct Channel<Waiter> {
     /// The lock of this channel; `None` for a channel of a single waiter.
     name: Option<LockName>,
     state: State,
@@ -56,12 +56,12 @@ enum State {
     Leaving,
 }
 
-impl<Waiter: Clone> Topics<Waiter> {
+impl<Waiter: Clone> Channels<Waiter> {
     /// Adds a waiter. Returns its number.
     pub(crate) fn join(&mut self, name: Option<&LockName>, channel: &str, waiter: Waiter) -> u64 {
         self.next += 1;
         self.empty_since = None;
-        let new = || Topic {
+        let new = || Channel {
             name: name.cloned(),
             state: State::Wanted,
             waiters: vec![],
@@ -69,50 +69,50 @@ impl<Waiter: Clone> Topics<Waiter> {
             own: 0,
             refusal: None,
         };
-        let topic = self.topics.entry(channel.to_owned()).or_insert_with(new);
-        topic.idle_since = None;
-        if topic.state == State::Leaving {
+        let entry = self.channels.entry(channel.to_owned()).or_insert_with(new);
+        entry.idle_since = None;
+        if entry.state == State::Leaving {
             // Requests are answered in order, so the new request follows the old one.
-            topic.state = State::Wanted;
+            entry.state = State::Wanted;
         }
-        topic.waiters.push((self.next, waiter));
+        entry.waiters.push((self.next, waiter));
         self.next
     }
 
     /// Removes a waiter.
     pub(crate) fn leave(&mut self, channel: &str, number: u64, now: Instant) {
-        if let Some(topic) = self.topics.get_mut(channel) {
-            topic.waiters.retain(|(other, _)| *other != number);
-            if topic.waiters.is_empty() {
+        if let Some(entry) = self.channels.get_mut(channel) {
+            entry.waiters.retain(|(other, _)| *other != number);
+            if entry.waiters.is_empty() {
                 // No other waiter can join a channel of a single waiter.
-                topic.idle_since = Some(if topic.name.is_some() { now } else { now.before(CHANNEL_LINGER) });
+                entry.idle_since = Some(if entry.name.is_some() { now } else { now.before(CHANNEL_LINGER) });
             }
         }
     }
 
     /// The number of channels.
     pub(crate) fn len(&self) -> usize {
-        self.topics.len()
+        self.channels.len()
     }
 
     /// Whether the channel is subscribed, so that no later message can be missed.
     pub(crate) fn is_subscribed(&self, channel: &str) -> bool {
-        self.topics.get(channel).is_some_and(|topic| topic.state == State::Subscribed)
+        self.channels.get(channel).is_some_and(|entry| entry.state == State::Subscribed)
     }
 
     /// Checks the same for a waiter, which must learn of a refusal.
     pub(crate) fn is_live(&self, channel: &str) -> Result<bool, Refusal> {
-        match self.topics.get(channel) {
-            Some(Topic { refusal: Some(refusal), .. }) => Err(refusal.clone()),
+        match self.channels.get(channel) {
+            Some(Channel { refusal: Some(refusal), .. }) => Err(refusal.clone()),
             _ => Ok(self.is_subscribed(channel)),
         }
     }
 
     /// Records that this process is about to publish. Returns whether the message will arrive here.
     pub(crate) fn expect_own(&mut self, channel: &str) -> bool {
-        match self.topics.get_mut(channel) {
-            Some(topic) if topic.state == State::Subscribed => {
-                topic.own += 1;
+        match self.channels.get_mut(channel) {
+            Some(entry) if entry.state == State::Subscribed => {
+                entry.own += 1;
                 true
             }
             _ => false,
@@ -121,8 +121,8 @@ impl<Waiter: Clone> Topics<Waiter> {
 
     /// Records that the message was not published.
     pub(crate) fn unexpect_own(&mut self, channel: &str) {
-        if let Some(topic) = self.topics.get_mut(channel) {
-            topic.own = topic.own.saturating_sub(1);
+        if let Some(entry) = self.channels.get_mut(channel) {
+            entry.own = entry.own.saturating_sub(1);
         }
     }
 
@@ -134,11 +134,11 @@ impl<Waiter: Clone> Topics<Waiter> {
     /// returned.
     #[must_use]
     pub(crate) fn subscribed(&mut self, channel: &str) -> Vec<Waiter> {
-        match self.topics.get_mut(channel) {
-            Some(topic) if topic.state == State::Asked => {
-                topic.state = State::Subscribed;
-                topic.own = 0;
-                topic.waiters().collect()
+        match self.channels.get_mut(channel) {
+            Some(entry) if entry.state == State::Asked => {
+                entry.state = State::Subscribed;
+                entry.own = 0;
+                entry.waiters().collect()
             }
             _ => vec![],
         }
@@ -146,18 +146,18 @@ impl<Waiter: Clone> Topics<Waiter> {
 
     /// Records the confirmation of the end of a subscription, unless a waiter has joined meanwhile.
     pub(crate) fn unsubscribed(&mut self, channel: &str) {
-        if self.topics.get(channel).is_some_and(|topic| topic.state == State::Leaving) {
-            self.topics.remove(channel);
+        if self.channels.get(channel).is_some_and(|entry| entry.state == State::Leaving) {
+            self.channels.remove(channel);
         }
     }
 
     /// Records a message. The waiters are woken after the report about the lock, so that the sender is known by then.
     pub(crate) fn message(&mut self, channel: &str) -> Message<Waiter> {
-        let Some(topic) = self.topics.get_mut(channel) else { return Message { announced: None, wakes: vec![] } };
-        let is_own = topic.own > 0;
-        topic.own = topic.own.saturating_sub(1);
-        let announced = if is_own { None } else { topic.name.clone() };
-        Message { announced, wakes: topic.waiters().collect() }
+        let Some(entry) = self.channels.get_mut(channel) else { return Message { announced: None, wakes: vec![] } };
+        let is_own = entry.own > 0;
+        entry.own = entry.own.saturating_sub(1);
+        let announced = if is_own { None } else { entry.name.clone() };
+        Message { announced, wakes: entry.waiters().collect() }
     }
 
     /// Records that the server refused to subscribe to one of these channels. Returns the waiters to wake.
@@ -166,13 +166,13 @@ impl<Waiter: Clone> Topics<Waiter> {
         self.one_by_one |= channels.len() > 1;
         let mut wakes = vec![];
         for channel in channels {
-            if let Some(topic) = self.topics.get_mut(channel)
-                && topic.state == State::Asked
+            if let Some(entry) = self.channels.get_mut(channel)
+                && entry.state == State::Asked
             {
-                topic.state = State::Wanted;
+                entry.state = State::Wanted;
                 if channels.len() == 1 {
-                    topic.refusal = Some(refusal.clone());
-                    wakes.extend(topic.waiters());
+                    entry.refusal = Some(refusal.clone());
+                    wakes.extend(entry.waiters());
                 }
             }
         }
@@ -183,32 +183,32 @@ impl<Waiter: Clone> Topics<Waiter> {
     #[must_use]
     pub(crate) fn lost(&mut self) -> Vec<Waiter> {
         self.connected = false;
-        self.topics.retain(|_, topic| !topic.waiters.is_empty());
-        for topic in self.topics.values_mut() {
-            topic.state = State::Wanted;
-            topic.refusal = None;
+        self.channels.retain(|_, entry| !entry.waiters.is_empty());
+        for entry in self.channels.values_mut() {
+            entry.state = State::Wanted;
+            entry.refusal = None;
         }
         self.waiters()
     }
 
     /// Returns all waiters.
     pub(crate) fn waiters(&self) -> Vec<Waiter> {
-        self.topics.values().flat_map(Topic::waiters).collect()
+        self.channels.values().flat_map(Channel::waiters).collect()
     }
 
     /// Returns the next demand. Called again until the demand is to rest or to close.
     pub(crate) fn demand(&mut self, now: Instant) -> Demand {
         if !self.connected {
-            self.topics.retain(|_, topic| !topic.waiters.is_empty());
+            self.channels.retain(|_, entry| !entry.waiters.is_empty());
         }
         // A refused channel is requested again when a waiter joins after the last one has left.
-        self.topics.retain(|_, topic| !(topic.waiters.is_empty() && topic.state == State::Wanted));
+        self.channels.retain(|_, entry| !(entry.waiters.is_empty() && entry.state == State::Wanted));
         if self.connected
             && let Some(demand) = self.subscribe().or_else(|| self.unsubscribe(now))
         {
             return demand;
         }
-        if self.topics.is_empty() {
+        if self.channels.is_empty() {
             let since = *self.empty_since.get_or_insert(now);
             let end = since.after(CONNECTION_LINGER);
             if end <= now {
@@ -222,19 +222,19 @@ impl<Waiter: Clone> Topics<Waiter> {
 
     fn subscribe(&mut self) -> Option<Demand> {
         // Requested alone: this channel needs a right of its own, and a refusal must not delay the waiters.
-        if let Some(topic) = self.topics.get_mut(INVALIDATIONS)
-            && topic.state == State::Wanted
-            && topic.refusal.is_none()
+        if let Some(entry) = self.channels.get_mut(INVALIDATIONS)
+            && entry.state == State::Wanted
+            && entry.refusal.is_none()
         {
-            topic.state = State::Asked;
+            entry.state = State::Asked;
             return Some(Demand::Subscribe(vec![INVALIDATIONS.to_owned()]));
         }
         let most = if self.one_by_one { 1 } else { MOST_AT_ONCE };
         let wanted =
-            self.topics.iter_mut().filter(|(_, topic)| topic.state == State::Wanted && topic.refusal.is_none());
+            self.channels.iter_mut().filter(|(_, entry)| entry.state == State::Wanted && entry.refusal.is_none());
         let mut channels = vec![];
-        for (channel, topic) in wanted.take(most) {
-            topic.state = State::Asked;
+        for (channel, entry) in wanted.take(most) {
+            entry.state = State::Asked;
             channels.push(channel.clone());
         }
         if channels.is_empty() {
@@ -245,30 +245,30 @@ impl<Waiter: Clone> Topics<Waiter> {
     }
 
     fn unsubscribe(&mut self, now: Instant) -> Option<Demand> {
-        let idle = |topic: &Topic<Waiter>| topic.idle_since.is_some_and(|since| since.after(CHANNEL_LINGER) <= now);
+        let idle = |entry: &Channel<Waiter>| entry.idle_since.is_some_and(|since| since.after(CHANNEL_LINGER) <= now);
         let mut channels = vec![];
-        for (channel, topic) in self
-            .topics
+        for (channel, entry) in self
+            .channels
             .iter_mut()
-            .filter(|(_, topic)| topic.state == State::Subscribed && idle(topic))
+            .filter(|(_, entry)| entry.state == State::Subscribed && idle(entry))
             .take(MOST_AT_ONCE)
         {
-            topic.state = State::Leaving;
+            entry.state = State::Leaving;
             channels.push(channel.clone());
         }
         (!channels.is_empty()).then_some(Demand::Unsubscribe(channels))
     }
 }
 
-impl<Waiter: Clone> Topic<Waiter> {
+impl<Waiter: Clone> Channel<Waiter> {
     fn waiters(&self) -> impl Iterator<Item = Waiter> {
         self.waiters.iter().map(|(_, waiter)| waiter.clone())
     }
 }
 
-impl<Waiter> Default for Topics<Waiter> {
+impl<Waiter> Default for Channels<Waiter> {
     fn default() -> Self {
-        Self { topics: HashMap::new(), next: 0, connected: false, one_by_one: false, empty_since: None }
+        Self { channels: HashMap::new(), next: 0, connected: false, one_by_one: false, empty_since: None }
     }
 }
 

@@ -46,7 +46,7 @@ struct Waiter {
 }
 
 pub(super) struct Model {
-    pub(super) topics: Topics<Bell>,
+    pub(super) channels: Channels<Bell>,
     now: Instant,
     waiters: Vec<Waiter>,
     listening: bool,
@@ -80,7 +80,7 @@ impl Model {
     pub(super) fn new() -> Self {
         let now = Instant::from_millis(1_000_000);
         Self {
-            topics: Topics::default(),
+            channels: Channels::default(),
             now,
             waiters: vec![],
             listening: false,
@@ -115,7 +115,7 @@ impl Model {
             Step::Connect => {
                 if self.listening && !self.connected {
                     self.connected = true;
-                    self.topics.connected();
+                    self.channels.connected();
                 }
             }
             Step::Forbid(which, forbidden) => {
@@ -126,14 +126,14 @@ impl Model {
             Step::Pass(millis) => self.now = self.now.after(Duration::from_millis(millis)),
         }
         for channel in CHANNELS {
-            let is_subscribed = self.topics.is_subscribed(channel);
+            let is_subscribed = self.channels.is_subscribed(channel);
             assert!(!is_subscribed || self.subscribed.contains(channel), "{channel}: a message would be missed");
         }
     }
 
     fn join(&mut self, channel: &str) {
         let bell = Bell::new();
-        let number = self.topics.join(concerns(channel).as_ref(), channel, bell.clone());
+        let number = self.channels.join(concerns(channel).as_ref(), channel, bell.clone());
         self.waiters.push(Waiter { channel: channel.to_owned(), number, bell });
         self.listening = true;
         self.idle_since.remove(channel);
@@ -141,7 +141,7 @@ impl Model {
 
     fn leave(&mut self, which: usize) {
         let waiter = self.waiters.remove(which);
-        self.topics.leave(&waiter.channel, waiter.number, self.now);
+        self.channels.leave(&waiter.channel, waiter.number, self.now);
         if !self.waiters.iter().any(|other| other.channel == waiter.channel) {
             self.idle_since.insert(waiter.channel, self.now);
         }
@@ -158,8 +158,8 @@ impl Model {
             return;
         }
         for _ in 0..100 {
-            let channels = self.topics.len();
-            let demand = self.topics.demand(self.now);
+            let channels = self.channels.len();
+            let demand = self.channels.demand(self.now);
             if channels > 0 || !self.waiters.is_empty() {
                 self.empty_since = self.now;
             }
@@ -174,7 +174,7 @@ impl Model {
                 }
                 Demand::Rest(until) => {
                     assert!(until > self.now && until <= self.now.after(CONNECTION_LINGER));
-                    let lingers = |channel: &str| self.topics.is_subscribed(channel) && self.is_over(channel);
+                    let lingers = |channel: &str| self.channels.is_subscribed(channel) && self.is_over(channel);
                     assert!(!self.connected || !CHANNELS.into_iter().any(lingers), "an idle channel is kept");
                     return;
                 }
@@ -215,29 +215,29 @@ impl Model {
         self.look_at_bells();
         match word {
             Word::Subscribed(channel) => {
-                let before = self.topics.is_subscribed(&channel);
-                ring(&self.topics.subscribed(&channel));
-                if !before && self.topics.is_subscribed(&channel) {
+                let before = self.channels.is_subscribed(&channel);
+                ring(&self.channels.subscribed(&channel));
+                if !before && self.channels.is_subscribed(&channel) {
                     self.own.remove(&channel);
                     self.all_rung(|waiter| waiter.channel == channel);
                 }
             }
-            Word::Unsubscribed(channel) => self.topics.unsubscribed(&channel),
+            Word::Unsubscribed(channel) => self.channels.unsubscribed(&channel),
             Word::Message(channel) => {
-                let known = self.topics.topics.contains_key(&channel);
-                let Message { announced, wakes } = self.topics.message(&channel);
+                let known = self.channels.channels.contains_key(&channel);
+                let Message { announced, wakes } = self.channels.message(&channel);
                 ring(&wakes);
                 let own = self.own.entry(channel.clone()).or_default();
                 if known && concerns(&channel).is_some() {
                     assert!(announced.is_some() || *own > 0, "{channel}: a foreign message was taken for our own");
-                    assert!(announced.is_none() || *own == 0 || !self.topics.is_subscribed(&channel));
+                    assert!(announced.is_none() || *own == 0 || !self.channels.is_subscribed(&channel));
                 }
                 *own = own.saturating_sub(1);
                 self.all_rung(|waiter| waiter.channel == channel);
             }
             Word::Refused(channels) => {
                 let before: Vec<bool> = self.waiters.iter().map(|waiter| self.is_refused(waiter)).collect();
-                ring(&self.topics.refused(&channels, &Refusal::for_test("NOPERM")));
+                ring(&self.channels.refused(&channels, &Refusal::for_test("NOPERM")));
                 let alone = channels.len() == 1;
                 self.refused_ever.extend(channels.iter().filter(|_| alone).cloned());
                 for (waiter, before) in self.waiters.iter().zip(before) {
@@ -250,7 +250,7 @@ impl Model {
     }
 
     fn is_refused(&self, waiter: &Waiter) -> bool {
-        self.topics.is_live(&waiter.channel).is_err()
+        self.channels.is_live(&waiter.channel).is_err()
     }
 
     /// Only rings from here on count.
@@ -274,8 +274,8 @@ impl Model {
     }
 
     fn release(&mut self, channel: &str, announced: bool) {
-        let expected = self.topics.expect_own(channel);
-        assert_eq!(expected, self.topics.is_subscribed(channel));
+        let expected = self.channels.expect_own(channel);
+        assert_eq!(expected, self.channels.is_subscribed(channel));
         if expected {
             *self.own.entry(channel.to_owned()).or_default() += 1;
         }
@@ -286,7 +286,7 @@ impl Model {
         let Some((channel, expected, announced)) = self.releases.pop_front() else { return };
         let told = announced && self.publish(&channel);
         if expected && !told {
-            self.topics.unexpect_own(&channel);
+            self.channels.unexpect_own(&channel);
             let own = self.own.entry(channel).or_default();
             *own = own.saturating_sub(1);
         }
@@ -295,7 +295,7 @@ impl Model {
     fn lose(&mut self) {
         if self.listening {
             self.look_at_bells();
-            ring(&self.topics.lost());
+            ring(&self.channels.lost());
             self.connected = false;
             self.requests.clear();
             self.words.clear();
@@ -321,7 +321,7 @@ impl Model {
         for waiter in &self.waiters {
             let channel = &waiter.channel;
             let refused = self.is_refused(waiter) && self.refused_ever.contains(channel);
-            assert!(self.topics.is_subscribed(channel) || refused, "{channel} has a waiter and is not listened to");
+            assert!(self.channels.is_subscribed(channel) || refused, "{channel} has a waiter and is not listened to");
         }
     }
 
@@ -333,7 +333,7 @@ impl Model {
         self.settle();
         self.step(Step::Pass(1_000));
         self.settle();
-        assert_eq!(self.topics.len(), 0, "{:?}", self.topics);
+        assert_eq!(self.channels.len(), 0, "{:?}", self.channels);
         assert!(self.subscribed.is_empty());
         self.step(Step::Pass(3_000));
         self.look();

@@ -15,84 +15,84 @@ fn at(millis: u64) -> Instant {
     Instant::from_millis(1_000_000 + millis)
 }
 
-fn subscribed() -> (Topics<Bell>, Bell) {
-    let mut topics = Topics { connected: true, ..Topics::default() };
+fn subscribed() -> (Channels<Bell>, Bell) {
+    let mut channels = Channels { connected: true, ..Channels::default() };
     let bell = Bell::new();
-    topics.join(Some(&name()), "c", bell.clone());
-    assert_eq!(topics.demand(at(0)), Demand::Subscribe(vec!["c".into()]));
-    ring(&topics.subscribed("c"));
+    channels.join(Some(&name()), "c", bell.clone());
+    assert_eq!(channels.demand(at(0)), Demand::Subscribe(vec!["c".into()]));
+    ring(&channels.subscribed("c"));
     assert!(bell.was_rung(), "from here on nothing is missed: ask again");
-    (topics, bell)
+    (channels, bell)
 }
 
 #[test]
 fn no_request_is_sent_before_the_connection_is_ready() {
-    let mut topics = Topics::default();
-    topics.join(Some(&name()), "c", Bell::new());
-    assert!(matches!(topics.demand(at(0)), Demand::Rest(_)));
+    let mut channels = Channels::default();
+    channels.join(Some(&name()), "c", Bell::new());
+    assert!(matches!(channels.demand(at(0)), Demand::Rest(_)));
 }
 
 #[test]
 fn a_lost_connection_wakes_all_and_asks_for_all_again() {
-    let (mut topics, bell) = subscribed();
-    ring(&topics.lost());
+    let (mut channels, bell) = subscribed();
+    ring(&channels.lost());
     assert!(bell.was_rung());
-    topics.connected = true;
-    assert_eq!(topics.demand(at(1)), Demand::Subscribe(vec!["c".into()]));
+    channels.connected = true;
+    assert_eq!(channels.demand(at(1)), Demand::Subscribe(vec!["c".into()]));
 }
 
 #[test]
 fn only_foreign_messages_are_news() {
-    let (mut topics, bell) = subscribed();
-    assert!(topics.expect_own("c"));
-    let Message { announced, wakes } = topics.message("c");
+    let (mut channels, bell) = subscribed();
+    assert!(channels.expect_own("c"));
+    let Message { announced, wakes } = channels.message("c");
     assert_eq!(announced, None);
     ring(&wakes);
     assert!(bell.was_rung(), "also our own release wakes our waiters");
-    assert_eq!(topics.message("c").announced, Some(name()));
-    assert_eq!(topics.message("another").announced, None);
+    assert_eq!(channels.message("c").announced, Some(name()));
+    assert_eq!(channels.message("another").announced, None);
 }
 
 #[test]
 fn a_channel_and_the_connection_linger_after_the_last_waiter() {
-    let (mut topics, _bell) = subscribed();
-    topics.leave("c", 1, at(0));
-    assert!(matches!(topics.demand(at(999)), Demand::Rest(_)));
-    assert_eq!(topics.demand(at(1_000)), Demand::Unsubscribe(vec!["c".into()]));
-    topics.unsubscribed("c");
-    assert_eq!(topics.demand(at(1_001)), Demand::Rest(at(4_001)));
-    assert_eq!(topics.demand(at(4_001)), Demand::Close);
+    let (mut channels, _bell) = subscribed();
+    channels.leave("c", 1, at(0));
+    assert!(matches!(channels.demand(at(999)), Demand::Rest(_)));
+    assert_eq!(channels.demand(at(1_000)), Demand::Unsubscribe(vec!["c".into()]));
+    channels.unsubscribed("c");
+    assert_eq!(channels.demand(at(1_001)), Demand::Rest(at(4_001)));
+    assert_eq!(channels.demand(at(4_001)), Demand::Close);
 }
 
 #[test]
 fn a_waiter_that_comes_while_a_channel_is_left_gets_it_anew() {
-    let (mut topics, bell) = subscribed();
-    topics.leave("c", 1, at(0));
-    assert!(matches!(topics.demand(at(2_000)), Demand::Unsubscribe(_)));
-    topics.join(Some(&name()), "c", bell.clone());
-    assert_eq!(topics.demand(at(2_001)), Demand::Subscribe(vec!["c".into()]));
-    topics.unsubscribed("c");
-    ring(&topics.subscribed("c"));
-    assert_eq!(topics.topics["c"].state, State::Subscribed);
+    let (mut channels, bell) = subscribed();
+    channels.leave("c", 1, at(0));
+    assert!(matches!(channels.demand(at(2_000)), Demand::Unsubscribe(_)));
+    channels.join(Some(&name()), "c", bell.clone());
+    assert_eq!(channels.demand(at(2_001)), Demand::Subscribe(vec!["c".into()]));
+    channels.unsubscribed("c");
+    ring(&channels.subscribed("c"));
+    assert_eq!(channels.channels["c"].state, State::Subscribed);
 }
 
 #[test]
 fn one_refused_channel_does_not_cost_the_others() {
-    let mut topics = Topics { connected: true, ..Topics::default() };
+    let mut channels = Channels { connected: true, ..Channels::default() };
     for channel in ["a", "b"] {
-        topics.join(Some(&name()), channel, Bell::new());
+        channels.join(Some(&name()), channel, Bell::new());
     }
-    let Demand::Subscribe(both) = topics.demand(at(0)) else { panic!("nothing asked") };
+    let Demand::Subscribe(both) = channels.demand(at(0)) else { panic!("nothing asked") };
     let refusal = Refusal::for_test("NOPERM");
-    ring(&topics.refused(&both, &refusal));
+    ring(&channels.refused(&both, &refusal));
     for _ in 0..2 {
-        let Demand::Subscribe(one) = topics.demand(at(1)) else { panic!("not asked again") };
+        let Demand::Subscribe(one) = channels.demand(at(1)) else { panic!("not asked again") };
         assert_eq!(one.len(), 1);
-        ring(&if one[0] == "a" { topics.refused(&one, &refusal) } else { topics.subscribed("b") })
+        ring(&if one[0] == "a" { channels.refused(&one, &refusal) } else { channels.subscribed("b") })
     }
-    assert!(matches!(topics.demand(at(2)), Demand::Rest(_)));
-    assert_eq!(topics.topics["b"].state, State::Subscribed);
-    assert_eq!(topics.topics["a"].refusal, Some(refusal));
+    assert!(matches!(channels.demand(at(2)), Demand::Rest(_)));
+    assert_eq!(channels.channels["b"].state, State::Subscribed);
+    assert_eq!(channels.channels["a"].refusal, Some(refusal));
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
