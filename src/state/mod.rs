@@ -3,7 +3,6 @@
 pub(crate) mod backoff;
 pub(crate) mod channels;
 pub(crate) mod clocks;
-pub(crate) mod contend;
 pub(crate) mod exchange;
 pub(crate) mod ledger;
 pub(crate) mod local_queue;
@@ -11,4 +10,5 @@ pub(crate) mod questions;
 pub(crate) mod renewal;
 pub(crate) mod ripening;
 pub(crate) mod stand_back;
+pub(crate) mod wait_loop;
 pub(crate) mod watch;

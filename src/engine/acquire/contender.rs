@@ -20,9 +20,9 @@ use crate::event::{LockAcquired, WaitGivenUp, WaitStarted};
 use crate::listing::LockKind;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::{Attempt, Side};
-use crate::state::contend::{Contest, LONGEST_SLEEP, Outcome, contend};
 use crate::state::exchange::{Bounds, InDoubt};
 use crate::state::ledger::Ledger;
+use crate::state::wait_loop::{Contest, LONGEST_SLEEP, Outcome, wait_loop};
 use crate::time::{Deadline, Instant, Lease};
 
 /// One acquisition by one caller.
@@ -87,7 +87,7 @@ impl<'a> Contender<'a> {
     pub(crate) fn run(mut self) -> Result<Option<Grant>> {
         let deadline = self.deadline;
         let outcome = if self.wait != Wait::Not {
-            self.wait_in_line().and_then(|()| contend(&mut self, deadline))
+            self.wait_in_line().and_then(|()| wait_loop(&mut self, deadline))
         } else {
             self.attempt().map(|outcome| match outcome {
                 Outcome::Taken(grant) => Some(grant),
@@ -296,7 +296,7 @@ impl<'a> Contender<'a> {
 }
 
 impl Contest for Contender<'_> {
-    type Prize = Grant;
+    type Grant = Grant;
 
     fn now(&self) -> Instant {
         Instant::now()

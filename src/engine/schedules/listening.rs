@@ -13,7 +13,7 @@ use crate::conn::{Audience, ListenerEvent, Server, Sleeper, sleeper};
 use crate::engine::hub::{Hub, Reports, Subscription};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
-use crate::state::contend::{Contest, Outcome, contend};
+use crate::state::wait_loop::{Contest, Outcome, wait_loop};
 use crate::sync::Mutex;
 use crate::time::{Deadline, Instant};
 use crate::transport::Demand;
@@ -50,7 +50,7 @@ struct Caller {
 }
 
 impl Contest for Caller {
-    type Prize = ();
+    type Grant = ();
 
     fn now(&self) -> Instant {
         START
@@ -89,7 +89,7 @@ impl Caller {
     fn run(mut self) {
         let (name, bell) = (self.name.clone(), self.bell.clone());
         self.subscription = self.hub.join_live(&name, &|| name.channel(), &bell);
-        contend(&mut self, Deadline::Never).unwrap();
+        wait_loop(&mut self, Deadline::Never).unwrap();
         self.subscription = None;
         let channel = self.name.channel();
         let listening = self.hub.expect_own(&channel);

@@ -7,7 +7,7 @@ use crate::time::{Deadline, Instant};
 
 /// The surroundings of the wait loop; tests script the replies.
 pub(crate) trait Contest {
-    type Prize;
+    type Grant;
 
     fn now(&self) -> Instant;
 
@@ -15,7 +15,7 @@ pub(crate) trait Contest {
     fn stand_back(&mut self, deadline: Deadline) -> Result<()>;
 
     /// Asks Redis once.
-    fn attempt(&mut self) -> Result<Outcome<Self::Prize>>;
+    fn attempt(&mut self) -> Result<Outcome<Self::Grant>>;
 
     /// Returns the longest sleep before the next request, after a reply that the lock is busy for `busy`; `None`
     /// gives up.
@@ -28,18 +28,18 @@ pub(crate) trait Contest {
     fn sleep(&mut self, until: Instant) -> Result<()>;
 }
 
-pub(crate) enum Outcome<Prize> {
-    Taken(Prize),
+pub(crate) enum Outcome<Grant> {
+    Taken(Grant),
     /// The lock is busy: ask again after this time at the latest.
     Busy(Duration),
 }
 
 /// Runs the loop. The order matters: ask, arm, ask again, sleep. A message is a hint; only the reply of Redis counts.
-pub(crate) fn contend<C: Contest>(contest: &mut C, deadline: Deadline) -> Result<Option<C::Prize>> {
+pub(crate) fn wait_loop<C: Contest>(contest: &mut C, deadline: Deadline) -> Result<Option<C::Grant>> {
     loop {
         contest.stand_back(deadline)?;
         let busy = match contest.attempt()? {
-            Outcome::Taken(prize) => return Ok(Some(prize)),
+            Outcome::Taken(grant) => return Ok(Some(grant)),
             Outcome::Busy(busy) => busy,
         };
         // Checked after the request, so that the last request is sent when the time is up, not before.
@@ -80,7 +80,7 @@ mod tests {
     }
 
     impl Contest for Scripted {
-        type Prize = ();
+        type Grant = ();
 
         fn now(&self) -> Instant {
             self.now
@@ -126,7 +126,7 @@ mod tests {
         let answers = answers.iter().copied().collect();
         let mut scripted = Scripted { now, answers, armed_live, armed: false, is_others_turn: false, did: vec![] };
         let deadline = wait.map_or(Deadline::Never, |ms| Deadline::At(now.after(Duration::from_millis(ms))));
-        let got = contend(&mut scripted, deadline).unwrap();
+        let got = wait_loop(&mut scripted, deadline).unwrap();
         (got, scripted.did)
     }
 
@@ -137,7 +137,7 @@ mod tests {
         let now = Instant::from_millis(1_000_000);
         let answers = [Some(900), Some(900), None].into();
         let mut scripted = Scripted { now, answers, armed_live: true, armed: false, is_others_turn: true, did: vec![] };
-        assert_eq!(contend(&mut scripted, Deadline::Never).unwrap(), Some(()));
+        assert_eq!(wait_loop(&mut scripted, Deadline::Never).unwrap(), Some(()));
         assert_eq!(scripted.did, [StandBack, Ask, Arm, StandBack, Ask, Sleep(900), StandBack, Ask]);
     }
 
@@ -194,7 +194,7 @@ mod tests {
     }
 
     impl Contest for Any {
-        type Prize = ();
+        type Grant = ();
 
         fn now(&self) -> Instant {
             self.now
@@ -255,7 +255,7 @@ mod tests {
             let turn = Turn { takes_ms: 0, busy_ms: None, live: false, rung_ms: 0 };
             let turns = turns.into_iter();
             let mut any = Any { now, deadline, turns, turn, answer: None, armed: false, asked: now };
-            let got = contend(&mut any, deadline).unwrap();
+            let got = wait_loop(&mut any, deadline).unwrap();
             if got.is_none() {
                 proptest::prop_assert!(deadline.passed(any.now) && any.answer.is_some());
                 let late = Deadline::At(any.asked).sooner(any.now) >= deadline.sooner(any.now);
