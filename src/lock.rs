@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::engine::{Engine, Grant, Handle, HoldState, Kind, Wait, Wish};
+use crate::engine::{AcquireRequest, Engine, Grant, Handle, HoldState, Kind, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::{Guard, Hold, OwnedGuard};
 use crate::name::{GivenName, LockName};
@@ -539,8 +539,15 @@ impl<T> Lock<T> {
             return self
                 .meaningless("a lease is never renewed, so with_max_hold() cannot limit it; leave one of them out");
         }
-        let wish = Wish { name, kind: &self.kind, lease, max_hold: self.max_hold, cancel: self.cancel.as_ref(), owned };
-        self.handle.begin().and_then(|engine| engine.acquire(&wish, wait)).map_err(about)
+        let request = AcquireRequest {
+            name,
+            kind: &self.kind,
+            lease,
+            max_hold: self.max_hold,
+            cancel: self.cancel.as_ref(),
+            owned,
+        };
+        self.handle.begin().and_then(|engine| engine.acquire(&request, wait)).map_err(about)
     }
 
     /// The error of a combination without meaning.

@@ -18,7 +18,7 @@ mod wire;
 pub(crate) use holds::hold::HoldState;
 pub(crate) use kind::{Ask, Kind, Pauses, Queueing, Waking};
 pub(crate) use lifecycle::handle::Handle;
-pub(crate) use request::{Grant, Wait, Wish};
+pub(crate) use request::{AcquireRequest, Grant, Wait};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;

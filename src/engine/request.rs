@@ -15,7 +15,7 @@ use crate::time::{Deadline, Instant, Lease};
 
 /// The request of a caller.
 #[derive(Debug)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct AcquireRequest<'a> {
     pub(crate) name: &'a LockName,
     pub(crate) kind: &'a Arc<dyn Kind>,
     /// `None` leaves the lease to the watchdog.
@@ -37,7 +37,7 @@ pub(crate) enum Wait {
     ForEver,
 }
 
-impl Wish<'_> {
+impl AcquireRequest<'_> {
     /// Returns the promise to a guard whose request was sent at `sent`.
     pub(super) fn promise(&self, lease: Lease, sent: Instant) -> Promise {
         match self.lease {
@@ -61,8 +61,8 @@ impl Wait {
 pub(crate) type Grant = (Arc<HoldState>, GuardNumber);
 
 impl Engine {
-    pub(super) fn lease_of(&self, wish: &Wish<'_>) -> Lease {
-        wish.lease.unwrap_or(self.watchdog_lease)
+    pub(super) fn lease_of(&self, request: &AcquireRequest<'_>) -> Lease {
+        request.lease.unwrap_or(self.watchdog_lease)
     }
 
     /// Returns the time limits of a request in a call with this deadline.

@@ -13,7 +13,7 @@ use crate::engine::hub::Subscription;
 use crate::engine::kind::{Ask, Queueing, Waking};
 use crate::engine::node::Node;
 use crate::engine::release::settle::Settlement;
-use crate::engine::request::{Grant, Wait, Wish};
+use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::wire;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockAcquired, WaitGivenUp, WaitStarted};
@@ -29,7 +29,7 @@ use crate::time::{Deadline, Instant, Lease};
 pub(crate) struct Contender<'a> {
     engine: &'a Arc<Engine>,
     node: Arc<Node>,
-    wish: &'a Wish<'a>,
+    request: &'a AcquireRequest<'a>,
     thread: Option<ThreadId>,
     lease: Lease,
     started: Instant,
@@ -54,18 +54,18 @@ pub(crate) struct Contender<'a> {
 impl<'a> Contender<'a> {
     pub(crate) fn new(
         engine: &'a Arc<Engine>,
-        wish: &'a Wish<'a>,
+        request: &'a AcquireRequest<'a>,
         thread: Option<ThreadId>,
         caller: &'a Caller<'a>,
         wait: Wait,
     ) -> Self {
-        let (number, owner) = engine.draw_owner(&**wish.kind, thread.as_ref());
+        let (number, owner) = engine.draw_owner(&**request.kind, thread.as_ref());
         Self {
             engine,
-            node: engine.node(wish.name),
-            wish,
+            node: engine.node(request.name),
+            request,
             thread,
-            lease: engine.lease_of(wish),
+            lease: engine.lease_of(request),
             started: Instant::now(),
             wait,
             deadline: wait.deadline(),
@@ -99,7 +99,7 @@ impl<'a> Contender<'a> {
             std::mem::forget(self);
             return Err(closed());
         }
-        let outcome = outcome.map_err(|error| error.about(self.wish.name));
+        let outcome = outcome.map_err(|error| error.about(self.request.name));
         self.leave(outcome.as_ref().err().map(Error::kind));
         if self.has_slept && !self.granted {
             self.tell_end_of_wait(outcome.as_ref().err());
@@ -111,7 +111,7 @@ impl<'a> Contender<'a> {
     fn tell_wait(&mut self) {
         let engine = self.engine;
         let waiter = Waiter {
-            name: self.wish.name.clone(),
+            name: self.request.name.clone(),
             kind: self.label(),
             owner: self.owner.clone(),
             number: self.thread.as_ref().map_or_else(|| ThreadId::current().number(), ThreadId::number),
@@ -120,7 +120,7 @@ impl<'a> Contender<'a> {
         };
         self.listed = Some(engine.waiters.list(self.number, waiter));
         if !std::mem::replace(&mut self.has_slept, true) {
-            let (name, kind, owner) = (self.wish.name, self.label(), &self.owner);
+            let (name, kind, owner) = (self.request.name, self.label(), &self.owner);
             engine.observe(|observer| {
                 observer.waiting(&WaitStarted { name: name.to_string(), kind, owner: owner.to_string() });
             });
@@ -131,7 +131,7 @@ impl<'a> Contender<'a> {
         self.listed = None;
         self.engine.observe(|observer| {
             observer.gave_up(&WaitGivenUp {
-                name: self.wish.name.to_string(),
+                name: self.request.name.to_string(),
                 kind: self.label(),
                 owner: self.owner.to_string(),
                 waited: self.started.until(Instant::now()),
@@ -141,13 +141,13 @@ impl<'a> Contender<'a> {
     }
 
     fn label(&self) -> LockKind {
-        self.wish.kind.label(self.wish.kind.side())
+        self.request.kind.label(self.request.kind.side())
     }
 
     /// Waits until this thread is the first in the local queue, or until the time is up. Then the thread asks in any
     /// case, so that the answer comes from Redis.
     fn wait_in_line(&mut self) -> Result<()> {
-        self.place = self.engine.lines.join(self.wish.name, self.wish.kind.queueing(), &self.caller.bell);
+        self.place = self.engine.lines.join(self.request.name, self.request.kind.queueing(), &self.caller.bell);
         while self.place.as_ref().is_some_and(|place| !place.is_first()) {
             let now = Instant::now();
             // During an outage the first thread gets no reply, so the other threads end their waits themselves.
@@ -160,8 +160,8 @@ impl<'a> Contender<'a> {
             self.sleep(self.deadline.sooner(outage.map_or(longest, |outage| outage.min(longest))))?;
         }
         // If the channel is subscribed already, joining before the first request saves the second request.
-        if matches!(self.wish.kind.waking(), Waking::Message) {
-            let (name, kind, owner) = (self.wish.name, self.wish.kind, &self.owner);
+        if matches!(self.request.kind.waking(), Waking::Message) {
+            let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
             self.subscription = self.node.hub.join_live(name, &|| kind.channel(name, owner), &self.caller.bell);
         }
         Ok(())
@@ -172,15 +172,15 @@ impl<'a> Contender<'a> {
         if now >= self.lease.good_until(sent) {
             return Ok(self.granted_too_late(unfenceable));
         }
-        let promise = self.wish.promise(self.lease, sent);
+        let promise = self.request.promise(self.lease, sent);
         let (ledger, guard) =
-            Ledger::granted(self.engine.watchdog_lease, sent, self.lease, self.wish.kind.side(), promise);
-        if self.wish.kind.stands_back() {
-            self.engine.stand_backs.granted(self.wish.name, now);
+            Ledger::granted(self.engine.watchdog_lease, sent, self.lease, self.request.kind.side(), promise);
+        if self.request.kind.stands_back() {
+            self.engine.stand_backs.granted(self.request.name, now);
         }
         let hold = Arc::new(HoldState::new(Granted {
-            name: self.wish.name.clone(),
-            kind: Arc::clone(self.wish.kind),
+            name: self.request.name.clone(),
+            kind: Arc::clone(self.request.kind),
             number: self.number,
             owner: self.owner.clone(),
             thread: self.thread.clone(),
@@ -222,8 +222,8 @@ impl<'a> Contender<'a> {
     /// A grant proves that older holds of this lock in this process are lost. Only holds registered before the
     /// request was sent are certain to be older.
     fn exclude_older_holds(&self, sent: Instant) {
-        for older in self.engine.registry.under(self.wish.name) {
-            let excluded = self.wish.kind.side() == Side::Exclusive
+        for older in self.engine.registry.under(self.request.name) {
+            let excluded = self.request.kind.side() == Side::Exclusive
                 || self.engine.with(&older, |ledger, _| ledger.counts().exclusive > 0);
             if excluded && older.since < sent {
                 self.engine.lose(&older, Loss::Taken);
@@ -236,7 +236,7 @@ impl<'a> Contender<'a> {
     fn granted_too_late(&mut self, unfenceable: bool) -> Outcome<Grant> {
         self.in_doubt.get_or_insert_default().unfenceable |= unfenceable;
         self.clear_away();
-        (self.number, self.owner) = self.engine.draw_owner(&**self.wish.kind, self.thread.as_ref());
+        (self.number, self.owner) = self.engine.draw_owner(&**self.request.kind, self.thread.as_ref());
         (self.subscription, self.asked, self.listed) = (None, false, None);
         Outcome::Busy(REST_AFTER_A_LATE_ANSWER)
     }
@@ -244,7 +244,7 @@ impl<'a> Contender<'a> {
     /// Leaves the queue in Redis, so that no other waiter waits for this one. After a failed wait the caller is
     /// delayed only for a moment; a failed request is repeated in the background.
     fn leave(&mut self, failed: Option<ErrorKind>) {
-        let queued = self.wait != Wait::Not && self.asked && self.wish.kind.queueing() == Queueing::InRedis;
+        let queued = self.wait != Wait::Not && self.asked && self.request.kind.queueing() == Queueing::InRedis;
         if queued && !self.granted && self.in_doubt.is_none() {
             let command_timeout = self.engine.config.command_timeout;
             let limit = if failed.is_none() { command_timeout } else { command_timeout.min(LONGEST_FAREWELL) };
@@ -257,7 +257,7 @@ impl<'a> Contender<'a> {
     fn look(&self, limit: Duration) {
         let now = Instant::now();
         self.node.asking_begins(now);
-        let call = self.wish.kind.holder(self.wish.name);
+        let call = self.request.kind.holder(self.request.name);
         let bounds =
             Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(Instant::now(), limit, limit) };
         let answer = wire::send(&*self.engine.topology, &call, bounds, None);
@@ -267,15 +267,15 @@ impl<'a> Contender<'a> {
             Ok(answer) => {
                 let ours = self.engine.owners.client();
                 let owner = answer.value.map(|(owner, _)| owner).filter(|owner| !owner.starts_with(ours));
-                stand_backs.looked(self.wish.name, owner.as_deref(), now);
+                stand_backs.looked(self.request.name, owner.as_deref(), now);
             }
-            Err(_) => stand_backs.cannot_look(self.wish.name, now),
+            Err(_) => stand_backs.cannot_look(self.request.name, now),
         }
     }
 
     /// Removes this owner from Redis; after a failure the background tries again.
     fn withdraw(&mut self, limit: Duration) {
-        let call = self.wish.kind.withdraw(self.wish.name, &self.owner);
+        let call = self.request.kind.withdraw(self.request.name, &self.owner);
         if wire::send(&*self.engine.topology, &call, Bounds::within(Instant::now(), limit, limit), None).is_err() {
             self.in_doubt.get_or_insert_default();
         }
@@ -285,8 +285,8 @@ impl<'a> Contender<'a> {
     fn clear_away(&mut self) {
         if let Some(in_doubt) = self.in_doubt.take() {
             self.engine.settle(Settlement {
-                name: self.wish.name.clone(),
-                kind: Arc::clone(self.wish.kind),
+                name: self.request.name.clone(),
+                kind: Arc::clone(self.request.kind),
                 owner: self.owner.clone(),
                 until: Instant::now().after(self.lease.duration()),
                 in_doubt,
@@ -303,9 +303,9 @@ impl Contest for Contender<'_> {
     }
 
     fn stand_back(&mut self, deadline: Deadline) -> Result<()> {
-        while self.wish.kind.stands_back() {
+        while self.request.kind.stands_back() {
             let now = Instant::now();
-            let Some(pause) = self.engine.stand_backs.pause(self.wish.name, now).filter(|_| !deadline.passed(now))
+            let Some(pause) = self.engine.stand_backs.pause(self.request.name, now).filter(|_| !deadline.passed(now))
             else {
                 break;
             };
@@ -325,8 +325,8 @@ impl Contest for Contender<'_> {
         let waits = self.wait != Wait::Not;
         self.asked = true;
         self.tries = self.tries.saturating_add(1);
-        let ask = Ask { name: self.wish.name, owner: &self.owner, lease: self.lease, waits };
-        let call = self.wish.kind.acquire(&ask);
+        let ask = Ask { name: self.request.name, owner: &self.owner, lease: self.lease, waits };
+        let call = self.request.kind.acquire(&ask);
         self.node.asking_begins(now);
         let bounds = self.engine.bounds(&self.node, self.started, self.deadline);
         let outcome = wire::send(&*self.engine.topology, &call, bounds, Some(self.caller));
@@ -365,7 +365,7 @@ impl Contest for Contender<'_> {
     }
 
     fn pause(&mut self, busy: Duration) -> Option<Duration> {
-        let pauses = match self.wish.kind.waking() {
+        let pauses = match self.request.kind.waking() {
             Waking::Message => return Some(busy.min(LONGEST_SLEEP)),
             Waking::OwnMessage => return Some(busy.min(LONGEST_SLEEP_IN_A_QUEUE)),
             Waking::Pauses(pauses) => pauses,
@@ -379,7 +379,7 @@ impl Contest for Contender<'_> {
     }
 
     fn arm(&mut self) -> Result<bool> {
-        if matches!(self.wish.kind.waking(), Waking::Pauses(_)) {
+        if matches!(self.request.kind.waking(), Waking::Pauses(_)) {
             return Ok(false);
         }
         if let Some(subscription) = &self.subscription {
@@ -387,9 +387,9 @@ impl Contest for Contender<'_> {
             subscription.is_live()?;
             return Ok(false);
         }
-        let channel = self.wish.kind.channel(self.wish.name, &self.owner);
+        let channel = self.request.kind.channel(self.request.name, &self.owner);
         // A message on a waiter's own channel says nothing about existing holds.
-        let concerns = matches!(self.wish.kind.waking(), Waking::Message).then_some(self.wish.name);
+        let concerns = matches!(self.request.kind.waking(), Waking::Message).then_some(self.request.name);
         let subscription = self.node.hub.join(concerns, channel, &self.caller.bell)?;
         let live = subscription.is_live()?;
         self.subscription = Some(subscription);

@@ -11,7 +11,7 @@ use super::Engine;
 use super::caller::Caller;
 use super::holds::hold::HoldState;
 use super::holds::in_turn::still_kept;
-use super::request::{Grant, Wait, Wish};
+use super::request::{AcquireRequest, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::owner::ThreadId;
 use crate::time::{Deadline, Instant};
@@ -19,40 +19,40 @@ use contender::Contender;
 
 impl Engine {
     /// Takes or re-enters the lock; `None` when another owner kept the lock until the deadline.
-    pub(crate) fn acquire(self: &Arc<Self>, wish: &Wish<'_>, wait: Wait) -> Result<Option<Grant>> {
-        let caller = Caller::new(self, wish.cancel);
+    pub(crate) fn acquire(self: &Arc<Self>, request: &AcquireRequest<'_>, wait: Wait) -> Result<Option<Grant>> {
+        let caller = Caller::new(self, request.cancel);
         caller.check()?;
-        let thread = (!wish.owned).then(ThreadId::current);
+        let thread = (!request.owned).then(ThreadId::current);
         if let Some(thread) = &thread
-            && let Some(hold) = self.registry.find(wish.name, thread.number())
+            && let Some(hold) = self.registry.find(request.name, thread.number())
         {
-            return self.reenter(wish, hold, &caller, wait.deadline()).map(Some);
+            return self.reenter(request, hold, &caller, wait.deadline()).map(Some);
         }
-        Contender::new(self, wish, thread, &caller, wait).run()
+        Contender::new(self, request, thread, &caller, wait).run()
     }
 
     fn reenter(
         self: &Arc<Self>,
-        wish: &Wish<'_>,
+        request: &AcquireRequest<'_>,
         hold: Arc<HoldState>,
         caller: &Caller<'_>,
         deadline: Deadline,
     ) -> Result<Grant> {
-        let side = wish.kind.side();
+        let side = request.kind.side();
         let (held, counts) = self.with(&hold, |ledger, now| (ledger.counts(), ledger.counts_after_reentry(now, side)));
         let counts = counts.map_err(|loss| self.lost(&hold, loss))?;
-        if hold.kind.family() != wish.kind.family() {
+        if hold.kind.family() != request.kind.family() {
             return Err(Error::new(ErrorKind::OtherKind, "this thread holds another kind of lock of this name"));
         }
-        wish.kind.check_reentry(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
-        let lease = self.lease_of(wish);
+        request.kind.check_reentry(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
+        let lease = self.lease_of(request);
         let raise = self.with(&hold, |ledger, now| ledger.raise(now, lease));
-        let node = self.node(wish.name);
-        let call = hold.kind.reenter(wish.name, &hold.owner, raise, counts);
+        let node = self.node(request.name);
+        let call = hold.kind.reenter(request.name, &hold.owner, raise, counts);
         let bounds = self.bounds(&node, Instant::now(), deadline);
         let reentered = self.ask_about(&hold, &call, bounds, Some(caller), |ledger, now, answer| {
             still_kept(ledger, now, &answer.value)?;
-            ledger.reentered(now, answer.sent, lease, side, wish.promise(lease, answer.sent))
+            ledger.reentered(now, answer.sent, lease, side, request.promise(lease, answer.sent))
         });
         // After a failure the counts in Redis may be too high for this hold.
         let guard = reentered.inspect_err(|_| self.repeat_release(&hold))?;
