@@ -59,7 +59,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// The channel on which releases are published for this waiter; empty for a kind without messages.
     fn channel(&self, name: &LockName, owner: &OwnerId) -> String;
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt>;
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt>;
 
     /// Builds the re-entry; `counts` include the new guard.
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
@@ -97,7 +97,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
 /// The arguments of an acquire.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct AcquireArgs<'a> {
     pub(crate) name: &'a LockName,
     pub(crate) owner: &'a OwnerId,
     pub(crate) lease: Lease,

@@ -16,7 +16,7 @@ mod watchdog;
 mod wire;
 
 pub(crate) use holds::hold::HoldState;
-pub(crate) use kind::{Ask, Kind, Pauses, Queueing, Waking};
+pub(crate) use kind::{AcquireArgs, Kind, Pauses, Queueing, Waking};
 pub(crate) use lifecycle::handle::Handle;
 pub(crate) use request::{AcquireRequest, Grant, Wait};
 

@@ -1,7 +1,7 @@
 //! The fair lock: the plain lock with a queue in Redis.
 
 use super::{only_once, unlocked};
-use crate::engine::{Ask, Kind, Queueing, Waking};
+use crate::engine::{AcquireArgs, Kind, Queueing, Waking};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
@@ -37,9 +37,9 @@ impl Kind for Fair {
         format!("{}:{owner}", name.channel())
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
-        let patience = ask.waits.then_some(self.patience);
-        fair::acquire(ask.name, ask.owner, ask.lease, patience, unlocked(&ask.name.channel()))
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
+        let patience = args.waits.then_some(self.patience);
+        fair::acquire(args.name, args.owner, args.lease, patience, unlocked(&args.name.channel()))
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {

@@ -1,7 +1,7 @@
 //! The fenced lock: the plain lock with numbered grants, so that a store can refuse a late writer.
 
 use super::unlocked;
-use crate::engine::{Ask, Kind};
+use crate::engine::{AcquireArgs, Kind};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
@@ -46,8 +46,8 @@ impl Kind for Fenced {
         name.channel()
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
-        fenced::acquire(ask.name, ask.owner, ask.lease)
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
+        fenced::acquire(args.name, args.owner, args.lease)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use crate::engine::{Ask, Handle, Kind, Queueing};
+use crate::engine::{AcquireArgs, Handle, Kind, Queueing};
 use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::lock::Lock;
@@ -129,10 +129,10 @@ impl Kind for ReadWrite {
         name.read_write_channel()
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         match self.0 {
-            Side::Exclusive => read_write::acquire_write(ask.name, ask.owner, ask.lease),
-            Side::Shared => read_write::acquire_read(ask.name, ask.owner, ask.lease),
+            Side::Exclusive => read_write::acquire_write(args.name, args.owner, args.lease),
+            Side::Shared => read_write::acquire_read(args.name, args.owner, args.lease),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The plain lock: exclusive, with re-entry or without.
 
 use super::{only_once, unlocked};
-use crate::engine::{Ask, Kind};
+use crate::engine::{AcquireArgs, Kind};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
@@ -27,8 +27,8 @@ impl Kind for Reentrant {
         name.channel()
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
-        reentrant::acquire(ask.name, ask.owner, ask.lease)
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
+        reentrant::acquire(args.name, args.owner, args.lease)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {

@@ -7,7 +7,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Ask, Kind, Pauses, Waking};
+use crate::engine::{AcquireArgs, Kind, Pauses, Waking};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
@@ -116,8 +116,8 @@ impl Kind for Spin {
         String::new()
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
-        reentrant::acquire(ask.name, ask.owner, ask.lease)
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
+        reentrant::acquire(args.name, args.owner, args.lease)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {

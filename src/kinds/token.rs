@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Backoff;
-use crate::engine::{Ask, Kind, Pauses, Waking};
+use crate::engine::{AcquireArgs, Kind, Pauses, Waking};
 use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
@@ -221,11 +221,11 @@ impl Kind for TokenLock {
         String::new()
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         if self.by_script() {
-            return token::acquire(ask.name, ask.owner, ask.lease, self.0.repairs);
+            return token::acquire(args.name, args.owner, args.lease, self.0.repairs);
         }
-        transaction::acquire(ask.name, ask.owner, ask.lease, self.0.repairs, self.opening())
+        transaction::acquire(args.name, args.owner, args.lease, self.0.repairs, self.opening())
     }
 
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, _: Counts) -> Call<Result<(), Loss>> {

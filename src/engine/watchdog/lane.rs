@@ -97,7 +97,7 @@ mod tests {
     use crate::config::ClientBuilder;
     use crate::conn::Standalone;
     use crate::engine::holds::hold::Granted;
-    use crate::engine::{Ask, Kind};
+    use crate::engine::{AcquireArgs, Kind};
     use crate::kinds::Reentrant;
     use crate::owner::OwnerId;
     use crate::script::{Attempt, Call, Counts, Released, Renewal, RenewalAnswers, Side};
@@ -121,8 +121,8 @@ mod tests {
             PLAIN.channel(name, owner)
         }
 
-        fn acquire(&self, ask: &Ask<'_>) -> Call<Attempt> {
-            PLAIN.acquire(ask)
+        fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
+            PLAIN.acquire(args)
         }
 
         fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
