@@ -161,6 +161,33 @@ mod tests {
         assert_eq!(answers.unwrap(), [RenewalAnswer::Renewed, RenewalAnswer::Lost(Loss::Gone)]);
     }
 
+    /// The holder takes the read side, too, and gives the write side back, while the server runs the request.
+    #[test]
+    fn a_hold_that_changes_its_side_meanwhile_is_still_there() {
+        let call = crate::script::read_write::look(&claims(&["a"]));
+        let (before, after) = (["me:write"], ["me"]);
+        for changes_after in 0..=2 {
+            let mut asked = 0;
+            let outcome = call.round_trips().unwrap().run(&mut |commands| {
+                let replies = commands.iter().map(|command| {
+                    let words: Vec<_> = command
+                        .args_iter()
+                        .map(|word| match word {
+                            redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                            _ => String::new(),
+                        })
+                        .collect();
+                    let there = if asked < changes_after { before } else { after };
+                    asked += 1;
+                    let is_there = words[0] == "EXISTS" || there.contains(&words[2].as_str());
+                    Value::Int(is_there.into())
+                });
+                Ok(replies.collect())
+            });
+            assert_eq!(outcome.unwrap(), [RenewalAnswer::Renewed], "after {changes_after} commands");
+        }
+    }
+
     #[test]
     fn one_question_finds_many_fields_gone() {
         let names: Vec<_> = (0..MANY).map(|number| format!("n{number}")).collect();

@@ -72,7 +72,8 @@ pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
 
 /// Checks whether these owners still hold either side. `claims` must not be empty.
 pub(crate) fn look(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
-    look::fields(claims, |owner| vec![owner.to_string(), format!("{owner}:write")])
+    // The write side first: a hold may go on as a reader between the two commands, and never becomes a writer again.
+    look::fields(claims, |owner| vec![format!("{owner}:write"), owner.to_string()])
 }
 
 /// Releases the side `mode` of whatever owner.
