@@ -29,7 +29,7 @@ pub(crate) struct HoldState {
     /// The fencing token, where the kind has tokens.
     pub(crate) token: Option<u64>,
     state: Mutex<State>,
-    /// Rung when the hold is not live any more. One thread may wait for several holds with one bell.
+    /// Rung when the hold is not live any more, and when its deadline came nearer. One thread may wait for several holds with one bell.
     ended: Bells,
     pub(crate) requests: Requests,
     /// Whether the server was asked to report changes of the key.
@@ -101,6 +101,7 @@ impl HoldState {
     pub(crate) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Aftermath) {
         let now = Instant::now();
         let mut state = self.state.lock();
+        let deadline = state.ledger.good_until();
         let answer = use_ledger(&mut state.ledger, now);
         let phase = state.ledger.look(now);
         let new_loss = match phase {
@@ -114,8 +115,9 @@ impl HoldState {
         // mutex.
         let useless = if phase == Phase::Done { std::mem::take(&mut state.on_lost) } else { vec![] };
         let needless_check = if phase == Phase::Live { None } else { state.pending_check.take() };
+        let is_sooner = state.ledger.good_until() < deadline;
         drop(state);
-        if phase != Phase::Live {
+        if phase != Phase::Live || is_sooner {
             self.ended.ring_all();
         }
         drop(useless);
@@ -282,6 +284,23 @@ mod tests {
         // A waiter without a wake-up checks when its nap is over.
         let took = start.until(Instant::now());
         assert!(took < Duration::from_secs(5), "{took:?}");
+    }
+
+    #[test]
+    fn a_waiter_follows_a_deadline_that_came_nearer() {
+        let began = Instant::now();
+        let (hold, guard) = hold(began);
+        let lease = Lease::new(Duration::from_millis(200)).unwrap();
+        let promise = Promise::Leased { until: began.after(lease.duration()) };
+        hold.update(|ledger, now| ledger.reentered(now, now, lease, Side::Exclusive, promise)).0.unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| hold.wait_for_end(began.after(HOUR)));
+            std::thread::sleep(Duration::from_millis(50)); // it sleeps by now, or sees the new deadline
+            hold.update(|ledger, now| ledger.release(guard, now));
+            waiter.join().unwrap();
+        });
+        let took = began.until(Instant::now());
+        assert!(took < Duration::from_millis(600), "a nap of a second ends after the time to live: {took:?}");
     }
 
     #[test]
