@@ -10,7 +10,7 @@ use super::connection::{Connection, Dialer};
 use super::introduction::Hello;
 use super::pool::{Pool, closed};
 use super::waker::Sleeper;
-use crate::error::Stop;
+use crate::error::{Error, ErrorKind, Stop};
 use crate::time::Instant;
 #[cfg(test)]
 use crate::transport::ServerNumber;
@@ -231,11 +231,19 @@ impl DedicatedConnection {
         }
     }
 
-    /// Checks that the server is a master, as far as the server reports a role. Closes the connection to any other
+    /// Checks that the server that answered last is a master, as far as the server reports a role. Closes the connection to any other
     /// server.
     pub(crate) fn check_role(&mut self, deadline: Instant) -> Result<(), Fault> {
         let hello = command(&["HELLO"]).get_packed_command();
-        let told = match self.request(&hello, deadline, |reply| Some(Hello::read(reply))) {
+        let asked = self.generation();
+        let answer = self.request(&hello, deadline, |reply| Some(Hello::read(reply)));
+        if asked != Some(self.generation) {
+            // The new connection may lead to another server than the one that answered before.
+            let text =
+                format!("the connection to redis at {} was lost before the server told its role", self.server.label());
+            return Err(Fault::NotSent(Error::new(ErrorKind::Connection, text)));
+        }
+        let told = match answer {
             // `HELLO` is optional, as in the introduction.
             Err(Fault::Refused(_)) => return Ok(()),
             told => told?,

@@ -49,3 +49,15 @@ fn round_trips_without_a_reply_end_their_connection() {
     assert!(matches!(outcome, Err(Fault::Unanswered(..))), "{outcome:?}");
     assert_eq!(connection.generation(), None, "the next answer would be that of this question");
 }
+
+#[test]
+fn the_role_of_another_connection_is_no_answer() {
+    let (_scripted, server) = served(Reaction::HangUp);
+    let mut connection = server.connection();
+    assert!(connection.check_role(soon()).is_err(), "no connection answered anything");
+    connection.open(soon()).unwrap();
+    connection.check_role(soon()).unwrap();
+    let ping = command(&["PING"]).get_packed_command();
+    connection.request(&ping, soon(), |_| Some(())).unwrap_err();
+    assert!(connection.check_role(soon()).is_err(), "the server that was asked is another one, perhaps");
+}
