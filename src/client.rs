@@ -368,7 +368,7 @@ impl fmt::Debug for Client {
 
 /// Makes the list entry of a hold; `None` for a hold that has ended.
 fn held_lock(engine: &Engine, hold: &HoldState) -> Option<HeldLock> {
-    engine.with(hold, |ledger, now| {
+    engine.with_ledger(hold, |ledger, now| {
         let counts = ledger.counts();
         let side = if counts.exclusive > 0 { Side::Exclusive } else { Side::Shared };
         (ledger.look(now) == Phase::Live).then(|| HeldLock {

@@ -152,7 +152,7 @@ impl Hold {
     /// ```
     pub fn remaining(&self) -> Duration {
         let Some(engine) = self.handle.look() else { return Duration::ZERO };
-        engine.with(&self.state, |ledger, now| match ledger.look(now) {
+        engine.with_ledger(&self.state, |ledger, now| match ledger.look(now) {
             Phase::Live => now.until(ledger.good_until()),
             _ => Duration::ZERO,
         })
@@ -277,7 +277,7 @@ impl Hold {
 
     fn phase(&self) -> Phase {
         let Some(engine) = self.handle.look() else { return Phase::Lost(Loss::Closed) };
-        engine.with(&self.state, |ledger, now| ledger.look(now))
+        engine.with_ledger(&self.state, |ledger, now| ledger.look(now))
     }
 
     fn about(&self, error: Error) -> Error {
@@ -365,7 +365,7 @@ impl<T> Guard<T> {
         if let Some(number) = self.inner.number.take() {
             let Hold { handle, state } = &self.inner.hold;
             if let Some(engine) = handle.look() {
-                engine.with(state, |ledger, _| ledger.leave_to_unlock(number));
+                engine.with_ledger(state, |ledger, _| ledger.leave_to_unlock(number));
             }
         }
     }

@@ -368,7 +368,7 @@ impl<T> Lock<T> {
             let other = "this thread holds another kind of lock of this name; unlock that one";
             return Err(Error::new(ErrorKind::OtherKind, other).about(name));
         }
-        let guard = engine.with(&hold, |ledger, _| ledger.newest_left_to_unlock(self.kind.side()));
+        let guard = engine.with_ledger(&hold, |ledger, _| ledger.newest_left_to_unlock(self.kind.side()));
         engine.release(&hold, guard.ok_or_else(not_held)?, engine.config.command_timeout)
     }
 
@@ -455,13 +455,9 @@ impl<T> Lock<T> {
         let Ok(name) = self.name.checked() else { return 0 };
         let Some(engine) = self.handle.look() else { return 0 };
         let Some(hold) = engine.registry.find(name, ThreadId::current().number()) else { return 0 };
-        let count =
-            engine.with(
-                &hold,
-                |ledger, now| {
-                    if ledger.look(now) == Phase::Live { ledger.counts().of(self.kind.side()) } else { 0 }
-                },
-            );
+        let count = engine.with_ledger(&hold, |ledger, now| {
+            if ledger.look(now) == Phase::Live { ledger.counts().of(self.kind.side()) } else { 0 }
+        });
         u64::try_from(count).unwrap_or(u64::MAX)
     }
 
@@ -519,7 +515,7 @@ impl<T> Lock<T> {
     fn force_lost(&self, engine: &Engine, holds: &[Arc<HoldState>]) {
         let side = self.kind.side();
         for hold in holds {
-            if engine.with(hold, |ledger, _| ledger.counts().of(side)) > 0 {
+            if engine.with_ledger(hold, |ledger, _| ledger.counts().of(side)) > 0 {
                 engine.lose(hold, Loss::Gone);
             }
         }

@@ -198,7 +198,7 @@ impl<'a> Contender<'a> {
         self.listed = None;
         for dead in dead {
             // The loss of this hold may not have been reported.
-            self.engine.with(&dead, |ledger, now| ledger.look(now));
+            self.engine.with_ledger(&dead, |ledger, now| ledger.look(now));
         }
         self.engine.schedule_if_observed(&hold);
         self.node.lane.granted(self.engine, &self.node.server, &self.node.hub, &hold);
@@ -224,7 +224,7 @@ impl<'a> Contender<'a> {
     fn exclude_older_holds(&self, sent: Instant) {
         for older in self.engine.registry.under(self.request.name) {
             let excluded = self.request.kind.side() == Side::Exclusive
-                || self.engine.with(&older, |ledger, _| ledger.counts().exclusive > 0);
+                || self.engine.with_ledger(&older, |ledger, _| ledger.counts().exclusive > 0);
             if excluded && older.since < sent {
                 self.engine.lose(&older, Loss::Taken);
             }

@@ -39,14 +39,15 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<Grant> {
         let side = request.kind.side();
-        let (held, counts) = self.with(&hold, |ledger, now| (ledger.counts(), ledger.counts_after_reentry(now, side)));
+        let (held, counts) =
+            self.with_ledger(&hold, |ledger, now| (ledger.counts(), ledger.counts_after_reentry(now, side)));
         let counts = counts.map_err(|loss| self.lost(&hold, loss))?;
         if hold.kind.family() != request.kind.family() {
             return Err(Error::new(ErrorKind::OtherKind, "this thread holds another kind of lock of this name"));
         }
         request.kind.check_reentry(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
         let lease = self.lease_of(request);
-        let raise = self.with(&hold, |ledger, now| ledger.raise(now, lease));
+        let raise = self.with_ledger(&hold, |ledger, now| ledger.raise(now, lease));
         let node = self.node(request.name);
         let call = hold.kind.reenter(request.name, &hold.owner, raise, counts);
         let bounds = self.bounds(&node, Instant::now(), deadline);

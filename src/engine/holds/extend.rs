@@ -20,7 +20,7 @@ impl Engine {
         let bounds = Bounds::within(Instant::now(), limit, limit);
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
         let node = self.node(&hold.name);
-        let raise = self.with(hold, |ledger, now| ledger.raise(now, lease));
+        let raise = self.with_ledger(hold, |ledger, now| ledger.raise(now, lease));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise };
         let call = hold.kind.renew(&[renewal]);
         let send = |in_doubt| wire::send_after(in_doubt, &*self.topology, &call, bounds, None);
@@ -50,7 +50,7 @@ impl Engine {
     }
 
     fn must_be_live(&self, hold: &HoldState) -> Result<()> {
-        match self.with(hold, |ledger, now| ledger.look(now)) {
+        match self.with_ledger(hold, |ledger, now| ledger.look(now)) {
             Phase::Live => Ok(()),
             Phase::Lost(loss) => Err(self.lost(hold, loss)),
             Phase::Releasing | Phase::Done => Err(Error::new(ErrorKind::NotHeld, "this hold was given back already")),

@@ -96,7 +96,7 @@ impl HoldState {
         self.kind.label(self.kind.side())
     }
 
-    /// Uses the ledger under its mutex. Returns a new loss, once. Only [`Engine::with`](crate::engine::Engine::with)
+    /// Uses the ledger under its mutex. Returns a new loss, once. Only [`Engine::with_ledger`](crate::engine::Engine::with_ledger)
     /// calls this method, and reports the loss.
     pub(crate) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Aftermath) {
         let now = Instant::now();

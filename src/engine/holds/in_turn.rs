@@ -48,7 +48,7 @@ impl Engine {
                     turn.keep_in_doubt(InDoubt { fenceable: vec![], unfenceable: true });
                 }
                 let last_cut = turn.last_cut();
-                Ok(self.with(hold, |ledger, now| {
+                Ok(self.with_ledger(hold, |ledger, now| {
                     if !answer.unfenceable {
                         ledger.cut_is_over(last_cut, answer.clear_since);
                     }

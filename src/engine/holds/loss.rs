@@ -12,7 +12,7 @@ use crate::time::Instant;
 
 impl Engine {
     /// Uses the ledger of a hold under its mutex, and reports a loss that this use detects.
-    pub(crate) fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
+    pub(crate) fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
         let (answer, Aftermath { new_loss, needless_check }) = hold.update(use_ledger);
         if let Some(ticket) = needless_check {
             self.timer.cancel(ticket);
@@ -25,7 +25,7 @@ impl Engine {
 
     /// Records a loss that Redis reported.
     pub(crate) fn lose(&self, hold: &HoldState, loss: Loss) {
-        self.with(hold, |ledger, now| {
+        self.with_ledger(hold, |ledger, now| {
             // A hold that expired before stays expired.
             ledger.look(now);
             ledger.lose(loss);
@@ -49,7 +49,7 @@ impl Engine {
 
     /// Checks the hold at its deadline, and again after each extension.
     fn schedule_check(&self, hold: &Arc<HoldState>) {
-        if self.with(hold, |ledger, now| ledger.look(now)) != Phase::Live {
+        if self.with_ledger(hold, |ledger, now| ledger.look(now)) != Phase::Live {
             return;
         }
         let needless = hold.schedule_check(|deadline| {
@@ -69,10 +69,10 @@ impl Engine {
     /// Keeps an abandoned hold until its deadline, so that its loss is still reported.
     pub(crate) fn watch_until_deadline(&self, hold: &Arc<HoldState>) {
         let (engine, hold) = (Weak::clone(&self.myself), Arc::clone(hold));
-        let deadline = self.with(&hold, |ledger, _| ledger.good_until());
+        let deadline = self.with_ledger(&hold, |ledger, _| ledger.good_until());
         self.timer.run_at(deadline, move || {
             let Some(engine) = engine.upgrade() else { return };
-            if engine.with(&hold, |ledger, now| ledger.look(now)) == Phase::Live {
+            if engine.with_ledger(&hold, |ledger, now| ledger.look(now)) == Phase::Live {
                 engine.watch_until_deadline(&hold); // the hold was extended
             } else {
                 engine.registry.forget(&hold);
@@ -90,7 +90,7 @@ impl Engine {
         if loss != Loss::Expired {
             return None;
         }
-        let deadline = self.with(hold, |ledger, _| ledger.good_until());
+        let deadline = self.with_ledger(hold, |ledger, _| ledger.good_until());
         self.heartbeat.standstill_at(deadline, Instant::now())
     }
 
@@ -175,7 +175,7 @@ mod tests {
         let hold = HoldState::for_test(&LockName::new("job").unwrap(), owner, None, now, ledger);
         let (told, heard) = crossbeam_channel::unbounded();
         engine.on_lost(&hold, Box::new(move |loss| told.send(*loss).unwrap()));
-        engine.with(&hold, |ledger, now| ledger.extended(now, lease(900)));
+        engine.with_ledger(&hold, |ledger, now| ledger.extended(now, lease(900)));
         assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(Loss::Expired), "nobody asks meanwhile");
         assert!(now.until(Instant::now()) >= Duration::from_millis(800), "at its new end");
     }
@@ -198,7 +198,7 @@ mod tests {
             engine.schedule_if_observed(&hold);
             assert_eq!(jobs(), "Background(lockson-timer, 1 jobs)");
             if gives_back {
-                engine.with(&hold, |ledger, now| ledger.release(guard, now));
+                engine.with_ledger(&hold, |ledger, now| ledger.release(guard, now));
             } else {
                 engine.lose(&hold, Loss::Gone);
             }

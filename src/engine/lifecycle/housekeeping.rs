@@ -80,7 +80,7 @@ impl Engine {
 
     /// Ends one hold because the client closes. Returns whether the hold was live.
     fn end_hold(&self, hold: &HoldState) -> bool {
-        self.with(hold, |ledger, now| {
+        self.with_ledger(hold, |ledger, now| {
             let was_live = ledger.look(now) == Phase::Live;
             ledger.lose(Loss::Closed);
             was_live

@@ -19,7 +19,7 @@ use crate::time::Instant;
 impl Engine {
     /// Releases one guard within `limit`. A release in doubt after that is cleaned up in the background.
     pub(crate) fn release(self: &Arc<Self>, hold: &Arc<HoldState>, guard: GuardNumber, limit: Duration) -> Result<()> {
-        match self.with(hold, |ledger, now| ledger.release(guard, now)) {
+        match self.with_ledger(hold, |ledger, now| ledger.release(guard, now)) {
             Release::Partial(remaining) => {
                 self.schedule_if_observed(hold);
                 self.forget_if_empty(hold);
@@ -28,7 +28,7 @@ impl Engine {
             Release::Last => {
                 self.registry.remove(hold);
                 let outcome = self.release_last(hold, limit);
-                self.with(hold, |ledger, _| ledger.settled());
+                self.with_ledger(hold, |ledger, _| ledger.settled());
                 outcome
             }
             Release::Lost(loss) => {
@@ -72,9 +72,10 @@ impl Engine {
                 if let Err(loss) = answer.value {
                     // The repeated release found no hold. Before the deadline the first copy had released the lock,
                     // and only its reply was lost.
-                    let opened_by_us = answer.repeated && self.with(hold, |ledger, now| now < ledger.good_until());
+                    let opened_by_us =
+                        answer.repeated && self.with_ledger(hold, |ledger, now| now < ledger.good_until());
                     if !opened_by_us {
-                        self.with(hold, |ledger, _| ledger.release_found_lost(loss));
+                        self.with_ledger(hold, |ledger, _| ledger.release_found_lost(loss));
                         return Err(self.lost(hold, loss));
                     }
                 }
@@ -114,7 +115,7 @@ impl Engine {
 
     /// Drops a guard and leaves its part of the hold to expire.
     pub(crate) fn keep_until_expiry(&self, hold: &Arc<HoldState>, guard: GuardNumber) {
-        self.with(hold, |ledger, now| ledger.keep(guard, now));
+        self.with_ledger(hold, |ledger, now| ledger.keep(guard, now));
         if self.forget_if_empty(hold) {
             let in_doubt = hold.requests.take_in_doubt();
             if !in_doubt.is_empty() {
@@ -125,7 +126,7 @@ impl Engine {
 
     /// Removes a hold without guards from the registry. Returns whether the hold was removed.
     fn forget_if_empty(&self, hold: &HoldState) -> bool {
-        let is_empty = self.with(hold, |ledger, _| ledger.is_empty());
+        let is_empty = self.with_ledger(hold, |ledger, _| ledger.is_empty());
         if is_empty {
             self.registry.remove(hold);
         }

@@ -38,7 +38,7 @@ impl Engine {
     ) -> Result<Outcome<(), Loss>> {
         // A later release may have been written already; then these numbers are outdated.
         let newest = if turn.last_cut() > remaining.cut {
-            self.with(hold, |ledger, now| ledger.repeated_release(now))
+            self.with_ledger(hold, |ledger, now| ledger.repeated_release(now))
         } else {
             Some(remaining)
         };
@@ -88,10 +88,10 @@ impl Engine {
             return true;
         }
         // The turn excludes requests of the hold with other counts.
-        let Some(remaining) = self.with(hold, |ledger, now| ledger.repeated_release(now)) else {
+        let Some(remaining) = self.with_ledger(hold, |ledger, now| ledger.repeated_release(now)) else {
             turn.written();
             let in_doubt = turn.take_in_doubt();
-            if self.with(hold, |ledger, _| ledger.is_empty()) && !in_doubt.is_empty() {
+            if self.with_ledger(hold, |ledger, _| ledger.is_empty()) && !in_doubt.is_empty() {
                 // The last guard was dropped meanwhile, so these copies are only known here.
                 self.settle(self.leftover(hold, in_doubt));
             } else {

@@ -26,7 +26,7 @@ pub(crate) struct Settlement {
 impl Engine {
     /// The cleanup of a hold that this process gave up.
     pub(crate) fn leftover(&self, hold: &HoldState, in_doubt: InDoubt) -> Settlement {
-        let end = self.with(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
+        let end = self.with_ledger(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
         Settlement {
             name: hold.name.clone(),
             kind: Arc::clone(&hold.kind),

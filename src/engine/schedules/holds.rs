@@ -76,7 +76,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
+    fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
         let (answer, aftermath) = hold.update(use_ledger);
         if let Some(new_loss) = aftermath.new_loss {
             self.reported.lock().push(hold.number);
@@ -87,7 +87,7 @@ impl Scene {
     }
 
     fn phase(&self, hold: &HoldState) -> Phase {
-        self.with(hold, |ledger, now| ledger.look(now))
+        self.with_ledger(hold, |ledger, now| ledger.look(now))
     }
 
     /// A hold of a thread, from its grant to its end.
@@ -97,7 +97,7 @@ impl Scene {
         let (ledger, outer) = Ledger::granted(lease(), Instant::now(), lease(), Side::Exclusive, PROMISE);
         let hold = HoldState::for_test(name, (number, owner), Some(thread.clone()), START, ledger);
         for older in self.registry.under(name).into_iter().filter(|older| older.number < number) {
-            self.with(&older, |ledger, _| ledger.lose(Loss::Taken));
+            self.with_ledger(&older, |ledger, _| ledger.lose(Loss::Taken));
         }
         assert!(self.registry.add(Arc::clone(&hold)).unwrap().is_empty());
         let told = Arc::new(AtomicUsize::new(0));
@@ -128,17 +128,17 @@ impl Scene {
 
     fn reenter(&self, hold: &HoldState) -> Option<crate::state::ledger::GuardNumber> {
         let counts = |ledger: &mut Ledger, now| ledger.counts_after_reentry(now, Side::Exclusive);
-        self.with(hold, counts).ok()?;
+        self.with_ledger(hold, counts).ok()?;
         let sent = Instant::now();
         let answer = self.redis.lock().about(&hold.owner);
         match answer {
             RenewalAnswer::Renewed => {
                 let reentered =
                     |ledger: &mut Ledger, now| ledger.reentered(now, sent, lease(), Side::Exclusive, PROMISE);
-                self.with(hold, reentered).ok()
+                self.with_ledger(hold, reentered).ok()
             }
             RenewalAnswer::Lost(loss) => {
-                self.with(hold, |ledger, _| ledger.lose(loss));
+                self.with_ledger(hold, |ledger, _| ledger.lose(loss));
                 None
             }
             RenewalAnswer::Refused(_) => None,
@@ -146,23 +146,23 @@ impl Scene {
     }
 
     fn release(&self, hold: &Arc<HoldState>, guard: crate::state::ledger::GuardNumber) {
-        match self.with(hold, |ledger, now| ledger.release(guard, now)) {
+        match self.with_ledger(hold, |ledger, now| ledger.release(guard, now)) {
             Release::Partial(remaining) => {
                 let answer = self.redis.lock().about(&hold.owner);
-                self.with(hold, |ledger, now| ledger.cut_is_over(remaining.cut, now));
+                self.with_ledger(hold, |ledger, now| ledger.cut_is_over(remaining.cut, now));
                 if let RenewalAnswer::Lost(loss) = answer {
-                    self.with(hold, |ledger, _| ledger.lose(loss));
+                    self.with_ledger(hold, |ledger, _| ledger.lose(loss));
                 }
             }
             Release::Last => {
                 self.registry.remove(hold);
                 if !self.redis.lock().remove(&hold.owner) {
-                    self.with(hold, |ledger, _| ledger.release_found_lost(Loss::Gone));
+                    self.with_ledger(hold, |ledger, _| ledger.release_found_lost(Loss::Gone));
                 }
-                self.with(hold, |ledger, _| ledger.settled());
+                self.with_ledger(hold, |ledger, _| ledger.settled());
             }
             Release::Lost(_) => {
-                if self.with(hold, |ledger, _| ledger.is_empty()) {
+                if self.with_ledger(hold, |ledger, _| ledger.is_empty()) {
                     self.registry.remove(hold);
                 }
             }
@@ -179,8 +179,8 @@ impl Upkeep for Visit {
         self.0.registry.all()
     }
 
-    fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
-        self.0.with(hold, use_ledger)
+    fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
+        self.0.with_ledger(hold, use_ledger)
     }
 
     fn abandon(&self, hold: &Arc<HoldState>) {

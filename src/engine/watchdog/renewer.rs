@@ -23,7 +23,7 @@ pub(crate) trait Upkeep {
     fn urgent(&mut self) -> Vec<Arc<HoldState>>;
 
     /// Uses a ledger under its mutex, and reports a loss that this use detects.
-    fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T;
+    fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T;
 
     /// Records that the thread of this hold has ended: an unreleased hold is left to expire.
     fn abandon(&self, hold: &Arc<HoldState>);
@@ -90,7 +90,7 @@ impl Renewer {
         let twice = !(asked.holds.is_empty() && retrying.is_empty());
         for (hold, asked) in named.chain(others) {
             if (!twice || seen.insert(hold.number)) && !is_abandoned(upkeep, hold) {
-                let turn = upkeep.with(hold, |ledger, now| Turn::of(ledger, now, scope.renews, asked));
+                let turn = upkeep.with_ledger(hold, |ledger, now| Turn::of(ledger, now, scope.renews, asked));
                 due.extend(turn.map(|turn| due_for(hold, turn)));
             }
         }
@@ -113,7 +113,7 @@ impl Renewer {
         self.retrying.retain(|hold| {
             let is_new = |hold: &Arc<HoldState>| !has_nobody(hold) && seen.insert(hold.number);
             let Some(hold) = hold.upgrade().filter(is_new) else { return false };
-            let look = upkeep.with(&hold, next_look);
+            let look = upkeep.with_ledger(&hold, next_look);
             next = look.map_or(next, |look| next.min(look));
             look.is_some()
         });
@@ -124,7 +124,7 @@ impl Renewer {
     fn send(&mut self, upkeep: &mut impl Upkeep, due: Vec<Due>) {
         for batch in self.rounds.in_batches(due) {
             let urgent = upkeep.urgent();
-            let look = |hold: &Arc<HoldState>| Some(due_for(hold, upkeep.with(hold, Turn::look)?));
+            let look = |hold: &Arc<HoldState>| Some(due_for(hold, upkeep.with_ledger(hold, Turn::look)?));
             let urgent = urgent.iter().filter_map(look).collect();
             for batch in self.rounds.in_batches(urgent) {
                 self.send_batch(upkeep, &batch);
@@ -135,7 +135,7 @@ impl Renewer {
 
     fn send_batch(&mut self, upkeep: &mut impl Upkeep, batch: &[Due]) {
         // Holds that were released during the earlier batches are left out.
-        let wanted = |due: &&Due| upkeep.with(&due.hold, |ledger, now| due.turn().is_still_due(ledger, now));
+        let wanted = |due: &&Due| upkeep.with_ledger(&due.hold, |ledger, now| due.turn().is_still_due(ledger, now));
         let batch: Vec<&Due> = batch.iter().filter(wanted).collect();
         let Some(first) = batch.first().map(|due| due.turn()) else { return };
         let sent = Instant::now();
@@ -181,7 +181,7 @@ impl Renewer {
     }
 
     fn learn(&mut self, upkeep: &impl Upkeep, due: &Due, lesson: Lesson) {
-        upkeep.with(&due.hold, |ledger, now| lesson.teach(ledger, now));
+        upkeep.with_ledger(&due.hold, |ledger, now| lesson.teach(ledger, now));
         match lesson {
             Lesson::Renewed { .. } => upkeep.renewed(&due.hold),
             Lesson::Again(_) => self.retrying.push(Arc::downgrade(&due.hold)),
@@ -215,7 +215,7 @@ fn due_for(hold: &Arc<HoldState>, turn: Turn) -> Due {
 /// The content of the renewal of a hold, if the hold is to be renewed.
 pub(crate) fn renewal(upkeep: &impl Upkeep, due: &Due) -> Option<Renewal> {
     let lease = due.turn().lease()?;
-    let raise = upkeep.with(&due.hold, |ledger, now| ledger.raise(now, lease));
+    let raise = upkeep.with_ledger(&due.hold, |ledger, now| ledger.raise(now, lease));
     Some(Renewal { name: due.hold.name.clone(), owner: due.hold.owner.clone(), raise })
 }
 

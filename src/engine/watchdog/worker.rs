@@ -275,8 +275,8 @@ impl Upkeep for Visit<'_> {
         names.iter().flat_map(|name| self.engine.registry.under(name)).collect()
     }
 
-    fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
-        self.engine.with(hold, use_ledger)
+    fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
+        self.engine.with_ledger(hold, use_ledger)
     }
 
     fn abandon(&self, hold: &Arc<HoldState>) {

@@ -261,7 +261,7 @@ impl World {
     }
 
     fn use_ledger<T>(&self, which: usize, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
-        self.with(&self.held[which].hold, use_ledger)
+        self.with_ledger(&self.held[which].hold, use_ledger)
     }
 
     pub(super) fn set_clock_forward(&mut self, by: Duration) {
@@ -372,7 +372,7 @@ impl Upkeep for World {
         self.under(&notes)
     }
 
-    fn with<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
+    fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
         let (answer, aftermath) = hold.update(use_ledger);
         if aftermath.new_loss.is_some() {
             self.told.borrow_mut()[which(hold)] += 1;
