@@ -10,7 +10,7 @@ use shuttle::thread;
 use super::{START, check};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::registry::Registry;
-use crate::engine::watchdog::renewer::{Asked, Due, Renewer, Upkeep, renewal};
+use crate::engine::watchdog::renewer::{Asked, Due, Renewer, Upkeep};
 use crate::error::{Error, Loss};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
