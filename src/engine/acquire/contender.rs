@@ -12,7 +12,7 @@ use crate::engine::holds::hold::{Granted, HoldState};
 use crate::engine::hub::Subscription;
 use crate::engine::kind::{AcquireArgs, Queueing, Waking};
 use crate::engine::node::Node;
-use crate::engine::release::settle::Settlement;
+use crate::engine::release::cleanup::Cleanup;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::wire;
 use crate::error::{Error, ErrorKind, Loss, Result};
@@ -284,7 +284,7 @@ impl<'a> Contender<'a> {
     /// Releases in the background what unanswered requests may have taken.
     fn clear_away(&mut self) {
         if let Some(in_doubt) = self.in_doubt.take() {
-            self.engine.settle(Settlement {
+            self.engine.clean_up(Cleanup {
                 name: self.request.name.clone(),
                 kind: Arc::clone(self.request.kind),
                 owner: self.owner.clone(),

@@ -1,7 +1,7 @@
 //! Releases: of one guard, of a whole hold, or of a hold of another owner.
 
+pub(super) mod cleanup;
 mod partial;
-pub(super) mod settle;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl Engine {
                 // The lock may still be held in Redis: an expired hold may still have its key, and an old request may
                 // take the lock again.
                 if loss == Loss::Expired || !in_doubt.is_empty() {
-                    self.settle(self.leftover(hold, in_doubt));
+                    self.clean_up(self.leftover(hold, in_doubt));
                 }
                 Err(self.lost(hold, loss))
             }
@@ -52,7 +52,7 @@ impl Engine {
         let channel = hold.kind.channel(&hold.name, &hold.owner);
         let bounds = Bounds::within(Instant::now(), limit, self.config.command_timeout);
         let Some(turn) = hold.requests.turn(bounds.end) else {
-            self.settle(self.leftover(hold, InDoubt::default()));
+            self.clean_up(self.leftover(hold, InDoubt::default()));
             return Err(no_turn());
         };
         let listening = node.hub.expect_own(&channel);
@@ -67,7 +67,7 @@ impl Engine {
         match outcome {
             Ok(answer) => {
                 if answer.unfenceable {
-                    self.settle(self.leftover(hold, InDoubt { fenceable: vec![], unfenceable: true }));
+                    self.clean_up(self.leftover(hold, InDoubt { fenceable: vec![], unfenceable: true }));
                 }
                 if let Err(loss) = answer.value {
                     // The repeated release found no hold. Before the deadline the first copy had released the lock,
@@ -95,7 +95,7 @@ impl Engine {
                 Ok(())
             }
             Err(failed) => {
-                self.settle(self.leftover(hold, failed.in_doubt.unwrap_or_default()));
+                self.clean_up(self.leftover(hold, failed.in_doubt.unwrap_or_default()));
                 Err(failed.error)
             }
         }

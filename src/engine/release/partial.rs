@@ -93,7 +93,7 @@ impl Engine {
             let in_doubt = turn.take_in_doubt();
             if self.with_ledger(hold, |ledger, _| ledger.is_empty()) && !in_doubt.is_empty() {
                 // The last guard was dropped meanwhile, so these copies are only known here.
-                self.settle(self.leftover(hold, in_doubt));
+                self.clean_up(self.leftover(hold, in_doubt));
             } else {
                 turn.keep_in_doubt(in_doubt);
             }

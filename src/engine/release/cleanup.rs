@@ -14,7 +14,7 @@ use crate::time::Instant;
 
 /// An owner without guards that may still hold the lock in Redis.
 #[derive(Debug)]
-pub(crate) struct Settlement {
+pub(crate) struct Cleanup {
     pub(crate) name: LockName,
     pub(crate) kind: Arc<dyn Kind>,
     pub(crate) owner: OwnerId,
@@ -25,9 +25,9 @@ pub(crate) struct Settlement {
 
 impl Engine {
     /// The cleanup of a hold that this process gave up.
-    pub(crate) fn leftover(&self, hold: &HoldState, in_doubt: InDoubt) -> Settlement {
+    pub(crate) fn leftover(&self, hold: &HoldState, in_doubt: InDoubt) -> Cleanup {
         let end = self.with_ledger(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
-        Settlement {
+        Cleanup {
             name: hold.name.clone(),
             kind: Arc::clone(&hold.kind),
             owner: hold.owner.clone(),
@@ -36,32 +36,32 @@ impl Engine {
         }
     }
 
-    pub(crate) fn settle(self: &Arc<Self>, settlement: Settlement) {
-        self.settle_at(Instant::now(), settlement);
+    pub(crate) fn clean_up(self: &Arc<Self>, cleanup: Cleanup) {
+        self.clean_up_at(Instant::now(), cleanup);
     }
 
-    fn settle_at(self: &Arc<Self>, at: Instant, settlement: Settlement) {
+    fn clean_up_at(self: &Arc<Self>, at: Instant, cleanup: Cleanup) {
         let engine = Arc::downgrade(self);
-        self.node(&settlement.name).settler.run_at(at, move || {
+        self.node(&cleanup.name).settler.run_at(at, move || {
             if let Some(engine) = engine.upgrade() {
-                engine.settle_once(settlement);
+                engine.clean_up_once(cleanup);
             }
         });
     }
 
-    fn settle_once(self: &Arc<Self>, mut settlement: Settlement) {
-        if Instant::now() >= settlement.until {
+    fn clean_up_once(self: &Arc<Self>, mut cleanup: Cleanup) {
+        if Instant::now() >= cleanup.until {
             return;
         }
         let limit = self.config.command_timeout;
-        let fenced = wire::fence(&*self.topology, &mut settlement.in_doubt, Instant::now().after(limit)).is_ok();
-        let call = settlement.kind.withdraw(&settlement.name, &settlement.owner);
+        let fenced = wire::fence(&*self.topology, &mut cleanup.in_doubt, Instant::now().after(limit)).is_ok();
+        let call = cleanup.kind.withdraw(&cleanup.name, &cleanup.owner);
         let released =
             fenced && wire::send(&*self.topology, &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
         // Without a fence the acquire may still run, so the release is repeated until the lease has expired.
-        let settled = released && !settlement.in_doubt.unfenceable;
+        let settled = released && !cleanup.in_doubt.unfenceable;
         if !settled && !self.is_closed() {
-            self.settle_at(Instant::now().after(PAUSE), settlement);
+            self.clean_up_at(Instant::now().after(PAUSE), cleanup);
         }
     }
 
