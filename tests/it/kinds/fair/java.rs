@@ -222,19 +222,26 @@ fn waiters_of_rust_and_java_are_served_in_order() {
 
 #[test]
 fn a_dead_waiter_of_java_costs_our_patience_not_300_seconds() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let dead = [1, 2].map(|thread| Java::new(&server, "job", thread));
-    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
-    assert!(dead.iter().all(|java| java.ask().is_some()));
-    thread::scope(|scope| {
-        let ours = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), super::leave);
-        guard.unlock().unwrap();
-        let released = std::time::Instant::now();
-        let waited = joined(ours).0.saturating_duration_since(released);
-        assert!(waited <= 2 * PATIENCE + ms(1_000) + SCHEDULING, "{waited:?}");
-    });
-    queue.assert_gone();
+    for forced in [false, true] {
+        let server = RedisServer::start();
+        let queue = Queue { server: &server, name: "job" };
+        let dead = [1, 2].map(|thread| Java::new(&server, "job", thread));
+        let client = hasty_client(&server);
+        let guard = client.get_fair_lock("job").lock().unwrap();
+        assert!(dead.iter().all(|java| java.ask().is_some()));
+        thread::scope(|scope| {
+            let ours = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), super::leave);
+            if forced {
+                assert!(client.get_fair_lock("job").force_unlock().unwrap());
+            } else {
+                guard.unlock().unwrap();
+            }
+            let released = std::time::Instant::now();
+            let waited = joined(ours).0.saturating_duration_since(released);
+            assert!(waited <= 2 * PATIENCE + ms(1_000) + SCHEDULING, "{waited:?}, forced: {forced}");
+        });
+        queue.assert_gone();
+    }
 }
 
 /// Puts a dead waiter in front: dead by the deadline that Java checks, or by silence.
