@@ -106,7 +106,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.lock(Arc::new(Reentrant { once: false }), name)
+        self.handle_to(Arc::new(Reentrant { once: false }), name)
     }
 
     /// Returns the lock of this name without re-entry: a second take by the same thread fails at once with
@@ -121,7 +121,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.lock(Arc::new(Reentrant { once: true }), name)
+        self.handle_to(Arc::new(Reentrant { once: true }), name)
     }
 
     /// Returns the fair lock of this name, which serves waiters in the order of arrival, across processes and
@@ -177,7 +177,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_spin_lock_with(&self, name: impl AsRef<str>, backoff: Backoff) -> Lock {
-        self.lock(Arc::new(Spin { backoff }), name)
+        self.handle_to(Arc::new(Spin { backoff }), name)
     }
 
     /// Returns the fenced lock of this name, whose guards have a [`Token`]. Redisson's `getFencedLock`.
@@ -236,19 +236,20 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_token_lock_with(&self, name: impl AsRef<str>, options: TokenOptions) -> Lock {
-        self.lock(Arc::new(TokenLock(options)), name)
+        self.handle_to(Arc::new(TokenLock(options)), name)
     }
 
     fn fair(&self, name: impl AsRef<str>, once: bool) -> Lock {
         let patience = self.handle.fair_patience();
-        self.lock(Arc::new(Fair { patience, once }), name)
+        self.handle_to(Arc::new(Fair { patience, once }), name)
     }
 
-    fn lock(&self, kind: Arc<dyn Kind>, name: impl AsRef<str>) -> Lock {
+    fn handle_to(&self, kind: Arc<dyn Kind>, name: impl AsRef<str>) -> Lock {
         Lock::new(&self.handle, kind, self.handle.name(name.as_ref()))
     }
 
-    /// Lists the holds of this client, leaked guards included; empty in a forked child.
+    /// Lists the holds of this client, those of leaked guards included while their thread lives; empty in a forked
+    /// child. A hold whose thread ended is told by [`Observer::abandoned`](crate::Observer::abandoned).
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;

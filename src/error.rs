@@ -97,7 +97,8 @@ pub enum ErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
-    /// The deadline passed without a renewal that Redis confirmed.
+    /// The deadline passed: the end of a lease or of [`with_max_hold`](crate::Lock::with_max_hold), or no renewal that
+    /// Redis confirmed.
     Expired,
     /// The key is gone: deleted, flushed, force-released, or lost in a restart.
     Gone,
@@ -267,8 +268,8 @@ impl Error {
 
     /// Returns whether the request may have run: sent and never answered.
     ///
-    /// A take and a release may simply be repeated. A [`force_unlock`](crate::Lock::force_unlock) may not: another
-    /// owner may hold the lock by then.
+    /// A take may simply be repeated; a release is finished in the background. A
+    /// [`force_unlock`](crate::Lock::force_unlock) may not be repeated: another owner may hold the lock by then.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -357,7 +358,9 @@ impl StdError for Error {
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Expired => "its time ran out without an answer from redis that prolonged it",
+            Self::Expired => {
+                "its time ran out (its lease or with_max_hold() ended, or redis confirmed no renewal in time)"
+            }
             Self::Gone => "redis has it no more (deleted, flushed, forced open or restarted empty)",
             Self::Taken => "someone else has it, or something else stands under its name",
             Self::Closed => "the client was closed",

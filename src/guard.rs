@@ -51,8 +51,9 @@ pub struct Hold {
 /// [`unlock`](Self::unlock).
 ///
 /// `let _ = lock.lock()?;` drops the guard in that very statement, and no attribute can warn of it;
-/// clippy's `let_underscore_must_use` does. Write `let _guard = lock.lock()?;`, or have the lock
-/// [run](crate::Lock::run) the work, which leaves nothing to drop.
+/// clippy's `let_underscore_must_use` does. `lock.try_lock()?;` does the same, and the compiler does not look into the
+/// `Option`. Write `let _guard = lock.lock()?;`, or have the lock [run](crate::Lock::run) the work, which leaves
+/// nothing to drop.
 ///
 /// A guard that is leaked with [`std::mem::forget`] is renewed until its thread ends or the client is closed;
 /// [`Client::held`](crate::Client::held) lists the hold.
@@ -76,8 +77,7 @@ pub struct Hold {
 /// guard.unlock()?;
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Debug)]
-#[must_use = "dropping the guard at once gives the lock back at once"]
+#[must_use = "a guard that is dropped at once gives the lock back at once; bind it: `let _guard = ...`"]
 pub struct Guard<T = ()> {
     inner: Inner,
     carried: T,
@@ -103,14 +103,12 @@ trait StaysOnItsThreadUnlessTakenByOwned: Sync + Unpin + UnwindSafe + RefUnwindS
 /// });
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Debug)]
-#[must_use = "dropping the guard at once gives the lock back at once"]
+#[must_use = "a guard that is dropped at once gives the lock back at once; bind it: `let _guard = ...`"]
 pub struct OwnedGuard<T = ()> {
     inner: Inner,
     carried: T,
 }
 
-#[derive(Debug)]
 struct Inner {
     hold: Hold,
     /// `None` once the guard was released.
@@ -353,6 +351,9 @@ impl<T> Guard<T> {
     /// unlocks in different places. After a loss this thread cannot take the lock again until a call of `unlock` has
     /// reported the loss.
     ///
+    /// An early return or a panic before `unlock` leaves the lock held and renewed until the thread ends. A Java
+    /// `finally` that must survive a panic is [`Lock::run`](crate::Lock::run), or a guard.
+    ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// let lock = client.get_lock("stock:42");
@@ -410,6 +411,12 @@ impl<T> OwnedGuard<T> {
 /// The methods that a guard forwards to its hold.
 macro_rules! answer_as_the_hold {
     ($guard:ident) => {
+        impl<T> fmt::Debug for $guard<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple(stringify!($guard)).field(&self.inner.hold).finish()
+            }
+        }
+
         impl<T> $guard<T> {
             /// Lends the hold of this guard; a clone of the hold may move to another thread and outlive the guard.
             pub fn hold(&self) -> &Hold {

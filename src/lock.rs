@@ -361,8 +361,10 @@ impl<T> Lock<T> {
     pub fn unlock(&self) -> Result<()> {
         let name = self.name.checked()?;
         let engine = self.handle.begin_to_end().map_err(|error| error.about(name))?;
-        let not_held =
-            || Error::new(ErrorKind::NotHeld, "this thread has no hold on it that was left to unlock()").about(name);
+        let not_held = || {
+            let text = "this thread has no hold on it from leave_to_unlock(); a guard gives its own hold back";
+            Error::new(ErrorKind::NotHeld, text).about(name)
+        };
         let hold = engine.registry.find(name, ThreadId::current().number()).ok_or_else(not_held)?;
         if hold.kind.family() != self.kind.family() {
             let other = "this thread holds another kind of lock of this name; unlock that one";
@@ -409,7 +411,7 @@ impl<T> Lock<T> {
         outcome
     }
 
-    /// Asks Redis whether the lock is held.
+    /// Asks Redis whether the lock is held; of a read-write lock, whether the side of this handle is held.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -463,7 +465,8 @@ impl<T> Lock<T> {
 
     /// Asks Redis for the time to live of the lock.
     ///
-    /// `None` for a free lock, [`Duration::MAX`] for a lock whose expiry another client removed.
+    /// `None` for a free lock, [`Duration::MAX`] for a lock whose expiry another client removed. Both sides of a
+    /// read-write lock have the same time.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -480,7 +483,8 @@ impl<T> Lock<T> {
         self.ask(query::time_to_live)
     }
 
-    /// Asks Redis for an owner of the lock; `None` for a free lock. Of several readers, any reader is returned.
+    /// Asks Redis for an owner of the lock; `None` for a free lock. Of several readers, any reader is returned; of a
+    /// read-write lock, the owner of the side of this handle.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -578,7 +582,7 @@ impl<T> fmt::Debug for Lock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
             .field("name", &self.name)
-            .field("kind", &self.kind)
+            .field("kind", &self.kind.label(self.kind.side()))
             .field("lease", &self.lease)
             .finish_non_exhaustive()
     }
