@@ -15,7 +15,10 @@ fn main() -> Result<()> {
             guard.unlock()?;
             println!("released");
         }
-        None => println!("{:?} holds the lock; gave up after two seconds", lock.holder()?),
+        None => match lock.holder()? {
+            Some(holder) => println!("gave up after two seconds: {} holds the lock", holder.owner()),
+            None => println!("gave up after two seconds, just before the release"),
+        },
     }
     Ok(())
 }

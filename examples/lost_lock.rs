@@ -11,7 +11,8 @@ use lockson_harness::ExampleServer;
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let server = ExampleServer::open()?;
-    // Renewed every 300 ms, so a loss is noticed within 300 ms; the defaults are 30 and 10 seconds.
+    // Redis tells of the loss; where it does not, the next renewal does, so here within 300 ms. The defaults are 30 and
+    // 10 seconds.
     let client =
         Client::builder(server.url()).watchdog(Duration::from_secs(1), Duration::from_millis(300)).connect()?;
 

@@ -32,7 +32,8 @@ impl BookingService {
         stored
     }
 
-    /// Takes the lock and leaves the release to `end()`, on the same thread.
+    /// Takes the lock and leaves the release to `end()`, on the same thread. After a panic in between the lock stays
+    /// held until the thread ends; code that may panic keeps the guard.
     fn begin(&self) -> lockson::Result<()> {
         self.lock.lock()?.leave_to_unlock();
         Ok(())
