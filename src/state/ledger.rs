@@ -31,6 +31,8 @@ pub(crate) struct Ledger {
     next_cut: u64,
     /// The time to retry an unanswered request of the watchdog.
     retry_at: Option<Instant>,
+    /// Whether no thread can release the hold any more.
+    abandoned: bool,
 }
 
 /// The promise to one guard.
@@ -151,6 +153,7 @@ impl Ledger {
             cut: None,
             next_cut: 0,
             retry_at: None,
+            abandoned: false,
         };
         let guard = ledger.admit(side, promise);
         (ledger, guard)
@@ -319,13 +322,19 @@ impl Ledger {
         self.guards.iter().rev().find(|entry| entry.left_to_unlock && entry.side == side).map(|entry| entry.number)
     }
 
+    /// Records that no thread can release the hold any more: the hold is renewed no more. Returns whether this is new.
+    pub(crate) fn abandon(&mut self) -> bool {
+        !std::mem::replace(&mut self.abandoned, true)
+    }
+
     /// Returns the lease for the renewal of this hold, if the hold is to be renewed.
     pub(crate) fn renewal(&mut self, now: Instant) -> Option<Lease> {
         let renewed = |promise| match promise {
             Promise::Renewed { until } => until.is_none_or(|until| until > now),
             Promise::Leased { .. } => false,
         };
-        let wanted = self.look(now) == Phase::Live && self.guards.iter().any(|entry| renewed(entry.promise));
+        let is_live = self.look(now) == Phase::Live && !self.abandoned;
+        let wanted = is_live && self.guards.iter().any(|entry| renewed(entry.promise));
         wanted.then_some(self.watchdog)
     }
 

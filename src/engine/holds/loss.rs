@@ -75,7 +75,7 @@ impl Engine {
             if engine.with_ledger(&hold, |ledger, now| ledger.look(now)) == Phase::Live {
                 engine.watch_until_deadline(&hold); // the hold was extended
             } else {
-                engine.registry.forget(&hold);
+                engine.registry.remove(&hold);
             }
         });
     }

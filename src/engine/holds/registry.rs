@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::hold::HoldState;
 use crate::name::LockName;
-use crate::owner::{HoldNumber, ThreadNumber};
+use crate::owner::ThreadNumber;
 use crate::sync::Mutex;
 
 /// All holds that were not released.
@@ -15,8 +15,6 @@ pub(crate) struct Registry(Mutex<Holds>);
 #[derive(Debug, Default)]
 struct Holds {
     by_name: HashMap<LockName, Vec<Arc<HoldState>>>,
-    /// The holds of threads that ended: neither renewed nor watched, only kept until the loss is reported.
-    abandoned: HashMap<HoldNumber, Arc<HoldState>>,
     count: usize,
     closed: bool,
     /// The number of holds at which the next search for dead holds starts.
@@ -41,11 +39,10 @@ impl Registry {
         Some(dead)
     }
 
-    /// Returns all holds, abandoned ones too, and closes the registry.
+    /// Returns all holds and closes the registry.
     pub(crate) fn close(&self) -> Vec<Arc<HoldState>> {
-        let mut holds = self.0.lock();
-        holds.closed = true;
-        holds.by_name.values().flatten().chain(holds.abandoned.values()).cloned().collect()
+        self.0.lock().closed = true;
+        self.all()
     }
 
     /// Removes a hold. Returns whether the hold was registered.
@@ -53,19 +50,9 @@ impl Registry {
         self.0.lock().remove(hold).is_some()
     }
 
-    /// Keeps a hold whose thread has ended apart from the others. Returns whether the hold was among them.
-    pub(crate) fn abandon(&self, hold: &HoldState) -> bool {
-        let mut holds = self.0.lock();
-        let Some(hold) = holds.remove(hold) else { return false };
-        holds.abandoned.insert(hold.number, hold);
-        true
-    }
-
-    /// Removes an abandoned hold.
-    pub(crate) fn forget(&self, hold: &HoldState) {
-        let hold = self.0.lock().abandoned.remove(&hold.number);
-        // Without the mutex, because callbacks may own this very registry.
-        drop(hold);
+    pub(crate) fn contains(&self, hold: &HoldState) -> bool {
+        let holds = self.0.lock();
+        holds.by_name.get(&hold.name).is_some_and(|holds| holds.iter().any(|other| other.number == hold.number))
     }
 
     /// Returns the hold that `thread` would re-enter under `name`.

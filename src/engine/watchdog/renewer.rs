@@ -89,7 +89,8 @@ impl Renewer {
         // At a mere tick no hold occurs twice.
         let twice = !(asked.holds.is_empty() && retrying.is_empty());
         for (hold, asked) in named.chain(others) {
-            if (!twice || seen.insert(hold.number)) && !is_abandoned(upkeep, hold) {
+            if !twice || seen.insert(hold.number) {
+                abandon_if_ended(upkeep, hold);
                 let turn = upkeep.with_ledger(hold, |ledger, now| Turn::of(ledger, now, scope.renews, asked));
                 due.extend(turn.map(|turn| due_for(hold, turn)));
             }
@@ -111,7 +112,7 @@ impl Renewer {
         let mut next = self.rounds.next_tick();
         let mut seen = HashSet::new();
         self.retrying.retain(|hold| {
-            let is_new = |hold: &Arc<HoldState>| !has_nobody(hold) && seen.insert(hold.number);
+            let is_new = |hold: &Arc<HoldState>| seen.insert(hold.number);
             let Some(hold) = hold.upgrade().filter(is_new) else { return false };
             let look = upkeep.with_ledger(&hold, next_look);
             next = look.map_or(next, |look| next.min(look));
@@ -219,18 +220,12 @@ pub(crate) fn renewal(upkeep: &impl Upkeep, due: &Due) -> Option<Renewal> {
     Some(Renewal { name: due.hold.name.clone(), owner: due.hold.owner.clone(), raise })
 }
 
-/// Whether no thread can release the hold any more; then it is left to expire.
-fn is_abandoned(upkeep: &impl Upkeep, hold: &Arc<HoldState>) -> bool {
-    let ended = has_nobody(hold);
-    if ended {
+/// Leaves a hold to expire whose thread has ended: the hold is renewed no more, but its loss is still told.
+fn abandon_if_ended(upkeep: &impl Upkeep, hold: &Arc<HoldState>) {
+    let has_ended = hold.thread.as_ref().is_some_and(ThreadId::has_ended);
+    if has_ended && upkeep.with_ledger(hold, |ledger, _| ledger.abandon()) {
         upkeep.abandon(hold);
     }
-    ended
-}
-
-/// Whether the thread of the hold has ended.
-fn has_nobody(hold: &HoldState) -> bool {
-    hold.thread.as_ref().is_some_and(ThreadId::has_ended)
 }
 
 #[cfg(test)]

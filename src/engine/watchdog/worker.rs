@@ -280,8 +280,8 @@ impl Upkeep for Visit<'_> {
     }
 
     fn abandon(&self, hold: &Arc<HoldState>) {
-        if !self.engine.registry.abandon(hold) {
-            // The hold was released or left to expire before.
+        if !self.engine.registry.contains(hold) {
+            // The hold was released or left to expire before the end of its thread.
             return;
         }
         self.engine.watch_until_deadline(hold);

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use lockson::Loss;
+use lockson::{Hold, Lock, Loss};
 use lockson_harness::eventually;
 use lockson_harness::proxy::{Direction, Scope};
 
@@ -64,12 +64,9 @@ fn a_released_hold_is_never_reported_as_abandoned() {
     }
 }
 
-#[test]
-fn closing_ends_an_abandoned_hold() {
-    let rig = Rig::start();
-    let told = Notes::default();
-    let client = rig.builder().watchdog(Duration::from_secs(60), ms(200)).observer(told.clone()).connect().unwrap();
-    let lock = client.get_lock("left");
+/// A hold whose thread has ended without a release, after the watchdog saw the end.
+fn left(lock: Lock, told: &Notes) -> Hold {
+    let name = lock.name().to_owned();
     let hold = thread::spawn(move || {
         let guard = lock.lock().unwrap();
         let hold = guard.hold().clone();
@@ -77,8 +74,43 @@ fn closing_ends_an_abandoned_hold() {
         hold
     });
     let hold = hold.join().unwrap();
-    eventually(SOON, "the watchdog saw it", || told.of("left").contains(&Note::Abandoned("left".into())));
+    eventually(SOON, "the watchdog saw it", || told.of(&name).contains(&Note::Abandoned(name.clone())));
     assert!(hold.is_held(), "nobody else may have it yet");
+    hold
+}
+
+#[test]
+fn an_abandoned_hold_is_told_of_its_loss() {
+    let rig = Rig::start();
+    let told = Notes::default();
+    let settings = || rig.builder().watchdog(Duration::from_secs(60), ms(200));
+    let (client, other) = (settings().observer(told.clone()).connect().unwrap(), settings().connect().unwrap());
+    let losses: [(&str, &dyn Fn()); 4] = [
+        ("forced", &|| assert!(client.get_lock("forced").force_unlock().unwrap())),
+        ("forced by another", &|| assert!(other.get_lock("forced by another").force_unlock().unwrap())),
+        ("deleted", &|| assert_eq!(rig.server.query::<u64>(&["DEL", "deleted"]), 1)),
+        ("flushed", &|| assert_eq!(rig.server.query::<String>(&["FLUSHALL"]), "OK")),
+    ];
+    for (name, lose) in losses {
+        let hold = left(client.get_lock(name), &told);
+        lose();
+        assert_eq!(hold.wait_lost(ms(2_000)), Some(Loss::Gone), "{name}");
+        let _next = client.get_lock(name).try_lock().unwrap().expect("it is free");
+        assert_eq!(told.losses_of(name), 1, "{name}");
+    }
+    let renewals = rig.script("renew");
+    let hold = left(client.get_lock("kept"), &told);
+    let from = rig.proxy.mark();
+    thread::sleep(ms(600));
+    assert!(hold.is_held() && rig.proxy.fitting_since(from, &renewals).is_empty(), "it is renewed no more");
+}
+
+#[test]
+fn closing_ends_an_abandoned_hold() {
+    let rig = Rig::start();
+    let told = Notes::default();
+    let client = rig.builder().watchdog(Duration::from_secs(60), ms(200)).observer(told.clone()).connect().unwrap();
+    let hold = left(client.get_lock("left"), &told);
     client.close();
     assert_eq!((hold.lost(), told.losses_of("left")), (Some(Loss::Closed), 1));
     rig.assert_no_keys();
