@@ -64,7 +64,7 @@ impl Cancel {
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// let stop = lockson::Cancel::new();
     /// let lock = client.get_lock("nightly-report").with_cancel(&stop);
-    /// stop.cancel(); // from any thread, a handler of signals for one
+    /// stop.cancel(); // from any thread, but not inside a signal handler: it takes a mutex
     /// assert!(lock.lock().is_err());
     /// # Ok::<(), lockson::Error>(())
     /// ```

@@ -100,6 +100,9 @@ impl ClientBuilder {
     /// Sets the prefix of every name, in Redis and in all texts, as a Redisson `NameMapper` that adds a prefix. At
     /// most 4,095 bytes, because a whole name has at most 4,096. Defaults to no prefix.
     ///
+    /// Handles, guards, events and lists show the name with the prefix; given to `get_lock`, such a name gets the prefix
+    /// a second time.
+    ///
     /// ```
     /// let client = lockson::Client::builder("redis://localhost")
     ///     .name_prefix("shop:") // get_lock("orders") is the key `shop:orders`

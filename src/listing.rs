@@ -81,7 +81,7 @@ pub struct LockWaiter {
 }
 
 impl HeldLock {
-    /// Returns the name of the lock.
+    /// Returns the name of the lock, with the prefix of the client.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -124,7 +124,7 @@ impl HeldLock {
 }
 
 impl LockWaiter {
-    /// Returns the name of the lock.
+    /// Returns the name of the lock, with the prefix of the client.
     pub fn name(&self) -> &str {
         &self.name
     }

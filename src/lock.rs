@@ -166,7 +166,8 @@ impl<T> Lock<T> {
         OwnedLock(self.clone())
     }
 
-    /// Returns the name of the lock.
+    /// Returns the name of the lock, with the [prefix](crate::ClientBuilder::name_prefix) of the client. `get_lock` and
+    /// its kin add the prefix, so give them the name without the prefix.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -284,6 +285,8 @@ impl<T> Lock<T> {
     /// println!("{}", count.map_or("another machine is at it".into(), |count| format!("swept {count}")));
     /// # Ok::<(), lockson::Error>(())
     /// ```
+    ///
+    /// For work that can fail, `lock.try_run(|_| work())?.transpose()?` passes both errors on.
     ///
     /// # Errors
     ///
