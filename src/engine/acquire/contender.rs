@@ -250,7 +250,6 @@ impl<'a> Contender<'a> {
             let limit = if failed.is_none() { command_timeout } else { command_timeout.min(LONGEST_FAREWELL) };
             self.withdraw(limit);
         }
-        self.clear_away();
     }
 
     /// Checks the owner of the lock, to count the threads of other processes that want it.
@@ -291,6 +290,15 @@ impl<'a> Contender<'a> {
                 until: Instant::now().after(self.lease.duration()),
                 in_doubt,
             });
+        }
+    }
+}
+
+impl Drop for Contender<'_> {
+    /// Also after a panic in the back-off of the caller.
+    fn drop(&mut self) {
+        if !self.engine.is_forked() {
+            self.clear_away();
         }
     }
 }

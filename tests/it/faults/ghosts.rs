@@ -1,9 +1,10 @@
 //! A request that was given up, or cleaned up, neither takes a lock nor releases a later grant.
 
+use std::panic::catch_unwind;
 use std::thread;
 use std::time::Duration;
 
-use lockson::{ErrorKind, Loss};
+use lockson::{Backoff, ErrorKind, Loss};
 use lockson_harness::proxy::{Fate, Request, Then};
 
 use crate::support::faults::{PATIENCE, Rig, SOON, ms, rig_without_fences, without_fences};
@@ -58,6 +59,19 @@ fn a_ghost_of_a_wait_in_vain_is_cleared_in_the_background() {
     let lock = without_fences(&rig).get_lock(NAME);
     let original = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
     assert!(lock.try_lock_for(PATIENCE * 4).unwrap().is_none(), "another client holds the lock");
+    held.unlock().unwrap();
+    original.release();
+    assert_ghost_is_cleared(&rig, &original.wait_hit(SOON));
+}
+
+#[test]
+fn a_ghost_of_a_wait_that_panicked_is_cleared_too() {
+    let rig = rig_without_fences();
+    let held = rig.direct().get_lock(NAME).lock().unwrap();
+    let pauses = Backoff::new(|_| panic!("this panic is part of the test"));
+    let lock = without_fences(&rig).get_spin_lock_with(NAME, pauses);
+    let original = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
+    assert!(catch_unwind(|| lock.try_lock_for(SOON).map(drop)).is_err(), "another client holds the lock");
     held.unlock().unwrap();
     original.release();
     assert_ghost_is_cleared(&rig, &original.wait_hit(SOON));
