@@ -498,9 +498,10 @@ impl Inner {
     fn end_protected_work(mut self) -> Result<()> {
         let limit = self.hold.handle.config().command_timeout;
         match self.give_back(limit) {
-            Err(error) if matches!(error.kind(), ErrorKind::Lost(_) | ErrorKind::NotHeld | ErrorKind::Closed) => {
-                Err(error)
-            }
+            Err(error) if matches!(error.kind(), ErrorKind::Lost(_) | ErrorKind::NotHeld) => Err(error),
+            // In a forked child the work was not protected. A client that closes while the release waits for its
+            // answer is another matter.
+            Err(error) if self.hold.handle.look().is_none() => Err(error),
             Err(error) => {
                 self.report(error);
                 Ok(())

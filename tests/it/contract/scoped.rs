@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockson::{Client, ErrorKind, Lock, Loss, Observer, ReleaseFailed, Result};
-use lockson_harness::proxy::{Direction, Proxy, Scope};
+use lockson_harness::proxy::{Direction, Proxy, Scope, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{for_every_kind, for_every_reentrant_kind, is_free};
-use crate::support::{SOON, client, elsewhere, kind_of, ms};
+use crate::support::{SOON, client, elsewhere, fresh, kind_of, ms};
 
 type Form = fn(&Lock, &mut dyn FnMut() -> u32) -> Result<Option<u32>>;
 
@@ -108,6 +108,31 @@ fn a_release_without_an_answer_keeps_the_outcome() {
         proxy.unmute();
         eventually(SOON, "the lock is given back in the background", || !lock.is_locked().unwrap_or(true));
     });
+}
+
+#[test]
+fn work_that_was_protected_to_its_end_outlives_its_client() {
+    let proxy = Proxy::start(RedisServer::shared().address());
+    let settings = Client::builder(&proxy.url()).command_timeout(ms(5_000)).drop_timeout(ms(100));
+    let client = settings.connect().unwrap();
+    let lock = client.get_lock(fresh("plain"));
+    let outcome = std::thread::scope(|scope| {
+        let release = lock.run(|_| {
+            let mark = proxy.mark();
+            proxy.mute(Scope::All, Direction::Replies);
+            scope.spawn({
+                let (proxy, client) = (&proxy, client.clone());
+                move || {
+                    proxy.wait_for_since(mark, &When::script(), SOON);
+                    client.close();
+                }
+            });
+            "done"
+        });
+        proxy.unmute();
+        release
+    });
+    assert_eq!(outcome.unwrap(), "done");
 }
 
 #[test]
