@@ -10,7 +10,7 @@ use crate::conn::Topology;
 use crate::conn::{Address, Dialer, Server, Standalone};
 use crate::engine::{Engine, Handle, HoldState, Kind};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kinds::{Backoff, Fair, Fenced, ReadWriteLock, Reentrant, Spin, TokenLock, TokenOptions};
+use crate::kinds::{Backoff, Fair, Fenced, Plain, ReadWriteLock, Spin, TokenLock, TokenOptions};
 use crate::listing::{HeldLock, LockWaiter};
 use crate::lock::Lock;
 use crate::owner::Owners;
@@ -106,7 +106,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.handle_to(Arc::new(Reentrant { once: false }), name)
+        self.handle_to(Arc::new(Plain { reentrant: true }), name)
     }
 
     /// Returns the lock of this name without re-entry: a second take by the same thread fails at once with
@@ -121,7 +121,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.handle_to(Arc::new(Reentrant { once: true }), name)
+        self.handle_to(Arc::new(Plain { reentrant: false }), name)
     }
 
     /// Returns the fair lock of this name, which serves waiters in the order of arrival, across processes and
@@ -137,7 +137,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_fair_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.fair(name, false)
+        self.fair(name, true)
     }
 
     /// Returns the fair lock of this name without re-entry.
@@ -148,7 +148,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_non_reentrant_fair_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.fair(name, true)
+        self.fair(name, false)
     }
 
     /// Returns the spin lock of this name, whose waiters ask again after pauses instead of listening. Redisson's
@@ -239,9 +239,9 @@ impl Client {
         self.handle_to(Arc::new(TokenLock(options)), name)
     }
 
-    fn fair(&self, name: impl AsRef<str>, once: bool) -> Lock {
+    fn fair(&self, name: impl AsRef<str>, reentrant: bool) -> Lock {
         let patience = self.handle.fair_patience();
-        self.handle_to(Arc::new(Fair { patience, once }), name)
+        self.handle_to(Arc::new(Fair { patience, reentrant }), name)
     }
 
     fn handle_to(&self, kind: Arc<dyn Kind>, name: impl AsRef<str>) -> Lock {

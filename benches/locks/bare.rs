@@ -81,8 +81,8 @@ fn first(reply: &Value) -> i64 {
     }
 }
 
-const ACQUIRE: &str = include_str!("../../lua/reentrant/acquire.lua");
-const REENTER: &str = include_str!("../../lua/reentrant/reenter.lua");
-const RELEASE: &str = include_str!("../../lua/reentrant/release.lua");
+const ACQUIRE: &str = include_str!("../../lua/plain/acquire.lua");
+const REENTER: &str = include_str!("../../lua/plain/reenter.lua");
+const RELEASE: &str = include_str!("../../lua/plain/release.lua");
 /// The default of the library.
 const LEASE_MS: u64 = 30_000;

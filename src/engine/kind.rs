@@ -9,7 +9,7 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::{self, Claim};
 use crate::script::{
-    Attempt, Call, Counts, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, query, reentrant,
+    Attempt, Call, Counts, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, plain, query,
 };
 use crate::time::Lease;
 
@@ -63,7 +63,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
     /// Builds the re-entry; `counts` include the new guard.
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
-        reentrant::reenter(name, owner, raise.endless, counts.exclusive)
+        plain::reenter(name, owner, raise.endless, counts.exclusive)
     }
 
     /// Builds the release. `remaining` are the counts that stay, with the lease for them; `None` releases the lock.
@@ -75,7 +75,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
-        reentrant::renew(locks)
+        plain::renew(locks)
     }
 
     /// Checks whether these holds still exist, without changing them. `claims` must not be empty.

@@ -13,12 +13,12 @@ use crate::time::Lease;
 pub(crate) struct Fair {
     /// How long a silent waiter keeps its place in the queue.
     pub(crate) patience: Lease,
-    pub(crate) once: bool,
+    pub(crate) reentrant: bool,
 }
 
 impl Kind for Fair {
     fn label(&self, _: Side) -> LockKind {
-        if self.once { LockKind::NonReentrantFair } else { LockKind::Fair }
+        if self.reentrant { LockKind::Fair } else { LockKind::NonReentrantFair }
     }
 
     fn queueing(&self) -> Queueing {
@@ -30,7 +30,7 @@ impl Kind for Fair {
     }
 
     fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
-        if self.once { only_once(held) } else { Ok(()) }
+        if self.reentrant { Ok(()) } else { only_once(held) }
     }
 
     fn channel(&self, name: &LockName, owner: &OwnerId) -> String {

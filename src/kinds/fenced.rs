@@ -5,7 +5,7 @@ use crate::engine::{AcquireArgs, Kind};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Released, Side, fenced, reentrant};
+use crate::script::{Attempt, Call, Counts, Released, Side, fenced, plain};
 use crate::time::Lease;
 
 /// Redisson's fenced lock.
@@ -52,10 +52,10 @@ impl Kind for Fenced {
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
-        reentrant::release(name, owner, remaining, unlocked(&name.channel()))
+        plain::release(name, owner, remaining, unlocked(&name.channel()))
     }
 
     fn force_release(&self, name: &LockName) -> Call<bool> {
-        reentrant::force_release(name, unlocked(&name.channel()))
+        plain::force_release(name, unlocked(&name.channel()))
     }
 }

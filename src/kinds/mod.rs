@@ -1,6 +1,6 @@
 //! The kinds of locks, a file for each:
 //!
-//! 1. `reentrant`: the plain lock; its holder may take the lock again, or may not.
+//! 1. `plain`: the plain lock; its holder may take the lock again, or may not.
 //! 2. `fair`: the plain lock with a queue; first come, first served, across machines.
 //! 3. `spin`: the plain lock without messages; waiters ask after pauses.
 //! 4. `fenced`: the plain lock with numbered grants.
@@ -9,16 +9,16 @@
 
 mod fair;
 mod fenced;
+mod plain;
 mod read_write;
-mod reentrant;
 mod spin;
 mod token;
 
 pub(crate) use fair::Fair;
 pub use fenced::ACCEPT_IF_NOT_OLDER;
 pub(crate) use fenced::Fenced;
+pub(crate) use plain::Plain;
 pub use read_write::ReadWriteLock;
-pub(crate) use reentrant::Reentrant;
 pub use spin::Backoff;
 pub(crate) use spin::Spin;
 pub(crate) use token::TokenLock;

@@ -11,7 +11,7 @@ use crate::engine::{AcquireArgs, Kind, Pauses, Waking};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Publication, Released, Side, reentrant};
+use crate::script::{Attempt, Call, Counts, Publication, Released, Side, plain};
 use crate::time::Lease;
 
 /// Redisson's spin lock.
@@ -117,16 +117,16 @@ impl Kind for Spin {
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        reentrant::acquire(args.name, args.owner, args.lease)
+        plain::acquire(args.name, args.owner, args.lease)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
-        reentrant::release(name, owner, remaining, NO_MESSAGE)
+        plain::release(name, owner, remaining, NO_MESSAGE)
     }
 
     fn force_release(&self, name: &LockName) -> Call<bool> {
-        reentrant::force_release(name, NO_MESSAGE)
+        plain::force_release(name, NO_MESSAGE)
     }
 }
 

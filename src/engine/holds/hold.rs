@@ -213,7 +213,7 @@ impl HoldState {
     ) -> Arc<Self> {
         Arc::new(Self::new(Granted {
             name: name.clone(),
-            kind: Arc::new(crate::kinds::Reentrant { once: false }),
+            kind: Arc::new(crate::kinds::Plain { reentrant: true }),
             number,
             owner,
             thread,

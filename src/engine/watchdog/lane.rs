@@ -98,13 +98,13 @@ mod tests {
     use crate::conn::Standalone;
     use crate::engine::holds::hold::Granted;
     use crate::engine::{AcquireArgs, Kind};
-    use crate::kinds::Reentrant;
+    use crate::kinds::Plain;
     use crate::owner::OwnerId;
     use crate::script::{Attempt, Call, Counts, Released, Renewal, RenewalAnswers, Side};
     use crate::state::ledger::{Ledger, Promise};
     use crate::time::{Instant, Lease};
 
-    const PLAIN: Reentrant = Reentrant { once: false };
+    const PLAIN: Plain = Plain { reentrant: true };
 
     /// A plain lock whose renewals fail at first.
     #[derive(Debug, Default)]

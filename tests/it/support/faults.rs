@@ -54,7 +54,7 @@ impl Rig {
     /// Calls of one script, by hash or by text.
     pub(crate) fn script(&self, verb: &'static str) -> When {
         let hash = self.hashes[verb].clone();
-        let head = format!("-- reentrant/{verb}.lua");
+        let head = format!("-- plain/{verb}.lua");
         When::script().that(move |request| request.text(0) == hash || request.text(0).starts_with(&head))
     }
 
@@ -151,9 +151,9 @@ pub(crate) fn fences() -> When {
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
 const SCRIPTS: [(&str, &str); 5] = [
-    ("acquire", include_str!("../../../lua/reentrant/acquire.lua")),
-    ("reenter", include_str!("../../../lua/reentrant/reenter.lua")),
-    ("release", include_str!("../../../lua/reentrant/release.lua")),
-    ("renew", include_str!("../../../lua/reentrant/renew.lua")),
-    ("force_release", include_str!("../../../lua/reentrant/force_release.lua")),
+    ("acquire", include_str!("../../../lua/plain/acquire.lua")),
+    ("reenter", include_str!("../../../lua/plain/reenter.lua")),
+    ("release", include_str!("../../../lua/plain/release.lua")),
+    ("renew", include_str!("../../../lua/plain/renew.lua")),
+    ("force_release", include_str!("../../../lua/plain/force_release.lua")),
 ];

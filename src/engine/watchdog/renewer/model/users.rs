@@ -4,7 +4,7 @@
 use super::*;
 use crate::engine::Kind;
 use crate::engine::holds::hold::Granted;
-use crate::kinds::{Fenced, Reentrant};
+use crate::kinds::{Fenced, Plain};
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;
 use crate::state::exchange::InDoubt;
@@ -61,7 +61,7 @@ impl World {
         let name = LockName::new(&format!("n{number}")).unwrap();
         let owner = (HoldNumber(number as u64), OwnerId::encoded(&format!("o{number}")));
         let kind: Arc<dyn Kind> =
-            if number.is_multiple_of(2) { Arc::new(Reentrant { once: false }) } else { Arc::new(Fenced) };
+            if number.is_multiple_of(2) { Arc::new(Plain { reentrant: true }) } else { Arc::new(Fenced) };
         let (number, owner) = owner;
         let hold = Arc::new(HoldState::new(Granted {
             name,

@@ -1,4 +1,4 @@
--- reentrant/renew.lua
+-- plain/renew.lua
 -- Raises the time to live of each lock that its owner still holds.
 --
 -- KEYS[*] lock hashes: owner id -> hold count

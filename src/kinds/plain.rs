@@ -5,22 +5,22 @@ use crate::engine::{AcquireArgs, Kind};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Released, Side, reentrant};
+use crate::script::{Attempt, Call, Counts, Released, Side, plain};
 use crate::time::Lease;
 
 /// Redisson's `RLock`, and its non-reentrant lock: the same state in Redis, but a second take is an error.
 #[derive(Debug)]
-pub(crate) struct Reentrant {
-    pub(crate) once: bool,
+pub(crate) struct Plain {
+    pub(crate) reentrant: bool,
 }
 
-impl Kind for Reentrant {
+impl Kind for Plain {
     fn label(&self, _: Side) -> LockKind {
-        if self.once { LockKind::NonReentrant } else { LockKind::Plain }
+        if self.reentrant { LockKind::Plain } else { LockKind::NonReentrant }
     }
 
     fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
-        if self.once { only_once(held) } else { Ok(()) }
+        if self.reentrant { Ok(()) } else { only_once(held) }
     }
 
     fn channel(&self, name: &LockName, _: &OwnerId) -> String {
@@ -28,15 +28,15 @@ impl Kind for Reentrant {
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        reentrant::acquire(args.name, args.owner, args.lease)
+        plain::acquire(args.name, args.owner, args.lease)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
-        reentrant::release(name, owner, remaining, unlocked(&name.channel()))
+        plain::release(name, owner, remaining, unlocked(&name.channel()))
     }
 
     fn force_release(&self, name: &LockName) -> Call<bool> {
-        reentrant::force_release(name, unlocked(&name.channel()))
+        plain::force_release(name, unlocked(&name.channel()))
     }
 }

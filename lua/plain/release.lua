@@ -1,4 +1,4 @@
--- reentrant/release.lua
+-- plain/release.lua
 -- Releases one hold count: writes the remaining count, or deletes the lock and publishes a message.
 --
 -- KEYS[1] lock hash: owner id -> hold count

@@ -1,4 +1,4 @@
--- reentrant/force_release.lua
+-- plain/force_release.lua
 -- Releases the lock of whatever owner, and publishes a message.
 --
 -- KEYS[1] lock hash: owner id -> hold count

@@ -1,4 +1,4 @@
--- reentrant/reenter.lua
+-- plain/reenter.lua
 -- Writes the new hold count of an owner that holds the lock; never acquires the lock.
 --
 -- KEYS[1] lock hash: owner id -> hold count

@@ -8,11 +8,11 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::time::Lease;
 
-static ACQUIRE: Script = lua!("reentrant/acquire.lua");
-static REENTER: Script = lua!("reentrant/reenter.lua");
-static RELEASE: Script = lua!("reentrant/release.lua");
-static RENEW: Script = lua!("reentrant/renew.lua");
-static FORCE_RELEASE: Script = lua!("reentrant/force_release.lua");
+static ACQUIRE: Script = lua!("plain/acquire.lua");
+static REENTER: Script = lua!("plain/reenter.lua");
+static RELEASE: Script = lua!("plain/release.lua");
+static RENEW: Script = lua!("plain/renew.lua");
+static FORCE_RELEASE: Script = lua!("plain/force_release.lua");
 
 pub(crate) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Attempt> {
     ACQUIRE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(owner.as_str())

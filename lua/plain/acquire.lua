@@ -1,4 +1,4 @@
--- reentrant/acquire.lua
+-- plain/acquire.lua
 -- Takes the lock for a new hold if the lock is free.
 --
 -- KEYS[1] lock hash: owner id -> hold count
