@@ -3,6 +3,7 @@
 mod acquire;
 mod background;
 mod caller;
+mod exactly_once;
 mod holds;
 mod hub;
 mod kind;
@@ -13,7 +14,6 @@ mod request;
 #[cfg(all(test, shuttle))]
 mod schedules;
 mod watchdog;
-mod wire;
 
 pub(crate) use holds::hold::HoldState;
 pub(crate) use kind::{AcquireArgs, Kind, Pauses, Queueing, Waking};
@@ -118,7 +118,7 @@ impl Engine {
         let node = self.node(call.route());
         let caller = Caller::new(self, None);
         let bounds = Bounds { repeat, fences: !repeat, ..Bounds::within(Instant::now(), limit, limit) };
-        let answer = wire::send(&*self.topology, call, bounds, Some(&caller));
+        let answer = exactly_once::send(&*self.topology, call, bounds, Some(&caller));
         self.after_request(&node);
         answer.map(|answer| answer.value).map_err(|failed| {
             if let Some(in_doubt) = failed.in_doubt.filter(|_| !repeat) {

@@ -1,4 +1,4 @@
-//! One request until its reply: when to send, fence, rest or give up; `wire` does the work.
+//! One request until its reply: when to send, fence, rest or give up; `exactly_once` does the work.
 //!
 //! | after                          | comes                                                              |
 //! |--------------------------------|--------------------------------------------------------------------|

@@ -8,13 +8,13 @@ use super::line::Place;
 use super::waiters::{Listed, Waiter};
 use crate::engine::Engine;
 use crate::engine::caller::{Caller, closed};
+use crate::engine::exactly_once;
 use crate::engine::holds::hold::{Granted, HoldState};
 use crate::engine::hub::Subscription;
 use crate::engine::kind::{AcquireArgs, Queueing, Waking};
 use crate::engine::node::Node;
 use crate::engine::release::cleanup::Cleanup;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
-use crate::engine::wire;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockAcquired, WaitGivenUp, WaitStarted};
 use crate::listing::LockKind;
@@ -259,7 +259,7 @@ impl<'a> Contender<'a> {
         let call = self.request.kind.holder(self.request.name);
         let bounds =
             Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(Instant::now(), limit, limit) };
-        let answer = wire::send(&*self.engine.topology, &call, bounds, None);
+        let answer = exactly_once::send(&*self.engine.topology, &call, bounds, None);
         self.node.asking_ends(answer.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
         let (stand_backs, now) = (&self.engine.stand_backs, Instant::now());
         match answer {
@@ -275,7 +275,9 @@ impl<'a> Contender<'a> {
     /// Removes this owner from Redis; after a failure the background tries again.
     fn withdraw(&mut self, limit: Duration) {
         let call = self.request.kind.withdraw(self.request.name, &self.owner);
-        if wire::send(&*self.engine.topology, &call, Bounds::within(Instant::now(), limit, limit), None).is_err() {
+        if exactly_once::send(&*self.engine.topology, &call, Bounds::within(Instant::now(), limit, limit), None)
+            .is_err()
+        {
             self.in_doubt.get_or_insert_default();
         }
     }
@@ -337,7 +339,7 @@ impl Contest for Contender<'_> {
         let call = self.request.kind.acquire(&args);
         self.node.asking_begins(now);
         let bounds = self.engine.bounds(&self.node, self.started, self.deadline);
-        let outcome = wire::send(&*self.engine.topology, &call, bounds, Some(self.caller));
+        let outcome = exactly_once::send(&*self.engine.topology, &call, bounds, Some(self.caller));
         self.node.asking_ends(outcome.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
         match outcome {
             Ok(answer) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::hold::HoldState;
 use super::in_turn::{no_turn, still_kept};
 use crate::engine::Engine;
-use crate::engine::wire;
+use crate::engine::exactly_once;
 use crate::error::{Error, ErrorKind, Result};
 use crate::script::{Renewal, RenewalAnswer};
 use crate::state::exchange::Bounds;
@@ -23,7 +23,7 @@ impl Engine {
         let raise = self.with_ledger(hold, |ledger, now| ledger.raise(now, lease));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise };
         let call = hold.kind.renew(&[renewal]);
-        let send = |in_doubt| wire::send_after(in_doubt, &*self.topology, &call, bounds, None);
+        let send = |in_doubt| exactly_once::send_after(in_doubt, &*self.topology, &call, bounds, None);
         self.in_turn(hold, &turn, send, |ledger, now, answer| match answer.value.answers.first() {
             Some(RenewalAnswer::Renewed) => {
                 ledger.extended(answer.sent, lease);

@@ -6,7 +6,7 @@ use super::hold::HoldState;
 use super::requests::Turn;
 use crate::engine::Engine;
 use crate::engine::caller::Caller;
-use crate::engine::wire::{self, Answer};
+use crate::engine::exactly_once::{self, Answer};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::script::Call;
 use crate::state::exchange::{Bounds, Failed, InDoubt};
@@ -26,7 +26,8 @@ impl Engine {
     ) -> Result<R> {
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
         let send = |in_doubt| {
-            wire::send_after(in_doubt, &*self.topology, call, bounds, caller).or_else(wire::taken_if_overwritten)
+            exactly_once::send_after(in_doubt, &*self.topology, call, bounds, caller)
+                .or_else(exactly_once::taken_if_overwritten)
         };
         self.in_turn(hold, &turn, send, learn)
     }

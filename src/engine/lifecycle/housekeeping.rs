@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::conn::{Server, command};
 use crate::engine::Engine;
+use crate::engine::exactly_once;
 use crate::engine::holds::hold::HoldState;
 use crate::engine::node::Node;
-use crate::engine::wire;
 use crate::error::{Loss, Result};
 use crate::state::exchange::Bounds;
 use crate::state::ledger::Phase;
@@ -93,7 +93,7 @@ impl Engine {
         if !left.is_zero() {
             // A lock that is not released in time expires.
             let call = hold.kind.release(&hold.name, &hold.owner, None);
-            let _ = wire::send(&*self.topology, &call, Bounds::within(Instant::now(), left, left), None);
+            let _ = exactly_once::send(&*self.topology, &call, Bounds::within(Instant::now(), left, left), None);
         }
     }
 }

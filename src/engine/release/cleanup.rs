@@ -4,9 +4,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::engine::Engine;
+use crate::engine::exactly_once;
 use crate::engine::holds::hold::HoldState;
 use crate::engine::kind::Kind;
-use crate::engine::wire;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::state::exchange::{Bounds, InDoubt};
@@ -54,10 +54,10 @@ impl Engine {
             return;
         }
         let limit = self.config.command_timeout;
-        let fenced = wire::fence(&*self.topology, &mut cleanup.in_doubt, Instant::now().after(limit)).is_ok();
+        let fenced = exactly_once::fence(&*self.topology, &mut cleanup.in_doubt, Instant::now().after(limit)).is_ok();
         let call = cleanup.kind.withdraw(&cleanup.name, &cleanup.owner);
-        let released =
-            fenced && wire::send(&*self.topology, &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
+        let released = fenced
+            && exactly_once::send(&*self.topology, &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
         // Without a fence the acquire may still run, so the release is repeated until the lease has expired.
         let settled = released && !cleanup.in_doubt.unfenceable;
         if !settled && !self.is_closed() {
@@ -79,7 +79,7 @@ impl Engine {
                 return;
             }
             let deadline = Instant::now().after(engine.config.command_timeout);
-            let fenced = wire::fence(&*engine.topology, &mut in_doubt, deadline).is_ok();
+            let fenced = exactly_once::fence(&*engine.topology, &mut in_doubt, deadline).is_ok();
             if !fenced && !engine.is_closed() {
                 engine.fence_at(Instant::now().after(PAUSE), until, name, in_doubt);
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
-use super::wire;
+use super::exactly_once;
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::in_turn::no_turn;
 use crate::error::{Error, ErrorKind, Loss, Result};
@@ -56,8 +56,8 @@ impl Engine {
             return Err(no_turn());
         };
         let listening = node.hub.expect_own(&channel);
-        let outcome = wire::send_after(turn.take_in_doubt(), &*self.topology, &call, bounds, None)
-            .or_else(wire::taken_if_overwritten);
+        let outcome = exactly_once::send_after(turn.take_in_doubt(), &*self.topology, &call, bounds, None)
+            .or_else(exactly_once::taken_if_overwritten);
         drop(turn);
         self.after_request(&node);
         let receivers = outcome.as_ref().ok().and_then(|answer| answer.value.ok().flatten());

@@ -5,10 +5,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::engine::Engine;
+use crate::engine::exactly_once;
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::in_turn::{no_turn, still_kept};
 use crate::engine::holds::requests::Turn;
-use crate::engine::wire;
 use crate::error::{Loss, Result};
 use crate::state::exchange::Bounds;
 use crate::state::ledger::Remaining;
@@ -46,7 +46,8 @@ impl Engine {
         let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
         turn.cuts(cut);
         let send = |in_doubt| {
-            wire::send_after(in_doubt, &*self.topology, &call, bounds, None).or_else(wire::taken_if_overwritten)
+            exactly_once::send_after(in_doubt, &*self.topology, &call, bounds, None)
+                .or_else(exactly_once::taken_if_overwritten)
         };
         self.in_turn(hold, turn, send, |ledger, now, answer| {
             if !answer.unfenceable {
