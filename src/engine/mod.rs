@@ -46,7 +46,7 @@ use holds::registry::Registry;
 use hub::{Hub, Reports};
 use lifecycle::under_way::UnderWay;
 use node::Node;
-use watchdog::lane::Lane;
+use watchdog::thread::Watchdog;
 
 /// The state of one client.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Engine {
     /// Schedules a check of the holds of this lock, after a change by another client.
     pub(crate) fn check(&self, name: &LockName) {
         if !self.registry.under(name).is_empty() {
-            self.node(name).lane.check([name.clone()]);
+            self.node(name).watchdog.check([name.clone()]);
         }
     }
 
@@ -169,10 +169,10 @@ impl Engine {
         if let Some(node) = nodes.iter().find(|node| Arc::ptr_eq(&node.server, &server)) {
             return Arc::clone(node);
         }
-        let lane = Arc::new(Lane::default());
-        let reports = Box::new(EngineReports { engine: Weak::clone(&self.myself), lane: Arc::clone(&lane) });
+        let watchdog = Arc::new(Watchdog::default());
+        let reports = Box::new(EngineReports { engine: Weak::clone(&self.myself), watchdog: Arc::clone(&watchdog) });
         let hub = Arc::new(Hub::new(Arc::clone(&server), self.config.command_timeout, reports));
-        let node = Arc::new(Node::new(server, hub, lane));
+        let node = Arc::new(Node::new(server, hub, watchdog));
         nodes.push(Arc::clone(&node));
         node
     }
@@ -186,7 +186,7 @@ impl Engine {
 #[derive(Debug)]
 struct EngineReports {
     engine: Weak<Engine>,
-    lane: Arc<Lane>,
+    watchdog: Arc<Watchdog>,
 }
 
 impl Reports for EngineReports {
@@ -198,16 +198,16 @@ impl Reports for EngineReports {
     }
 
     fn invalidated(&self, keys: Option<&[String]>) {
-        let Some(keys) = keys else { return self.lane.check_all() };
+        let Some(keys) = keys else { return self.watchdog.check_all() };
         let Some(engine) = self.engine.upgrade() else { return };
         let names = engine.registry.watched(keys);
         if !names.is_empty() {
-            self.lane.check(names);
+            self.watchdog.check(names);
         }
     }
 
     fn ear_changed(&self, lost: bool) {
-        self.lane.ear_changed(lost);
+        self.watchdog.ear_changed(lost);
     }
 
     fn listening_failed(&self, server: &Server, error: Error) {

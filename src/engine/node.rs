@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::background::Background;
 use super::hub::Hub;
 use crate::conn::Server;
-use crate::engine::watchdog::lane::Lane;
+use crate::engine::watchdog::thread::Watchdog;
 use crate::sync::Mutex;
 use crate::time::Instant;
 
@@ -18,7 +18,7 @@ pub(crate) struct Node {
     /// The cleanup of requests to this server; a queue for each server, so that a silent server delays no other
     /// server.
     pub(super) settler: Background,
-    pub(crate) lane: Arc<Lane>,
+    pub(crate) watchdog: Arc<Watchdog>,
     asking: Mutex<Asking>,
 }
 
@@ -33,8 +33,8 @@ struct Asking {
 }
 
 impl Node {
-    pub(crate) fn new(server: Arc<Server>, hub: Arc<Hub>, lane: Arc<Lane>) -> Self {
-        Self { server, hub, lane, settler: Background::new("lockson-settle"), asking: Mutex::default() }
+    pub(crate) fn new(server: Arc<Server>, hub: Arc<Hub>, watchdog: Arc<Watchdog>) -> Self {
+        Self { server, hub, watchdog, settler: Background::new("lockson-settle"), asking: Mutex::default() }
     }
 
     /// Records that a caller asks the server.

@@ -201,7 +201,7 @@ impl<'a> Contender<'a> {
             self.engine.with_ledger(&dead, |ledger, now| ledger.look(now));
         }
         self.engine.schedule_if_observed(&hold);
-        self.node.lane.granted(self.engine, &self.node.server, &self.node.hub, &hold);
+        self.node.watchdog.granted(self.engine, &self.node.server, &self.node.hub, &hold);
         self.engine.observe(|observer| {
             observer.acquired(&LockAcquired {
                 name: hold.name.to_string(),

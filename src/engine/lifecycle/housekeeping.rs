@@ -73,7 +73,7 @@ impl Engine {
         }
         for node in &nodes {
             node.hub.close();
-            node.lane.close();
+            node.watchdog.close();
         }
         self.timer.finish(Instant::now());
     }

@@ -17,12 +17,12 @@ use crate::name::LockName;
 
 /// The handle of the watchdog of one server; its thread starts at the first use.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct Watchdog {
     inbox: Arc<Inbox>,
     running: OnceCell<()>,
 }
 
-impl Lane {
+impl Watchdog {
     /// Adds a granted hold, which is renewed, and watched after a moment.
     pub(crate) fn granted(&self, engine: &Arc<Engine>, server: &Arc<Server>, hub: &Arc<Hub>, hold: &Arc<HoldState>) {
         self.start(engine, server, hub);
@@ -81,7 +81,7 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for Watchdog {
     fn drop(&mut self) {
         self.close();
     }
@@ -164,7 +164,7 @@ mod tests {
         }));
         engine.registry.add(Arc::clone(&hold));
         let node = engine.node(&hold.name);
-        node.lane.granted(&engine, &node.server, &node.hub, &hold);
+        node.watchdog.granted(&engine, &node.server, &node.hub, &hold);
         let limit = now.after(Duration::from_secs(30));
         while kind.renewals.load(Ordering::SeqCst) < 4 && Instant::now() < limit {
             thread::sleep(Duration::from_millis(10));
