@@ -35,7 +35,7 @@ use crate::script::Call;
 use crate::state::exchange::Bounds;
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
-use acquire::line::Lines;
+use acquire::local_queues::LocalQueues;
 use acquire::stand_backs::StandBacks;
 use acquire::waiters::Waiters;
 use background::Background;
@@ -59,7 +59,7 @@ pub(crate) struct Engine {
     pub(crate) fair_patience: Lease,
     topology: Box<dyn Topology>,
     nodes: Mutex<Vec<Arc<Node>>>,
-    lines: Lines,
+    local_queues: LocalQueues,
     stand_backs: StandBacks,
     settler: Background,
     callbacks: Callbacks,
@@ -87,7 +87,7 @@ impl Engine {
             heartbeat: Arc::default(),
             topology,
             nodes: Mutex::default(),
-            lines: Lines::default(),
+            local_queues: LocalQueues::default(),
             stand_backs: StandBacks::default(),
             settler: Background::new("lockson-settle"),
             callbacks: Callbacks::default(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::line::Place;
+use super::local_queues::QueuePosition;
 use super::waiters::{Listed, Waiter};
 use crate::engine::Engine;
 use crate::engine::caller::{Caller, closed};
@@ -38,7 +38,7 @@ pub(crate) struct Contender<'a> {
     owner: OwnerId,
     number: HoldNumber,
     caller: &'a Caller<'a>,
-    place: Option<Place<'a>>,
+    position: Option<QueuePosition<'a>>,
     subscription: Option<Subscription>,
     /// The unanswered requests of the present owner.
     in_doubt: Option<InDoubt>,
@@ -72,7 +72,7 @@ impl<'a> Contender<'a> {
             owner,
             number,
             caller,
-            place: None,
+            position: None,
             subscription: None,
             in_doubt: None,
             asked: false,
@@ -147,8 +147,9 @@ impl<'a> Contender<'a> {
     /// Waits until this thread is the first in the local queue, or until the time is up. Then the thread asks in any
     /// case, so that the answer comes from Redis.
     fn wait_in_line(&mut self) -> Result<()> {
-        self.place = self.engine.lines.join(self.request.name, self.request.kind.queueing(), &self.caller.bell);
-        while self.place.as_ref().is_some_and(|place| !place.is_first()) {
+        self.position =
+            self.engine.local_queues.join(self.request.name, self.request.kind.queueing(), &self.caller.bell);
+        while self.position.as_ref().is_some_and(|position| !position.is_first()) {
             let now = Instant::now();
             // During an outage the first thread gets no reply, so the other threads end their waits themselves.
             let limit = self.engine.config.outage_limit;

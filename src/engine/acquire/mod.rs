@@ -1,7 +1,7 @@
 //! Acquires: re-entry by the registry of this process, all else by a request to Redis.
 
 mod contender;
-pub(super) mod line;
+pub(super) mod local_queues;
 pub(super) mod stand_backs;
 pub(super) mod waiters;
 

@@ -82,7 +82,7 @@ impl Engine {
                 // If no other client listens, or the turn of this process goes on, the first thread of the local
                 // queue need not wait for the message.
                 if self.turn_goes_on(hold, receivers, listening) || receivers.is_none_or(|receivers| receivers <= 1) {
-                    self.lines.ring_first(&hold.name);
+                    self.local_queues.ring_first(&hold.name);
                 }
                 self.observe(|observer| {
                     observer.released(&LockReleased {
@@ -109,7 +109,7 @@ impl Engine {
         }
         let others = |receivers: u64| usize::try_from(receivers).unwrap_or(usize::MAX).saturating_sub(listening.into());
         // The releasing thread, and the threads in the local queue.
-        let threads = || self.lines.len(&hold.name) + 1;
+        let threads = || self.local_queues.len(&hold.name) + 1;
         self.stand_backs.released(&hold.name, receivers.map(others), threads, Instant::now())
     }
 

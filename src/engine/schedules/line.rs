@@ -8,7 +8,7 @@ use shuttle::thread;
 use super::{START, check};
 use crate::bell::Bell;
 use crate::cancel::Cancel;
-use crate::engine::acquire::line::Lines;
+use crate::engine::acquire::local_queues::LocalQueues;
 use crate::engine::kind::Queueing;
 use crate::name::LockName;
 use crate::sync::Mutex;
@@ -22,7 +22,7 @@ struct Redis {
 }
 
 struct Scene {
-    lines: Lines,
+    local_queues: LocalQueues,
     name: LockName,
     redis: Mutex<Redis>,
 }
@@ -30,7 +30,7 @@ struct Scene {
 /// Acts as a caller that gives up only on request. Returns whether it held the lock.
 fn take(scene: &Scene, cancel: &Cancel) -> bool {
     let bell = Bell::new();
-    let place = scene.lines.join(&scene.name, Queueing::Line, &bell).unwrap();
+    let place = scene.local_queues.join(&scene.name, Queueing::Line, &bell).unwrap();
     let _hung = cancel.hang(&bell);
     loop {
         if place.is_first() {
@@ -52,12 +52,13 @@ fn take(scene: &Scene, cancel: &Cancel) -> bool {
     let mut redis = scene.redis.lock();
     (redis.inside, redis.taken) = (0, false);
     drop(redis);
-    scene.lines.ring_first(&scene.name);
+    scene.local_queues.ring_first(&scene.name);
     true
 }
 
 fn in_line(impatient: usize, patient: usize) {
-    let scene = Scene { lines: Lines::default(), name: LockName::new("n").unwrap(), redis: Mutex::default() };
+    let scene =
+        Scene { local_queues: LocalQueues::default(), name: LockName::new("n").unwrap(), redis: Mutex::default() };
     let scene = Arc::new(scene);
     let mut callers = vec![];
     for number in 0..impatient + patient {
@@ -74,7 +75,7 @@ fn in_line(impatient: usize, patient: usize) {
     assert!(callers.into_iter().all(|caller| caller.join().unwrap()));
     let redis = scene.redis.lock();
     assert!(redis.served.len() >= patient && redis.served.is_sorted(), "{:?}", redis.served);
-    assert!(scene.lines.is_empty());
+    assert!(scene.local_queues.is_empty());
 }
 
 #[test]

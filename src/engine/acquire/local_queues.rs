@@ -8,24 +8,24 @@ use crate::sync::Mutex;
 
 /// The local queues of one client, one for each lock that several threads want.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(Mutex<Queues<Bell>>);
+pub(crate) struct LocalQueues(Mutex<Queues<Bell>>);
 
 /// The place of a thread in a local queue; dropping it leaves the queue.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
-    lines: &'a Lines,
+pub(crate) struct QueuePosition<'a> {
+    queues: &'a LocalQueues,
     name: &'a LockName,
     number: u64,
 }
 
-impl Lines {
+impl LocalQueues {
     /// Joins the local queue for `name`; `None` for a kind without local queues.
-    pub(crate) fn join<'a>(&'a self, name: &'a LockName, queueing: Queueing, bell: &Bell) -> Option<Place<'a>> {
+    pub(crate) fn join<'a>(&'a self, name: &'a LockName, queueing: Queueing, bell: &Bell) -> Option<QueuePosition<'a>> {
         if queueing != Queueing::Line {
             return None;
         }
         let number = self.0.lock().join(name, bell.clone());
-        Some(Place { lines: self, name, number })
+        Some(QueuePosition { queues: self, name, number })
     }
 
     /// The number of waiting threads for `name`.
@@ -42,7 +42,7 @@ impl Lines {
 }
 
 #[cfg(all(test, shuttle))]
-impl Place<'_> {
+impl QueuePosition<'_> {
     /// The number of the place; later threads have greater numbers.
     pub(crate) fn number(&self) -> u64 {
         self.number
@@ -50,22 +50,22 @@ impl Place<'_> {
 }
 
 #[cfg(test)]
-impl Lines {
+impl LocalQueues {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
 }
 
-impl Place<'_> {
+impl QueuePosition<'_> {
     /// Whether this thread asks Redis.
     pub(crate) fn is_first(&self) -> bool {
-        self.lines.0.lock().first(self.name).is_some_and(|(first, _)| *first == self.number)
+        self.queues.0.lock().first(self.name).is_some_and(|(first, _)| *first == self.number)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
-        let promoted = self.lines.0.lock().leave(self.name, self.number);
+        let promoted = self.queues.0.lock().leave(self.name, self.number);
         if let Some(bell) = promoted {
             bell.ring();
         }
@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn threads_are_served_in_the_order_they_came_and_nothing_stays() {
-        let (lines, name) = (Lines::default(), name());
-        let join = || lines.join(&name, Queueing::Line, &Bell::new()).unwrap();
+        let (queues, name) = (LocalQueues::default(), name());
+        let join = || queues.join(&name, Queueing::Line, &Bell::new()).unwrap();
         let (first, second, third) = (join(), join(), join());
         assert_eq!((first.is_first(), second.is_first()), (true, false));
         drop(second);
@@ -91,14 +91,14 @@ mod tests {
         drop(first);
         assert!(third.is_first());
         drop(third);
-        assert!(lines.is_empty());
+        assert!(queues.is_empty());
     }
 
     #[test]
     fn only_lines_make_threads_wait_for_each_other() {
-        let (lines, name) = (Lines::default(), name());
+        let (queues, name) = (LocalQueues::default(), name());
         for queueing in [Queueing::Together, Queueing::InRedis] {
-            assert!(lines.join(&name, queueing, &Bell::new()).is_none());
+            assert!(queues.join(&name, queueing, &Bell::new()).is_none());
         }
     }
 
@@ -106,22 +106,22 @@ mod tests {
         /// The oldest thread is first, and only a thread that becomes first is woken.
         #[test]
         fn the_first_is_always_the_oldest_that_stayed(steps in proptest::collection::vec((0_u8..5, 0_usize..8), 1..80)) {
-            let (lines, name) = (Lines::default(), name());
-            let mut waiting: Vec<(Place<'_>, Bell)> = vec![];
+            let (queues, name) = (LocalQueues::default(), name());
+            let mut waiting: Vec<(QueuePosition<'_>, Bell)> = vec![];
             for (step, which) in steps {
                 let first_before = waiting.first().map(|(place, _)| place.number);
                 let mut rings = false;
                 match step {
                     0 | 1 => {
                         let bell = Bell::new();
-                        waiting.push((lines.join(&name, Queueing::Line, &bell).unwrap(), bell));
+                        waiting.push((queues.join(&name, Queueing::Line, &bell).unwrap(), bell));
                     }
                     2 | 3 if !waiting.is_empty() => {
                         drop(waiting.remove(which % waiting.len()));
                         rings = waiting.first().is_some_and(|(place, _)| Some(place.number) != first_before);
                     }
                     _ => {
-                        lines.ring_first(&name);
+                        queues.ring_first(&name);
                         rings = true;
                     }
                 }
@@ -131,7 +131,7 @@ mod tests {
                 }
             }
             drop(waiting);
-            proptest::prop_assert!(lines.is_empty());
+            proptest::prop_assert!(queues.is_empty());
         }
     }
 }
