@@ -62,7 +62,7 @@ fn public_item<'a>(line: &'a str, above: &[&str]) -> Option<(&'a str, &'a str)> 
 }
 
 /// The code in the documentation.
-fn examples_of(local_queues: &[&str]) -> String {
+fn examples_of(lines: &[&str]) -> String {
     let mut is_code = false;
     let mut code = String::new();
     for line in lines.iter().filter_map(|line| line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))) {

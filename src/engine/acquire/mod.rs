@@ -1,6 +1,6 @@
 //! Acquires: re-entry by the registry of this process, all else by a request to Redis.
 
-mod contender;
+mod acquisition;
 pub(super) mod local_queues;
 pub(super) mod stand_backs;
 pub(super) mod waiters;
@@ -15,7 +15,7 @@ use super::request::{AcquireRequest, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::owner::ThreadId;
 use crate::time::{Deadline, Instant};
-use contender::Contender;
+use acquisition::Acquisition;
 
 impl Engine {
     /// Takes or re-enters the lock; `None` when another owner kept the lock until the deadline.
@@ -28,7 +28,7 @@ impl Engine {
         {
             return self.reenter(request, hold, &caller, wait.deadline()).map(Some);
         }
-        Contender::new(self, request, thread, &caller, wait).run()
+        Acquisition::new(self, request, thread, &caller, wait).run()
     }
 
     fn reenter(

@@ -26,7 +26,7 @@ use crate::state::wait_loop::{Contest, LONGEST_SLEEP, Outcome, wait_loop};
 use crate::time::{Deadline, Instant, Lease};
 
 /// One acquisition by one caller.
-pub(crate) struct Contender<'a> {
+pub(crate) struct Acquisition<'a> {
     engine: &'a Arc<Engine>,
     node: Arc<Node>,
     request: &'a AcquireRequest<'a>,
@@ -51,7 +51,7 @@ pub(crate) struct Contender<'a> {
     has_slept: bool,
 }
 
-impl<'a> Contender<'a> {
+impl<'a> Acquisition<'a> {
     pub(crate) fn new(
         engine: &'a Arc<Engine>,
         request: &'a AcquireRequest<'a>,
@@ -297,7 +297,7 @@ impl<'a> Contender<'a> {
     }
 }
 
-impl Drop for Contender<'_> {
+impl Drop for Acquisition<'_> {
     /// Also after a panic in the back-off of the caller.
     fn drop(&mut self) {
         if !self.engine.is_forked() {
@@ -306,7 +306,7 @@ impl Drop for Contender<'_> {
     }
 }
 
-impl Contest for Contender<'_> {
+impl Contest for Acquisition<'_> {
     type Grant = Grant;
 
     fn now(&self) -> Instant {
