@@ -409,7 +409,7 @@ impl<T> Lock<T> {
         match outcome {
             Ok(true) => self.force_lost(&engine, &holds),
             Ok(false) => {}
-            Err(_) => engine.check(name),
+            Err(_) => engine.verify_holds(name),
         }
         outcome
     }

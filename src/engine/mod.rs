@@ -61,7 +61,7 @@ pub(crate) struct Engine {
     nodes: Mutex<Vec<Arc<Node>>>,
     local_queues: LocalQueues,
     stand_backs: StandBacks,
-    settler: Background,
+    cleaner: Background,
     callbacks: Callbacks,
     timer: Background,
     trimming: AtomicBool,
@@ -89,7 +89,7 @@ impl Engine {
             nodes: Mutex::default(),
             local_queues: LocalQueues::default(),
             stand_backs: StandBacks::default(),
-            settler: Background::new("lockson-settle"),
+            cleaner: Background::new("lockson-cleanup"),
             callbacks: Callbacks::default(),
             timer: Background::new("lockson-timer"),
             trimming: AtomicBool::new(false),
@@ -129,9 +129,9 @@ impl Engine {
     }
 
     /// Schedules a check of the holds of this lock, after a change by another client.
-    pub(crate) fn check(&self, name: &LockName) {
+    pub(crate) fn verify_holds(&self, name: &LockName) {
         if !self.registry.under(name).is_empty() {
-            self.node(name).watchdog.check([name.clone()]);
+            self.node(name).watchdog.verify([name.clone()]);
         }
     }
 
@@ -193,16 +193,16 @@ impl Reports for EngineReports {
     fn announced(&self, name: &LockName) {
         if let Some(engine) = self.engine.upgrade() {
             engine.stand_backs.heard(name, Instant::now());
-            engine.check(name);
+            engine.verify_holds(name);
         }
     }
 
     fn invalidated(&self, keys: Option<&[String]>) {
-        let Some(keys) = keys else { return self.watchdog.check_all() };
+        let Some(keys) = keys else { return self.watchdog.verify_all() };
         let Some(engine) = self.engine.upgrade() else { return };
         let names = engine.registry.watched(keys);
         if !names.is_empty() {
-            self.watchdog.check(names);
+            self.watchdog.verify(names);
         }
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct Node {
     pub(crate) hub: Arc<Hub>,
     /// The cleanup of requests to this server; a queue for each server, so that a silent server delays no other
     /// server.
-    pub(super) settler: Background,
+    pub(super) cleaner: Background,
     pub(crate) watchdog: Arc<Watchdog>,
     asking: Mutex<Asking>,
 }
@@ -34,7 +34,7 @@ struct Asking {
 
 impl Node {
     pub(crate) fn new(server: Arc<Server>, hub: Arc<Hub>, watchdog: Arc<Watchdog>) -> Self {
-        Self { server, hub, watchdog, settler: Background::new("lockson-settle"), asking: Mutex::default() }
+        Self { server, hub, watchdog, cleaner: Background::new("lockson-cleanup"), asking: Mutex::default() }
     }
 
     /// Records that a caller asks the server.

@@ -8,6 +8,7 @@ use super::{files_below, root};
 /// Retired words, each with the word that replaced it; `docs/glossary.md` explains the words in use.
 const RETIRED: &[(&str, &str)] = &[
     ("Announcement", "Publication"),
+    ("Contender", "Acquisition"),
     ("Kept", "Result<_, Loss>"),
     ("Link", "Connection"),
     ("Loose", "InDoubt"),
@@ -15,14 +16,18 @@ const RETIRED: &[(&str, &str)] = &[
     ("Notice", "ListenerEvent"),
     ("Prize", "Grant"),
     ("Said", "Result<_, Stop>"),
+    ("Settlement", "Cleanup"),
     ("Talk", "RoundTrips"),
     ("Topics", "Channels"),
     ("Wish", "AcquireRequest"),
+    ("cancelled_by", "with_cancel"),
     ("converse", "round_trips"),
     ("haunted", "unfenceable"),
     ("in_other_words", "encoded"),
+    ("into_manual", "leave_to_unlock"),
     ("mind_if_heard", "schedule_if_observed"),
     ("minded", "pending_check"),
+    ("settler", "cleaner"),
     ("telling_nobody", "without_receivers"),
     ("unminded", "needless_check"),
 ];

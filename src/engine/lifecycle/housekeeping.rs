@@ -35,7 +35,7 @@ impl Engine {
 
     fn trim_later(&self, at: Instant) {
         let engine = Weak::clone(&self.myself);
-        self.settler.run_at(at, move || {
+        self.cleaner.run_at(at, move || {
             let Some(engine) = engine.upgrade() else { return };
             let limit = engine.config.idle_timeout.max(Duration::from_millis(10));
             let trim = |server: Arc<Server>| server.trim(Instant::now(), limit);
@@ -64,10 +64,10 @@ impl Engine {
         held.retain(|hold| self.end_hold(hold));
         held.iter().for_each(|hold| self.give_back(hold, end));
         self.under_way.wait_for_others(self.own_operations(), end);
-        self.settler.finish(end);
+        self.cleaner.finish(end);
         // Called without the mutex, because the cleanup looks up the server of the name.
         let nodes = self.nodes.lock().clone();
-        nodes.iter().for_each(|node| node.settler.finish(end));
+        nodes.iter().for_each(|node| node.cleaner.finish(end));
         for server in self.topology.servers() {
             server.close();
         }

@@ -42,7 +42,7 @@ impl Engine {
 
     fn clean_up_at(self: &Arc<Self>, at: Instant, cleanup: Cleanup) {
         let engine = Arc::downgrade(self);
-        self.node(&cleanup.name).settler.run_at(at, move || {
+        self.node(&cleanup.name).cleaner.run_at(at, move || {
             if let Some(engine) = engine.upgrade() {
                 engine.clean_up_once(cleanup);
             }
@@ -59,8 +59,8 @@ impl Engine {
         let released = fenced
             && exactly_once::send(&*self.topology, &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
         // Without a fence the acquire may still run, so the release is repeated until the lease has expired.
-        let settled = released && !cleanup.in_doubt.unfenceable;
-        if !settled && !self.is_closed() {
+        let is_clean = released && !cleanup.in_doubt.unfenceable;
+        if !is_clean && !self.is_closed() {
             self.clean_up_at(Instant::now().after(PAUSE), cleanup);
         }
     }
@@ -73,7 +73,7 @@ impl Engine {
 
     fn fence_at(&self, at: Instant, until: Instant, name: LockName, mut in_doubt: InDoubt) {
         let engine = Weak::clone(&self.myself);
-        self.node(&name).settler.run_at(at, move || {
+        self.node(&name).cleaner.run_at(at, move || {
             let Some(engine) = engine.upgrade() else { return };
             if Instant::now() >= until {
                 return;

@@ -70,7 +70,7 @@ impl Engine {
 
     fn repeat_release_after(&self, pause: Duration, hold: Arc<HoldState>) {
         let engine = Weak::clone(&self.myself);
-        self.node(&hold.name).settler.run_at(Instant::now().after(pause), move || {
+        self.node(&hold.name).cleaner.run_at(Instant::now().after(pause), move || {
             if let Some(engine) = engine.upgrade()
                 && !engine.repeat_release_once(&hold)
                 && !engine.is_closed()

@@ -61,12 +61,12 @@ impl Watchdog {
     }
 
     /// Schedules a check of the holds of these names.
-    pub(crate) fn check(&self, names: impl IntoIterator<Item = LockName>) {
+    pub(crate) fn verify(&self, names: impl IntoIterator<Item = LockName>) {
         self.inbox.ask(names);
     }
 
     /// Schedules a check of all holds, because any key may have been deleted.
-    pub(crate) fn check_all(&self) {
+    pub(crate) fn verify_all(&self) {
         self.inbox.put(|events| events.flushed = true);
     }
 
