@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use lockson::{ACCEPT_IF_NOT_OLDER, Client, Guard, Token};
+use lockson::{ACCEPT_IF_NOT_OLDER, Client, FencingToken, Guard};
 use lockson_harness::ExampleServer;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -13,7 +13,7 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 /// Any storage that keeps the greatest token beside the data.
 trait Store {
     /// Writes and returns true, unless the store has seen a newer token: then returns false.
-    fn write(&mut self, token: Token, value: &str) -> Outcome<bool>;
+    fn write(&mut self, token: FencingToken, value: &str) -> Outcome<bool>;
 
     fn read(&mut self) -> Outcome<String>;
 }
@@ -21,12 +21,12 @@ trait Store {
 /// A store of one's own: a table, a file, a service.
 #[derive(Debug, Default)]
 struct Shelf {
-    newest: Option<Token>,
+    newest: Option<FencingToken>,
     value: String,
 }
 
 impl Store for Shelf {
-    fn write(&mut self, token: Token, value: &str) -> Outcome<bool> {
+    fn write(&mut self, token: FencingToken, value: &str) -> Outcome<bool> {
         if self.newest.is_some_and(|newest| token < newest) {
             return Ok(false);
         }
@@ -47,7 +47,7 @@ struct Key {
 }
 
 impl Store for Key {
-    fn write(&mut self, token: Token, value: &str) -> Outcome<bool> {
+    fn write(&mut self, token: FencingToken, value: &str) -> Outcome<bool> {
         let newest = format!("{}:newest", self.name);
         let script = redis::Script::new(ACCEPT_IF_NOT_OLDER);
         let mut call = script.key(newest);
@@ -99,7 +99,7 @@ fn rehearse(first: &Client, second: &Client, store: &mut impl Store) -> Outcome<
     }
 }
 
-fn write(store: &mut impl Store, who: &str, guard: &Guard<Token>, value: &str, wanted: bool) -> Outcome<()> {
+fn write(store: &mut impl Store, who: &str, guard: &Guard<FencingToken>, value: &str, wanted: bool) -> Outcome<()> {
     let token = guard.token();
     let written = store.write(token, value)?;
     println!(

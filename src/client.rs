@@ -17,7 +17,7 @@ use crate::owner::Owners;
 use crate::script::Side;
 use crate::state::ledger::Phase;
 use crate::time::Instant;
-use crate::token::Token;
+use crate::token::FencingToken;
 use crate::transport::ServerNumber;
 
 /// A client of one Redis, shared by all threads of a process.
@@ -180,7 +180,7 @@ impl Client {
         self.handle_to(Arc::new(Spin { backoff }), name)
     }
 
-    /// Returns the fenced lock of this name, whose guards have a [`Token`]. Redisson's `getFencedLock`.
+    /// Returns the fenced lock of this name, whose guards have a [`FencingToken`]. Redisson's `getFencedLock`.
     ///
     /// Costs one key for each name, which is never deleted.
     ///
@@ -191,7 +191,7 @@ impl Client {
     /// write(41, guard.token().into()); // the store refuses a smaller token than it has seen
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn get_fenced_lock(&self, name: impl AsRef<str>) -> Lock<Token> {
+    pub fn get_fenced_lock(&self, name: impl AsRef<str>) -> Lock<FencingToken> {
         Lock::fenced(&self.handle, Arc::new(Fenced), self.handle.name(name.as_ref()))
     }
 
@@ -377,7 +377,7 @@ fn held_lock(engine: &Engine, hold: &HoldState) -> Option<HeldLock> {
             owner: hold.owner.to_string(),
             kind: hold.kind.label(side),
             hold_count: u64::try_from(counts.exclusive + counts.shared).unwrap_or(u64::MAX),
-            token: hold.token.map(Token::new),
+            token: hold.token.map(FencingToken::new),
             held_for: hold.since.until(now),
             remaining: now.until(ledger.good_until()),
             is_renewed: ledger.renewal(now).is_some(),

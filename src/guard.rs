@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::ReleaseFailed;
 use crate::state::ledger::{GuardNumber, Phase};
 use crate::time::{Deadline, Instant, Lease};
-use crate::token::Token;
+use crate::token::FencingToken;
 
 /// A hold on a lock, shared by all its guards.
 ///
@@ -245,8 +245,8 @@ impl Hold {
     /// assert_eq!(guard.hold().token(), Some(guard.token()));
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn token(&self) -> Option<Token> {
-        self.state.token.map(Token::new)
+    pub fn token(&self) -> Option<FencingToken> {
+        self.state.token.map(FencingToken::new)
     }
 
     /// Returns the name of the lock.
@@ -468,9 +468,9 @@ macro_rules! answer_as_the_hold {
             }
         }
 
-        impl $guard<Token> {
+        impl $guard<FencingToken> {
             /// Returns the fencing token of the grant, for the store. A re-entry does not change the token.
-            pub fn token(&self) -> Token {
+            pub fn token(&self) -> FencingToken {
                 self.carried
             }
         }

@@ -26,7 +26,7 @@
 //! | non-reentrant | [`get_non_reentrant_lock`](Client::get_non_reentrant_lock) | `RLock` | a second take by the same thread is a mistake |
 //! | fair | [`get_fair_lock`](Client::get_fair_lock) | `RLock` | waiters are served in the order they came |
 //! | spin | [`get_spin_lock`](Client::get_spin_lock) | `RLock` | holds are short, or the Redis user lacks the right to subscribe |
-//! | fenced | [`get_fenced_lock`](Client::get_fenced_lock) | `RFencedLock` | the guarded resource can refuse a late writer by its [`Token`] |
+//! | fenced | [`get_fenced_lock`](Client::get_fenced_lock) | `RFencedLock` | the guarded resource can refuse a late writer by its [`FencingToken`] |
 //! | read-write | [`get_read_write_lock`](Client::get_read_write_lock) | `RReadWriteLock` | many readers or one writer |
 //! | token | [`get_token_lock`](Client::get_token_lock) | none | redis-py, redsync, node-redlock or rslock use the same lock |
 //! | once per interval | [`once_per`](Lock::once_per) | none | a job runs once per interval, on whatever machine |
@@ -138,4 +138,4 @@ pub use listing::{HeldLock, LockKind, LockWaiter};
 pub use lock::{Holder, Lock, OwnedLock};
 #[cfg(feature = "redisson-yaml")]
 pub use redisson_yaml::RedissonConfig;
-pub use token::Token;
+pub use token::FencingToken;

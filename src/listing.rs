@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::token::Token;
+use crate::token::FencingToken;
 
 /// The kind of a lock, for events and lists.
 ///
@@ -53,7 +53,7 @@ pub struct HeldLock {
     pub(crate) owner: String,
     pub(crate) kind: LockKind,
     pub(crate) hold_count: u64,
-    pub(crate) token: Option<Token>,
+    pub(crate) token: Option<FencingToken>,
     pub(crate) held_for: Duration,
     pub(crate) remaining: Duration,
     pub(crate) is_renewed: bool,
@@ -102,7 +102,7 @@ impl HeldLock {
     }
 
     /// Returns the fencing token; only fenced locks have one.
-    pub fn token(&self) -> Option<Token> {
+    pub fn token(&self) -> Option<FencingToken> {
         self.token
     }
 

@@ -14,7 +14,7 @@ use crate::owner::ThreadId;
 use crate::script::{Side, query};
 use crate::state::ledger::Phase;
 use crate::time::{Deadline, Lease};
-use crate::token::Token;
+use crate::token::FencingToken;
 
 /// A lock by its name. Making a handle does no I/O and cannot fail.
 ///
@@ -30,8 +30,8 @@ use crate::token::Token;
 /// Modifiers like [`with_lease`](Self::with_lease) return a changed copy; a second use of the same modifier replaces
 /// the first.
 ///
-/// `T` is the part of each grant beside the lock: nothing, or the [`Token`] of a [fenced
-/// lock](crate::Client::get_fenced_lock), which its [`Guard<Token>`](Guard::token) returns. A `Lock<Token>` becomes a
+/// `T` is the part of each grant beside the lock: nothing, or the [`FencingToken`] of a [fenced
+/// lock](crate::Client::get_fenced_lock), which its [`Guard<FencingToken>`](Guard::token) returns. A `Lock<FencingToken>` becomes a
 /// plain `Lock` with [`Into`], for a list of locks of several kinds.
 ///
 /// ```no_run
@@ -91,7 +91,7 @@ impl Lock {
     }
 }
 
-impl Lock<Token> {
+impl Lock<FencingToken> {
     pub(crate) fn fenced(handle: &Handle, kind: Arc<dyn Kind>, name: GivenName) -> Self {
         Self::carrying(Hold::token, handle, kind, name)
     }
@@ -564,9 +564,9 @@ impl<T> Lock<T> {
     }
 }
 
-impl From<Lock<Token>> for Lock {
+impl From<Lock<FencingToken>> for Lock {
     /// The same lock; [`Hold::token`] still tells the token of a grant.
-    fn from(lock: Lock<Token>) -> Self {
+    fn from(lock: Lock<FencingToken>) -> Self {
         lock.recarrying(|_| Some(()))
     }
 }

@@ -14,7 +14,7 @@ use std::num::TryFromIntError;
 /// A token is a non-negative signed number of 64 bits in Redis, so it fits a `BIGINT` without loss:
 ///
 /// ```no_run
-/// # use lockson::Token;
+/// # use lockson::FencingToken;
 /// # fn execute(sql: &str, values: [i64; 3]) -> usize { 1 }
 /// # let client = lockson::Client::connect("redis://localhost")?;
 /// let guard = client.get_fenced_lock("stock:42").lock()?;
@@ -23,13 +23,13 @@ use std::num::TryFromIntError;
 ///     println!("too late: a holder with a newer token has written");
 /// }
 /// // A number from the store becomes a token again.
-/// assert!(Token::try_from(7_i64).is_ok_and(|seen| seen < guard.token()));
+/// assert!(FencingToken::try_from(7_i64).is_ok_and(|seen| seen < guard.token()));
 /// # Ok::<(), lockson::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Token(u64);
+pub struct FencingToken(u64);
 
-impl Token {
+impl FencingToken {
     /// Wraps a non-negative number of 64 bits.
     pub(crate) fn new(number: u64) -> Self {
         Self(number)
@@ -48,21 +48,21 @@ impl Token {
     }
 }
 
-impl From<Token> for u64 {
-    fn from(token: Token) -> Self {
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> Self {
         token.0
     }
 }
 
 /// For stores with signed numbers, such as SQL; the number is the same.
-impl From<Token> for i64 {
-    fn from(token: Token) -> Self {
+impl From<FencingToken> for i64 {
+    fn from(token: FencingToken) -> Self {
         token.0.cast_signed()
     }
 }
 
 /// A number from a store; a negative number is no token.
-impl TryFrom<i64> for Token {
+impl TryFrom<i64> for FencingToken {
     type Error = TryFromIntError;
 
     fn try_from(number: i64) -> Result<Self, TryFromIntError> {
@@ -70,7 +70,7 @@ impl TryFrom<i64> for Token {
     }
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -83,9 +83,9 @@ mod tests {
     #[test]
     fn a_token_survives_sql() {
         for number in [0, 1, 1_763_800_000_000_000, i64::MAX] {
-            let token = Token::try_from(number).unwrap();
+            let token = FencingToken::try_from(number).unwrap();
             assert_eq!((i64::from(token), u64::from(token)), (number, number.unsigned_abs()));
         }
-        assert!(Token::try_from(-1).is_err());
+        assert!(FencingToken::try_from(-1).is_err());
     }
 }

@@ -7,20 +7,21 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 
 use lockson::{
-    Backoff, Cancel, Client, ClientBuilder, Error, ErrorKind, Guard, HeldLock, Hold, Holder, Lock, LockKind, LockLost,
-    LockWaiter, Loss, OwnedGuard, OwnedLock, ReadWriteLock, ReleaseBy, ReleaseFailed, Token, TokenOptions, WaitGivenUp,
+    Backoff, Cancel, Client, ClientBuilder, Error, ErrorKind, FencingToken, Guard, HeldLock, Hold, Holder, Lock,
+    LockKind, LockLost, LockWaiter, Loss, OwnedGuard, OwnedLock, ReadWriteLock, ReleaseBy, ReleaseFailed, TokenOptions,
+    WaitGivenUp,
 };
 
 #[test]
 fn a_guard_sent_to_a_thread_is_told_of_owned() {
     let send = |guard: &str| format!("pub fn send(guard: {guard}) {{ std::thread::spawn(move || guard.unlock()); }}");
-    for guard in ["lockson::Guard", "lockson::Guard<lockson::Token>"] {
+    for guard in ["lockson::Guard", "lockson::Guard<lockson::FencingToken>"] {
         let told = compile(&send(guard)).expect_err("a guard stays on its thread");
         let headline = told.lines().find(|line| line.starts_with("error")).unwrap_or_default();
         assert!(headline.contains("StaysOnItsThreadUnlessTakenByOwned"), "{told}");
         assert!(headline.contains("cannot be sent between threads safely"), "{told}");
     }
-    for guard in ["lockson::OwnedGuard", "lockson::OwnedGuard<lockson::Token>"] {
+    for guard in ["lockson::OwnedGuard", "lockson::OwnedGuard<lockson::FencingToken>"] {
         compile(&send(guard)).expect("an owned guard moves");
     }
     let ask = "pub fn ask(guard: &lockson::Guard) { std::thread::scope(|s| { s.spawn(|| guard.is_held()); }) }";
@@ -30,8 +31,8 @@ fn a_guard_sent_to_a_thread_is_told_of_owned() {
 #[test]
 fn all_that_can_be_had_may_cross_a_caught_panic() {
     fn check<T: UnwindSafe + RefUnwindSafe>() {}
-    check::<(Client, ClientBuilder, Lock, Lock<Token>, OwnedLock, ReadWriteLock)>();
-    check::<(Guard, Guard<Token>, OwnedGuard, Hold, Token, Cancel)>();
+    check::<(Client, ClientBuilder, Lock, Lock<FencingToken>, OwnedLock, ReadWriteLock)>();
+    check::<(Guard, Guard<FencingToken>, OwnedGuard, Hold, FencingToken, Cancel)>();
     check::<(TokenOptions, Backoff, ReleaseBy, HeldLock, LockWaiter, LockKind, Holder)>();
     check::<(Error, ErrorKind, Loss, LockLost, ReleaseFailed, WaitGivenUp)>();
 }
@@ -39,8 +40,8 @@ fn all_that_can_be_had_may_cross_a_caught_panic() {
 #[test]
 fn all_but_a_guard_may_move_to_another_thread() {
     fn check<T: Send + Sync + 'static>() {}
-    check::<(Client, ClientBuilder, Lock, Lock<Token>, OwnedLock, ReadWriteLock)>();
-    check::<(OwnedGuard, OwnedGuard<Token>, Hold, Token, Cancel)>();
+    check::<(Client, ClientBuilder, Lock, Lock<FencingToken>, OwnedLock, ReadWriteLock)>();
+    check::<(OwnedGuard, OwnedGuard<FencingToken>, Hold, FencingToken, Cancel)>();
     check::<(TokenOptions, Backoff, ReleaseBy, HeldLock, LockWaiter, LockKind, Holder)>();
     check::<(Error, ErrorKind, Loss, LockLost, ReleaseFailed, WaitGivenUp)>();
 }

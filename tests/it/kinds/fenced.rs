@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use lockson::{ACCEPT_IF_NOT_OLDER, Client, ErrorKind, Guard, Lock, Loss, Token};
+use lockson::{ACCEPT_IF_NOT_OLDER, Client, ErrorKind, FencingToken, Guard, Lock, Loss};
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Proxy, Then, When};
 
@@ -13,7 +13,7 @@ use crate::support::{SOON, client, elsewhere, fields, fresh, joined, kind_of, ms
 fn every_way_to_take_it_gives_a_greater_token() {
     let lock = client().get_fenced_lock(fresh("fenced"));
     let mut last = None;
-    let mut check = |guard: Guard<Token>| {
+    let mut check = |guard: Guard<FencingToken>| {
         let token = guard.token();
         assert!(Some(token) > last, "{token:?} after {last:?}");
         assert_eq!(guard.hold().token(), Some(token));
@@ -227,7 +227,7 @@ fn a_counter_that_is_none_is_refused_and_leaves_no_lock() {
 fn a_store_that_asks_for_the_token_rejects_the_late_writer() {
     let (server, name) = (RedisServer::shared(), fresh("fenced"));
     let (token, value) = (format!("{name}:newest"), format!("{name}:value"));
-    let write = |by: &Guard<Token>, text: &str| -> bool {
+    let write = |by: &Guard<FencingToken>, text: &str| -> bool {
         let by = by.token().to_string();
         server.query::<u8>(&["EVAL", ACCEPT_IF_NOT_OLDER, "2", &token, &value, &by, text]) == 1
     };
