@@ -248,8 +248,10 @@ impl Client {
         Lock::new(&self.handle, kind, self.handle.name(name.as_ref()))
     }
 
-    /// Lists the holds of this client, those of leaked guards included while their thread lives; empty in a forked
-    /// child. A hold whose thread ended is told by [`Observer::abandoned`](crate::Observer::abandoned).
+    /// Lists the holds of this client, those of leaked guards included; empty in a forked child.
+    ///
+    /// A hold whose thread ended is listed until its deadline, not renewed any more, and reported by
+    /// [`Observer::abandoned`](crate::Observer::abandoned).
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;

@@ -24,7 +24,7 @@
 //! |---|---|---|---|
 //! | plain | [`get_lock`](Client::get_lock) | `RLock` | one holder at a time; the holder may take it again |
 //! | non-reentrant | [`get_non_reentrant_lock`](Client::get_non_reentrant_lock) | `RLock` | a second take by the same thread is a mistake |
-//! | fair | [`get_fair_lock`](Client::get_fair_lock) | `RLock` | waiters are served in the order they came |
+//! | fair | [`get_fair_lock`](Client::get_fair_lock), [`get_non_reentrant_fair_lock`](Client::get_non_reentrant_fair_lock) | `RLock` | waiters are served in the order they came |
 //! | spin | [`get_spin_lock`](Client::get_spin_lock) | `RLock` | holds are short, or the Redis user lacks the right to subscribe |
 //! | fenced | [`get_fenced_lock`](Client::get_fenced_lock) | `RFencedLock` | the guarded resource can refuse a late writer by its [`FencingToken`] |
 //! | read-write | [`get_read_write_lock`](Client::get_read_write_lock) | `RReadWriteLock` | many readers or one writer |

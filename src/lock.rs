@@ -107,7 +107,8 @@ impl<T> Lock<T> {
     /// A grant whose lease ends before its reply arrives does not count: with a lease shorter than a request takes,
     /// the lock is never granted.
     ///
-    /// A re-entry with a lease never shortens the promise to an outer section.
+    /// A re-entry with a lease never shortens the promise to an outer section. An inner guard that outlives the outer
+    /// guard keeps only its own lease.
     ///
     /// ```no_run
     /// # use std::time::Duration;
