@@ -31,8 +31,8 @@ use crate::token::FencingToken;
 /// the first.
 ///
 /// `T` is the part of each grant beside the lock: nothing, or the [`FencingToken`] of a [fenced
-/// lock](crate::Client::get_fenced_lock), which its [`Guard<FencingToken>`](Guard::token) returns. A `Lock<FencingToken>` becomes a
-/// plain `Lock` with [`Into`], for a list of locks of several kinds.
+/// lock](crate::Client::get_fenced_lock), which its [`Guard<FencingToken>`](Guard::token) returns. A
+/// `Lock<FencingToken>` becomes a plain `Lock` with [`Into`], for a list of locks of several kinds.
 ///
 /// ```no_run
 /// use std::time::Duration;

@@ -48,7 +48,7 @@ fn without_example(source: &Source) -> Vec<String> {
     faults
 }
 
-/// What a line makes public, and its name; an `event!` makes a struct.
+/// The kind and name of the item that a line makes public; an `event!` makes a struct.
 fn public_item<'a>(line: &'a str, above: &[&str]) -> Option<(&'a str, &'a str)> {
     let is_event = || above.iter().rev().find(|above| !above.starts_with("///")) == Some(&"event! {");
     if let Some(name) = line.strip_suffix(" {").filter(|name| name.chars().all(is_name_char) && is_event()) {

@@ -1,4 +1,4 @@
-//! The rules about the house: what state may not name, no circles in a folder, and the pages that draw it.
+//! The rules about the house: the names that `state` must not use, circles in a folder, and the pages that draw it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +9,7 @@ use super::{LAYERS, Source, check_sources, root, sources};
 /// Two files that use each other although they lie in one folder, each with its reason.
 const CIRCLES: &[(&str, &str, &str)] = &[];
 
-/// What belongs to those who do: clocks, threads, mutexes, connections.
+/// Names of clocks, threads, mutexes and connections, which belong to the engine.
 const NOT_IN_STATE: &[&str] = &[
     "Instant::now",
     "Deadline::after",
@@ -112,7 +112,7 @@ fn circles(sources: &[Source]) -> Vec<(String, Vec<String>)> {
     }
     let mut circles = vec![];
     for (folder, mut arrows) in arrows {
-        // Who uses nobody, or is used by nobody, is in no circle.
+        // A file that uses no other file of the folder, or that no other file uses, is in no circle.
         loop {
             let (from, to): (BTreeSet<_>, BTreeSet<_>) = arrows.iter().cloned().unzip();
             let before = arrows.len();
@@ -139,7 +139,7 @@ fn module_of(source: &Source) -> (Vec<String>, bool) {
     (path, is_face)
 }
 
-/// What each face hands on, by its folder and the name: the child that has it.
+/// The names that each `mod.rs` hands on: by folder and name, the child module that has it.
 fn faces(sources: &[Source]) -> BTreeMap<(Vec<String>, String), Vec<String>> {
     let mut faces = BTreeMap::new();
     for source in sources {

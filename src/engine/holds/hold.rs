@@ -29,7 +29,8 @@ pub(crate) struct HoldState {
     /// The fencing token, where the kind has tokens.
     pub(crate) token: Option<u64>,
     state: Mutex<State>,
-    /// Rung when the hold is not live any more, and when its deadline came nearer. One thread may wait for several holds with one bell.
+    /// Rung when the hold is not live any more, and when its deadline came nearer. One thread may wait for several
+    /// holds with one bell.
     ended: Bells,
     pub(crate) requests: Requests,
     /// Whether the server was asked to report changes of the key.
@@ -96,8 +97,8 @@ impl HoldState {
         self.kind.label(self.kind.side())
     }
 
-    /// Uses the ledger under its mutex. Returns a new loss, once. Only [`Engine::with_ledger`](crate::engine::Engine::with_ledger)
-    /// calls this method, and reports the loss.
+    /// Uses the ledger under its mutex. Returns a new loss, once. Only
+    /// [`Engine::with_ledger`](crate::engine::Engine::with_ledger) calls this method, and reports the loss.
     pub(crate) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Aftermath) {
         let now = Instant::now();
         let mut state = self.state.lock();
