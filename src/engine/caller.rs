@@ -11,20 +11,33 @@ use crate::time::Instant;
 /// A caller of an operation. `close()` and the [`Cancel`] of the caller can wake it from every pause.
 pub(crate) struct Caller<'a> {
     engine: &'a Engine,
+    /// The engines of the other locks of a group.
+    others: &'a [&'a Engine],
     cancel: Option<&'a Cancel>,
     pub(super) bell: Bell,
     /// The registrations of the bell, made at the first pause, because most callers never pause.
-    hung: OnceCell<[Option<Hung>; 2]>,
+    hung: OnceCell<Vec<Hung>>,
 }
 
 impl<'a> Caller<'a> {
     pub(super) fn new(engine: &'a Engine, cancel: Option<&'a Cancel>) -> Self {
-        Self { engine, cancel, bell: Bell::new(), hung: OnceCell::new() }
+        Self { engine, others: &[], cancel, bell: Bell::new(), hung: OnceCell::new() }
+    }
+
+    /// A caller of locks of several clients; the close of any of these clients wakes the caller.
+    #[expect(dead_code, reason = "the next change takes several locks")]
+    pub(super) fn of_several(engines: &'a [&'a Engine], cancel: Option<&'a Cancel>) -> Option<Self> {
+        let (engine, others) = engines.split_first()?;
+        Some(Self { engine, others, cancel, bell: Bell::new(), hung: OnceCell::new() })
+    }
+
+    fn engines(&self) -> impl Iterator<Item = &'a Engine> {
+        std::iter::once(self.engine).chain(self.others.iter().copied())
     }
 
     /// Fails if this caller must not go on.
     pub(super) fn check(&self) -> Result<()> {
-        if self.engine.is_closed() {
+        if self.engines().any(Engine::is_closed) {
             return Err(closed());
         }
         if self.cancel.is_some_and(Cancel::is_cancelled) {
@@ -35,8 +48,10 @@ impl<'a> Caller<'a> {
 
     /// Sleeps until the bell rings or `until`. Fails when the caller must not go on.
     pub(super) fn sleep(&self, until: Instant) -> Result<()> {
-        let cancel = || self.cancel.map(|cancel| cancel.hang(&self.bell));
-        self.hung.get_or_init(|| [Some(self.engine.closing.hang(&self.bell)), cancel()]);
+        self.hung.get_or_init(|| {
+            let closing = self.engines().map(|engine| engine.closing.hang(&self.bell));
+            closing.chain(self.cancel.map(|cancel| cancel.hang(&self.bell))).collect()
+        });
         // Checked after the bell was registered, so that no event between check and sleep is missed.
         self.check()?;
         self.bell.wait(until);
@@ -53,7 +68,7 @@ impl Drop for Caller<'_> {
     fn drop(&mut self) {
         // In a forked child the copies of the mutexes may be locked for ever.
         if let Some(hung) = self.hung.take()
-            && self.engine.was_forked_within()
+            && self.engines().any(Engine::was_forked_within)
         {
             std::mem::forget(hung);
         }

@@ -1,26 +1,21 @@
 //! One acquisition: the request of a caller, its progress, and the cleanup after it.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
-use super::local_queues::QueuePosition;
-use super::waiters::{Listed, Waiter};
+use super::waiting::{Asker, Waiting};
 use crate::engine::Engine;
 use crate::engine::caller::{Caller, closed};
-use crate::engine::exactly_once;
+use crate::engine::exactly_once::{self, Answer};
 use crate::engine::holds::hold::{Granted, HoldState};
-use crate::engine::hub::Subscription;
 use crate::engine::kind::{AcquireArgs, Queueing, Waking};
-use crate::engine::node::Node;
 use crate::engine::release::cleanup::Cleanup;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
-use crate::event::{LockAcquired, WaitGivenUp, WaitStarted};
-use crate::listing::LockKind;
+use crate::event::LockAcquired;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
-use crate::script::{Attempt, Side};
-use crate::state::exchange::{Bounds, InDoubt};
+use crate::script::{Attempt, Call, Side};
+use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
 use crate::state::wait_loop::{Contest, LONGEST_SLEEP, Outcome, wait_loop};
 use crate::time::{Deadline, Instant, Lease};
@@ -28,27 +23,20 @@ use crate::time::{Deadline, Instant, Lease};
 /// One acquisition by one caller.
 pub(crate) struct Acquisition<'a> {
     engine: &'a Arc<Engine>,
-    node: Arc<Node>,
     request: &'a AcquireRequest<'a>,
     thread: Option<ThreadId>,
     lease: Lease,
-    started: Instant,
     wait: Wait,
-    deadline: Deadline,
     owner: OwnerId,
     number: HoldNumber,
     caller: &'a Caller<'a>,
-    position: Option<QueuePosition<'a>>,
-    subscription: Option<Subscription>,
+    waiting: Waiting<'a>,
     /// The unanswered requests of the present owner.
     in_doubt: Option<InDoubt>,
     /// Whether a request of the present owner was sent.
     asked: bool,
     tries: u32,
     granted: bool,
-    /// Set from the first sleep to the grant.
-    listed: Option<Listed<'a>>,
-    has_slept: bool,
 }
 
 impl<'a> Acquisition<'a> {
@@ -60,32 +48,27 @@ impl<'a> Acquisition<'a> {
         wait: Wait,
     ) -> Self {
         let (number, owner) = engine.draw_owner(&**request.kind, thread.as_ref());
+        let label = request.kind.label(request.kind.side());
         Self {
             engine,
-            node: engine.node(request.name),
             request,
             thread,
             lease: engine.lease_of(request),
-            started: Instant::now(),
             wait,
-            deadline: wait.deadline(),
             owner,
             number,
             caller,
-            position: None,
-            subscription: None,
+            waiting: Waiting::new(engine, request.name, label, caller, wait.deadline()),
             in_doubt: None,
             asked: false,
             tries: 0,
             granted: false,
-            listed: None,
-            has_slept: false,
         }
     }
 
     /// Takes the lock. Cleans up if the lock could not be taken in time.
     pub(crate) fn run(mut self) -> Result<Option<Grant>> {
-        let deadline = self.deadline;
+        let deadline = self.waiting.deadline;
         let outcome = if self.wait != Wait::Not {
             self.wait_in_line().and_then(|()| wait_loop(&mut self, deadline))
         } else {
@@ -101,71 +84,68 @@ impl<'a> Acquisition<'a> {
         }
         let outcome = outcome.map_err(|error| error.about(self.request.name));
         self.leave(outcome.as_ref().err().map(Error::kind));
-        if self.has_slept && !self.granted {
-            self.tell_end_of_wait(outcome.as_ref().err());
+        if !self.granted {
+            self.waiting.gave_up(&self.owner, outcome.as_ref().err());
         }
         outcome
     }
 
-    /// Lists the thread as waiting, and tells the observer once.
-    fn tell_wait(&mut self) {
-        let engine = self.engine;
-        let waiter = Waiter {
-            name: self.request.name.clone(),
-            kind: self.label(),
-            owner: self.owner.clone(),
-            number: self.thread.as_ref().map_or_else(|| ThreadId::current().number(), ThreadId::number),
-            thread: thread::current(),
-            since: self.started,
-        };
-        self.listed = Some(engine.waiters.list(self.number, waiter));
-        if !std::mem::replace(&mut self.has_slept, true) {
-            let (name, kind, owner) = (self.request.name, self.label(), &self.owner);
-            engine.observe(|observer| {
-                observer.waiting(&WaitStarted { name: name.to_string(), kind, owner: owner.to_string() });
-            });
-        }
-    }
-
-    fn tell_end_of_wait(&mut self, error: Option<&Error>) {
-        self.listed = None;
-        self.engine.observe(|observer| {
-            observer.gave_up(&WaitGivenUp {
-                name: self.request.name.to_string(),
-                kind: self.label(),
-                owner: self.owner.to_string(),
-                waited: self.started.until(Instant::now()),
-                error: error.cloned(),
-            });
-        });
-    }
-
-    fn label(&self) -> LockKind {
-        self.request.kind.label(self.request.kind.side())
-    }
-
-    /// Waits until this thread is the first in the local queue, or until the time is up. Then the thread asks in any
-    /// case, so that the answer comes from Redis.
     fn wait_in_line(&mut self) -> Result<()> {
-        self.position =
-            self.engine.local_queues.join(self.request.name, self.request.kind.queueing(), &self.caller.bell);
-        while self.position.as_ref().is_some_and(|position| !position.is_first()) {
-            let now = Instant::now();
-            // During an outage the first thread gets no reply, so the other threads end their waits themselves.
-            let limit = self.engine.config.outage_limit;
-            let outage = self.node.mute_since().map(|since| since.max(self.started).after(limit));
-            if self.deadline.passed(now) || outage.is_some_and(|outage| now >= outage) {
-                break;
-            }
-            let longest = now.after(LONGEST_SLEEP);
-            self.sleep(self.deadline.sooner(outage.map_or(longest, |outage| outage.min(longest))))?;
-        }
-        // If the channel is subscribed already, joining before the first request saves the second request.
-        if matches!(self.request.kind.waking(), Waking::Message) {
-            let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
-            self.subscription = self.node.hub.join_live(name, &|| kind.channel(name, owner), &self.caller.bell);
+        let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
+        let asker = Asker { number: self.number, owner, thread: self.thread.as_ref() };
+        self.waiting.wait_in_line(kind.queueing(), asker)?;
+        if matches!(kind.waking(), Waking::Message) {
+            self.waiting.join_live(&|| kind.channel(name, owner));
         }
         Ok(())
+    }
+
+    /// Builds the request of the next attempt, with its time limits. [`heed`](Self::heed) takes its outcome.
+    fn ask(&mut self) -> (Call<Attempt>, Bounds) {
+        self.asked = true;
+        self.tries = self.tries.saturating_add(1);
+        let waits = self.wait != Wait::Not;
+        let args = AcquireArgs { name: self.request.name, owner: &self.owner, lease: self.lease, waits };
+        self.waiting.node.asking_begins(Instant::now());
+        let bounds = self.engine.bounds(&self.waiting.node, self.waiting.started, self.waiting.deadline);
+        (self.request.kind.acquire(&args), bounds)
+    }
+
+    /// Takes the outcome of the request that [`ask`](Self::ask) built.
+    fn heed(&mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<Outcome<Grant>> {
+        let node = &self.waiting.node;
+        node.asking_ends(outcome.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
+        match outcome {
+            Ok(answer) => {
+                self.engine.after_request(node);
+                match answer.value {
+                    Attempt::Granted { token } => self.granted(answer.sent, answer.unfenceable, token),
+                    Attempt::OtherKind => Err(Error::new(
+                        ErrorKind::OtherKind,
+                        format!(
+                            "redis at {} has another kind of lock under this name; use one kind for one name",
+                            node.server.label()
+                        ),
+                    )),
+                    Attempt::Busy { ttl_ms } => {
+                        if answer.unfenceable {
+                            self.in_doubt.get_or_insert_default().unfenceable = true;
+                        }
+                        // One millisecond is added, because the key is gone only after its last millisecond.
+                        Ok(Outcome::Busy(
+                            u64::try_from(ttl_ms)
+                                .map_or(LONGEST_SLEEP, |ms| Duration::from_millis(ms.saturating_add(1))),
+                        ))
+                    }
+                }
+            }
+            Err(failed) => {
+                if let Some(in_doubt) = failed.in_doubt {
+                    self.in_doubt.get_or_insert_default().add(in_doubt);
+                }
+                Err(failed.error)
+            }
+        }
     }
 
     fn granted(&mut self, sent: Instant, unfenceable: bool, token: Option<u64>) -> Result<Outcome<Grant>> {
@@ -196,19 +176,20 @@ impl<'a> Acquisition<'a> {
         self.exclude_older_holds(sent);
         let Some(dead) = self.engine.registry.add(Arc::clone(&hold)) else { return Err(self.granted_while_closing()) };
         self.granted = true;
-        self.listed = None;
+        self.waiting.granted();
         for dead in dead {
             // The loss of this hold may not have been reported.
             self.engine.with_ledger(&dead, |ledger, now| ledger.look(now));
         }
         self.engine.schedule_if_observed(&hold);
-        self.node.watchdog.granted(self.engine, &self.node.server, &self.node.hub, &hold);
+        let node = &self.waiting.node;
+        node.watchdog.granted(self.engine, &node.server, &node.hub, &hold);
         self.engine.observe(|observer| {
             observer.acquired(&LockAcquired {
                 name: hold.name.to_string(),
                 kind: hold.label(),
                 owner: hold.owner.to_string(),
-                waited: self.started.until(now),
+                waited: self.waiting.started.until(now),
             });
         });
         Ok(Outcome::Taken((hold, guard)))
@@ -238,7 +219,8 @@ impl<'a> Acquisition<'a> {
         self.in_doubt.get_or_insert_default().unfenceable |= unfenceable;
         self.clear_away();
         (self.number, self.owner) = self.engine.draw_owner(&**self.request.kind, self.thread.as_ref());
-        (self.subscription, self.asked, self.listed) = (None, false, None);
+        self.waiting.begin_anew();
+        self.asked = false;
         Outcome::Busy(REST_AFTER_A_LATE_ANSWER)
     }
 
@@ -256,12 +238,12 @@ impl<'a> Acquisition<'a> {
     /// Checks the owner of the lock, to count the threads of other processes that want it.
     fn look(&self, limit: Duration) {
         let now = Instant::now();
-        self.node.asking_begins(now);
+        self.waiting.node.asking_begins(now);
         let call = self.request.kind.holder(self.request.name);
         let bounds =
             Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(Instant::now(), limit, limit) };
         let answer = exactly_once::send(&*self.engine.topology, &call, bounds, None);
-        self.node.asking_ends(answer.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
+        self.waiting.node.asking_ends(answer.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
         let (stand_backs, now) = (&self.engine.stand_backs, Instant::now());
         match answer {
             Ok(answer) => {
@@ -332,47 +314,9 @@ impl Contest for Acquisition<'_> {
     }
 
     fn attempt(&mut self) -> Result<Outcome<Grant>> {
-        let now = Instant::now();
-        let waits = self.wait != Wait::Not;
-        self.asked = true;
-        self.tries = self.tries.saturating_add(1);
-        let args = AcquireArgs { name: self.request.name, owner: &self.owner, lease: self.lease, waits };
-        let call = self.request.kind.acquire(&args);
-        self.node.asking_begins(now);
-        let bounds = self.engine.bounds(&self.node, self.started, self.deadline);
+        let (call, bounds) = self.ask();
         let outcome = exactly_once::send(&*self.engine.topology, &call, bounds, Some(self.caller));
-        self.node.asking_ends(outcome.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
-        match outcome {
-            Ok(answer) => {
-                self.engine.after_request(&self.node);
-                match answer.value {
-                    Attempt::Granted { token } => self.granted(answer.sent, answer.unfenceable, token),
-                    Attempt::OtherKind => Err(Error::new(
-                        ErrorKind::OtherKind,
-                        format!(
-                            "redis at {} has another kind of lock under this name; use one kind for one name",
-                            self.node.server.label()
-                        ),
-                    )),
-                    Attempt::Busy { ttl_ms } => {
-                        if answer.unfenceable {
-                            self.in_doubt.get_or_insert_default().unfenceable = true;
-                        }
-                        // One millisecond is added, because the key is gone only after its last millisecond.
-                        Ok(Outcome::Busy(
-                            u64::try_from(ttl_ms)
-                                .map_or(LONGEST_SLEEP, |ms| Duration::from_millis(ms.saturating_add(1))),
-                        ))
-                    }
-                }
-            }
-            Err(failed) => {
-                if let Some(in_doubt) = failed.in_doubt {
-                    self.in_doubt.get_or_insert_default().add(in_doubt);
-                }
-                Err(failed.error)
-            }
-        }
+        self.heed(outcome)
     }
 
     fn pause(&mut self, busy: Duration) -> Option<Duration> {
@@ -390,29 +334,18 @@ impl Contest for Acquisition<'_> {
     }
 
     fn arm(&mut self) -> Result<bool> {
-        if matches!(self.request.kind.waking(), Waking::Pauses(_)) {
-            return Ok(false);
+        let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
+        match kind.waking() {
+            Waking::Pauses(_) => Ok(false),
+            Waking::Message => self.waiting.arm(true, || kind.channel(name, owner)),
+            // A message on a waiter's own channel says nothing about existing holds.
+            Waking::OwnMessage => self.waiting.arm(false, || kind.channel(name, owner)),
         }
-        if let Some(subscription) = &self.subscription {
-            // Fails where Redis refuses the subscription: such a wait could miss every release.
-            subscription.is_live()?;
-            return Ok(false);
-        }
-        let channel = self.request.kind.channel(self.request.name, &self.owner);
-        // A message on a waiter's own channel says nothing about existing holds.
-        let concerns = matches!(self.request.kind.waking(), Waking::Message).then_some(self.request.name);
-        let subscription = self.node.hub.join(concerns, channel, &self.caller.bell)?;
-        let live = subscription.is_live()?;
-        self.subscription = Some(subscription);
-        // The subscription is not confirmed: the bell rings with the confirmation, and the loop asks again.
-        Ok(live)
     }
 
     fn sleep(&mut self, until: Instant) -> Result<()> {
-        if self.listed.is_none() {
-            self.tell_wait();
-        }
-        self.caller.sleep(until)
+        let asker = Asker { number: self.number, owner: &self.owner, thread: self.thread.as_ref() };
+        self.waiting.sleep(until, asker)
     }
 }
 

@@ -4,6 +4,7 @@ mod acquisition;
 pub(super) mod local_queues;
 pub(super) mod stand_backs;
 pub(super) mod waiters;
+mod waiting;
 
 use std::sync::Arc;
 

@@ -1,50 +1,86 @@
 //! `extend`: raises the time to live of a hold on request.
 
+use std::result::Result as Outcome;
 use std::sync::Arc;
 
 use super::hold::HoldState;
 use super::in_turn::{no_turn, still_kept};
+use super::requests::Turn;
+use crate::conn::Server;
 use crate::engine::Engine;
-use crate::engine::exactly_once;
+use crate::engine::exactly_once::{self, Answer};
 use crate::error::{Error, ErrorKind, Result};
-use crate::script::{Renewal, RenewalAnswer};
-use crate::state::exchange::Bounds;
+use crate::script::{Call, Renewal, RenewalAnswer, RenewalAnswers};
+use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Phase;
 use crate::time::{Instant, Lease};
+
+/// An extension from its request to its reply.
+pub(crate) struct Extension<'a> {
+    hold: &'a Arc<HoldState>,
+    server: Arc<Server>,
+    lease: Lease,
+    turn: Turn<'a>,
+}
 
 impl Engine {
     /// Raises the time to live of a hold.
     pub(crate) fn extend(&self, hold: &Arc<HoldState>, lease: Lease) -> Result<()> {
-        self.must_be_live(hold)?;
         let limit = self.config.command_timeout;
         let bounds = Bounds::within(Instant::now(), limit, limit);
+        let (extension, call, in_doubt) = self.begin_extension(hold, lease, bounds)?;
+        let outcome = exactly_once::send_after(in_doubt, &*self.topology, &call, bounds, None);
+        self.finish_extension(&extension, outcome)
+    }
+
+    /// Builds the request, and returns the earlier copies that must be fenced before.
+    pub(crate) fn begin_extension<'a>(
+        &self,
+        hold: &'a Arc<HoldState>,
+        lease: Lease,
+        bounds: Bounds,
+    ) -> Result<(Extension<'a>, Call<RenewalAnswers>, InDoubt)> {
+        self.must_be_live(hold)?;
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
-        let node = self.node(&hold.name);
         let raise = self.with_ledger(hold, |ledger, now| ledger.raise(now, lease));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise };
-        let call = hold.kind.renew(&[renewal]);
-        let send = |in_doubt| exactly_once::send_after(in_doubt, &*self.topology, &call, bounds, None);
-        self.in_turn(hold, &turn, send, |ledger, now, answer| match answer.value.answers.first() {
-            Some(RenewalAnswer::Renewed) => {
-                ledger.extended(answer.sent, lease);
-                Ok(())
-            }
-            Some(RenewalAnswer::Lost(loss)) => {
-                // A hold that was released meanwhile is not lost.
-                let _ = still_kept::<()>(ledger, now, &Err(*loss));
-                Ok(())
-            }
-            Some(RenewalAnswer::Refused(refusal)) => {
-                if refusal.is_of_replica() {
-                    node.server.leave_replica();
+        let (call, in_doubt) = (hold.kind.renew(&[renewal]), turn.take_in_doubt());
+        Ok((Extension { hold, server: Arc::clone(&self.node(&hold.name).server), lease, turn }, call, in_doubt))
+    }
+
+    /// Takes the outcome of the request.
+    pub(crate) fn finish_extension(
+        &self,
+        extension: &Extension<'_>,
+        outcome: Outcome<Answer<RenewalAnswers>, Failed>,
+    ) -> Result<()> {
+        let Extension { hold, server, lease, turn } = extension;
+        self.in_turn(
+            hold,
+            turn,
+            |_| outcome,
+            |ledger, now, answer| match answer.value.answers.first() {
+                Some(RenewalAnswer::Renewed) => {
+                    ledger.extended(answer.sent, *lease);
+                    Ok(())
                 }
-                Err(Error::refused(refusal.clone().at(node.server.label())))
-            }
-            None => {
-                let odd = Error::new(ErrorKind::Unknown, "the answer was for another number of locks");
-                Err(odd.at(&node.server.label()))
-            }
-        })??;
+                Some(RenewalAnswer::Lost(loss)) => {
+                    // A hold that was released meanwhile is not lost.
+                    let _ = still_kept::<()>(ledger, now, &Err(*loss));
+                    Ok(())
+                }
+                Some(RenewalAnswer::Refused(refusal)) => {
+                    if refusal.is_of_replica() {
+                        server.leave_replica();
+                    }
+                    Err(Error::refused(refusal.clone().at(server.label())))
+                }
+                None => {
+                    let odd = Error::new(ErrorKind::Unknown, "the answer was for another number of locks");
+                    Err(odd.at(&server.label()))
+                }
+            },
+        )??;
         // The hold may have been lost or released during the request.
         self.must_be_live(hold)
     }

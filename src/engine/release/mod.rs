@@ -3,33 +3,76 @@
 pub(super) mod cleanup;
 mod partial;
 
+use std::result::Result as Outcome;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
-use super::exactly_once;
+use super::exactly_once::{self, Answer};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::in_turn::no_turn;
+use crate::engine::holds::requests::Turn;
+use crate::engine::node::Node;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
-use crate::state::exchange::{Bounds, InDoubt};
+use crate::script::Released;
+use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::{GuardNumber, Release};
 use crate::time::Instant;
+
+/// The last release of a hold, from its request to its reply.
+pub(crate) struct LastRelease<'a> {
+    hold: &'a Arc<HoldState>,
+    node: Arc<Node>,
+    channel: String,
+    /// Whether the message of this release comes back to this process.
+    listening: bool,
+    turn: Turn<'a>,
+}
+
+/// The release of a guard: over without a reply that frees the lock, or the last one of its hold.
+pub(crate) enum Begun<'a> {
+    Over(Result<()>),
+    Last(LastRelease<'a>),
+}
 
 impl Engine {
     /// Releases one guard within `limit`. A release in doubt after that is cleaned up in the background.
     pub(crate) fn release(self: &Arc<Self>, hold: &Arc<HoldState>, guard: GuardNumber, limit: Duration) -> Result<()> {
-        match self.with_ledger(hold, |ledger, now| ledger.release(guard, now)) {
+        let bounds = Bounds::within(Instant::now(), limit, self.config.command_timeout);
+        match self.begin_release(hold, guard, bounds) {
+            Begun::Over(outcome) => outcome,
+            Begun::Last(last) => {
+                let call = hold.kind.release(&hold.name, &hold.owner, None);
+                let in_doubt = last.turn.take_in_doubt();
+                let outcome = exactly_once::send_after(in_doubt, &*self.topology, &call, bounds, None);
+                self.finish_release(last, outcome)
+            }
+        }
+    }
+
+    /// Releases one guard as far as that goes without the request that frees the lock.
+    pub(crate) fn begin_release<'a>(
+        self: &Arc<Self>,
+        hold: &'a Arc<HoldState>,
+        guard: GuardNumber,
+        bounds: Bounds,
+    ) -> Begun<'a> {
+        let outcome = match self.with_ledger(hold, |ledger, now| ledger.release(guard, now)) {
             Release::Partial(remaining) => {
                 self.schedule_if_observed(hold);
                 self.forget_if_empty(hold);
-                self.release_part(hold, remaining, limit)
+                self.release_part(hold, remaining, bounds)
             }
             Release::Last => {
                 self.registry.remove(hold);
-                let outcome = self.release_last(hold, limit);
-                self.with_ledger(hold, |ledger, _| ledger.settled());
-                outcome
+                match self.begin_last_release(hold, bounds) {
+                    Ok(last) => return Begun::Last(last),
+                    Err(error) => {
+                        self.with_ledger(hold, |ledger, _| ledger.settled());
+                        Err(error)
+                    }
+                }
             }
             Release::Lost(loss) => {
                 self.forget_if_empty(hold);
@@ -42,22 +85,39 @@ impl Engine {
                 Err(self.lost(hold, loss))
             }
             Release::Unknown => Err(Error::new(ErrorKind::NotHeld, "this hold was given back already")),
-        }
-        .map_err(|error| error.about(&hold.name))
+        };
+        Begun::Over(outcome.map_err(|error| error.about(&hold.name)))
     }
 
-    fn release_last(self: &Arc<Self>, hold: &Arc<HoldState>, limit: Duration) -> Result<()> {
+    fn begin_last_release<'a>(self: &Arc<Self>, hold: &'a Arc<HoldState>, bounds: Bounds) -> Result<LastRelease<'a>> {
         let node = self.node(&hold.name);
-        let call = hold.kind.release(&hold.name, &hold.owner, None);
         let channel = hold.kind.channel(&hold.name, &hold.owner);
-        let bounds = Bounds::within(Instant::now(), limit, self.config.command_timeout);
         let Some(turn) = hold.requests.turn(bounds.end) else {
             self.clean_up(self.leftover(hold, InDoubt::default()));
             return Err(no_turn());
         };
         let listening = node.hub.expect_own(&channel);
-        let outcome = exactly_once::send_after(turn.take_in_doubt(), &*self.topology, &call, bounds, None)
-            .or_else(exactly_once::taken_if_overwritten);
+        Ok(LastRelease { hold, node, channel, listening, turn })
+    }
+
+    /// Takes the outcome of the request that frees the lock.
+    pub(crate) fn finish_release(
+        self: &Arc<Self>,
+        last: LastRelease<'_>,
+        outcome: Outcome<Answer<Released>, Failed>,
+    ) -> Result<()> {
+        let hold = last.hold;
+        let outcome = self.learn_of_release(last, outcome.or_else(exactly_once::taken_if_overwritten));
+        self.with_ledger(hold, |ledger, _| ledger.settled());
+        outcome.map_err(|error| error.about(&hold.name))
+    }
+
+    fn learn_of_release(
+        self: &Arc<Self>,
+        last: LastRelease<'_>,
+        outcome: Outcome<Answer<Released>, Failed>,
+    ) -> Result<()> {
+        let LastRelease { hold, node, channel, listening, turn } = last;
         drop(turn);
         self.after_request(&node);
         let receivers = outcome.as_ref().ok().and_then(|answer| answer.value.ok().flatten());

@@ -19,9 +19,8 @@ impl Engine {
         self: &Arc<Self>,
         hold: &Arc<HoldState>,
         remaining: Remaining,
-        limit: Duration,
+        bounds: Bounds,
     ) -> Result<()> {
-        let bounds = Bounds::within(Instant::now(), limit, self.config.command_timeout);
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn);
         let outcome = turn.and_then(|turn| self.write_remaining(hold, &turn, remaining, bounds));
         // Until the counts are written, the key has a time to live or a side that no guard was promised.

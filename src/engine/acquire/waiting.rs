@@ -1,0 +1,162 @@
+//! One thread that waits: its place in the local queue, its subscription, its entry in the list of waiters.
+
+use std::sync::Arc;
+use std::thread;
+
+use super::local_queues::QueuePosition;
+use super::waiters::{Listed, Waiter};
+use crate::engine::Engine;
+use crate::engine::caller::Caller;
+use crate::engine::hub::Subscription;
+use crate::engine::kind::Queueing;
+use crate::engine::node::Node;
+use crate::error::{Error, Result};
+use crate::event::{WaitGivenUp, WaitStarted};
+use crate::listing::LockKind;
+use crate::name::LockName;
+use crate::owner::{HoldNumber, OwnerId, ThreadId};
+use crate::state::wait_loop::LONGEST_SLEEP;
+use crate::time::{Deadline, Instant};
+
+/// One thread that waits for one name. What the thread asks for is a matter of its owner.
+pub(crate) struct Waiting<'a> {
+    engine: &'a Arc<Engine>,
+    pub(super) node: Arc<Node>,
+    name: &'a LockName,
+    kind: LockKind,
+    caller: &'a Caller<'a>,
+    pub(super) started: Instant,
+    pub(super) deadline: Deadline,
+    position: Option<QueuePosition<'a>>,
+    subscription: Option<Subscription>,
+    /// Set from the first sleep to the end of the wait.
+    listed: Option<Listed<'a>>,
+    has_slept: bool,
+}
+
+/// The owner for which a thread waits, as lists and events show it.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'a> {
+    pub(super) number: HoldNumber,
+    pub(super) owner: &'a OwnerId,
+    /// `None` for an owned hold, which belongs to no thread.
+    pub(super) thread: Option<&'a ThreadId>,
+}
+
+impl<'a> Waiting<'a> {
+    pub(super) fn new(
+        engine: &'a Arc<Engine>,
+        name: &'a LockName,
+        kind: LockKind,
+        caller: &'a Caller<'a>,
+        deadline: Deadline,
+    ) -> Self {
+        Self {
+            engine,
+            node: engine.node(name),
+            name,
+            kind,
+            caller,
+            started: Instant::now(),
+            deadline,
+            position: None,
+            subscription: None,
+            listed: None,
+            has_slept: false,
+        }
+    }
+
+    /// Waits until this thread is the first in the local queue, or until the time is up. Then the thread asks in any
+    /// case, so that the answer comes from Redis.
+    pub(super) fn wait_in_line(&mut self, queueing: Queueing, asker: Asker<'_>) -> Result<()> {
+        self.position = self.engine.local_queues.join(self.name, queueing, &self.caller.bell);
+        while self.position.as_ref().is_some_and(|position| !position.is_first()) {
+            let now = Instant::now();
+            // During an outage the first thread gets no reply, so the other threads end their waits themselves.
+            let limit = self.engine.config.outage_limit;
+            let outage = self.node.mute_since().map(|since| since.max(self.started).after(limit));
+            if self.deadline.passed(now) || outage.is_some_and(|outage| now >= outage) {
+                break;
+            }
+            let longest = now.after(LONGEST_SLEEP);
+            self.sleep(self.deadline.sooner(outage.map_or(longest, |outage| outage.min(longest))), asker)?;
+        }
+        Ok(())
+    }
+
+    /// Joins a channel that is subscribed already: joining before the first request saves the second request.
+    pub(super) fn join_live(&mut self, channel: &dyn Fn() -> String) {
+        self.subscription = self.node.hub.join_live(self.name, channel, &self.caller.bell);
+    }
+
+    /// Subscribes to a channel. Returns whether a message could be missed before, so that the thread must ask again.
+    /// `concerns_holds` tells whether a message says something about holds of this process.
+    pub(super) fn arm(&mut self, concerns_holds: bool, channel: impl FnOnce() -> String) -> Result<bool> {
+        if let Some(subscription) = &self.subscription {
+            // Fails where Redis refuses the subscription: such a wait could miss every release.
+            subscription.is_live()?;
+            return Ok(false);
+        }
+        let concerns = concerns_holds.then_some(self.name);
+        let subscription = self.node.hub.join(concerns, channel(), &self.caller.bell)?;
+        let live = subscription.is_live()?;
+        self.subscription = Some(subscription);
+        // The subscription is not confirmed: the bell rings with the confirmation, and the loop asks again.
+        Ok(live)
+    }
+
+    /// Leaves channel and list, because the next request has another owner.
+    pub(super) fn begin_anew(&mut self) {
+        (self.subscription, self.listed) = (None, None);
+    }
+
+    /// Sleeps until the bell rings or `until`.
+    pub(super) fn sleep(&mut self, until: Instant, asker: Asker<'_>) -> Result<()> {
+        if self.listed.is_none() {
+            self.tell_wait(asker);
+        }
+        self.caller.sleep(until)
+    }
+
+    /// Lists the thread as waiting, and tells the observer once.
+    fn tell_wait(&mut self, asker: Asker<'_>) {
+        let Asker { number, owner, thread } = asker;
+        let waiter = Waiter {
+            name: self.name.clone(),
+            kind: self.kind,
+            owner: owner.clone(),
+            number: thread.map_or_else(|| ThreadId::current().number(), ThreadId::number),
+            thread: thread::current(),
+            since: self.started,
+        };
+        self.listed = Some(self.engine.waiters.list(number, waiter));
+        if !std::mem::replace(&mut self.has_slept, true) {
+            self.engine.observe(|observer| {
+                let (name, owner) = (self.name.to_string(), owner.to_string());
+                observer.waiting(&WaitStarted { name, kind: self.kind, owner });
+            });
+        }
+    }
+
+    /// Ends the wait with a grant.
+    pub(super) fn granted(&mut self) {
+        self.listed = None;
+    }
+
+    /// Ends the wait without a grant, and tells the observer of a thread that has slept.
+    pub(super) fn gave_up(&mut self, owner: &OwnerId, error: Option<&Error>) {
+        if !self.has_slept {
+            return;
+        }
+        self.listed = None;
+        self.engine.observe(|observer| {
+            observer.gave_up(&WaitGivenUp {
+                name: self.name.to_string(),
+                kind: self.kind,
+                owner: owner.to_string(),
+                waited: self.started.until(Instant::now()),
+                error: error.cloned(),
+            });
+        });
+    }
+}
