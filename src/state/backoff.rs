@@ -30,8 +30,13 @@ impl RetryPause {
 
 /// Returns a random duration between `least` and `most`.
 pub(crate) fn share(least: Duration, most: Duration) -> Duration {
-    let share = u32::try_from(RandomState::new().hash_one(()) % 1_000).unwrap_or(0);
+    let share = u32::try_from(random() % 1_000).unwrap_or(0);
     least + most.saturating_sub(least) * share / 1_000
+}
+
+/// Returns a random number.
+pub(crate) fn random() -> u64 {
+    RandomState::new().hash_one(())
 }
 
 const FIRST: Duration = Duration::from_millis(10);

@@ -1,0 +1,171 @@
+//! The rounds of a caller that takes all of several locks: what it asks for, gives back and waits for.
+//!
+//! A caller that sleeps holds no part of its take, so callers never block each other in a circle, whatever the order
+//! of their locks and whatever they hold already. The caller sleeps at one busy part, the blocker, and asks for the
+//! other parts at once when it has the blocker. Locks that are nearly always busy would starve such a caller. After
+//! some rounds in vain, the caller therefore keeps the granted parts while it waits for a missing part, for a bounded time.
+
+use std::time::Duration;
+
+/// The next step of a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Ask for all parts that are not granted, at once and without waiting.
+    AskRest,
+    /// Give back every part granted in this take, if any, then rest for this time (may be zero).
+    GiveBack { pause: Duration },
+    /// Wait for this part alone; the caller holds no part of this take.
+    Wait(usize),
+    /// Keep the granted parts and wait for this part, for this time at most.
+    WaitHolding(usize, Duration),
+    /// Every part is granted: look at all of them at one moment.
+    Check,
+}
+
+/// The decisions of one take. Parts are numbered from 0 in the canonical order, the same for all callers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Rounds {
+    parts: Vec<Part>,
+    phase: Phase,
+    /// The number of rounds that ended without all parts.
+    vain: u32,
+    /// The time for which this round may still wait while it holds parts.
+    patience: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Part {
+    is_granted: bool,
+    /// Whether the last answer of this round was busy.
+    is_busy: bool,
+    /// The number of busy answers in this take.
+    busy: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    ToAsk,
+    /// The missing parts were asked for.
+    Asked,
+    /// A missing part was waited for while others were held.
+    Waited(usize),
+    Checking,
+    GivingBack {
+        pause: Duration,
+        blocker: Option<usize>,
+    },
+    Blocked(usize),
+}
+
+impl Rounds {
+    pub(crate) fn new(parts: usize) -> Self {
+        Self { parts: vec![Part::default(); parts], phase: Phase::ToAsk, vain: 0, patience: Duration::ZERO }
+    }
+
+    /// Returns the next step. The answers to the step before must have been reported; a part without an answer counts
+    /// as missing. A caller that may not wait stops after the first [`Step::GiveBack`].
+    pub(crate) fn next(&mut self, random: impl FnOnce() -> u64) -> Step {
+        match self.phase {
+            Phase::GivingBack { pause, .. } => Step::GiveBack { pause },
+            // A part was lost before its caller had looked at it, or was found lost.
+            Phase::Checking if !self.has_all() => self.fail(random),
+            _ if self.has_all() => {
+                self.phase = Phase::Checking;
+                Step::Check
+            }
+            Phase::Blocked(part) if !self.parts[part].is_granted => Step::Wait(part),
+            Phase::Waited(part) if !self.parts[part].is_granted => self.fail(random),
+            Phase::Asked => self.after_answers(random),
+            Phase::ToAsk | Phase::Blocked(_) | Phase::Waited(_) | Phase::Checking => {
+                self.parts.iter_mut().for_each(|part| part.is_busy = false);
+                self.phase = Phase::Asked;
+                Step::AskRest
+            }
+        }
+    }
+
+    pub(crate) fn granted(&mut self, part: usize) {
+        self.parts[part].is_granted = true;
+        self.parts[part].is_busy = false;
+    }
+
+    /// Records that another owner has the part, also when a wait for the part was in vain.
+    pub(crate) fn busy(&mut self, part: usize) {
+        let part = &mut self.parts[part];
+        (part.is_granted, part.is_busy) = (false, true);
+        part.busy = part.busy.saturating_add(1);
+    }
+
+    /// Records that the part was not taken, because another part of the same request was busy.
+    pub(crate) fn passed(&mut self, part: usize) {
+        (self.parts[part].is_granted, self.parts[part].is_busy) = (false, false);
+    }
+
+    /// Records that every granted part was given back.
+    pub(crate) fn given_back(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.is_granted = false);
+        if let Phase::GivingBack { blocker, .. } = self.phase {
+            self.phase = blocker.map_or(Phase::ToAsk, Phase::Blocked);
+        }
+    }
+
+    /// Records that a granted part is lost.
+    pub(crate) fn lost(&mut self, part: usize) {
+        self.passed(part);
+    }
+
+    fn has_all(&self) -> bool {
+        self.parts.iter().all(|part| part.is_granted)
+    }
+
+    fn after_answers(&mut self, random: impl FnOnce() -> u64) -> Step {
+        let missing = self.parts.iter().filter(|part| !part.is_granted).count();
+        let next = self.parts.iter().position(|part| !part.is_granted).unwrap_or_default();
+        if self.vain < ROUNDS_WITHOUT_HOLDING || missing == self.parts.len() {
+            return self.fail(random);
+        }
+        // The parts share the time, so that the whole round ends in time, however many parts are missing.
+        let share = self.patience / u32::try_from(missing).unwrap_or(u32::MAX);
+        self.patience -= share;
+        self.phase = Phase::Waited(next);
+        Step::WaitHolding(next, share)
+    }
+
+    /// Ends a round without all parts.
+    fn fail(&mut self, random: impl FnOnce() -> u64) -> Step {
+        // Callers that gave back at the same moment must not ask at the same moment. The first round is in step with
+        // no other caller.
+        let longest = PAUSE * self.vain.min(ROUNDS_WITHOUT_HOLDING);
+        let pause = Duration::from_nanos(random() % (nanos(longest) + 1));
+        self.vain = self.vain.saturating_add(1);
+        let doublings = self.vain.saturating_sub(ROUNDS_WITHOUT_HOLDING).min(MOST_DOUBLINGS);
+        self.patience = (FIRST_PATIENCE * (1 << doublings)).min(LONGEST_PATIENCE);
+        self.phase = Phase::GivingBack { pause, blocker: self.blocker() };
+        Step::GiveBack { pause }
+    }
+
+    /// The busy part to wait for: the part that was busy most often, since the other parts are more likely to be free
+    /// when the blocker is granted. Among equals the first in the canonical order, so that callers of the same parts
+    /// meet at one of them. The time to live of a holder is no guide: it says when the hold ends if nothing is
+    /// released and nothing renewed.
+    fn blocker(&self) -> Option<usize> {
+        let busy = |index: &usize| self.parts[*index].is_busy;
+        (0..self.parts.len()).rev().filter(busy).max_by_key(|index| self.parts[*index].busy)
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX - 1)
+}
+
+/// The rounds after which a caller may hold parts while it waits.
+const ROUNDS_WITHOUT_HOLDING: u32 = 8;
+/// Each round in vain adds this time to the longest pause: about as long as a few requests take.
+const PAUSE: Duration = Duration::from_millis(2);
+/// The longest time for which the first round of this sort waits while it holds parts; later rounds double the time.
+const FIRST_PATIENCE: Duration = Duration::from_millis(100);
+const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
+const MOST_DOUBLINGS: u32 = 4;
+
+#[cfg(test)]
+mod tests;

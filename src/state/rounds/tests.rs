@@ -1,0 +1,354 @@
+//! Tests of the rounds: examples, and any answers in any order.
+#![cfg(test)]
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+struct Caller(Rounds);
+
+impl Caller {
+    fn new(parts: usize) -> Self {
+        Self(Rounds::new(parts))
+    }
+
+    #[track_caller]
+    fn is_told(&mut self, step: Step) {
+        assert_eq!(self.0.next(|| 0), step);
+    }
+
+    fn granted(&mut self, parts: &[usize]) {
+        parts.iter().for_each(|part| self.0.granted(*part));
+    }
+
+    fn busy(&mut self, parts: &[usize]) {
+        parts.iter().for_each(|part| self.0.busy(*part));
+    }
+
+    #[track_caller]
+    fn gives_back(&mut self) {
+        self.is_told(GIVE_BACK);
+        self.0.given_back();
+    }
+
+    /// Gets the blocker and is refused `busy` in the same round.
+    #[track_caller]
+    fn gets_only(&mut self, blocker: usize, busy: usize) {
+        self.is_told(Step::Wait(blocker));
+        self.granted(&[blocker]);
+        self.is_told(Step::AskRest);
+        self.busy(&[busy]);
+    }
+
+    /// Two parts, of which the one or the other is busy, until the caller may hold while it waits.
+    #[track_caller]
+    fn loses_eight_rounds(&mut self) {
+        self.is_told(Step::AskRest);
+        self.granted(&[0]);
+        self.busy(&[1]);
+        self.gives_back();
+        for round in 1..8 {
+            self.gets_only(round % 2, (round + 1) % 2);
+            self.gives_back();
+        }
+    }
+}
+
+const GIVE_BACK: Step = Step::GiveBack { pause: Duration::ZERO };
+
+#[test]
+fn free_parts_cost_one_request_and_one_look() {
+    let mut caller = Caller::new(3);
+    caller.is_told(Step::AskRest);
+    caller.granted(&[0, 1, 2]);
+    caller.is_told(Step::Check);
+    caller.is_told(Step::Check);
+}
+
+#[test]
+fn a_caller_waits_for_a_busy_part_and_holds_nothing() {
+    let mut caller = Caller::new(3);
+    caller.is_told(Step::AskRest);
+    caller.granted(&[0, 2]);
+    caller.busy(&[1]);
+    caller.gives_back();
+    caller.is_told(Step::Wait(1));
+    caller.busy(&[1]);
+    caller.is_told(Step::Wait(1));
+    caller.granted(&[1]);
+    caller.is_told(Step::AskRest);
+    caller.granted(&[0, 2]);
+    caller.is_told(Step::Check);
+}
+
+#[test]
+fn nothing_is_waited_for_before_it_is_given_back() {
+    let mut caller = Caller::new(2);
+    caller.is_told(Step::AskRest);
+    caller.granted(&[0]);
+    caller.busy(&[1]);
+    caller.is_told(GIVE_BACK);
+    caller.is_told(GIVE_BACK);
+    caller.gives_back();
+    caller.is_told(Step::Wait(1));
+}
+
+#[test]
+fn a_single_part_is_simply_waited_for() {
+    let mut caller = Caller::new(1);
+    caller.is_told(Step::AskRest);
+    caller.busy(&[0]);
+    caller.gives_back();
+    caller.is_told(Step::Wait(0));
+    caller.granted(&[0]);
+    caller.is_told(Step::Check);
+}
+
+#[test]
+fn no_part_is_granted_at_once() {
+    Caller::new(0).is_told(Step::Check);
+}
+
+#[test]
+fn callers_of_the_same_busy_parts_meet_at_the_first() {
+    let mut caller = Caller::new(3);
+    caller.is_told(Step::AskRest);
+    caller.busy(&[2, 1]);
+    caller.granted(&[0]);
+    caller.gives_back();
+    caller.is_told(Step::Wait(1));
+}
+
+#[test]
+fn the_part_that_was_busy_most_often_is_the_blocker() {
+    let mut caller = Caller::new(3);
+    caller.is_told(Step::AskRest);
+    caller.busy(&[1, 2]);
+    caller.gives_back();
+    caller.gets_only(1, 2);
+    caller.0.busy(0);
+    caller.gives_back();
+    caller.is_told(Step::Wait(2));
+}
+
+#[test]
+fn only_a_part_that_was_busy_in_this_round_is_a_blocker() {
+    let mut caller = Caller::new(3);
+    caller.is_told(Step::AskRest);
+    caller.busy(&[0, 1]);
+    caller.gives_back();
+    caller.gets_only(0, 2);
+    caller.granted(&[1]);
+    caller.gives_back();
+    caller.is_told(Step::Wait(2));
+}
+
+#[test]
+fn a_bundle_that_is_busy_names_its_blocker() {
+    let mut caller = Caller::new(3);
+    caller.is_told(Step::AskRest);
+    caller.0.passed(0);
+    caller.0.busy(1);
+    caller.0.passed(2);
+    caller.gives_back();
+    caller.is_told(Step::Wait(1));
+    caller.granted(&[1]);
+    caller.is_told(Step::AskRest);
+    caller.granted(&[0, 2]);
+    caller.is_told(Step::Check);
+}
+
+#[test]
+fn a_part_lost_before_the_end_starts_a_new_round() {
+    let mut caller = Caller::new(2);
+    caller.is_told(Step::AskRest);
+    caller.granted(&[0, 1]);
+    caller.is_told(Step::Check);
+    caller.0.lost(0);
+    caller.gives_back();
+    caller.is_told(Step::AskRest);
+    caller.granted(&[1]);
+    caller.0.lost(1);
+    caller.granted(&[0]);
+    caller.gives_back();
+    caller.is_told(Step::AskRest);
+}
+
+#[test]
+fn pauses_grow_with_the_rounds_up_to_a_limit() {
+    let mut rounds = Rounds::new(2);
+    rounds.next(|| 0);
+    for round in 0..20 {
+        rounds.busy(1);
+        // The largest random pause, and one more, which is none.
+        let longest = PAUSE * round.min(8);
+        let pause = |random| match rounds.clone().next(|| random) {
+            Step::GiveBack { pause } => pause,
+            step => panic!("{step:?}"),
+        };
+        assert_eq!(pause(nanos(longest)), longest);
+        assert_eq!(pause(nanos(longest) + 1), Duration::ZERO);
+        rounds.next(|| 0);
+        rounds.given_back();
+        assert_eq!(rounds.next(|| 0), Step::Wait(1));
+        rounds.granted(1);
+        assert_eq!(rounds.next(|| 0), Step::AskRest);
+        rounds.lost(1);
+    }
+}
+
+#[test]
+fn after_eight_rounds_in_vain_parts_are_held_for_a_while() {
+    let mut caller = Caller::new(2);
+    caller.loses_eight_rounds();
+    for (round, patience) in [100, 200, 400, 800, 1_000, 1_000].into_iter().enumerate() {
+        let (blocker, other) = (round % 2, (round + 1) % 2);
+        caller.gets_only(blocker, other);
+        caller.is_told(Step::WaitHolding(other, ms(patience)));
+        caller.busy(&[other]);
+        caller.gives_back();
+    }
+    caller.gets_only(0, 1);
+    caller.is_told(Step::WaitHolding(1, ms(1_000)));
+    caller.granted(&[1]);
+    caller.is_told(Step::Check);
+}
+
+#[test]
+fn missing_parts_share_the_time_of_a_round() {
+    let mut caller = Caller::new(5);
+    caller.loses_eight_rounds();
+    caller.gets_only(0, 1);
+    caller.busy(&[2, 3, 4]);
+    caller.is_told(Step::WaitHolding(1, ms(25)));
+    caller.granted(&[1]);
+    caller.is_told(Step::AskRest);
+    caller.granted(&[2]);
+    caller.busy(&[3, 4]);
+    caller.is_told(Step::WaitHolding(3, Duration::from_micros(37_500)));
+    caller.granted(&[3]);
+    caller.is_told(Step::AskRest);
+    caller.busy(&[4]);
+    caller.is_told(Step::WaitHolding(4, Duration::from_micros(37_500)));
+    caller.busy(&[4]);
+    caller.gives_back();
+    caller.is_told(Step::Wait(4));
+}
+
+/// What the surroundings answer about one part.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Granted,
+    Busy,
+    Passed,
+    Nothing,
+}
+
+fn answers() -> impl Strategy<Value = Vec<Answer>> {
+    let answer = prop_oneof![
+        6 => Just(Answer::Granted),
+        4 => Just(Answer::Busy),
+        1 => Just(Answer::Passed),
+        1 => Just(Answer::Nothing),
+    ];
+    proptest::collection::vec(answer, 0..300)
+}
+
+/// The surroundings of a caller, with all that the caller may rely on.
+struct Surroundings {
+    rounds: Rounds,
+    parts: usize,
+    granted: BTreeSet<usize>,
+    busy: BTreeSet<usize>,
+    gave_back: u32,
+    held_for: Duration,
+}
+
+impl Surroundings {
+    fn hear(&mut self, part: usize, answer: Answer) {
+        self.busy.remove(&part);
+        match answer {
+            Answer::Granted => {
+                self.rounds.granted(part);
+                self.granted.insert(part);
+            }
+            Answer::Busy => {
+                self.rounds.busy(part);
+                self.busy.insert(part);
+            }
+            Answer::Passed => self.rounds.passed(part),
+            Answer::Nothing => {}
+        }
+    }
+
+    /// Takes one step and checks that the step is allowed. Returns whether the take is complete.
+    fn step(&mut self, random: u64, answers: &mut impl Iterator<Item = Answer>) -> bool {
+        let mut answer = || answers.next().unwrap_or(Answer::Granted);
+        match self.rounds.next(|| random) {
+            Step::AskRest => {
+                assert!(self.granted.len() < self.parts, "nothing is left to ask for");
+                self.busy.clear();
+                for part in (0..self.parts).filter(|part| !self.granted.contains(part)).collect::<Vec<_>>() {
+                    self.hear(part, answer());
+                }
+            }
+            Step::GiveBack { pause } => {
+                assert!(pause <= PAUSE * self.gave_back.min(8), "{pause:?} after {} rounds", self.gave_back);
+                self.gave_back += 1;
+                self.granted.clear();
+                self.held_for = Duration::ZERO;
+                self.rounds.given_back();
+            }
+            Step::Wait(part) => {
+                assert!(self.granted.is_empty(), "sleeps holding a part");
+                assert!(self.busy.contains(&part), "waits for a part that was not busy");
+                // A wait ends with the part or in vain; without an answer the caller gives up.
+                self.hear(part, if matches!(answer(), Answer::Granted) { Answer::Granted } else { Answer::Busy });
+            }
+            Step::WaitHolding(part, most) => {
+                assert!(self.gave_back >= 8 && !self.granted.is_empty());
+                assert_eq!((0..self.parts).find(|part| !self.granted.contains(part)), Some(part));
+                self.held_for += most;
+                assert!(self.held_for <= (ms(100) * (1 << (self.gave_back - 8).min(8))).min(ms(1_000)));
+                self.hear(part, if matches!(answer(), Answer::Granted) { Answer::Granted } else { Answer::Busy });
+            }
+            Step::Check => {
+                assert_eq!(self.granted.len(), self.parts, "a part is missing");
+                match answer() {
+                    Answer::Granted => return true,
+                    _ => {
+                        let part = *self.granted.first().unwrap();
+                        self.granted.remove(&part);
+                        self.rounds.lost(part);
+                    }
+                }
+            }
+        }
+        false
+    }
+}
+
+proptest! {
+    /// For any answers: a caller that sleeps holds nothing, except late and for a bounded time. As soon as all parts
+    /// are free, a few steps complete the take.
+    #[test]
+    fn any_answers_lead_to_allowed_steps(parts in 1_usize..6, random: u64, answers in answers()) {
+        let (granted, busy) = (BTreeSet::new(), BTreeSet::new());
+        let rounds = Rounds::new(parts);
+        let mut it = Surroundings { rounds, parts, granted, busy, gave_back: 0, held_for: Duration::ZERO };
+        let mut answers = answers.into_iter().peekable();
+        while answers.peek().is_some() {
+            if it.step(random, &mut answers) {
+                return Ok(());
+            }
+        }
+        let steps = (1..).find(|_| it.step(random, &mut std::iter::empty()));
+        prop_assert!(steps.is_some_and(|steps| steps <= 4), "{steps:?} steps with all parts free");
+    }
+}
