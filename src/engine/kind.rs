@@ -9,7 +9,7 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::{self, Claim};
 use crate::script::{
-    Attempt, Call, Counts, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, plain, query,
+    Attempt, Bundle, Call, Counts, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, plain, query,
 };
 use crate::time::Lease;
 
@@ -60,6 +60,13 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     fn channel(&self, name: &LockName, owner: &OwnerId) -> String;
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt>;
+
+    /// The scripts that take several locks of this kind in one call; `None` for a kind that is asked for one lock at a
+    /// time.
+    #[expect(dead_code, reason = "the lock for several names uses it")]
+    fn bundle(&self) -> Option<Bundle> {
+        None
+    }
 
     /// Builds the re-entry; `counts` include the new guard.
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {

@@ -5,7 +5,7 @@ use crate::engine::{AcquireArgs, Kind};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Released, Side, plain};
+use crate::script::{Attempt, Bundle, Call, Counts, Released, Side, plain};
 use crate::time::Lease;
 
 /// Redisson's `RLock`, and its non-reentrant lock: the same state in Redis, but a second take is an error.
@@ -29,6 +29,10 @@ impl Kind for Plain {
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         plain::acquire(args.name, args.owner, args.lease)
+    }
+
+    fn bundle(&self) -> Option<Bundle> {
+        Some(Bundle::Plain)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {

@@ -11,7 +11,7 @@ use crate::engine::{AcquireArgs, Kind, Pauses, Waking};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Publication, Released, Side, plain};
+use crate::script::{Attempt, Bundle, Call, Counts, Publication, Released, Side, plain};
 use crate::time::Lease;
 
 /// Redisson's spin lock.
@@ -118,6 +118,10 @@ impl Kind for Spin {
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         plain::acquire(args.name, args.owner, args.lease)
+    }
+
+    fn bundle(&self) -> Option<Bundle> {
+        Some(Bundle::Plain)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {

@@ -1,6 +1,7 @@
 //! The requests to Redis: a typed function for each file in `lua/` and for each plain query.
 
 mod answer;
+pub(crate) mod bundle;
 mod call;
 mod compare_and_delete;
 mod entry;
@@ -16,6 +17,7 @@ pub(crate) mod token;
 pub(crate) mod transaction;
 
 pub(crate) use answer::{Attempt, Counts, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side};
+pub(crate) use bundle::Bundle;
 pub(crate) use call::{Call, Pipeline, Script};
 pub(crate) use compare_and_delete::CompareAndDelete;
 pub(crate) use rehearsal::Rehearsal;

@@ -1,0 +1,291 @@
+//! The scripts for several locks against a server: what they write, answer and publish.
+#![cfg(test)]
+
+use std::time::Duration;
+
+use lockson_harness::RedisServer;
+use redis::ConnectionLike;
+
+use super::*;
+use crate::error::Loss;
+use crate::script::{Publication, plain};
+
+/// The locks of one test.
+struct Locks {
+    names: Vec<LockName>,
+    owners: Vec<OwnerId>,
+    channels: Vec<String>,
+    lease: Lease,
+}
+
+impl Locks {
+    fn of(names: &[&str]) -> Self {
+        Self::owned_by("me", names)
+    }
+
+    fn owned_by(client: &str, names: &[&str]) -> Self {
+        let names: Vec<_> = names.iter().map(|name| LockName::new(name).unwrap()).collect();
+        let owners = (1..=names.len()).map(|hold| OwnerId::encoded(&format!("{client}:1.{hold}"))).collect();
+        let channels = names.iter().map(LockName::channel).collect();
+        Self { names, owners, channels, lease: Lease::new(LEASE).unwrap() }
+    }
+
+    fn acquire(&self) -> Call<BundleAttempt> {
+        let part = |(name, owner)| BundlePart { name, owner, lease: self.lease };
+        Bundle::Plain.acquire(&self.names.iter().zip(&self.owners).map(part).collect::<Vec<_>>())
+    }
+
+    fn release(&self) -> Call<Vec<Released>> {
+        let parts = self.names.iter().zip(&self.owners).zip(&self.channels);
+        let part = |((name, owner), channel)| {
+            let channel: &String = channel;
+            BundleRelease { name, owner, channel }
+        };
+        Bundle::Plain.release(&parts.map(part).collect::<Vec<_>>())
+    }
+}
+
+/// Runs a call. Returns the word of the error where the server refuses.
+fn run_at<T>(url: &str, call: &Call<T>) -> Result<T, String> {
+    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+    let reply = match connection.req_packed_command(&call.packed_with_source().unwrap()).unwrap() {
+        Value::ServerError(error) => return Err(Refusal::new(&error).word().to_owned()),
+        reply => reply,
+    };
+    Ok(call.read(&reply).unwrap_or_else(|| panic!("a reply of unknown shape: {reply:?}")))
+}
+
+fn run<T>(server: &RedisServer, call: &Call<T>) -> T {
+    run_at(&server.url(), call).unwrap()
+}
+
+/// Every key with its content and the time at which the key expires.
+fn state(server: &RedisServer) -> Vec<(String, Vec<u8>, i64)> {
+    let dump = |key: String| (server.query(&["DUMP", &key]), server.query(&["PEXPIRETIME", &key]), key);
+    server.keys().into_iter().map(dump).map(|(content, expires, key)| (key, content, expires)).collect()
+}
+
+/// Runs the call and expects that nothing is changed and nothing is published.
+fn changes_nothing<T>(server: &RedisServer, call: &Call<T>) -> T {
+    let mut connection = server.connection();
+    let mut messages = connection.as_pubsub();
+    messages.psubscribe("*").unwrap();
+    let before = (state(server), server.info("rdb_changes_since_last_save"));
+    let answer = run(server, call);
+    assert_eq!((state(server), server.info("rdb_changes_since_last_save")), before);
+    server.run(&["PUBLISH", "end", "of test"]);
+    assert_eq!(messages.get_message().unwrap().get_channel_name(), "end", "nothing else was published");
+    answer
+}
+
+const LEASE: Duration = Duration::from_secs(30);
+const BUSY: fn(&PartState) -> bool = |state| matches!(state, PartState::Busy { ttl_ms: 29_000..=30_000 });
+
+#[test]
+fn several_grants_leave_what_single_grants_leave() {
+    let server = RedisServer::start();
+    let names: Vec<_> = (0..10).map(|number| format!("lock:{number}")).collect();
+    let locks = Locks::of(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let contents = || {
+        let all = state(&server);
+        assert!(names.iter().all(|name| (29_000..=30_000).contains(&server.query::<i64>(&["PTTL", name]))));
+        all.into_iter().map(|(key, content, _)| (key, content)).collect::<Vec<_>>()
+    };
+    assert_eq!(run(&server, &locks.acquire()), BundleAttempt::Granted);
+    let together = contents();
+    server.run(&["FLUSHALL"]);
+    for (name, owner) in locks.names.iter().zip(&locks.owners) {
+        run(&server, &plain::acquire(name, owner, locks.lease));
+    }
+    assert_eq!(together, contents());
+    assert_eq!(run(&server, &locks.release()), vec![Ok(Some(0)); 10]);
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn one_busy_lock_refuses_all_and_changes_nothing() {
+    let server = RedisServer::start();
+    run(&server, &Locks::owned_by("other", &["b", "d"]).acquire());
+    server.run(&["PERSIST", "d"]);
+    let answer = changes_nothing(&server, &Locks::of(&["a", "b", "c", "d"]).acquire());
+    let BundleAttempt::Refused(states) = answer else { panic!("{answer:?}") };
+    assert!(BUSY(&states[1]), "{states:?}");
+    assert_eq!(
+        [&states[0], &states[2], &states[3]],
+        [&PartState::Free, &PartState::Free, &PartState::Busy { ttl_ms: -1 }]
+    );
+}
+
+#[test]
+fn a_repeated_request_is_granted_again_and_lowers_nothing() {
+    let server = RedisServer::start();
+    let locks = Locks::of(&["a", "b", "c"]);
+    run(&server, &locks.acquire());
+    server.run(&["PEXPIRE", "a", "90000"]);
+    server.run(&["PEXPIRE", "b", "500"]);
+    server.run(&["DEL", "c"]);
+    assert_eq!(run(&server, &locks.acquire()), BundleAttempt::Granted);
+    let ttl_of = |name| server.query::<i64>(&["PTTL", name]);
+    assert!((89_000..=90_000).contains(&ttl_of("a")), "{}", ttl_of("a"));
+    assert!((29_000..=30_000).contains(&ttl_of("b")) && (29_000..=30_000).contains(&ttl_of("c")));
+    for (name, owner) in ["a", "b", "c"].iter().zip(&locks.owners) {
+        let fields: Vec<(String, String)> = server.query(&["HGETALL", name]);
+        assert_eq!(fields, [(owner.to_string(), "1".to_owned())]);
+    }
+}
+
+#[test]
+fn a_repeated_request_that_lost_a_part_changes_nothing() {
+    let server = RedisServer::start();
+    let locks = Locks::of(&["a", "b"]);
+    run(&server, &locks.acquire());
+    server.run(&["DEL", "b"]);
+    run(&server, &Locks::owned_by("other", &["b"]).acquire());
+    let answer = changes_nothing(&server, &locks.acquire());
+    let BundleAttempt::Refused(states) = answer else { panic!("{answer:?}") };
+    assert!(states[0] == PartState::Free && BUSY(&states[1]), "{states:?}");
+}
+
+#[test]
+fn a_key_that_is_no_lock_is_told_apart() {
+    let server = RedisServer::start();
+    server.run(&["SET", "text", "x"]);
+    server.run(&["HSET", "read-write", "mode", "read", "someone", "1"]);
+    let answer = changes_nothing(&server, &Locks::of(&["a", "text", "read-write"]).acquire());
+    let BundleAttempt::Refused(states) = answer else { panic!("{answer:?}") };
+    assert_eq!((&states[0], &states[2]), (&PartState::Free, &PartState::OtherKind));
+    assert!(matches!(&states[1], PartState::Unreadable(refusal) if refusal.word() == "WRONGTYPE"), "{states:?}");
+}
+
+/// The address for a user that has these rights.
+fn url_of_user(server: &RedisServer, rights: &[&str]) -> String {
+    server.run(&[&["ACL", "SETUSER", "user", "reset", "on", "nopass", "&*"], rights].concat());
+    server.url().replace("redis://", "redis://user:any@")
+}
+
+#[test]
+fn a_user_without_a_right_takes_nothing() {
+    let server = RedisServer::start();
+    let locks = Locks::of(&["a", "b", "c"]);
+    for (denied, is_needed) in
+        [("exists", true), ("hset", true), ("pexpire", true), ("hdel", true), ("hexists", false), ("pttl", false)]
+    {
+        let url = url_of_user(&server, &["~*", "+@all", &format!("-{denied}")]);
+        let answer = run_at(&url, &locks.acquire());
+        let wanted = if is_needed { Err("NOPERM".to_owned()) } else { Ok(BundleAttempt::Granted) };
+        assert_eq!(answer, wanted, "without {denied}");
+        assert_eq!(server.keys().is_empty(), is_needed, "without {denied}");
+        server.run(&["FLUSHALL"]);
+    }
+}
+
+#[test]
+fn a_refusal_at_a_later_lock_undoes_the_earlier_ones() {
+    let server = RedisServer::start();
+    let locks = Locks::of(&["app:1", "app:2", "other"]);
+    for denied in ["hset", "pexpire", "hdel"] {
+        // The right is limited to some keys.
+        let url = url_of_user(
+            &server,
+            &["~*", "+@all", &format!("-{denied}"), &format!("(+{denied} +evalsha +eval ~app:*)")],
+        );
+        assert_eq!(run_at(&url, &locks.acquire()), Err("NOPERM".to_owned()), "without {denied}");
+        assert_eq!(server.keys(), [""; 0], "without {denied}");
+    }
+}
+
+#[test]
+fn a_full_memory_refuses_new_locks_and_no_others() {
+    let server = RedisServer::start();
+    let (locks, held) = (Locks::of(&["a", "b"]), Locks::owned_by("other", &["c", "d"]));
+    run(&server, &held.acquire());
+    server.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert_eq!(run_at(&server.url(), &locks.acquire()), Err("OOM".to_owned()));
+    let mixed = Locks::owned_by("other", &["c", "d", "e"]);
+    assert_eq!(run_at(&server.url(), &mixed.acquire()), Err("OOM".to_owned()));
+    assert_eq!(server.keys(), ["c", "d"]);
+    assert_eq!(run(&server, &held.acquire()), BundleAttempt::Granted);
+    assert_eq!(run(&server, &held.release()), [Ok(Some(0)), Ok(Some(0))]);
+}
+
+#[test]
+fn a_thousand_locks_go_in_one_call() {
+    let server = RedisServer::start();
+    let names: Vec<_> = (0..MOST_PARTS).map(|number| format!("lock:{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let (locks, others) = (Locks::of(&names), Locks::owned_by("other", &names));
+    assert_eq!(run(&server, &locks.acquire()), BundleAttempt::Granted);
+    let BundleAttempt::Refused(states) = run(&server, &others.acquire()) else { panic!("all are taken") };
+    assert!(states.len() == MOST_PARTS && states.iter().all(BUSY));
+    assert_eq!(run(&server, &others.release()), vec![Err(Loss::Taken); MOST_PARTS]);
+    assert_eq!(run(&server, &locks.release()), vec![Ok(Some(0)); MOST_PARTS]);
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn each_release_answers_and_publishes_for_itself() {
+    let server = RedisServer::start();
+    let mut locks = Locks::of(&["held", "gone", "taken", "text", "silent", "shared", "heard"]);
+    locks.channels[4] = String::new();
+    locks.channels[5] = locks.channels[6].clone();
+    run(&server, &locks.acquire());
+    server.run(&["HSET", "shared", "another field", "1"]);
+    server.run(&["DEL", "gone", "taken", "text"]);
+    run(&server, &plain::acquire(&locks.names[2], &OwnerId::encoded("other:1.1"), locks.lease));
+    server.run(&["SET", "text", "x"]);
+    let mut connection = server.connection();
+    let mut messages = connection.as_pubsub();
+    messages.subscribe(&locks.channels[6]).unwrap();
+    messages.subscribe("end").unwrap();
+    let (gone, taken) = (Err(Loss::Gone), Err(Loss::Taken));
+    let done = |receivers| Ok(Some(receivers));
+    assert_eq!(run(&server, &locks.release()), [done(0), gone, taken, taken, done(0), done(0), done(1)]);
+    assert_eq!(server.keys(), ["shared", "taken", "text"]);
+    let message = messages.get_message().unwrap();
+    assert_eq!((message.get_channel_name(), message.get_payload_bytes()), (&*locks.channels[6], &b"0"[..]));
+    server.run(&["PUBLISH", "end", "of test"]);
+    assert_eq!(messages.get_message().unwrap().get_channel_name(), "end", "one message for each release");
+}
+
+#[test]
+fn a_release_goes_on_after_a_refusal() {
+    let server = RedisServer::start();
+    let locks = Locks::of(&["a", "app:1", "app:2"]);
+    run(&server, &locks.acquire());
+    let url = url_of_user(&server, &["~*", "+@all", "-hdel", "(+hdel +evalsha +eval ~app:*)"]);
+    assert_eq!(run_at(&url, &locks.release()), Err("NOPERM".to_owned()));
+    assert_eq!(server.keys(), ["a"], "the others are released");
+    let url = url_of_user(&server, &["~*", "+@all", "-publish"]);
+    run(&server, &locks.acquire());
+    assert_eq!(run_at(&url, &locks.release()), Ok(vec![Ok(None); 3]), "released without a message");
+}
+
+#[test]
+fn a_bundle_publishes_as_single_releases_do() {
+    let server = RedisServer::start();
+    let locks = Locks::of(&["a", "{b}c"]);
+    run(&server, &locks.acquire());
+    let mut connection = server.connection();
+    let mut messages = connection.as_pubsub();
+    messages.psubscribe("*").unwrap();
+    run(&server, &locks.release());
+    let mut heard = || {
+        let message = messages.get_message().unwrap();
+        (message.get_channel_name().to_owned(), message.get_payload_bytes().to_vec())
+    };
+    let together = [heard(), heard()];
+    run(&server, &locks.acquire());
+    for ((name, owner), channel) in locks.names.iter().zip(&locks.owners).zip(&locks.channels) {
+        run(&server, &plain::release(name, owner, None, Publication { channel, message: "0" })).unwrap();
+    }
+    assert_eq!(together, [heard(), heard()]);
+}
+
+#[test]
+fn replies_of_unknown_shape_are_no_answer() {
+    let read = |reply: &str| BundleAttempt::read(&redis::parse_redis_value(reply.as_bytes()).unwrap());
+    assert_eq!(read("*1\r\n:1\r\n"), Some(BundleAttempt::Granted));
+    for odd in ["*0\r\n", "*1\r\n:2\r\n", "*2\r\n:1\r\n:1\r\n", "*2\r\n:0\r\n:-4\r\n", "*2\r\n:0\r\n+x\r\n", ":1\r\n"] {
+        assert_eq!(read(odd), None, "{odd}");
+    }
+}
