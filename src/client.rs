@@ -8,6 +8,7 @@ use crate::config::ClientBuilder;
 #[cfg(test)]
 use crate::conn::Topology;
 use crate::conn::{Address, Dialer, Server, Standalone};
+use crate::election::Election;
 use crate::engine::{Engine, Handle, HoldState, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::{Backoff, Fair, Fenced, Plain, ReadWriteLock, Spin, TokenLock, TokenOptions};
@@ -207,6 +208,18 @@ impl Client {
     /// ```
     pub fn get_read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
         ReadWriteLock::new(&self.handle, self.handle.name(name.as_ref()))
+    }
+
+    /// Returns the election of this name. Redisson has no elections; a [fenced lock](Self::get_fenced_lock) of the same
+    /// name keeps the candidates out, and the other way round.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let leadership = client.get_election("scheduler").candidate("host-7:8080").campaign()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn get_election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(&self.handle, self.handle.name(name.as_ref()))
     }
 
     /// Returns the token lock of this name: one value under the key, set by `SET NX PX` and deleted by the client

@@ -106,6 +106,7 @@ mod cancel;
 mod client;
 mod config;
 mod conn;
+mod election;
 mod engine;
 mod error;
 mod event;
@@ -127,6 +128,7 @@ mod transport;
 pub use cancel::Cancel;
 pub use client::Client;
 pub use config::ClientBuilder;
+pub use election::{Candidate, Election, Leader, Leadership};
 pub use error::{Error, ErrorKind, Loss, Result};
 pub use event::{
     ListeningFailed, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed, LossesToldLate, Observer,

@@ -32,6 +32,8 @@ pub enum LockKind {
     Write,
     /// [`Client::get_token_lock`](crate::Client::get_token_lock).
     Token,
+    /// [`Client::get_election`](crate::Client::get_election).
+    Leader,
 }
 
 /// A lock that the client holds, as listed by [`Client::held`](crate::Client::held).
@@ -167,6 +169,7 @@ impl fmt::Display for LockKind {
             Self::Read => "read",
             Self::Write => "write",
             Self::Token => "token",
+            Self::Leader => "leader",
         })
     }
 }

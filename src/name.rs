@@ -96,6 +96,16 @@ impl LockName {
         self.prefixed("redisson_lock_token")
     }
 
+    /// The hash that tells who leads: owner, token, time and candidate. Redisson has no such key.
+    pub(crate) fn leader(&self) -> String {
+        self.prefixed("lockson_leader")
+    }
+
+    /// The channel for changes of the leader.
+    pub(crate) fn leader_channel(&self) -> String {
+        self.prefixed("lockson_leader__channel")
+    }
+
     /// The prefix of the keys of all read holds; owner, `:rwlock_timeout:` and a number follow.
     pub(crate) fn read_holds(&self) -> String {
         if self.0.contains('{') { format!("{}:", self.0) } else { format!("{{{}}}:", self.0) }

@@ -6,6 +6,7 @@ mod caller;
 mod exactly_once;
 mod holds;
 mod hub;
+mod inquiry;
 mod kind;
 mod lifecycle;
 mod node;
@@ -16,6 +17,7 @@ mod schedules;
 mod watchdog;
 
 pub(crate) use holds::hold::HoldState;
+pub(crate) use inquiry::{Inquiry, Verdict};
 pub(crate) use kind::{AcquireArgs, Kind, Pauses, Queueing, Waking};
 pub(crate) use lifecycle::handle::Handle;
 pub(crate) use request::{AcquireRequest, Grant, Wait};

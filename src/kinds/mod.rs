@@ -5,10 +5,12 @@
 //! 3. `spin`: the plain lock without messages; waiters ask after pauses.
 //! 4. `fenced`: the plain lock with numbered grants.
 //! 5. `read_write`: many readers or one writer; a handle for each side.
-//! 6. `token`: one value under the key, as most lock recipes for Redis do.
+//! 6. `leader`: the fenced lock of an election, with the text of its holder.
+//! 7. `token`: one value under the key, as most lock recipes for Redis do.
 
 mod fair;
 mod fenced;
+mod leader;
 mod plain;
 mod read_write;
 mod spin;
@@ -17,6 +19,7 @@ mod token;
 pub(crate) use fair::Fair;
 pub use fenced::ACCEPT_IF_NOT_OLDER;
 pub(crate) use fenced::Fenced;
+pub(crate) use leader::LeaderLock;
 pub(crate) use plain::Plain;
 pub use read_write::ReadWriteLock;
 pub use spin::Backoff;

@@ -7,6 +7,7 @@ mod compare_and_delete;
 mod entry;
 pub(crate) mod fair;
 pub(crate) mod fenced;
+pub(crate) mod leader;
 pub(crate) mod look;
 pub(crate) mod plain;
 pub(crate) mod query;

@@ -4,7 +4,7 @@ mod abandoned;
 pub(crate) mod answers;
 mod bounds;
 mod close;
-mod exactly_once;
+pub(crate) mod exactly_once;
 mod ghosts;
 mod index;
 mod keeping;

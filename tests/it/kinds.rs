@@ -2,6 +2,7 @@
 
 pub(crate) mod fair;
 mod fenced;
+mod leader;
 mod non_reentrant;
 mod plain;
 mod read_write;

@@ -327,7 +327,7 @@ fn a_hold_survives_unanswered_reentry_and_partial_release() {
 }
 
 /// Breaks the connection at every place of the request and of the reply, and checks each time.
-fn at_every_byte<T>(rig: &Rig, when: &When, mut before: impl FnMut() -> T, mut act: impl FnMut(T)) -> u64 {
+pub(crate) fn at_every_byte<T>(rig: &Rig, when: &When, mut before: impl FnMut() -> T, mut act: impl FnMut(T)) -> u64 {
     act(before());
     let (request, reply) = lengths(rig, when);
     let faults = faults(request, reply);

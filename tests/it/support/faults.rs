@@ -58,6 +58,12 @@ impl Rig {
         When::script().that(move |request| request.text(0) == hash || request.text(0).starts_with(&head))
     }
 
+    /// Calls of the script with this text, by hash or by text.
+    pub(crate) fn script_of(&self, text: &'static str) -> When {
+        let hash: String = self.server.query(&["SCRIPT", "LOAD", text]);
+        When::script().that(move |request| request.text(0) == hash || request.text(0) == text)
+    }
+
     /// Releases that leave holds, or releases of the last hold.
     pub(crate) fn release(&self, partial: bool) -> When {
         let hash = self.hashes["release"].clone();

@@ -1,0 +1,68 @@
+-- leader/acquire.lua
+-- Takes the lock for a new hold if the lock is free, draws the fencing token, and tells who leads.
+--
+-- KEYS[1] lock hash: owner id -> hold count
+-- KEYS[2] the last token
+-- KEYS[3] leader hash: owner, token, since (server time in ms), candidate
+-- ARGV[1] lease, ms
+-- ARGV[2] owner id, used for this hold only
+-- ARGV[3] text of the candidate
+-- ARGV[4] channel of the leader
+-- ARGV[5] command that publishes
+--
+-- reply: {1, token} = granted | {0, ms} = busy, with the time to live of the lock (-1 = no expiry)
+--        | {2} = the name belongs to another kind of lock
+local time = redis.call('time')
+-- The clock of the server is a lower bound of the counter: tokens rise even after the counter was lost.
+local function draw()
+  local floor = time[1] * 1000000 + time[2]
+  local token = math.max((tonumber(redis.call('get', KEYS[2])) or 0) + 1, floor)
+  redis.call('set', KEYS[2], string.format('%.0f', token))
+  return token
+end
+
+-- Text and token are written together, so that they always belong to the same owner.
+local function lead(token, lease_ms)
+  local since = time[1] * 1000 + math.floor(time[2] / 1000)
+  redis.call('hset', KEYS[3], 'owner', ARGV[2], 'token', string.format('%.0f', token), 'since',
+    string.format('%.0f', since), 'candidate', ARGV[3])
+  redis.call('pexpire', KEYS[3], lease_ms)
+  -- The lock is held even if the message is refused; observers also ask without a message.
+  redis.pcall(ARGV[5], ARGV[4], string.format('%.0f', token))
+  return {1, token}
+end
+
+if redis.call('exists', KEYS[1]) == 0 then
+  local token = draw()
+  redis.call('hset', KEYS[1], ARGV[2], 1)
+  local set = redis.pcall('pexpire', KEYS[1], ARGV[1])
+  if type(set) == 'table' then
+    -- A user who may not set the expiry must not take the lock: a lock without expiry could block for ever.
+    redis.call('hdel', KEYS[1], ARGV[2])
+    return set
+  end
+  -- A user who may not release must not take the lock: a release deletes the field and the leader hash.
+  for _, gives_back in ipairs({redis.pcall('hdel', KEYS[1], ''), redis.pcall('del', KEYS[3])}) do
+    if type(gives_back) == 'table' then
+      redis.call('pexpire', KEYS[1], 0)
+      return gives_back
+    end
+  end
+  return lead(token, ARGV[1])
+end
+-- An earlier copy of this request was granted and its reply was lost: grant again.
+if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+  local lease_ms = math.max(tonumber(ARGV[1]), redis.call('pttl', KEYS[1]))
+  redis.call('pexpire', KEYS[1], lease_ms)
+  redis.call('hset', KEYS[1], ARGV[2], 1)
+  if redis.call('hget', KEYS[3], 'owner') == ARGV[2] then
+    redis.call('pexpire', KEYS[3], lease_ms)
+    return {1, tonumber(redis.call('hget', KEYS[3], 'token'))}
+  end
+  redis.call('del', KEYS[3])
+  return lead(tonumber(redis.call('get', KEYS[2])) or draw(), lease_ms)
+end
+if redis.call('hexists', KEYS[1], 'mode') == 1 then
+  return {2}
+end
+return {0, redis.call('pttl', KEYS[1])}

@@ -1,0 +1,37 @@
+-- leader/renew.lua
+-- Raises the time to live of each lock that its owner still holds, and of the leader hash beside the lock.
+--
+-- KEYS[*] for each lock: lock hash: owner id -> hold count; leader hash: owner, token, since, candidate
+-- ARGV[*] for each lock in order: owner id, lease in ms
+--
+-- reply: {server time in ms, answer for each lock in order}; an answer is
+--        1 = renewed | 0 = lost, the lock is free | 2 = lost, another owner holds the lock | text of an error
+local now = redis.call('time')
+local answers = {now[1] * 1000 + math.floor(now[2] / 1000)}
+
+local function renew(key, leader, owner, lease_ms)
+  -- A key that is not a lock must not stop the renewal of the other keys.
+  local held = redis.pcall('hexists', key, owner)
+  if type(held) == 'table' then
+    return held.err
+  end
+  if held == 0 then
+    return redis.call('exists', key) * 2
+  end
+  if redis.call('pttl', key) < lease_ms then
+    local set = redis.pcall('pexpire', key, lease_ms)
+    if type(set) == 'table' then
+      return set.err
+    end
+    -- The leader hash lives as long as the lock; a reader compares the owners of both.
+    redis.pcall('pexpire', leader, lease_ms)
+    -- The read follows the write, so that a connection with tracking is told of later changes to the key.
+    redis.call('pttl', key)
+  end
+  return 1
+end
+
+for i = 1, #KEYS, 2 do
+  answers[#answers + 1] = renew(KEYS[i], KEYS[i + 1], ARGV[i], tonumber(ARGV[i + 1]))
+end
+return answers

@@ -1,0 +1,425 @@
+//! Leader election: candidates, the leadership of the elected one, and what others see of it.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::cancel::Cancel;
+use crate::engine::{Handle, Inquiry, Verdict};
+use crate::error::{Error, ErrorKind, Loss, Result};
+use crate::guard::{Hold, OwnedGuard};
+use crate::kinds::LeaderLock;
+use crate::lock::{Lock, OwnedLock};
+use crate::name::{GivenName, LockName};
+use crate::script::leader::{self, Elected, Reading};
+use crate::time::Deadline;
+use crate::token::FencingToken;
+
+/// An election by its name: one of its candidates leads at a time, and everybody can ask which one.
+///
+/// A leadership may end earlier than the leader expects, as a lock may; the leader learns of it before another
+/// candidate can win, but a thread may be stopped between the check and the next write. Send the
+/// [token](Leadership::token) with each write where a late write does harm.
+///
+/// Making a handle does no I/O and cannot fail.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let election = client.get_election("scheduler");
+/// let leadership = election.candidate("host-7:8080").campaign()?;
+/// while leadership.is_leader() {
+///     // ... one round of work that one machine at a time may do ...
+/// #   break;
+/// }
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until a candidate campaigns"]
+pub struct Election {
+    handle: Handle,
+    name: GivenName,
+    cancel: Option<Cancel>,
+}
+
+/// A candidate of an election, with the text by which others know it.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let candidate = client.get_election("scheduler").candidate("host-7:8080");
+/// assert_eq!(candidate.text(), "host-7:8080");
+/// match candidate.campaign_for(Duration::from_secs(5))? {
+///     Some(leadership) => println!("we lead, with token {}", leadership.token()),
+///     None => println!("another candidate leads"),
+/// }
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a candidate does nothing until it campaigns"]
+pub struct Candidate {
+    lock: OwnedLock<FencingToken>,
+    text: Arc<str>,
+}
+
+/// The leadership of this process; dropping it resigns.
+///
+/// The leadership is renewed until then. A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout); where
+/// the outcome matters, call [`resign`](Self::resign). A leadership may move to another thread.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let leadership = client.get_election("scheduler").candidate("host-7").campaign()?;
+/// leadership.on_lost(|loss| eprintln!("another candidate may lead soon: {loss}"));
+/// // Or, on a thread of its own:
+/// let hold = leadership.hold().clone();
+/// std::thread::spawn(move || hold.wait_lost(Duration::MAX));
+/// if leadership.is_leader() {
+///     // ... write, with leadership.token() ...
+/// }
+/// leadership.resign()?;
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[must_use = "a leadership that is dropped at once ends at once; bind it: `let _leadership = ...`"]
+pub struct Leadership {
+    guard: OwnedGuard<FencingToken>,
+    candidate: Arc<str>,
+}
+
+/// The leader, as Redis told when it was asked.
+///
+/// Two leaders are equal only if they are the same term: a candidate that resigned and won again has another token.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// if let Some(leader) = client.get_election("scheduler").leader()? {
+///     println!("{} leads since {:?} with token {}", leader.candidate(), leader.since(), leader.token());
+/// }
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leader {
+    candidate: String,
+    token: FencingToken,
+    since: SystemTime,
+}
+
+impl Election {
+    pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
+        Self { handle: handle.clone(), name, cancel: None }
+    }
+
+    /// Returns a handle whose waits end when `cancel` is used, those of its candidates included.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let stop = lockson::Cancel::new();
+    /// let election = client.get_election("scheduler").with_cancel(&stop);
+    /// let leadership = election.candidate("host-7").campaign()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn with_cancel(&self, cancel: &Cancel) -> Self {
+        Self { cancel: Some(cancel.clone()), ..self.clone() }
+    }
+
+    /// Returns the name of the election, with the prefix of the client.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// assert_eq!(client.get_election("scheduler").name(), "scheduler");
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// Returns a candidate with this text, such as an address: at most 4,096 bytes. A longer text fails at the first
+    /// use.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let leadership = client.get_election("scheduler").candidate("host-7:8080").campaign()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn candidate(&self, text: impl AsRef<str>) -> Candidate {
+        let text: Arc<str> = text.as_ref().into();
+        let kind = Arc::new(LeaderLock { candidate: Arc::clone(&text) });
+        let lock = Lock::fenced(&self.handle, kind, self.name.clone()).owned();
+        Candidate { lock: self.cancel.as_ref().map_or_else(|| lock.clone(), |cancel| lock.with_cancel(cancel)), text }
+    }
+
+    /// Asks Redis who leads; `None` where no candidate does.
+    ///
+    /// A client that takes a fenced lock of this name, as Redisson can, keeps all candidates out and has no text: then
+    /// the answer is `None`, too.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let leader = client.get_election("scheduler").leader()?;
+    /// println!("{:?}", leader.map(|leader| leader.candidate().to_owned()));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `BadInput` for an impossible name; refusals and outages of the server.
+    pub fn leader(&self) -> Result<Option<Leader>> {
+        let name = self.name.checked()?;
+        let reading = self.handle.begin().and_then(|engine| engine.ask(&leader::read(name)));
+        reading.map(Leader::of).map_err(|error| error.about(name))
+    }
+
+    /// Waits until the leader is another than `last`, for at most `wait`, and returns the leader then.
+    ///
+    /// `last` is what an earlier call returned. A leader that won again is another one, with another token. The answer
+    /// equals `last` only if the time is up. [`Duration::MAX`] waits without limit.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let election = client.get_election("scheduler");
+    /// let mut last = election.leader()?;
+    /// loop {
+    ///     println!("{:?}", last.as_ref().map(|leader| leader.candidate()));
+    ///     last = election.wait_change(last.as_ref(), Duration::MAX)?;
+    /// #   break;
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`leader`](Self::leader), but an unreachable server is asked again until the wait is over; without limit,
+    /// for at most [`outage_limit`](crate::ClientBuilder::outage_limit). `Cancelled` and `Closed` as their names say.
+    pub fn wait_change(&self, last: Option<&Leader>, wait: Duration) -> Result<Option<Leader>> {
+        let name = self.name.checked()?;
+        let inquiry =
+            Inquiry { name, question: leader::read, channel: name.leader_channel(), cancel: self.cancel.as_ref() };
+        let judge = |reading: &Reading| {
+            if Leader::of(reading.clone()).as_ref() != last {
+                return Verdict::Wanted;
+            }
+            // Without a message, the leader changes when the lock expires. One millisecond is added, because the key is
+            // gone only after its last millisecond.
+            let expires = u64::try_from(reading.ttl_ms).map(|ms| Duration::from_millis(ms.saturating_add(1)));
+            Verdict::Unwanted(expires.unwrap_or(Duration::MAX))
+        };
+        let changed = self.handle.begin().and_then(|engine| engine.inquire(&inquiry, Deadline::after(wait), judge));
+        Ok(changed.map_err(|error| error.about(name))?.map_or_else(|| last.cloned(), Leader::of))
+    }
+
+    /// Ends the leadership of whatever candidate, and lets the others win. Returns whether there was a leader.
+    ///
+    /// A tool for operators. A leader with this crate is told at once if the server reports changes of keys (see
+    /// [`Observer::losses_told_late`](crate::Observer::losses_told_late)); a leader that does not check goes on beside
+    /// the next one.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if client.get_election("scheduler").depose()? {
+    ///     println!("another candidate leads soon");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::force_unlock`].
+    pub fn depose(&self) -> Result<bool> {
+        let kind = Arc::new(LeaderLock { candidate: "".into() });
+        Lock::new(&self.handle, kind, self.name.clone()).force_unlock()
+    }
+}
+
+impl Candidate {
+    /// Waits until this candidate leads, without limit.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let leadership = client.get_election("scheduler").candidate("host-7").campaign()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock`], and `BadInput` for too long a text.
+    pub fn campaign(&self) -> Result<Leadership> {
+        self.checked()?.lock.lock().map(|guard| self.leads(guard))
+    }
+
+    /// Leads if no other candidate does, without waiting; `None` where another one leads.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let candidate = client.get_election("scheduler").candidate("host-7");
+    /// if let Some(leadership) = candidate.try_campaign()? {
+    ///     println!("we lead, with token {}", leadership.token());
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_lock`], and `BadInput` for too long a text.
+    pub fn try_campaign(&self) -> Result<Option<Leadership>> {
+        Ok(self.checked()?.lock.try_lock()?.map(|guard| self.leads(guard)))
+    }
+
+    /// Waits until this candidate leads, for at most `wait`; `None` when the time is up.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let candidate = client.get_election("scheduler").candidate("host-7");
+    /// let leadership = candidate.campaign_for(Duration::from_secs(60))?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_lock_for`], and `BadInput` for too long a text.
+    pub fn campaign_for(&self, wait: Duration) -> Result<Option<Leadership>> {
+        Ok(self.checked()?.lock.try_lock_for(wait)?.map(|guard| self.leads(guard)))
+    }
+
+    /// Returns the text of this candidate.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn checked(&self) -> Result<&Self> {
+        if self.text.len() > LockName::LONGEST {
+            let text = format!("a candidate has at most {} bytes; this one has {}", LockName::LONGEST, self.text.len());
+            return Err(Error::new(ErrorKind::BadInput, text));
+        }
+        Ok(self)
+    }
+
+    fn leads(&self, guard: OwnedGuard<FencingToken>) -> Leadership {
+        Leadership { guard, candidate: Arc::clone(&self.text) }
+    }
+}
+
+impl Leadership {
+    /// Returns whether this process leads, as far as it knows; see [`Hold::is_held`]. No I/O.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let leadership = client.get_election("scheduler").candidate("host-7").campaign()?;
+    /// if leadership.is_leader() {
+    ///     // ... write ...
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn is_leader(&self) -> bool {
+        self.guard.is_held()
+    }
+
+    /// Returns the token of this term, for the store; a later term has a greater one.
+    ///
+    /// ```no_run
+    /// # fn write(amount: u32, token: i64) {}
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let leadership = client.get_election("scheduler").candidate("host-7").campaign()?;
+    /// write(41, leadership.token().into()); // the store refuses a smaller token than it has seen
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn token(&self) -> FencingToken {
+        self.guard.token()
+    }
+
+    /// Returns the text of the candidate that leads.
+    pub fn candidate(&self) -> &str {
+        &self.candidate
+    }
+
+    /// Lends the hold of this leadership, whose clone may move to a thread that watches it.
+    pub fn hold(&self) -> &Hold {
+        self.guard.hold()
+    }
+
+    /// Returns the loss of the leadership, if it was lost; see [`Hold::lost`].
+    pub fn lost(&self) -> Option<Loss> {
+        self.guard.lost()
+    }
+
+    /// Waits until the leadership is lost, for at most `limit`; see [`Hold::wait_lost`].
+    pub fn wait_lost(&self, limit: Duration) -> Option<Loss> {
+        self.guard.wait_lost(limit)
+    }
+
+    /// Runs `callback` once when the leadership is lost; see [`Hold::on_lost`].
+    pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
+        self.guard.on_lost(callback);
+    }
+
+    /// Ends the leadership, and returns the outcome.
+    ///
+    /// Takes at most [`command_timeout`](crate::ClientBuilder::command_timeout).
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let leadership = client.get_election("scheduler").candidate("host-7").campaign()?;
+    /// if let Some(loss) = leadership.lost() {
+    ///     eprintln!("the work since then was not protected: {loss}");
+    /// }
+    /// leadership.resign()?; // the same `Lost` then
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::unlock`](crate::Guard::unlock).
+    pub fn resign(self) -> Result<()> {
+        self.guard.unlock()
+    }
+}
+
+impl Leader {
+    /// Returns the text of the candidate.
+    pub fn candidate(&self) -> &str {
+        &self.candidate
+    }
+
+    /// Returns the token of the term; a later term has a greater one.
+    pub fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// Returns when the term began, by the clock of the server.
+    pub fn since(&self) -> SystemTime {
+        self.since
+    }
+
+    fn of(reading: Reading) -> Option<Self> {
+        let Elected { candidate, token, since_ms } = reading.leader?;
+        let since = UNIX_EPOCH.checked_add(Duration::from_millis(since_ms)).unwrap_or(UNIX_EPOCH);
+        Some(Self { candidate, token: FencingToken::new(token), since })
+    }
+}
+
+/// As for a lock.
+impl UnwindSafe for Election {}
+impl RefUnwindSafe for Election {}
+
+impl fmt::Debug for Election {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Election").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Candidate")
+            .field("election", &self.lock.name())
+            .field("text", &self.text)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leadership").field("candidate", &self.candidate).field("hold", self.hold()).finish()
+    }
+}

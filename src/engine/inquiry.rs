@@ -1,0 +1,119 @@
+//! An inquiry: asks a query again and again until its reply is the one that the caller waits for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Engine;
+use super::caller::Caller;
+use super::exactly_once;
+use super::hub::Subscription;
+use super::node::Node;
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::name::LockName;
+use crate::script::Call;
+use crate::state::exchange::Bounds;
+use crate::state::wait_loop::{Contest, LONGEST_SLEEP, Outcome, wait_loop};
+use crate::time::{Deadline, Instant};
+
+/// A query about a name, and the channel on which changes of the reply are published.
+pub(crate) struct Inquiry<'a, T> {
+    pub(crate) name: &'a LockName,
+    pub(crate) question: fn(&LockName) -> Call<T>,
+    pub(crate) channel: String,
+    pub(crate) cancel: Option<&'a Cancel>,
+}
+
+/// The verdict on a reply.
+pub(crate) enum Verdict {
+    /// The caller waited for this reply.
+    Wanted,
+    /// The caller waits for another reply, which may come without a message after this time.
+    Unwanted(Duration),
+}
+
+/// One caller of an inquiry.
+struct Asking<'a, T, J> {
+    engine: &'a Arc<Engine>,
+    node: Arc<Node>,
+    inquiry: &'a Inquiry<'a, T>,
+    caller: &'a Caller<'a>,
+    started: Instant,
+    deadline: Deadline,
+    judge: J,
+    subscription: Option<Subscription>,
+}
+
+impl Engine {
+    /// Asks until `judge` wants the reply; `None` when the time is up. The last request is sent when the time is up.
+    pub(crate) fn inquire<T>(
+        self: &Arc<Self>,
+        inquiry: &Inquiry<'_, T>,
+        deadline: Deadline,
+        judge: impl Fn(&T) -> Verdict,
+    ) -> Result<Option<T>> {
+        let caller = Caller::new(self, inquiry.cancel);
+        caller.check()?;
+        let mut asking = Asking {
+            engine: self,
+            node: self.node(inquiry.name),
+            inquiry,
+            caller: &caller,
+            started: Instant::now(),
+            deadline,
+            judge,
+            subscription: None,
+        };
+        wait_loop(&mut asking, deadline)
+    }
+}
+
+impl<T, J: Fn(&T) -> Verdict> Contest for Asking<'_, T, J> {
+    type Grant = T;
+
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// A query takes nothing from other processes.
+    fn stand_back(&mut self, _: Deadline) -> Result<()> {
+        Ok(())
+    }
+
+    fn attempt(&mut self) -> Result<Outcome<T>> {
+        let call = (self.inquiry.question)(self.inquiry.name);
+        self.node.asking_begins(Instant::now());
+        let bounds = Bounds { fences: false, ..self.engine.bounds(&self.node, self.started, self.deadline) };
+        let outcome = exactly_once::send(&*self.engine.topology, &call, bounds, Some(self.caller));
+        self.node.asking_ends(outcome.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
+        self.engine.after_request(&self.node);
+        // A query has no effect, so its failure leaves no doubt.
+        let answer = outcome.map_err(|failed| Error::without_effect(failed.error))?;
+        Ok(match (self.judge)(&answer.value) {
+            Verdict::Wanted => Outcome::Taken(answer.value),
+            Verdict::Unwanted(pause) => Outcome::Busy(pause),
+        })
+    }
+
+    fn pause(&mut self, busy: Duration) -> Option<Duration> {
+        Some(busy.min(LONGEST_SLEEP))
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        if let Some(subscription) = &self.subscription {
+            // Fails where Redis refuses the subscription: such a wait could miss every change.
+            subscription.is_live()?;
+            return Ok(false);
+        }
+        // The channel says nothing about existing holds.
+        let subscription = self.node.hub.join(None, self.inquiry.channel.clone(), &self.caller.bell)?;
+        let live = subscription.is_live()?;
+        self.subscription = Some(subscription);
+        // The subscription is not confirmed: the bell rings with the confirmation, and the loop asks again.
+        Ok(live)
+    }
+
+    fn sleep(&mut self, until: Instant) -> Result<()> {
+        self.caller.sleep(until)
+    }
+}

@@ -1,0 +1,114 @@
+//! The scripts of an election: the state of the fenced lock, and a hash that tells who leads.
+
+use redis::Value;
+
+use super::answer::{Attempt, Publication, Released, Renewal, RenewalAnswers, read_release};
+use super::call::PUBLISH;
+use super::reply::{int, list};
+use super::{Call, Script, lua};
+use crate::name::LockName;
+use crate::owner::OwnerId;
+use crate::time::Lease;
+
+static ACQUIRE: Script = lua!("leader/acquire.lua");
+static RELEASE: Script = lua!("leader/release.lua");
+static RENEW: Script = lua!("leader/renew.lua");
+static FORCE_RELEASE: Script = lua!("leader/force_release.lua");
+static READ: Script = lua!("leader/read.lua");
+
+/// The state of an election.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// The time to live of the lock; negative without a lock, or for a lock without expiry.
+    pub(crate) ttl_ms: i64,
+    pub(crate) leader: Option<Elected>,
+}
+
+/// The leader, as stored in Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Elected {
+    pub(crate) candidate: String,
+    pub(crate) token: u64,
+    /// The time of the grant by the clock of the server, in ms since 1970.
+    pub(crate) since_ms: u64,
+}
+
+pub(crate) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease, candidate: &str) -> Call<Attempt> {
+    ACQUIRE
+        .call(name, &[name.key(), name.token().as_bytes(), name.leader().as_bytes()], Attempt::read)
+        .arg(lease.millis())
+        .arg(owner.as_str())
+        .arg(candidate)
+        .arg(name.leader_channel())
+        .arg(PUBLISH)
+}
+
+/// Ends the leadership of this owner; `publication` is the message to candidates.
+pub(crate) fn release(name: &LockName, owner: &OwnerId, publication: Publication<'_>) -> Call<Released> {
+    RELEASE
+        .call(name, &[name.key(), name.leader().as_bytes()], read_release)
+        .arg(owner.as_str())
+        .arg(name.leader_channel())
+        .publishing(publication)
+}
+
+/// Renews the given holds on one server. `locks` must not be empty.
+pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
+    let leaders: Vec<String> = locks.iter().map(|lock| lock.name.leader()).collect();
+    let keys: Vec<&[u8]> =
+        locks.iter().zip(&leaders).flat_map(|(lock, leader)| [lock.name.key(), leader.as_bytes()]).collect();
+    let call = RENEW.call(&locks[0].name, &keys, RenewalAnswers::read);
+    locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
+}
+
+/// Ends the leadership of whatever owner; `publication` is the message to candidates.
+pub(crate) fn force_release(name: &LockName, publication: Publication<'_>) -> Call<bool> {
+    FORCE_RELEASE
+        .call(name, &[name.key(), name.leader().as_bytes()], |reply| Some(int(reply)? == 1))
+        .arg(name.leader_channel())
+        .publishing(publication)
+}
+
+pub(crate) fn read(name: &LockName) -> Call<Reading> {
+    READ.call(name, &[name.key(), name.leader().as_bytes()], Reading::read)
+}
+
+impl Reading {
+    fn read(reply: &Value) -> Option<Self> {
+        match list(reply)? {
+            [ttl_ms] => Some(Self { ttl_ms: int(ttl_ms)?, leader: None }),
+            [ttl_ms, token, since, candidate] => {
+                let elected = Elected { candidate: text(candidate)?, token: number(token)?, since_ms: number(since)? };
+                Some(Self { ttl_ms: int(ttl_ms)?, leader: Some(elected) })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    }
+}
+
+fn number(value: &Value) -> Option<u64> {
+    text(value)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_has_a_leader_or_a_time_only() {
+        let read = |reply: &str| Reading::read(&redis::parse_redis_value(reply.as_bytes()).unwrap());
+        assert_eq!(read("*1\r\n:-2\r\n"), Some(Reading { ttl_ms: -2, leader: None }));
+        let leader = Elected { candidate: "a b".into(), token: 7, since_ms: 9 };
+        let whole = "*4\r\n:50\r\n$1\r\n7\r\n$1\r\n9\r\n$3\r\na b\r\n";
+        assert_eq!(read(whole), Some(Reading { ttl_ms: 50, leader: Some(leader) }));
+        assert_eq!(read("*4\r\n:50\r\n$1\r\nx\r\n$1\r\n9\r\n$3\r\na b\r\n"), None);
+        assert_eq!(read("*0\r\n"), None);
+    }
+}

@@ -1,0 +1,419 @@
+//! Elections: one leader at a time, a leader that learns of its loss in time, observers that miss no change.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use lockson::{Cancel, Client, ErrorKind, Leader, LockKind, Loss};
+use lockson_harness::proxy::{Direction, Proxy, Scope};
+use lockson_harness::{HelperProcess, RedisServer, eventually, helper};
+
+use crate::faults::exactly_once::at_every_byte;
+use crate::support::faults::Rig;
+use crate::support::{
+    SCHEDULING, SOON, TICK, TTL, brisk, client, elsewhere, fields, fresh, joined, kind_of, median, ms, timed, ttl_ms,
+};
+
+#[test]
+fn one_candidate_leads_and_everybody_can_ask_which() {
+    let (server, name) = (RedisServer::shared(), fresh("election"));
+    let (ours, theirs) = (client().get_election(&name), client().get_election(&name));
+    assert_eq!(theirs.leader().unwrap(), None);
+    let before = SystemTime::now();
+    let leadership = ours.candidate("host-7 {ä}\n").campaign().unwrap();
+    assert!(leadership.is_leader() && leadership.candidate() == "host-7 {ä}\n");
+    assert!(theirs.candidate("b").try_campaign().unwrap().is_none());
+    assert!(ours.candidate("c").campaign_for(ms(50)).unwrap().is_none(), "a thread does not re-enter a leadership");
+    let leader = theirs.leader().unwrap().expect("somebody leads");
+    assert_eq!((leader.candidate(), leader.token()), ("host-7 {ä}\n", leadership.token()));
+    let apart = leader.since().duration_since(before).unwrap_or_else(|earlier| earlier.duration());
+    assert!(apart < SOON, "the server and this test have one clock: {apart:?}");
+    assert_eq!(fields(server, &name), [(leadership.hold().owner().to_owned(), "1".to_owned())]);
+    leadership.resign().unwrap();
+    assert_eq!(theirs.leader().unwrap(), None);
+    assert_eq!(ttl_ms(server, &leader_key(&name)), -2, "the text goes with the lock");
+    let next = theirs.candidate("b").try_campaign().unwrap().expect("nobody leads");
+    assert!(next.token() > leader.token());
+}
+
+#[test]
+fn dropping_a_leadership_resigns() {
+    let election = client().get_election(fresh("election"));
+    drop(election.candidate("a").campaign().unwrap());
+    assert_eq!(election.leader().unwrap(), None);
+    assert!(election.candidate("b").try_campaign().unwrap().is_some());
+}
+
+#[test]
+fn the_text_lives_exactly_as_long_as_the_lock() {
+    let (server, name) = (RedisServer::start(), fresh("election"));
+    let election = brisk(&server).connect().unwrap().get_election(&name);
+    let leadership = election.candidate("a").campaign().unwrap();
+    for _ in 0..5 {
+        thread::sleep(TICK * 5); // renewals happen meanwhile
+        let (lock, text) = (ttl_ms(&server, &name), ttl_ms(&server, &leader_key(&name)));
+        assert!(lock > 0 && (lock - text).abs() < 200, "{lock} and {text}");
+    }
+    assert!(leadership.is_leader() && election.leader().unwrap().is_some());
+    // Text without its lock is nobody's.
+    server.run(&["DEL", &name]);
+    assert_eq!(election.leader().unwrap(), None);
+    assert_eq!(leadership.wait_lost(SOON), Some(Loss::Gone));
+    // A lock of another client has no text of its own, and must not get the old one.
+    server.run(&["HSET", &name, "somebody:1", "1"]);
+    assert_eq!(election.leader().unwrap(), None);
+    assert!(election.candidate("b").try_campaign().unwrap().is_none());
+}
+
+#[test]
+fn text_and_token_always_belong_together() {
+    const TERMS: usize = 200;
+    let name = fresh("election");
+    let clients = [client(), client()];
+    let terms = thread::scope(|scope| {
+        let reign = |client: &Client, who: &str| -> Vec<(String, lockson::FencingToken)> {
+            let candidate = client.get_election(&name).candidate(who);
+            (0..TERMS).map(|_| (who.to_owned(), candidate.campaign().unwrap().token())).collect()
+        };
+        let reigns = [("a", &clients[0]), ("b", &clients[1])];
+        let running = reigns.map(|(who, client)| scope.spawn(move || reign(client, who)));
+        let election = client().get_election(&name);
+        let mut seen: Vec<Leader> = vec![];
+        let mut last = None;
+        while running.iter().any(|thread| !thread.is_finished()) {
+            let now = election.wait_change(last.as_ref(), ms(100)).unwrap();
+            seen.extend(now.clone());
+            last = now;
+        }
+        let terms: Vec<_> = running.into_iter().flat_map(joined).collect();
+        assert!(seen.len() > 10, "{} sightings", seen.len());
+        assert!(seen.is_sorted_by(|a, b| a.token() <= b.token()), "no sighting is older than the one before");
+        for leader in seen {
+            let term = (leader.candidate().to_owned(), leader.token());
+            assert!(terms.contains(&term), "{term:?} was never elected");
+        }
+        terms
+    });
+    assert_eq!(terms.len(), 2 * TERMS);
+}
+
+#[test]
+fn a_resignation_and_a_victory_wake_observers_at_once() {
+    let (server, name) = (RedisServer::shared(), fresh("election"));
+    let (election, seen) = (client().get_election(&name), client().get_election(&name));
+    let watches = || eventually(SOON, "the observer listens", || server.subscribers(&leader_channel(&name)) == 1);
+    let slept = median(5, |_| {
+        thread::scope(|scope| {
+            let won = scope.spawn(|| (seen.wait_change(None, SOON).unwrap(), Instant::now()));
+            watches();
+            thread::sleep(ms(20));
+            let at = Instant::now();
+            let leadership = election.candidate("a").campaign().unwrap();
+            let (leader, told) = joined(won);
+            assert_eq!(leader.as_ref().map(Leader::token), Some(leadership.token()));
+            let seen = &seen;
+            let gone = scope.spawn(move || (seen.wait_change(leader.as_ref(), SOON).unwrap(), Instant::now()));
+            thread::sleep(ms(20));
+            let resigned = Instant::now();
+            leadership.resign().unwrap();
+            let (nobody, told_again) = joined(gone);
+            assert_eq!(nobody, None);
+            (told - at).max(told_again - resigned)
+        })
+    });
+    assert!(slept < ms(300), "without a message it takes half a second: {slept:?}");
+}
+
+#[test]
+fn a_leader_that_won_again_before_the_question_is_a_change() {
+    let name = fresh("election");
+    let (election, seen) = (client().get_election(&name), client().get_election(&name));
+    let candidate = election.candidate("a");
+    let first = candidate.campaign().unwrap();
+    let last = seen.leader().unwrap();
+    first.resign().unwrap();
+    let second = candidate.campaign().unwrap();
+    let (took, now) = timed(|| seen.wait_change(last.as_ref(), SOON).unwrap());
+    assert!(took < SOON / 2, "{took:?}");
+    assert_eq!(now.as_ref().map(Leader::token), Some(second.token()));
+    assert_ne!(now, last, "the same text, another term");
+}
+
+#[test]
+fn the_expiry_of_a_leader_is_a_change_without_a_message() {
+    let (server, name) = (RedisServer::shared(), fresh("election"));
+    let seen = client().get_election(&name);
+    let leadership = client().get_election(&name).candidate("a").campaign().unwrap();
+    let last = seen.leader().unwrap();
+    server.run(&["PEXPIRE", &name, "300"]);
+    let (took, now) = timed(|| seen.wait_change(last.as_ref(), SOON).unwrap());
+    assert_eq!(now, None);
+    assert!(took < ms(300) + SCHEDULING, "{took:?}");
+    assert!(leadership.wait_lost(SOON).is_some());
+}
+
+#[test]
+fn a_wait_for_a_change_ends_with_its_time_or_its_cancel() {
+    let election = client().get_election(fresh("election"));
+    let leadership = election.candidate("a").campaign().unwrap();
+    let last = election.leader().unwrap();
+    for wait in [Duration::ZERO, ms(150)] {
+        let (took, now) = timed(|| election.wait_change(last.as_ref(), wait).unwrap());
+        assert_eq!(now, last);
+        assert!(took >= wait && took < wait + SCHEDULING, "{took:?}");
+    }
+    let stop = Cancel::new();
+    let waits = election.with_cancel(&stop);
+    thread::scope(|scope| {
+        let observer = scope.spawn(|| waits.wait_change(last.as_ref(), Duration::MAX).map(drop));
+        let rival = scope.spawn(|| waits.candidate("b").campaign().map(drop));
+        thread::sleep(ms(50));
+        stop.cancel();
+        assert_eq!(kind_of(joined(observer)), ErrorKind::Cancelled);
+        assert_eq!(kind_of(joined(rival)), ErrorKind::Cancelled);
+    });
+    assert!(leadership.is_leader());
+}
+
+#[test]
+fn closing_the_client_ends_leadership_and_observation() {
+    let (ours, theirs, name) = (client(), client(), fresh("election"));
+    let leadership = ours.get_election(&name).candidate("a").campaign().unwrap();
+    let election = ours.get_election(&name);
+    let last = election.leader().unwrap();
+    thread::scope(|scope| {
+        let observer = scope.spawn(|| election.wait_change(last.as_ref(), SOON).map(drop));
+        thread::sleep(ms(50));
+        ours.close();
+        assert_eq!(kind_of(joined(observer)), ErrorKind::Closed);
+    });
+    assert_eq!(leadership.lost(), Some(Loss::Closed));
+    assert!(theirs.get_election(&name).candidate("b").try_campaign().unwrap().is_some());
+}
+
+#[test]
+fn deposing_ends_the_term_of_any_leader() {
+    let name = fresh("election");
+    let (ours, theirs) = (client().get_election(&name), client().get_election(&name));
+    assert!(!theirs.depose().unwrap());
+    let leadership = ours.candidate("a").campaign().unwrap();
+    thread::sleep(ms(300)); // the hold is watched
+    assert!(theirs.depose().unwrap());
+    assert_eq!(theirs.leader().unwrap(), None);
+    assert_eq!(leadership.wait_lost(SOON), Some(Loss::Gone));
+    assert!(kind_of(leadership.resign()) == ErrorKind::Lost(Loss::Gone));
+}
+
+#[test]
+fn a_fenced_lock_of_the_name_keeps_candidates_out() {
+    let (client, name) = (client(), fresh("election"));
+    let (lock, election) = (client.get_fenced_lock(&name), client.get_election(&name));
+    let guard = lock.lock().unwrap();
+    let token = guard.token();
+    assert!(election.candidate("a").try_campaign().unwrap().is_none());
+    assert_eq!(election.leader().unwrap(), None);
+    guard.unlock().unwrap();
+    let leadership = election.candidate("a").campaign().unwrap();
+    assert!(leadership.token() > token, "one counter for both");
+    assert!(elsewhere(|| lock.try_lock().unwrap().is_none()));
+}
+
+#[test]
+fn a_leadership_is_listed_and_its_text_is_bounded() {
+    let (client, name) = (client(), fresh("election"));
+    let election = client.get_election(&name);
+    let _leadership = election.candidate("a").campaign().unwrap();
+    let held = client.held();
+    assert_eq!((held[0].kind(), held[0].name()), (LockKind::Leader, &*name));
+    assert_eq!(LockKind::Leader.to_string(), "leader");
+    let long = client.get_election(fresh("election")).candidate("x".repeat(4_097));
+    assert_eq!(kind_of(long.try_campaign()), ErrorKind::BadInput);
+    assert_eq!(kind_of(client.get_election("").leader()), ErrorKind::BadInput);
+}
+
+#[test]
+fn a_leader_cut_off_stands_down_before_another_wins() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.address());
+    let cut_off = Client::builder(&proxy.url()).watchdog(TTL, TICK).command_timeout(ms(500)).connect().unwrap();
+    let rival = brisk(&server).connect().unwrap();
+    let leadership = cut_off.get_election("job").candidate("a").campaign().unwrap();
+    let told = Arc::new(parking_lot::Mutex::new(None));
+    let note = Arc::clone(&told);
+    leadership.on_lost(move |_| *note.lock() = Some(Instant::now()));
+    thread::scope(|scope| {
+        let winner = scope.spawn(|| {
+            let leadership = rival.get_election("job").candidate("b").campaign().unwrap();
+            let won = Instant::now();
+            leadership.resign().unwrap();
+            won
+        });
+        thread::sleep(TICK * 3);
+        assert!(leadership.is_leader());
+        proxy.mute(Scope::All, Direction::Both);
+        assert_eq!(leadership.wait_lost(SOON), Some(Loss::Expired));
+        let stood_down = Instant::now();
+        assert!(!leadership.is_leader());
+        let won = joined(winner);
+        assert!(stood_down <= won, "{:?} late", stood_down - won);
+        assert!(told.lock().is_some_and(|told| told <= won), "the callback ran before, too");
+    });
+    proxy.heal();
+}
+
+#[test]
+fn a_campaign_cut_at_any_byte_wins_once() {
+    let rig = Rig::start();
+    let election = rig.client().get_election("once");
+    let acquire = rig.script_of(include_str!("../../../lua/leader/acquire.lua"));
+    let mut last = None;
+    at_every_byte(
+        &rig,
+        &acquire,
+        || (),
+        |()| {
+            let leadership = election.candidate("a").try_campaign().unwrap().expect("no other candidate");
+            let leader = election.leader().unwrap().expect("somebody leads");
+            assert_eq!((leader.candidate(), leader.token()), ("a", leadership.token()));
+            assert!(Some(leader.token()) > last);
+            last = Some(leader.token());
+            leadership.resign().unwrap();
+            assert_eq!(rig.server.keys(), ["redisson_lock_token:{once}"]);
+        },
+    );
+}
+
+#[test]
+fn a_resignation_cut_at_any_byte_ends_one_term() {
+    let rig = Rig::start();
+    let election = rig.client().get_election("once");
+    let release = rig.script_of(include_str!("../../../lua/leader/release.lua"));
+    at_every_byte(
+        &rig,
+        &release,
+        || election.candidate("a").campaign().unwrap(),
+        |leadership| {
+            leadership.resign().unwrap();
+            assert_eq!(rig.server.keys(), ["redisson_lock_token:{once}"]);
+        },
+    );
+}
+
+#[test]
+fn of_three_processes_another_follows_a_killed_leader() {
+    let server = RedisServer::start();
+    let mut candidates: Vec<Process> = (0..3).map(|number| Process::start(&server, &format!("p{number}"))).collect();
+    let election = Client::connect(&server.url()).unwrap().get_election("job");
+    let mut last: Option<Leader> = None;
+    while !candidates.is_empty() {
+        let leader = loop {
+            let now = election.wait_change(last.as_ref(), SOON).unwrap();
+            let is_new = now.as_ref().map(Leader::token) > last.as_ref().map(Leader::token);
+            last = now.clone().or(last);
+            if let Some(leader) = now.filter(|_| is_new) {
+                break leader;
+            }
+        };
+        let index = candidates.iter().position(|process| process.text == leader.candidate()).expect("it lives");
+        let mut process = candidates.remove(index);
+        assert_eq!(process.process.next_line(SOON), format!("leads {}", leader.token()));
+        for other in &mut candidates {
+            assert_eq!(other.ask("look"), "waits");
+        }
+        process.process.kill();
+    }
+}
+
+#[test]
+fn a_stopped_leader_knows_of_its_end_at_its_first_look() {
+    let server = RedisServer::start();
+    let mut leader = Process::start(&server, "stopped");
+    leader.process.expect_line_with_token();
+    let client = Client::connect(&server.url()).unwrap();
+    leader.process.stop();
+    let next = client.get_election("job").candidate("next").campaign_for(SOON).unwrap().expect("the term expires");
+    leader.process.send("look");
+    leader.process.resume();
+    assert_eq!(leader.process.next_line(SOON), "lost");
+    assert_eq!(leader.ask("resign"), "failed");
+    assert!(next.is_leader());
+    assert_eq!(client.get_election("job").leader().unwrap().map(|leader| leader.token()), Some(next.token()));
+}
+
+/// A candidate in a process of its own.
+struct Process {
+    process: HelperProcess,
+    text: String,
+}
+
+impl Process {
+    fn start(server: &RedisServer, text: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("a running program has a path"));
+        command.args(["--exact", "kinds::leader::a_child_campaigns", "--nocapture"]);
+        command.env(SERVER, server.url()).env(CANDIDATE, text);
+        let process = HelperProcess::spawn_command(command);
+        // Before this line, the child prints the test runner's own lines.
+        while process.next_line(SOON) != "ready" {}
+        Self { process, text: text.to_owned() }
+    }
+
+    #[track_caller]
+    fn ask(&mut self, order: &str) -> String {
+        self.process.ask(order, SOON)
+    }
+}
+
+trait LineWithToken {
+    fn expect_line_with_token(&self);
+}
+
+impl LineWithToken for HelperProcess {
+    fn expect_line_with_token(&self) {
+        let line = self.next_line(SOON);
+        assert!(line.starts_with("leads "), "{line}");
+    }
+}
+
+/// The candidate if the variable is set; otherwise nothing to test.
+#[test]
+fn a_child_campaigns() {
+    let Ok(url) = std::env::var(SERVER) else { return };
+    // Ends the line that the test runner has begun.
+    helper::say("");
+    let client = Client::builder(&url).watchdog(ms(1_000), ms(100)).connect().unwrap();
+    let candidate = client.get_election("job").candidate(std::env::var(CANDIDATE).unwrap());
+    helper::say("ready");
+    let leadership = Arc::new(parking_lot::Mutex::new(None));
+    let won = Arc::clone(&leadership);
+    thread::spawn(move || {
+        let leads = candidate.campaign().unwrap();
+        let line = format!("leads {}", leads.token());
+        *won.lock() = Some(leads);
+        helper::say(&line);
+    });
+    for line in helper::requests() {
+        let mut leadership = leadership.lock();
+        let answer = match (&*line, leadership.as_ref()) {
+            (_, None) => "waits",
+            ("look", Some(leads)) if leads.is_leader() => "leads",
+            ("look", Some(_)) => "lost",
+            _ => match leadership.take().map(lockson::Leadership::resign) {
+                Some(Ok(())) => "resigned",
+                _ => "failed",
+            },
+        };
+        helper::say(answer);
+    }
+}
+
+fn leader_key(name: &str) -> String {
+    crate::support::prefixed("lockson_leader", name)
+}
+
+fn leader_channel(name: &str) -> String {
+    crate::support::prefixed("lockson_leader__channel", name)
+}
+
+const SERVER: &str = "LOCKSON_TEST_CANDIDATE_OF";
+const CANDIDATE: &str = "LOCKSON_TEST_CANDIDATE";
