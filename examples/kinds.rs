@@ -26,6 +26,7 @@ fn main() -> Outcome<()> {
     show("read-write", read_write(&client)?);
     show("token", token(&client, &mut redis.get_connection()?)?);
     show("once per interval", once_per(&client)?);
+    show("election", election(&client)?);
     Ok(())
 }
 
@@ -153,6 +154,19 @@ fn once_per(client: &Client) -> Outcome<String> {
     let later = lock.once_per(interval)?;
     expect(first && !second && later)?;
     Ok(format!("asked twice and again {interval:?} later: {first}, {second}, {later}"))
+}
+
+/// One candidate leads, and everybody can ask which one; see `leader`.
+fn election(client: &Client) -> Outcome<String> {
+    let election = client.get_election(name("election"));
+    let leadership = election.candidate("host-7").campaign()?;
+    let leader = election.leader()?.ok_or("somebody leads")?;
+    expect(leader.token() == leadership.token() && election.candidate("host-8").try_campaign()?.is_none())?;
+    leadership.resign()?;
+    let next = election.candidate("host-8").campaign()?;
+    let seen = election.wait_change(Some(&leader), Duration::from_secs(5))?.ok_or("host-8 leads")?;
+    expect(seen.token() == next.token() && seen != leader)?;
+    Ok(format!("{} led, resigned, and {} followed", leader.candidate(), seen.candidate()))
 }
 
 /// Whether another thread can take the lock now.
