@@ -47,7 +47,7 @@ pub(crate) struct Failed {
 }
 
 /// Unanswered requests that are not fenced.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct InDoubt {
     pub(crate) fenceable: Vec<Identity>,
     /// Some copies cannot be fenced, because the user has no right to kill connections.
@@ -126,7 +126,8 @@ impl Exchange {
             // The call sends no request after its end.
             State::Ready if now >= self.bounds.end => return Next::Over(self.doubt.clone().unwrap_or_else(no_time)),
             State::Ready => {}
-            State::LastFence(_) if !self.in_doubt.fenceable.is_empty() => {}
+            // After the end no time is left for the fence, and the copies stay in doubt.
+            State::LastFence(_) if !self.in_doubt.fenceable.is_empty() && now < self.bounds.end => {}
             State::Resting(until, _) => return Next::Rest(*until),
             State::LastFence(error) | State::Over(error) => return Next::Over(error.clone()),
         }

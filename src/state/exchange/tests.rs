@@ -77,6 +77,16 @@ fn a_request_that_is_not_repeated_is_fenced_once() {
 }
 
 #[test]
+fn a_request_without_a_reply_in_its_time_stays_in_doubt() {
+    let bounds = Bounds { repeat: false, ..bounds() };
+    let mut exchange = begun(&bounds);
+    exchange.failed(START, at(3_000), unanswered(7), false);
+    let Next::Over(error) = exchange.next(at(3_000)) else { panic!("no time is left for a fence") };
+    let in_doubt = exchange.give_up(error).in_doubt.expect("it may have run");
+    assert_eq!(in_doubt.clone().fenceable, [Identity::for_test(7)]);
+}
+
+#[test]
 fn a_question_is_repeated_without_a_fence() {
     let bounds = Bounds { fences: false, ..bounds() };
     let mut exchange = begun(&bounds);
@@ -209,7 +219,7 @@ proptest::proptest! {
                     }
                 }
                 Next::Fence(identity, limits) => {
-                    proptest::prop_assert!(now < bounds.end || !repeat, "fenced after the end");
+                    proptest::prop_assert!(now < bounds.end, "fenced after the end");
                     now = now.after(now.until(limits.for_test(now)) * share / 100);
                     let outcome = match of_fence {
                         Fate::Answered => Ok(true),
