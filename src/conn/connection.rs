@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use redis::{Cmd, Value};
 
@@ -147,16 +148,44 @@ impl Connection {
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
         self.send(request, limits.end()).map_err(|error| Fault::NotSent(self.lost(error, limits)))?;
-        let error = match self.receive(limits.answer_by()) {
-            Ok(Value::ServerError(error)) => return Err(self.refused(Refusal::new(&error))),
-            Ok(value) => match read(&value) {
-                Some(answer) => return Ok(answer),
-                None => trouble::odd_reply(),
-            },
+        let reply = self.receive(limits.answer_by());
+        let error = match reply.and_then(|reply| self.interpret(&reply, read)) {
+            Ok(answer) => return answer,
             Err(error) => error,
         };
         self.mute = error.kind() == io::ErrorKind::TimedOut;
         Err(Fault::Unanswered(self.identity.clone(), self.lost(error, limits)))
+    }
+
+    /// Reads an answer or a refusal out of a reply. Fails for a reply that `read` does not understand.
+    pub(super) fn interpret<T>(
+        &self,
+        reply: &Value,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> io::Result<Result<T, Fault>> {
+        match reply {
+            Value::ServerError(error) => Ok(Err(self.refused(Refusal::new(error)))),
+            reply => read(reply).map(Ok).ok_or_else(trouble::odd_reply),
+        }
+    }
+
+    /// The error of a connection that broke, or that was silent for `limit`, and the identity for the faults of its
+    /// unanswered requests.
+    pub(super) fn broke(&mut self, error: io::Error, limit: Duration) -> (Option<Identity>, Error) {
+        self.mute = error.kind() == io::ErrorKind::TimedOut;
+        (self.identity.clone(), trouble::failed(&self.server, Moment::Request, error, limit))
+    }
+
+    /// Writes what the system takes at once. Returns the number of bytes.
+    pub(super) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.write_now(bytes)
+    }
+
+    /// Reads the bytes that are there; [`Connection::received`] returns the replies among them.
+    pub(super) fn fill_now(&mut self) -> io::Result<()> {
+        let read = self.socket.read_now(self.buffer.room())?;
+        self.buffer.filled(read);
+        Ok(())
     }
 
     fn lost(&self, error: io::Error, limits: Limits) -> Error {

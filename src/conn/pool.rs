@@ -52,14 +52,8 @@ impl Pool {
             if state.closed {
                 return Err(closed());
             }
-            if let Some(idle) = state.idle.pop() {
-                // This check costs one system call, on every request: an unexpected byte would be read as the reply
-                // to the next request.
-                if !idle.connection.is_stale() {
-                    return Ok(Some(idle.connection));
-                }
-                state.open -= 1;
-                continue;
+            if let Some(connection) = state.pop_idle() {
+                return Ok(Some(connection));
             }
             if state.open < self.most {
                 state.open += 1;
@@ -79,6 +73,12 @@ impl Pool {
             self.freed.wait_for(&mut state, left);
             state.waiting -= 1;
         }
+    }
+
+    /// Returns an idle connection if there is one. `None` reserves nothing.
+    pub(super) fn take_idle(&self) -> Result<Option<Connection>, Fault> {
+        let mut state = self.state.lock();
+        if state.closed { Err(closed()) } else { Ok(state.pop_idle()) }
     }
 
     pub(super) fn give_back(&self, connection: Connection) {
@@ -171,6 +171,21 @@ impl Pool {
         if state.waiting > 0 {
             self.freed.notify_one();
         }
+    }
+}
+
+impl State {
+    /// Takes the idle connection that was used last, and drops stale ones.
+    fn pop_idle(&mut self) -> Option<Connection> {
+        while let Some(idle) = self.idle.pop() {
+            // This check costs one system call, on every request: an unexpected byte would be read as the reply to
+            // the next request.
+            if !idle.connection.is_stale() {
+                return Some(idle.connection);
+            }
+            self.open -= 1;
+        }
+        None
     }
 }
 

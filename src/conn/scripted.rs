@@ -21,8 +21,12 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug)]
 pub(crate) enum Reaction {
     Reply(&'static str),
+    /// Replies with the last word of the request.
+    Echo,
     /// Sends no reply and reads nothing more on this connection.
     Mute,
+    /// Sends no reply and reads nothing more, so that the buffers between client and server fill.
+    Deaf,
     /// Closes the connection.
     HangUp,
 }
@@ -96,11 +100,18 @@ fn serve(mut stream: TcpStream, id: u64, label: &str, seen: &Mutex<Vec<Seen>>, s
                 seen.lock().push(asked.clone());
                 match script(&asked) {
                     Reaction::Reply(reply) => reply.to_owned(),
+                    Reaction::Echo => {
+                        let word = asked.words.last().map_or("", String::as_str);
+                        format!("${}\r\n{word}\r\n", word.len())
+                    }
                     Reaction::Mute => {
                         // Blocks until the client closes the connection.
                         let _ = reader.read_to_end(&mut vec![]);
                         return;
                     }
+                    Reaction::Deaf => loop {
+                        thread::park();
+                    },
                     Reaction::HangUp => return,
                 }
             }

@@ -93,7 +93,13 @@ impl Server {
         self.pool.close_idle();
     }
 
-    fn take(&self, deadline: Instant) -> Result<Connection, Fault> {
+    /// Returns an idle connection if there is one.
+    pub(super) fn take_idle(&self) -> Result<Option<Connection>, Fault> {
+        self.pool.take_idle()
+    }
+
+    /// Returns an idle connection, or opens one when the pool has room.
+    pub(super) fn take(&self, deadline: Instant) -> Result<Connection, Fault> {
         match self.pool.take(deadline)? {
             Some(connection) => Ok(connection),
             None => {
@@ -109,7 +115,8 @@ impl Server {
         }
     }
 
-    fn put_away(&self, connection: Connection, usable: bool) {
+    /// Returns a connection to the pool, or closes it.
+    pub(super) fn put_away(&self, connection: Connection, usable: bool) {
         if usable {
             self.pool.give_back(connection);
         } else {
@@ -295,7 +302,7 @@ fn is_usable<T>(answer: &Result<T, Fault>) -> bool {
     }
 }
 
-fn is_of_replica<T>(answer: &Result<T, Fault>) -> bool {
+pub(super) fn is_of_replica<T>(answer: &Result<T, Fault>) -> bool {
     matches!(answer, Err(Fault::Refused(refusal)) if refusal.is_of_replica())
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, sockopt};
 
 use super::address::Endpoint;
 use super::resolver::Resolver;
@@ -83,10 +83,26 @@ impl Socket {
                 self.read_timeout = Some(left);
             }
             match self.stream.read(buffer) {
-                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
+                Ok(0) => return Err(ended()),
                 Err(error) if is_early_wake(&error) => {}
                 other => return other,
             }
+        }
+    }
+
+    /// Writes what the system takes at once, which may be nothing. Returns the number of bytes.
+    pub(super) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        match at_once(|| rustix::net::send(&*self.stream, bytes, send_flags()))? {
+            Some(0) => Err(ErrorKind::WriteZero.into()),
+            written => Ok(written.unwrap_or(0)),
+        }
+    }
+
+    /// Reads the bytes that are there, perhaps none. Returns the number of bytes.
+    pub(super) fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match at_once(|| rustix::net::recv(&*self.stream, &mut *buffer, RecvFlags::DONTWAIT))? {
+            Some((_, 0)) => Err(ended()),
+            read => Ok(read.map_or(0, |(_, read)| read)),
         }
     }
 
@@ -208,7 +224,36 @@ fn unix_socket() -> rustix::io::Result<OwnedFd> {
 
 fn left_until(deadline: Instant) -> io::Result<Duration> {
     let left = Instant::now().until(deadline);
-    if left.is_zero() { Err(io::Error::new(ErrorKind::TimedOut, "no answer in time")) } else { Ok(left.max(SHORTEST)) }
+    if left.is_zero() { Err(timed_out()) } else { Ok(left.max(SHORTEST)) }
+}
+
+/// The error of an operation whose deadline passed.
+pub(super) fn timed_out() -> io::Error {
+    io::Error::new(ErrorKind::TimedOut, "no answer in time")
+}
+
+fn ended() -> io::Error {
+    io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")
+}
+
+/// Runs a system call that does not wait; `None` where the call would have to wait.
+fn at_once<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<Option<T>> {
+    loop {
+        match call() {
+            Ok(done) => return Ok(Some(done)),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// A closed connection must be an error and not a signal; on Apple's systems the stream has an option for that.
+fn send_flags() -> SendFlags {
+    #[cfg(not(target_vendor = "apple"))]
+    return SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    #[cfg(target_vendor = "apple")]
+    return SendFlags::DONTWAIT;
 }
 
 /// Whether the time-out must be set anew. A time-out that ends by the deadline is kept, unless it is so short that

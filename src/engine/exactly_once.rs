@@ -1,8 +1,13 @@
 //! Exactly once: sends a request, and after a missing reply fences the request and repeats it.
 
+use std::borrow::Cow;
+use std::marker;
+use std::ptr;
+use std::sync::Arc;
+
 use super::caller::Caller;
-use crate::conn::{Server, Topology};
-use crate::error::Loss;
+use crate::conn::{Outcome, Request, Server, Topology, gather};
+use crate::error::{Error, Loss};
 use crate::script::Call;
 use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
 use crate::time::Instant;
@@ -44,48 +49,166 @@ pub(crate) fn send_after<T>(
     bounds: Bounds,
     caller: Option<&Caller<'_>>,
 ) -> Result<Answer<T>, Failed> {
-    let request = call.packed();
-    let interruption = || caller.and_then(|caller| caller.check().err());
-    let mut exchange = Exchange::new(in_doubt, call.has_source(), bounds, Instant::now());
-    loop {
-        match exchange.next(Instant::now()) {
-            Next::Fence(identity, limits) => {
-                let outcome = fence_copy(topology, &identity, limits);
-                exchange.fenced(Instant::now(), outcome);
-            }
-            Next::Send { whole, limits } => {
-                let sent = Instant::now();
-                match attempt(&topology.server_for(call.route().key()), call, &request, whole, limits) {
-                    Ok(value) => {
-                        return Ok(Answer {
-                            value,
-                            sent,
-                            repeated: exchange.is_repeated(),
-                            unfenceable: exchange.is_unfenceable(),
-                            clear_since: exchange.clear_since(),
-                        });
-                    }
-                    Err(fault) => exchange.failed(sent, Instant::now(), fault, interruption().is_some()),
-                }
-            }
-            Next::Rest(until) => {
-                rest(caller, until);
-                exchange.rested(Instant::now(), interruption());
-            }
-            Next::Over(error) => return Err(exchange.give_up(error)),
+    Sending::new(Send { topology, call, bounds, in_doubt }).finish(caller)
+}
+
+/// One of several calls that are sent at once.
+#[derive(Debug)]
+pub(crate) struct Send<'a, T> {
+    pub(crate) topology: &'a dyn Topology,
+    pub(crate) call: &'a Call<T>,
+    pub(crate) bounds: Bounds,
+    /// The copies that earlier requests left in doubt; they are fenced before the call is sent.
+    pub(crate) in_doubt: InDoubt,
+}
+
+/// Sends several calls at once: one round trip where every server answers. Each call has its own bounds and its own
+/// history. A connection with several unanswered copies is fenced once. Calls of several round trips, and calls that
+/// are repeated after a rest, follow one by one. Returns the answers in the order of the calls.
+#[cfg_attr(not(test), expect(dead_code, reason = "locks of several members will use it"))]
+pub(crate) fn send_all<T: marker::Send>(
+    sends: Vec<Send<'_, T>>,
+    caller: Option<&Caller<'_>>,
+) -> Vec<Result<Answer<T>, Failed>> {
+    let mut all: Vec<_> = sends.into_iter().map(|send| (Sending::new(send), None)).collect();
+    while attempt_all(&mut all, caller) || fence_one_connection(&mut all) {}
+    all.into_iter().map(|(sending, answer)| answer.map_or_else(|| sending.finish(caller), Ok)).collect()
+}
+
+/// Sends the calls that are ready. Returns whether any was.
+fn attempt_all<T: marker::Send>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller: Option<&Caller<'_>>) -> bool {
+    let now = Instant::now();
+    let unanswered = all.iter().enumerate().filter(|(_, (_, answer))| answer.is_none());
+    let ready = unanswered.filter_map(|(place, (sending, _))| Some((place, sending.request(now)?)));
+    let (places, requests): (Vec<_>, Vec<_>) = ready.unzip();
+    for (place, outcome) in places.iter().zip(gather(requests)) {
+        let (sending, answer) = &mut all[*place];
+        *answer = sending.attempted(outcome, caller);
+    }
+    !places.is_empty()
+}
+
+/// Fences a connection with unanswered copies, for all calls that were sent over it. Returns whether there was any.
+fn fence_one_connection<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)]) -> bool {
+    let now = Instant::now();
+    let mut unfenced = all.iter_mut().filter(|(_, answer)| answer.is_none()).map(|(sending, _)| sending);
+    let Some((first, (identity, limits))) =
+        unfenced.find_map(|sending| sending.fence(now).map(|fence| (sending, fence)))
+    else {
+        return false;
+    };
+    let topology = first.topology;
+    let outcome = fence_copy(topology, &identity, limits);
+    let now = Instant::now();
+    // The others try again after a failure, because a fault is for one request.
+    if let Ok(fenced) = outcome {
+        // Numbers of servers are unique within a topology only.
+        let others = unfenced.filter(|sending| ptr::addr_eq(sending.topology, topology));
+        for other in others.filter(|other| other.fence(now).is_some_and(|(theirs, _)| theirs == identity)) {
+            other.exchange.fenced(now, Ok(fenced));
         }
+    }
+    first.exchange.fenced(now, outcome);
+    true
+}
+
+/// A call on its way.
+struct Sending<'a, T> {
+    topology: &'a dyn Topology,
+    call: &'a Call<T>,
+    request: Vec<u8>,
+    exchange: Exchange,
+}
+
+impl<'a, T> Sending<'a, T> {
+    fn new(send: Send<'a, T>) -> Self {
+        let Send { topology, call, bounds, in_doubt } = send;
+        let exchange = Exchange::new(in_doubt, call.has_source(), bounds, Instant::now());
+        Self { topology, call, request: call.packed(), exchange }
+    }
+
+    /// The request to send now, if the next step is to send one.
+    fn request(&self, now: Instant) -> Option<Request<'_, T>> {
+        match self.exchange.next(now) {
+            Next::Send { whole, limits } if self.call.round_trips().is_none() => {
+                Some(Request { server: self.server(), packed: self.packed(whole), limits, read: self.call.reader() })
+            }
+            _ => None,
+        }
+    }
+
+    /// The copy to fence now, if the next step is to fence one.
+    fn fence(&self, now: Instant) -> Option<(Identity, Limits)> {
+        match self.exchange.next(now) {
+            Next::Fence(identity, limits) => Some((identity, limits)),
+            _ => None,
+        }
+    }
+
+    /// Goes on until a reply arrives or the bounds are reached.
+    fn finish(mut self, caller: Option<&Caller<'_>>) -> Result<Answer<T>, Failed> {
+        loop {
+            match self.exchange.next(Instant::now()) {
+                Next::Fence(identity, limits) => {
+                    let outcome = fence_copy(self.topology, &identity, limits);
+                    self.exchange.fenced(Instant::now(), outcome);
+                }
+                Next::Send { whole, limits } => {
+                    let outcome = self.attempt(whole, limits);
+                    if let Some(answer) = self.attempted(outcome, caller) {
+                        return Ok(answer);
+                    }
+                }
+                Next::Rest(until) => {
+                    rest(caller, until);
+                    self.exchange.rested(Instant::now(), interruption(caller));
+                }
+                Next::Over(error) => return Err(self.exchange.give_up(error)),
+            }
+        }
+    }
+
+    fn attempt(&self, whole: bool, limits: Limits) -> Outcome<T> {
+        let (server, sent) = (self.server(), Instant::now());
+        let answer = match self.call.round_trips() {
+            Some(round_trips) => server.round_trips(limits, |send| round_trips.run(send)),
+            None => server.request(&self.packed(whole), limits, |reply| self.call.read(reply)),
+        };
+        Outcome { answer, sent, ended: Instant::now() }
+    }
+
+    /// Takes the outcome of an attempt.
+    fn attempted(&mut self, outcome: Outcome<T>, caller: Option<&Caller<'_>>) -> Option<Answer<T>> {
+        let exchange = &mut self.exchange;
+        match outcome.answer {
+            Ok(value) => Some(Answer {
+                value,
+                sent: outcome.sent,
+                repeated: exchange.is_repeated(),
+                unfenceable: exchange.is_unfenceable(),
+                clear_since: exchange.clear_since(),
+            }),
+            Err(fault) => {
+                exchange.failed(outcome.sent, outcome.ended, fault, interruption(caller).is_some());
+                None
+            }
+        }
+    }
+
+    /// The server that stores the key now.
+    fn server(&self) -> Arc<Server> {
+        self.topology.server_for(self.call.route().key())
+    }
+
+    fn packed(&self, whole: bool) -> Cow<'_, [u8]> {
+        let with_source = if whole { self.call.packed_with_source() } else { None };
+        with_source.map_or(Cow::Borrowed(&self.request), Cow::Owned)
     }
 }
 
-fn attempt<T>(server: &Server, call: &Call<T>, request: &[u8], whole: bool, limits: Limits) -> Result<T, Fault> {
-    let read = |reply: &_| call.read(reply);
-    if let Some(round_trips) = call.round_trips() {
-        return server.round_trips(limits, |send| round_trips.run(send));
-    }
-    match if whole { call.packed_with_source() } else { None } {
-        Some(with_source) => server.request(&with_source, limits, read),
-        None => server.request(request, limits, read),
-    }
+/// The reason for which the caller wants no further attempt.
+fn interruption(caller: Option<&Caller<'_>>) -> Option<Error> {
+    caller.and_then(|caller| caller.check().err())
 }
 
 /// Rests until `until`, or until the caller must check whether to go on.

@@ -124,6 +124,11 @@ impl<T> Call<T> {
         Some(redis::pack_command(&words))
     }
 
+    /// The function that reads a reply; `None` for a reply of an unknown shape.
+    pub(crate) fn reader(&self) -> fn(&Value) -> Option<T> {
+        self.read
+    }
+
     /// Reads a reply; `None` for a reply of an unknown shape.
     pub(crate) fn read(&self, reply: &Value) -> Option<T> {
         (self.read)(reply)

@@ -435,3 +435,5 @@ fn a_copy_is_fenced_where_it_went_after_the_key_moved() {
     guard.unlock().unwrap();
     assert!(asked(&new).contains(&What::Last) && !asked(&old).contains(&What::Last));
 }
+
+mod several;

@@ -1,0 +1,332 @@
+//! Several requests at once by one thread: pipelined to each server, and all servers side by side.
+
+use std::borrow::Cow;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use redis::Value;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::connection::Connection;
+use super::server::{Server, is_of_replica};
+use super::socket::timed_out;
+use super::trouble;
+use crate::error::Error;
+use crate::time::Instant;
+use crate::transport::{Fault, Limits};
+
+/// One of several requests.
+#[derive(Debug)]
+pub(crate) struct Request<'a, T> {
+    pub(crate) server: Arc<Server>,
+    pub(crate) packed: Cow<'a, [u8]>,
+    pub(crate) limits: Limits,
+    /// Reads the reply; `None` for a reply of an unknown shape.
+    pub(crate) read: fn(&Value) -> Option<T>,
+}
+
+/// The outcome of one of several requests.
+#[derive(Debug)]
+pub(crate) struct Outcome<T> {
+    pub(crate) answer: Result<T, Fault>,
+    /// A time before the request was sent, from which leases are counted.
+    pub(crate) sent: Instant,
+    /// The time when the answer was known.
+    pub(crate) ended: Instant,
+}
+
+/// Sends all requests and returns their outcomes in the same order.
+///
+/// The requests to one server are pipelined over one connection. All servers are written to before any reply is
+/// awaited, so the call takes as long as the slowest server, and a silent server delays no answer of another one.
+///
+/// This thread uses idle connections and waits for no pool while it has any, so two threads with exhausted pools
+/// cannot wait for each other. Where a connection must be opened or awaited, one thread for each such server does so.
+pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Outcome<T>> {
+    if requests.len() <= 1 {
+        return requests.pop().map(|request| vec![send_one(&request)]).unwrap_or_default();
+    }
+    let count = requests.len();
+    let (mut ready, mut waiting) = (vec![], vec![]);
+    for mut pipeline in by_server(requests) {
+        if pipeline.begin_if_idle() { ready.push(pipeline) } else { waiting.push(pipeline) }
+    }
+    // This thread does one share of the work itself.
+    let own = usize::from(ready.is_empty());
+    if waiting.len() > own {
+        thread::scope(|scope| {
+            let (ours, others) = waiting.split_at_mut(own);
+            for pipeline in others {
+                // A thread that cannot be started leaves its pipeline for later.
+                let _ = thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, || pipeline.run_alone());
+            }
+            run(&mut ready);
+            ours.iter_mut().for_each(Pipeline::run_alone);
+        });
+    } else {
+        run(&mut ready);
+    }
+    waiting.iter_mut().for_each(Pipeline::run_alone);
+    let mut outcomes = Vec::with_capacity(count);
+    for pipeline in ready.into_iter().chain(waiting) {
+        let places = pipeline.requests.iter().map(|(place, _)| *place);
+        outcomes.extend(places.zip(pipeline.outcomes));
+    }
+    outcomes.sort_by_key(|(place, _)| *place);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+fn send_one<T>(request: &Request<'_, T>) -> Outcome<T> {
+    let sent = Instant::now();
+    let answer = request.server.request(&request.packed, request.limits, request.read);
+    Outcome { answer, sent, ended: Instant::now() }
+}
+
+/// The requests to one server, sent in batches over one connection.
+#[derive(Debug)]
+struct Pipeline<'a, T> {
+    server: Arc<Server>,
+    /// The requests, each with its place among all requests.
+    requests: Vec<(usize, Request<'a, T>)>,
+    /// The outcomes of the first requests.
+    outcomes: Vec<Outcome<T>>,
+    /// Set while requests are under way.
+    connection: Option<Connection>,
+    batch: Batch,
+    /// Whether the server refused a request because it is a replica.
+    is_replica: bool,
+}
+
+/// The requests that are under way: consecutive requests of a pipeline, sent in one write.
+#[derive(Debug)]
+struct Batch {
+    bytes: Vec<u8>,
+    /// The number of bytes that the system took.
+    written: usize,
+    /// The number of outcomes when the batch began.
+    first: usize,
+    /// The end of each request in `bytes`.
+    ends: Vec<usize>,
+    begun: Instant,
+    /// The deadline of the batch, which is that of its last request to pass; it is set anew when all bytes are
+    /// written.
+    deadline: Instant,
+}
+
+/// Sorts requests by server. The order of the requests to one server stays.
+fn by_server<T>(requests: Vec<Request<'_, T>>) -> Vec<Pipeline<'_, T>> {
+    let mut pipelines: Vec<Pipeline<'_, T>> = vec![];
+    for (place, request) in requests.into_iter().enumerate() {
+        match pipelines.iter_mut().find(|pipeline| Arc::ptr_eq(&pipeline.server, &request.server)) {
+            Some(pipeline) => pipeline.requests.push((place, request)),
+            None => pipelines.push(Pipeline::new(place, request)),
+        }
+    }
+    pipelines
+}
+
+/// Moves the bytes of several pipelines until each has its outcomes.
+fn run<T>(pipelines: &mut [Pipeline<'_, T>]) {
+    loop {
+        let now = Instant::now();
+        let under_way = pipelines.iter().filter_map(|pipeline| Some((pipeline, pipeline.connection.as_ref()?)));
+        let (mut nap, mut fds) = (Duration::MAX, vec![]);
+        for (pipeline, connection) in under_way {
+            nap = nap.min(now.nap_until(pipeline.batch.deadline));
+            fds.push(PollFd::from_borrowed_fd(connection.stream().as_fd(), pipeline.batch.events()));
+        }
+        if fds.is_empty() {
+            return;
+        }
+        let timeout =
+            Timespec { tv_sec: i64::try_from(nap.as_secs()).unwrap_or(i64::MAX), tv_nsec: nap.subsec_nanos().into() };
+        // After an error, for instance a signal, no event is set, and the loop polls again.
+        let _ = poll(&mut fds, Some(&timeout));
+        let has_events: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let under_way = pipelines.iter_mut().filter(|pipeline| pipeline.connection.is_some());
+        for (pipeline, has_events) in under_way.zip(has_events) {
+            if has_events {
+                pipeline.advance();
+            }
+            // Also after an event: a server that sends single bytes must not prolong the batch.
+            pipeline.end_if_due();
+        }
+    }
+}
+
+impl<'a, T> Pipeline<'a, T> {
+    fn new(place: usize, request: Request<'a, T>) -> Self {
+        let server = Arc::clone(&request.server);
+        let batch = Batch::empty(Instant::now());
+        Self { server, requests: vec![(place, request)], outcomes: vec![], connection: None, batch, is_replica: false }
+    }
+
+    /// Begins over an idle connection. Returns `false` if none is idle.
+    fn begin_if_idle(&mut self) -> bool {
+        match self.server.take_idle() {
+            Ok(Some(connection)) => self.begin(connection),
+            Ok(None) => return false,
+            Err(fault) => self.fail(&fault),
+        }
+        true
+    }
+
+    /// Opens a connection, or waits for one, and sends all requests. Does nothing for a pipeline that has run.
+    fn run_alone(&mut self) {
+        if !self.outcomes.is_empty() {
+            return;
+        }
+        let end = self.requests.iter().map(|(_, request)| request.limits.end()).max();
+        match self.server.take(end.unwrap_or_else(Instant::now)) {
+            Ok(connection) => self.begin(connection),
+            Err(fault) => self.fail(&fault),
+        }
+        run(std::slice::from_mut(self));
+    }
+
+    fn begin(&mut self, connection: Connection) {
+        self.connection = Some(connection);
+        self.begin_batch();
+    }
+
+    /// Sends the next batch; puts the connection away when all requests have outcomes.
+    fn begin_batch(&mut self) {
+        let now = Instant::now();
+        while let Some((_, request)) = self.requests.get(self.outcomes.len())
+            && request.limits.end() <= now
+        {
+            let error = trouble::no_time(&self.server.label());
+            self.outcomes.push(Outcome { answer: Err(Fault::NotSent(error)), sent: now, ended: now });
+        }
+        self.batch = Batch::empty(now);
+        self.batch.first = self.outcomes.len();
+        let rest = self.requests.iter().skip(self.outcomes.len()).map(|(_, request)| request);
+        for request in rest.take_while(|request| request.limits.end() > now).take(MOST_IN_A_BATCH) {
+            self.batch.add(request);
+        }
+        if !self.batch.ends.is_empty() {
+            self.write();
+        } else if let Some(connection) = self.connection.take() {
+            self.server.put_away(connection, !self.is_replica);
+            if self.is_replica {
+                self.server.leave_replica();
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        let Some(connection) = &self.connection else { return };
+        match connection.send_now(&self.batch.bytes[self.batch.written..]) {
+            Ok(written) => self.batch.written += written,
+            Err(error) => return self.break_off(error),
+        }
+        if self.batch.is_written() {
+            let under_way = self.requests.iter().skip(self.batch.first).take(self.batch.ends.len());
+            let deadline = under_way.map(|(_, request)| request.limits.answer_by()).max();
+            self.batch.deadline = deadline.unwrap_or(self.batch.deadline);
+        }
+    }
+
+    /// Writes and reads what is possible at once.
+    fn advance(&mut self) {
+        if !self.batch.is_written() {
+            self.write();
+        }
+        if let Err(error) = self.read() {
+            return self.break_off(error);
+        }
+        if self.connection.is_none() || self.outcomes.len() < self.batch.first + self.batch.ends.len() {
+            return;
+        }
+        let has_more = self.outcomes.len() < self.requests.len();
+        if has_more && self.connection.as_ref().is_some_and(Connection::is_stale) {
+            // A reply to no request would be read as the reply to the next one.
+            return self.break_off(trouble::odd_reply());
+        }
+        self.begin_batch();
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        connection.fill_now()?;
+        while let Some(end) = self.batch.ends.get(self.outcomes.len() - self.batch.first) {
+            let Some(reply) = connection.received()? else { break };
+            if *end > self.batch.written {
+                return Err(trouble::odd_reply());
+            }
+            let read = self.requests[self.outcomes.len()].1.read;
+            let answer = connection.interpret(&reply, read)?;
+            self.is_replica |= is_of_replica(&answer);
+            self.outcomes.push(Outcome { answer, sent: self.batch.begun, ended: Instant::now() });
+        }
+        Ok(())
+    }
+
+    fn end_if_due(&mut self) {
+        if self.connection.is_some() && self.batch.deadline <= Instant::now() {
+            self.break_off(timed_out());
+        }
+    }
+
+    /// Ends all requests without an outcome, and closes the connection.
+    fn break_off(&mut self, error: io::Error) {
+        let Some(mut connection) = self.connection.take() else { return };
+        let (identity, error) = connection.broke(error, self.batch.begun.until(self.batch.deadline));
+        for end in self.batch.ends.iter().skip(self.outcomes.len() - self.batch.first) {
+            // The server received at most the bytes that the system took.
+            let is_whole = *end <= self.batch.written;
+            let fault = if is_whole { Fault::Unanswered(identity.clone(), error.clone()) } else { not_sent(&error) };
+            self.outcomes.push(Outcome { answer: Err(fault), sent: self.batch.begun, ended: Instant::now() });
+        }
+        self.server.put_away(connection, false);
+        self.fail(&Fault::NotSent(error));
+    }
+
+    /// Ends all requests without an outcome, which were not sent.
+    fn fail(&mut self, fault: &Fault) {
+        let now = Instant::now();
+        for _ in self.outcomes.len()..self.requests.len() {
+            let fault = match fault {
+                Fault::NotSent(error) | Fault::Unanswered(_, error) => not_sent(error),
+                Fault::Refused(refusal) => Fault::Refused(refusal.clone()),
+            };
+            self.outcomes.push(Outcome { answer: Err(fault), sent: now, ended: now });
+        }
+    }
+}
+
+fn not_sent(error: &Error) -> Fault {
+    Fault::NotSent(error.clone())
+}
+
+impl Batch {
+    fn empty(now: Instant) -> Self {
+        Self { bytes: vec![], written: 0, first: 0, ends: vec![], begun: now, deadline: now }
+    }
+
+    fn add<T>(&mut self, request: &Request<'_, T>) {
+        self.bytes.extend_from_slice(&request.packed);
+        self.ends.push(self.bytes.len());
+        self.deadline = self.deadline.max(request.limits.end());
+    }
+
+    fn is_written(&self) -> bool {
+        self.written == self.bytes.len()
+    }
+
+    /// The events to wait for.
+    fn events(&self) -> PollFlags {
+        // A server may answer the first requests while its buffer is too full for the last ones.
+        if self.is_written() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
+    }
+}
+
+/// So many replies are small enough for the buffers of a server, and other clients of the server are served between
+/// two batches.
+const MOST_IN_A_BATCH: usize = 100;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+//! Tests of several requests at once against scripted servers: order, silence, faults, pools.
+#![cfg(test)]
+
+use std::net::TcpListener;
+use std::sync::Barrier;
+
+use super::*;
+use crate::conn::command::command;
+use crate::conn::scripted::{Reaction, Scripted, Seen};
+use crate::error::ErrorKind;
+
+const SOON: Duration = Duration::from_secs(10);
+const SHORT: Duration = Duration::from_millis(300);
+/// The time that a busy machine may take beside a time limit.
+const MARGIN: Duration = Duration::from_secs(2);
+
+/// A scripted server, and a client that may open one connection.
+fn served(script: impl Fn(&Seen) -> Reaction + Send + Sync + 'static) -> (Scripted, Arc<Server>) {
+    let scripted = Scripted::start(script);
+    let server = Arc::new(Server::for_test(&scripted.url()));
+    (scripted, server)
+}
+
+/// A server that reacts to the request with this word, and repeats the words of all others.
+fn odd_at(word: &'static str, reaction: Reaction) -> (Scripted, Arc<Server>) {
+    served(
+        move |seen| if seen.words.last().is_some_and(|last| last == word) { reaction.clone() } else { Reaction::Echo },
+    )
+}
+
+/// A server that accepts connections and never answers.
+fn silent() -> (TcpListener, Arc<Server>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    (listener, Arc::new(Server::for_test(&url)))
+}
+
+fn request(server: &Arc<Server>, word: &str, limit: Duration) -> Request<'static, String> {
+    Request {
+        server: Arc::clone(server),
+        packed: command(&["ECHO", word]).get_packed_command().into(),
+        limits: Limits::by(Instant::now().after(limit)),
+        read: text,
+    }
+}
+
+fn text(reply: &Value) -> Option<String> {
+    match reply {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    }
+}
+
+/// Sends one word each to `server`, and returns the outcomes in short.
+fn ask(server: &Arc<Server>, words: &[&str], limit: Duration) -> Vec<String> {
+    in_short(gather(words.iter().map(|word| request(server, word, limit)).collect()))
+}
+
+/// The answer, or the fault in a word.
+fn in_short(outcomes: Vec<Outcome<String>>) -> Vec<String> {
+    let short = |outcome: Outcome<String>| match outcome.answer {
+        Ok(word) => word,
+        Err(Fault::NotSent(_)) => "not sent".into(),
+        Err(Fault::Unanswered(Some(identity), _)) => format!("unanswered by {}", identity.id),
+        Err(Fault::Unanswered(None, _)) => "unanswered".into(),
+        Err(Fault::Refused(refusal)) => format!("refused: {}", refusal.word()),
+    };
+    outcomes.into_iter().map(short).collect()
+}
+
+/// Opens the connection of a server.
+fn open(server: &Arc<Server>) {
+    assert_eq!(ask(server, &["open"], SOON), ["open"]);
+}
+
+fn connections(scripted: &Scripted) -> Vec<u64> {
+    let mut all: Vec<u64> = scripted.seen().iter().map(|seen| seen.connection).collect();
+    all.dedup();
+    all
+}
+
+#[test]
+fn the_outcomes_have_the_order_of_the_requests() {
+    let servers: Vec<_> = (0..3).map(|_| served(|_| Reaction::Echo)).collect();
+    let words: Vec<String> = (0..20).map(|number| number.to_string()).collect();
+    for _ in 0..2 {
+        let requests = words.iter().enumerate().map(|(at, word)| request(&servers[at % 3].1, word, SOON)).collect();
+        assert_eq!(in_short(gather(requests)), words);
+    }
+    for (scripted, _) in &servers {
+        assert_eq!(connections(scripted), [1], "one connection, opened once");
+    }
+    assert!(gather::<String>(vec![]).is_empty());
+}
+
+#[test]
+fn a_thousand_requests_take_one_connection() {
+    let (scripted, server) = served(|_| Reaction::Echo);
+    let words: Vec<String> = (0..1_000).map(|number| number.to_string()).collect();
+    let outcomes = gather(words.iter().map(|word| request(&server, word, SOON)).collect());
+    let moments: Vec<_> = outcomes.iter().map(|outcome| outcome.sent).collect();
+    assert!(moments.is_sorted());
+    assert!(moments.iter().filter(|&&moment| moment == moments[0]).count() == 100, "a hundred in a batch");
+    assert!(outcomes.iter().all(|outcome| outcome.sent <= outcome.ended));
+    assert_eq!(in_short(outcomes), words);
+    assert_eq!((scripted.seen().len(), connections(&scripted)), (1_000, vec![1]));
+}
+
+#[test]
+fn a_mute_server_delays_no_other_one() {
+    for is_open in [true, false] {
+        let (_mute, mute) = odd_at("a", Reaction::Mute);
+        let (scripted, quick) = served(|_| Reaction::Echo);
+        if is_open {
+            [&mute, &quick].into_iter().for_each(open);
+        }
+        let begun = Instant::now();
+        let words: Vec<String> = (0..250).map(|number| number.to_string()).collect();
+        let mut requests = vec![request(&mute, "a", SHORT), request(&mute, "b", SHORT)];
+        requests.extend(words.iter().map(|word| request(&quick, word, SHORT * 4)));
+        let outcomes = gather(requests);
+        assert!(begun.until(Instant::now()) < SHORT + MARGIN);
+        assert!(outcomes[2..].iter().all(|outcome| outcome.ended <= outcomes[0].ended));
+        let outcomes = in_short(outcomes);
+        assert_eq!(outcomes[..2], ["unanswered by 1", "unanswered by 1"]);
+        assert_eq!(outcomes[2..], words);
+        assert_eq!(connections(&scripted), [1]);
+    }
+}
+
+#[test]
+fn servers_are_dialled_side_by_side() {
+    let silent: Vec<_> = (0..6).map(|_| silent()).collect();
+    let (_scripted, quick) = served(|_| Reaction::Echo);
+    let begun = Instant::now();
+    let mut requests: Vec<_> = silent.iter().map(|(_, server)| request(server, "a", SHORT * 2)).collect();
+    requests.push(request(&quick, "b", SHORT * 2));
+    let outcomes = in_short(gather(requests));
+    let took = begun.until(Instant::now());
+    assert_eq!(outcomes.last().unwrap(), "b");
+    assert!(outcomes[..6].iter().all(|outcome| outcome == "not sent"), "{outcomes:?}");
+    assert!(took < SHORT * 8, "one after the other takes twelve: {took:?}");
+}
+
+#[test]
+fn replies_before_the_end_of_a_connection_count() {
+    let (scripted, server) = odd_at("c", Reaction::HangUp);
+    let gone = "unanswered by 1".to_owned();
+    assert_eq!(ask(&server, &["a", "b", "c", "d"], SOON), ["a", "b", &gone, &gone]);
+    assert_eq!(ask(&server, &["e", "f"], SOON), ["e", "f"]);
+    assert_eq!(connections(&scripted), [1, 2]);
+}
+
+#[test]
+fn half_a_reply_is_no_answer() {
+    let (_scripted, server) = served(|seen| match seen.words.last().map(String::as_str) {
+        Some("b") => Reaction::Reply("$5\r\nab"),
+        Some("c") => Reaction::Mute,
+        _ => Reaction::Echo,
+    });
+    let mute = "unanswered by 1".to_owned();
+    assert_eq!(ask(&server, &["a", "b", "c"], SHORT), ["a", &mute, &mute]);
+}
+
+#[test]
+fn a_batch_without_a_reply_keeps_the_next_ones_from_being_sent() {
+    let (scripted, server) = odd_at("50", Reaction::Mute);
+    let words: Vec<String> = (0..150).map(|number| number.to_string()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let outcomes = ask(&server, &words, SHORT);
+    assert_eq!(outcomes[..50], words[..50]);
+    assert!(outcomes[50..100].iter().all(|outcome| outcome == "unanswered by 1"), "{outcomes:?}");
+    assert!(outcomes[100..].iter().all(|outcome| outcome == "not sent"), "{outcomes:?}");
+    assert_eq!(scripted.seen().len(), 51);
+}
+
+#[test]
+fn a_refusal_stands_alone() {
+    let (scripted, server) = odd_at("b", Reaction::Reply("-OOM no memory\r\n"));
+    for _ in 0..2 {
+        assert_eq!(ask(&server, &["a", "b", "c"], SOON), ["a", "refused: OOM", "c"]);
+    }
+    assert_eq!(connections(&scripted), [1]);
+}
+
+#[test]
+fn the_connection_to_a_replica_is_closed() {
+    let (scripted, server) = odd_at("b", Reaction::Reply("-READONLY You can't write against a read only replica.\r\n"));
+    assert_eq!(ask(&server, &["a", "b", "c"], SOON), ["a", "refused: READONLY", "c"]);
+    open(&server);
+    assert_eq!(connections(&scripted), [1, 2]);
+}
+
+#[test]
+fn an_odd_reply_ends_the_connection() {
+    let (scripted, server) = odd_at("b", Reaction::Reply(":1\r\n"));
+    let odd = "unanswered by 1".to_owned();
+    assert_eq!(ask(&server, &["a", "b", "c"], SOON), ["a", &odd, &odd], "the third is the reply to another request");
+    open(&server);
+    assert_eq!(connections(&scripted), [1, 2]);
+}
+
+#[test]
+fn a_reply_too_many_answers_no_later_request() {
+    let (scripted, server) = odd_at("99", Reaction::Reply("$2\r\n99\r\n$1\r\nx\r\n"));
+    let words: Vec<String> = (0..150).map(|number| number.to_string()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let outcomes = ask(&server, &words, SOON);
+    assert_eq!(outcomes[..100], words[..100]);
+    assert!(outcomes[100..].iter().all(|outcome| outcome == "not sent"), "{outcomes:?}");
+    open(&server);
+    assert_eq!(connections(&scripted), [1, 2]);
+}
+
+#[test]
+fn a_full_buffer_holds_up_no_other_server() {
+    let (_deaf, deaf) = odd_at("deaf", Reaction::Deaf);
+    let (_scripted, quick) = served(|_| Reaction::Echo);
+    [&deaf, &quick].into_iter().for_each(open);
+    let megabyte = "x".repeat(1024 * 1024);
+    let mut requests = vec![request(&deaf, "deaf", SHORT * 2)];
+    requests.extend((0..40).map(|_| request(&deaf, &megabyte, SHORT * 2)));
+    requests.push(request(&quick, "a", SHORT * 2));
+    let begun = Instant::now();
+    let outcomes = in_short(gather(requests));
+    assert!(begun.until(Instant::now()) < SHORT * 2 + MARGIN);
+    assert_eq!(outcomes[41], "a");
+    let whole = outcomes.iter().take_while(|outcome| *outcome == "unanswered by 1").count();
+    assert!((1..40).contains(&whole), "{whole} of 41 fit into the buffers");
+    assert!(outcomes[whole..41].iter().all(|outcome| outcome == "not sent"));
+}
+
+#[test]
+fn a_batch_larger_than_the_buffers_arrives_whole() {
+    let (_scripted, server) = served(|_| Reaction::Echo);
+    let words: Vec<String> = (0..100).map(|number| format!("{number}{}", "x".repeat(60_000))).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    for _ in 0..2 {
+        let outcomes = ask(&server, &words, SOON);
+        assert!(outcomes == words, "replies are read while requests are written");
+    }
+}
+
+#[test]
+fn a_closed_client_sends_nothing() {
+    let (scripted, server) = served(|_| Reaction::Echo);
+    let (_other, other) = served(|_| Reaction::Echo);
+    open(&server);
+    server.close();
+    let requests = vec![request(&server, "a", SOON), request(&other, "b", SOON), request(&server, "c", SOON)];
+    let outcomes = gather(requests);
+    let is_closed =
+        |fault: &Result<_, Fault>| matches!(fault, Err(Fault::NotSent(error)) if error.kind() == ErrorKind::Closed);
+    assert!(is_closed(&outcomes[0].answer) && is_closed(&outcomes[2].answer), "{outcomes:?}");
+    assert_eq!(outcomes[1].answer.as_ref().unwrap(), "b");
+    assert_eq!(scripted.seen().len(), 1);
+}
+
+#[test]
+fn a_request_whose_time_is_over_is_not_sent() {
+    let (scripted, server) = served(|_| Reaction::Echo);
+    open(&server);
+    let requests = [("a", Duration::ZERO), ("b", SOON), ("c", Duration::ZERO), ("d", SOON)]
+        .map(|(word, limit)| request(&server, word, limit));
+    assert_eq!(in_short(gather(requests.into())), ["not sent", "b", "not sent", "d"]);
+    assert_eq!((scripted.seen().len(), connections(&scripted)), (3, vec![1]));
+}
+
+#[test]
+fn threads_with_one_connection_each_do_not_block_each_other() {
+    let servers: Vec<_> = (0..2).map(|_| served(|_| Reaction::Echo)).collect();
+    let barrier = Barrier::new(2);
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for order in [[0, 1], [1, 0]] {
+            let (servers, barrier) = (&servers, &barrier);
+            scope.spawn(move || {
+                for _ in 0..200 {
+                    barrier.wait();
+                    let requests = order.map(|at| request(&servers[at].1, "a", SOON));
+                    assert_eq!(in_short(gather(requests.into())), ["a", "a"]);
+                }
+            });
+        }
+    });
+    assert!(begun.until(Instant::now()) < SOON, "no thread waited for its deadline");
+    for (scripted, _) in &servers {
+        assert_eq!(connections(scripted), [1]);
+    }
+}
