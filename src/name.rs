@@ -1,15 +1,29 @@
 //! Lock names, and every key and channel derived from one.
 
-use std::borrow::Borrow;
+mod field;
+
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::owner::OwnerId;
 
-/// A valid lock name. The name is the key of the lock in Redis.
+/// A valid lock name. The name is the key of the lock in Redis; a value of a group is a part of the group's key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct LockName(Arc<str>);
+pub(crate) struct LockName {
+    key: Arc<str>,
+    /// `None` for the whole key.
+    part: Option<Arc<Part>>,
+}
+
+/// A value of a group lock: a lock of its own beside the other values of the group.
+#[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Part {
+    /// The field of the value in the hash of the group.
+    field: String,
+    /// The name for texts: `group[value]`.
+    text: String,
+}
 
 /// The name in a handle. The name is checked once; an invalid name keeps the error for every use.
 #[derive(Clone)]
@@ -21,6 +35,13 @@ pub(crate) struct GivenName {
 impl GivenName {
     pub(crate) fn new(text: Arc<str>) -> Self {
         Self { checked: LockName::of(&text), text }
+    }
+
+    /// The name of one value of a group.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the lock for several names uses it"))]
+    pub(crate) fn of_value(group: &Arc<str>, value: &str) -> Self {
+        let checked = LockName::of(group).and_then(|name| name.with_value(value));
+        Self { text: format!("{group}[{value}]").into(), checked }
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -53,16 +74,50 @@ impl LockName {
                 format!("a lock name has at most {} bytes; this one has {}", Self::LONGEST, name.len()),
             ));
         }
-        Ok(Self(Arc::clone(name)))
+        Ok(Self { key: Arc::clone(name), part: None })
     }
 
+    /// The name of a value under this key. Any text is a value, also the empty one.
+    fn with_value(self, value: &str) -> Result<Self, Error> {
+        if value.len() > Self::LONGEST {
+            return Err(Error::new(
+                ErrorKind::BadInput,
+                format!("a value of a group has at most {} bytes; this one has {}", Self::LONGEST, value.len()),
+            ));
+        }
+        let part = Part { field: field::of_value(value.as_bytes()), text: format!("{}[{value}]", self.key) };
+        Ok(Self { part: Some(Arc::new(part)), ..self })
+    }
+
+    /// The name that people read: the key, or `group[value]`.
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        self.part.as_ref().map_or(&self.key, |part| &part.text)
+    }
+
+    /// The field of a value in the hash of its group; empty for a name of a whole key.
+    #[expect(dead_code, reason = "the scripts of the group lock use it")]
+    pub(crate) fn field(&self) -> &str {
+        self.part.as_ref().map_or("", |part| &part.field)
+    }
+
+    /// The name of the whole key, which a message on the channel and a report of a changed key are about.
+    pub(crate) fn whole(&self) -> Self {
+        Self { key: Arc::clone(&self.key), part: None }
+    }
+
+    /// Whether the two names cannot be held by two owners: the same name, or one is the whole key of the other.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        self.key == other.key && (self.part == other.part || self.part.is_none() || other.part.is_none())
+    }
+
+    /// The key of the lock as a text.
+    pub(crate) fn shared_key(&self) -> &Arc<str> {
+        &self.key
     }
 
     /// The key of the lock, which also decides the server for every request about the lock.
     pub(crate) fn key(&self) -> &[u8] {
-        self.0.as_bytes()
+        self.key.as_bytes()
     }
 
     /// The channel for releases of a plain lock.
@@ -108,7 +163,7 @@ impl LockName {
 
     /// The prefix of the keys of all read holds; owner, `:rwlock_timeout:` and a number follow.
     pub(crate) fn read_holds(&self) -> String {
-        if self.0.contains('{') { format!("{}:", self.0) } else { format!("{{{}}}:", self.0) }
+        if self.key.contains('{') { format!("{}:", self.key) } else { format!("{{{}}}:", self.key) }
     }
 
     /// The prefix of the keys of the read holds of one owner; a number follows.
@@ -119,7 +174,7 @@ impl LockName {
     /// A key or channel beside the lock, in the same hash slot.
     fn prefixed(&self, prefix: &str) -> String {
         // Redisson only checks for an opening brace, not for the closing one.
-        if self.0.contains('{') { [prefix, ":", &self.0].concat() } else { [prefix, ":{", &self.0, "}"].concat() }
+        if self.key.contains('{') { [prefix, ":", &self.key].concat() } else { [prefix, ":{", &self.key, "}"].concat() }
     }
 }
 
@@ -129,16 +184,9 @@ impl fmt::Debug for GivenName {
     }
 }
 
-/// Lets a map with `LockName` keys be searched by `&str`.
-impl Borrow<str> for LockName {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
 impl fmt::Display for LockName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
@@ -162,6 +210,25 @@ mod tests {
             assert_eq!(LockName::new(&bad).unwrap_err().kind(), ErrorKind::BadInput);
         }
         assert!(LockName::new(&"x".repeat(LockName::LONGEST)).is_ok());
+    }
+
+    #[test]
+    fn values_of_a_group_are_names_of_their_own_under_one_key() {
+        let of = |value: &str| GivenName::of_value(&"class".into(), value).checked().unwrap().clone();
+        let (one, other, whole) = (of("a"), of("b"), LockName::new("class").unwrap());
+        assert_eq!(one, of("a"));
+        assert!(one != other && one != whole && one != LockName::new("class[a]").unwrap());
+        assert_eq!((one.key(), one.channel()), (whole.key(), whole.channel()));
+        assert_eq!((one.to_string().as_str(), other.whole()), ("class[a]", whole.clone()));
+        assert!(one.overlaps(&one) && one.overlaps(&whole) && whole.overlaps(&one) && !one.overlaps(&other));
+        assert!(!one.overlaps(&GivenName::of_value(&"group".into(), "a").checked().unwrap().clone()));
+    }
+
+    #[test]
+    fn a_bad_group_or_value_is_refused() {
+        let refused = |group: &str, value: &str| GivenName::of_value(&group.into(), value).checked().is_err();
+        assert!(refused("", "a") && refused("g", &"x".repeat(LockName::LONGEST + 1)));
+        assert!(!refused("g", "") && !refused("g", &"x".repeat(LockName::LONGEST)));
     }
 
     #[test]

@@ -62,7 +62,8 @@ impl<Waiter: Clone> Channels<Waiter> {
         self.next += 1;
         self.empty_since = None;
         let new = || Channel {
-            name: name.cloned(),
+            // A channel is about every name under its key.
+            name: name.map(LockName::whole),
             state: State::Wanted,
             waiters: vec![],
             idle_since: None,

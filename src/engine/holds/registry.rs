@@ -14,7 +14,8 @@ pub(crate) struct Registry(Mutex<Holds>);
 
 #[derive(Debug, Default)]
 struct Holds {
-    by_name: HashMap<LockName, Vec<Arc<HoldState>>>,
+    /// By the key in Redis: a message and a report of a changed key concern every hold under the key.
+    by_key: HashMap<Arc<str>, Vec<Arc<HoldState>>>,
     count: usize,
     closed: bool,
     /// The number of holds at which the next search for dead holds starts.
@@ -31,9 +32,9 @@ impl Registry {
         }
         let dead = if holds.count >= holds.sweep_at { holds.sweep() } else { vec![] };
         holds.count += 1;
-        match holds.by_name.get_mut(&hold.name) {
-            Some(same_name) => same_name.push(hold),
-            None => drop(holds.by_name.insert(hold.name.clone(), vec![hold])),
+        match holds.by_key.get_mut(hold.name.shared_key()) {
+            Some(same_key) => same_key.push(hold),
+            None => drop(holds.by_key.insert(Arc::clone(hold.name.shared_key()), vec![hold])),
         }
         // The caller drops these holds without the mutex, because their callbacks may own this very registry.
         Some(dead)
@@ -52,28 +53,32 @@ impl Registry {
 
     pub(crate) fn contains(&self, hold: &HoldState) -> bool {
         let holds = self.0.lock();
-        holds.by_name.get(&hold.name).is_some_and(|holds| holds.iter().any(|other| other.number == hold.number))
+        holds
+            .by_key
+            .get(hold.name.shared_key())
+            .is_some_and(|holds| holds.iter().any(|other| other.number == hold.number))
     }
 
     /// Returns the hold that `thread` would re-enter under `name`.
     pub(crate) fn find(&self, name: &LockName, thread: ThreadNumber) -> Option<Arc<HoldState>> {
         let holds = self.0.lock();
-        let of_thread = |hold: &&Arc<HoldState>| hold.thread.as_ref().is_some_and(|id| id.number() == thread);
-        holds.by_name.get(name)?.iter().find(of_thread).cloned()
+        let of_thread = |hold: &Arc<HoldState>| hold.thread.as_ref().is_some_and(|id| id.number() == thread);
+        let same_key = holds.by_key.get(name.shared_key())?;
+        same_key.iter().find(|hold| hold.name == *name && of_thread(hold)).cloned()
     }
 
+    /// Returns the holds that a change of this lock concerns: of a name of a whole key, all holds under the key.
     pub(crate) fn under(&self, name: &LockName) -> Vec<Arc<HoldState>> {
-        self.0.lock().by_name.get(name).cloned().unwrap_or_default()
+        let holds = self.0.lock();
+        let Some(same_key) = holds.by_key.get(name.shared_key()) else { return vec![] };
+        same_key.iter().filter(|hold| hold.name.overlaps(name)).cloned().collect()
     }
 
-    /// Returns those of the keys that are names of watched holds.
+    /// Returns those of the keys that have watched holds, as names of whole keys.
     pub(crate) fn watched(&self, keys: &[String]) -> Vec<LockName> {
         let holds = self.0.lock();
-        let watched = |key: &String| {
-            let (name, same_name) = holds.by_name.get_key_value(key.as_str())?;
-            same_name.iter().any(|hold| hold.is_watched()).then(|| name.clone())
-        };
-        keys.iter().filter_map(watched).collect()
+        let watched = |key: &String| holds.by_key.get(key.as_str())?.iter().find(|hold| hold.is_watched());
+        keys.iter().filter_map(watched).map(|hold| hold.name.whole()).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -81,17 +86,17 @@ impl Registry {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<HoldState>> {
-        self.0.lock().by_name.values().flatten().cloned().collect()
+        self.0.lock().by_key.values().flatten().cloned().collect()
     }
 }
 
 impl Holds {
     fn remove(&mut self, hold: &HoldState) -> Option<Arc<HoldState>> {
-        let same_name = self.by_name.get_mut(&hold.name)?;
-        let place = same_name.iter().position(|other| other.number == hold.number)?;
-        let hold = same_name.remove(place);
-        if same_name.is_empty() {
-            self.by_name.remove(&hold.name);
+        let same_key = self.by_key.get_mut(hold.name.shared_key())?;
+        let place = same_key.iter().position(|other| other.number == hold.number)?;
+        let hold = same_key.remove(place);
+        if same_key.is_empty() {
+            self.by_key.remove(hold.name.shared_key());
         }
         self.count -= 1;
         Some(hold)
@@ -100,7 +105,7 @@ impl Holds {
     /// Removes dead holds: lost by a thread that has ended, so that no thread can release or re-enter them.
     fn sweep(&mut self) -> Vec<Arc<HoldState>> {
         let mut dead = vec![];
-        self.by_name.retain(|_, holds| {
+        self.by_key.retain(|_, holds| {
             dead.extend(holds.extract_if(.., |hold| hold.is_dead()));
             !holds.is_empty()
         });
@@ -118,19 +123,23 @@ mod tests {
 
     use super::*;
     use crate::error::Loss;
+    use crate::name::GivenName;
     use crate::owner::{Owners, ThreadId};
     use crate::script::Side;
     use crate::state::ledger::{Ledger, Promise};
     use crate::time::{Instant, Lease};
 
     fn hold(owners: &Owners, name: usize) -> Arc<HoldState> {
+        hold_of(owners, &LockName::new(&format!("name:{name}")).unwrap())
+    }
+
+    fn hold_of(owners: &Owners, name: &LockName) -> Arc<HoldState> {
         let thread = ThreadId::current();
         let owner = owners.draw(thread.number());
         let lease = Lease::new(Duration::from_secs(30)).unwrap();
         let promise = Promise::Renewed { until: None };
         let (ledger, _) = Ledger::granted(lease, Instant::now(), lease, Side::Exclusive, promise);
-        let name = LockName::new(&format!("name:{name}")).unwrap();
-        HoldState::for_test(&name, owner, Some(thread), Instant::now(), ledger)
+        HoldState::for_test(name, owner, Some(thread), Instant::now(), ledger)
     }
 
     #[test]
@@ -166,6 +175,26 @@ mod tests {
             std::slice::from_ref(&watched.name),
             "the young one beside it does not hide it"
         );
+    }
+
+    #[test]
+    fn holds_of_two_values_of_a_group_are_apart_but_share_their_key() {
+        let (registry, owners) = (Registry::default(), Owners::new());
+        let name = |value| GivenName::of_value(&"group".into(), value).checked().unwrap().clone();
+        let (one, other) = (hold_of(&owners, &name("1")), hold_of(&owners, &name("2")));
+        registry.add(Arc::clone(&one)).unwrap();
+        let thread = ThreadId::current().number();
+        assert!(registry.find(&name("2"), thread).is_none(), "a hold of another value is not re-entered");
+        registry.add(Arc::clone(&other)).unwrap();
+        let numbers = |holds: Vec<Arc<HoldState>>| holds.iter().map(|hold| hold.number).collect::<Vec<_>>();
+        assert_eq!(registry.find(&name("2"), thread).unwrap().number, other.number);
+        assert_eq!(numbers(registry.under(&name("1"))), [one.number]);
+        let whole = name("1").whole();
+        assert_eq!(numbers(registry.under(&whole)), [one.number, other.number]);
+        assert!(registry.find(&whole, thread).is_none());
+        other.watch();
+        assert_eq!(registry.watched(&["group".to_owned()]), [whole]);
+        assert!(registry.remove(&one) && registry.contains(&other) && !registry.contains(&one));
     }
 
     #[test]
