@@ -108,6 +108,9 @@ pub enum Loss {
     Closed,
 }
 
+/// The most failures that one error names.
+const MOST_NAMED: usize = 8;
+
 impl Error {
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
         Self(Arc::new(Inner { kind, name: None, text: text.into(), word: None, in_doubt: false, source: None }))
@@ -154,6 +157,22 @@ impl Error {
         let text =
             format!("the lock at redis {server} was lost: {loss}{standstill}; treat the guarded work as unprotected");
         Self::new(ErrorKind::Lost(loss), text)
+    }
+
+    /// Makes the error of a call about `total` locks if fewer than `needed` of them did not fail. The error names the
+    /// failed locks; its kind is a loss if one was lost, and otherwise that of the first failure.
+    pub(crate) fn unless_enough(group: &str, (total, needed): (usize, usize), failures: Vec<Self>) -> Result<()> {
+        let lost = failures.iter().position(Self::is_lost).unwrap_or_default();
+        let Some(first) = failures.get(lost).filter(|_| total - failures.len() < needed) else { return Ok(()) };
+        if total == 1 {
+            return Err(first.clone());
+        }
+        let texts: Vec<String> = failures.iter().take(MOST_NAMED).map(Self::to_string).collect();
+        let more = failures.len() - texts.len();
+        let rest = if more == 0 { String::new() } else { format!("; and {more} more") };
+        let text = format!("{} of {total} locks: {}{rest}", failures.len(), texts.join("; "));
+        let (kind, in_doubt) = (first.kind(), failures.iter().any(Self::is_in_doubt));
+        Err(first.clone().changed(|inner| Inner { kind, name: Some(group.to_owned()), text, in_doubt, ..inner }))
     }
 
     /// Adds the server to the error.

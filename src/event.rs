@@ -125,6 +125,7 @@ macro_rules! event {
             })*
         }
     };
+    (@show $event:ident, $field:ident, Option<&str>) => { $event.$field.as_deref() };
     (@show $event:ident, $field:ident, Option<& $shown:ty>) => { $event.$field.as_ref() };
     (@show $event:ident, $field:ident, & $shown:ty) => { &$event.$field };
     (@show $event:ident, $field:ident, $shown:ty) => { $event.$field };
@@ -148,6 +149,9 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
+        /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red lock is no
+        /// loss of the group.
+        group: Option<String> => [Option<&str>],
         /// The owner id of the future hold.
         owner: String => [&str],
     }
@@ -173,6 +177,9 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
+        /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red lock is no
+        /// loss of the group.
+        group: Option<String> => [Option<&str>],
         /// The owner id that was never granted.
         owner: String => [&str],
         /// The duration of the call.
@@ -201,6 +208,9 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
+        /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red lock is no
+        /// loss of the group.
+        group: Option<String> => [Option<&str>],
         /// The owner id, as stored in Redis.
         owner: String => [&str],
         /// The duration of the call, the wait included.
@@ -227,6 +237,9 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
+        /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red lock is no
+        /// loss of the group.
+        group: Option<String> => [Option<&str>],
         /// The owner id, as stored in Redis.
         owner: String => [&str],
         /// The time for which the lock was held.
@@ -256,6 +269,9 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
+        /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red lock is no
+        /// loss of the group.
+        group: Option<String> => [Option<&str>],
         /// The owner id, as stored in Redis.
         owner: String => [&str],
         /// The kind of loss.
@@ -284,6 +300,9 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
+        /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red lock is no
+        /// loss of the group.
+        group: Option<String> => [Option<&str>],
         /// The reason.
         error: Error => [&Error],
     }
@@ -375,6 +394,9 @@ event! {
         name: String => [&str],
         /// The kind of the lock.
         kind: LockKind => [LockKind],
+        /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red lock is no
+        /// loss of the group.
+        group: Option<String> => [Option<&str>],
         /// The owner id, as stored in Redis until the lock expires.
         owner: String => [&str],
     }
@@ -442,7 +464,7 @@ mod tests {
         let counter = Arc::new(Counter::default());
         let boxed: Box<dyn Observer> = Box::new(Arc::clone(&counter));
         let shared: Arc<dyn Observer> = Arc::new(boxed);
-        let event = WaitStarted { name: "four".into(), kind: LockKind::Plain, owner: "me".into() };
+        let event = WaitStarted { name: "four".into(), kind: LockKind::Plain, group: None, owner: "me".into() };
         shared.waiting(&event);
         assert_eq!(counter.0.load(Ordering::Relaxed), 4);
     }

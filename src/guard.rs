@@ -1,45 +1,19 @@
-//! Guards, which release a lock when dropped, and the hold that they share.
+//! Guards, which release a lock when dropped.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Grant, Handle, HoldState};
+use crate::config::Config;
+use crate::engine::several::giving_back::{Held, release_at_once};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::ReleaseFailed;
-use crate::state::ledger::{GuardNumber, Phase};
-use crate::time::{Deadline, Instant, Lease};
+use crate::hold::{Hold, One, Taken};
+use crate::state::exchange::Bounds;
+use crate::state::ledger::GuardNumber;
+use crate::time::Instant;
 use crate::token::FencingToken;
-
-/// A hold on a lock, shared by all its guards.
-///
-/// A hold knows its own deadline: [`is_held`](Self::is_held) compares the deadline with the clock and needs no thread
-/// and no network, so even a process that was stopped for minutes learns of the loss at its first check. A hold
-/// cannot promise more: a thread may be stopped between the check and the next write. Where such a late write does
-/// harm, let the resource refuse late writers.
-///
-/// A guard has the same methods. [`Guard::hold`] lends the hold itself; a clone of the hold keeps the client alive
-/// but not the lock, and may move to a thread that watches the hold:
-///
-/// ```no_run
-/// # use std::time::Duration;
-/// # let client = lockson::Client::connect("redis://localhost")?;
-/// let guard = client.get_lock("stock:42").lock()?;
-/// let hold = guard.hold().clone();
-/// std::thread::spawn(move || {
-///     if let Some(loss) = hold.wait_lost(Duration::MAX) {
-///         eprintln!("stop the work: {loss:?}");
-///     }
-/// });
-/// # Ok::<(), lockson::Error>(())
-/// ```
-#[derive(Clone)]
-pub struct Hold {
-    handle: Handle,
-    state: Arc<HoldState>,
-}
 
 /// A lock held by the thread that took it; dropping the guard releases the lock.
 ///
@@ -111,196 +85,13 @@ pub struct OwnedGuard<T = ()> {
 
 struct Inner {
     hold: Hold,
-    /// `None` once the guard was released.
-    number: Option<GuardNumber>,
-}
-
-impl Hold {
-    /// Returns whether the lock is held, as far as this process knows.
-    ///
-    /// `false` after the release, after a loss, after the deadline passed without a new confirmation from Redis, and
-    /// in a forked child, whose copy of the guard holds nothing. No I/O.
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let guard = client.get_lock("stock:42").lock()?;
-    /// // ... slow work ...
-    /// if guard.is_held() {
-    ///     // ... write ...
-    /// }
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn is_held(&self) -> bool {
-        self.phase() == Phase::Live
-    }
-
-    /// Returns the time until the hold expires if it is not renewed; zero without the hold.
-    ///
-    /// The time is counted from the sending of the last confirmed request, less a margin (1 %, at least 50 ms, at
-    /// most a tenth of the lease). No I/O.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let guard = client.get_lock("stock:42").lock()?;
-    /// if guard.remaining() < Duration::from_secs(5) {
-    ///     guard.extend(Duration::from_secs(60))?;
-    /// }
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn remaining(&self) -> Duration {
-        let Some(engine) = self.handle.look() else { return Duration::ZERO };
-        engine.with_ledger(&self.state, |ledger, now| match ledger.look(now) {
-            Phase::Live => now.until(ledger.good_until()),
-            _ => Duration::ZERO,
-        })
-    }
-
-    /// Returns the loss of the hold, if the hold was lost. `None` after a release. No I/O.
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let guard = client.get_lock("stock:42").lock()?;
-    /// if let Some(loss) = guard.lost() {
-    ///     eprintln!("stop the work: {loss}");
-    /// }
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn lost(&self) -> Option<Loss> {
-        match self.phase() {
-            Phase::Lost(loss) => Some(loss),
-            _ => None,
-        }
-    }
-
-    /// Waits until the lock is lost, for at most `limit`.
-    ///
-    /// `None` when the time is up, or as soon as the lock is released.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let guard = client.get_lock("stock:42").lock()?;
-    /// let hold = guard.hold().clone();
-    /// std::thread::spawn(move || hold.wait_lost(Duration::MAX).inspect(|loss| eprintln!("stop the work: {loss}")));
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn wait_lost(&self, limit: Duration) -> Option<Loss> {
-        let until = match Deadline::after(limit) {
-            Deadline::At(at) => at,
-            Deadline::Never => Instant::now().after(Lease::LONGEST),
-        };
-        if self.handle.look().is_some() {
-            self.state.wait_for_end(until);
-        }
-        self.lost()
-    }
-
-    /// Runs `callback` once, on a thread of the client, when the lock is lost; at once after an earlier loss.
-    ///
-    /// A released lock runs no callback. A slow callback delays no other callback. In a forked child, where the
-    /// client has no threads, the callback runs on the calling thread.
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let guard = client.get_lock("stock:42").lock()?;
-    /// guard.on_lost(|loss| eprintln!("stop the work: {loss}"));
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
-        match self.handle.look() {
-            Some(engine) => engine.on_lost(&self.state, Box::new(callback)),
-            None => callback(&Loss::Closed),
-        }
-    }
-
-    /// Raises the time to live of the lock to at least `duration` from now; never lowers it.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let guard = client.get_lock("import").with_lease(Duration::from_secs(60)).lock()?;
-    /// // ... it takes longer than we thought ...
-    /// guard.extend(Duration::from_secs(120))?;
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// `BadInput` for a duration that is not a possible lease, `Lost` when the lock is lost, `NotHeld` after a
-    /// release; otherwise refusals and outages of the server.
-    pub fn extend(&self, duration: Duration) -> Result<()> {
-        let lease = Lease::new(duration).map_err(|error| self.about(error))?;
-        self.handle
-            .begin_to_end()
-            .and_then(|engine| engine.extend(&self.state, lease))
-            .map_err(|error| self.about(error))
-    }
-
-    /// Returns the fencing token of the grant; only fenced locks have a token. A re-entry does not change the token.
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let guard = client.get_fenced_lock("stock:42").lock()?;
-    /// assert_eq!(guard.hold().token(), Some(guard.token()));
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn token(&self) -> Option<FencingToken> {
-        self.state.token.map(FencingToken::new)
-    }
-
-    /// Returns the name of the lock.
-    ///
-    /// ```no_run
-    /// # fn log(hold: &lockson::Hold) {
-    /// println!("working under {} as {}", hold.name(), hold.owner());
-    /// # }
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn name(&self) -> &str {
-        self.state.name.as_str()
-    }
-
-    /// Returns the owner id, as stored in Redis: client, thread and hold.
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let guard = client.get_lock("stock:42").lock()?;
-    /// println!("HEXISTS {} {} is 1", guard.name(), guard.owner());
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn owner(&self) -> &str {
-        self.state.owner.as_str()
-    }
-
-    fn phase(&self) -> Phase {
-        let Some(engine) = self.handle.look() else { return Phase::Lost(Loss::Closed) };
-        engine.with_ledger(&self.state, |ledger, now| ledger.look(now))
-    }
-
-    fn about(&self, error: Error) -> Error {
-        error.about(&self.state.name)
-    }
-}
-
-/// A panic in code of the caller leaves no data half changed, because no mutex is held while that code runs.
-impl UnwindSafe for Hold {}
-impl RefUnwindSafe for Hold {}
-
-impl fmt::Debug for Hold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hold")
-            .field("name", &self.name())
-            .field("owner", &self.owner())
-            .field("remaining", &self.remaining())
-            .field("lost", &self.lost())
-            .finish()
-    }
+    /// One for each lock of the hold; empty once the guard was released.
+    numbers: Vec<GuardNumber>,
 }
 
 impl<T> Guard<T> {
-    pub(crate) fn new(handle: &Handle, grant: Grant, carried: fn(&Hold) -> Option<T>) -> Result<Self> {
-        let (inner, carried) = Inner::carrying(handle, grant, carried)?;
+    pub(crate) fn new(taken: Taken, carried: fn(&Hold) -> Option<T>) -> Result<Self> {
+        let (inner, carried) = Inner::carrying(taken, carried)?;
         Ok(Self { inner, carried, thread_bound: PhantomData })
     }
 
@@ -363,8 +154,8 @@ impl<T> Guard<T> {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn leave_to_unlock(mut self) {
-        if let Some(number) = self.inner.number.take() {
-            let Hold { handle, state } = &self.inner.hold;
+        let numbers = std::mem::take(&mut self.inner.numbers);
+        for (One { handle, state }, number) in self.inner.hold.ones().zip(numbers) {
             if let Some(engine) = handle.look() {
                 engine.with_ledger(state, |ledger, _| ledger.leave_to_unlock(number));
             }
@@ -373,8 +164,8 @@ impl<T> Guard<T> {
 }
 
 impl<T> OwnedGuard<T> {
-    pub(crate) fn new(handle: &Handle, grant: Grant, carried: fn(&Hold) -> Option<T>) -> Result<Self> {
-        let (inner, carried) = Inner::carrying(handle, grant, carried)?;
+    pub(crate) fn new(taken: Taken, carried: fn(&Hold) -> Option<T>) -> Result<Self> {
+        let (inner, carried) = Inner::carrying(taken, carried)?;
         Ok(Self { inner, carried })
     }
 
@@ -418,7 +209,8 @@ macro_rules! answer_as_the_hold {
         }
 
         impl<T> $guard<T> {
-            /// Lends the hold of this guard; a clone of the hold may move to another thread and outlive the guard.
+            /// Lends the hold of this guard; see [`Hold`]. A clone of the hold may move to another thread and outlive the
+            /// guard.
             pub fn hold(&self) -> &Hold {
                 &self.inner.hold
             }
@@ -457,7 +249,7 @@ macro_rules! answer_as_the_hold {
                 self.inner.hold.extend(duration)
             }
 
-            /// Returns the name of the lock.
+            /// Returns the name of the lock; see [`Hold::name`].
             pub fn name(&self) -> &str {
                 self.inner.hold.name()
             }
@@ -469,7 +261,8 @@ macro_rules! answer_as_the_hold {
         }
 
         impl $guard<FencingToken> {
-            /// Returns the fencing token of the grant, for the store. A re-entry does not change the token.
+            /// Returns the fencing token of the grant, for the store; see [`Hold::token`]. A re-entry does not change the
+            /// token.
             pub fn token(&self) -> FencingToken {
                 self.carried
             }
@@ -482,28 +275,29 @@ answer_as_the_hold!(OwnedGuard);
 
 impl Inner {
     /// Wraps a grant in a guard and reads the part beside the lock; a grant without that part is released.
-    fn carrying<T>(handle: &Handle, (state, number): Grant, carried: fn(&Hold) -> Option<T>) -> Result<(Self, T)> {
-        let inner = Self { hold: Hold { handle: handle.clone(), state }, number: Some(number) };
+    fn carrying<T>(taken: Taken, carried: fn(&Hold) -> Option<T>) -> Result<(Self, T)> {
+        let (hold, numbers) = Hold::new(taken);
+        let inner = Self { hold, numbers };
         let missing = || Error::new(ErrorKind::Connection, "redis granted the lock without a fencing token");
-        let carried = carried(&inner.hold).ok_or_else(|| inner.hold.about(missing()))?;
+        let carried = carried(&inner.hold).ok_or_else(|| missing().about(inner.hold.name()))?;
         Ok((inner, carried))
     }
 
     fn unlock(mut self) -> Result<()> {
-        let limit = self.hold.handle.config().command_timeout;
-        self.give_back(limit)
+        let failures = self.give_back(|config| config.command_timeout);
+        self.verdict(&failures)
     }
 
     /// Releases the lock after protected work: only a hold that ended before the work is an error.
     fn end_protected_work(mut self) -> Result<()> {
-        let limit = self.hold.handle.config().command_timeout;
-        match self.give_back(limit) {
+        let failures = self.give_back(|config| config.command_timeout);
+        match self.verdict(&failures) {
             Err(error) if matches!(error.kind(), ErrorKind::Lost(_) | ErrorKind::NotHeld) => Err(error),
             // In a forked child the work was not protected. A client that closes while the release waits for its
             // answer is another matter.
-            Err(error) if self.hold.handle.look().is_none() => Err(error),
-            Err(error) => {
-                self.report(error);
+            Err(error) if self.hold.ones().any(|one| one.handle.look().is_none()) => Err(error),
+            Err(_) => {
+                self.report(failures);
                 Ok(())
             }
             Ok(()) => Ok(()),
@@ -511,33 +305,66 @@ impl Inner {
     }
 
     fn keep_until_expiry(mut self) {
-        let number = self.number.take();
-        if let (Some(number), Ok(engine)) = (number, self.hold.handle.begin_to_end()) {
-            engine.keep_until_expiry(&self.hold.state, number);
+        let numbers = std::mem::take(&mut self.numbers);
+        for (One { handle, state }, number) in self.hold.ones().zip(numbers) {
+            if let Ok(engine) = handle.begin_to_end() {
+                engine.keep_until_expiry(state, number);
+            }
         }
     }
 
-    fn give_back(&mut self, limit: Duration) -> Result<()> {
-        let Some(number) = self.number.take() else { return Ok(()) };
-        let engine = self.hold.handle.begin_to_end().map_err(|error| self.hold.about(error))?;
-        engine.release(&self.hold.state, number, limit)
+    /// Releases each lock within `limit`. Returns the failures, with the place of each in the hold.
+    fn give_back(&mut self, limit: fn(&Config) -> Duration) -> Vec<(usize, Error)> {
+        let numbers = std::mem::take(&mut self.numbers);
+        let ones: Vec<_> = self.hold.ones().zip(numbers).collect();
+        let operations = ones.iter().map(|(one, _)| one.handle.begin_to_end()).collect::<Result<Vec<_>>>();
+        let operations = match operations {
+            Ok(operations) => operations,
+            Err(error) => {
+                return ones
+                    .iter()
+                    .enumerate()
+                    .map(|(place, (one, _))| (place, error.clone().about(&one.state.name)))
+                    .collect();
+            }
+        };
+        let outcomes = match (&operations[..], &ones[..]) {
+            ([engine], [(one, number)]) => vec![engine.release(&one.state, *number, limit(&engine.config))],
+            _ => {
+                let held = operations.iter().zip(&ones);
+                let held = held.map(|(engine, (one, guard))| Held { engine, hold: &one.state, guard: *guard });
+                release_at_once(&held.collect::<Vec<_>>(), |engine| {
+                    Bounds::within(Instant::now(), limit(&engine.config), engine.config.command_timeout)
+                })
+            }
+        };
+        outcomes.into_iter().enumerate().filter_map(|(place, outcome)| Some((place, outcome.err()?))).collect()
     }
 
-    fn report(&self, error: Error) {
-        if let Some(engine) = self.hold.handle.look() {
-            engine.observe(|observer| {
-                let (name, kind) = (self.hold.state.name.to_string(), self.hold.state.label());
-                observer.release_failed(&ReleaseFailed { name, kind, error });
-            });
+    /// The outcome of a release with these failures.
+    fn verdict(&self, failures: &[(usize, Error)]) -> Result<()> {
+        let failures = failures.iter().map(|(_, error)| error.clone()).collect();
+        Error::unless_enough(self.hold.name(), (self.hold.members().len(), self.hold.needed()), failures)
+    }
+
+    fn report(&self, failures: Vec<(usize, Error)>) {
+        for (place, error) in failures {
+            let Some(One { handle, state }) = self.hold.ones().nth(place) else { continue };
+            if let Some(engine) = handle.look() {
+                engine.observe(|observer| {
+                    let (name, kind, group) = (state.name.to_string(), state.label(), state.group_name());
+                    observer.release_failed(&ReleaseFailed { name, kind, group, error });
+                });
+            }
         }
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let limit = self.hold.handle.config().drop_timeout;
-        if let Err(error) = self.give_back(limit) {
-            self.report(error);
+        let failures = self.give_back(|config| config.drop_timeout);
+        if self.verdict(&failures).is_err() {
+            self.report(failures);
         }
     }
 }

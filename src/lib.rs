@@ -111,6 +111,7 @@ mod engine;
 mod error;
 mod event;
 mod guard;
+mod hold;
 mod kinds;
 mod listing;
 mod lock;
@@ -134,7 +135,8 @@ pub use event::{
     ListeningFailed, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed, LossesToldLate, Observer,
     ReleaseFailed, RenewalFailed, RenewalRecovered, WaitGivenUp, WaitStarted,
 };
-pub use guard::{Guard, Hold, OwnedGuard};
+pub use guard::{Guard, OwnedGuard};
+pub use hold::Hold;
 pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, ReadWriteLock, ReleaseBy, TokenOptions};
 pub use listing::{HeldLock, LockKind, LockWaiter};
 pub use lock::{Holder, Lock, OwnedLock};

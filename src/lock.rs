@@ -1,20 +1,26 @@
 //! The handle of every lock except the read-write pair: takes, queries and force-releases a lock.
 
+mod one;
+mod several;
+
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::engine::{AcquireRequest, Engine, Grant, Handle, HoldState, Kind, Wait};
-use crate::error::{Error, ErrorKind, Loss, Result};
-use crate::guard::{Guard, Hold, OwnedGuard};
-use crate::name::{GivenName, LockName};
-use crate::owner::ThreadId;
-use crate::script::{Side, query};
-use crate::state::ledger::Phase;
+use crate::engine::several::Terms;
+use crate::engine::{Handle, Kind, Wait};
+use crate::error::{Error, ErrorKind, Result};
+use crate::guard::{Guard, OwnedGuard};
+use crate::hold::{Hold, Taken};
+use crate::listing::LockKind;
+use crate::name::GivenName;
+use crate::script::Side;
 use crate::time::{Deadline, Lease};
 use crate::token::FencingToken;
+use one::One;
+use several::Several;
 
 /// A lock by its name. Making a handle does no I/O and cannot fail.
 ///
@@ -46,14 +52,19 @@ use crate::token::FencingToken;
 /// ```
 #[must_use = "a handle does nothing until it is locked"]
 pub struct Lock<T = ()> {
-    handle: Handle,
-    kind: Arc<dyn Kind>,
-    name: GivenName,
+    target: Target,
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     cancel: Option<Cancel>,
     /// Reads the part of a grant for the guard.
     carried: fn(&Hold) -> Option<T>,
+}
+
+/// What a handle takes.
+#[derive(Clone)]
+enum Target {
+    One(One),
+    Several(Arc<Several>),
 }
 
 /// The lock with guards that may move between threads; every take has an owner of its own.
@@ -89,6 +100,40 @@ impl Lock {
     pub(crate) fn new(handle: &Handle, kind: Arc<dyn Kind>, name: GivenName) -> Self {
         Self::carrying(|_| Some(()), handle, kind, name)
     }
+
+    /// Returns several locks as one: all of them are taken, or none.
+    ///
+    /// The locks may be of any kind, client and server, at most 1,000; a multi-lock among them counts as its locks.
+    /// The order does not matter: a waiter holds nothing while it waits, so multi-locks never deadlock, also with
+    /// threads that hold one of the locks already. A waiter that met busy locks in eight rounds may hold the others
+    /// for up to a second at a time, so that locks that are nearly always busy do not starve it.
+    ///
+    /// Locks of one server without a queue or a token ([`get_lock`](crate::Client::get_lock), non-reentrant, spin) are
+    /// taken and released in one request. A lock that this thread holds is re-entered. When the call returns, each lock
+    /// is held with at least half of its lease.
+    ///
+    /// [`with_lease`](Self::with_lease) and [`with_max_hold`](Self::with_max_hold) of the multi-lock replace those of
+    /// its locks. The guard is held while all locks are; [`Hold::members`] tells each lock. A release releases all
+    /// locks, also after failures, and its error names those that failed. [`holder`](Self::holder) and
+    /// [`remaining_time_to_live`](Self::remaining_time_to_live) are `Unsupported`: ask the single locks.
+    ///
+    /// Redisson's `getMultiLock`, in the rounds of C++'s `std::lock`. Each lock is stored as if taken alone, so other
+    /// clients, Java ones included, see no difference.
+    ///
+    /// ```no_run
+    /// use lockson::Lock;
+    ///
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let (from, to) = (client.get_lock("account:1"), client.get_lock("account:2"));
+    /// let guard = Lock::multi([from, to]).lock()?;
+    /// // ... move the money ...
+    /// guard.unlock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn multi(locks: impl IntoIterator<Item = Self>) -> Self {
+        let target = Target::Several(Arc::new(Several::all(locks)));
+        Self { target, lease: None, max_hold: None, cancel: None, carried: |_| Some(()) }
+    }
 }
 
 impl Lock<FencingToken> {
@@ -99,7 +144,8 @@ impl Lock<FencingToken> {
 
 impl<T> Lock<T> {
     fn carrying(carried: fn(&Hold) -> Option<T>, handle: &Handle, kind: Arc<dyn Kind>, name: GivenName) -> Self {
-        Self { handle: handle.clone(), kind, name, lease: None, max_hold: None, cancel: None, carried }
+        let target = Target::One(One { handle: handle.clone(), kind, name });
+        Self { target, lease: None, max_hold: None, cancel: None, carried }
     }
 
     /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
@@ -177,7 +223,10 @@ impl<T> Lock<T> {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn name(&self) -> &str {
-        self.name.as_str()
+        match &self.target {
+            Target::One(one) => one.name.as_str(),
+            Target::Several(several) => several.name(),
+        }
     }
 
     /// Takes the lock; waits without limit.
@@ -197,7 +246,7 @@ impl<T> Lock<T> {
     /// request was sent, or `Refused` if Redis kept refusing for a transient reason like `LOADING`. `Lost` when this
     /// thread held the lock and lost it. `Cancelled`, `Closed`, `AlreadyHeld` and `OtherKind` as their names say.
     pub fn lock(&self) -> Result<Guard<T>> {
-        self.take_for_ever(false).and_then(|grant| Guard::new(&self.handle, grant, self.carried))
+        self.take_for_ever(false).and_then(|grant| Guard::new(grant, self.carried))
     }
 
     /// Takes the lock if it is free, without waiting.
@@ -218,7 +267,7 @@ impl<T> Lock<T> {
     ///
     /// As [`lock`](Self::lock), but an unreachable server fails the call at once.
     pub fn try_lock(&self) -> Result<Option<Guard<T>>> {
-        self.take(Wait::Not, false)?.map(|grant| Guard::new(&self.handle, grant, self.carried)).transpose()
+        self.take(Wait::Not, false)?.map(|grant| Guard::new(grant, self.carried)).transpose()
     }
 
     /// Takes the lock; waits for at most `wait`. [`Duration::MAX`] waits as [`lock`](Self::lock) does.
@@ -244,7 +293,7 @@ impl<T> Lock<T> {
     /// As [`lock`](Self::lock), but an unreachable server is tried again until the wait is over, however long the
     /// wait (`Duration::MAX` excepted).
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard<T>>> {
-        self.take(within(wait), false)?.map(|grant| Guard::new(&self.handle, grant, self.carried)).transpose()
+        self.take(within(wait), false)?.map(|grant| Guard::new(grant, self.carried)).transpose()
     }
 
     /// Takes the lock, runs `work` under the lock, and releases it; waits for the lock without limit.
@@ -334,7 +383,7 @@ impl<T> Lock<T> {
     /// As [`try_lock`](Self::try_lock); the interval must be a possible lease. `BadInput` for a read lock, which many
     /// owners may hold, and for a handle with a lease or a limit of its own.
     pub fn once_per(&self, interval: Duration) -> Result<bool> {
-        if self.kind.side() == Side::Shared {
+        if self.is_shared() {
             return self.meaningless("a read lock lets everybody in; use the write lock");
         }
         if self.lease.is_some() || self.max_hold.is_some() {
@@ -363,19 +412,10 @@ impl<T> Lock<T> {
     /// `NotHeld` without such a hold, also when another thread has one; `OtherKind` when the hold belongs to a kind
     /// of lock that this handle could not re-enter; otherwise as [`Guard::unlock`](crate::Guard::unlock).
     pub fn unlock(&self) -> Result<()> {
-        let name = self.name.checked()?;
-        let engine = self.handle.begin_to_end().map_err(|error| error.about(name))?;
-        let not_held = || {
-            let text = "this thread has no hold on it from leave_to_unlock(); a guard gives its own hold back";
-            Error::new(ErrorKind::NotHeld, text).about(name)
-        };
-        let hold = engine.registry.find(name, ThreadId::current().number()).ok_or_else(not_held)?;
-        if hold.kind.family() != self.kind.family() {
-            let other = "this thread holds another kind of lock of this name; unlock that one";
-            return Err(Error::new(ErrorKind::OtherKind, other).about(name));
+        match &self.target {
+            Target::One(one) => one.unlock(),
+            Target::Several(several) => several.unlock(),
         }
-        let guard = engine.with_ledger(&hold, |ledger, _| ledger.newest_left_to_unlock(self.kind.side()));
-        engine.release(&hold, guard.ok_or_else(not_held)?, engine.config.command_timeout)
     }
 
     /// Releases the lock of whatever owner, and wakes waiters. Returns whether the lock was held.
@@ -402,17 +442,10 @@ impl<T> Lock<T> {
     /// because another owner may hold the lock by then; read [`holder`](Self::holder) and decide. `Connection` when
     /// the server was not reached, `Refused` when Redis refused the request.
     pub fn force_unlock(&self) -> Result<bool> {
-        let name = self.name.checked()?;
-        let engine = self.handle.begin().map_err(|error| error.about(name))?;
-        // Read before the request: a later owner keeps the lock.
-        let holds = engine.registry.under(name);
-        let outcome = engine.command(&self.kind.force_release(name)).map_err(|error| error.about(name));
-        match outcome {
-            Ok(true) => self.force_lost(&engine, &holds),
-            Ok(false) => {}
-            Err(_) => engine.verify_holds(name),
+        match &self.target {
+            Target::One(one) => one.force_unlock(),
+            Target::Several(several) => several.force_unlock(),
         }
-        outcome
     }
 
     /// Asks Redis whether the lock is held; of a read-write lock, whether the side of this handle is held.
@@ -429,7 +462,10 @@ impl<T> Lock<T> {
     ///
     /// Refusals and outages of the server.
     pub fn is_locked(&self) -> Result<bool> {
-        self.ask(|name| self.kind.is_locked(name))
+        match &self.target {
+            Target::One(one) => one.is_locked(),
+            Target::Several(several) => several.is_locked(),
+        }
     }
 
     /// Returns whether this thread holds the lock, as far as this process knows. No I/O.
@@ -458,13 +494,10 @@ impl<T> Lock<T> {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn hold_count(&self) -> u64 {
-        let Ok(name) = self.name.checked() else { return 0 };
-        let Some(engine) = self.handle.look() else { return 0 };
-        let Some(hold) = engine.registry.find(name, ThreadId::current().number()) else { return 0 };
-        let count = engine.with_ledger(&hold, |ledger, now| {
-            if ledger.look(now) == Phase::Live { ledger.counts().of(self.kind.side()) } else { 0 }
-        });
-        u64::try_from(count).unwrap_or(u64::MAX)
+        match &self.target {
+            Target::One(one) => one.hold_count(),
+            Target::Several(several) => several.hold_count(),
+        }
     }
 
     /// Asks Redis for the time to live of the lock.
@@ -484,7 +517,10 @@ impl<T> Lock<T> {
     ///
     /// Refusals and outages of the server.
     pub fn remaining_time_to_live(&self) -> Result<Option<Duration>> {
-        self.ask(query::time_to_live)
+        match &self.target {
+            Target::One(one) => one.remaining_time_to_live(),
+            Target::Several(several) => several.unsupported("remaining_time_to_live"),
+        }
     }
 
     /// Asks Redis for an owner of the lock; `None` for a free lock. Of several readers, any reader is returned; of a
@@ -502,16 +538,16 @@ impl<T> Lock<T> {
     ///
     /// Refusals and outages of the server.
     pub fn holder(&self) -> Result<Option<Holder>> {
-        let holder = self.ask(|name| self.kind.holder(name))?;
-        Ok(holder.map(|(owner, hold_count)| Holder { owner, hold_count }))
+        match &self.target {
+            Target::One(one) => Ok(one.holder()?.map(|(owner, hold_count)| Holder { owner, hold_count })),
+            Target::Several(several) => several.unsupported("holder"),
+        }
     }
 
     /// Copies the handle with another part beside the lock.
     fn recarrying<U>(&self, carried: fn(&Hold) -> Option<U>) -> Lock<U> {
         Lock {
-            handle: self.handle.clone(),
-            kind: Arc::clone(&self.kind),
-            name: self.name.clone(),
+            target: self.target.clone(),
             lease: self.lease,
             max_hold: self.max_hold,
             cancel: self.cancel.clone(),
@@ -519,49 +555,44 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Records the loss of the holds of this process on the released side.
-    fn force_lost(&self, engine: &Engine, holds: &[Arc<HoldState>]) {
-        let side = self.kind.side();
-        for hold in holds {
-            if engine.with_ledger(hold, |ledger, _| ledger.counts().of(side)) > 0 {
-                engine.lose(hold, Loss::Gone);
-            }
+    fn is_shared(&self) -> bool {
+        match &self.target {
+            Target::One(one) => one.kind.side() == Side::Shared,
+            Target::Several(several) => several.has_shared(),
         }
     }
 
-    fn take_for_ever(&self, owned: bool) -> Result<Grant> {
-        let busy =
-            || Error::new(ErrorKind::Unknown, "a wait without limit ended without the lock").about(self.name.as_str());
+    fn take_for_ever(&self, owned: bool) -> Result<Taken> {
+        let busy = || Error::new(ErrorKind::Unknown, "a wait without limit ended without the lock").about(self.name());
         self.take(Wait::ForEver, owned)?.ok_or_else(busy)
     }
 
-    fn take(&self, wait: Wait, owned: bool) -> Result<Option<Grant>> {
-        let name = self.name.checked()?;
-        let about = |error: Error| error.about(name);
-        let lease = self.lease.map(Lease::new).transpose().map_err(about)?;
+    fn take(&self, wait: Wait, owned: bool) -> Result<Option<Taken>> {
+        self.check_target()?;
+        let lease = self.lease.map(Lease::new).transpose().map_err(|error| error.about(self.name()))?;
         if lease.is_some() && self.max_hold.is_some() {
             return self
                 .meaningless("a lease is never renewed, so with_max_hold() cannot limit it; leave one of them out");
         }
-        let request = AcquireRequest {
-            name,
-            kind: &self.kind,
-            lease,
-            max_hold: self.max_hold,
-            cancel: self.cancel.as_ref(),
-            owned,
-        };
-        self.handle.begin().and_then(|engine| engine.acquire(&request, wait)).map_err(about)
+        let terms = Terms { lease, max_hold: self.max_hold, cancel: self.cancel.as_ref(), owned };
+        match &self.target {
+            Target::One(one) => one.take(&terms, wait),
+            Target::Several(several) => several.take(&terms, wait),
+        }
+    }
+
+    /// Fails for an invalid name, or for locks that cannot be taken together.
+    fn check_target(&self) -> Result<()> {
+        match &self.target {
+            Target::One(one) => one.name.checked().map(drop),
+            Target::Several(several) => several.check(),
+        }
     }
 
     /// The error of a combination without meaning.
     fn meaningless<A>(&self, why: &str) -> Result<A> {
-        Err(Error::new(ErrorKind::BadInput, why).about(self.name.checked()?))
-    }
-
-    fn ask<A>(&self, call: impl FnOnce(&LockName) -> crate::script::Call<A>) -> Result<A> {
-        let name = self.name.checked()?;
-        self.handle.begin().and_then(|engine| engine.ask(&call(name))).map_err(|error| error.about(name))
+        self.check_target()?;
+        Err(Error::new(ErrorKind::BadInput, why).about(self.name()))
     }
 }
 
@@ -584,9 +615,13 @@ impl<T> Clone for Lock<T> {
 
 impl<T> fmt::Debug for Lock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind: Option<LockKind> = match &self.target {
+            Target::One(one) => Some(one.kind.label(one.kind.side())),
+            Target::Several(_) => None,
+        };
         f.debug_struct("Lock")
-            .field("name", &self.name)
-            .field("kind", &self.kind.label(self.kind.side()))
+            .field("name", &self.name())
+            .field("kind", &kind)
             .field("lease", &self.lease)
             .finish_non_exhaustive()
     }
@@ -668,8 +703,8 @@ impl<T> OwnedLock<T> {
     ///
     /// As [`Lock::lock`].
     pub fn lock(&self) -> Result<OwnedGuard<T>> {
-        let Lock { handle, carried, .. } = &self.0;
-        self.0.take_for_ever(true).and_then(|grant| OwnedGuard::new(handle, grant, *carried))
+        let Lock { carried, .. } = &self.0;
+        self.0.take_for_ever(true).and_then(|grant| OwnedGuard::new(grant, *carried))
     }
 
     /// Takes the lock if it is free, without waiting; see [`Lock::try_lock`].
@@ -686,8 +721,8 @@ impl<T> OwnedLock<T> {
     ///
     /// As [`Lock::try_lock`].
     pub fn try_lock(&self) -> Result<Option<OwnedGuard<T>>> {
-        let Lock { handle, carried, .. } = &self.0;
-        self.0.take(Wait::Not, true)?.map(|grant| OwnedGuard::new(handle, grant, *carried)).transpose()
+        let Lock { carried, .. } = &self.0;
+        self.0.take(Wait::Not, true)?.map(|grant| OwnedGuard::new(grant, *carried)).transpose()
     }
 
     /// Takes the lock; waits for at most `wait`. [`Duration::MAX`] waits as [`lock`](Self::lock) does.
@@ -705,8 +740,8 @@ impl<T> OwnedLock<T> {
     ///
     /// As [`Lock::try_lock_for`].
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<OwnedGuard<T>>> {
-        let Lock { handle, carried, .. } = &self.0;
-        self.0.take(within(wait), true)?.map(|grant| OwnedGuard::new(handle, grant, *carried)).transpose()
+        let Lock { carried, .. } = &self.0;
+        self.0.take(within(wait), true)?.map(|grant| OwnedGuard::new(grant, *carried)).transpose()
     }
 }
 

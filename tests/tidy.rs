@@ -30,6 +30,7 @@ const LAYERS: &[&[&str]] = &[
     &["config"],
     &["redisson_yaml"],
     &["engine"],
+    &["hold"],
     &["guard"],
     &["lock"],
     &["kinds"],

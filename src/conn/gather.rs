@@ -19,13 +19,12 @@ use crate::time::Instant;
 use crate::transport::{Fault, Limits};
 
 /// One of several requests.
-#[derive(Debug)]
 pub(crate) struct Request<'a, T> {
     pub(crate) server: Arc<Server>,
     pub(crate) packed: Cow<'a, [u8]>,
     pub(crate) limits: Limits,
     /// Reads the reply; `None` for a reply of an unknown shape.
-    pub(crate) read: fn(&Value) -> Option<T>,
+    pub(crate) read: &'a (dyn Fn(&Value) -> Option<T> + Sync),
 }
 
 /// The outcome of one of several requests.
@@ -86,7 +85,6 @@ fn send_one<T>(request: &Request<'_, T>) -> Outcome<T> {
 }
 
 /// The requests to one server, sent in batches over one connection.
-#[derive(Debug)]
 struct Pipeline<'a, T> {
     server: Arc<Server>,
     /// The requests, each with its place among all requests.

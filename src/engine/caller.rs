@@ -25,7 +25,6 @@ impl<'a> Caller<'a> {
     }
 
     /// A caller of locks of several clients; the close of any of these clients wakes the caller.
-    #[expect(dead_code, reason = "the next change takes several locks")]
     pub(super) fn of_several(engines: &'a [&'a Engine], cancel: Option<&'a Cancel>) -> Option<Self> {
         let (engine, others) = engines.split_first()?;
         Some(Self { engine, others, cancel, bell: Bell::new(), hung: OnceCell::new() })

@@ -27,6 +27,14 @@ pub(crate) struct Answer<T> {
     pub(crate) clear_since: Instant,
 }
 
+impl<T> Answer<T> {
+    /// The same history with another value.
+    pub(crate) fn with<U>(&self, value: U) -> Answer<U> {
+        let Self { sent, repeated, unfenceable, clear_since, .. } = *self;
+        Answer { value, sent, repeated, unfenceable, clear_since }
+    }
+}
+
 /// Sends `call` until a reply arrives or the bounds are reached. Each attempt goes to the server that stores the key
 /// at that time, and each unanswered copy is fenced at the server to which the copy was sent.
 ///
@@ -65,7 +73,6 @@ pub(crate) struct Send<'a, T> {
 /// Sends several calls at once: one round trip where every server answers. Each call has its own bounds and its own
 /// history. A connection with several unanswered copies is fenced once. Calls of several round trips, and calls that
 /// are repeated after a rest, follow one by one. Returns the answers in the order of the calls.
-#[cfg_attr(not(test), expect(dead_code, reason = "locks of several members will use it"))]
 pub(crate) fn send_all<T: marker::Send>(
     sends: Vec<Send<'_, T>>,
     caller: Option<&Caller<'_>>,

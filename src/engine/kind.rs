@@ -63,7 +63,6 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
     /// The scripts that take several locks of this kind in one call; `None` for a kind that is asked for one lock at a
     /// time.
-    #[expect(dead_code, reason = "the lock for several names uses it")]
     fn bundle(&self) -> Option<Bundle> {
         None
     }

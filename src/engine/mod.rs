@@ -14,6 +14,7 @@ mod release;
 mod request;
 #[cfg(all(test, shuttle))]
 mod schedules;
+pub(crate) mod several;
 mod watchdog;
 
 pub(crate) use holds::hold::HoldState;

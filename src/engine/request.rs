@@ -24,6 +24,8 @@ pub(crate) struct AcquireRequest<'a> {
     pub(crate) cancel: Option<&'a Cancel>,
     /// Whether the hold belongs to its guard instead of the calling thread.
     pub(crate) owned: bool,
+    /// The group that the lock is taken with.
+    pub(crate) group: Option<&'a Arc<str>>,
 }
 
 /// The wait of a caller.

@@ -1,5 +1,4 @@
 //! Several locks in one call: taken if all of them are free, or released.
-#![cfg_attr(not(test), expect(dead_code, reason = "the lock for several names uses it"))]
 
 use redis::Value;
 

@@ -22,9 +22,18 @@ pub(crate) struct Call<T> {
     route: LockName,
     command: Cmd,
     source: Option<&'static str>,
-    read: fn(&Value) -> Option<T>,
+    read: Read<T>,
     round_trips: Option<RoundTrips<T>>,
 }
+
+/// The function that reads a reply.
+enum Read<T> {
+    Plain(fn(&Value) -> Option<T>),
+    /// The reading of another call, and a conversion.
+    Mapped(Box<Mapped<T>>),
+}
+
+type Mapped<T> = dyn Fn(&Value) -> Option<T> + Send + Sync;
 
 /// A request of several round trips over one connection, where a command depends on the replies before it.
 ///
@@ -50,7 +59,7 @@ impl Script {
         for key in keys {
             command.arg(*key);
         }
-        Call { route: route.clone(), command, source: Some(self.source), read, round_trips: None }
+        Call { route: route.clone(), command, source: Some(self.source), read: Read::Plain(read), round_trips: None }
     }
 }
 
@@ -62,7 +71,7 @@ impl<T> Call<T> {
             command.arg(*word);
         }
         command.arg(key.key());
-        Self { route: key.clone(), command, source: None, read, round_trips: None }
+        Self { route: key.clone(), command, source: None, read: Read::Plain(read), round_trips: None }
     }
 
     /// Makes a call of several round trips.
@@ -71,7 +80,7 @@ impl<T> Call<T> {
         run: impl Fn(&mut Pipeline<'_>) -> Result<T, Stop> + Send + Sync + 'static,
     ) -> Self {
         let round_trips = Some(RoundTrips(Box::new(run)));
-        Self { route: route.clone(), command: Cmd::new(), source: None, read: |_| None, round_trips }
+        Self { route: route.clone(), command: Cmd::new(), source: None, read: Read::Plain(|_| None), round_trips }
     }
 
     pub(crate) fn arg(mut self, value: impl ToRedisArgs) -> Self {
@@ -90,7 +99,23 @@ impl<T> Call<T> {
         T: 'static,
     {
         let round_trips = self.round_trips.map(|all| RoundTrips(Box::new(move |send| all.run(send).map(drop))));
-        Call { route: self.route, command: self.command, source: self.source, read: |_| Some(()), round_trips }
+        let read = Read::Plain(|_| Some(()));
+        Call { route: self.route, command: self.command, source: self.source, read, round_trips }
+    }
+
+    /// The same call with a converted reply.
+    pub(crate) fn map<U: 'static>(self, convert: fn(T) -> U) -> Call<U>
+    where
+        T: 'static,
+    {
+        let Self { route, command, source, read, round_trips } = self;
+        let round_trips = round_trips.map(|all| RoundTrips(Box::new(move |send| all.run(send).map(convert))));
+        let read: Box<Mapped<U>> = match read {
+            Read::Plain(read) => Box::new(move |reply| read(reply).map(convert)),
+            Read::Mapped(read) => Box::new(move |reply| read(reply).map(convert)),
+        };
+        let read = Read::Mapped(read);
+        Call { route, command, source, read, round_trips }
     }
 
     /// The key that decides which server gets the request.
@@ -125,13 +150,22 @@ impl<T> Call<T> {
     }
 
     /// The function that reads a reply; `None` for a reply of an unknown shape.
-    pub(crate) fn reader(&self) -> fn(&Value) -> Option<T> {
-        self.read
+    pub(crate) fn reader(&self) -> &(dyn Fn(&Value) -> Option<T> + Sync) {
+        match &self.read {
+            Read::Plain(read) => read,
+            Read::Mapped(read) => &**read,
+        }
     }
 
     /// Reads a reply; `None` for a reply of an unknown shape.
     pub(crate) fn read(&self, reply: &Value) -> Option<T> {
-        (self.read)(reply)
+        self.reader()(reply)
+    }
+}
+
+impl<T> fmt::Debug for Read<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Read(..)")
     }
 }
 

@@ -39,7 +39,7 @@ impl Bounds {
 }
 
 /// A request that failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failed {
     pub(crate) error: Error,
     /// The copies in doubt: the server may have run them, or may still run them.

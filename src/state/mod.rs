@@ -9,7 +9,6 @@ pub(crate) mod local_queue;
 pub(crate) mod questions;
 pub(crate) mod renewal;
 pub(crate) mod ripening;
-#[cfg_attr(not(test), expect(dead_code, reason = "a take of several locks is made of it next"))]
 pub(crate) mod rounds;
 pub(crate) mod stand_back;
 pub(crate) mod wait_loop;

@@ -3,6 +3,7 @@
 pub(crate) mod fair;
 mod fenced;
 mod leader;
+mod multi;
 mod non_reentrant;
 mod plain;
 mod read_write;

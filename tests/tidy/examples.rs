@@ -18,6 +18,7 @@ fn items_without_an_example_are_found() {
     assert_eq!(found("    /// Goes.\n    pub fn go() {}"), 1);
     assert_eq!(found(&format!("{shown}pub struct It;\n/// Goes.\npub fn go() {{}}")), 0, "the type's example shows it");
     assert_eq!(found(&format!("{shown}pub struct It;\n/// Goes on.\npub fn go_on() {{}}")), 1);
+    assert_eq!(found("    /// Goes; see [`It::go`].\n    pub fn go() {}"), 0, "shown there");
     assert_eq!(found("event! {\n    /// It.\n    It {\n        name: String,\n    }\n}\n"), 1);
     assert_eq!(
         found("event! {\n    /// It.\n    /// ```\n    /// ```\n    It {\n        name: String,\n    }\n}\n"),
@@ -26,7 +27,8 @@ fn items_without_an_example_are_found() {
     assert_eq!(found("#[cfg(test)]\nmod tests {\n    pub struct It;\n}\n"), 0);
 }
 
-/// Public types without an example of their own, and public functions that no example of their file calls.
+/// Public types without an example of their own, and public functions that no example of their file calls and whose
+/// documentation leads to no other function.
 fn without_example(source: &Source) -> Vec<String> {
     let lines: Vec<&str> = source.text.lines().map(str::trim).collect();
     let examples = examples_of(&lines);
@@ -40,7 +42,8 @@ fn without_example(source: &Source) -> Vec<String> {
         let Some((what, name)) = public_item(line, &lines[..at]) else { continue };
         let mut above =
             lines[..at].iter().rev().take_while(|above| above.starts_with("///") || above.starts_with("#["));
-        let is_shown = above.any(|above| above.starts_with("/// ```"));
+        // What only passes a call on is shown where the call goes.
+        let is_shown = above.any(|above| above.starts_with("/// ```") || above.contains("; see [`"));
         if !is_shown && (what != "fn" || !is_called(name)) {
             faults.push(format!("line {}: {line}", at + 1));
         }

@@ -40,7 +40,7 @@ fn request(server: &Arc<Server>, word: &str, limit: Duration) -> Request<'static
         server: Arc::clone(server),
         packed: command(&["ECHO", word]).get_packed_command().into(),
         limits: Limits::by(Instant::now().after(limit)),
-        read: text,
+        read: &text,
     }
 }
 

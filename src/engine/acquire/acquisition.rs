@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::waiting::{Asker, Waiting};
+use crate::conn::Topology;
 use crate::engine::Engine;
 use crate::engine::caller::{Caller, closed};
 use crate::engine::exactly_once::{self, Answer};
@@ -14,6 +15,7 @@ use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockAcquired;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
+use crate::script::bundle::{Bundle, BundlePart};
 use crate::script::{Attempt, Call, Side};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
@@ -58,7 +60,7 @@ impl<'a> Acquisition<'a> {
             owner,
             number,
             caller,
-            waiting: Waiting::new(engine, request.name, label, caller, wait.deadline()),
+            waiting: Waiting::new(engine, (request.name, label, request.group), caller, wait.deadline()),
             in_doubt: None,
             asked: false,
             tries: 0,
@@ -77,6 +79,24 @@ impl<'a> Acquisition<'a> {
                 Outcome::Busy(_) => None,
             })
         };
+        self.conclude(outcome)
+    }
+
+    /// Takes the outcome of the one request that [`ask`](Self::ask) or a bundle built.
+    pub(crate) fn hear(mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<Outcome<Grant>> {
+        let mut busy = LONGEST_SLEEP;
+        let outcome = self.heed(outcome).map(|outcome| match outcome {
+            Outcome::Taken(grant) => Some(grant),
+            Outcome::Busy(free_in) => {
+                busy = free_in;
+                None
+            }
+        });
+        Ok(self.conclude(outcome)?.map_or(Outcome::Busy(busy), Outcome::Taken))
+    }
+
+    /// Ends the acquisition, and cleans up what is left of it.
+    fn conclude(mut self, outcome: Result<Option<Grant>>) -> Result<Option<Grant>> {
         if self.engine.was_forked_within() {
             // In the child the mutexes of the dropped fields may be locked for ever.
             std::mem::forget(self);
@@ -101,14 +121,37 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Builds the request of the next attempt, with its time limits. [`heed`](Self::heed) takes its outcome.
-    fn ask(&mut self) -> (Call<Attempt>, Bounds) {
-        self.asked = true;
-        self.tries = self.tries.saturating_add(1);
+    pub(crate) fn ask(&mut self) -> (Call<Attempt>, Bounds) {
+        let bounds = self.ask_in_bundle();
         let waits = self.wait != Wait::Not;
         let args = AcquireArgs { name: self.request.name, owner: &self.owner, lease: self.lease, waits };
-        self.waiting.node.asking_begins(Instant::now());
-        let bounds = self.engine.bounds(&self.waiting.node, self.waiting.started, self.waiting.deadline);
         (self.request.kind.acquire(&args), bounds)
+    }
+
+    /// Begins an attempt whose request is built by the caller, from [`part`](Self::part).
+    pub(crate) fn ask_in_bundle(&mut self) -> Bounds {
+        self.asked = true;
+        self.tries = self.tries.saturating_add(1);
+        self.waiting.node.asking_begins(Instant::now());
+        self.engine.bounds(&self.waiting.node, self.waiting.started, self.waiting.deadline)
+    }
+
+    pub(crate) fn part(&self) -> BundlePart<'_> {
+        BundlePart { name: self.request.name, owner: &self.owner, lease: self.lease }
+    }
+
+    /// The server, as a number, and the scripts for several locks. Acquisitions with equal results can share a request.
+    pub(crate) fn bundle(&self) -> Option<(usize, Bundle)> {
+        Some((Arc::as_ptr(&self.waiting.node).addr(), self.request.kind.bundle()?))
+    }
+
+    pub(crate) fn topology(&self) -> &'a dyn Topology {
+        &*self.engine.topology
+    }
+
+    /// The server as error texts show it.
+    pub(crate) fn server(&self) -> String {
+        self.waiting.node.server.label()
     }
 
     /// Takes the outcome of the request that [`ask`](Self::ask) built.
@@ -165,6 +208,7 @@ impl<'a> Acquisition<'a> {
             number: self.number,
             owner: self.owner.clone(),
             thread: self.thread.clone(),
+            group: self.request.group.cloned(),
             since: now,
             token,
             in_doubt: InDoubt {
@@ -188,6 +232,7 @@ impl<'a> Acquisition<'a> {
             observer.acquired(&LockAcquired {
                 name: hold.name.to_string(),
                 kind: hold.label(),
+                group: hold.group_name(),
                 owner: hold.owner.to_string(),
                 waited: self.waiting.started.until(now),
             });

@@ -1,6 +1,6 @@
 //! Acquires: re-entry by the registry of this process, all else by a request to Redis.
 
-mod acquisition;
+pub(super) mod acquisition;
 pub(super) mod local_queues;
 pub(super) mod stand_backs;
 pub(super) mod waiters;
@@ -32,7 +32,7 @@ impl Engine {
         Acquisition::new(self, request, thread, &caller, wait).run()
     }
 
-    fn reenter(
+    pub(super) fn reenter(
         self: &Arc<Self>,
         request: &AcquireRequest<'_>,
         hold: Arc<HoldState>,

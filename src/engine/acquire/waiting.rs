@@ -24,6 +24,7 @@ pub(crate) struct Waiting<'a> {
     pub(super) node: Arc<Node>,
     name: &'a LockName,
     kind: LockKind,
+    group: Option<&'a Arc<str>>,
     caller: &'a Caller<'a>,
     pub(super) started: Instant,
     pub(super) deadline: Deadline,
@@ -46,8 +47,7 @@ pub(super) struct Asker<'a> {
 impl<'a> Waiting<'a> {
     pub(super) fn new(
         engine: &'a Arc<Engine>,
-        name: &'a LockName,
-        kind: LockKind,
+        (name, kind, group): (&'a LockName, LockKind, Option<&'a Arc<str>>),
         caller: &'a Caller<'a>,
         deadline: Deadline,
     ) -> Self {
@@ -56,6 +56,7 @@ impl<'a> Waiting<'a> {
             node: engine.node(name),
             name,
             kind,
+            group,
             caller,
             started: Instant::now(),
             deadline,
@@ -133,7 +134,8 @@ impl<'a> Waiting<'a> {
         if !std::mem::replace(&mut self.has_slept, true) {
             self.engine.observe(|observer| {
                 let (name, owner) = (self.name.to_string(), owner.to_string());
-                observer.waiting(&WaitStarted { name, kind: self.kind, owner });
+                let group = self.group.map(|group| group.to_string());
+                observer.waiting(&WaitStarted { name, kind: self.kind, group, owner });
             });
         }
     }
@@ -153,6 +155,7 @@ impl<'a> Waiting<'a> {
             observer.gave_up(&WaitGivenUp {
                 name: self.name.to_string(),
                 kind: self.kind,
+                group: self.group.map(|group| group.to_string()),
                 owner: owner.to_string(),
                 waited: self.started.until(Instant::now()),
                 error: error.cloned(),

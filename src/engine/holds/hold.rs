@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::requests::Requests;
-use crate::bell::{Bell, Bells};
+use crate::bell::{Bell, Bells, Hung};
 use crate::engine::background::Ticket;
 use crate::engine::kind::Kind;
 use crate::error::Loss;
@@ -25,6 +25,8 @@ pub(crate) struct HoldState {
     pub(crate) owner: OwnerId,
     /// The thread that may re-enter; `None` for an owned hold.
     pub(crate) thread: Option<ThreadId>,
+    /// The group that the lock was taken with.
+    group: Option<Arc<str>>,
     pub(crate) since: Instant,
     /// The fencing token, where the kind has tokens.
     pub(crate) token: Option<u64>,
@@ -68,6 +70,7 @@ pub(crate) struct Granted {
     pub(crate) number: HoldNumber,
     pub(crate) owner: OwnerId,
     pub(crate) thread: Option<ThreadId>,
+    pub(crate) group: Option<Arc<str>>,
     pub(crate) since: Instant,
     pub(crate) token: Option<u64>,
     pub(crate) in_doubt: InDoubt,
@@ -76,7 +79,7 @@ pub(crate) struct Granted {
 
 impl HoldState {
     pub(crate) fn new(granted: Granted) -> Self {
-        let Granted { name, kind, number, owner, thread, since, in_doubt, token, ledger } = granted;
+        let Granted { name, kind, number, owner, thread, group, since, in_doubt, token, ledger } = granted;
         let state = Mutex::new(State { ledger, on_lost: vec![], told: false, pending_check: None });
         Self {
             name,
@@ -84,6 +87,7 @@ impl HoldState {
             number,
             owner,
             thread,
+            group,
             since,
             token,
             state,
@@ -95,6 +99,11 @@ impl HoldState {
 
     pub(crate) fn label(&self) -> LockKind {
         self.kind.label(self.kind.side())
+    }
+
+    /// The name of the group for events.
+    pub(crate) fn group_name(&self) -> Option<String> {
+        self.group.as_deref().map(str::to_owned)
     }
 
     /// Uses the ledger under its mutex. Returns a new loss, once. Only
@@ -187,12 +196,17 @@ impl HoldState {
     /// Waits until the hold is not live any more, or until `until`.
     pub(crate) fn wait_for_end(&self, until: Instant) {
         let bell = Bell::new();
-        let _hung = self.ended.hang(&bell);
+        let _hung = self.ring_at_end(&bell);
         loop {
             let now = Instant::now();
             let Some(deadline) = self.deadline(now).filter(|_| now < until) else { return };
             bell.wait(now.after(now.nap_until(until.min(deadline))));
         }
+    }
+
+    /// Rings the bell when the hold is not live any more, and when its deadline comes nearer.
+    pub(crate) fn ring_at_end(&self, bell: &Bell) -> Hung {
+        self.ended.hang(bell)
     }
 
     /// The deadline of a live hold.
@@ -218,6 +232,7 @@ impl HoldState {
             number,
             owner,
             thread,
+            group: None,
             since,
             token: None,
             in_doubt: InDoubt::default(),

@@ -100,6 +100,7 @@ impl Engine {
             observer.lost(&LockLost {
                 name: hold.name.to_string(),
                 kind: hold.label(),
+                group: hold.group_name(),
                 owner: hold.owner.to_string(),
                 loss,
                 stood_still: self.stood_still(hold, loss),

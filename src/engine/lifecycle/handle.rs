@@ -5,11 +5,10 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::caller::closed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::GivenName;
+use crate::name::{GivenName, LockName};
 use crate::time::Lease;
 
 /// The reference of clients, locks and holds to their engine.
@@ -64,10 +63,6 @@ impl Handle {
         self.0.0.close();
     }
 
-    pub(crate) fn config(&self) -> &Config {
-        &self.0.0.config
-    }
-
     /// The uuid at the start of every owner id.
     pub(crate) fn client_id(&self) -> &str {
         self.0.0.owners.client()
@@ -75,6 +70,16 @@ impl Handle {
 
     pub(crate) fn fair_patience(&self) -> Lease {
         self.0.0.fair_patience
+    }
+
+    /// Whether both are handles of one client.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The server of a lock as error texts show it.
+    pub(crate) fn server_of(&self, name: &LockName) -> String {
+        self.0.0.topology.server_for(name.key()).label()
     }
 
     /// The name that stands in Redis.

@@ -30,6 +30,22 @@ pub(crate) struct LastRelease<'a> {
     turn: Turn<'a>,
 }
 
+impl LastRelease<'_> {
+    /// The server, as a number: requests with equal numbers can go together.
+    pub(crate) fn server(&self) -> usize {
+        Arc::as_ptr(&self.node).addr()
+    }
+
+    pub(crate) fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    /// Takes the earlier copies that must be fenced before the release.
+    pub(crate) fn take_in_doubt(&self) -> InDoubt {
+        self.turn.take_in_doubt()
+    }
+}
+
 /// The release of a guard: over without a reply that frees the lock, or the last one of its hold.
 pub(crate) enum Begun<'a> {
     Over(Result<()>),
@@ -148,6 +164,7 @@ impl Engine {
                     observer.released(&LockReleased {
                         name: hold.name.to_string(),
                         kind: hold.label(),
+                        group: hold.group_name(),
                         owner: hold.owner.to_string(),
                         held: hold.since.until(Instant::now()),
                     });

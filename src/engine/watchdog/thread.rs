@@ -157,6 +157,7 @@ mod tests {
             number,
             owner,
             thread: None,
+            group: None,
             since: now,
             token: None,
             in_doubt: Default::default(),

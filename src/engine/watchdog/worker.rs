@@ -289,6 +289,7 @@ impl Upkeep for Visit<'_> {
             observer.abandoned(&LockAbandoned {
                 name: hold.name.to_string(),
                 kind: hold.label(),
+                group: hold.group_name(),
                 owner: hold.owner.to_string(),
             });
         });

@@ -69,6 +69,7 @@ impl World {
             number,
             owner,
             thread: None,
+            group: None,
             since: now,
             token: None,
             in_doubt: InDoubt::default(),

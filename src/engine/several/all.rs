@@ -1,0 +1,238 @@
+//! All of several locks: the rounds of `state/rounds.rs`, done.
+
+use super::asking::{self, Reply};
+use super::giving_back::{Held, extend_at_once, release_at_once};
+use super::part::Part;
+use crate::engine::Engine;
+use crate::engine::acquire::acquisition::Acquisition;
+use crate::engine::caller::Caller;
+use crate::engine::request::{Grant, Wait};
+use crate::error::Result;
+use crate::owner::ThreadId;
+use crate::state::backoff::random;
+use crate::state::exchange::Bounds;
+use crate::state::ledger::Phase;
+use crate::state::rounds::{Rounds, Step};
+use crate::time::{Deadline, Instant, Lease};
+
+/// One take of all of several locks. Dropping it gives back what it holds.
+pub(super) struct All<'a> {
+    /// In the canonical order.
+    parts: &'a [Part<'a>],
+    grants: Vec<Option<Grant>>,
+    /// Whether the calling thread held the lock before this take.
+    reentered: Vec<bool>,
+    caller: &'a Caller<'a>,
+    thread: Option<ThreadId>,
+    wait: Wait,
+    deadline: Deadline,
+    rounds: Rounds,
+}
+
+impl<'a> All<'a> {
+    pub(super) fn new(parts: &'a [Part<'a>], caller: &'a Caller<'a>, thread: Option<ThreadId>, wait: Wait) -> Self {
+        Self {
+            parts,
+            grants: parts.iter().map(|_| None).collect(),
+            reentered: vec![false; parts.len()],
+            caller,
+            thread,
+            wait,
+            deadline: wait.deadline(),
+            rounds: Rounds::new(parts.len()),
+        }
+    }
+
+    /// Takes all locks, or none.
+    pub(super) fn run(mut self) -> Result<Option<Vec<Grant>>> {
+        self.reenter()?;
+        loop {
+            match self.rounds.next(random) {
+                Step::AskRest => self.ask_rest()?,
+                Step::GiveBack { pause } => {
+                    self.give_back();
+                    if self.is_over() {
+                        return Ok(None);
+                    }
+                    self.rounds.given_back();
+                    for place in (0..self.parts.len()).filter(|place| self.reentered[*place]) {
+                        self.rounds.granted(place);
+                    }
+                    self.caller.check()?;
+                    if !pause.is_zero() {
+                        self.caller.sleep(self.deadline.sooner(Instant::now().after(pause)))?;
+                    }
+                }
+                Step::Wait(place) => {
+                    let wait = if self.wait == Wait::ForEver { self.wait } else { Wait::Until(self.deadline) };
+                    if !self.wait_for(place, wait)? && self.wait != Wait::ForEver {
+                        return Ok(None);
+                    }
+                }
+                Step::WaitHolding(place, most) => {
+                    let until = self.deadline.sooner(Instant::now().after(most));
+                    if !self.wait_for(place, Wait::Until(Deadline::At(until)))? && self.is_over() {
+                        return Ok(None);
+                    }
+                }
+                Step::Check => {
+                    if self.check()? {
+                        return Ok(Some(self.grants.iter_mut().filter_map(Option::take).collect()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the time is up.
+    fn is_over(&self) -> bool {
+        self.wait == Wait::Not || self.deadline.passed(Instant::now())
+    }
+
+    /// Re-enters the locks that the calling thread holds. A lost lock fails the take: an outer section believes in it.
+    fn reenter(&mut self) -> Result<()> {
+        let Some(thread) = self.thread.as_ref().map(ThreadId::number) else { return Ok(()) };
+        for (place, Part { engine, request }) in self.parts.iter().enumerate() {
+            if let Some(hold) = engine.registry.find(request.name, thread) {
+                let grant = engine.reenter(request, hold, self.caller, self.deadline);
+                self.grants[place] = Some(grant.map_err(|error| error.about(request.name))?);
+                self.reentered[place] = true;
+                self.rounds.granted(place);
+            }
+        }
+        Ok(())
+    }
+
+    fn missing(&self) -> Vec<usize> {
+        (0..self.parts.len()).filter(|place| self.grants[*place].is_none()).collect()
+    }
+
+    fn acquisition(&self, place: usize, wait: Wait) -> Acquisition<'a> {
+        let Part { engine, request } = &self.parts[place];
+        Acquisition::new(engine, request, self.thread.clone(), self.caller, wait)
+    }
+
+    /// Asks once for every missing lock.
+    fn ask_rest(&mut self) -> Result<()> {
+        self.caller.check()?;
+        let missing = self.missing();
+        let asking = missing.iter().map(|place| self.acquisition(*place, Wait::Not)).collect();
+        let replies = asking::ask_at_once(asking, self.caller, |bounds| bounds);
+        let mut failed = None;
+        for (place, reply) in missing.into_iter().zip(replies) {
+            match reply {
+                Ok(Reply::Granted(grant)) => {
+                    self.grants[place] = Some(grant);
+                    self.rounds.granted(place);
+                }
+                Ok(Reply::Busy(_)) => self.rounds.busy(place),
+                Ok(Reply::Passed) => self.rounds.passed(place),
+                // The wait for this lock alone asks on, and tells why it ends.
+                Err(error) if error.is_transient() && !self.is_over() => self.rounds.busy(place),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Waits for one lock. Returns whether it was granted.
+    fn wait_for(&mut self, place: usize, wait: Wait) -> Result<bool> {
+        match self.acquisition(place, wait).run()? {
+            Some(grant) => {
+                self.grants[place] = Some(grant);
+                self.rounds.granted(place);
+                Ok(true)
+            }
+            None => {
+                self.rounds.busy(place);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Looks at all locks at one moment, and extends those with less than half of their lease. Returns whether all are
+    /// held for that long.
+    fn check(&mut self) -> Result<bool> {
+        let Some(short) = self.look()? else { return Ok(false) };
+        if short.is_empty() {
+            return Ok(true);
+        }
+        let holds: Vec<_> = short
+            .iter()
+            .filter_map(|(place, lease)| Some((self.parts[*place].engine, &self.grants[*place].as_ref()?.0, *lease)))
+            .collect();
+        let extended = extend_at_once(&holds, |engine| {
+            let limit = engine.config.command_timeout;
+            Bounds::within(Instant::now(), limit, limit)
+        });
+        // A lock that was lost meanwhile is found by the next look.
+        let failed = extended.into_iter().filter_map(Result::err).find(|error| !error.is_lost());
+        failed.map_or(Ok(()), Err)?;
+        for (place, _) in self.look()?.into_iter().flatten() {
+            // The answers take longer than half of the lease.
+            self.rounds.lost(place);
+        }
+        Ok(false)
+    }
+
+    /// Looks at all locks at one moment. Returns those with less than half of their lease left; `None` if a lock is
+    /// lost.
+    fn look(&mut self) -> Result<Option<Vec<(usize, Lease)>>> {
+        let now = Instant::now();
+        let (mut short, mut is_lost) = (vec![], false);
+        for (place, (Part { engine, request }, grant)) in self.parts.iter().zip(&self.grants).enumerate() {
+            let Some((hold, _)) = grant else { continue };
+            let lease = engine.lease_of(request);
+            // A hold that is live later was live at `now`, too.
+            let (phase, left) =
+                engine.with_ledger(hold, |ledger, later| (ledger.look(later), now.until(ledger.good_until())));
+            match phase {
+                Phase::Live if left < lease.duration() / 2 => short.push((place, lease)),
+                Phase::Live => {}
+                Phase::Lost(loss) if self.reentered[place] => {
+                    return Err(engine.lost(hold, loss).about(request.name));
+                }
+                Phase::Lost(_) | Phase::Releasing | Phase::Done => {
+                    self.rounds.lost(place);
+                    is_lost = true;
+                }
+            }
+        }
+        Ok((!is_lost).then_some(short))
+    }
+
+    /// Gives back what this take holds, but for re-entered locks while the take goes on: their outer sections hold
+    /// them in any case.
+    fn give_back(&mut self) {
+        self.release(|all, place| !all.reentered[place]);
+    }
+
+    fn release(&mut self, concerns: impl Fn(&Self, usize) -> bool) {
+        let places: Vec<usize> = (0..self.parts.len()).filter(|place| concerns(self, *place)).collect();
+        let grants: Vec<_> = places.iter().filter_map(|place| Some((*place, self.grants[*place].take()?))).collect();
+        let held: Vec<_> = grants
+            .iter()
+            .map(|(place, (hold, guard))| Held { engine: self.parts[*place].engine, hold, guard: *guard })
+            .collect();
+        if !held.is_empty() {
+            // What cannot be given back is cleared away in the background; a lost lock is no news here.
+            drop(release_at_once(&held, limit));
+        }
+    }
+}
+
+fn limit(engine: &Engine) -> Bounds {
+    let limit = engine.config.command_timeout;
+    Bounds::within(Instant::now(), limit, limit)
+}
+
+impl Drop for All<'_> {
+    /// Also after a panic in the back-off of the caller.
+    fn drop(&mut self) {
+        if self.parts.iter().any(|part| part.engine.is_forked()) {
+            std::mem::forget(std::mem::take(&mut self.grants));
+        } else {
+            self.release(|_, _| true);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Asks for several locks at once: one request for the locks of a bundle, and all requests side by side.
+
+use std::sync::Arc;
+
+use crate::engine::acquire::acquisition::Acquisition;
+use crate::engine::caller::Caller;
+use crate::engine::exactly_once::{self, Answer, Send};
+use crate::engine::request::Grant;
+use crate::error::{Error, Result};
+use crate::script::bundle::{Bundle, BundleAttempt, BundlePart, MOST_PARTS, PartState};
+use crate::script::{Attempt, Call};
+use crate::state::exchange::{Bounds, Failed, InDoubt};
+use crate::state::wait_loop::Outcome;
+
+/// The reply about one lock.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Granted(Grant),
+    #[expect(dead_code, reason = "the red lock waits for so long")]
+    Busy(std::time::Duration),
+    /// The lock is free, but was not taken: another lock of its bundle was busy.
+    Passed,
+}
+
+/// The reply to one request.
+enum Answered {
+    One(Attempt),
+    Bundle(BundleAttempt),
+}
+
+/// Locks that share a request, by their places in the list.
+struct Share {
+    /// The server and the scripts; `None` for a request of its own.
+    with: Option<(usize, Bundle)>,
+    places: Vec<usize>,
+}
+
+/// Asks once for every lock, each within its bounds. Returns the replies in order; a lock without a usable reply is
+/// cleared away in the background.
+pub(super) fn ask_at_once(
+    mut asking: Vec<Acquisition<'_>>,
+    caller: &Caller<'_>,
+    limit: impl Fn(Bounds) -> Bounds,
+) -> Vec<Result<Reply>> {
+    let shares = shares(&asking);
+    let requests: Vec<(Call<Answered>, Bounds)> = shares
+        .iter()
+        .map(|share| match (&share.places[..], share.with) {
+            (places @ [_, _, ..], Some((_, bundle))) => {
+                let bounds: Vec<Bounds> = places.iter().map(|place| asking[*place].ask_in_bundle()).collect();
+                let parts: Vec<BundlePart<'_>> = places.iter().map(|place| asking[*place].part()).collect();
+                (bundle.acquire(&parts).map(Answered::Bundle), bounds[0])
+            }
+            (places, _) => {
+                let (call, bounds) = asking[places[0]].ask();
+                (call.map(Answered::One), bounds)
+            }
+        })
+        .collect();
+    let sends = shares.iter().zip(&requests).map(|(share, (call, bounds))| Send {
+        topology: asking[share.places[0]].topology(),
+        call,
+        bounds: limit(*bounds),
+        in_doubt: InDoubt::default(),
+    });
+    let outcomes = exactly_once::send_all(sends.collect(), Some(caller));
+    let mut replies: Vec<Option<Result<Reply>>> = asking.iter().map(|_| None).collect();
+    let mut asking: Vec<Option<Acquisition<'_>>> = asking.into_iter().map(Some).collect();
+    for (share, outcome) in shares.iter().zip(outcomes) {
+        for (index, place) in share.places.iter().enumerate() {
+            replies[*place] = asking[*place].take().map(|acquisition| hear(acquisition, &outcome, index));
+        }
+    }
+    replies.into_iter().flatten().collect()
+}
+
+/// Puts the locks that one request can take together.
+fn shares(asking: &[Acquisition<'_>]) -> Vec<Share> {
+    let mut shares: Vec<Share> = vec![];
+    for (place, acquisition) in asking.iter().enumerate() {
+        let with = acquisition.bundle();
+        let has_room = |share: &&mut Share| with.is_some() && share.with == with && share.places.len() < MOST_PARTS;
+        match shares.iter_mut().find(has_room) {
+            Some(share) => share.places.push(place),
+            None => shares.push(Share { with, places: vec![place] }),
+        }
+    }
+    shares
+}
+
+/// Gives one lock its part of the outcome of its request.
+fn hear(
+    acquisition: Acquisition<'_>,
+    outcome: &std::result::Result<Answer<Answered>, Failed>,
+    index: usize,
+) -> Result<Reply> {
+    let mut is_free = false;
+    let own = match outcome {
+        Err(failed) => Err(failed.clone()),
+        Ok(answer) => match &answer.value {
+            Answered::One(attempt) => Ok(answer.with(*attempt)),
+            Answered::Bundle(BundleAttempt::Granted) => Ok(answer.with(Attempt::Granted { token: None })),
+            Answered::Bundle(BundleAttempt::Refused(states)) => match states.get(index) {
+                Some(PartState::Busy { ttl_ms }) => Ok(answer.with(Attempt::Busy { ttl_ms: *ttl_ms })),
+                Some(PartState::OtherKind) => Ok(answer.with(Attempt::OtherKind)),
+                Some(PartState::Unreadable(refusal)) => {
+                    let error = Error::refused(refusal.clone().at(Arc::from(acquisition.server())));
+                    Err(Failed { error, in_doubt: None })
+                }
+                Some(PartState::Free) | None => {
+                    is_free = true;
+                    Ok(answer.with(Attempt::Busy { ttl_ms: 0 }))
+                }
+            },
+        },
+    };
+    match acquisition.hear(own)? {
+        Outcome::Taken(grant) => Ok(Reply::Granted(grant)),
+        Outcome::Busy(_) if is_free => Ok(Reply::Passed),
+        Outcome::Busy(free_in) => Ok(Reply::Busy(free_in)),
+    }
+}

@@ -1,0 +1,136 @@
+//! Gives back and extends several holds at once.
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::exactly_once::{self, Answer, Send};
+use crate::engine::holds::hold::HoldState;
+use crate::engine::release::{Begun, LastRelease};
+use crate::error::{Error, ErrorKind, Result};
+use crate::script::bundle::{Bundle, BundleRelease, MOST_PARTS};
+use crate::script::{Call, Released};
+use crate::state::exchange::{Bounds, Failed, InDoubt};
+use crate::state::ledger::GuardNumber;
+use crate::time::Lease;
+
+/// A guard of a hold, with its client.
+#[derive(Clone, Copy)]
+pub(crate) struct Held<'a> {
+    pub(crate) engine: &'a Arc<Engine>,
+    pub(crate) hold: &'a Arc<HoldState>,
+    pub(crate) guard: GuardNumber,
+}
+
+/// The last release of a hold on its way, and the copies that must be fenced before.
+struct Leaving<'a> {
+    place: usize,
+    held: Held<'a>,
+    last: LastRelease<'a>,
+    in_doubt: InDoubt,
+}
+
+/// Holds whose last releases share a request, with their server and scripts; `None` for a request of its own.
+type Share<'a> = (Option<(usize, Bundle)>, Vec<Leaving<'a>>);
+
+/// Releases every guard within its bounds; a failure of one guard stops no other. Returns the outcomes in order. A
+/// release in doubt is cleaned up in the background.
+pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bounds) -> Vec<Result<()>> {
+    let mut outcomes: Vec<Result<()>> = held.iter().map(|_| Ok(())).collect();
+    let mut shares: Vec<Share<'_>> = vec![];
+    for (place, held) in held.iter().enumerate() {
+        match held.engine.begin_release(held.hold, held.guard, bounds(held.engine)) {
+            Begun::Over(outcome) => outcomes[place] = outcome,
+            Begun::Last(last) => {
+                let in_doubt = last.take_in_doubt();
+                let with = held.hold.kind.bundle().filter(|_| in_doubt.is_empty()).map(|one| (last.server(), one));
+                let leaving = Leaving { place, held: *held, last, in_doubt };
+                let share = shares
+                    .iter_mut()
+                    .find(|(other, leaving)| with.is_some() && *other == with && leaving.len() < MOST_PARTS);
+                match share {
+                    Some((_, share)) => share.push(leaving),
+                    None => shares.push((with, vec![leaving])),
+                }
+            }
+        }
+    }
+    let calls: Vec<Call<Vec<Released>>> = shares.iter().map(|(with, leaving)| request(*with, leaving)).collect();
+    let sends = shares.iter_mut().zip(&calls).map(|((_, leaving), call)| Send {
+        topology: &*leaving[0].held.engine.topology,
+        call,
+        bounds: bounds(leaving[0].held.engine),
+        in_doubt: std::mem::take(&mut leaving[0].in_doubt),
+    });
+    let answers = exactly_once::send_all(sends.collect(), None);
+    for ((_, leaving), answer) in shares.into_iter().zip(answers) {
+        for (index, Leaving { place, held, last, .. }) in leaving.into_iter().enumerate() {
+            outcomes[place] = held.engine.finish_release(last, part_of(&answer, index));
+        }
+    }
+    outcomes
+}
+
+fn request(with: Option<(usize, Bundle)>, leaving: &[Leaving<'_>]) -> Call<Vec<Released>> {
+    match (leaving, with) {
+        (leaving @ [_, _, ..], Some((_, bundle))) => {
+            let parts = leaving.iter().map(|Leaving { held: Held { hold, .. }, last, .. }| BundleRelease {
+                name: &hold.name,
+                owner: &hold.owner,
+                channel: last.channel(),
+            });
+            bundle.release(&parts.collect::<Vec<_>>())
+        }
+        (leaving, _) => {
+            let hold = leaving[0].held.hold;
+            hold.kind.release(&hold.name, &hold.owner, None).map(|one| vec![one])
+        }
+    }
+}
+
+/// The part of the outcome of a request that concerns one of its holds.
+fn part_of(
+    outcome: &std::result::Result<Answer<Vec<Released>>, Failed>,
+    index: usize,
+) -> std::result::Result<Answer<Released>, Failed> {
+    match outcome {
+        Ok(answer) => match answer.value.get(index) {
+            Some(released) => Ok(answer.with(*released)),
+            None => Err(Failed { error: odd_count(), in_doubt: None }),
+        },
+        Err(failed) => Err(failed.clone()),
+    }
+}
+
+fn odd_count() -> Error {
+    Error::new(ErrorKind::Unknown, "the answer was for another number of locks")
+}
+
+/// Raises the time to live of every hold, each within its bounds. Returns the outcomes in order.
+pub(crate) fn extend_at_once(
+    holds: &[(&Arc<Engine>, &Arc<HoldState>, Lease)],
+    bounds: impl Fn(&Engine) -> Bounds,
+) -> Vec<Result<()>> {
+    let mut outcomes: Vec<Result<()>> = holds.iter().map(|_| Ok(())).collect();
+    let (mut places, mut begun) = (vec![], vec![]);
+    for (place, (engine, hold, lease)) in holds.iter().enumerate() {
+        match engine.begin_extension(hold, *lease, bounds(engine)) {
+            Ok(extension) => {
+                places.push(place);
+                begun.push(extension);
+            }
+            Err(error) => outcomes[place] = Err(error),
+        }
+    }
+    let sends = places.iter().zip(&begun).map(|(place, (_, call, in_doubt))| {
+        let engine = holds[*place].0;
+        Send { topology: &*engine.topology, call, bounds: bounds(engine), in_doubt: in_doubt.clone() }
+    });
+    let answers = exactly_once::send_all(sends.collect(), None);
+    for ((place, (extension, ..)), answer) in places.iter().zip(&begun).zip(answers) {
+        outcomes[*place] = holds[*place].0.finish_extension(extension, answer);
+    }
+    let about = |(outcome, (_, hold, _)): (Result<()>, &(_, &Arc<HoldState>, _))| {
+        outcome.map_err(|error| error.about(&hold.name))
+    };
+    outcomes.into_iter().zip(holds).map(about).collect()
+}

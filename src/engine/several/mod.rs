@@ -1,0 +1,137 @@
+//! Several locks as one: the members, the rule, and the ways to take, keep and release them together.
+
+mod all;
+mod asking;
+pub(crate) mod giving_back;
+mod part;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::caller::Caller;
+use super::kind::Kind;
+use super::lifecycle::handle::{Handle, Operation};
+use super::request::{AcquireRequest, Grant, Wait};
+use crate::cancel::Cancel;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::LockName;
+use crate::owner::ThreadId;
+use crate::time::Lease;
+use all::All;
+use part::Part;
+
+/// Several locks that are taken together.
+#[derive(Debug)]
+pub(crate) struct Members {
+    /// The name of the group, for texts and events.
+    pub(crate) name: Arc<str>,
+    pub(crate) members: Vec<Member>,
+    /// The clients of the members, each once.
+    clients: Vec<Handle>,
+    /// The place of each member's client in that list.
+    client_of: Vec<usize>,
+    /// The members in the canonical order, by server and name.
+    order: Vec<usize>,
+}
+
+/// One lock of a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) handle: Handle,
+    pub(crate) kind: Arc<dyn Kind>,
+    pub(crate) name: LockName,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+}
+
+/// The modifiers of a take, which apply to every member.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    pub(crate) lease: Option<Lease>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) cancel: Option<&'a Cancel>,
+    pub(crate) owned: bool,
+}
+
+impl Members {
+    /// Checks the members; nothing is sent.
+    pub(crate) fn new(members: Vec<Member>) -> Result<Self> {
+        if members.is_empty() {
+            return Err(Error::new(ErrorKind::BadInput, "a multi-lock needs at least one lock"));
+        }
+        if members.len() > MOST_MEMBERS {
+            let text = format!("a multi-lock has at most {MOST_MEMBERS} locks; this one has {}", members.len());
+            return Err(Error::new(ErrorKind::BadInput, text));
+        }
+        let (mut clients, mut client_of): (Vec<Handle>, Vec<usize>) = (vec![], vec![]);
+        for member in &members {
+            let known = clients.iter().position(|client| client.is(&member.handle));
+            client_of.push(known.unwrap_or(clients.len()));
+            if known.is_none() {
+                clients.push(member.handle.clone());
+            }
+        }
+        let places: Vec<(String, &LockName)> =
+            members.iter().map(|member| (member.handle.server_of(&member.name), &member.name)).collect();
+        let mut order: Vec<usize> = (0..members.len()).collect();
+        order.sort_by(|one, other| places[*one].cmp(&places[*other]));
+        if let Some(twice) = order.windows(2).find(|pair| places[pair[0]] == places[pair[1]]) {
+            let text = "the multi-lock has this lock twice, and would wait for itself; name each lock once";
+            return Err(Error::new(ErrorKind::BadInput, text).about(places[twice[0]].1));
+        }
+        Ok(Self { name: name_of(&members), members, clients, client_of, order })
+    }
+
+    /// Begins an operation of every client.
+    pub(crate) fn begin(&self) -> Result<Vec<Operation<'_>>> {
+        self.clients.iter().map(Handle::begin).collect()
+    }
+
+    /// Takes all members; `None` when another owner kept one until the deadline. The grants are in the order of the
+    /// members.
+    pub(crate) fn acquire(&self, terms: &Terms<'_>, wait: Wait) -> Result<Option<Vec<Grant>>> {
+        let operations = self.begin()?;
+        let engines: Vec<&Engine> = operations.iter().map(|operation| &***operation).collect();
+        let Some(caller) = Caller::of_several(&engines, terms.cancel) else { return Ok(None) };
+        caller.check()?;
+        let thread = (!terms.owned).then(ThreadId::current);
+        let parts = self.order.iter().map(|place| self.part(&operations, *place, terms)).collect::<Result<Vec<_>>>()?;
+        let Some(grants) = All::new(&parts, &caller, thread, wait).run()? else { return Ok(None) };
+        let mut in_order: Vec<_> = self.order.iter().zip(grants).collect();
+        in_order.sort_by_key(|(place, _)| **place);
+        Ok(Some(in_order.into_iter().map(|(_, grant)| grant).collect()))
+    }
+
+    fn part<'a>(&'a self, operations: &'a [Operation<'a>], place: usize, terms: &Terms<'a>) -> Result<Part<'a>> {
+        let member = &self.members[place];
+        let own = member.lease.map(Lease::new).transpose().map_err(|error| error.about(&member.name))?;
+        // The terms of the group win: a lease of the group replaces a limit of a member as well.
+        let (lease, max_hold) = match (terms.lease, terms.max_hold) {
+            (None, None) => (own, member.max_hold),
+            terms => terms,
+        };
+        let request = AcquireRequest {
+            name: &member.name,
+            kind: &member.kind,
+            lease,
+            max_hold,
+            cancel: terms.cancel,
+            owned: terms.owned,
+            group: Some(&self.name),
+        };
+        Ok(Part { engine: &operations[self.client_of[place]], request })
+    }
+}
+
+/// `multi(a, b)`; of many members only the first are named.
+fn name_of(members: &[Member]) -> Arc<str> {
+    let named: Vec<&str> = members.iter().take(MOST_NAMED).map(|member| member.name.as_str()).collect();
+    let more = members.len() - named.len();
+    let rest = if more == 0 { String::new() } else { format!(", and {more} more") };
+    format!("multi({}{rest})", named.join(", ")).into()
+}
+
+/// The most locks of a group.
+pub(crate) const MOST_MEMBERS: usize = 1_000;
+const MOST_NAMED: usize = 8;

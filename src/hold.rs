@@ -1,0 +1,333 @@
+//! The hold that all guards of a grant share, of one lock or of several.
+
+mod several;
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
+
+use once_cell::sync::OnceCell;
+
+use crate::engine::{Grant, Handle, HoldState};
+use crate::error::{Loss, Result};
+use crate::state::ledger::{GuardNumber, Phase};
+use crate::time::{Deadline, Instant, Lease};
+use crate::token::FencingToken;
+use several::Several;
+
+/// The outcome of a take, before it becomes a guard.
+pub(crate) enum Taken {
+    One(Handle, Grant),
+    /// `needed` of the grants must be held for the group to be held.
+    Several {
+        name: Arc<str>,
+        needed: usize,
+        grants: Vec<(Handle, Grant)>,
+    },
+}
+
+/// A hold on a lock, shared by all its guards.
+///
+/// A hold knows its own deadline: [`is_held`](Self::is_held) compares the deadline with the clock and needs no thread
+/// and no network, so even a process that was stopped for minutes learns of the loss at its first check. A hold
+/// cannot promise more: a thread may be stopped between the check and the next write. Where such a late write does
+/// harm, let the resource refuse late writers.
+///
+/// A guard has the same methods. [`Guard::hold`](crate::Guard::hold) lends the hold itself; a clone of the hold keeps the client alive
+/// but not the lock, and may move to a thread that watches the hold:
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let guard = client.get_lock("stock:42").lock()?;
+/// let hold = guard.hold().clone();
+/// std::thread::spawn(move || {
+///     if let Some(loss) = hold.wait_lost(Duration::MAX) {
+///         eprintln!("stop the work: {loss:?}");
+///     }
+/// });
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Hold(Of);
+
+#[derive(Clone)]
+enum Of {
+    One(One),
+    Several(Arc<Several>),
+}
+
+/// A hold on one lock.
+#[derive(Clone)]
+pub(crate) struct One {
+    pub(crate) handle: Handle,
+    pub(crate) state: Arc<HoldState>,
+}
+
+impl Hold {
+    /// Returns whether the lock is held, as far as this process knows.
+    ///
+    /// `false` after the release, after a loss, after the deadline passed without a new confirmation from Redis, and
+    /// in a forked child, whose copy of the guard holds nothing. No I/O.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// // ... slow work ...
+    /// if guard.is_held() {
+    ///     // ... write ...
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn is_held(&self) -> bool {
+        match &self.0 {
+            Of::One(one) => one.phase() == Phase::Live,
+            Of::Several(several) => several.is_held(),
+        }
+    }
+
+    /// Returns the time until the hold expires if it is not renewed; zero without the hold.
+    ///
+    /// The time is counted from the sending of the last confirmed request, less a margin (1 %, at least 50 ms, at
+    /// most a tenth of the lease). No I/O.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// if guard.remaining() < Duration::from_secs(5) {
+    ///     guard.extend(Duration::from_secs(60))?;
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn remaining(&self) -> Duration {
+        match &self.0 {
+            Of::One(one) => one.good_until().map_or(Duration::ZERO, |end| Instant::now().until(end)),
+            Of::Several(several) => several.remaining(),
+        }
+    }
+
+    /// Returns the loss of the hold, if the hold was lost. `None` after a release. No I/O.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// if let Some(loss) = guard.lost() {
+    ///     eprintln!("stop the work: {loss}");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn lost(&self) -> Option<Loss> {
+        match &self.0 {
+            Of::One(one) => one.lost(),
+            Of::Several(several) => several.lost(),
+        }
+    }
+
+    /// Waits until the lock is lost, for at most `limit`.
+    ///
+    /// `None` when the time is up, or as soon as the lock is released.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// let hold = guard.hold().clone();
+    /// std::thread::spawn(move || hold.wait_lost(Duration::MAX).inspect(|loss| eprintln!("stop the work: {loss}")));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn wait_lost(&self, limit: Duration) -> Option<Loss> {
+        let until = match Deadline::after(limit) {
+            Deadline::At(at) => at,
+            Deadline::Never => Instant::now().after(Lease::LONGEST),
+        };
+        match &self.0 {
+            Of::One(one) if one.handle.look().is_some() => one.state.wait_for_end(until),
+            Of::One(_) => {}
+            Of::Several(several) => several.wait_for_end(until),
+        }
+        self.lost()
+    }
+
+    /// Runs `callback` once, on a thread of the client, when the lock is lost; at once after an earlier loss.
+    ///
+    /// A released lock runs no callback. A slow callback delays no other callback. In a forked child, where the
+    /// client has no threads, the callback runs on the calling thread.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// guard.on_lost(|loss| eprintln!("stop the work: {loss}"));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
+        match &self.0 {
+            Of::One(one) => one.on_lost(callback),
+            Of::Several(several) => several.on_lost(callback),
+        }
+    }
+
+    /// Raises the time to live of the lock to at least `duration` from now; never lowers it.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("import").with_lease(Duration::from_secs(60)).lock()?;
+    /// // ... it takes longer than we thought ...
+    /// guard.extend(Duration::from_secs(120))?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `BadInput` for a duration that is not a possible lease, `Lost` when the lock is lost, `NotHeld` after a
+    /// release; otherwise refusals and outages of the server.
+    pub fn extend(&self, duration: Duration) -> Result<()> {
+        let lease = Lease::new(duration).map_err(|error| error.about(self.name()))?;
+        match &self.0 {
+            Of::One(One { handle, state }) => {
+                handle.begin_to_end().and_then(|engine| engine.extend(state, lease)).map_err(|e| e.about(self.name()))
+            }
+            Of::Several(several) => several.extend(lease),
+        }
+    }
+
+    /// Returns the fencing token of the grant; only fenced locks have a token. A re-entry does not change the token.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_fenced_lock("stock:42").lock()?;
+    /// assert_eq!(guard.hold().token(), Some(guard.token()));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn token(&self) -> Option<FencingToken> {
+        match &self.0 {
+            Of::One(one) => one.state.token.map(FencingToken::new),
+            Of::Several(_) => None,
+        }
+    }
+
+    /// Returns the name of the lock.
+    ///
+    /// ```no_run
+    /// # fn log(hold: &lockson::Hold) {
+    /// println!("working under {} as {}", hold.name(), hold.owner());
+    /// # }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        match &self.0 {
+            Of::One(one) => one.state.name.as_str(),
+            Of::Several(several) => &several.name,
+        }
+    }
+
+    /// Returns the owner id, as stored in Redis: client, thread and hold.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// println!("HEXISTS {} {} is 1", guard.name(), guard.owner());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn owner(&self) -> &str {
+        match &self.0 {
+            Of::One(one) => one.state.owner.as_str(),
+            Of::Several(_) => "",
+        }
+    }
+
+    /// Returns the holds of a group, one for each lock that was granted, in the order of its locks; for the hold of a
+    /// single lock, the hold itself.
+    ///
+    /// ```no_run
+    /// # use lockson::Lock;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = Lock::multi([client.get_lock("account:1"), client.get_lock("account:2")]).lock()?;
+    /// for member in guard.hold().members() {
+    ///     println!("{} as {}: {:?} left", member.name(), member.owner(), member.remaining());
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn members(&self) -> &[Self] {
+        match &self.0 {
+            Of::One(_) => std::slice::from_ref(self),
+            Of::Several(several) => &several.members,
+        }
+    }
+
+    /// Makes the hold of a grant, and the numbers of its guards.
+    pub(crate) fn new(taken: Taken) -> (Self, Vec<GuardNumber>) {
+        let one = |(handle, (state, number)): (Handle, Grant)| (Self(Of::One(One { handle, state })), number);
+        match taken {
+            Taken::One(handle, grant) => {
+                let (hold, number) = one((handle, grant));
+                (hold, vec![number])
+            }
+            Taken::Several { name, needed, grants } => {
+                let (members, numbers) = grants.into_iter().map(one).unzip();
+                (Self(Of::Several(Arc::new(Several { name, members, needed, lost: OnceCell::new() }))), numbers)
+            }
+        }
+    }
+
+    /// The holds on single locks.
+    pub(crate) fn ones(&self) -> impl Iterator<Item = &One> {
+        self.members().iter().filter_map(|member| match &member.0 {
+            Of::One(one) => Some(one),
+            Of::Several(_) => None,
+        })
+    }
+
+    /// The number of members that must be held for the hold to be held.
+    pub(crate) fn needed(&self) -> usize {
+        match &self.0 {
+            Of::One(_) => 1,
+            Of::Several(several) => several.needed,
+        }
+    }
+}
+
+impl One {
+    fn phase(&self) -> Phase {
+        let Some(engine) = self.handle.look() else { return Phase::Lost(Loss::Closed) };
+        engine.with_ledger(&self.state, |ledger, now| ledger.look(now))
+    }
+
+    fn lost(&self) -> Option<Loss> {
+        match self.phase() {
+            Phase::Lost(loss) => Some(loss),
+            _ => None,
+        }
+    }
+
+    /// The deadline of a live hold.
+    fn good_until(&self) -> Option<Instant> {
+        self.handle
+            .look()?
+            .with_ledger(&self.state, |ledger, now| (ledger.look(now) == Phase::Live).then(|| ledger.good_until()))
+    }
+
+    fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
+        match self.handle.look() {
+            Some(engine) => engine.on_lost(&self.state, Box::new(callback)),
+            None => callback(&Loss::Closed),
+        }
+    }
+}
+
+/// A panic in code of the caller leaves no data half changed, because no mutex is held while that code runs.
+impl UnwindSafe for Hold {}
+impl RefUnwindSafe for Hold {}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("name", &self.name())
+            .field("owner", &self.owner())
+            .field("remaining", &self.remaining())
+            .field("lost", &self.lost())
+            .finish()
+    }
+}

@@ -1,0 +1,109 @@
+//! The hold on several locks: a view of their holds, with the number of them that must be held.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use once_cell::sync::OnceCell;
+
+use super::{Hold, One};
+use crate::bell::Bell;
+use crate::engine::several::giving_back::extend_at_once;
+use crate::error::{Error, Loss, Result};
+use crate::state::exchange::Bounds;
+use crate::sync::Mutex;
+use crate::time::{Instant, Lease};
+
+/// The hold on several locks. A lost member stays lost, so the group needs no state of its own.
+pub(super) struct Several {
+    pub(super) name: Arc<str>,
+    pub(super) members: Vec<Hold>,
+    pub(super) needed: usize,
+    /// The loss that ended the hold.
+    pub(super) lost: OnceCell<Loss>,
+}
+
+type OnLost = Box<dyn FnOnce(&Loss) + Send>;
+
+impl Several {
+    fn ones(&self) -> impl Iterator<Item = &One> {
+        self.members.iter().flat_map(Hold::ones)
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.good_until().is_some()
+    }
+
+    pub(super) fn remaining(&self) -> Duration {
+        self.good_until().map_or(Duration::ZERO, |end| Instant::now().until(end))
+    }
+
+    /// The moment from which on too few members are held, if nothing is renewed; `None` if that is so now.
+    fn good_until(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut ends: Vec<Instant> = self.ones().filter_map(One::good_until).filter(|end| *end > now).collect();
+        ends.sort_unstable_by(|one, other| other.cmp(one));
+        ends.get(self.needed.checked_sub(1)?).copied()
+    }
+
+    /// The loss after which too few members were left. A released member is not lost.
+    pub(super) fn lost(&self) -> Option<Loss> {
+        if let Some(loss) = self.lost.get() {
+            return Some(*loss);
+        }
+        let losses: Vec<Loss> = self.ones().filter_map(One::lost).collect();
+        let last = losses.get(self.members.len().saturating_sub(self.needed))?;
+        Some(*self.lost.get_or_init(|| *last))
+    }
+
+    /// Waits until too few members are held, or until `until`.
+    pub(super) fn wait_for_end(&self, until: Instant) {
+        if self.ones().any(|one| one.handle.look().is_none()) {
+            return;
+        }
+        let bell = Bell::new();
+        let _hung: Vec<_> = self.ones().map(|one| one.state.ring_at_end(&bell)).collect();
+        loop {
+            let now = Instant::now();
+            let Some(end) = self.good_until().filter(|_| now < until) else { return };
+            bell.wait(now.after(now.nap_until(until.min(end))));
+        }
+    }
+
+    /// Runs the callback at the loss after which too few members are left.
+    pub(super) fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
+        let bearable = self.members.len().saturating_sub(self.needed);
+        let waiting: Arc<Mutex<(usize, Option<OnLost>)>> = Arc::new(Mutex::new((bearable, Some(Box::new(callback)))));
+        for one in self.ones() {
+            let waiting = Arc::clone(&waiting);
+            one.on_lost(move |loss| {
+                let due = {
+                    let (bearable, callback) = &mut *waiting.lock();
+                    match bearable.checked_sub(1) {
+                        Some(less) => {
+                            *bearable = less;
+                            None
+                        }
+                        None => callback.take(),
+                    }
+                };
+                if let Some(callback) = due {
+                    callback(loss);
+                }
+            });
+        }
+    }
+
+    pub(super) fn extend(&self, lease: Lease) -> Result<()> {
+        let ones: Vec<&One> = self.ones().collect();
+        let operations = ones.iter().map(|one| one.handle.begin_to_end()).collect::<Result<Vec<_>>>();
+        let operations = operations.map_err(|error| error.about(&*self.name))?;
+        // A member that was lost before counts against the group, but is no reason to ask for it.
+        let holds: Vec<_> = operations.iter().zip(&ones).map(|(engine, one)| (&**engine, &one.state, lease)).collect();
+        let outcomes = extend_at_once(&holds, |engine| {
+            let limit = engine.config.command_timeout;
+            Bounds::within(Instant::now(), limit, limit)
+        });
+        let failures: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+        Error::unless_enough(&self.name, (ones.len(), self.needed), failures)
+    }
+}

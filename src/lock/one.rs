@@ -1,0 +1,109 @@
+//! One lock behind a handle: its requests, and the errors that name it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::several::Terms;
+use crate::engine::{AcquireRequest, Engine, Handle, HoldState, Kind, Wait};
+use crate::error::{Error, ErrorKind, Loss, Result};
+use crate::hold::Taken;
+use crate::name::{GivenName, LockName};
+use crate::owner::ThreadId;
+use crate::script::{Call, query};
+use crate::state::ledger::{GuardNumber, Phase};
+
+/// One lock by its name.
+#[derive(Clone)]
+pub(super) struct One {
+    pub(super) handle: Handle,
+    pub(super) kind: Arc<dyn Kind>,
+    pub(super) name: GivenName,
+}
+
+impl One {
+    pub(super) fn take(&self, terms: &Terms<'_>, wait: Wait) -> Result<Option<Taken>> {
+        let name = self.name.checked()?;
+        let Terms { lease, max_hold, cancel, owned } = *terms;
+        let request = AcquireRequest { name, kind: &self.kind, lease, max_hold, cancel, owned, group: None };
+        let grant = self.handle.begin().and_then(|engine| engine.acquire(&request, wait));
+        Ok(grant.map_err(|error| error.about(name))?.map(|grant| Taken::One(self.handle.clone(), grant)))
+    }
+
+    /// Releases the newest hold of this thread that was left to `unlock`.
+    pub(super) fn unlock(&self) -> Result<()> {
+        let name = self.name.checked()?;
+        let engine = self.handle.begin_to_end().map_err(|error| error.about(name))?;
+        let (hold, guard) = self.left_to_unlock(&engine)?;
+        engine.release(&hold, guard, engine.config.command_timeout)
+    }
+
+    /// Returns the newest hold of this thread that was left to `unlock`.
+    pub(super) fn left_to_unlock(&self, engine: &Engine) -> Result<(Arc<HoldState>, GuardNumber)> {
+        let name = self.name.checked()?;
+        let not_held = || {
+            let text = "this thread has no hold on it from leave_to_unlock(); a guard gives its own hold back";
+            Error::new(ErrorKind::NotHeld, text).about(name)
+        };
+        let hold = engine.registry.find(name, ThreadId::current().number()).ok_or_else(not_held)?;
+        if hold.kind.family() != self.kind.family() {
+            let other = "this thread holds another kind of lock of this name; unlock that one";
+            return Err(Error::new(ErrorKind::OtherKind, other).about(name));
+        }
+        let guard = engine.with_ledger(&hold, |ledger, _| ledger.newest_left_to_unlock(self.kind.side()));
+        Ok((hold, guard.ok_or_else(not_held)?))
+    }
+
+    /// Releases the lock of whatever owner. Returns whether the lock was held.
+    pub(super) fn force_unlock(&self) -> Result<bool> {
+        let name = self.name.checked()?;
+        let engine = self.handle.begin().map_err(|error| error.about(name))?;
+        // Read before the request: a later owner keeps the lock.
+        let holds = engine.registry.under(name);
+        let outcome = engine.command(&self.kind.force_release(name)).map_err(|error| error.about(name));
+        match outcome {
+            Ok(true) => self.force_lost(&engine, &holds),
+            Ok(false) => {}
+            Err(_) => engine.verify_holds(name),
+        }
+        outcome
+    }
+
+    /// Records the loss of the holds of this process on the released side.
+    fn force_lost(&self, engine: &Engine, holds: &[Arc<HoldState>]) {
+        let side = self.kind.side();
+        for hold in holds {
+            if engine.with_ledger(hold, |ledger, _| ledger.counts().of(side)) > 0 {
+                engine.lose(hold, Loss::Gone);
+            }
+        }
+    }
+
+    pub(super) fn is_locked(&self) -> Result<bool> {
+        self.ask(|name| self.kind.is_locked(name))
+    }
+
+    pub(super) fn remaining_time_to_live(&self) -> Result<Option<Duration>> {
+        self.ask(query::time_to_live)
+    }
+
+    /// Reads an owner of the lock, and its hold count.
+    pub(super) fn holder(&self) -> Result<Option<(String, u64)>> {
+        self.ask(|name| self.kind.holder(name))
+    }
+
+    /// The hold count of this thread, as far as this process knows.
+    pub(super) fn hold_count(&self) -> u64 {
+        let Ok(name) = self.name.checked() else { return 0 };
+        let Some(engine) = self.handle.look() else { return 0 };
+        let Some(hold) = engine.registry.find(name, ThreadId::current().number()) else { return 0 };
+        let count = engine.with_ledger(&hold, |ledger, now| {
+            if ledger.look(now) == Phase::Live { ledger.counts().of(self.kind.side()) } else { 0 }
+        });
+        u64::try_from(count).unwrap_or(u64::MAX)
+    }
+
+    fn ask<A>(&self, call: impl FnOnce(&LockName) -> Call<A>) -> Result<A> {
+        let name = self.name.checked()?;
+        self.handle.begin().and_then(|engine| engine.ask(&call(name))).map_err(|error| error.about(name))
+    }
+}
