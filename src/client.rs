@@ -11,7 +11,7 @@ use crate::conn::{Address, Dialer, Server, Standalone};
 use crate::election::Election;
 use crate::engine::{Engine, Handle, HoldState, Kind};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kinds::{Backoff, Fair, Fenced, Plain, ReadWriteLock, Spin, TokenLock, TokenOptions};
+use crate::kinds::{Backoff, Fair, Fenced, Group, Plain, ReadWriteLock, Spin, TokenLock, TokenOptions};
 use crate::listing::{HeldLock, LockWaiter};
 use crate::lock::Lock;
 use crate::owner::Owners;
@@ -250,6 +250,13 @@ impl Client {
     /// ```
     pub fn get_token_lock_with(&self, name: impl AsRef<str>, options: TokenOptions) -> Lock {
         self.handle_to(Arc::new(TokenLock(options)), name)
+    }
+
+    /// The lock of one value of a group.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the lock for several names uses it"))]
+    pub(crate) fn value_of_group(&self, group: &str, value: &str) -> Lock {
+        let kind = Arc::new(Group::new(self.handle.peer_clock_skew()));
+        Lock::new(&self.handle, kind, self.handle.name_of_value(group, value))
     }
 
     fn fair(&self, name: impl AsRef<str>, reentrant: bool) -> Lock {

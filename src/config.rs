@@ -53,6 +53,7 @@ pub(crate) struct Config {
     pub(crate) outage_limit: Duration,
     pub(crate) drop_timeout: Duration,
     pub(crate) fair_patience: Duration,
+    pub(crate) peer_clock_skew: Duration,
     pub(crate) max_connections: usize,
     pub(crate) idle_timeout: Duration,
     pub(crate) client_name: String,
@@ -181,6 +182,26 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the largest difference between the clock of the server and the clocks of Redisson clients that use the same
+    /// group locks.
+    ///
+    /// The values of a group have deadlines in place of times to live, and Redisson judges the deadlines by the clock of
+    /// its machine. The time is added to each deadline that this client writes, and to each that it judges: another
+    /// client takes the value of a crashed holder by so much later. Other locks have no use for it. At most 1 hour.
+    /// Defaults to zero, for fleets without Redisson or with clocks in step.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = lockson::Client::builder("redis://localhost")
+    ///     .peer_clock_skew(Duration::from_millis(500))
+    ///     .connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn peer_clock_skew(mut self, skew: Duration) -> Self {
+        self.config.peer_clock_skew = skew;
+        self
+    }
+
     /// Sets the largest number of open connections for requests to one server.
     ///
     /// At most two more connections are open: one listens, one renews and watches. 1 to 10,000. Defaults to 64.
@@ -277,6 +298,7 @@ impl Config {
             ));
         }
         within("fair_patience()", self.fair_patience, SECOND * 2, HOUR, "2 seconds to 1 hour")?;
+        within("peer_clock_skew()", self.peer_clock_skew, Duration::ZERO, HOUR, "at most 1 hour")?;
         within("outage_limit()", self.outage_limit, Duration::ZERO, Lease::LONGEST, "at most 365 days")?;
         within("drop_timeout()", self.drop_timeout, Duration::ZERO, HOUR, "at most 1 hour")?;
         within("idle_timeout()", self.idle_timeout, Duration::from_millis(10), Lease::LONGEST, "10 ms to 365 days")?;
@@ -319,6 +341,7 @@ impl Default for Config {
             outage_limit: Duration::from_secs(10),
             drop_timeout: Duration::from_secs(1),
             fair_patience: Duration::from_secs(5),
+            peer_clock_skew: Duration::ZERO,
             max_connections: 64,
             idle_timeout: Duration::from_secs(30),
             client_name: "lockson".into(),
@@ -365,6 +388,7 @@ mod tests {
         check("command_timeout", &|b| b.command_timeout(seconds(30)));
         check("command_timeout", &|b| b.command_timeout(seconds(2)).watchdog(seconds(2), millis(500)));
         check("fair_patience", &|b| b.fair_patience(seconds(1)));
+        check("peer_clock_skew", &|b| b.peer_clock_skew(seconds(3_601)));
         check("outage_limit", &|b| b.outage_limit(Duration::MAX));
         check("drop_timeout", &|b| b.drop_timeout(Duration::MAX));
         check("idle_timeout", &|b| b.idle_timeout(Duration::ZERO));

@@ -34,6 +34,8 @@ pub enum LockKind {
     Token,
     /// [`Client::get_election`](crate::Client::get_election).
     Leader,
+    /// One value of a group lock.
+    Group,
 }
 
 /// A lock that the client holds, as listed by [`Client::held`](crate::Client::held).
@@ -170,6 +172,7 @@ impl fmt::Display for LockKind {
             Self::Write => "write",
             Self::Token => "token",
             Self::Leader => "leader",
+            Self::Group => "group",
         })
     }
 }

@@ -38,7 +38,6 @@ impl GivenName {
     }
 
     /// The name of one value of a group.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the lock for several names uses it"))]
     pub(crate) fn of_value(group: &Arc<str>, value: &str) -> Self {
         let checked = LockName::of(group).and_then(|name| name.with_value(value));
         Self { text: format!("{group}[{value}]").into(), checked }
@@ -95,7 +94,6 @@ impl LockName {
     }
 
     /// The field of a value in the hash of its group; empty for a name of a whole key.
-    #[expect(dead_code, reason = "the scripts of the group lock use it")]
     pub(crate) fn field(&self) -> &str {
         self.part.as_ref().map_or("", |part| &part.field)
     }

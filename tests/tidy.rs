@@ -48,12 +48,23 @@ const READ_CLOCKS: &[&str] = &["time"];
 /// Parts that choose the mutex and condition variable; a model checker provides replacements there.
 const CHOOSE_MUTEXES: &[&str] = &["sync"];
 /// Names that a script must build because of Redisson's own layout: channels of fair waiters, fields and keys of
-/// read-write holds.
+/// read-write holds, fields of the values of a group.
 const BUILT_IN_LUA: &[(&str, &str)] = &[
     ("fair/acquire.lua", "ARGV[4] .. ':' .. head"),
     ("fair/force_release.lua", "ARGV[1] .. ':' .. head"),
     ("fair/leave.lua", "ARGV[3] .. ':' .. head"),
     ("fair/release.lua", "ARGV[4] .. ':' .. head"),
+    ("group/acquire.lua", "field .. ':' .. owner .. ':expire_time'"),
+    ("group/acquire.lua", "field .. ':' .. owner .. ':lock_count'"),
+    ("group/force_release.lua", "ARGV[1] .. ':' .. holder"),
+    ("group/force_release.lua", "hold .. ':expire_time', hold .. ':lock_count'"),
+    ("group/look.lua", "ARGV[1] .. ':' .. holder"),
+    ("group/look.lua", "hold .. ':lock_count', hold .. ':expire_time'"),
+    ("group/reenter.lua", "ARGV[1] .. ':' .. ARGV[2]"),
+    ("group/reenter.lua", "hold .. ':expire_time'"),
+    ("group/release.lua", "field .. ':' .. owner"),
+    ("group/release.lua", "hold .. ':expire_time'"),
+    ("group/renew.lua", "field .. ':' .. owner .. ':expire_time'"),
     ("read_write/reenter.lua", "ARGV[2] .. ':write'"),
     ("read_write/reenter.lua", "ARGV[5] .. i"),
     ("read_write/release.lua", "ARGV[1] .. ':write'"),

@@ -57,8 +57,12 @@ local function take(key, owner, lease_ms)
 end
 
 local function take_again(key, owner, lease_ms)
+  local ttl = redis.pcall('pttl', key)
+  if type(ttl) == 'table' then
+    return ttl
+  end
   -- The time to live is set first: after this first write, a full memory does not refuse the hold count.
-  return refusal(redis.pcall('pexpire', key, math.max(tonumber(lease_ms), redis.call('pttl', key))))
+  return refusal(redis.pcall('pexpire', key, math.max(tonumber(lease_ms), ttl)))
     or refusal(redis.pcall('hset', key, owner, 1))
 end
 

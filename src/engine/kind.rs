@@ -95,6 +95,11 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         query::exists(name)
     }
 
+    /// Reads the time to live of the lock; `None` for a free lock, the longest duration without an expiry.
+    fn time_to_live(&self, name: &LockName) -> Call<Option<Duration>> {
+        query::time_to_live(name)
+    }
+
     /// Reads an owner of the lock, and its hold count.
     fn holder(&self, name: &LockName) -> Call<Option<(String, u64)>> {
         query::holder(name)

@@ -7,9 +7,11 @@
 //! 5. `read_write`: many readers or one writer; a handle for each side.
 //! 6. `leader`: the fenced lock of an election, with the text of its holder.
 //! 7. `token`: one value under the key, as most lock recipes for Redis do.
+//! 8. `group`: many values under one key, each a lock of its own.
 
 mod fair;
 mod fenced;
+mod group;
 mod leader;
 mod plain;
 mod read_write;
@@ -19,6 +21,7 @@ mod token;
 pub(crate) use fair::Fair;
 pub use fenced::ACCEPT_IF_NOT_OLDER;
 pub(crate) use fenced::Fenced;
+pub(crate) use group::Group;
 pub(crate) use leader::LeaderLock;
 pub(crate) use plain::Plain;
 pub use read_write::ReadWriteLock;

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::hold::Taken;
 use crate::name::{GivenName, LockName};
 use crate::owner::ThreadId;
-use crate::script::{Call, query};
+use crate::script::Call;
 use crate::state::ledger::{GuardNumber, Phase};
 
 /// One lock by its name.
@@ -83,7 +83,7 @@ impl One {
     }
 
     pub(super) fn remaining_time_to_live(&self) -> Result<Option<Duration>> {
-        self.ask(query::time_to_live)
+        self.ask(|name| self.kind.time_to_live(name))
     }
 
     /// Reads an owner of the lock, and its hold count.

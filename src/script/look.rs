@@ -49,20 +49,38 @@ pub(crate) fn fields(claims: &[Claim], of_owner: fn(&OwnerId) -> Vec<String>) ->
     })
 }
 
+/// Checks values of groups: a hold exists if the field of the value has its owner.
+pub(crate) fn owners(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
+    let claims = claims.to_vec();
+    Call::with_round_trips(&claims[0].name.clone(), move |send| {
+        let question = |claim: &Claim| {
+            let mut question = command("HGET", claim.name.key());
+            question.arg(claim.name.field());
+            question
+        };
+        let questions: Vec<Cmd> = claims.iter().map(question).collect();
+        answers_by_owner(&claims, send(&questions)?)
+    })
+}
+
 /// Checks values, one for each name.
 pub(crate) fn values(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
     let claims = claims.to_vec();
     Call::with_round_trips(&claims[0].name.clone(), move |send| {
         let questions: Vec<Cmd> = claims.iter().map(|claim| command("GET", claim.name.key())).collect();
-        let answer = |(claim, reply): (&Claim, Value)| match reply {
-            Value::BulkString(value) if value == claim.owner.as_str().as_bytes() => Some(RenewalAnswer::Renewed),
-            Value::BulkString(_) => Some(RenewalAnswer::Lost(Loss::Taken)),
-            Value::Nil => Some(RenewalAnswer::Lost(Loss::Gone)),
-            other => RenewalAnswer::read(&other),
-        };
-        let replies = send(&questions)?;
-        known(claims.iter().zip(replies).map(answer).collect())
+        answers_by_owner(&claims, send(&questions)?)
     })
+}
+
+/// Compares each owner with the value that Redis has.
+fn answers_by_owner(claims: &[Claim], replies: Vec<Value>) -> Result<Vec<RenewalAnswer>, Stop> {
+    let answer = |(claim, reply): (&Claim, Value)| match reply {
+        Value::BulkString(value) if value == claim.owner.as_str().as_bytes() => Some(RenewalAnswer::Renewed),
+        Value::BulkString(_) => Some(RenewalAnswer::Lost(Loss::Taken)),
+        Value::Nil => Some(RenewalAnswer::Lost(Loss::Gone)),
+        other => RenewalAnswer::read(&other),
+    };
+    known(claims.iter().zip(replies).map(answer).collect())
 }
 
 /// Completes the answers of claims whose fields are missing: does the key exist? One request covers all keys, because

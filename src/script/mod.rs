@@ -7,8 +7,11 @@ mod compare_and_delete;
 mod entry;
 pub(crate) mod fair;
 pub(crate) mod fenced;
+pub(crate) mod group;
 pub(crate) mod leader;
 pub(crate) mod look;
+#[cfg(test)]
+pub(crate) mod on_server;
 pub(crate) mod plain;
 pub(crate) mod query;
 pub(crate) mod read_write;

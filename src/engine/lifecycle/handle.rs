@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::engine::caller::closed;
@@ -82,9 +83,18 @@ impl Handle {
         self.0.0.topology.server_for(name.key()).label()
     }
 
+    pub(crate) fn peer_clock_skew(&self) -> Duration {
+        self.0.0.config.peer_clock_skew
+    }
+
     /// The name that stands in Redis.
     pub(crate) fn name(&self, name: &str) -> GivenName {
         GivenName::new(self.0.0.full_name(name))
+    }
+
+    /// The name of a value of the group.
+    pub(crate) fn name_of_value(&self, group: &str, value: &str) -> GivenName {
+        GivenName::of_value(&self.0.0.full_name(group), value)
     }
 }
 

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use lockson_harness::RedisServer;
-use redis::ConnectionLike;
 
 use super::*;
 use crate::error::Loss;
+use crate::script::on_server::{changes_nothing, run, run_at, state, url_of_user};
 use crate::script::{Publication, plain};
 
 /// The locks of one test.
@@ -43,39 +43,6 @@ impl Locks {
         };
         Bundle::Plain.release(&parts.map(part).collect::<Vec<_>>())
     }
-}
-
-/// Runs a call. Returns the word of the error where the server refuses.
-fn run_at<T>(url: &str, call: &Call<T>) -> Result<T, String> {
-    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-    let reply = match connection.req_packed_command(&call.packed_with_source().unwrap()).unwrap() {
-        Value::ServerError(error) => return Err(Refusal::new(&error).word().to_owned()),
-        reply => reply,
-    };
-    Ok(call.read(&reply).unwrap_or_else(|| panic!("a reply of unknown shape: {reply:?}")))
-}
-
-fn run<T>(server: &RedisServer, call: &Call<T>) -> T {
-    run_at(&server.url(), call).unwrap()
-}
-
-/// Every key with its content and the time at which the key expires.
-fn state(server: &RedisServer) -> Vec<(String, Vec<u8>, i64)> {
-    let dump = |key: String| (server.query(&["DUMP", &key]), server.query(&["PEXPIRETIME", &key]), key);
-    server.keys().into_iter().map(dump).map(|(content, expires, key)| (key, content, expires)).collect()
-}
-
-/// Runs the call and expects that nothing is changed and nothing is published.
-fn changes_nothing<T>(server: &RedisServer, call: &Call<T>) -> T {
-    let mut connection = server.connection();
-    let mut messages = connection.as_pubsub();
-    messages.psubscribe("*").unwrap();
-    let before = (state(server), server.info("rdb_changes_since_last_save"));
-    let answer = run(server, call);
-    assert_eq!((state(server), server.info("rdb_changes_since_last_save")), before);
-    server.run(&["PUBLISH", "end", "of test"]);
-    assert_eq!(messages.get_message().unwrap().get_channel_name(), "end", "nothing else was published");
-    answer
 }
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -157,12 +124,6 @@ fn a_key_that_is_no_lock_is_told_apart() {
     assert!(matches!(&states[1], PartState::Unreadable(refusal) if refusal.word() == "WRONGTYPE"), "{states:?}");
 }
 
-/// The address for a user that has these rights.
-fn url_of_user(server: &RedisServer, rights: &[&str]) -> String {
-    server.run(&[&["ACL", "SETUSER", "user", "reset", "on", "nopass", "&*"], rights].concat());
-    server.url().replace("redis://", "redis://user:any@")
-}
-
 #[test]
 fn a_user_without_a_right_takes_nothing() {
     let server = RedisServer::start();
@@ -192,6 +153,15 @@ fn a_refusal_at_a_later_lock_undoes_the_earlier_ones() {
         assert_eq!(run_at(&url, &locks.acquire()), Err("NOPERM".to_owned()), "without {denied}");
         assert_eq!(server.keys(), [""; 0], "without {denied}");
     }
+}
+
+#[test]
+fn a_refused_repetition_takes_no_further_lock() {
+    let server = RedisServer::start();
+    run(&server, &Locks::of(&["a"]).acquire());
+    let url = url_of_user(&server, &["~*", "+@all", "-pttl"]);
+    assert_eq!(run_at(&url, &Locks::of(&["a", "b"]).acquire()), Err("NOPERM".to_owned()));
+    assert_eq!(server.keys(), ["a"]);
 }
 
 #[test]

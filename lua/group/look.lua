@@ -1,0 +1,22 @@
+-- group/look.lua
+-- Tells the hold of a value that has not expired.
+--
+-- KEYS[1] hash of the group: field -> owner, field:owner:expire_time -> deadline in ms since 1970,
+--         field:owner:lock_count -> hold count
+-- ARGV[1] field
+-- ARGV[2] difference of clocks, ms
+--
+-- reply: {owner, hold count, time until the hold expires in ms} | {} = the value is free
+local holder = redis.call('hget', KEYS[1], ARGV[1])
+if not holder then
+  return {}
+end
+local hold = ARGV[1] .. ':' .. holder
+local count, deadline = unpack(redis.call('hmget', KEYS[1], hold .. ':lock_count', hold .. ':expire_time'))
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local left = (tonumber(deadline or 0) or 0) + ARGV[2] - now
+if left <= 0 then
+  return {}
+end
+return {holder, tonumber(count or 1) or 1, left}

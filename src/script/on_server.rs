@@ -1,0 +1,57 @@
+//! Runs requests against a server: what they answer, and what they leave.
+#![cfg(test)]
+
+use lockson_harness::RedisServer;
+use redis::{ConnectionLike, Value};
+
+use super::Call;
+use crate::error::Refusal;
+
+/// Runs a call. Returns the word of the error where the server refuses.
+pub(crate) fn run_at<T>(url: &str, call: &Call<T>) -> Result<T, String> {
+    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+    let reply = match connection.req_packed_command(&call.packed_with_source().unwrap()).unwrap() {
+        Value::ServerError(error) => return Err(Refusal::new(&error).word().to_owned()),
+        reply => reply,
+    };
+    Ok(call.read(&reply).unwrap_or_else(|| panic!("a reply of unknown shape: {reply:?}")))
+}
+
+pub(crate) fn run<T>(server: &RedisServer, call: &Call<T>) -> T {
+    run_at(&server.url(), call).unwrap()
+}
+
+/// Every key with its content and the time at which the key expires.
+pub(crate) fn state(server: &RedisServer) -> Vec<(String, Vec<u8>, i64)> {
+    let dump = |key: String| (server.query(&["DUMP", &key]), server.query(&["PEXPIRETIME", &key]), key);
+    server.keys().into_iter().map(dump).map(|(content, expires, key)| (key, content, expires)).collect()
+}
+
+/// Runs the call and expects that nothing is changed and nothing is published.
+pub(crate) fn changes_nothing<T>(server: &RedisServer, call: &Call<T>) -> T {
+    let mut connection = server.connection();
+    let mut messages = connection.as_pubsub();
+    messages.psubscribe("*").unwrap();
+    let before = (state(server), server.info("rdb_changes_since_last_save"));
+    let answer = run(server, call);
+    assert_eq!((state(server), server.info("rdb_changes_since_last_save")), before);
+    server.run(&["PUBLISH", "end", "of test"]);
+    assert_eq!(messages.get_message().unwrap().get_channel_name(), "end", "nothing else was published");
+    answer
+}
+
+/// The address for a user that has these rights.
+pub(crate) fn url_of_user(server: &RedisServer, rights: &[&str]) -> String {
+    server.run(&[&["ACL", "SETUSER", "user", "reset", "on", "nopass", "&*"], rights].concat());
+    server.url().replace("redis://", "redis://user:any@")
+}
+
+/// Runs a call of several round trips.
+pub(crate) fn run_pipeline<T>(server: &RedisServer, call: &Call<T>) -> T {
+    let mut connection = server.connection();
+    let outcome = call
+        .round_trips()
+        .unwrap()
+        .run(&mut |commands| Ok(commands.iter().map(|command| connection.req_command(command).unwrap()).collect()));
+    outcome.unwrap()
+}
