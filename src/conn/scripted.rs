@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::sync::Mutex;
 
@@ -27,6 +28,8 @@ pub(crate) enum Reaction {
     Mute,
     /// Sends no reply and reads nothing more, so that the buffers between client and server fill.
     Deaf,
+    /// Sends a reply that never ends, byte by byte.
+    Trickle,
     /// Closes the connection.
     HangUp,
 }
@@ -112,6 +115,12 @@ fn serve(mut stream: TcpStream, id: u64, label: &str, seen: &Mutex<Vec<Seen>>, s
                     Reaction::Deaf => loop {
                         thread::park();
                     },
+                    Reaction::Trickle => {
+                        while stream.write_all(b"+").is_ok() {
+                            thread::sleep(Duration::from_millis(5));
+                        }
+                        return;
+                    }
                     Reaction::HangUp => return,
                 }
             }

@@ -231,14 +231,25 @@ fn a_full_buffer_holds_up_no_other_server() {
 }
 
 #[test]
-fn a_batch_larger_than_the_buffers_arrives_whole() {
-    let (_scripted, server) = served(|_| Reaction::Echo);
-    let words: Vec<String> = (0..100).map(|number| format!("{number}{}", "x".repeat(60_000))).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    for _ in 0..2 {
-        let outcomes = ask(&server, &words, SOON);
-        assert!(outcomes == words, "replies are read while requests are written");
-    }
+fn replies_are_read_while_requests_are_written() {
+    // Neither the requests nor the replies fit into the buffers.
+    let texts = format!("$60000\r\n{}\r\n", "x".repeat(60_000)).repeat(8);
+    let reply: &str = Box::leak(format!("*8\r\n{texts}").into_boxed_str());
+    let (_scripted, server) = served(move |_| Reaction::Reply(reply));
+    let word = "x".repeat(400_000);
+    let read = |reply: &Value| matches!(reply, Value::Array(texts) if texts.len() == 8).then(String::new);
+    let requests = (0..100).map(|_| Request { read, ..request(&server, &word, SOON) }).collect();
+    assert!(gather(requests).iter().all(|outcome| outcome.answer.is_ok()));
+}
+
+#[test]
+fn a_server_that_trickles_gets_no_more_time() {
+    let (_slow, slow) = odd_at("a", Reaction::Trickle);
+    let (_scripted, quick) = served(|_| Reaction::Echo);
+    let begun = Instant::now();
+    let outcomes = gather(vec![request(&slow, "a", SHORT), request(&quick, "b", SHORT)]);
+    assert!(begun.until(Instant::now()) < SHORT + MARGIN);
+    assert_eq!(in_short(outcomes), ["unanswered by 1", "b"]);
 }
 
 #[test]
