@@ -97,6 +97,15 @@ impl Limits {
     }
 }
 
+/// How a request to one of several independent servers is treated, of which most must agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Voting {
+    /// Whether the server is not asked while it is down. A missing answer then marks the server as down.
+    pub(crate) skips_down: bool,
+    /// A server that started less than this ago may have forgotten locks, and is not asked.
+    pub(crate) counts_after: Option<Duration>,
+}
+
 /// The next step of the listening connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Demand {

@@ -1,6 +1,8 @@
 //! One connection: sends one request at a time and waits for the whole reply.
 
+use std::borrow::Cow;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use redis::{Cmd, Value};
 use super::address::{Address, Endpoint};
 use super::command::command;
 use super::frame;
-use super::introduction::{Hello, Introduction, Step, text_of};
+use super::introduction::{Birth, Hello, Introduction, Step, text_of};
 use super::resolver::Resolver;
 use super::socket::{Socket, Stream};
 use super::trouble::{self, Moment};
@@ -26,6 +28,8 @@ pub(crate) struct Dialer {
     label: Arc<str>,
     introduction: Introduction,
     resolver: Resolver,
+    /// Whether new connections ask when the server started.
+    asks_birth: AtomicBool,
 }
 
 /// A connection that is ready for requests.
@@ -38,6 +42,9 @@ pub(crate) struct Connection {
     server: Arc<str>,
     /// The last reply did not arrive in time.
     mute: bool,
+    /// Whether this connection asked when the server started, and the answer.
+    asked_birth: bool,
+    birth: Option<Birth>,
 }
 
 /// The purpose of a connection.
@@ -52,7 +59,24 @@ impl Dialer {
     /// `number` identifies the server within the topology; `client_name` is the name in `CLIENT LIST`.
     pub(crate) fn new(number: ServerNumber, address: Address, client_name: String) -> Self {
         let introduction = Introduction::new(&address, &client_name);
-        Self { number, label: address.to_string().into(), introduction, resolver: Resolver::of_the_system(), address }
+        Self {
+            number,
+            label: address.to_string().into(),
+            introduction,
+            resolver: Resolver::of_the_system(),
+            asks_birth: AtomicBool::new(false),
+            address,
+        }
+    }
+
+    /// From now on, new connections ask when the server started.
+    pub(super) fn ask_birth(&self) {
+        self.asks_birth.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a connection was made before [`Dialer::ask_birth`].
+    pub(super) fn is_outdated(&self, connection: &Connection) -> bool {
+        !connection.asked_birth && self.asks_birth.load(Ordering::Relaxed)
     }
 
     /// Returns the address of the server without credentials.
@@ -85,7 +109,15 @@ impl Dialer {
             .map_err(|why| Fault::NotSent(trouble::not_reached(&self.label, endpoint, why, limit)))?;
         opened(Arc::downgrade(socket.stream()));
         let server = Arc::clone(&self.label);
-        let mut connection = Connection { socket, buffer: Buffer::default(), identity: None, server, mute: false };
+        let mut connection = Connection {
+            socket,
+            buffer: Buffer::default(),
+            identity: None,
+            server,
+            mute: false,
+            asked_birth: self.asks_birth.load(Ordering::Relaxed),
+            birth: None,
+        };
         self.introduce(&mut connection, purpose, deadline)?;
         if let Some(identity) = &mut connection.identity {
             (identity.number, identity.peer) = (self.number, connection.socket.peer());
@@ -99,9 +131,14 @@ impl Dialer {
         let limit = Instant::now().until(deadline);
         let mut moment = Moment::Greeting;
         let lost = |moment, error| Fault::NotSent(trouble::failed(&self.label, moment, error, limit));
-        connection.send(self.introduction.packed(), deadline).map_err(|error| lost(moment, error))?;
+        let (mut packed, mut steps) = (Cow::Borrowed(self.introduction.packed()), self.introduction.steps().to_vec());
+        if connection.asked_birth {
+            packed.to_mut().extend(Introduction::ask_birth());
+            steps.push(Step::Birth);
+        }
+        connection.send(&packed, deadline).map_err(|error| lost(moment, error))?;
         let mut refused_login = None;
-        for step in self.introduction.steps() {
+        for step in &steps {
             let reply = match connection.receive(deadline) {
                 Ok(reply) => reply,
                 Err(error) => return Err(refused_login.unwrap_or_else(|| lost(moment, error))),
@@ -132,6 +169,7 @@ impl Dialer {
                 connection.identity = server.id.map(Identity::new);
             }
             Step::Info => connection.learn_from(&text_of(&reply).unwrap_or_default()),
+            Step::Birth => connection.birth = text_of(&reply).and_then(|info| Birth::read(&info, Instant::now())),
             Step::Login | Step::Database | Step::Name => {}
         }
         Ok(())
@@ -276,6 +314,11 @@ impl Connection {
     /// The id of this connection on the server.
     pub(super) fn number(&self) -> Option<u64> {
         self.identity.as_ref().map(|identity| identity.id)
+    }
+
+    /// When the server started; `None` where that was not asked, or is not told to this user.
+    pub(super) fn birth(&self) -> Option<&Birth> {
+        self.birth.as_ref()
     }
 
     pub(super) fn stream(&self) -> &Arc<Stream> {

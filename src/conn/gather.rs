@@ -14,15 +14,16 @@ use super::connection::Connection;
 use super::server::{Server, is_of_replica};
 use super::socket::timed_out;
 use super::trouble;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::time::Instant;
-use crate::transport::{Fault, Limits};
+use crate::transport::{Fault, Limits, Voting};
 
 /// One of several requests.
 pub(crate) struct Request<'a, T> {
     pub(crate) server: Arc<Server>,
     pub(crate) packed: Cow<'a, [u8]>,
     pub(crate) limits: Limits,
+    pub(crate) voting: Voting,
     /// Reads the reply; `None` for a reply of an unknown shape.
     pub(crate) read: &'a (dyn Fn(&Value) -> Option<T> + Sync),
 }
@@ -35,6 +36,9 @@ pub(crate) struct Outcome<T> {
     pub(crate) sent: Instant,
     /// The time when the answer was known.
     pub(crate) ended: Instant,
+    /// The run of the server process, where requests with [`Voting`] asked for it: two addresses with the same run
+    /// are one server.
+    pub(crate) run_id: Option<Arc<str>>,
 }
 
 /// Sends all requests and returns their outcomes in the same order.
@@ -46,9 +50,8 @@ pub(crate) struct Outcome<T> {
 /// cannot wait for each other. Where a connection must be opened or awaited, one thread for each such server does so.
 pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Outcome<T>> {
     if requests.len() <= 1 {
-        return requests.pop().map(|request| vec![send_one(&request)]).unwrap_or_default();
+        return requests.pop().map(|request| vec![ask(request)]).unwrap_or_default();
     }
-    let count = requests.len();
     let (mut ready, mut waiting) = (vec![], vec![]);
     for mut pipeline in by_server(requests) {
         if pipeline.begin_if_idle() { ready.push(pipeline) } else { waiting.push(pipeline) }
@@ -69,7 +72,7 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Outcome<
         run(&mut ready);
     }
     waiting.iter_mut().for_each(Pipeline::run_alone);
-    let mut outcomes = Vec::with_capacity(count);
+    let mut outcomes = vec![];
     for pipeline in ready.into_iter().chain(waiting) {
         let places = pipeline.requests.iter().map(|(place, _)| *place);
         outcomes.extend(places.zip(pipeline.outcomes));
@@ -78,10 +81,16 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Outcome<
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-fn send_one<T>(request: &Request<'_, T>) -> Outcome<T> {
+/// Sends one request.
+pub(crate) fn ask<T>(request: Request<'_, T>) -> Outcome<T> {
+    if request.voting != Voting::default() {
+        let mut pipeline = Pipeline::new(0, request);
+        pipeline.run_alone();
+        return pipeline.outcomes.pop().expect("a pipeline ends with an outcome for each request");
+    }
     let sent = Instant::now();
     let answer = request.server.request(&request.packed, request.limits, request.read);
-    Outcome { answer, sent, ended: Instant::now() }
+    Outcome { answer, sent, ended: Instant::now(), run_id: None }
 }
 
 /// The requests to one server, sent in batches over one connection.
@@ -96,6 +105,7 @@ struct Pipeline<'a, T> {
     batch: Batch,
     /// Whether the server refused a request because it is a replica.
     is_replica: bool,
+    run_id: Option<Arc<str>>,
 }
 
 /// The requests that are under way: consecutive requests of a pipeline, sent in one write.
@@ -159,11 +169,22 @@ impl<'a, T> Pipeline<'a, T> {
     fn new(place: usize, request: Request<'a, T>) -> Self {
         let server = Arc::clone(&request.server);
         let batch = Batch::empty(Instant::now());
-        Self { server, requests: vec![(place, request)], outcomes: vec![], connection: None, batch, is_replica: false }
+        Self {
+            server,
+            requests: vec![(place, request)],
+            outcomes: vec![],
+            connection: None,
+            batch,
+            is_replica: false,
+            run_id: None,
+        }
     }
 
     /// Begins over an idle connection. Returns `false` if none is idle.
     fn begin_if_idle(&mut self) -> bool {
+        if self.is_skipped() {
+            return true;
+        }
         match self.server.take_idle() {
             Ok(Some(connection)) => self.begin(connection),
             Ok(None) => return false,
@@ -174,18 +195,55 @@ impl<'a, T> Pipeline<'a, T> {
 
     /// Opens a connection, or waits for one, and sends all requests. Does nothing for a pipeline that has run.
     fn run_alone(&mut self) {
-        if !self.outcomes.is_empty() {
+        if !self.outcomes.is_empty() || self.is_skipped() {
             return;
         }
-        let end = self.requests.iter().map(|(_, request)| request.limits.end()).max();
-        match self.server.take(end.unwrap_or_else(Instant::now)) {
-            Ok(connection) => self.begin(connection),
+        let end = self.requests.iter().map(|(_, request)| request.limits.end()).max().unwrap_or_else(Instant::now);
+        match self.server.take_or_reserve(end) {
+            Ok(Some(connection)) => self.begin(connection),
+            Ok(None) => match self.server.open_reserved(end) {
+                Ok(connection) => self.begin(connection),
+                Err(fault) => {
+                    if matches!(&fault, Fault::NotSent(error) if error.kind() == ErrorKind::Connection) {
+                        self.note(false);
+                    }
+                    self.fail(&fault);
+                }
+            },
             Err(fault) => self.fail(&fault),
         }
         run(std::slice::from_mut(self));
     }
 
+    /// Ends the requests to a server that is down, where they are not sent to such a server. Asks new connections
+    /// when the server started, where a request must know that.
+    fn is_skipped(&mut self) -> bool {
+        if self.requests.iter().any(|(_, request)| request.voting.counts_after.is_some()) {
+            self.server.ask_birth();
+        }
+        if !self.skips_down() {
+            return false;
+        }
+        let now = Instant::now();
+        let Some(since) = self.server.down_since(now) else { return false };
+        self.fail(&Fault::NotSent(trouble::is_down(&self.server.label(), since.until(now))));
+        true
+    }
+
+    /// Whether the requests are votes that a server which is down does not get.
+    fn skips_down(&self) -> bool {
+        self.requests.iter().all(|(_, request)| request.voting.skips_down)
+    }
+
+    /// Records whether the server answered, for later votes.
+    fn note(&self, answered: bool) {
+        if self.skips_down() {
+            self.server.has_answered(answered);
+        }
+    }
+
     fn begin(&mut self, connection: Connection) {
+        self.run_id = connection.birth().map(|birth| Arc::clone(&birth.run_id));
         self.connection = Some(connection);
         self.begin_batch();
     }
@@ -194,25 +252,41 @@ impl<'a, T> Pipeline<'a, T> {
     fn begin_batch(&mut self) {
         let now = Instant::now();
         while let Some((_, request)) = self.requests.get(self.outcomes.len())
-            && request.limits.end() <= now
+            && let Some(error) = self.obstacle(request, now)
         {
-            let error = trouble::no_time(&self.server.label());
-            self.outcomes.push(Outcome { answer: Err(Fault::NotSent(error)), sent: now, ended: now });
+            self.end_one(Err(Fault::NotSent(error)), now);
         }
-        self.batch = Batch::empty(now);
-        self.batch.first = self.outcomes.len();
+        let mut batch = Batch { first: self.outcomes.len(), ..Batch::empty(now) };
         let rest = self.requests.iter().skip(self.outcomes.len()).map(|(_, request)| request);
-        for request in rest.take_while(|request| request.limits.end() > now).take(MOST_IN_A_BATCH) {
-            self.batch.add(request);
+        for request in rest.take_while(|request| self.obstacle(request, now).is_none()).take(MOST_IN_A_BATCH) {
+            batch.add(request);
         }
+        self.batch = batch;
         if !self.batch.ends.is_empty() {
             self.write();
         } else if let Some(connection) = self.connection.take() {
+            if self.outcomes.iter().any(|outcome| matches!(outcome.answer, Ok(_) | Err(Fault::Refused(_)))) {
+                self.note(true);
+            }
             self.server.put_away(connection, !self.is_replica);
             if self.is_replica {
                 self.server.leave_replica();
             }
         }
+    }
+
+    /// The reason not to send a request over the connection.
+    fn obstacle(&self, request: &Request<'_, T>, now: Instant) -> Option<Error> {
+        if request.limits.end() <= now {
+            return Some(trouble::no_time(&self.server.label()));
+        }
+        let started = self.connection.as_ref()?.birth()?.started;
+        let counts = started.after(request.voting.counts_after?);
+        (now < counts).then(|| trouble::started_lately(&self.server.label(), started.until(now), now.until(counts)))
+    }
+
+    fn end_one(&mut self, answer: Result<T, Fault>, sent: Instant) {
+        self.outcomes.push(Outcome { answer, sent, ended: Instant::now(), run_id: self.run_id.clone() });
     }
 
     fn write(&mut self) {
@@ -258,7 +332,8 @@ impl<'a, T> Pipeline<'a, T> {
             let read = self.requests[self.outcomes.len()].1.read;
             let answer = connection.interpret(&reply, read)?;
             self.is_replica |= is_of_replica(&answer);
-            self.outcomes.push(Outcome { answer, sent: self.batch.begun, ended: Instant::now() });
+            let run_id = self.run_id.clone();
+            self.outcomes.push(Outcome { answer, sent: self.batch.begun, ended: Instant::now(), run_id });
         }
         Ok(())
     }
@@ -273,12 +348,13 @@ impl<'a, T> Pipeline<'a, T> {
     fn break_off(&mut self, error: io::Error) {
         let Some(mut connection) = self.connection.take() else { return };
         let (identity, error) = connection.broke(error, self.batch.begun.until(self.batch.deadline));
-        for end in self.batch.ends.iter().skip(self.outcomes.len() - self.batch.first) {
+        while let Some(end) = self.batch.ends.get(self.outcomes.len() - self.batch.first) {
             // The server received at most the bytes that the system took.
             let is_whole = *end <= self.batch.written;
             let fault = if is_whole { Fault::Unanswered(identity.clone(), error.clone()) } else { not_sent(&error) };
-            self.outcomes.push(Outcome { answer: Err(fault), sent: self.batch.begun, ended: Instant::now() });
+            self.end_one(Err(fault), self.batch.begun);
         }
+        self.note(false);
         self.server.put_away(connection, false);
         self.fail(&Fault::NotSent(error));
     }
@@ -291,7 +367,7 @@ impl<'a, T> Pipeline<'a, T> {
                 Fault::NotSent(error) | Fault::Unanswered(_, error) => not_sent(error),
                 Fault::Refused(refusal) => Fault::Refused(refusal.clone()),
             };
-            self.outcomes.push(Outcome { answer: Err(fault), sent: now, ended: now });
+            self.end_one(Err(fault), now);
         }
     }
 }

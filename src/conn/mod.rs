@@ -3,6 +3,7 @@
 mod address;
 mod command;
 mod connection;
+mod down;
 mod frame;
 mod gather;
 mod introduction;
@@ -21,7 +22,7 @@ mod waker;
 pub(crate) use address::Address;
 pub(crate) use command::command;
 pub(crate) use connection::Dialer;
-pub(crate) use gather::{Outcome, Request, gather};
+pub(crate) use gather::{Outcome, Request, ask, gather};
 pub(crate) use listener::{Audience, ListenerEvent, listen};
 pub(crate) use server::{DedicatedConnection, Server};
 pub(crate) use standalone::Standalone;

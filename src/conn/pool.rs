@@ -91,6 +91,19 @@ impl Pool {
         self.tell_one(&state);
     }
 
+    /// Keeps a connection that was opened without a slot; closes it if no slot is free.
+    pub(super) fn adopt(&self, connection: Connection) {
+        let mut state = self.state.lock();
+        if state.closed || state.open >= self.most {
+            drop(state);
+            drop(connection);
+            return;
+        }
+        state.open += 1;
+        state.idle.push(Idle { connection, since: Instant::now() });
+        self.tell_one(&state);
+    }
+
     /// Frees the slot of a connection that broke or was never opened.
     pub(super) fn give_up(&self) {
         let mut state = self.state.lock();

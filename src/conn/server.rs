@@ -7,10 +7,12 @@ use redis::{Cmd, Value};
 
 use super::command::command;
 use super::connection::{Connection, Dialer};
+use super::down::Down;
 use super::introduction::Hello;
 use super::pool::{Pool, closed};
 use super::waker::Sleeper;
 use crate::error::{Error, ErrorKind, Stop};
+use crate::sync::Mutex;
 use crate::time::Instant;
 #[cfg(test)]
 use crate::transport::ServerNumber;
@@ -21,6 +23,7 @@ use crate::transport::{Fault, Identity, Limits};
 pub(crate) struct Server {
     dialer: Dialer,
     pool: Pool,
+    down: Mutex<Down>,
 }
 
 /// A connection outside the pool, for one thread. A broken connection is replaced at the next request.
@@ -35,7 +38,7 @@ pub(crate) struct DedicatedConnection {
 impl Server {
     pub(crate) fn new(dialer: Dialer, most_connections: usize) -> Self {
         let pool = Pool::new(Arc::clone(dialer.label()), most_connections);
-        Self { dialer, pool }
+        Self { dialer, pool, down: Mutex::default() }
     }
 
     /// A server with one connection.
@@ -95,23 +98,76 @@ impl Server {
 
     /// Returns an idle connection if there is one.
     pub(super) fn take_idle(&self) -> Result<Option<Connection>, Fault> {
-        self.pool.take_idle()
+        loop {
+            match self.pool.take_idle()? {
+                Some(connection) if self.dialer.is_outdated(&connection) => self.put_away(connection, false),
+                taken => return Ok(taken),
+            }
+        }
     }
 
-    /// Returns an idle connection, or opens one when the pool has room.
-    pub(super) fn take(&self, deadline: Instant) -> Result<Connection, Fault> {
-        match self.pool.take(deadline)? {
+    fn take(&self, deadline: Instant) -> Result<Connection, Fault> {
+        match self.take_or_reserve(deadline)? {
             Some(connection) => Ok(connection),
-            None => {
-                let dialled = self.dialer.dial(deadline, |stream| self.pool.opened(stream));
-                if dialled.is_err() {
-                    self.pool.give_up();
-                }
-                if is_of_replica(&dialled) {
-                    self.leave_replica();
-                }
-                dialled
+            None => self.open_reserved(deadline),
+        }
+    }
+
+    /// Waits for an idle connection, or for a free slot. After `None` the caller opens the connection.
+    pub(super) fn take_or_reserve(&self, deadline: Instant) -> Result<Option<Connection>, Fault> {
+        loop {
+            match self.pool.take(deadline)? {
+                Some(connection) if self.dialer.is_outdated(&connection) => self.put_away(connection, false),
+                taken => return Ok(taken),
             }
+        }
+    }
+
+    /// Opens the connection of a reserved slot.
+    pub(super) fn open_reserved(&self, deadline: Instant) -> Result<Connection, Fault> {
+        let dialled = self.dialer.dial(deadline, |stream| self.pool.opened(stream));
+        if dialled.is_err() {
+            self.pool.give_up();
+        }
+        if is_of_replica(&dialled) {
+            self.leave_replica();
+        }
+        dialled
+    }
+
+    /// From now on, every connection knows when the server started, as far as the server tells this user.
+    pub(super) fn ask_birth(&self) {
+        self.dialer.ask_birth();
+    }
+
+    /// The time since which the server does not answer; `None` if the server is not down.
+    pub(super) fn down_since(&self, now: Instant) -> Option<Instant> {
+        self.down.lock().since(now)
+    }
+
+    /// Records whether the server answered a request.
+    pub(super) fn has_answered(&self, answered: bool) {
+        let mut down = self.down.lock();
+        if answered { down.answered() } else { down.failed(Instant::now()) }
+    }
+
+    /// Whether the caller is to call [`Server::try_again`], which ends by `deadline`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the red lock will use it"))]
+    pub(crate) fn claim_trial(&self, now: Instant, deadline: Instant) -> bool {
+        self.down.lock().claim_trial(now, deadline)
+    }
+
+    /// Finds out whether a server that is down answers again. The connection is kept for the next request.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the red lock will use it"))]
+    pub(crate) fn try_again(&self, deadline: Instant) {
+        match self.dial(deadline) {
+            Ok(connection) => {
+                self.pool.adopt(connection);
+                self.down.lock().answered();
+            }
+            // The server answers, so the next request tells its caller the cause.
+            Err(Fault::Refused(_)) => self.down.lock().answered(),
+            Err(_) => self.down.lock().trial_failed(Instant::now()),
         }
     }
 

@@ -86,6 +86,24 @@ pub(super) fn no_time(label: &str) -> Error {
     Error::new(ErrorKind::Connection, format!("redis at {label} was not asked: no time was left for the request"))
 }
 
+/// The error for a request that was not sent because the server has not answered for `silence`.
+pub(super) fn is_down(label: &str, silence: Duration) -> Error {
+    let silence = in_words(silence);
+    Error::new(ErrorKind::Connection, format!("redis at {label} was not asked: it has not answered for {silence}"))
+}
+
+/// The error for a request that was not sent because the server started `age` ago. Its vote counts after `wait`.
+pub(super) fn started_lately(label: &str, age: Duration, wait: Duration) -> Error {
+    let (age, wait) = (age.as_secs(), wait.as_millis().div_ceil(1_000));
+    Error::new(
+        ErrorKind::Connection,
+        format!(
+            "redis at {label} was not asked: it started {age} s ago and may have forgotten locks, so its vote counts \
+             {wait} s from now"
+        ),
+    )
+}
+
 /// The error for a reply of a shape that the request never has.
 pub(super) fn odd_reply() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "an unexpected reply")

@@ -6,12 +6,12 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::caller::Caller;
-use crate::conn::{Outcome, Request, Server, Topology, gather};
+use crate::conn::{Outcome, Request, Server, Topology, ask, gather};
 use crate::error::{Error, Loss};
 use crate::script::Call;
 use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
 use crate::time::Instant;
-use crate::transport::{Fault, Identity, Limits};
+use crate::transport::{Fault, Identity, Limits, Voting};
 
 /// A reply, and the history of its request.
 #[derive(Debug)]
@@ -25,13 +25,15 @@ pub(crate) struct Answer<T> {
     pub(crate) unfenceable: bool,
     /// A time before the request was sent: earlier copies run no more after it, unless a copy could not be fenced.
     pub(crate) clear_since: Instant,
+    /// The run of the server process, where the bounds of the call ask for it. Two servers with the same run are one.
+    pub(crate) run_id: Option<Arc<str>>,
 }
 
 impl<T> Answer<T> {
     /// The same history with another value.
     pub(crate) fn with<U>(&self, value: U) -> Answer<U> {
         let Self { sent, repeated, unfenceable, clear_since, .. } = *self;
-        Answer { value, sent, repeated, unfenceable, clear_since }
+        Answer { value, sent, repeated, unfenceable, clear_since, run_id: self.run_id.clone() }
     }
 }
 
@@ -124,6 +126,7 @@ struct Sending<'a, T> {
     topology: &'a dyn Topology,
     call: &'a Call<T>,
     request: Vec<u8>,
+    voting: Voting,
     exchange: Exchange,
 }
 
@@ -131,15 +134,13 @@ impl<'a, T> Sending<'a, T> {
     fn new(send: Send<'a, T>) -> Self {
         let Send { topology, call, bounds, in_doubt } = send;
         let exchange = Exchange::new(in_doubt, call.has_source(), bounds, Instant::now());
-        Self { topology, call, request: call.packed(), exchange }
+        Self { topology, call, request: call.packed(), voting: bounds.voting, exchange }
     }
 
     /// The request to send now, if the next step is to send one.
     fn request(&self, now: Instant) -> Option<Request<'_, T>> {
         match self.exchange.next(now) {
-            Next::Send { whole, limits } if self.call.round_trips().is_none() => {
-                Some(Request { server: self.server(), packed: self.packed(whole), limits, read: self.call.reader() })
-            }
+            Next::Send { whole, limits } if self.call.round_trips().is_none() => Some(self.request_of(whole, limits)),
             _ => None,
         }
     }
@@ -176,12 +177,15 @@ impl<'a, T> Sending<'a, T> {
     }
 
     fn attempt(&self, whole: bool, limits: Limits) -> Outcome<T> {
+        let Some(round_trips) = self.call.round_trips() else { return ask(self.request_of(whole, limits)) };
         let (server, sent) = (self.server(), Instant::now());
-        let answer = match self.call.round_trips() {
-            Some(round_trips) => server.round_trips(limits, |send| round_trips.run(send)),
-            None => server.request(&self.packed(whole), limits, |reply| self.call.read(reply)),
-        };
-        Outcome { answer, sent, ended: Instant::now() }
+        let answer = server.round_trips(limits, |send| round_trips.run(send));
+        Outcome { answer, sent, ended: Instant::now(), run_id: None }
+    }
+
+    fn request_of(&self, whole: bool, limits: Limits) -> Request<'_, T> {
+        let (server, packed) = (self.server(), self.packed(whole));
+        Request { server, packed, limits, voting: self.voting, read: self.call.reader() }
     }
 
     /// Takes the outcome of an attempt.
@@ -194,6 +198,7 @@ impl<'a, T> Sending<'a, T> {
                 repeated: exchange.is_repeated(),
                 unfenceable: exchange.is_unfenceable(),
                 clear_since: exchange.clear_since(),
+                run_id: outcome.run_id,
             }),
             Err(fault) => {
                 exchange.failed(outcome.sent, outcome.ended, fault, interruption(caller).is_some());
@@ -234,7 +239,7 @@ pub(crate) fn taken_if_overwritten<T>(failed: Failed) -> Result<Answer<Result<T,
     }
     let unfenceable = failed.in_doubt.is_some_and(|in_doubt| in_doubt.unfenceable);
     let now = Instant::now();
-    Ok(Answer { value: Err(Loss::Taken), sent: now, repeated: false, unfenceable, clear_since: now })
+    Ok(Answer { value: Err(Loss::Taken), sent: now, repeated: false, unfenceable, clear_since: now, run_id: None })
 }
 
 /// Tries once to fence the copies in doubt.

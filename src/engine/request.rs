@@ -12,6 +12,7 @@ use crate::name::LockName;
 use crate::state::exchange::Bounds;
 use crate::state::ledger::{GuardNumber, Promise};
 use crate::time::{Deadline, Instant, Lease};
+use crate::transport::Voting;
 
 /// The request of a caller.
 #[derive(Debug)]
@@ -80,6 +81,7 @@ impl Engine {
                 since.after(self.config.outage_limit).max(now.after(self.config.command_timeout)),
             ),
         };
-        Bounds { retry_until, end, repeat: true, fences: true, command_timeout: self.config.command_timeout }
+        let command_timeout = self.config.command_timeout;
+        Bounds { retry_until, end, repeat: true, fences: true, command_timeout, voting: Voting::default() }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::backoff::{RetryPause, share};
 use crate::error::{Error, ErrorKind, Refusal};
 use crate::time::Instant;
-use crate::transport::{Fault, Identity, Limits};
+use crate::transport::{Fault, Identity, Limits, Voting};
 
 /// The time limits of a request, and whether the request is repeated.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,8 @@ pub(crate) struct Bounds {
     pub(crate) fences: bool,
     /// The time limit of one request. An attempt that may be repeated gets a part of this time.
     pub(crate) command_timeout: Duration,
+    /// How the request is treated where most of several servers must agree.
+    pub(crate) voting: Voting,
 }
 
 impl Bounds {
@@ -34,7 +36,7 @@ impl Bounds {
     pub(crate) fn within(now: Instant, limit: Duration, command_timeout: Duration) -> Self {
         let end = now.after(limit);
         let command_timeout = command_timeout.min(limit);
-        Self { retry_until: end, end, repeat: true, fences: true, command_timeout }
+        Self { retry_until: end, end, repeat: true, fences: true, command_timeout, voting: Voting::default() }
     }
 }
 

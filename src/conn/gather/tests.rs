@@ -40,6 +40,7 @@ fn request(server: &Arc<Server>, word: &str, limit: Duration) -> Request<'static
         server: Arc::clone(server),
         packed: command(&["ECHO", word]).get_packed_command().into(),
         limits: Limits::by(Instant::now().after(limit)),
+        voting: Voting::default(),
         read: &text,
     }
 }
@@ -238,7 +239,7 @@ fn replies_are_read_while_requests_are_written() {
     let (_scripted, server) = served(move |_| Reaction::Reply(reply));
     let word = "x".repeat(400_000);
     let read = |reply: &Value| matches!(reply, Value::Array(texts) if texts.len() == 8).then(String::new);
-    let requests = (0..100).map(|_| Request { read, ..request(&server, &word, SOON) }).collect();
+    let requests = (0..100).map(|_| Request { read: &read, ..request(&server, &word, SOON) }).collect();
     assert!(gather(requests).iter().all(|outcome| outcome.answer.is_ok()));
 }
 
@@ -299,3 +300,5 @@ fn threads_with_one_connection_each_do_not_block_each_other() {
         assert_eq!(connections(scripted), [1]);
     }
 }
+
+mod voting;

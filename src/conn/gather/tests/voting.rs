@@ -1,0 +1,149 @@
+//! Tests of requests to independent servers: servers that are down, and servers that started lately.
+#![cfg(test)]
+
+use super::*;
+
+const VOTING: Voting = Voting { skips_down: true, counts_after: None };
+
+fn vote(server: &Arc<Server>, word: &str, limit: Duration) -> Request<'static, String> {
+    Request { voting: VOTING, ..request(server, word, limit) }
+}
+
+/// A vote that counts once the server has run for so long.
+fn vote_after(server: &Arc<Server>, age: Duration) -> Request<'static, String> {
+    let voting = Voting { skips_down: false, counts_after: Some(age) };
+    Request { voting, ..request(server, "a", SOON) }
+}
+
+/// A server whose introduction tells this uptime, and that repeats the words of all other requests.
+fn running_for(seconds: u64) -> (Scripted, Arc<Server>) {
+    let info = format!("# Server\r\nrun_id:run-{seconds}\r\nuptime_in_seconds:{seconds}\r\n");
+    let info: &str = Box::leak(format!("${}\r\n{info}\r\n", info.len()).into_boxed_str());
+    served(move |seen| if seen.words[0] == "INFO" { Reaction::Reply(info) } else { Reaction::Echo })
+}
+
+fn error_of(outcome: Outcome<String>) -> String {
+    match outcome.answer {
+        Err(Fault::NotSent(error)) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The number of requests that are no part of an introduction.
+fn requests_to(scripted: &Scripted) -> usize {
+    scripted.seen().iter().filter(|seen| seen.words[0] != "INFO").count()
+}
+
+#[test]
+fn dead_servers_cost_one_time_limit_and_then_nothing() {
+    let (_scripted, quick) = served(|_| Reaction::Echo);
+    let (mute, mute_server) = odd_at("b", Reaction::Mute);
+    let (_listener, silent) = silent();
+    let closed = Arc::new(Server::for_test("redis://127.0.0.1:1"));
+    let servers = [&quick, &mute_server, &silent, &closed];
+    let all = || servers.map(|server| vote(server, "b", SHORT)).into_iter().collect::<Vec<_>>();
+    assert_eq!(in_short(gather(all())), ["b", "unanswered by 1", "not sent", "not sent"]);
+    let begun = Instant::now();
+    let mut outcomes = gather(all());
+    assert!(begun.until(Instant::now()) < SHORT, "no server is waited for");
+    let error = error_of(outcomes.remove(1));
+    assert!(error.contains(" was not asked: it has not answered for "), "{error}");
+    assert_eq!(in_short(outcomes), ["b", "not sent", "not sent"]);
+    assert_eq!(mute.seen().len(), 1);
+    // Requests that are no votes are sent.
+    assert_eq!(ask(&mute_server, &["c"], SOON), ["c"]);
+}
+
+#[test]
+fn a_trial_ends_the_mark_and_keeps_its_connection() {
+    let (scripted, server) = served(|seen| if seen.connection == 1 { Reaction::Mute } else { Reaction::Echo });
+    assert!(!server.claim_trial(Instant::now(), Instant::now().after(SOON)), "nothing failed");
+    let deadline = Instant::now().after(SOON);
+    assert_eq!(in_short(vec![super::super::ask(vote(&server, "a", SHORT))]), ["unanswered by 1"]);
+    assert!(server.claim_trial(Instant::now(), deadline));
+    assert!(!server.claim_trial(Instant::now(), deadline), "one at a time");
+    assert_eq!(in_short(vec![super::super::ask(vote(&server, "b", SHORT))]), ["not sent"]);
+    server.try_again(deadline);
+    assert_eq!(in_short(vec![super::super::ask(vote(&server, "c", SOON))]), ["c"]);
+    assert_eq!(connections(&scripted), [1, 2], "no third one is opened");
+}
+
+#[test]
+fn a_trial_in_vain_prolongs_the_mark() {
+    let server = Arc::new(Server::for_test("redis://127.0.0.1:1"));
+    let deadline = Instant::now().after(SOON);
+    assert_eq!(in_short(gather(vec![vote(&server, "a", SHORT)])), ["not sent"]);
+    assert!(server.claim_trial(Instant::now(), deadline));
+    server.try_again(deadline);
+    assert!(server.down_since(Instant::now()).is_some());
+    assert!(server.down_since(Instant::now().after(Duration::from_millis(1_500))).is_some(), "longer than a second");
+    assert!(!server.claim_trial(Instant::now(), deadline), "the next trial comes later");
+}
+
+#[test]
+fn a_pool_without_a_free_connection_is_no_dead_server() {
+    let (_scripted, server) = served(|_| Reaction::Echo);
+    open(&server);
+    let connection = server.take_idle().unwrap().expect("one is open");
+    assert_eq!(in_short(gather(vec![vote(&server, "a", SHORT)])), ["not sent"]);
+    server.put_away(connection, true);
+    assert_eq!(in_short(gather(vec![vote(&server, "b", SHORT)])), ["b"]);
+}
+
+#[test]
+fn a_refusal_is_an_answer() {
+    let (_scripted, server) = odd_at("a", Reaction::Reply("-OOM no memory\r\n"));
+    for _ in 0..2 {
+        assert_eq!(in_short(gather(vec![vote(&server, "a", SHORT)])), ["refused: OOM"]);
+    }
+}
+
+#[test]
+fn a_server_that_started_lately_has_no_vote() {
+    let (scripted, server) = running_for(5);
+    let error = error_of(gather(vec![vote_after(&server, Duration::from_secs(30))]).remove(0));
+    let (asked, rest) = error.split_once(": ").unwrap();
+    assert!(asked.ends_with(" was not asked"), "{error}");
+    assert_eq!(rest, "it started 4 s ago and may have forgotten locks, so its vote counts 26 s from now");
+    assert_eq!(requests_to(&scripted), 0);
+    assert_eq!(in_short(gather(vec![vote_after(&server, Duration::from_secs(4))])), ["a"]);
+    // Requests that are no votes, for instance releases, are sent.
+    let requests = vec![vote_after(&server, Duration::from_secs(30)), request(&server, "b", SOON)];
+    assert_eq!(in_short(gather(requests)), ["not sent", "b"]);
+    assert_eq!(connections(&scripted), [1], "asked once for each connection");
+}
+
+#[test]
+fn a_server_that_does_not_tell_its_start_has_a_vote() {
+    for refusal in ["-NOPERM no right to info\r\n", "-ERR unknown command 'INFO'\r\n", "$2\r\nno\r\n"] {
+        let (_scripted, server) =
+            served(move |seen| if seen.words[0] == "INFO" { Reaction::Reply(refusal) } else { Reaction::Echo });
+        let outcomes = gather(vec![vote_after(&server, Duration::from_secs(30))]);
+        assert_eq!(outcomes[0].run_id, None);
+        assert_eq!(in_short(outcomes), ["a"]);
+    }
+}
+
+#[test]
+fn connections_that_did_not_ask_for_the_start_are_replaced() {
+    let (scripted, server) = running_for(60);
+    open(&server);
+    assert!(!scripted.seen().iter().any(|seen| seen.words[0] == "INFO"), "only votes need it");
+    for _ in 0..2 {
+        let outcomes = gather(vec![vote_after(&server, Duration::from_secs(30))]);
+        assert_eq!(outcomes[0].run_id.as_deref(), Some("run-60"));
+    }
+    open(&server);
+    assert_eq!(connections(&scripted), [1, 2]);
+}
+
+#[test]
+fn two_addresses_of_one_server_have_one_run() {
+    let (scripted, server) = running_for(60);
+    let alias = Arc::new(Server::for_test(&scripted.url().replace("127.0.0.1", "localhost")));
+    let (_other, other) = running_for(61);
+    let votes = [&server, &alias, &other].map(|server| vote_after(server, Duration::ZERO));
+    let runs: Vec<_> = gather(votes.into()).into_iter().map(|outcome| outcome.run_id.unwrap()).collect();
+    assert_eq!(runs[0], runs[1]);
+    assert_ne!(runs[0], runs[2]);
+}
