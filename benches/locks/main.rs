@@ -17,6 +17,7 @@ mod plan;
 mod remote;
 mod renewal;
 mod report;
+mod several;
 mod usage;
 mod waiting;
 
@@ -60,6 +61,7 @@ type Experiment = fn(&RedisServer, &Plan, &mut Report);
 const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("pair", pair::uncontended),
     ("re-entry", pair::reentry),
+    ("multi", several::multi),
     ("hand-over", hand_over::run),
     ("hot", hot::run),
     ("distinct", distinct::run),

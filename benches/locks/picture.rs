@@ -19,7 +19,7 @@ fn draw(ratios: &[(String, Spread)]) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
          font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
-    for tick in [0.0, 0.5, 1.0, 1.5, MOST] {
+    for tick in [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, MOST] {
         let (x, color) = (place(tick), if tick == 1.0 { "#888" } else { "#ddd" });
         let _ = writeln!(svg, "<line x1=\"{x}\" x2=\"{x}\" y1=\"{TOP}\" y2=\"{height}\" stroke=\"{color}\"/>");
         let _ = writeln!(svg, "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{tick}</text>", TOP - 6.0);
@@ -48,4 +48,4 @@ const WIDTH: f64 = 760.0;
 const LEFT: f64 = 230.0;
 const TOP: f64 = 30.0;
 const ROW: f64 = 20.0;
-const MOST: f64 = 2.0;
+const MOST: f64 = 3.0;

@@ -11,9 +11,9 @@ use crate::report::Report;
 /// The placement of all processes during an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// Server and clients share one processor: the lowest cost of a round trip.
+    /// Servers and clients share one processor: the lowest cost of a round trip.
     Together,
-    /// The server has one processor, all clients another, and each round trip wakes both.
+    /// The servers have one processor, all clients another, and each round trip wakes both.
     Apart,
     /// Where the scheduler likes.
     Free,
@@ -36,8 +36,34 @@ pub(crate) fn in_each(
     server: &RedisServer,
     report: &mut Report,
     name: &str,
-    mut experiment: impl FnMut(Placement, &mut Report) -> Vec<Spread>,
+    experiment: impl FnMut(Placement, &mut Report) -> Vec<Spread>,
 ) {
+    let spreads = placed(&[server], report, experiment);
+    if let Some(worst) = spreads.into_iter().max_by(|one, other| one.median.total_cmp(&other.median)) {
+        report.ratio(name, worst);
+    }
+}
+
+/// As [`in_each`], but the ratio of the whole is that of separate processors. For ratios of round trips: together, a
+/// round trip costs less than the work that it asks for.
+pub(crate) fn in_each_mostly_apart(
+    servers: &[&RedisServer],
+    report: &mut Report,
+    name: &str,
+    mut experiment: impl FnMut(Placement, &mut Report) -> Spread,
+) {
+    let spreads = placed(servers, report, |placement, report| vec![experiment(placement, report)]);
+    if let Some(apart) = spreads.last() {
+        report.ratio(name, *apart);
+    }
+}
+
+/// Runs an experiment in each placement, separate processors last. Returns all ratios.
+fn placed(
+    servers: &[&RedisServer],
+    report: &mut Report,
+    mut experiment: impl FnMut(Placement, &mut Report) -> Vec<Spread>,
+) -> Vec<Spread> {
     let processors = allowed();
     let all = processors.as_deref().unwrap_or_default();
     let (first, last) = (all.split(['-', ',']).next(), all.rsplit(['-', ',']).next());
@@ -45,21 +71,20 @@ pub(crate) fn in_each(
     if let (Some(first), Some(last)) = (first, last)
         && first != last
     {
-        for (placement, of_server) in [(Placement::Together, first), (Placement::Apart, last)] {
-            if pin(std::process::id(), first) && pin(server.pid(), of_server) {
+        for (placement, of_servers) in [(Placement::Together, first), (Placement::Apart, last)] {
+            if pin(std::process::id(), first) && servers.iter().all(|server| pin(server.pid(), of_servers)) {
                 spreads.extend(experiment(placement, report));
             }
         }
-        for pid in [std::process::id(), server.pid()] {
-            pin(pid, all);
+        pin(std::process::id(), all);
+        for server in servers {
+            pin(server.pid(), all);
         }
     }
     if spreads.is_empty() {
         spreads.extend(experiment(Placement::Free, report));
     }
-    if let Some(worst) = spreads.into_iter().max_by(|one, other| one.median.total_cmp(&other.median)) {
-        report.ratio(name, worst);
-    }
+    spreads
 }
 
 /// The processors that Linux allows to this process, as a list: `0-3,6`.
