@@ -12,11 +12,12 @@ if not holder then
   return {}
 end
 local hold = ARGV[1] .. ':' .. holder
-local count, deadline = unpack(redis.call('hmget', KEYS[1], hold .. ':lock_count', hold .. ':expire_time'))
+local count = tonumber(redis.call('hget', KEYS[1], hold .. ':lock_count') or 1) or 1
+local deadline = tonumber(redis.call('hget', KEYS[1], hold .. ':expire_time') or 0) or 0
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local left = (tonumber(deadline or 0) or 0) + ARGV[2] - now
+local left = deadline + ARGV[2] - now
 if left <= 0 then
   return {}
 end
-return {holder, tonumber(count or 1) or 1, left}
+return {holder, count, left}

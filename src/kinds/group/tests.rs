@@ -1,6 +1,7 @@
 //! The group lock through the whole client: holds of values beside each other, waits, renewal, losses.
 #![cfg(test)]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,11 @@ impl Scene {
     fn field(&self, value: &str) -> String {
         crate::name::GivenName::of_value(&"group".into(), value).checked().unwrap().field().to_owned()
     }
+}
+
+/// The values of the group as one lock.
+fn values(client: &Client, values: &[&str]) -> Lock {
+    Lock::multi(values.iter().map(|value| client.value_of_group("group", value)))
 }
 
 fn other_client_of(scene: &Scene, value: &str) -> (Client, Lock) {
@@ -144,7 +150,7 @@ fn a_lock_of_the_whole_key_is_another_kind() {
 #[test]
 fn threads_of_one_client_take_a_value_one_by_one() {
     let scene = Scene::start();
-    let inside = std::sync::atomic::AtomicUsize::new(0);
+    let inside = AtomicUsize::new(0);
     thread::scope(|scope| {
         for number in 0..8 {
             let (scene, inside) = (&scene, &inside);
@@ -152,10 +158,96 @@ fn threads_of_one_client_take_a_value_one_by_one() {
                 for _ in 0..20 {
                     let own = scene.value(&number.to_string()).lock().unwrap();
                     let shared = scene.value("shared").lock().unwrap();
-                    assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
-                    inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    inside.fetch_sub(1, Ordering::SeqCst);
                     shared.unlock().unwrap();
                     own.unlock().unwrap();
+                }
+            });
+        }
+    });
+    assert!(scene.server.keys().is_empty());
+}
+
+#[test]
+fn several_values_are_taken_and_released_in_one_request_each() {
+    let scene = Scene::start();
+    let lock = values(&scene.client, &["1", "2", "3"]);
+    lock.lock().unwrap().unlock().unwrap(); // from here on the scripts are known
+    let mut connection = scene.server.connection();
+    let mut messages = connection.as_pubsub();
+    messages.subscribe(&["redisson_lock__channel:{group}", "end"]).unwrap();
+    scene.server.reset_counters();
+    let guard = lock.lock().unwrap();
+    let fields: usize = scene.server.query(&["HLEN", "group"]);
+    guard.unlock().unwrap();
+    assert_eq!((fields, scene.server.calls_of("evalsha"), scene.server.calls_of("eval")), (9, 2, 0));
+    assert_eq!(messages.get_message().unwrap().get_payload_bytes(), b"0");
+    scene.server.run(&["PUBLISH", "end", "of test"]);
+    assert_eq!(messages.get_message().unwrap().get_channel_name(), "end", "one message for all values");
+    assert!(scene.server.keys().is_empty());
+}
+
+#[test]
+fn a_thread_re_enters_the_values_that_it_holds() {
+    let scene = Scene::start();
+    let (outer, inner) = (values(&scene.client, &["1", "2"]), values(&scene.client, &["2", "3"]));
+    let counts = || ["1", "2", "3"].map(|value| scene.value(value).hold_count());
+    let outer = outer.lock().unwrap();
+    let inner = inner.lock().unwrap();
+    assert_eq!(counts(), [1, 2, 1]);
+    inner.unlock().unwrap();
+    assert_eq!(counts(), [1, 1, 0]);
+    assert!(outer.is_held());
+    let (_other, lock) = other_client_of(&scene, "2");
+    assert!(lock.try_lock().unwrap().is_none());
+    outer.unlock().unwrap();
+    assert!(lock.try_lock().unwrap().is_some());
+}
+
+#[test]
+fn a_busy_value_keeps_all_out_and_wakes_nobody() {
+    let scene = Scene::start();
+    let (_other, lock) = other_client_of(&scene, "2");
+    let guard = lock.lock().unwrap();
+    let fields = || scene.server.query::<std::collections::BTreeMap<String, String>>(&["HGETALL", "group"]);
+    let before: Vec<_> = fields().into_keys().collect();
+    let mut connection = scene.server.connection();
+    let mut messages = connection.as_pubsub();
+    messages.subscribe(&["redisson_lock__channel:{group}", "end"]).unwrap();
+    let group = values(&scene.client, &["1", "2", "3"]);
+    assert!(group.try_lock().unwrap().is_none());
+    assert_eq!(fields().into_keys().collect::<Vec<_>>(), before);
+    scene.server.run(&["PUBLISH", "end", "of test"]);
+    assert_eq!(messages.get_message().unwrap().get_channel_name(), "end", "nothing was published");
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| group.lock().unwrap().unlock().unwrap());
+        eventually(SOON, "it waits", || !scene.client.waiting().is_empty());
+        guard.unlock().unwrap();
+        waiter.join().unwrap();
+    });
+    assert!(scene.server.keys().is_empty());
+}
+
+#[test]
+fn clients_with_overlapping_groups_all_get_their_turn() {
+    let scene = Scene::start();
+    let clients = [(); 3].map(|()| Scene::client_of(&scene.server));
+    let sets = [["1", "2"], ["2", "3"], ["3", "1"]];
+    let inside = ["1", "2", "3"].map(|_| AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for (client, set) in clients.iter().zip(sets) {
+            let inside = &inside;
+            scope.spawn(move || {
+                let lock = values(client, &set);
+                for _ in 0..30 {
+                    let guard = lock.lock().unwrap();
+                    let own = set.map(|value| &inside[value.parse::<usize>().unwrap() - 1]);
+                    own.iter().for_each(|own| assert_eq!(own.fetch_add(1, Ordering::SeqCst), 0));
+                    for own in own {
+                        own.fetch_sub(1, Ordering::SeqCst);
+                    }
+                    guard.unlock().unwrap();
                 }
             });
         }

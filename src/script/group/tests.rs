@@ -211,6 +211,8 @@ fn counts_and_deadlines_are_those_of_one_value() {
     assert_eq!(hash(&server)[&format!("{field}:me:1.1:lock_count")], "2");
     assert!(left(&server, field, "me:1.1") > 80_000 && ttl(&server) > 80_000);
     assert!(NEARLY_30_S.contains(&left(&server, values.field(1), "me:1.2")));
+    assert_eq!(run(&server, &reenter(name, owner, lease(1_000), 3, 0)), Ok(()));
+    assert!(left(&server, field, "me:1.1") > 80_000, "a re-entry lowers nothing");
     // The inner hour ends with its guard.
     assert_eq!(changes_no_other(&server, &release(name, owner, Some((1, lease(20_000))), CHANNEL, 0)), DONE);
     assert_eq!(hash(&server)[&format!("{field}:me:1.1:lock_count")], "1");
