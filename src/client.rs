@@ -15,6 +15,7 @@ use crate::kinds::{Backoff, Fair, Fenced, Group, Plain, ReadWriteLock, Spin, Tok
 use crate::listing::{HeldLock, LockWaiter};
 use crate::lock::Lock;
 use crate::owner::Owners;
+use crate::permits::PermitExpirableSemaphore;
 use crate::script::Side;
 use crate::state::ledger::Phase;
 use crate::time::Instant;
@@ -220,6 +221,19 @@ impl Client {
     /// ```
     pub fn get_election(&self, name: impl AsRef<str>) -> Election {
         Election::new(&self.handle, self.handle.name(name.as_ref()))
+    }
+
+    /// Returns the semaphore of this name whose permits expire. Redisson's `getPermitExpirableSemaphore`.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let calls = client.get_permit_expirable_semaphore("paid-api");
+    /// calls.set_permits_once(5)?;
+    /// let permit = calls.acquire(1)?; // kept until it is given back, or until this process dies
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn get_permit_expirable_semaphore(&self, name: impl AsRef<str>) -> PermitExpirableSemaphore {
+        PermitExpirableSemaphore::new(&self.handle, self.handle.name(name.as_ref()))
     }
 
     /// Returns the token lock of this name: one value under the key, set by `SET NX PX` and deleted by the client

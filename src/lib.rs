@@ -29,6 +29,8 @@
 //! | fenced | [`get_fenced_lock`](Client::get_fenced_lock) | `RFencedLock` | the guarded resource can refuse a late writer by its [`FencingToken`] |
 //! | read-write | [`get_read_write_lock`](Client::get_read_write_lock) | `RReadWriteLock` | many readers or one writer |
 //! | token | [`get_token_lock`](Client::get_token_lock) | none | redis-py, redsync, node-redlock or rslock use the same lock |
+//! | expiring permits | [`get_permit_expirable_semaphore`](Client::get_permit_expirable_semaphore) | `RPermitExpirableSemaphore` | a few holders at a time; permits of crashed holders return |
+//! | election | [`get_election`](Client::get_election) | none | one of several processes leads, and others ask which one |
 //! | once per interval | [`once_per`](Lock::once_per) | none | a job runs once per interval, on whatever machine |
 //!
 //! # What it promises, and what it cannot
@@ -117,6 +119,7 @@ mod listing;
 mod lock;
 mod name;
 mod owner;
+mod permits;
 #[cfg(feature = "redisson-yaml")]
 mod redisson_yaml;
 mod script;
@@ -140,6 +143,7 @@ pub use hold::Hold;
 pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, ReadWriteLock, ReleaseBy, TokenOptions};
 pub use listing::{HeldLock, LockKind, LockWaiter};
 pub use lock::{Holder, Lock, OwnedLock};
+pub use permits::{ExpiringPermits, PermitExpirableSemaphore, PermitId};
 #[cfg(feature = "redisson-yaml")]
 pub use redisson_yaml::RedissonConfig;
 pub use token::FencingToken;

@@ -36,6 +36,8 @@ pub enum LockKind {
     Leader,
     /// One value of a group lock.
     Group,
+    /// [`Client::get_permit_expirable_semaphore`](crate::Client::get_permit_expirable_semaphore).
+    Permit,
 }
 
 /// A lock that the client holds, as listed by [`Client::held`](crate::Client::held).
@@ -173,6 +175,7 @@ impl fmt::Display for LockKind {
             Self::Token => "token",
             Self::Leader => "leader",
             Self::Group => "group",
+            Self::Permit => "permit",
         })
     }
 }

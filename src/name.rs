@@ -149,6 +149,22 @@ impl LockName {
         self.prefixed("redisson_lock_token")
     }
 
+    /// The sorted set of taken permits, by the time at which each of them expires.
+    pub(crate) fn taken_permits(&self) -> String {
+        self.suffixed("timeout")
+    }
+
+    /// The names of semaphores whose taken permits are under this key: `n` and `{n}` share one.
+    pub(crate) fn semaphores_of(key: &str) -> [Option<&str>; 2] {
+        let Some(name) = key.strip_suffix(":timeout") else { return [None, None] };
+        [Some(name), name.strip_prefix('{').and_then(|name| name.strip_suffix('}'))]
+    }
+
+    /// The channel for free permits of a semaphore.
+    pub(crate) fn semaphore_channel(&self) -> String {
+        self.prefixed("redisson_sc")
+    }
+
     /// The hash that tells who leads: owner, token, time and candidate. Redisson has no such key.
     pub(crate) fn leader(&self) -> String {
         self.prefixed("lockson_leader")
@@ -167,6 +183,11 @@ impl LockName {
     /// The prefix of the keys of the read holds of one owner; a number follows.
     pub(crate) fn read_holds_of(&self, owner: &OwnerId) -> String {
         format!("{}{owner}:rwlock_timeout:", self.read_holds())
+    }
+
+    /// A key beside the lock whose name begins with the lock's, in the same hash slot.
+    fn suffixed(&self, suffix: &str) -> String {
+        if self.key.contains('{') { [&self.key, ":", suffix].concat() } else { ["{", &self.key, "}:", suffix].concat() }
     }
 
     /// A key or channel beside the lock, in the same hash slot.
@@ -200,6 +221,16 @@ mod tests {
         check("a{b}c", "redisson_lock__channel:a{b}c");
         check("a}b", "redisson_lock__channel:{a}b}");
         check("line\nend\0", "redisson_lock__channel:{line\nend\0}");
+    }
+
+    #[test]
+    fn a_set_of_permits_leads_to_its_semaphore() {
+        for name in ["n", "{n}", "a{b}c", "a}b", "n:timeout"] {
+            let key = LockName::new(name).unwrap().taken_permits();
+            assert!(LockName::semaphores_of(&key).contains(&Some(name)), "{key}");
+        }
+        assert_eq!(LockName::new("a{b}c").unwrap().taken_permits(), "a{b}c:timeout");
+        assert_eq!(LockName::semaphores_of("n"), [None, None]);
     }
 
     #[test]

@@ -45,6 +45,11 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         self.queueing() == Queueing::Line && matches!(self.waking(), Waking::Message)
     }
 
+    /// Whether a hold that was lost may have left parts in Redis, which its last guard gives back.
+    fn may_leave_parts(&self) -> bool {
+        false
+    }
+
     /// The side of the lock that a guard of this kind holds.
     fn side(&self) -> Side {
         Side::Exclusive

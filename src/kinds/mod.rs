@@ -8,11 +8,13 @@
 //! 6. `leader`: the fenced lock of an election, with the text of its holder.
 //! 7. `token`: one value under the key, as most lock recipes for Redis do.
 //! 8. `group`: many values under one key, each a lock of its own.
+//! 9. `permits`: permits of a semaphore, with a time to live for each.
 
 mod fair;
 mod fenced;
 mod group;
 mod leader;
+mod permits;
 mod plain;
 mod read_write;
 mod spin;
@@ -23,6 +25,7 @@ pub use fenced::ACCEPT_IF_NOT_OLDER;
 pub(crate) use fenced::Fenced;
 pub(crate) use group::Group;
 pub(crate) use leader::LeaderLock;
+pub(crate) use permits::PermitLock;
 pub(crate) use plain::Plain;
 pub use read_write::ReadWriteLock;
 pub use spin::Backoff;

@@ -12,6 +12,7 @@ pub(crate) mod leader;
 pub(crate) mod look;
 #[cfg(test)]
 pub(crate) mod on_server;
+pub(crate) mod permits;
 pub(crate) mod plain;
 pub(crate) mod query;
 pub(crate) mod read_write;

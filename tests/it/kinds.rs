@@ -5,6 +5,7 @@ mod fenced;
 mod leader;
 mod multi;
 mod non_reentrant;
+mod permits;
 mod plain;
 mod read_write;
 mod shares;

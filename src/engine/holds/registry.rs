@@ -77,7 +77,12 @@ impl Registry {
     /// Returns those of the keys that have watched holds, as names of whole keys.
     pub(crate) fn watched(&self, keys: &[String]) -> Vec<LockName> {
         let holds = self.0.lock();
-        let watched = |key: &String| holds.by_key.get(key.as_str())?.iter().find(|hold| hold.is_watched());
+        let under = |key: &str| holds.by_key.get(key)?.iter().find(|hold| hold.is_watched());
+        // Each take and each release of a client changes the set of a semaphore, so a look at many holds each time
+        // would cost too much. Renewals tell of those.
+        let few = |name: &&str| holds.by_key.get(*name).is_some_and(|same_key| same_key.len() <= MOST_TO_LOOK_AT);
+        let of_permits = |key: &str| LockName::semaphores_of(key).into_iter().flatten().filter(few).find_map(under);
+        let watched = |key: &String| under(key).or_else(|| of_permits(key));
         keys.iter().filter_map(watched).map(|hold| hold.name.whole()).collect()
     }
 
@@ -116,6 +121,8 @@ impl Holds {
 }
 
 const FEWEST_TO_SWEEP: usize = 64;
+/// The most holds of one semaphore that are looked at when another client takes or returns permits.
+const MOST_TO_LOOK_AT: usize = 100;
 
 #[cfg(test)]
 mod tests {

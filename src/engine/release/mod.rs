@@ -95,7 +95,7 @@ impl Engine {
                 let in_doubt = hold.requests.take_in_doubt();
                 // The lock may still be held in Redis: an expired hold may still have its key, and an old request may
                 // take the lock again.
-                if loss == Loss::Expired || !in_doubt.is_empty() {
+                if loss == Loss::Expired || !in_doubt.is_empty() || hold.kind.may_leave_parts() {
                     self.clean_up(self.leftover(hold, in_doubt));
                 }
                 Err(self.lost(hold, loss))

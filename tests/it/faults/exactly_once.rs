@@ -360,7 +360,7 @@ impl Drop for Context {
 }
 
 /// The lengths of an undisturbed request of this sort and its reply.
-fn lengths(rig: &Rig, when: &When) -> (usize, usize) {
+pub(crate) fn lengths(rig: &Rig, when: &When) -> (usize, usize) {
     let request = rig.proxy.wait_for(when, SOON);
     let Fate::Answered(reply) = rig.proxy.wait_fate(&request, SOON) else { panic!("{request:?} was not answered") };
     (request.bytes.len(), reply.len())
@@ -368,7 +368,7 @@ fn lengths(rig: &Rig, when: &When) -> (usize, usize) {
 
 /// Every place where a connection can break: before the request, inside, after the request, in the reply, after the
 /// reply.
-fn faults(request: usize, reply: usize) -> Vec<Then> {
+pub(crate) fn faults(request: usize, reply: usize) -> Vec<Then> {
     let requests = (0..=request).map(Then::CutRequestAfter);
     let replies = (0..=reply).map(Then::CutReplyAfter);
     [Then::CutBeforeRequest].into_iter().chain(requests).chain(replies).collect()

@@ -1,0 +1,553 @@
+//! Expiring permits: the handle of a semaphore whose permits return by themselves, and the permits of a holder.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cancel::Cancel;
+use crate::engine::Handle;
+use crate::error::{Error, ErrorKind, Loss, Result};
+use crate::guard::OwnedGuard;
+use crate::hold::Hold;
+use crate::kinds::PermitLock;
+use crate::lock::{Lock, OwnedLock};
+use crate::name::{GivenName, LockName};
+use crate::owner::OwnerId;
+use crate::script::Call;
+use crate::script::permits::{self, TimeToLive};
+use crate::time::Lease;
+
+/// A semaphore whose permits expire: a crashed holder's permits return by themselves. Redisson's
+/// `RPermitExpirableSemaphore`.
+///
+/// Taken permits are renewed until they are given back, or are taken for a [lease](Self::with_lease). They can end
+/// earlier than their holder expects, as a lock can; [`Hold`] tells. The number of permits is set once, by whichever
+/// client comes first:
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let calls = client.get_permit_expirable_semaphore("paid-api");
+/// calls.set_permits_once(5)?;
+/// let permit = calls.acquire(1)?;
+/// // ... at most five calls at a time, over all machines ...
+/// permit.release()?;
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until permits are taken"]
+pub struct PermitExpirableSemaphore {
+    handle: Handle,
+    name: GivenName,
+    lease: Option<Duration>,
+    max_hold: Option<Duration>,
+    cancel: Option<Cancel>,
+}
+
+/// ExpiringPermits that were taken together; dropping them gives them back.
+///
+/// They belong to no thread and may move to another one. They are lost together: when one of them is gone, the others
+/// are given back with the drop. A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout).
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let permits = client.get_permit_expirable_semaphore("paid-api").acquire(2)?;
+/// std::thread::spawn(move || {
+///     // ... two calls ...
+///     permits.release()
+/// });
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[must_use = "permits that are dropped at once are given back at once; bind them: `let _permits = ...`"]
+pub struct ExpiringPermits {
+    guard: OwnedGuard,
+}
+
+/// The id of one permit, as Redisson shows it: 32 hexadecimal digits.
+///
+/// ```
+/// let id: lockson::PermitId = "0102030405060708090a0b0c0d0e0f10".parse()?;
+/// assert_eq!(id.to_string(), "0102030405060708090a0b0c0d0e0f10");
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PermitId(Arc<[u8]>);
+
+impl PermitExpirableSemaphore {
+    pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
+        Self { handle: handle.clone(), name, lease: None, max_hold: None, cancel: None }
+    }
+
+    /// Returns a handle that takes permits for `lease` and never renews them. 1 ms to 365 days.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let calls = client.get_permit_expirable_semaphore("paid-api").with_lease(Duration::from_secs(30));
+    /// let permit = calls.acquire(1)?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        Self { lease: Some(lease), ..self.clone() }
+    }
+
+    /// Returns a handle whose permits are renewed for at most `most`; see
+    /// [`Lock::with_max_hold`](crate::Lock::with_max_hold).
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let calls = client.get_permit_expirable_semaphore("paid-api").with_max_hold(Duration::from_secs(600));
+    /// let permit = calls.acquire(1)?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn with_max_hold(&self, most: Duration) -> Self {
+        Self { max_hold: Some(most), ..self.clone() }
+    }
+
+    /// Returns a handle whose waits end when `cancel` is used.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let stop = lockson::Cancel::new();
+    /// let permit = client.get_permit_expirable_semaphore("paid-api").with_cancel(&stop).acquire(1)?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn with_cancel(&self, cancel: &Cancel) -> Self {
+        Self { cancel: Some(cancel.clone()), ..self.clone() }
+    }
+
+    /// Returns the name of the semaphore, with the prefix of the client.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// assert_eq!(client.get_permit_expirable_semaphore("paid-api").name(), "paid-api");
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// Takes this many permits, all or none; waits without limit. 1 to 10,000 permits.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let permit = client.get_permit_expirable_semaphore("paid-api").acquire(1)?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock`](crate::Lock::lock). `BadInput` for another number of permits.
+    pub fn acquire(&self, permits: u32) -> Result<ExpiringPermits> {
+        self.taking(permits)?.lock().map(|guard| ExpiringPermits { guard })
+    }
+
+    /// Takes this many permits if they are free, without waiting; `None` if too few are free.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if let Some(permit) = client.get_permit_expirable_semaphore("paid-api").try_acquire(1)? {
+    ///     // ... one call ...
+    ///     permit.release()?;
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_lock`](crate::Lock::try_lock). `BadInput` for another number of permits than 1 to 10,000.
+    pub fn try_acquire(&self, permits: u32) -> Result<Option<ExpiringPermits>> {
+        Ok(self.taking(permits)?.try_lock()?.map(|guard| ExpiringPermits { guard }))
+    }
+
+    /// Takes this many permits, all or none; waits for at most `wait`. `None` when the time is up.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let calls = client.get_permit_expirable_semaphore("paid-api");
+    /// let permit = calls.try_acquire_for(1, Duration::from_secs(2))?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for). `BadInput` for another number of permits than 1 to 10,000.
+    pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<ExpiringPermits>> {
+        Ok(self.taking(permits)?.try_lock_for(wait)?.map(|guard| ExpiringPermits { guard }))
+    }
+
+    /// Gives permits of whatever holder back by their ids, all or none. A holder with this crate is told of its loss.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// // An id from the log of a program that hangs.
+    /// let id = "0102030405060708090a0b0c0d0e0f10".parse()?;
+    /// client.get_permit_expirable_semaphore("paid-api").release_by_id(&[id])?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotHeld` where one of the ids is unknown or has expired; then nothing was given back. `Unknown` when Redis did
+    /// not reply: the permits may have been given back or not.
+    pub fn release_by_id(&self, ids: &[PermitId]) -> Result<()> {
+        let name = self.name.checked()?;
+        let bytes: Vec<&[u8]> = ids.iter().map(|id| &*id.0).collect();
+        let released = self.command(&permits::release_by_id(name, &bytes))?;
+        if let Some(engine) = self.handle.look() {
+            for hold in engine.registry.under(name) {
+                if released && ids_of(&hold.owner).iter().any(|id| ids.contains(id)) {
+                    engine.lose(&hold, Loss::Gone);
+                }
+            }
+        }
+        let unknown = || Error::new(ErrorKind::NotHeld, "a permit is unknown or has expired; none was given back");
+        if released { Ok(()) } else { Err(unknown().about(name)) }
+    }
+
+    /// Sets the lease of a permit of another holder, counted from now. Returns whether the permit is still taken.
+    ///
+    /// For permits of this process use [`ExpiringPermits::extend`]: a holder does not learn of a shorter lease.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let id = "0102030405060708090a0b0c0d0e0f10".parse()?;
+    /// client.get_permit_expirable_semaphore("paid-api").update_lease(&id, Duration::from_secs(60))?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `BadInput` for an impossible lease, and for a permit that this client holds; otherwise as
+    /// [`release_by_id`](Self::release_by_id).
+    pub fn update_lease(&self, id: &PermitId, lease: Duration) -> Result<bool> {
+        let name = self.name.checked()?;
+        let lease = Lease::new(lease).map_err(|error| error.about(name))?;
+        let holds = self.handle.look().map_or_else(Vec::new, |engine| engine.registry.under(name));
+        if holds.iter().any(|hold| ids_of(&hold.owner).contains(id)) {
+            return Err(Error::new(ErrorKind::BadInput, "this client holds the permit; extend that one").about(name));
+        }
+        self.command(&permits::update_lease(name, &id.0, lease))
+    }
+
+    /// Asks Redis how long a permit stays taken: `None` for a permit that is unknown or has expired,
+    /// [`Duration::MAX`] for a permit without an end, as Redisson can take it.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let id = "0102030405060708090a0b0c0d0e0f10".parse()?;
+    /// let left = client.get_permit_expirable_semaphore("paid-api").remaining_time_to_live(&id)?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refusals and outages of the server.
+    pub fn remaining_time_to_live(&self, id: &PermitId) -> Result<Option<Duration>> {
+        Ok(match self.ask(|name| permits::time_to_live(name, &id.0))? {
+            TimeToLive::Over => None,
+            TimeToLive::Ms(ms) => Some(Duration::from_millis(ms)),
+            TimeToLive::Endless => Some(Duration::MAX),
+        })
+    }
+
+    /// Asks Redis for the number of free permits; negative after permits were taken away from a semaphore in use.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// println!("{} calls may begin now", client.get_permit_expirable_semaphore("paid-api").available()?);
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refusals and outages of the server.
+    pub fn available(&self) -> Result<i64> {
+        self.ask(permits::count).map(|permits| permits.free)
+    }
+
+    /// Asks Redis for the number of taken permits.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// println!("{} calls are under way", client.get_permit_expirable_semaphore("paid-api").acquired()?);
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refusals and outages of the server.
+    pub fn acquired(&self) -> Result<i64> {
+        self.ask(permits::count).map(|permits| permits.taken)
+    }
+
+    /// Asks Redis for the number of all permits, free and taken.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// println!("{} calls at a time", client.get_permit_expirable_semaphore("paid-api").permits()?);
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refusals and outages of the server.
+    pub fn permits(&self) -> Result<i64> {
+        self.ask(permits::count).map(|permits| permits.free.saturating_add(permits.taken))
+    }
+
+    /// Sets the number of all permits, free and taken. With more taken than that, none is free until enough returned.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// client.get_permit_expirable_semaphore("paid-api").set_permits(10)?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unknown` when Redis did not reply: the number may have been set or not.
+    pub fn set_permits(&self, permits: u32) -> Result<()> {
+        let name = self.name.checked()?;
+        self.command(&permits::set(name, permits, false)).map(drop)
+    }
+
+    /// Sets the number of all permits if there is no semaphore of this name. Returns whether it was set.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let calls = client.get_permit_expirable_semaphore("paid-api");
+    /// calls.set_permits_once(5)?; // each process may say so; one is first
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`set_permits`](Self::set_permits).
+    pub fn set_permits_once(&self, permits: u32) -> Result<bool> {
+        let name = self.name.checked()?;
+        self.command(&permits::set(name, permits, true))
+    }
+
+    /// Adds free permits; a negative number takes permits away, also more than are free.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// client.get_permit_expirable_semaphore("paid-api").add_permits(-2)?; // the contract got smaller
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`set_permits`](Self::set_permits).
+    pub fn add_permits(&self, permits: i64) -> Result<()> {
+        let name = self.name.checked()?;
+        self.command(&permits::add(name, permits)).map(drop)
+    }
+
+    /// Deletes the semaphore with all permits, taken ones too. Returns whether there was one. A holder with this crate
+    /// is told of its loss.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// client.get_permit_expirable_semaphore("paid-api").delete()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`set_permits`](Self::set_permits).
+    pub fn delete(&self) -> Result<bool> {
+        self.lock(1).force_unlock()
+    }
+
+    /// The lock whose holders have this many permits.
+    fn lock(&self, permits: u32) -> Lock {
+        let skew = self.handle.peer_clock_skew();
+        Lock::new(&self.handle, Arc::new(PermitLock::new(permits, skew)), self.name.clone())
+    }
+
+    fn taking(&self, permits: u32) -> Result<OwnedLock> {
+        if !(1..=MOST_PERMITS).contains(&permits) {
+            let text = format!("{permits} permits cannot be taken together; take 1 to {MOST_PERMITS}");
+            return Err(Error::new(ErrorKind::BadInput, text).about(self.name.checked()?));
+        }
+        let mut lock = self.lock(permits);
+        if let Some(lease) = self.lease {
+            lock = lock.with_lease(lease);
+        }
+        if let Some(most) = self.max_hold {
+            lock = lock.with_max_hold(most);
+        }
+        if let Some(cancel) = &self.cancel {
+            lock = lock.with_cancel(cancel);
+        }
+        Ok(lock.owned())
+    }
+
+    fn ask<A>(&self, call: impl FnOnce(&LockName) -> Call<A>) -> Result<A> {
+        let name = self.name.checked()?;
+        self.handle.begin().and_then(|engine| engine.ask(&call(name))).map_err(|error| error.about(name))
+    }
+
+    /// Runs a request once.
+    fn command<A>(&self, call: &Call<A>) -> Result<A> {
+        let name = self.name.checked()?;
+        self.handle.begin().and_then(|engine| engine.command(call)).map_err(|error| error.about(name))
+    }
+}
+
+impl ExpiringPermits {
+    /// Returns the ids of these permits, by which others can give them back.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let permits = client.get_permit_expirable_semaphore("paid-api").acquire(2)?;
+    /// println!("{:?}", permits.ids());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn ids(&self) -> Vec<PermitId> {
+        ids_of(&OwnerId::encoded(self.guard.owner()))
+    }
+
+    /// Gives the permits back, and returns the outcome.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let permit = client.get_permit_expirable_semaphore("paid-api").acquire(1)?;
+    /// // ... one call ...
+    /// permit.release()?; // `Lost` if more calls than allowed may have been under way
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::unlock`](crate::Guard::unlock).
+    pub fn release(self) -> Result<()> {
+        self.guard.unlock()
+    }
+
+    /// Drops the permits without giving them back: they expire.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// // At most 100 calls a minute: each takes a permit for a minute, however short it is.
+    /// let calls = client.get_permit_expirable_semaphore("paid-api").with_lease(Duration::from_secs(60));
+    /// let permit = calls.acquire(1)?;
+    /// permit.keep_until_expiry();
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn keep_until_expiry(self) {
+        self.guard.keep_until_expiry();
+    }
+
+    /// Lends the hold of these permits, whose clone may move to a thread that watches it.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let permit = client.get_permit_expirable_semaphore("paid-api").acquire(1)?;
+    /// permit.on_lost(|loss| eprintln!("stop the call: {loss}"));
+    /// let hold = permit.hold().clone();
+    /// std::thread::spawn(move || hold.wait_lost(Duration::MAX));
+    /// if permit.is_held() && permit.lost().is_none() {
+    ///     println!("for {:?} at least", permit.remaining());
+    /// }
+    /// permit.extend(Duration::from_secs(60))?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn hold(&self) -> &Hold {
+        self.guard.hold()
+    }
+
+    /// Returns whether all of these permits are held; see [`Hold::is_held`]. No I/O.
+    pub fn is_held(&self) -> bool {
+        self.guard.is_held()
+    }
+
+    /// Returns the time until the permits expire if they are not renewed; see [`Hold::remaining`].
+    pub fn remaining(&self) -> Duration {
+        self.guard.remaining()
+    }
+
+    /// Returns the loss of the permits, if one of them was lost; see [`Hold::lost`].
+    pub fn lost(&self) -> Option<Loss> {
+        self.guard.lost()
+    }
+
+    /// Waits until one of the permits is lost, for at most `limit`; see [`Hold::wait_lost`].
+    pub fn wait_lost(&self, limit: Duration) -> Option<Loss> {
+        self.guard.wait_lost(limit)
+    }
+
+    /// Runs `callback` once when one of the permits is lost; see [`Hold::on_lost`].
+    pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
+        self.guard.on_lost(callback);
+    }
+
+    /// Raises the time until the permits expire to at least `duration` from now; see [`Hold::extend`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::extend`].
+    pub fn extend(&self, duration: Duration) -> Result<()> {
+        self.guard.extend(duration)
+    }
+}
+
+/// Any even number of hexadecimal digits, as Redisson reads ids.
+impl FromStr for PermitId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let is_hex = !text.is_empty() && text.len().is_multiple_of(2) && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let bytes = is_hex.then(|| text.as_bytes().chunks(2).map(byte).collect::<Option<Arc<[u8]>>>()).flatten();
+        let wrong = || Error::new(ErrorKind::BadInput, format!("{text:?} is no permit id: 32 hexadecimal digits"));
+        bytes.map(Self).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for PermitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for PermitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PermitId({self})")
+    }
+}
+
+/// As for a lock.
+impl UnwindSafe for PermitExpirableSemaphore {}
+impl RefUnwindSafe for PermitExpirableSemaphore {}
+
+impl fmt::Debug for PermitExpirableSemaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PermitExpirableSemaphore")
+            .field("name", &self.name)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ExpiringPermits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ExpiringPermits").field(self.hold()).finish()
+    }
+}
+
+/// The ids of the permits of an owner; those of an owner of another kind are nobody's.
+fn ids_of(owner: &OwnerId) -> Vec<PermitId> {
+    permits::ids_of(owner).into_iter().map(|id| PermitId(id.into())).collect()
+}
+
+/// The most permits that one hold has: their ids are the arguments of one request.
+const MOST_PERMITS: u32 = 10_000;

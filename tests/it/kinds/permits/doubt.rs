@@ -1,0 +1,97 @@
+//! Permits are taken and given back once, wherever the network breaks, also where nothing can be fenced.
+
+use lockson_harness::eventually;
+use lockson_harness::proxy::Then;
+
+use crate::faults::exactly_once::{at_every_byte, faults, lengths};
+use crate::support::faults::{Rig, rig_without_fences, without_fences};
+use crate::support::{SOON, ms};
+
+const ACQUIRE: &str = include_str!("../../../../lua/permits/acquire.lua");
+const RELEASE: &str = include_str!("../../../../lua/permits/release.lua");
+const RENEW: &str = include_str!("../../../../lua/permits/renew.lua");
+const NAME: &str = "once";
+
+/// Free permits, and taken permits, as they stand in Redis.
+fn state(rig: &Rig) -> (i64, i64) {
+    (rig.server.query(&["GET", NAME]), rig.server.query(&["ZCARD", "{once}:timeout"]))
+}
+
+#[test]
+fn a_take_cut_at_any_byte_takes_its_permits_once() {
+    let rig = Rig::start();
+    let calls = rig.client().get_permit_expirable_semaphore(NAME);
+    calls.set_permits(5).unwrap();
+    let act = |()| {
+        let permits = calls.try_acquire(2).unwrap().expect("all are free");
+        assert_eq!(state(&rig), (3, 2));
+        assert!(permits.is_held());
+        permits.release().unwrap();
+        assert_eq!(state(&rig), (5, 0));
+    };
+    at_every_byte(&rig, &rig.script_of(ACQUIRE), || (), act);
+}
+
+#[test]
+fn a_release_cut_at_any_byte_gives_permits_back_once() {
+    let rig = Rig::start();
+    let calls = rig.client().get_permit_expirable_semaphore(NAME);
+    calls.set_permits(5).unwrap();
+    let act = |permits: lockson::ExpiringPermits| {
+        permits.release().unwrap();
+        assert_eq!(state(&rig), (5, 0));
+    };
+    at_every_byte(&rig, &rig.script_of(RELEASE), || calls.acquire(2).unwrap(), act);
+}
+
+#[test]
+fn an_extension_of_permits_cut_at_any_byte_raises_once() {
+    let rig = Rig::start();
+    let calls = rig.client().get_permit_expirable_semaphore(NAME);
+    calls.set_permits(5).unwrap();
+    let act = |permits: lockson::ExpiringPermits| {
+        permits.extend(ms(60_000)).unwrap();
+        assert_eq!(state(&rig), (3, 2));
+        let left = calls.remaining_time_to_live(&permits.ids()[1]).unwrap().unwrap();
+        assert!(left > ms(50_000) && left <= ms(60_000), "{left:?}");
+        permits.release().unwrap();
+    };
+    at_every_byte(&rig, &rig.script_of(RENEW), || calls.acquire(2).unwrap(), act);
+}
+
+#[test]
+fn without_fences_the_sum_of_permits_stays_right() {
+    let rig = rig_without_fences();
+    let client = without_fences(&rig);
+    let calls = client.get_permit_expirable_semaphore(NAME);
+    calls.set_permits(5).unwrap();
+    for script in [ACQUIRE, RELEASE] {
+        let when = rig.script_of(script);
+        drop(calls.acquire(2).unwrap());
+        let (request, reply) = lengths(&rig, &when);
+        for then in faults(request, reply).into_iter().step_by(7) {
+            let rule = rig.proxy.rule(when.clone(), then.clone());
+            let permits = calls.try_acquire_for(2, SOON).unwrap().expect("all are free");
+            drop(permits);
+            rule.wait_hit(SOON);
+            rule.remove();
+            eventually(SOON, "all permits are back", || state(&rig) == (5, 0));
+        }
+    }
+}
+
+/// The request of a caller that gave up arrives late: the cleanup of the background takes back what it took.
+#[test]
+fn a_late_original_that_cannot_be_fenced_is_taken_back() {
+    let rig = rig_without_fences();
+    let client = without_fences(&rig);
+    let calls = client.get_permit_expirable_semaphore(NAME);
+    calls.set_permits(5).unwrap();
+    let held = rig.proxy.rule(rig.script_of(ACQUIRE), Then::HoldRequest);
+    let taken = calls.try_acquire(2);
+    let original = held.wait_hit(SOON);
+    held.release();
+    rig.proxy.wait_fate(&original, SOON);
+    drop(taken);
+    eventually(SOON, "all permits are back", || state(&rig) == (5, 0));
+}

@@ -1,0 +1,111 @@
+//! Permits that end before they are given back: the holder is told, and no permit is invented.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Client, ExpiringPermits, Loss};
+use lockson_harness::{RedisServer, eventually};
+
+use super::{free, taken, taken_key};
+use crate::faults::other_process::OtherProcess;
+use crate::support::{SOON, TICK, TTL, brisk, ms};
+
+/// The ways to lose permits.
+const ENDS: [(&str, &[&str]); 4] = [
+    ("flushed", &["FLUSHALL"]),
+    ("deleted", &["DEL", "calls", "{calls}:timeout"]),
+    ("the set deleted", &["DEL", "{calls}:timeout"]),
+    ("expired", &["PEXPIRE", "{calls}:timeout", "1"]),
+];
+
+#[test]
+fn lost_permits_are_told_and_not_invented() {
+    for (what, words) in ENDS {
+        for leased in [false, true] {
+            let server = RedisServer::start();
+            let client = brisk(&server).connect().unwrap();
+            let calls = client.get_permit_expirable_semaphore("calls");
+            calls.set_permits(5).unwrap();
+            let handle = if leased { calls.with_lease(ms(8_000)) } else { calls.clone() };
+            let (one, two) = (handle.acquire(1).unwrap(), handle.acquire(2).unwrap());
+            thread::sleep(ms(400)); // both are watched
+            let counter = free(&server, "calls");
+            let ended = Instant::now();
+            server.run(words);
+            for permits in [&one, &two] {
+                assert_eq!(permits.wait_lost(SOON), Some(Loss::Gone), "{what}, leased: {leased}");
+            }
+            assert!(ended.elapsed() < ms(1_500), "{what}, leased: {leased}: told after {:?}", ended.elapsed());
+            let counter = if server.keys().is_empty() { None } else { counter };
+            assert!(one.release().is_err() && two.release().is_err());
+            assert_eq!((free(&server, "calls"), taken(&server, "calls").len()), (counter, 0), "{what}");
+        }
+    }
+}
+
+/// One of several permits was given back by another client: the holder has fewer than it took.
+#[test]
+fn a_hold_that_lost_one_permit_is_lost_and_gives_back_the_rest() {
+    for leased in [false, true] {
+        let server = RedisServer::start();
+        let client = brisk(&server).connect().unwrap();
+        let calls = client.get_permit_expirable_semaphore("calls");
+        calls.set_permits(5).unwrap();
+        let handle = if leased { calls.with_lease(ms(600_000)) } else { calls.clone() };
+        let three = handle.acquire(3).unwrap();
+        thread::sleep(ms(400)); // the hold is watched
+        let others = Client::connect(&server.url()).unwrap().get_permit_expirable_semaphore("calls");
+        others.release_by_id(&three.ids()[1..2]).unwrap();
+        assert_eq!(three.wait_lost(SOON), Some(Loss::Gone));
+        assert_eq!(calls.available().unwrap(), 3);
+        drop(three);
+        eventually(SOON, "the rest is given back", || calls.available().unwrap() == 5);
+        assert_eq!(calls.acquired().unwrap(), 0);
+    }
+}
+
+#[test]
+fn the_permits_of_a_killed_process_return() {
+    let server = RedisServer::start();
+    let mut process = OtherProcess::start(&server);
+    let calls = Client::connect(&server.url()).unwrap().get_permit_expirable_semaphore("calls");
+    calls.set_permits(2).unwrap();
+    assert_eq!(process.ask(0, "permits calls 2"), "holds 2");
+    thread::sleep(ms(1_500)); // longer than its time to live: it is renewed
+    assert_eq!(calls.available().unwrap(), 0);
+    process.kill();
+    let permits = calls.try_acquire_for(2, SOON).unwrap().expect("its permits expire");
+    permits.release().unwrap();
+    assert_eq!((calls.available().unwrap(), calls.permits().unwrap()), (2, 2));
+}
+
+#[test]
+fn ten_thousand_kept_permits_are_all_renewed_in_time() {
+    const PERMITS: usize = 10_000;
+    let ttl = TTL * 2;
+    let server = RedisServer::start();
+    let client = Client::builder(&server.url()).watchdog(ttl, ttl / 4).connect().unwrap();
+    let names = ["a", "b", "c", "d"];
+    let mut all: Vec<ExpiringPermits> = vec![];
+    for name in names {
+        let calls = client.get_permit_expirable_semaphore(name);
+        calls.set_permits(2_500).unwrap();
+        all.extend((0..PERMITS / names.len()).map(|_| calls.acquire(1).unwrap()));
+    }
+    let until = Instant::now() + ttl * 5;
+    let mut least = Duration::MAX;
+    while Instant::now() < until {
+        least = least.min(all.iter().map(ExpiringPermits::remaining).min().unwrap());
+        thread::sleep(TICK);
+    }
+    assert!(all.iter().all(ExpiringPermits::is_held), "{least:?} at least");
+    assert!(!least.is_zero());
+    for name in names {
+        assert_eq!(server.query::<usize>(&["ZCARD", &taken_key(name)]), 2_500);
+    }
+    drop(all);
+    for name in names {
+        let calls = client.get_permit_expirable_semaphore(name);
+        assert_eq!((calls.available().unwrap(), calls.acquired().unwrap()), (2_500, 0));
+    }
+}
