@@ -71,6 +71,9 @@ pub enum ErrorKind {
     NotHeld,
     /// The name belongs to another kind of lock.
     OtherKind,
+    /// So few servers of a [red lock](crate::Lock::red) voted that no majority is possible; the text says what each of
+    /// the others said.
+    Quorum,
     /// Redis replied with an error; [`Error::redis_word`] is the first word of that error.
     Refused,
     /// A request was sent and never answered, so it may have run or not. Its effect is cleaned up in the background,
@@ -269,7 +272,7 @@ impl Error {
     ///
     /// | kind | `is_transient` | `is_in_doubt` | `is_lost` |
     /// |---|---|---|---|
-    /// | `Connection` | yes | | |
+    /// | `Connection`, `Quorum` | yes | | |
     /// | `Refused` with `LOADING`, `BUSY`, `MASTERDOWN`, `TRYAGAIN`, `CLUSTERDOWN`, `READONLY`, `MAXCLIENTS` | yes | | |
     /// | `Refused` with another word | | | |
     /// | `Unknown` | yes | yes | |
@@ -279,7 +282,7 @@ impl Error {
     /// This is no promise: a server that is starting looks like a server that never starts.
     pub fn is_transient(&self) -> bool {
         match self.kind() {
-            ErrorKind::Connection | ErrorKind::Unknown => true,
+            ErrorKind::Connection | ErrorKind::Quorum | ErrorKind::Unknown => true,
             ErrorKind::Refused => !self.is_final_refusal(),
             _ => false,
         }

@@ -10,9 +10,7 @@ use crate::engine::several::giving_back::{Held, release_at_once};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::ReleaseFailed;
 use crate::hold::{Hold, One, Taken};
-use crate::state::exchange::Bounds;
 use crate::state::ledger::GuardNumber;
-use crate::time::Instant;
 use crate::token::FencingToken;
 
 /// A lock held by the thread that took it; dropping the guard releases the lock.
@@ -328,14 +326,14 @@ impl Inner {
                     .collect();
             }
         };
-        let outcomes = match (&operations[..], &ones[..]) {
-            ([engine], [(one, number)]) => vec![engine.release(&one.state, *number, limit(&engine.config))],
-            _ => {
-                let held = operations.iter().zip(&ones);
-                let held = held.map(|(engine, (one, guard))| Held { engine, hold: &one.state, guard: *guard });
-                release_at_once(&held.collect::<Vec<_>>(), |engine| {
-                    Bounds::within(Instant::now(), limit(&engine.config), engine.config.command_timeout)
-                })
+        let held = operations.iter().zip(&ones);
+        let held = held.map(|(engine, (one, guard))| Held { engine, hold: &one.state, guard: *guard });
+        let outcomes: Vec<Result<()>> = match self.hold.group() {
+            None => {
+                held.map(|Held { engine, hold, guard }| engine.release(hold, guard, limit(&engine.config))).collect()
+            }
+            Some(group) => {
+                release_at_once(&held.collect::<Vec<_>>(), |engine| group.bounds(engine, limit(&engine.config)))
             }
         };
         outcomes.into_iter().enumerate().filter_map(|(place, outcome)| Some((place, outcome.err()?))).collect()
@@ -344,7 +342,9 @@ impl Inner {
     /// The outcome of a release with these failures.
     fn verdict(&self, failures: &[(usize, Error)]) -> Result<()> {
         let failures = failures.iter().map(|(_, error)| error.clone()).collect();
-        Error::unless_enough(self.hold.name(), (self.hold.members().len(), self.hold.needed()), failures)
+        let members = self.hold.members().len();
+        let needed = self.hold.group().map_or(1, |group| group.rule.needs(members));
+        Error::unless_enough(self.hold.name(), (members, needed), failures)
     }
 
     fn report(&self, failures: Vec<(usize, Error)>) {

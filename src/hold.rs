@@ -9,22 +9,40 @@ use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 
-use crate::engine::{Grant, Handle, HoldState};
+use crate::engine::several::part::at_nodes;
+use crate::engine::{Engine, Grant, Handle, HoldState};
 use crate::error::{Loss, Result};
+use crate::state::exchange::Bounds;
 use crate::state::ledger::{GuardNumber, Phase};
+use crate::state::quorum::{Member, Rule};
 use crate::time::{Deadline, Instant, Lease};
 use crate::token::FencingToken;
 use several::Several;
 
+/// What is known of several locks that were taken together.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) name: Arc<str>,
+    /// How many of the locks must be held for the group to be held.
+    pub(crate) rule: Rule,
+    /// The time limit of a request to one server of a red lock.
+    pub(crate) node_timeout: Option<Duration>,
+}
+
+impl Group {
+    /// The bounds of a request about one of the locks, in a call of at most `limit`.
+    pub(crate) fn bounds(&self, engine: &Engine, limit: Duration) -> Bounds {
+        match self.node_timeout {
+            Some(node_timeout) => at_nodes(node_timeout.min(limit)),
+            None => Bounds::within(Instant::now(), limit, engine.config.command_timeout),
+        }
+    }
+}
+
 /// The outcome of a take, before it becomes a guard.
 pub(crate) enum Taken {
     One(Handle, Grant),
-    /// `needed` of the grants must be held for the group to be held.
-    Several {
-        name: Arc<str>,
-        needed: usize,
-        grants: Vec<(Handle, Grant)>,
-    },
+    Several(Group, Vec<(Handle, Grant)>),
 }
 
 /// A hold on a lock, shared by all its guards.
@@ -82,7 +100,7 @@ impl Hold {
     /// ```
     pub fn is_held(&self) -> bool {
         match &self.0 {
-            Of::One(one) => one.phase() == Phase::Live,
+            Of::One(one) => one.at(Instant::now()).is_live,
             Of::Several(several) => several.is_held(),
         }
     }
@@ -103,7 +121,7 @@ impl Hold {
     /// ```
     pub fn remaining(&self) -> Duration {
         match &self.0 {
-            Of::One(one) => one.good_until().map_or(Duration::ZERO, |end| Instant::now().until(end)),
+            Of::One(one) => one.at(Instant::now()).remaining,
             Of::Several(several) => several.remaining(),
         }
     }
@@ -120,7 +138,7 @@ impl Hold {
     /// ```
     pub fn lost(&self) -> Option<Loss> {
         match &self.0 {
-            Of::One(one) => one.lost(),
+            Of::One(one) => one.at(Instant::now()).loss,
             Of::Several(several) => several.lost(),
         }
     }
@@ -219,7 +237,7 @@ impl Hold {
     pub fn name(&self) -> &str {
         match &self.0 {
             Of::One(one) => one.state.name.as_str(),
-            Of::Several(several) => &several.name,
+            Of::Several(several) => &several.group.name,
         }
     }
 
@@ -265,9 +283,9 @@ impl Hold {
                 let (hold, number) = one((handle, grant));
                 (hold, vec![number])
             }
-            Taken::Several { name, needed, grants } => {
+            Taken::Several(group, grants) => {
                 let (members, numbers) = grants.into_iter().map(one).unzip();
-                (Self(Of::Several(Arc::new(Several { name, members, needed, lost: OnceCell::new() }))), numbers)
+                (Self(Of::Several(Arc::new(Several { group, members, lost: OnceCell::new() }))), numbers)
             }
         }
     }
@@ -280,33 +298,26 @@ impl Hold {
         })
     }
 
-    /// The number of members that must be held for the hold to be held.
-    pub(crate) fn needed(&self) -> usize {
+    /// What is known of the group; `None` for a single lock.
+    pub(crate) fn group(&self) -> Option<&Group> {
         match &self.0 {
-            Of::One(_) => 1,
-            Of::Several(several) => several.needed,
+            Of::One(_) => None,
+            Of::Several(several) => Some(&several.group),
         }
     }
 }
 
 impl One {
-    fn phase(&self) -> Phase {
-        let Some(engine) = self.handle.look() else { return Phase::Lost(Loss::Closed) };
-        engine.with_ledger(&self.state, |ledger, now| ledger.look(now))
-    }
-
-    fn lost(&self) -> Option<Loss> {
-        match self.phase() {
-            Phase::Lost(loss) => Some(loss),
-            _ => None,
-        }
-    }
-
-    /// The deadline of a live hold.
-    fn good_until(&self) -> Option<Instant> {
-        self.handle
-            .look()?
-            .with_ledger(&self.state, |ledger, now| (ledger.look(now) == Phase::Live).then(|| ledger.good_until()))
+    /// The state of the hold at `now`.
+    fn at(&self, now: Instant) -> Member {
+        let mut member = Member { is_live: false, remaining: Duration::ZERO, loss: None };
+        let Some(engine) = self.handle.look() else { return Member { loss: Some(Loss::Closed), ..member } };
+        engine.with_ledger(&self.state, |ledger, later| match ledger.look(later) {
+            Phase::Live => (member.is_live, member.remaining) = (true, now.until(ledger.good_until())),
+            Phase::Lost(loss) => member.loss = Some(loss),
+            Phase::Releasing | Phase::Done => {}
+        });
+        member
     }
 
     fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::engine::several::Terms;
+use crate::engine::several::{NodeTerms, Terms};
 use crate::engine::{Handle, Kind, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, OwnedGuard};
@@ -56,6 +56,7 @@ pub struct Lock<T = ()> {
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     cancel: Option<Cancel>,
+    nodes: NodeTerms,
     /// Reads the part of a grant for the guard.
     carried: fn(&Hold) -> Option<T>,
 }
@@ -131,8 +132,43 @@ impl Lock {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn multi(locks: impl IntoIterator<Item = Self>) -> Self {
-        let target = Target::Several(Arc::new(Several::all(locks)));
-        Self { target, lease: None, max_hold: None, cancel: None, carried: |_| Some(()) }
+        Self::of(Target::Several(Arc::new(Several::all(locks))), |_| Some(()))
+    }
+
+    /// Returns locks on independent servers as one: the lock is held while more than half of them are held.
+    ///
+    /// For servers that do not replicate each other, three or five of them, with a [`Client`](crate::Client) for each.
+    /// A server that dies takes no lock with it, and a minority of dead servers delays nobody for more than one
+    /// [`with_node_timeout`](Self::with_node_timeout). All servers are asked at the same time. A server that does not
+    /// answer in time is told to give back in the background, and is left alone for a second or more.
+    ///
+    /// **What it does not promise.** The hold ends by the clock of this process, and the locks end by the clocks of
+    /// the servers: a clock that runs faster by more than 1 %, or that is set forward, ends a hold too late. A thread
+    /// may be stopped between its last [`is_held`](Hold::is_held) and its next write, here as with any lock that
+    /// expires. A server that restarts without its data would forget its vote; it gets no new vote for
+    /// [`with_rejoin_after`](Self::with_rejoin_after). Where a late or second writer does harm, let the resource refuse
+    /// it by the token of a [fenced lock](crate::Client::get_fenced_lock), which also needs one server only. Martin
+    /// Kleppmann's "How to do distributed locking" (2016) and the answer of Redis's author tell both sides.
+    ///
+    /// [`Hold::remaining`] counts until the moment from which on fewer than a majority are held, [`Hold::lost`] tells
+    /// the loss after which too few were left, and [`Hold::members`] lists the locks that were granted. Too few servers
+    /// for a majority are [`ErrorKind::Quorum`]. Everything else is as with [`multi`](Self::multi). A red lock cannot
+    /// contain a group, be a part of one, or have two locks on one server.
+    ///
+    /// The algorithm is Redlock of the Redis documentation; Redisson has it as `RedissonRedLock`.
+    ///
+    /// ```no_run
+    /// use lockson::{Client, Lock};
+    ///
+    /// let clients = ["redis://one", "redis://two", "redis://three"].map(|url| Client::builder(url).connect_lazily());
+    /// let clients = clients.into_iter().collect::<lockson::Result<Vec<_>>>()?;
+    /// let guard = Lock::red(clients.iter().map(|client| client.get_lock("import"))).lock()?;
+    /// // ... also if one of the three servers dies now ...
+    /// guard.unlock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn red(locks: impl IntoIterator<Item = Self>) -> Self {
+        Self::of(Target::Several(Arc::new(Several::most(locks))), |_| Some(()))
     }
 }
 
@@ -144,8 +180,11 @@ impl Lock<FencingToken> {
 
 impl<T> Lock<T> {
     fn carrying(carried: fn(&Hold) -> Option<T>, handle: &Handle, kind: Arc<dyn Kind>, name: GivenName) -> Self {
-        let target = Target::One(One { handle: handle.clone(), kind, name });
-        Self { target, lease: None, max_hold: None, cancel: None, carried }
+        Self::of(Target::One(One { handle: handle.clone(), kind, name }), carried)
+    }
+
+    fn of(target: Target, carried: fn(&Hold) -> Option<T>) -> Self {
+        Self { target, lease: None, max_hold: None, cancel: None, nodes: NodeTerms::default(), carried }
     }
 
     /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
@@ -199,6 +238,44 @@ impl<T> Lock<T> {
     /// ```
     pub fn with_cancel(&self, cancel: &Cancel) -> Self {
         Self { cancel: Some(cancel.clone()), ..self.clone() }
+    }
+
+    /// Returns a [red lock](Self::red) that waits for at most `limit` for each server, 1 ms to 10 s. Default: 50 ms.
+    ///
+    /// Much shorter than the lease, and longer than a new connection with its login takes. For another lock it is
+    /// `BadInput`.
+    ///
+    /// ```no_run
+    /// # use lockson::Lock;
+    /// # use std::time::Duration;
+    /// # fn locks() -> Vec<Lock> { vec![] }
+    /// let guard = Lock::red(locks()).with_node_timeout(Duration::from_millis(200)).lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn with_node_timeout(&self, limit: Duration) -> Self {
+        let nodes = NodeTerms { timeout: Some(limit), ..self.nodes };
+        Self { nodes, ..self.clone() }
+    }
+
+    /// Returns a [red lock](Self::red) in which a server has no vote for `after` after its start. Default: the
+    /// [`watchdog`](crate::ClientBuilder::watchdog) timeout of its client.
+    ///
+    /// A server that restarts without its data has forgotten its vote, and a second vote could make a second majority.
+    /// After the longest lease in use, each lock of the time before is over. Zero is for servers that were never used
+    /// before, as in tests. A server whose user may not ask `INFO server` always votes. For another lock it is
+    /// `BadInput`.
+    ///
+    /// ```no_run
+    /// # use lockson::Lock;
+    /// # use std::time::Duration;
+    /// # fn locks() -> Vec<Lock> { vec![] }
+    /// // Leases of up to five minutes are in use.
+    /// let lock = Lock::red(locks()).with_rejoin_after(Duration::from_secs(300));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn with_rejoin_after(&self, after: Duration) -> Self {
+        let nodes = NodeTerms { rejoin_after: Some(after), ..self.nodes };
+        Self { nodes, ..self.clone() }
     }
 
     /// Returns the same lock with guards that may move between threads.
@@ -414,7 +491,7 @@ impl<T> Lock<T> {
     pub fn unlock(&self) -> Result<()> {
         match &self.target {
             Target::One(one) => one.unlock(),
-            Target::Several(several) => several.unlock(),
+            Target::Several(several) => several.unlock(self.nodes),
         }
     }
 
@@ -551,6 +628,7 @@ impl<T> Lock<T> {
             lease: self.lease,
             max_hold: self.max_hold,
             cancel: self.cancel.clone(),
+            nodes: self.nodes,
             carried,
         }
     }
@@ -560,6 +638,10 @@ impl<T> Lock<T> {
             Target::One(one) => one.kind.side() == Side::Shared,
             Target::Several(several) => several.has_shared(),
         }
+    }
+
+    fn is_red(&self) -> bool {
+        matches!(&self.target, Target::Several(several) if several.is_red())
     }
 
     fn take_for_ever(&self, owned: bool) -> Result<Taken> {
@@ -574,7 +656,14 @@ impl<T> Lock<T> {
             return self
                 .meaningless("a lease is never renewed, so with_max_hold() cannot limit it; leave one of them out");
         }
-        let terms = Terms { lease, max_hold: self.max_hold, cancel: self.cancel.as_ref(), owned };
+        let NodeTerms { timeout, rejoin_after } = self.nodes;
+        if (timeout.is_some() || rejoin_after.is_some()) && !self.is_red() {
+            return self.meaningless("only a red lock asks several servers; leave its settings out");
+        }
+        if timeout.is_some_and(|timeout| !NODE_TIMEOUTS.contains(&timeout)) {
+            return self.meaningless("with_node_timeout() takes 1 ms to 10 s");
+        }
+        let terms = Terms { lease, max_hold: self.max_hold, cancel: self.cancel.as_ref(), owned, nodes: self.nodes };
         match &self.target {
             Target::One(one) => one.take(&terms, wait),
             Target::Several(several) => several.take(&terms, wait),
@@ -756,6 +845,9 @@ impl Holder {
         self.hold_count
     }
 }
+
+/// The possible time limits of a request to one server.
+const NODE_TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 
 /// A wait of zero asks once.
 fn within(wait: Duration) -> Wait {

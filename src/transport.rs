@@ -27,6 +27,15 @@ impl Fault {
     }
 }
 
+/// What a request asks for.
+pub(crate) trait Question<Reply, T>: Sync {
+    /// Reads the reply; `None` for a reply of an unknown shape.
+    fn read(&self, reply: &Reply) -> Option<T>;
+
+    /// The request with the source of its script, for a server that does not know the script.
+    fn packed_with_source(&self) -> Option<Vec<u8>>;
+}
+
 /// Identifies a server within its topology; a number is never used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerNumber(pub(crate) usize);

@@ -30,14 +30,21 @@ impl Address {
     }
 }
 
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
 /// Shows endpoint and database as a URL has them.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.endpoint {
-            Endpoint::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}/{}", self.database),
-            Endpoint::Tcp(host, port) => write!(f, "{host}:{port}/{}", self.database),
-            Endpoint::Unix(path) => write!(f, "{}?db={}", path.display(), self.database),
-        }
+        let separator = if matches!(self.endpoint, Endpoint::Tcp(..)) { "/" } else { "?db=" };
+        write!(f, "{}{separator}{}", self.endpoint, self.database)
     }
 }
 

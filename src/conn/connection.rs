@@ -84,6 +84,11 @@ impl Dialer {
         &self.label
     }
 
+    /// Returns the address of the server without credentials and database.
+    pub(super) fn endpoint(&self) -> String {
+        self.address.endpoint.to_string()
+    }
+
     /// Connects and sends the introduction, all by `deadline`. `opened` gets the stream before the first byte is
     /// sent, so that closing the client can end the dial as well.
     pub(super) fn dial(&self, deadline: Instant, opened: impl FnOnce(Weak<Stream>)) -> Result<Connection, Fault> {

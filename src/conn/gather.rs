@@ -16,7 +16,7 @@ use super::socket::timed_out;
 use super::trouble;
 use crate::error::{Error, ErrorKind};
 use crate::time::Instant;
-use crate::transport::{Fault, Limits, Voting};
+use crate::transport::{Fault, Limits, Question, Voting};
 
 /// One of several requests.
 pub(crate) struct Request<'a, T> {
@@ -24,8 +24,9 @@ pub(crate) struct Request<'a, T> {
     pub(crate) packed: Cow<'a, [u8]>,
     pub(crate) limits: Limits,
     pub(crate) voting: Voting,
-    /// Reads the reply; `None` for a reply of an unknown shape.
-    pub(crate) read: &'a (dyn Fn(&Value) -> Option<T> + Sync),
+    pub(crate) call: &'a dyn Question<Value, T>,
+    /// Whether the request has the source of its script.
+    pub(crate) whole: bool,
 }
 
 /// The outcome of one of several requests.
@@ -39,6 +40,15 @@ pub(crate) struct Outcome<T> {
     /// The run of the server process, where requests with [`Voting`] asked for it: two addresses with the same run
     /// are one server.
     pub(crate) run_id: Option<Arc<str>>,
+}
+
+impl<'a, T> Request<'a, T> {
+    /// The same request with the source of its script, unless this one has it.
+    fn whole(&self) -> Option<Self> {
+        let packed = if self.whole { None } else { self.call.packed_with_source() };
+        let Self { ref server, limits, voting, call, .. } = *self;
+        Some(Request { server: Arc::clone(server), packed: packed?.into(), limits, voting, call, whole: true })
+    }
 }
 
 /// Sends all requests and returns their outcomes in the same order.
@@ -78,7 +88,10 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Outcome<
         outcomes.extend(places.zip(pipeline.outcomes));
     }
     outcomes.sort_by_key(|(place, _)| *place);
-    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    // Where a request was sent again with its source, the later outcome counts.
+    outcomes.reverse();
+    outcomes.dedup_by_key(|(place, _)| *place);
+    outcomes.into_iter().rev().map(|(_, outcome)| outcome).collect()
 }
 
 /// Sends one request.
@@ -89,7 +102,7 @@ pub(crate) fn ask<T>(request: Request<'_, T>) -> Outcome<T> {
         return pipeline.outcomes.pop().expect("a pipeline ends with an outcome for each request");
     }
     let sent = Instant::now();
-    let answer = request.server.request(&request.packed, request.limits, request.read);
+    let answer = request.server.request(&request.packed, request.limits, |reply| request.call.read(reply));
     Outcome { answer, sent, ended: Instant::now(), run_id: None }
 }
 
@@ -324,17 +337,26 @@ impl<'a, T> Pipeline<'a, T> {
     fn read(&mut self) -> io::Result<()> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         connection.fill_now()?;
+        let mut again = vec![];
         while let Some(end) = self.batch.ends.get(self.outcomes.len() - self.batch.first) {
             let Some(reply) = connection.received()? else { break };
             if *end > self.batch.written {
                 return Err(trouble::odd_reply());
             }
-            let read = self.requests[self.outcomes.len()].1.read;
-            let answer = connection.interpret(&reply, read)?;
+            let (place, request) = &self.requests[self.outcomes.len()];
+            let answer = connection.interpret(&reply, |reply| request.call.read(reply))?;
+            if let Err(Fault::Refused(refusal)) = &answer
+                && refusal.word() == "NOSCRIPT"
+                && let Some(whole) = request.whole()
+            {
+                // At once, because the other servers may take all the time there is.
+                again.push((*place, whole));
+            }
             self.is_replica |= is_of_replica(&answer);
             let run_id = self.run_id.clone();
             self.outcomes.push(Outcome { answer, sent: self.batch.begun, ended: Instant::now(), run_id });
         }
+        self.requests.append(&mut again);
         Ok(())
     }
 

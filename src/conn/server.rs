@@ -58,6 +58,11 @@ impl Server {
         self.dialer.label().to_string()
     }
 
+    /// Returns the address of the server without credentials and database.
+    pub(crate) fn endpoint(&self) -> String {
+        self.dialer.endpoint()
+    }
+
     /// Sends one request over a pooled connection and waits for the reply. A reply that `read` does not understand
     /// closes the connection, because requests and replies no longer match.
     pub(crate) fn request<T>(
@@ -152,13 +157,11 @@ impl Server {
     }
 
     /// Whether the caller is to call [`Server::try_again`], which ends by `deadline`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the red lock will use it"))]
     pub(crate) fn claim_trial(&self, now: Instant, deadline: Instant) -> bool {
         self.down.lock().claim_trial(now, deadline)
     }
 
     /// Finds out whether a server that is down answers again. The connection is kept for the next request.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the red lock will use it"))]
     pub(crate) fn try_again(&self, deadline: Instant) {
         match self.dial(deadline) {
             Ok(connection) => {

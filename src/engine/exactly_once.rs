@@ -11,7 +11,7 @@ use crate::error::{Error, Loss};
 use crate::script::Call;
 use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
 use crate::time::Instant;
-use crate::transport::{Fault, Identity, Limits, Voting};
+use crate::transport::{Fault, Identity, Limits, Question, Voting};
 
 /// A reply, and the history of its request.
 #[derive(Debug)]
@@ -185,7 +185,7 @@ impl<'a, T> Sending<'a, T> {
 
     fn request_of(&self, whole: bool, limits: Limits) -> Request<'_, T> {
         let (server, packed) = (self.server(), self.packed(whole));
-        Request { server, packed, limits, voting: self.voting, read: self.call.reader() }
+        Request { server, packed, limits, voting: self.voting, call: self.call, whole }
     }
 
     /// Takes the outcome of an attempt.

@@ -5,19 +5,18 @@ use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 
-use super::{Hold, One};
+use super::{Group, Hold, One};
 use crate::bell::Bell;
 use crate::engine::several::giving_back::extend_at_once;
 use crate::error::{Error, Loss, Result};
-use crate::state::exchange::Bounds;
+use crate::state::quorum::Member;
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
 
 /// The hold on several locks. A lost member stays lost, so the group needs no state of its own.
 pub(super) struct Several {
-    pub(super) name: Arc<str>,
+    pub(super) group: Group,
     pub(super) members: Vec<Hold>,
-    pub(super) needed: usize,
     /// The loss that ended the hold.
     pub(super) lost: OnceCell<Loss>,
 }
@@ -29,30 +28,26 @@ impl Several {
         self.members.iter().flat_map(Hold::ones)
     }
 
+    /// All members at one moment.
+    fn at(&self, now: Instant) -> Vec<Member> {
+        self.ones().map(|one| one.at(now)).collect()
+    }
+
     pub(super) fn is_held(&self) -> bool {
-        self.good_until().is_some()
+        self.group.rule.is_held(&self.at(Instant::now()))
     }
 
     pub(super) fn remaining(&self) -> Duration {
-        self.good_until().map_or(Duration::ZERO, |end| Instant::now().until(end))
+        self.group.rule.remaining(&self.at(Instant::now()))
     }
 
-    /// The moment from which on too few members are held, if nothing is renewed; `None` if that is so now.
-    fn good_until(&self) -> Option<Instant> {
-        let now = Instant::now();
-        let mut ends: Vec<Instant> = self.ones().filter_map(One::good_until).filter(|end| *end > now).collect();
-        ends.sort_unstable_by(|one, other| other.cmp(one));
-        ends.get(self.needed.checked_sub(1)?).copied()
-    }
-
-    /// The loss after which too few members were left. A released member is not lost.
+    /// The loss after which too few members were left.
     pub(super) fn lost(&self) -> Option<Loss> {
         if let Some(loss) = self.lost.get() {
             return Some(*loss);
         }
-        let losses: Vec<Loss> = self.ones().filter_map(One::lost).collect();
-        let last = losses.get(self.members.len().saturating_sub(self.needed))?;
-        Some(*self.lost.get_or_init(|| *last))
+        let loss = self.group.rule.loss(&self.at(Instant::now()))?;
+        Some(*self.lost.get_or_init(|| loss))
     }
 
     /// Waits until too few members are held, or until `until`.
@@ -64,14 +59,18 @@ impl Several {
         let _hung: Vec<_> = self.ones().map(|one| one.state.ring_at_end(&bell)).collect();
         loop {
             let now = Instant::now();
-            let Some(end) = self.good_until().filter(|_| now < until) else { return };
-            bell.wait(now.after(now.nap_until(until.min(end))));
+            let members = self.at(now);
+            if now >= until || !self.group.rule.is_held(&members) {
+                return;
+            }
+            bell.wait(now.after(now.nap_until(until.min(now.after(self.group.rule.remaining(&members))))));
         }
     }
 
     /// Runs the callback at the loss after which too few members are left.
     pub(super) fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
-        let bearable = self.members.len().saturating_sub(self.needed);
+        let members = self.members.len();
+        let bearable = members.saturating_sub(self.group.rule.needs(members));
         let waiting: Arc<Mutex<(usize, Option<OnLost>)>> = Arc::new(Mutex::new((bearable, Some(Box::new(callback)))));
         for one in self.ones() {
             let waiting = Arc::clone(&waiting);
@@ -96,14 +95,11 @@ impl Several {
     pub(super) fn extend(&self, lease: Lease) -> Result<()> {
         let ones: Vec<&One> = self.ones().collect();
         let operations = ones.iter().map(|one| one.handle.begin_to_end()).collect::<Result<Vec<_>>>();
-        let operations = operations.map_err(|error| error.about(&*self.name))?;
+        let operations = operations.map_err(|error| error.about(&*self.group.name))?;
         // A member that was lost before counts against the group, but is no reason to ask for it.
         let holds: Vec<_> = operations.iter().zip(&ones).map(|(engine, one)| (&**engine, &one.state, lease)).collect();
-        let outcomes = extend_at_once(&holds, |engine| {
-            let limit = engine.config.command_timeout;
-            Bounds::within(Instant::now(), limit, limit)
-        });
+        let outcomes = extend_at_once(&holds, |engine| self.group.bounds(engine, engine.config.command_timeout));
         let failures: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
-        Error::unless_enough(&self.name, (ones.len(), self.needed), failures)
+        Error::unless_enough(&self.group.name, (ones.len(), self.group.rule.needs(ones.len())), failures)
     }
 }

@@ -1,15 +1,15 @@
 //! Several locks behind one handle.
 
+use std::sync::Arc;
+
 use super::one::One;
 use super::{Lock, Target};
-use crate::engine::Wait;
 use crate::engine::several::giving_back::{Held, release_at_once};
-use crate::engine::several::{Member, Members, Terms};
+use crate::engine::several::{Form, Member, Members, NodeTerms, Terms};
+use crate::engine::{Engine, Wait};
 use crate::error::{Error, ErrorKind, Result};
-use crate::hold::Taken;
+use crate::hold::{Group, Taken};
 use crate::script::Side;
-use crate::state::exchange::Bounds;
-use crate::time::Instant;
 
 /// Several locks that are taken together.
 pub(super) struct Several {
@@ -21,11 +21,20 @@ pub(super) struct Several {
 impl Several {
     /// All of these locks. A group among them counts as its locks.
     pub(super) fn all(locks: impl IntoIterator<Item = Lock>) -> Self {
-        let (mut ones, mut members, mut fault) = (vec![], vec![], None);
+        Self::new(locks, Form::Multi)
+    }
+
+    /// Most of these locks.
+    pub(super) fn most(locks: impl IntoIterator<Item = Lock>) -> Self {
+        Self::new(locks, Form::Red)
+    }
+
+    fn new(locks: impl IntoIterator<Item = Lock>, form: Form) -> Self {
+        let (mut ones, mut members, mut fault): (Vec<One>, Vec<Member>, Option<Error>) = (vec![], vec![], None);
         for Lock { target, lease, max_hold, .. } in locks {
             let inner = match target {
                 Target::One(one) => vec![(one, lease, max_hold)],
-                Target::Several(several) => match &several.members {
+                Target::Several(several) => match several.flattened(form) {
                     // The modifiers of the inner group replace those of its locks.
                     Ok(inner) => several
                         .ones
@@ -37,7 +46,7 @@ impl Several {
                         })
                         .collect(),
                     Err(error) => {
-                        fault = fault.or_else(|| Some(error.clone()));
+                        fault = fault.or(Some(error));
                         vec![]
                     }
                 },
@@ -53,7 +62,17 @@ impl Several {
                 }
             }
         }
-        Self { ones, members: fault.map_or(Ok(()), Err).and_then(|()| Members::new(members)) }
+        Self { ones, members: fault.map_or(Ok(()), Err).and_then(|()| Members::new(members, form)) }
+    }
+
+    /// The members, where this group can be a part of another one.
+    fn flattened(&self, form: Form) -> Result<&Members> {
+        let members = self.members()?;
+        if form == Form::Red || members.is_red() {
+            let text = "a red lock is no part of a multi-lock, and has no group among its locks";
+            return Err(Error::new(ErrorKind::BadInput, text).about(&*members.name));
+        }
+        Ok(members)
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -77,25 +96,38 @@ impl Several {
         let about = |error: Error| error.about(&*members.name);
         let Some(grants) = members.acquire(terms, wait).map_err(about)? else { return Ok(None) };
         let handles = members.members.iter().map(|member| member.handle.clone());
-        let grants: Vec<_> = handles.zip(grants).collect();
-        Ok(Some(Taken::Several { name: members.name.clone(), needed: grants.len(), grants }))
+        let grants = handles.zip(grants).filter_map(|(handle, grant)| Some((handle, grant?)));
+        Ok(Some(Taken::Several(self.group(members, terms.nodes), grants.collect())))
+    }
+
+    fn group(&self, members: &Members, nodes: NodeTerms) -> Group {
+        let name = Arc::clone(&members.name);
+        Group { name, rule: members.rule(), node_timeout: members.node_timeout(nodes) }
+    }
+
+    pub(super) fn is_red(&self) -> bool {
+        self.members.as_ref().is_ok_and(Members::is_red)
     }
 
     /// Releases the newest hold of each lock that this thread left to `unlock`.
-    pub(super) fn unlock(&self) -> Result<()> {
+    pub(super) fn unlock(&self, nodes: NodeTerms) -> Result<()> {
         let members = self.members()?;
         let operations = self.ones.iter().map(|one| one.handle.begin_to_end()).collect::<Result<Vec<_>>>();
         let operations = operations.map_err(|error| error.about(&*members.name))?;
-        // Nothing is released unless every lock can be.
-        let left = self.ones.iter().zip(&operations).map(|(one, engine)| one.left_to_unlock(engine));
-        let left = left.collect::<Result<Vec<_>>>()?;
-        let held = operations.iter().zip(&left).map(|(engine, (hold, guard))| Held { engine, hold, guard: *guard });
-        let outcomes = release_at_once(&held.collect::<Vec<_>>(), |engine| {
-            let limit = engine.config.command_timeout;
-            Bounds::within(Instant::now(), limit, limit)
-        });
-        let failures = outcomes.into_iter().filter_map(Result::err).collect();
-        Error::unless_enough(&members.name, (left.len(), left.len()), failures)
+        let (mut left, mut missing) = (vec![], vec![]);
+        for (one, engine) in self.ones.iter().zip(&operations) {
+            match one.left_to_unlock(engine) {
+                Ok((hold, guard)) => left.push((engine, hold, guard)),
+                Err(error) => missing.push(error),
+            }
+        }
+        // Nothing is released unless enough locks can be.
+        let group = self.group(members, nodes);
+        Error::unless_enough(&group.name, (self.ones.len(), group.rule.needs(self.ones.len())), missing)?;
+        let held = left.iter().map(|(engine, hold, guard)| Held { engine, hold, guard: *guard });
+        let limit = |engine: &Engine| group.bounds(engine, engine.config.command_timeout);
+        let failures = release_at_once(&held.collect::<Vec<_>>(), limit).into_iter().filter_map(Result::err);
+        Error::unless_enough(&group.name, (left.len(), group.rule.needs(left.len())), failures.collect())
     }
 
     /// Releases every lock of whatever owner. Returns whether one of them was held.
@@ -108,23 +140,35 @@ impl Several {
                 Err(error) => failures.push(error),
             }
         }
-        Error::unless_enough(&members.name, (self.ones.len(), self.ones.len()), failures).map(|()| any)
+        Error::unless_enough(&members.name, (self.ones.len(), members.rule().needs(self.ones.len())), failures)
+            .map(|()| any)
     }
 
     /// Whether a take would find a lock that is held.
     pub(super) fn is_locked(&self) -> Result<bool> {
-        self.check()?;
+        let members = self.members()?;
+        let (mut locked, mut failures) = (0, vec![]);
         for one in &self.ones {
-            if one.is_locked()? {
-                return Ok(true);
+            match one.is_locked() {
+                Ok(is_locked) => locked += usize::from(is_locked),
+                Err(error) => failures.push(error),
             }
         }
-        Ok(false)
+        // Of so many locks too few are left for a take.
+        let enough = self.ones.len() - members.rule().needs(self.ones.len()) + 1;
+        if locked >= enough {
+            return Ok(true);
+        }
+        Error::unless_enough(&members.name, (self.ones.len(), members.rule().needs(self.ones.len())), failures)
+            .map(|()| false)
     }
 
-    /// The least hold count of this thread.
+    /// How often this thread holds enough of the locks.
     pub(super) fn hold_count(&self) -> u64 {
-        self.ones.iter().map(One::hold_count).min().unwrap_or(0)
+        let Ok(members) = self.members() else { return 0 };
+        let mut counts: Vec<u64> = self.ones.iter().map(One::hold_count).collect();
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        counts.get(members.rule().needs(counts.len()).saturating_sub(1)).copied().unwrap_or(0)
     }
 
     /// The error of a question that only a single lock can answer.

@@ -8,6 +8,7 @@ use redis::{Cmd, ToRedisArgs, Value};
 use super::Publication;
 use crate::error::Stop;
 use crate::name::LockName;
+use crate::transport::Question;
 
 /// A bundled script. The hash is computed at the first use.
 #[derive(Debug)]
@@ -136,9 +137,17 @@ impl<T> Call<T> {
     pub(crate) fn has_source(&self) -> bool {
         self.source.is_some()
     }
+}
 
-    /// The request with the source of the script, for a server that does not know the hash.
-    pub(crate) fn packed_with_source(&self) -> Option<Vec<u8>> {
+impl<T> Question<Value, T> for Call<T> {
+    fn read(&self, reply: &Value) -> Option<T> {
+        match &self.read {
+            Read::Plain(read) => read(reply),
+            Read::Mapped(read) => read(reply),
+        }
+    }
+
+    fn packed_with_source(&self) -> Option<Vec<u8>> {
         let source = self.source?;
         let mut words = vec![b"EVAL".to_vec(), source.as_bytes().to_vec()];
         for word in self.command.args_iter().skip(2) {
@@ -147,19 +156,6 @@ impl<T> Call<T> {
             }
         }
         Some(redis::pack_command(&words))
-    }
-
-    /// The function that reads a reply; `None` for a reply of an unknown shape.
-    pub(crate) fn reader(&self) -> &(dyn Fn(&Value) -> Option<T> + Sync) {
-        match &self.read {
-            Read::Plain(read) => read,
-            Read::Mapped(read) => &**read,
-        }
-    }
-
-    /// Reads a reply; `None` for a reply of an unknown shape.
-    pub(crate) fn read(&self, reply: &Value) -> Option<T> {
-        self.reader()(reply)
     }
 }
 

@@ -6,6 +6,7 @@ use redis::{ConnectionLike, Value};
 
 use super::Call;
 use crate::error::Refusal;
+use crate::transport::Question;
 
 /// Runs a call. Returns the word of the error where the server refuses.
 pub(crate) fn run_at<T>(url: &str, call: &Call<T>) -> Result<T, String> {

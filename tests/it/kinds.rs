@@ -8,6 +8,7 @@ mod non_reentrant;
 mod permits;
 mod plain;
 mod read_write;
+mod red;
 mod shares;
 mod spin;
 mod token;

@@ -41,14 +41,36 @@ fn request(server: &Arc<Server>, word: &str, limit: Duration) -> Request<'static
         packed: command(&["ECHO", word]).get_packed_command().into(),
         limits: Limits::by(Instant::now().after(limit)),
         voting: Voting::default(),
-        read: &text,
+        call: &Words,
+        whole: false,
     }
 }
 
-fn text(reply: &Value) -> Option<String> {
-    match reply {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
+struct Words;
+
+/// A reply of eight texts.
+struct EightTexts;
+
+impl Question<Value, String> for EightTexts {
+    fn read(&self, reply: &Value) -> Option<String> {
+        matches!(reply, Value::Array(texts) if texts.len() == 8).then(String::new)
+    }
+
+    fn packed_with_source(&self) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+impl Question<Value, String> for Words {
+    fn read(&self, reply: &Value) -> Option<String> {
+        match reply {
+            Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            _ => None,
+        }
+    }
+
+    fn packed_with_source(&self) -> Option<Vec<u8>> {
+        Some(command(&["ECHO", "whole"]).get_packed_command())
     }
 }
 
@@ -238,9 +260,18 @@ fn replies_are_read_while_requests_are_written() {
     let reply: &str = Box::leak(format!("*8\r\n{texts}").into_boxed_str());
     let (_scripted, server) = served(move |_| Reaction::Reply(reply));
     let word = "x".repeat(400_000);
-    let read = |reply: &Value| matches!(reply, Value::Array(texts) if texts.len() == 8).then(String::new);
-    let requests = (0..100).map(|_| Request { read: &read, ..request(&server, &word, SOON) }).collect();
+    let requests = (0..100).map(|_| Request { call: &EightTexts, ..request(&server, &word, SOON) }).collect();
     assert!(gather(requests).iter().all(|outcome| outcome.answer.is_ok()));
+}
+
+#[test]
+fn an_unknown_script_is_sent_at_once_beside_a_silent_server() {
+    let (_listener, mute) = silent();
+    let (scripted, server) = odd_at("b", Reaction::Reply("-NOSCRIPT No matching script.\r\n"));
+    let requests = [(&server, "a"), (&mute, "x"), (&server, "b"), (&server, "c")];
+    let outcomes = gather(requests.map(|(server, word)| request(server, word, SHORT)).into());
+    assert_eq!(in_short(outcomes), ["a", "not sent", "whole", "c"]);
+    assert_eq!(scripted.seen().len(), 4);
 }
 
 #[test]

@@ -145,6 +145,10 @@ impl<'a> Acquisition<'a> {
         Some((Arc::as_ptr(&self.waiting.node).addr(), self.request.kind.bundle()?))
     }
 
+    pub(crate) fn engine(&self) -> &'a Engine {
+        self.engine
+    }
+
     pub(crate) fn topology(&self) -> &'a dyn Topology {
         &*self.engine.topology
     }

@@ -4,7 +4,7 @@ pub(super) mod acquisition;
 pub(super) mod local_queues;
 pub(super) mod stand_backs;
 pub(super) mod waiters;
-mod waiting;
+pub(super) mod waiting;
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use super::holds::in_turn::still_kept;
 use super::request::{AcquireRequest, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::owner::ThreadId;
-use crate::time::{Deadline, Instant};
+use crate::state::exchange::Bounds;
+use crate::time::Instant;
 use acquisition::Acquisition;
 
 impl Engine {
@@ -27,7 +28,8 @@ impl Engine {
         if let Some(thread) = &thread
             && let Some(hold) = self.registry.find(request.name, thread.number())
         {
-            return self.reenter(request, hold, &caller, wait.deadline()).map(Some);
+            let bounds = self.bounds(&self.node(request.name), Instant::now(), wait.deadline());
+            return self.reenter(request, hold, &caller, bounds).map(Some);
         }
         Acquisition::new(self, request, thread, &caller, wait).run()
     }
@@ -37,7 +39,7 @@ impl Engine {
         request: &AcquireRequest<'_>,
         hold: Arc<HoldState>,
         caller: &Caller<'_>,
-        deadline: Deadline,
+        bounds: Bounds,
     ) -> Result<Grant> {
         let side = request.kind.side();
         let (held, counts) =
@@ -49,9 +51,7 @@ impl Engine {
         request.kind.check_reentry(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
         let lease = self.lease_of(request);
         let raise = self.with_ledger(&hold, |ledger, now| ledger.raise(now, lease));
-        let node = self.node(request.name);
         let call = hold.kind.reenter(request.name, &hold.owner, raise, counts);
-        let bounds = self.bounds(&node, Instant::now(), deadline);
         let reentered = self.ask_about(&hold, &call, bounds, Some(caller), |ledger, now, answer| {
             still_kept(ledger, now, &answer.value)?;
             ledger.reentered(now, answer.sent, lease, side, request.promise(lease, answer.sent))

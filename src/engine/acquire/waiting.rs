@@ -21,7 +21,7 @@ use crate::time::{Deadline, Instant};
 /// One thread that waits for one name. What the thread asks for is a matter of its owner.
 pub(crate) struct Waiting<'a> {
     engine: &'a Arc<Engine>,
-    pub(super) node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     name: &'a LockName,
     kind: LockKind,
     group: Option<&'a Arc<str>>,
@@ -37,15 +37,15 @@ pub(crate) struct Waiting<'a> {
 
 /// The owner for which a thread waits, as lists and events show it.
 #[derive(Clone, Copy)]
-pub(super) struct Asker<'a> {
-    pub(super) number: HoldNumber,
-    pub(super) owner: &'a OwnerId,
+pub(crate) struct Asker<'a> {
+    pub(crate) number: HoldNumber,
+    pub(crate) owner: &'a OwnerId,
     /// `None` for an owned hold, which belongs to no thread.
-    pub(super) thread: Option<&'a ThreadId>,
+    pub(crate) thread: Option<&'a ThreadId>,
 }
 
 impl<'a> Waiting<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         engine: &'a Arc<Engine>,
         (name, kind, group): (&'a LockName, LockKind, Option<&'a Arc<str>>),
         caller: &'a Caller<'a>,
@@ -69,7 +69,7 @@ impl<'a> Waiting<'a> {
 
     /// Waits until this thread is the first in the local queue, or until the time is up. Then the thread asks in any
     /// case, so that the answer comes from Redis.
-    pub(super) fn wait_in_line(&mut self, queueing: Queueing, asker: Asker<'_>) -> Result<()> {
+    pub(crate) fn wait_in_line(&mut self, queueing: Queueing, asker: Asker<'_>) -> Result<()> {
         self.position = self.engine.local_queues.join(self.name, queueing, &self.caller.bell);
         while self.position.as_ref().is_some_and(|position| !position.is_first()) {
             let now = Instant::now();
@@ -86,13 +86,13 @@ impl<'a> Waiting<'a> {
     }
 
     /// Joins a channel that is subscribed already: joining before the first request saves the second request.
-    pub(super) fn join_live(&mut self, channel: &dyn Fn() -> String) {
+    pub(crate) fn join_live(&mut self, channel: &dyn Fn() -> String) {
         self.subscription = self.node.hub.join_live(self.name, channel, &self.caller.bell);
     }
 
     /// Subscribes to a channel. Returns whether a message could be missed before, so that the thread must ask again.
     /// `concerns_holds` tells whether a message says something about holds of this process.
-    pub(super) fn arm(&mut self, concerns_holds: bool, channel: impl FnOnce() -> String) -> Result<bool> {
+    pub(crate) fn arm(&mut self, concerns_holds: bool, channel: impl FnOnce() -> String) -> Result<bool> {
         if let Some(subscription) = &self.subscription {
             // Fails where Redis refuses the subscription: such a wait could miss every release.
             subscription.is_live()?;
@@ -107,12 +107,12 @@ impl<'a> Waiting<'a> {
     }
 
     /// Leaves channel and list, because the next request has another owner.
-    pub(super) fn begin_anew(&mut self) {
+    pub(crate) fn begin_anew(&mut self) {
         (self.subscription, self.listed) = (None, None);
     }
 
     /// Sleeps until the bell rings or `until`.
-    pub(super) fn sleep(&mut self, until: Instant, asker: Asker<'_>) -> Result<()> {
+    pub(crate) fn sleep(&mut self, until: Instant, asker: Asker<'_>) -> Result<()> {
         if self.listed.is_none() {
             self.tell_wait(asker);
         }
@@ -141,12 +141,12 @@ impl<'a> Waiting<'a> {
     }
 
     /// Ends the wait with a grant.
-    pub(super) fn granted(&mut self) {
+    pub(crate) fn granted(&mut self) {
         self.listed = None;
     }
 
     /// Ends the wait without a grant, and tells the observer of a thread that has slept.
-    pub(super) fn gave_up(&mut self, owner: &OwnerId, error: Option<&Error>) {
+    pub(crate) fn gave_up(&mut self, owner: &OwnerId, error: Option<&Error>) {
         if !self.has_slept {
             return;
         }

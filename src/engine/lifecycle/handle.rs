@@ -87,6 +87,11 @@ impl Handle {
         self.0.0.config.peer_clock_skew
     }
 
+    /// The address of the server of a lock, without the database.
+    pub(crate) fn endpoint_of(&self, name: &LockName) -> String {
+        self.0.0.topology.server_for(name.key()).endpoint()
+    }
+
     /// The name that stands in Redis.
     pub(crate) fn name(&self, name: &str) -> GivenName {
         GivenName::new(self.0.0.full_name(name))

@@ -10,6 +10,7 @@ use crate::engine::exactly_once;
 use crate::engine::holds::hold::HoldState;
 use crate::engine::node::Node;
 use crate::error::{Loss, Result};
+use crate::name::LockName;
 use crate::state::exchange::Bounds;
 use crate::state::ledger::Phase;
 use crate::time::Instant;
@@ -49,6 +50,17 @@ impl Engine {
                 engine.trim_later(next);
             }
         });
+    }
+
+    /// Finds out in the background whether a server that is down answers again.
+    pub(crate) fn try_again_later(&self, name: &LockName) {
+        let now = Instant::now();
+        let node = self.node(name);
+        let server = Arc::clone(&node.server);
+        let deadline = now.after(self.config.command_timeout);
+        if server.claim_trial(now, deadline) {
+            node.cleaner.run_at(now, move || server.try_again(deadline));
+        }
     }
 
     /// Stops new operations, ends all waits and holds, waits for running operations, and releases the locks, all

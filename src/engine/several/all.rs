@@ -94,7 +94,8 @@ impl<'a> All<'a> {
         let Some(thread) = self.thread.as_ref().map(ThreadId::number) else { return Ok(()) };
         for (place, Part { engine, request }) in self.parts.iter().enumerate() {
             if let Some(hold) = engine.registry.find(request.name, thread) {
-                let grant = engine.reenter(request, hold, self.caller, self.deadline);
+                let bounds = engine.bounds(&engine.node(request.name), Instant::now(), self.deadline);
+                let grant = engine.reenter(request, hold, self.caller, bounds);
                 self.grants[place] = Some(grant.map_err(|error| error.about(request.name))?);
                 self.reentered[place] = true;
                 self.rounds.granted(place);
@@ -117,10 +118,10 @@ impl<'a> All<'a> {
         self.caller.check()?;
         let missing = self.missing();
         let asking = missing.iter().map(|place| self.acquisition(*place, Wait::Not)).collect();
-        let replies = asking::ask_at_once(asking, self.caller, |bounds| bounds);
+        let replies = asking::ask_at_once(asking, self.caller, |_, bounds| bounds);
         let mut failed = None;
-        for (place, reply) in missing.into_iter().zip(replies) {
-            match reply {
+        for (place, heard) in missing.into_iter().zip(replies) {
+            match heard.reply {
                 Ok(Reply::Granted(grant)) => {
                     self.grants[place] = Some(grant);
                     self.rounds.granted(place);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::Engine;
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::caller::Caller;
 use crate::engine::exactly_once::{self, Answer, Send};
@@ -16,10 +17,17 @@ use crate::state::wait_loop::Outcome;
 #[derive(Debug)]
 pub(super) enum Reply {
     Granted(Grant),
-    #[expect(dead_code, reason = "the red lock waits for so long")]
     Busy(std::time::Duration),
     /// The lock is free, but was not taken: another lock of its bundle was busy.
     Passed,
+}
+
+/// The reply about one lock, and the server that gave it.
+#[derive(Debug)]
+pub(super) struct Heard {
+    pub(super) reply: Result<Reply>,
+    /// The run of the server process, for votes: two addresses with the same run are one server.
+    pub(super) run_id: Option<Arc<str>>,
 }
 
 /// The reply to one request.
@@ -40,8 +48,8 @@ struct Share {
 pub(super) fn ask_at_once(
     mut asking: Vec<Acquisition<'_>>,
     caller: &Caller<'_>,
-    limit: impl Fn(Bounds) -> Bounds,
-) -> Vec<Result<Reply>> {
+    limit: impl Fn(&Engine, Bounds) -> Bounds,
+) -> Vec<Heard> {
     let shares = shares(&asking);
     let requests: Vec<(Call<Answered>, Bounds)> = shares
         .iter()
@@ -60,15 +68,17 @@ pub(super) fn ask_at_once(
     let sends = shares.iter().zip(&requests).map(|(share, (call, bounds))| Send {
         topology: asking[share.places[0]].topology(),
         call,
-        bounds: limit(*bounds),
+        bounds: limit(asking[share.places[0]].engine(), *bounds),
         in_doubt: InDoubt::default(),
     });
     let outcomes = exactly_once::send_all(sends.collect(), Some(caller));
-    let mut replies: Vec<Option<Result<Reply>>> = asking.iter().map(|_| None).collect();
+    let mut replies: Vec<Option<Heard>> = asking.iter().map(|_| None).collect();
     let mut asking: Vec<Option<Acquisition<'_>>> = asking.into_iter().map(Some).collect();
     for (share, outcome) in shares.iter().zip(outcomes) {
         for (index, place) in share.places.iter().enumerate() {
-            replies[*place] = asking[*place].take().map(|acquisition| hear(acquisition, &outcome, index));
+            let run_id = outcome.as_ref().ok().and_then(|answer| answer.run_id.clone());
+            let reply = asking[*place].take().map(|acquisition| hear(acquisition, &outcome, index));
+            replies[*place] = reply.map(|reply| Heard { reply, run_id });
         }
     }
     replies.into_iter().flatten().collect()

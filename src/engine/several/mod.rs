@@ -3,7 +3,8 @@
 mod all;
 mod asking;
 pub(crate) mod giving_back;
-mod part;
+mod most;
+pub(crate) mod part;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,10 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::owner::ThreadId;
+use crate::state::quorum::Rule;
 use crate::time::Lease;
 use all::All;
+use most::Most;
 use part::Part;
 
 /// Several locks that are taken together.
@@ -33,6 +36,7 @@ pub(crate) struct Members {
     client_of: Vec<usize>,
     /// The members in the canonical order, by server and name.
     order: Vec<usize>,
+    form: Form,
 }
 
 /// One lock of a group.
@@ -45,6 +49,24 @@ pub(crate) struct Member {
     pub(crate) max_hold: Option<Duration>,
 }
 
+/// The two ways to take several locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// All of them.
+    Multi,
+    /// More than half of them, on independent servers.
+    Red,
+}
+
+/// How a red lock treats its servers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NodeTerms {
+    /// The time limit of a request to one server.
+    pub(crate) timeout: Option<Duration>,
+    /// The time after its start for which a server has no vote.
+    pub(crate) rejoin_after: Option<Duration>,
+}
+
 /// The modifiers of a take, which apply to every member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
@@ -52,17 +74,19 @@ pub(crate) struct Terms<'a> {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) cancel: Option<&'a Cancel>,
     pub(crate) owned: bool,
+    pub(crate) nodes: NodeTerms,
 }
 
 impl Members {
     /// Checks the members; nothing is sent.
-    pub(crate) fn new(members: Vec<Member>) -> Result<Self> {
+    pub(crate) fn new(members: Vec<Member>, form: Form) -> Result<Self> {
+        let kind = if form == Form::Multi { "multi-lock" } else { "red lock" };
+        let bad = |text: String| Error::new(ErrorKind::BadInput, text);
         if members.is_empty() {
-            return Err(Error::new(ErrorKind::BadInput, "a multi-lock needs at least one lock"));
+            return Err(bad(format!("a {kind} needs at least one lock")));
         }
         if members.len() > MOST_MEMBERS {
-            let text = format!("a multi-lock has at most {MOST_MEMBERS} locks; this one has {}", members.len());
-            return Err(Error::new(ErrorKind::BadInput, text));
+            return Err(bad(format!("a {kind} has at most {MOST_MEMBERS} locks; this one has {}", members.len())));
         }
         let (mut clients, mut client_of): (Vec<Handle>, Vec<usize>) = (vec![], vec![]);
         for member in &members {
@@ -77,10 +101,18 @@ impl Members {
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|one, other| places[*one].cmp(&places[*other]));
         if let Some(twice) = order.windows(2).find(|pair| places[pair[0]] == places[pair[1]]) {
-            let text = "the multi-lock has this lock twice, and would wait for itself; name each lock once";
-            return Err(Error::new(ErrorKind::BadInput, text).about(places[twice[0]].1));
+            let text = format!("the {kind} has this lock twice, and would wait for itself; name each lock once");
+            return Err(bad(text).about(places[twice[0]].1));
         }
-        Ok(Self { name: name_of(&members), members, clients, client_of, order })
+        if form == Form::Red {
+            let mut servers: Vec<String> = members.iter().map(|one| one.handle.endpoint_of(&one.name)).collect();
+            servers.sort_unstable();
+            if let Some(twice) = servers.windows(2).find(|pair| pair[0] == pair[1]) {
+                let text = "its locks must be on independent servers, and two of them are on";
+                return Err(bad(format!("the votes of a red lock count once for each server: {text} {}", twice[0])));
+            }
+        }
+        Ok(Self { name: name_of(&members, form), members, clients, client_of, order, form })
     }
 
     /// Begins an operation of every client.
@@ -88,16 +120,42 @@ impl Members {
         self.clients.iter().map(Handle::begin).collect()
     }
 
-    /// Takes all members; `None` when another owner kept one until the deadline. The grants are in the order of the
-    /// members.
-    pub(crate) fn acquire(&self, terms: &Terms<'_>, wait: Wait) -> Result<Option<Vec<Grant>>> {
+    pub(crate) fn is_red(&self) -> bool {
+        self.form == Form::Red
+    }
+
+    /// How many of the members must be held.
+    pub(crate) fn rule(&self) -> Rule {
+        match self.form {
+            Form::Multi => Rule::All,
+            Form::Red => Rule::majority(self.members.len()),
+        }
+    }
+
+    /// The time limit of a request to one server of a red lock.
+    pub(crate) fn node_timeout(&self, nodes: NodeTerms) -> Option<Duration> {
+        (self.form == Form::Red).then(|| nodes.timeout.unwrap_or(NODE_TIMEOUT))
+    }
+
+    /// Takes the members; `None` when other owners kept too many until the deadline. The grants are in the order of
+    /// the members, with nothing for a member that was not granted.
+    pub(crate) fn acquire(&self, terms: &Terms<'_>, wait: Wait) -> Result<Option<Vec<Option<Grant>>>> {
         let operations = self.begin()?;
         let engines: Vec<&Engine> = operations.iter().map(|operation| &***operation).collect();
         let Some(caller) = Caller::of_several(&engines, terms.cancel) else { return Ok(None) };
         caller.check()?;
         let thread = (!terms.owned).then(ThreadId::current);
         let parts = self.order.iter().map(|place| self.part(&operations, *place, terms)).collect::<Result<Vec<_>>>()?;
-        let Some(grants) = All::new(&parts, &caller, thread, wait).run()? else { return Ok(None) };
+        let grants = match self.node_timeout(terms.nodes) {
+            None => {
+                let grants = All::new(&parts, &caller, thread, wait).run()?;
+                grants.map(|grants| grants.into_iter().map(Some).collect::<Vec<_>>())
+            }
+            Some(timeout) => {
+                Most::new(&parts, (self.rule(), timeout, terms.nodes.rejoin_after), &caller, thread, wait).run()?
+            }
+        };
+        let Some(grants) = grants else { return Ok(None) };
         let mut in_order: Vec<_> = self.order.iter().zip(grants).collect();
         in_order.sort_by_key(|(place, _)| **place);
         Ok(Some(in_order.into_iter().map(|(_, grant)| grant).collect()))
@@ -124,14 +182,17 @@ impl Members {
     }
 }
 
-/// `multi(a, b)`; of many members only the first are named.
-fn name_of(members: &[Member]) -> Arc<str> {
+/// `multi(a, b)` or `red(a, b)`; of many members only the first are named.
+fn name_of(members: &[Member], form: Form) -> Arc<str> {
+    let kind = if form == Form::Multi { "multi" } else { "red" };
     let named: Vec<&str> = members.iter().take(MOST_NAMED).map(|member| member.name.as_str()).collect();
     let more = members.len() - named.len();
     let rest = if more == 0 { String::new() } else { format!(", and {more} more") };
-    format!("multi({}{rest})", named.join(", ")).into()
+    format!("{kind}({}{rest})", named.join(", ")).into()
 }
 
 /// The most locks of a group.
 pub(crate) const MOST_MEMBERS: usize = 1_000;
 const MOST_NAMED: usize = 8;
+/// The time limit of a request to one server of a red lock: much shorter than a lease, much longer than a round trip.
+const NODE_TIMEOUT: Duration = Duration::from_millis(50);

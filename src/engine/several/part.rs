@@ -1,12 +1,26 @@
 //! One lock of several, on its way.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::engine::request::AcquireRequest;
+use crate::state::exchange::Bounds;
+use crate::time::Instant;
+use crate::transport::Voting;
 
 /// One lock of several, with its client and its request.
 pub(crate) struct Part<'a> {
     pub(crate) engine: &'a Arc<Engine>,
     pub(crate) request: AcquireRequest<'a>,
+}
+
+/// The bounds of one request to one node of a red lock: asked once, and for so long.
+pub(crate) fn at_nodes(limit: Duration) -> Bounds {
+    Bounds { repeat: false, ..Bounds::within(Instant::now(), limit, limit) }
+}
+
+/// The bounds of a vote: a server that is down, or that started lately, has none.
+pub(crate) fn as_vote(limit: Duration, counts_after: Duration) -> Bounds {
+    Bounds { voting: Voting { skips_down: true, counts_after: Some(counts_after) }, ..at_nodes(limit) }
 }

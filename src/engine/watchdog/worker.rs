@@ -18,7 +18,7 @@ use crate::state::ledger::Ledger;
 use crate::state::ripening::Ripening;
 use crate::state::watch::{All, Step, Watch};
 use crate::time::Instant;
-use crate::transport::Fault;
+use crate::transport::{Fault, Question};
 
 /// The watchdog of one server.
 pub(crate) struct Worker {

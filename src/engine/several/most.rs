@@ -1,0 +1,272 @@
+//! Most of several locks on independent servers: the rounds of a red lock.
+
+use std::time::Duration;
+
+use super::asking::{self, Heard, Reply};
+use super::giving_back::{Held, release_at_once};
+use super::part::{Part, as_vote, at_nodes};
+use crate::engine::Engine;
+use crate::engine::acquire::acquisition::Acquisition;
+use crate::engine::acquire::waiting::{Asker, Waiting};
+use crate::engine::caller::Caller;
+use crate::engine::kind::Waking;
+use crate::engine::request::{Grant, Wait};
+use crate::error::{Error, ErrorKind, Result};
+use crate::owner::{HoldNumber, OwnerId, ThreadId};
+use crate::state::backoff::random;
+use crate::state::quorum::Rule;
+use crate::state::votes::{Verdict, Vote, Votes};
+use crate::state::wait_loop::{Contest, Outcome, wait_loop};
+use crate::time::{Deadline, Instant};
+
+/// One take of most of several locks. Dropping it gives back what it holds.
+pub(super) struct Most<'a> {
+    parts: &'a [Part<'a>],
+    grants: Vec<Option<Grant>>,
+    rule: Rule,
+    node_timeout: Duration,
+    rejoin_after: Option<Duration>,
+    caller: &'a Caller<'a>,
+    thread: Option<ThreadId>,
+    wait: Wait,
+    votes: Votes,
+    waiting: Vec<Waiting<'a>>,
+    /// The owner for the list of waiters; a waiter holds nothing, so its next round has other owners.
+    listed_as: (HoldNumber, OwnerId),
+    /// Whether the next sleep ends with a message.
+    heeds_messages: bool,
+    /// The start of the rounds in which too few nodes answered.
+    without_quorum_since: Option<Instant>,
+}
+
+impl<'a> Most<'a> {
+    pub(super) fn new(
+        parts: &'a [Part<'a>],
+        (rule, node_timeout, rejoin_after): (Rule, Duration, Option<Duration>),
+        caller: &'a Caller<'a>,
+        thread: Option<ThreadId>,
+        wait: Wait,
+    ) -> Self {
+        let waiting = |Part { engine, request }: &'a Part<'a>| {
+            let label = request.kind.label(request.kind.side());
+            Waiting::new(engine, (request.name, label, request.group), caller, wait.deadline())
+        };
+        let Part { engine, request } = &parts[0];
+        Self {
+            parts,
+            grants: parts.iter().map(|_| None).collect(),
+            rule,
+            node_timeout,
+            rejoin_after,
+            caller,
+            listed_as: engine.draw_owner(&**request.kind, thread.as_ref()),
+            thread,
+            wait,
+            votes: Votes::new(rule),
+            waiting: parts.iter().map(waiting).collect(),
+            heeds_messages: false,
+            without_quorum_since: None,
+        }
+    }
+
+    /// Takes most of the locks, or none. The grants are in the order of the parts, with nothing for a missing one.
+    pub(super) fn run(mut self) -> Result<Option<Vec<Option<Grant>>>> {
+        let outcome = if self.wait == Wait::Not {
+            self.attempt().map(|outcome| match outcome {
+                Outcome::Taken(grants) => Some(grants),
+                Outcome::Busy(_) => None,
+            })
+        } else {
+            let deadline = self.wait.deadline();
+            wait_loop(&mut self, deadline)
+        };
+        if !matches!(outcome, Ok(Some(_))) {
+            self.waiting[0].gave_up(&self.listed_as.1, outcome.as_ref().err());
+        }
+        outcome
+    }
+
+    /// Asks every node once: re-enters what this thread holds, and asks for the rest.
+    fn ask_all(&mut self) -> Vec<Heard> {
+        let mut replies: Vec<Option<Heard>> = self.parts.iter().map(|part| self.reenter(part)).collect();
+        let missing: Vec<usize> = (0..self.parts.len()).filter(|place| replies[*place].is_none()).collect();
+        let asking = missing.iter().map(|place| {
+            let Part { engine, request } = &self.parts[*place];
+            Acquisition::new(engine, request, self.thread.clone(), self.caller, Wait::Not)
+        });
+        let (limit, rejoin_after) = (self.node_timeout, self.rejoin_after);
+        let vote =
+            |engine: &Engine, _| as_vote(limit, rejoin_after.unwrap_or_else(|| engine.watchdog_lease.duration()));
+        let asked = asking::ask_at_once(asking.collect(), self.caller, vote);
+        for part in self.parts {
+            part.engine.try_again_later(part.request.name);
+        }
+        for (place, reply) in missing.into_iter().zip(asked) {
+            replies[place] = Some(reply);
+        }
+        replies.into_iter().flatten().collect()
+    }
+
+    /// Re-enters a lock that this thread holds. A lost hold does not vote.
+    fn reenter(&self, Part { engine, request }: &Part<'a>) -> Option<Heard> {
+        let hold = engine.registry.find(request.name, self.thread.as_ref()?.number())?;
+        let grant = engine.reenter(request, hold, self.caller, at_nodes(self.node_timeout));
+        let reply = grant.map(Reply::Granted).map_err(|error| error.about(request.name));
+        Some(Heard { reply, run_id: None })
+    }
+
+    /// What one node says, for the count of votes.
+    fn vote(&self, place: usize, reply: Result<Reply>) -> (Option<Grant>, Vote, Option<Error>) {
+        match reply {
+            Ok(Reply::Granted(grant)) => {
+                let until = self.parts[place].engine.with_ledger(&grant.0, |ledger, _| ledger.good_until());
+                (Some(grant), Vote::Granted { until }, None)
+            }
+            Ok(Reply::Busy(free_in)) => (None, Vote::Busy(free_in), None),
+            Ok(Reply::Passed) => (None, Vote::Busy(Duration::ZERO), None),
+            Err(error) => {
+                let vote = if error.is_transient() { Vote::Silent } else { Vote::Refused };
+                (None, vote, Some(error))
+            }
+        }
+    }
+
+    /// The error of two addresses that lead to one server, which would vote twice.
+    fn same_server(&self, replies: &[Heard]) -> Option<Error> {
+        let run = |place: usize| replies[place].run_id.as_ref();
+        let mut pairs = (0..replies.len()).flat_map(|one| (0..one).map(move |other| (other, one)));
+        let (one, other) = pairs.find(|(one, other)| run(*one).is_some() && run(*one) == run(*other))?;
+        let [one, other] = [one, other].map(|place| self.waiting[place].node.server.label());
+        let text = format!("redis at {one} and at {other} is the same server, and its vote counts once");
+        Some(Error::new(ErrorKind::BadInput, text))
+    }
+
+    fn give_back(&mut self) {
+        let grants: Vec<_> =
+            self.grants.iter_mut().enumerate().filter_map(|(place, grant)| Some((place, grant.take()?))).collect();
+        let held =
+            grants.iter().map(|(place, (hold, guard))| Held { engine: self.parts[*place].engine, hold, guard: *guard });
+        // What a node does not confirm in time is cleared away in the background.
+        drop(release_at_once(&held.collect::<Vec<_>>(), |_| at_nodes(self.node_timeout)));
+    }
+
+    /// The error of a round in which too few nodes voted.
+    fn no_quorum(&self, errors: &[Error]) -> Error {
+        if let Some(error) =
+            errors.iter().find(|error| matches!(error.kind(), ErrorKind::Closed | ErrorKind::Cancelled))
+        {
+            return error.clone();
+        }
+        let texts: Vec<String> = errors.iter().map(Error::to_string).collect();
+        let (silent, all) = (errors.len(), self.parts.len());
+        let needed = self.rule.needs(all);
+        let text = format!("{silent} of {all} nodes did not vote, and {needed} votes are needed: {}", texts.join("; "));
+        Error::new(ErrorKind::Quorum, text)
+    }
+
+    /// Whether a caller whose rounds find too few nodes must give up.
+    fn gives_up(&mut self, errors: &[Error], now: Instant) -> bool {
+        let since = *self.without_quorum_since.get_or_insert(now);
+        // A node that refuses for good will not vote in a later round either.
+        let for_good = errors.iter().filter(|error| !error.is_transient()).count();
+        let outage_limit = self.parts[0].engine.config.outage_limit;
+        for_good > self.parts.len() - self.rule.needs(self.parts.len())
+            || self.wait == Wait::Not
+            || self.wait.deadline().passed(now)
+            || (self.wait == Wait::ForEver && now >= since.after(outage_limit))
+    }
+}
+
+impl Contest for Most<'_> {
+    type Grant = Vec<Option<Grant>>;
+
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn stand_back(&mut self, _: Deadline) -> Result<()> {
+        Ok(())
+    }
+
+    fn attempt(&mut self) -> Result<Outcome<Self::Grant>> {
+        self.caller.check()?;
+        let replies = self.ask_all();
+        let (mut votes, mut errors) = (vec![], vec![]);
+        let twice = self.same_server(&replies);
+        for (place, heard) in replies.into_iter().enumerate() {
+            let (grant, vote, error) = self.vote(place, heard.reply);
+            self.grants[place] = grant;
+            votes.push(vote);
+            errors.extend(error);
+        }
+        if let Some(error) = twice {
+            return Err(error);
+        }
+        let now = Instant::now();
+        let verdict = self.votes.verdict(&votes, now, random);
+        if verdict == Verdict::Taken {
+            self.waiting[0].granted();
+            return Ok(Outcome::Taken(self.grants.iter_mut().map(Option::take).collect()));
+        }
+        self.give_back();
+        if let Some(lost) = errors.iter().find(|error| error.is_lost()) {
+            // An outer section of this thread believes in this hold.
+            return Err(lost.clone());
+        }
+        let now = Instant::now();
+        if let Verdict::TooFew { .. } = verdict {
+            if self.gives_up(&errors, now) {
+                return Err(self.no_quorum(&errors));
+            }
+        } else {
+            self.without_quorum_since = None;
+        }
+        self.heeds_messages = matches!(verdict, Verdict::Busy { .. });
+        match verdict {
+            Verdict::Split { pause } | Verdict::TooFew { pause } => Ok(Outcome::Busy(pause)),
+            Verdict::Busy { wait } => Ok(Outcome::Busy(wait)),
+            Verdict::Taken => Ok(Outcome::Busy(Duration::ZERO)),
+        }
+    }
+
+    fn pause(&mut self, busy: Duration) -> Option<Duration> {
+        Some(busy)
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        let mut is_new = false;
+        if self.heeds_messages {
+            for (Part { request, .. }, waiting) in self.parts.iter().zip(&mut self.waiting) {
+                if matches!(request.kind.waking(), Waking::Message) {
+                    // A node that refuses to be listened to is asked again after a pause.
+                    is_new |=
+                        waiting.arm(true, || request.kind.channel(request.name, &self.listed_as.1)).unwrap_or(false);
+                }
+            }
+        }
+        Ok(is_new)
+    }
+
+    fn sleep(&mut self, until: Instant) -> Result<()> {
+        loop {
+            let (number, owner) = &self.listed_as;
+            let asker = Asker { number: *number, owner, thread: self.thread.as_ref() };
+            self.waiting[0].sleep(until, asker)?;
+            // Callers that share the votes are woken by the same messages, and would meet again.
+            if self.heeds_messages || Instant::now() >= until {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Drop for Most<'_> {
+    /// Also after a panic.
+    fn drop(&mut self) {
+        if self.parts.iter().any(|part| Engine::is_forked(part.engine)) {
+            std::mem::forget((std::mem::take(&mut self.grants), std::mem::take(&mut self.waiting)));
+        } else {
+            self.give_back();
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! One round of a lock on several servers: what the votes of the nodes mean together.
+
+use std::time::Duration;
+
+use crate::state::quorum::Rule;
+use crate::time::Instant;
+
+/// The answer of one node in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vote {
+    /// The hold at this node is good until then.
+    Granted { until: Instant },
+    /// Another owner holds the lock at this node, for this time at most.
+    Busy(Duration),
+    /// No answer in time; the request may have run, or run later.
+    Silent,
+    /// An error, or a node that must not vote.
+    Refused,
+}
+
+/// The meaning of a round. In all cases but the first, every node is told to give back, also the silent ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Taken,
+    /// Callers share the votes: ask again after this time, which no message shortens.
+    Split {
+        pause: Duration,
+    },
+    /// Another owner has the lock: ask again after a message of any node, or after this time.
+    Busy {
+        wait: Duration,
+    },
+    /// Too few nodes answered: an error if the time of the caller is up, else ask again after this time.
+    TooFew {
+        pause: Duration,
+    },
+}
+
+/// The rounds of one take.
+#[derive(Clone, Debug)]
+pub(crate) struct Votes {
+    rule: Rule,
+    /// The bound of the next random pause.
+    bound: Duration,
+    /// The number of split votes in a row.
+    splits: u32,
+}
+
+impl Votes {
+    pub(crate) fn new(rule: Rule) -> Self {
+        Self { rule, bound: FIRST_BOUND, splits: 0 }
+    }
+
+    /// Judges a round by the votes of all nodes at one moment.
+    pub(crate) fn verdict(&mut self, votes: &[Vote], now: Instant, random: impl FnOnce() -> u64) -> Verdict {
+        let needed = self.rule.needs(votes.len());
+        let granted = votes.iter().filter(|vote| matches!(vote, Vote::Granted { until } if *until > now)).count();
+        let busy = votes.iter().filter(|vote| matches!(vote, Vote::Busy(_))).count();
+        let absent = votes.iter().filter(|vote| matches!(vote, Vote::Silent | Vote::Refused)).count();
+        if granted >= needed && needed > 0 {
+            return Verdict::Taken;
+        }
+        if votes.len() - absent < needed {
+            return Verdict::TooFew { pause: self.pause(random) };
+        }
+        // A holder usually has all nodes that answer. A caller with some votes therefore met other callers, whose
+        // messages would wake all of them at the same moment. Only a split that lasts is a holder without these nodes.
+        if busy >= needed && (granted == 0 || self.splits >= MOST_SPLITS) {
+            (self.splits, self.bound) = (0, FIRST_BOUND);
+            return Verdict::Busy { wait: free_in(votes, needed).min(LONGEST_WAIT) };
+        }
+        self.splits += 1;
+        Verdict::Split { pause: self.pause(random) }
+    }
+
+    fn pause(&mut self, random: impl FnOnce() -> u64) -> Duration {
+        let most = self.bound;
+        let least = most / 10;
+        self.bound = (most * 2).min(LONGEST_BOUND);
+        let span = u64::try_from((most - least).as_nanos()).unwrap_or_default();
+        least + Duration::from_nanos(random() % (span + 1))
+    }
+}
+
+/// The time after which so many nodes are free at the latest.
+fn free_in(votes: &[Vote], needed: usize) -> Duration {
+    let free_in = |vote: &Vote| match vote {
+        Vote::Granted { .. } => Some(Duration::ZERO),
+        Vote::Busy(free_in) => Some(*free_in),
+        Vote::Silent | Vote::Refused => None,
+    };
+    let mut times: Vec<Duration> = votes.iter().filter_map(free_in).collect();
+    times.sort_unstable();
+    needed.checked_sub(1).and_then(|last| times.get(last)).copied().unwrap_or(LONGEST_WAIT)
+}
+
+/// The largest first pause: enough for a round of each of several callers. The smallest is a tenth of it.
+const FIRST_BOUND: Duration = Duration::from_millis(50);
+const LONGEST_BOUND: Duration = Duration::from_millis(500);
+/// The longest wait for a message, also when the message was lost.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// Callers that share the votes part ways in fewer rounds.
+const MOST_SPLITS: u32 = 5;

@@ -1,0 +1,168 @@
+//! Red locks: most of several locks on independent servers.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use lockson::{Client, ErrorKind, Lock, Loss};
+use lockson_harness::RedisServer;
+
+use crate::support::{SCHEDULING, SOON, client, fresh, joined, kind_of, ms, timed};
+
+const NODE: Duration = Duration::from_millis(200);
+
+struct Nodes {
+    servers: Vec<RedisServer>,
+    clients: Vec<Client>,
+}
+
+impl Nodes {
+    fn start(count: usize) -> Self {
+        let servers: Vec<_> = (0..count).map(|_| RedisServer::start()).collect();
+        let clients = Self::clients(&servers);
+        Self { servers, clients }
+    }
+
+    fn clients(servers: &[RedisServer]) -> Vec<Client> {
+        servers.iter().map(|server| Client::builder(&server.url()).connect_lazily().unwrap()).collect()
+    }
+
+    fn lock(&self, name: &str) -> Lock {
+        red(&self.clients, name)
+    }
+
+    fn held(&self, name: &str) -> usize {
+        self.servers.iter().filter(|server| server.is_running() && server.query::<i64>(&["EXISTS", name]) == 1).count()
+    }
+}
+
+fn red(clients: &[Client], name: &str) -> Lock {
+    let locks = clients.iter().map(|client| client.get_lock(name));
+    // These servers are new, so they have forgotten nothing.
+    Lock::red(locks).with_node_timeout(NODE).with_rejoin_after(Duration::ZERO)
+}
+
+#[test]
+fn a_majority_is_held_and_given_back_everywhere() {
+    let (nodes, name) = (Nodes::start(5), fresh("red"));
+    let lock = nodes.lock(&name);
+    let guard = lock.lock().unwrap();
+    assert_eq!((nodes.held(&name), guard.hold().members().len()), (5, 5));
+    assert!(guard.is_held() && guard.remaining() > Duration::from_secs(25) && lock.is_locked().unwrap());
+    let others = Nodes::clients(&nodes.servers);
+    assert!(red(&others, &name).try_lock().unwrap().is_none());
+    let inner = lock.lock().unwrap();
+    assert_eq!(lock.hold_count(), 2);
+    inner.unlock().unwrap();
+    guard.unlock().unwrap();
+    assert_eq!(nodes.held(&name), 0);
+    red(&others, &name).try_lock().unwrap().expect("it is free").unlock().unwrap();
+}
+
+#[test]
+fn two_dead_of_five_change_nothing_and_three_are_an_error() {
+    let (nodes, name) = (Nodes::start(5), fresh("red"));
+    let lock = nodes.lock(&name);
+    nodes.servers[0].kill();
+    nodes.servers[3].pause();
+    let guard = lock.lock().unwrap();
+    assert_eq!(guard.hold().members().len(), 3);
+    guard.unlock().unwrap();
+    nodes.servers[4].kill();
+    let error = lock.try_lock().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Quorum);
+    let (took, outcome) = timed(|| lock.try_lock_for(ms(600)));
+    assert_eq!(kind_of(outcome), ErrorKind::Quorum);
+    assert!(took >= ms(600) && took < ms(600) + NODE * 2 + SCHEDULING, "{took:?}");
+    nodes.servers[3].resume();
+    nodes.servers[4].start_again();
+    lock.try_lock_for(SOON).unwrap().expect("three are back").unlock().unwrap();
+}
+
+#[test]
+fn a_minority_may_be_lost_and_a_majority_may_not() {
+    let (nodes, name) = (Nodes::start(5), fresh("red"));
+    let guard = nodes.lock(&name).lock().unwrap();
+    let told = std::sync::Arc::new(AtomicUsize::new(0));
+    let count = std::sync::Arc::clone(&told);
+    guard.on_lost(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    for client in &nodes.clients[..2] {
+        assert!(client.get_lock(&name).force_unlock().unwrap());
+    }
+    assert!(guard.is_held() && guard.lost().is_none());
+    let hold = guard.hold().clone();
+    let waiter = thread::spawn(move || hold.wait_lost(SOON));
+    assert!(nodes.clients[2].get_lock(&name).force_unlock().unwrap());
+    assert_eq!(waiter.join().unwrap(), Some(Loss::Gone));
+    assert!(!guard.is_held() && guard.unlock().unwrap_err().is_lost());
+    assert_eq!(nodes.held(&name), 0);
+    lockson_harness::eventually(SOON, "the callback", || told.load(Ordering::SeqCst) == 1);
+}
+
+#[test]
+fn callers_exclude_each_other_and_all_get_it() {
+    let (nodes, name) = (Nodes::start(3), fresh("red"));
+    let inside = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    let lock = red(&Nodes::clients(&nodes.servers), &name);
+                    for _ in 0..20 {
+                        let guard = lock.try_lock_for(SOON * 2).unwrap().expect("it is free soon");
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        guard.unlock().unwrap();
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(joined);
+    });
+}
+
+#[test]
+fn impossible_red_locks_are_refused_before_any_request() {
+    let (client, name) = (client(), fresh("red"));
+    let other_name = Lock::red([client.get_lock(&name), client.get_lock(fresh("red"))]);
+    let nested = Lock::red([Lock::multi([client.get_lock(&name)])]);
+    let not_red = client.get_lock(&name).with_node_timeout(ms(50));
+    let within = Lock::multi([Lock::red([client.get_lock(&name)])]);
+    let endless = Lock::red([client.get_lock(&name)]).with_node_timeout(Duration::ZERO);
+    let database = Client::connect(&RedisServer::shared().url_db(1)).unwrap();
+    let databases = Lock::red([client.get_lock(&name), database.get_lock(&name)]);
+    for bad in [Lock::red([]), other_name, nested, not_red, within, endless, databases] {
+        assert_eq!(kind_of(bad.lock()), ErrorKind::BadInput, "{bad:?}");
+    }
+}
+
+#[test]
+fn two_addresses_of_one_server_are_refused() {
+    let (servers, name) = ([RedisServer::start(), RedisServer::start()], fresh("red"));
+    let urls = [servers[0].url(), servers[0].url().replace("127.0.0.1", "localhost"), servers[1].url()];
+    let clients = urls.map(|url| Client::builder(&url).connect_lazily().unwrap());
+    assert_eq!(kind_of(red(&clients, &name).lock()), ErrorKind::BadInput);
+    for server in &servers {
+        assert_eq!(server.query::<i64>(&["EXISTS", &name]), 0);
+    }
+}
+
+#[test]
+fn a_server_that_started_lately_has_no_vote() {
+    let (nodes, name) = (Nodes::start(3), fresh("red"));
+    let strict = nodes.lock(&name).with_rejoin_after(SOON * 60);
+    let error = strict.try_lock().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Quorum);
+    assert!(error.to_string().contains("started"), "{error}");
+    assert_eq!(nodes.held(&name), 0);
+    // The holder's majority is one and two; two restarts empty, and must not make another majority with three.
+    let guard = nodes.lock(&name).with_rejoin_after(ms(1)).lock().unwrap();
+    assert!(nodes.clients[2].get_lock(&name).force_unlock().unwrap());
+    nodes.servers[1].restart();
+    let rivals = Nodes::clients(&nodes.servers);
+    assert_eq!(kind_of(red(&rivals, &name).with_rejoin_after(SOON * 60).try_lock()), ErrorKind::Quorum);
+    assert!(red(&rivals, &name).try_lock().unwrap().is_some(), "without the rule there are two holders");
+    drop(guard);
+}
