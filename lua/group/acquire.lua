@@ -69,7 +69,12 @@ end
 
 -- Raises the time to live of the key, which other values may need for longer. A key that another client keeps without
 -- expiry stays so.
+local raised = {}
 local function raise(value)
+  if (raised[value.key] or 0) >= value.lease_ms then
+    return
+  end
+  raised[value.key] = value.lease_ms
   local ttl = redis.pcall('pttl', value.key)
   if type(ttl) == 'table' then
     return ttl
@@ -79,15 +84,26 @@ local function raise(value)
   end
 end
 
+-- Removes the fields of a hold that has expired, so that its owner does not find its old hold count. A user who may not
+-- remove fields must not take the lock; without such a hold, this is tried once for each key.
+local may_remove = {}
+local function remove_expired(value)
+  local key, field, expired = value.key, value.field, value.expired
+  if expired then
+    return refusal(redis.pcall('hdel', key, expiry_of(field, expired), count_of(field, expired)))
+  elseif not may_remove[key] then
+    may_remove[key] = true
+    return refusal(redis.pcall('hdel', key, ''))
+  end
+end
+
 local function take(value)
   local key, field, owner = value.key, value.field, value.owner
-  -- The fields of a hold that has expired are removed, so that its owner does not find its old hold count. A user who
-  -- may not remove fields must not take the lock. The removal follows the first write: if it came before, a full memory
-  -- would not refuse the first write any more.
-  local removed = value.expired and {expiry_of(field, value.expired), count_of(field, value.expired)} or {''}
-  return refusal(redis.pcall('hset', key, field, owner, expiry_of(field, owner), now + value.lease_ms, count_of(field, owner), 1))
+  local expiry, count = expiry_of(field, owner), count_of(field, owner)
+  -- The removal follows the first write: if it came before, a full memory would not refuse the first write any more.
+  return refusal(redis.pcall('hset', key, field, owner, expiry, now + value.lease_ms, count, 1))
     or raise(value)
-    or refusal(redis.pcall('hdel', key, unpack(removed)))
+    or remove_expired(value)
 end
 
 local function take_again(value)
