@@ -9,9 +9,10 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::address::{Address, Endpoint};
+use super::birth::Birth;
 use super::command::command;
 use super::frame;
-use super::introduction::{Birth, Hello, Introduction, Step, text_of};
+use super::introduction::{Hello, Introduction, Step, text_of};
 use super::resolver::Resolver;
 use super::socket::{Socket, Stream};
 use super::trouble::{self, Moment};

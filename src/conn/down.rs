@@ -17,7 +17,7 @@ pub(super) struct Down(Option<Mark>);
 
 #[derive(Debug)]
 struct Mark {
-    /// The first failure.
+    /// The beginning of the first request that failed.
     since: Instant,
     pause: Duration,
     until: Instant,
@@ -28,15 +28,15 @@ struct Mark {
 }
 
 impl Down {
-    /// Records that a request had no answer.
-    pub(super) fn failed(&mut self, now: Instant) {
+    /// Records that a request that began at `begun` had no answer.
+    pub(super) fn failed(&mut self, begun: Instant, now: Instant) {
         match &mut self.0 {
             // The request was sent before the mark was set.
             Some(mark) if mark.holds(now) => {}
             Some(mark) if now < mark.until.after(LONGEST) => mark.prolong(now),
             _ => {
                 let until = now.after(SHORTEST);
-                self.0 = Some(Mark { since: now, pause: SHORTEST, until, trial_at: now, trial_ends: None });
+                self.0 = Some(Mark { since: begun, pause: SHORTEST, until, trial_at: now, trial_ends: None });
             }
         }
     }
@@ -46,7 +46,7 @@ impl Down {
         self.0 = None;
     }
 
-    /// The time of the first failure; `None` if the server is not down.
+    /// The time since which the server has not answered; `None` if the server is not down.
     pub(super) fn since(&self, now: Instant) -> Option<Instant> {
         self.0.as_ref().filter(|mark| mark.holds(now)).map(|mark| mark.since)
     }
@@ -104,7 +104,7 @@ mod tests {
 
     fn failed() -> Down {
         let mut down = Down::default();
-        down.failed(START);
+        down.failed(START, START);
         down
     }
 
@@ -122,8 +122,8 @@ mod tests {
         down.answered();
         assert_eq!(down.since(START), None);
         assert!(!down.claim_trial(START, at(3_000)), "nothing is to be found out");
-        down.failed(at(10));
-        assert_eq!(down.since(at(10)), Some(at(10)), "a new outage");
+        down.failed(at(8), at(10));
+        assert_eq!(down.since(at(10)), Some(at(8)), "a new outage");
     }
 
     #[test]
@@ -156,16 +156,16 @@ mod tests {
     #[test]
     fn requests_that_fail_together_count_once() {
         let mut down = failed();
-        (1..50).for_each(|millis| down.failed(at(millis)));
+        (1..50).for_each(|millis| down.failed(START, at(millis)));
         assert_eq!(down.since(at(1_000)), None);
     }
 
     #[test]
     fn only_a_failure_soon_after_the_mark_doubles_it() {
         let mut down = failed();
-        down.failed(at(1_500));
+        down.failed(at(1_450), at(1_500));
         assert_eq!(down.since(at(3_499)), Some(START));
-        down.failed(at(60_000));
+        down.failed(at(60_000), at(60_000));
         assert_eq!((down.since(at(60_999)), down.since(at(61_000))), (Some(at(60_000)), None));
     }
 

@@ -119,6 +119,8 @@ struct Pipeline<'a, T> {
     /// Whether the server refused a request because it is a replica.
     is_replica: bool,
     run_id: Option<Arc<str>>,
+    /// The latest time at which the server started, where the connection asked for it.
+    started: Option<Instant>,
 }
 
 /// The requests that are under way: consecutive requests of a pipeline, sent in one write.
@@ -190,6 +192,7 @@ impl<'a, T> Pipeline<'a, T> {
             batch,
             is_replica: false,
             run_id: None,
+            started: None,
         }
     }
 
@@ -212,13 +215,14 @@ impl<'a, T> Pipeline<'a, T> {
             return;
         }
         let end = self.requests.iter().map(|(_, request)| request.limits.end()).max().unwrap_or_else(Instant::now);
+        let begun = Instant::now();
         match self.server.take_or_reserve(end) {
             Ok(Some(connection)) => self.begin(connection),
             Ok(None) => match self.server.open_reserved(end) {
                 Ok(connection) => self.begin(connection),
                 Err(fault) => {
                     if matches!(&fault, Fault::NotSent(error) if error.kind() == ErrorKind::Connection) {
-                        self.note(false);
+                        self.did_not_answer(begun);
                     }
                     self.fail(&fault);
                 }
@@ -243,20 +247,28 @@ impl<'a, T> Pipeline<'a, T> {
         true
     }
 
+    /// Whether a request is a vote.
+    fn are_votes(&self) -> bool {
+        self.requests.iter().any(|(_, request)| request.voting != Voting::default())
+    }
+
     /// Whether the requests are votes that a server which is down does not get.
     fn skips_down(&self) -> bool {
         self.requests.iter().all(|(_, request)| request.voting.skips_down)
     }
 
-    /// Records whether the server answered, for later votes.
-    fn note(&self, answered: bool) {
+    /// Records, for later votes, that the server did not answer since `begun`.
+    fn did_not_answer(&self, begun: Instant) {
         if self.skips_down() {
-            self.server.has_answered(answered);
+            self.server.did_not_answer(begun);
         }
     }
 
     fn begin(&mut self, connection: Connection) {
-        self.run_id = connection.birth().map(|birth| Arc::clone(&birth.run_id));
+        if let Some(birth) = connection.birth() {
+            self.run_id = Some(Arc::clone(&birth.run_id));
+            self.started = Some(self.server.started(birth));
+        }
         self.connection = Some(connection);
         self.begin_batch();
     }
@@ -278,8 +290,11 @@ impl<'a, T> Pipeline<'a, T> {
         if !self.batch.ends.is_empty() {
             self.write();
         } else if let Some(connection) = self.connection.take() {
-            if self.outcomes.iter().any(|outcome| matches!(outcome.answer, Ok(_) | Err(Fault::Refused(_)))) {
-                self.note(true);
+            let answered = |outcome: &&Outcome<T>| matches!(outcome.answer, Ok(_) | Err(Fault::Refused(_)));
+            if self.are_votes()
+                && let Some(last) = self.outcomes.iter().rfind(answered)
+            {
+                self.server.answered(self.run_id.as_deref(), last.sent);
             }
             self.server.put_away(connection, !self.is_replica);
             if self.is_replica {
@@ -293,7 +308,7 @@ impl<'a, T> Pipeline<'a, T> {
         if request.limits.end() <= now {
             return Some(trouble::no_time(&self.server.label()));
         }
-        let started = self.connection.as_ref()?.birth()?.started;
+        let started = self.started?;
         let counts = started.after(request.voting.counts_after?);
         (now < counts).then(|| trouble::started_lately(&self.server.label(), started.until(now), now.until(counts)))
     }
@@ -376,7 +391,7 @@ impl<'a, T> Pipeline<'a, T> {
             let fault = if is_whole { Fault::Unanswered(identity.clone(), error.clone()) } else { not_sent(&error) };
             self.end_one(Err(fault), self.batch.begun);
         }
-        self.note(false);
+        self.did_not_answer(self.batch.begun);
         self.server.put_away(connection, false);
         self.fail(&Fault::NotSent(error));
     }

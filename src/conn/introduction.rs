@@ -1,14 +1,12 @@
 //! The first commands of a new connection, in one round trip: login, server check, database, name.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::{Cmd, Value};
 
 use super::address::Address;
 use super::command::command;
 use crate::error::{Error, ErrorKind, Refusal};
-use crate::time::Instant;
 use crate::transport::Fault;
 
 /// The commands of the introduction, serialized once.
@@ -146,25 +144,6 @@ impl Hello {
     }
 }
 
-/// The start of a server process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Birth {
-    /// The number that the server drew when it started.
-    pub(super) run_id: Arc<str>,
-    /// The latest time at which the server may have started.
-    pub(super) started: Instant,
-}
-
-impl Birth {
-    /// Reads the text of `INFO server` that arrived at `now`.
-    pub(super) fn read(info: &str, now: Instant) -> Option<Self> {
-        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        // The server counts whole seconds of its clock: of an uptime of 3 s, a little more than 2 s are certain.
-        let uptime = field("uptime_in_seconds")?.trim().parse::<u64>().ok()?.saturating_sub(1);
-        Some(Self { run_id: field("run_id")?.trim().into(), started: now.before(Duration::from_secs(uptime)) })
-    }
-}
-
 pub(super) fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -203,19 +182,6 @@ mod tests {
         assert!(check("cluster", "master").unwrap_err().starts_with("redis at h:1/0 is a node of a Redis Cluster"));
         assert!(check("sentinel", "").unwrap_err().starts_with("redis at h:1/0 is a Sentinel"));
         assert!(check("standalone", "replica").unwrap_err().starts_with("redis at h:1/0 is a replica"));
-    }
-
-    #[test]
-    fn the_start_of_a_server_is_rounded_to_the_safe_side() {
-        let now = Instant::from_millis(1_000_000);
-        let birth = |info: &str| Birth::read(info, now);
-        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:30\r\nuptime_in_days:0\r\n";
-        let started = now.before(Duration::from_secs(29));
-        assert_eq!(birth(info), Some(Birth { run_id: "abc".into(), started }));
-        assert_eq!(birth("run_id:abc\r\nuptime_in_seconds:0").map(|birth| birth.started), Some(now));
-        assert_eq!(birth("run_id:abc\r\n"), None);
-        assert_eq!(birth("uptime_in_seconds:30\r\n"), None);
-        assert_eq!(birth("run_id:abc\r\nuptime_in_seconds:x\r\n"), None);
     }
 
     #[test]

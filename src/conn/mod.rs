@@ -1,6 +1,7 @@
 //! The connections to Redis: addresses, sockets, framing of replies, pools, routing by key, the listening connection.
 
 mod address;
+mod birth;
 mod command;
 mod connection;
 mod down;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+use super::birth::{Birth, Runs};
 use super::command::command;
 use super::connection::{Connection, Dialer};
 use super::down::Down;
@@ -24,6 +25,7 @@ pub(crate) struct Server {
     dialer: Dialer,
     pool: Pool,
     down: Mutex<Down>,
+    runs: Mutex<Runs>,
 }
 
 /// A connection outside the pool, for one thread. A broken connection is replaced at the next request.
@@ -38,7 +40,7 @@ pub(crate) struct DedicatedConnection {
 impl Server {
     pub(crate) fn new(dialer: Dialer, most_connections: usize) -> Self {
         let pool = Pool::new(Arc::clone(dialer.label()), most_connections);
-        Self { dialer, pool, down: Mutex::default() }
+        Self { dialer, pool, down: Mutex::default(), runs: Mutex::default() }
     }
 
     /// A server with one connection.
@@ -150,10 +152,22 @@ impl Server {
         self.down.lock().since(now)
     }
 
-    /// Records whether the server answered a request.
-    pub(super) fn has_answered(&self, answered: bool) {
-        let mut down = self.down.lock();
-        if answered { down.answered() } else { down.failed(Instant::now()) }
+    /// Records an answer to a request that was sent at `sent`.
+    pub(super) fn answered(&self, run_id: Option<&str>, sent: Instant) {
+        self.down.lock().answered();
+        if let Some(run_id) = run_id {
+            self.runs.lock().answered(run_id, sent);
+        }
+    }
+
+    /// Records that a request, or an attempt to connect, that began at `begun` had no answer.
+    pub(super) fn did_not_answer(&self, begun: Instant) {
+        self.down.lock().failed(begun, Instant::now());
+    }
+
+    /// The latest time at which the server started.
+    pub(super) fn started(&self, birth: &Birth) -> Instant {
+        self.runs.lock().learn(birth)
     }
 
     /// Whether the caller is to call [`Server::try_again`], which ends by `deadline`.

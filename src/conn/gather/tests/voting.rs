@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 use super::*;
+use crate::conn::birth::Birth;
 
 const VOTING: Voting = Voting { skips_down: true, counts_after: None };
 
@@ -78,6 +79,8 @@ fn a_trial_in_vain_prolongs_the_mark() {
     assert!(server.down_since(Instant::now()).is_some());
     assert!(server.down_since(Instant::now().after(Duration::from_millis(1_500))).is_some(), "longer than a second");
     assert!(!server.claim_trial(Instant::now(), deadline), "the next trial comes later");
+    let later = Instant::now().after(Duration::from_millis(1_200));
+    assert!(server.claim_trial(later, deadline), "the first trial is over");
 }
 
 #[test]
@@ -146,4 +149,23 @@ fn two_addresses_of_one_server_have_one_run() {
     let runs: Vec<_> = gather(votes.into()).into_iter().map(|outcome| outcome.run_id.unwrap()).collect();
     assert_eq!(runs[0], runs[1]);
     assert_ne!(runs[0], runs[2]);
+}
+
+#[test]
+fn a_restart_that_was_seen_counts_more_than_an_uptime() {
+    let (_scripted, server) = served(|seen| match (seen.words[0].as_str(), seen.connection) {
+        ("INFO", 1) => Reaction::Reply("$38\r\nrun_id:a\r\nuptime_in_seconds:1000000000\r\n"),
+        // The clock of the machine was set right after the restart.
+        ("INFO", _) => Reaction::Reply("$38\r\nrun_id:b\r\nuptime_in_seconds:1000000000\r\n"),
+        _ if seen.words[1] == "end" => Reaction::HangUp,
+        _ => Reaction::Echo,
+    });
+    let age = Duration::from_secs(30);
+    gather(vec![vote_after(&server, age)]);
+    let answered = gather(vec![vote_after(&server, age)]).remove(0);
+    let other = Birth::read("run_id:c\r\nuptime_in_seconds:1000000000\r\n", Instant::now()).unwrap();
+    assert_eq!(server.started(&other), answered.sent, "it began after the last answer");
+    assert_eq!(ask(&server, &["end"], SOON), ["unanswered by 1"]);
+    let error = error_of(gather(vec![vote_after(&server, age)]).remove(0));
+    assert!(error.contains("it started 0 s ago"), "{error}");
 }
