@@ -24,6 +24,7 @@ fn main() -> Outcome<()> {
     show("spin", spin(&client)?);
     show("fenced", fenced(&client)?);
     show("read-write", read_write(&client)?);
+    show("multi", multi(&client)?);
     show("token", token(&client, &mut redis.get_connection()?)?);
     show("once per interval", once_per(&client)?);
     show("election", election(&client)?);
@@ -132,6 +133,20 @@ fn read_write(client: &Client) -> Outcome<String> {
     reading.unlock()?;
     Ok("two read, nobody wrote; then one wrote, nobody read; the writer stepped down to reading, and others read too"
         .into())
+}
+
+/// All of several locks, or none: a waiter holds none of them while it waits.
+fn multi(client: &Client) -> Outcome<String> {
+    let [one, two] = ["multi:one", "multi:two"].map(|part| client.get_lock(name(part)));
+    let both = Lock::multi([one.clone(), two.clone()]);
+    let guard = two.lock()?;
+    expect(!free_for_others(&both)? && !one.is_locked()?)?;
+    guard.unlock()?;
+    let guard = both.lock()?;
+    expect(!free_for_others(&one)? && !free_for_others(&two)?)?;
+    guard.unlock()?;
+    expect(free_for_others(&one)? && free_for_others(&two)?)?;
+    Ok("took none of two locks while one was busy, and then both at once".into())
 }
 
 /// `SET NX PX` and compare-and-delete: the same lock as redis-py, redsync and others have.

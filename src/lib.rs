@@ -28,6 +28,7 @@
 //! | spin | [`get_spin_lock`](Client::get_spin_lock) | `RLock` | holds are short, or the Redis user lacks the right to subscribe |
 //! | fenced | [`get_fenced_lock`](Client::get_fenced_lock) | `RFencedLock` | the guarded resource can refuse a late writer by its [`FencingToken`] |
 //! | read-write | [`get_read_write_lock`](Client::get_read_write_lock) | `RReadWriteLock` | many readers or one writer |
+//! | multi-lock | [`Lock::multi`] | `RedissonMultiLock` | work needs several locks, and takes all of them or none |
 //! | token | [`get_token_lock`](Client::get_token_lock) | none | redis-py, redsync, node-redlock or rslock use the same lock |
 //! | expiring permits | [`get_permit_expirable_semaphore`](Client::get_permit_expirable_semaphore) | `RPermitExpirableSemaphore` | a few holders at a time; permits of crashed holders return |
 //! | election | [`get_election`](Client::get_election) | none | one of several processes leads, and others ask which one |
