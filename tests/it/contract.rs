@@ -17,6 +17,7 @@ mod loss;
 mod names;
 mod persisted;
 mod reentry;
+mod requests;
 mod rights;
 mod scoped;
 mod telling;
