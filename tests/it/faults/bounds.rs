@@ -102,6 +102,57 @@ fn replaced(rig: &Rig, bytes: &[u8]) {
 }
 
 #[test]
+fn connect_takes_no_longer_than_the_command_timeout() {
+    let faults: [Fault; 4] = [
+        |rig| rig.proxy.mute(Scope::All, Direction::Both),
+        |rig| rig.proxy.new_connections(NewConnections::Ignore),
+        |rig| always(rig, When::any(), Then::SlowReply(ms(150))),
+        |rig| always(rig, When::command("PING"), Then::SwallowReply),
+    ];
+    for fault in faults {
+        let rig = Rig::start();
+        fault(&rig);
+        let (took, answer) = timed(|| rig.impatient().connect());
+        let error = answer.unwrap_err();
+        assert!(EITHER.contains(&error.kind()), "{error:?}");
+        assert!(took < PATIENCE + SLACK, "{took:?}: {error}");
+    }
+}
+
+#[test]
+fn a_server_that_reads_nothing_costs_connect_its_bound() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // More bytes than the system takes for a server that does not read.
+    let url = format!("redis://:{}@{}", "x".repeat(64 << 20), listener.local_addr().unwrap());
+    let (took, answer) = timed(|| Client::builder(&url).command_timeout(PATIENCE).connect());
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Connection);
+    assert!(took < PATIENCE + SLACK * 3, "{took:?}");
+}
+
+#[test]
+fn a_try_without_a_server_fails_at_once() {
+    let rig = Rig::start();
+    let client = rig.builder().command_timeout(SOON).connect().unwrap();
+    gone(&rig, NewConnections::Refuse);
+    let (took, answer) = timed(|| client.get_lock("wanted").try_lock().map(drop));
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Connection);
+    assert!(took < SOON / 2, "{took:?}");
+}
+
+#[test]
+fn the_outage_before_a_call_does_not_count() {
+    let rig = Rig::start();
+    let lock = rig.impatient().connect().unwrap().get_lock("wanted");
+    gone(&rig, NewConnections::Refuse);
+    for attempt in 0..2 {
+        let (took, answer) = timed(|| lock.lock().map(drop));
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Connection);
+        // A call gives up when too little of the outage limit is left for another attempt.
+        assert!(took > PATIENCE * 3 / 2 && took < PATIENCE * 3 + SLACK, "call {attempt} took {took:?}");
+    }
+}
+
+#[test]
 fn an_unresolvable_host_is_a_connection_error_in_time() {
     let builder = Client::builder("redis://no-such-host.invalid").command_timeout(PATIENCE).outage_limit(PATIENCE);
     let check = |what: &str, call: &dyn Fn() -> Result<(), Error>| {
