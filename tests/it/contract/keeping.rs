@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use lockson::{ErrorKind, Loss};
+use lockson_harness::eventually;
 
 use super::{for_every_kind, for_every_reentrant_kind, is_free};
 use crate::support::{GRACE, SCHEDULING, SOON, TTL, brisk_client, client, elsewhere, kind_of, ms};
@@ -103,6 +104,21 @@ fn a_lost_manual_hold_is_told_by_unlock_once() {
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
         assert!(!is_free(&lock), "the new holder was left alone");
         theirs.unlock().unwrap();
+    });
+}
+
+#[test]
+fn a_lost_manual_hold_bars_its_thread_until_unlock() {
+    for_every_kind(|kind| {
+        let client = client();
+        let lock = kind.get_lock(&client, &kind.fresh());
+        lock.with_lease(ms(100)).lock().unwrap().leave_to_unlock();
+        eventually(SOON, "the lease ends", || client.held().is_empty());
+        for _ in 0..2 {
+            assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Expired));
+        }
+        assert_eq!(kind_of(lock.unlock()), ErrorKind::Lost(Loss::Expired));
+        drop(lock.try_lock_for(SOON).unwrap().expect("the loss was given up"));
     });
 }
 
