@@ -10,7 +10,7 @@ use lockson_harness::{RedisServer, eventually};
 
 use super::{KINDS, Kind, for_every_kind, for_every_reentrant_kind};
 use crate::support::faults::{Rig, fences};
-use crate::support::{SCHEDULING, SOON, client, fresh, kind_of, ms, timed, ttl_ms};
+use crate::support::{SCHEDULING, SOON, client, fields, fresh, joined, kind_of, ms, timed, ttl_ms};
 
 /// The command time-out of these tests: a busy machine still answers within a part of the time-out.
 const BOUND: Duration = Duration::from_secs(4);
@@ -74,6 +74,33 @@ fn an_inner_release_reaches_redis_later_if_not_at_once() {
 }
 
 #[test]
+fn a_reentry_in_doubt_is_taken_back_later() {
+    for_every_reentrant_kind(|kind| {
+        let rig = Rig::start();
+        let lock = kind.get_lock(&rig.impatient().connect().unwrap(), "doubt");
+        drop((lock.lock().unwrap(), lock.lock().unwrap())); // from here on the server knows the scripts
+        let outer = lock.with_lease(Duration::from_secs(60)).lock().unwrap();
+        let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
+        let mute = rig.proxy.rule(When::commands(&["EVALSHA", "EXEC"]).always(), Then::SwallowReply);
+        lock.with_lease(Duration::from_secs(3_600)).try_lock().unwrap_err();
+        assert!(ttl_ms(&rig.server, "doubt") > 60_000, "the re-entry was carried out");
+        deaf.remove();
+        mute.remove();
+        let lowered = || (1..=60_000).contains(&ttl_ms(&rig.server, "doubt"));
+        eventually(SOON, "the hour ends without its guard", lowered);
+        if kind.counted {
+            assert!(
+                fields(&rig.server, "doubt")
+                    .iter()
+                    .any(|(field, count)| { field.starts_with(outer.owner()) && count == "1" })
+            );
+        }
+        outer.unlock().unwrap();
+        assert!(!rig.server.keys().contains(&"doubt".to_owned()));
+    });
+}
+
+#[test]
 fn a_reentry_after_a_release_in_doubt_is_believed_in_full() {
     for_every_reentrant_kind(|kind| {
         let rig = Rig::start();
@@ -109,6 +136,29 @@ fn an_extension_in_doubt_does_not_outlive_its_hold() {
         rig.proxy.wait_fate(&held.wait_hit(SOON), SOON);
         assert!(ttl_ms(&rig.server, "doubt") <= 20_000, "{}", ttl_ms(&rig.server, "doubt"));
         outer.unlock().unwrap();
+    });
+}
+
+#[test]
+fn a_hold_has_one_request_at_a_time() {
+    for_every_kind(|kind| {
+        let rig = Rig::start();
+        let guard = kind.get_lock(&patient(&rig, false), "turn").owned().lock().unwrap();
+        let hold = guard.hold().clone();
+        // The watchdog only reads, so its requests do not count.
+        let changes = || When::commands(&["EVALSHA", "EVAL", "WATCH", "MULTI", "EXEC", "DEL"]);
+        thread::scope(|scope| {
+            let held = rig.proxy.rule(changes(), Then::HoldRequest);
+            let extending = scope.spawn(|| hold.extend(Duration::from_secs(60)));
+            let first = held.wait_hit(SOON);
+            let releasing = scope.spawn(|| guard.unlock());
+            thread::sleep(ms(200)); // the absence of a request has no sign to wait for
+            assert!(rig.proxy.fitting_since(first.number + 1, &changes()).is_empty(), "two requests at once");
+            held.release();
+            let _ = joined(extending); // the hold was given back meanwhile
+            joined(releasing).unwrap();
+        });
+        assert!(!rig.server.keys().contains(&"turn".to_owned()));
     });
 }
 
