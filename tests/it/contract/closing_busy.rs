@@ -7,11 +7,11 @@ use std::time::Duration;
 use crossbeam_channel::unbounded;
 use lockson::{Cancel, Client, ErrorKind, Guard, Lock, LockAcquired, LockLost, LockReleased, Loss, Observer};
 use lockson_harness::RedisServer;
-use lockson_harness::proxy::{NewConnections, Scope};
+use lockson_harness::proxy::{NewConnections, Scope, Then, When};
 
 use super::{for_every_kind, for_every_reentrant_kind};
 use crate::support::faults::Rig;
-use crate::support::{Random, SOON, client, fresh, joined, kind_of, ms, timed};
+use crate::support::{Random, SCHEDULING, SOON, client, fresh, joined, kind_of, ms, timed};
 
 #[test]
 fn sixty_closes_in_the_middle_of_work_leave_no_key() {
@@ -158,6 +158,34 @@ fn a_release_that_is_pending_is_made_up_for_by_close() {
     assert!(guard.unlock().is_err());
     rig.proxy.heal();
     client.close();
+    rig.assert_no_keys();
+}
+
+#[test]
+fn calls_end_at_once_while_close_waits_for_others() {
+    let rig = Rig::start();
+    let client = rig.builder().command_timeout(SOON).drop_timeout(SOON).connect().unwrap();
+    let guard = client.get_lock("held").owned().lock().unwrap();
+    let slow = client.get_lock("slow");
+    thread::scope(|scope| {
+        let held = rig.proxy.rule(When::any().containing("slow"), Then::HoldReply);
+        let asking = scope.spawn(|| slow.is_locked());
+        held.wait_hit(SOON);
+        let closing = scope.spawn(|| client.close());
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Closed));
+        let other = client.get_lock("other");
+        let (took, ()) = timed(|| {
+            assert_eq!(kind_of(other.try_lock()), ErrorKind::Closed);
+            assert_eq!(kind_of(other.is_locked()), ErrorKind::Closed);
+            assert_eq!(kind_of(other.force_unlock()), ErrorKind::Closed);
+            client.close();
+        });
+        assert!(took <= SCHEDULING, "{took:?}");
+        assert!(!closing.is_finished(), "the first close waits for the call under way");
+        held.release();
+        let _ = joined(asking);
+        joined(closing);
+    });
     rig.assert_no_keys();
 }
 
