@@ -8,7 +8,7 @@ use lockson_harness::{RedisServer, eventually};
 
 use super::{KINDS, Kind, run};
 use crate::support::faults::PATIENCE;
-use crate::support::{SOON, brisk_client, client, kind_of, ms, read_write_channel, ttl_ms};
+use crate::support::{Events, SOON, brisk, brisk_client, client, kind_of, ms, read_write_channel, ttl_ms};
 
 static READ: Kind = Kind {
     label: "read",
@@ -102,5 +102,32 @@ fn await_answer(proxy: &Proxy, mark: u64, when: &When) {
     let had_effect = |fate| matches!(fate, Fate::Answered(reply) if !reply.starts_with(b"-NOSCRIPT"));
     eventually(SOON, "the server was asked", || {
         proxy.fitting_since(mark, when).iter().any(|request| had_effect(proxy.fate(request)))
+    });
+}
+
+#[test]
+fn no_request_lowers_a_time_to_live_set_by_others() {
+    run(KINDS.iter().chain([&READ]), |kind| {
+        let (server, events) = (RedisServer::shared(), Events::default());
+        let client = brisk(server).observer(events.clone()).connect().unwrap();
+        let lock = kind.get_lock(&client, &kind.fresh());
+        let guard = lock.lock().unwrap();
+        server.run(&["PEXPIRE", lock.name(), "600000"]);
+        let is_kept = |what: &str| {
+            let left = ttl_ms(server, lock.name());
+            assert!((500_000..=600_000).contains(&left), "{what}: {left}");
+        };
+        let renewals = || events.count_of("renewed");
+        let before = renewals();
+        eventually(SOON, "the hold is renewed", || renewals() > before + 1);
+        is_kept("renewal");
+        guard.extend(ms(5_000)).unwrap();
+        is_kept("extend");
+        if kind.reenters {
+            lock.try_lock().unwrap().expect("a re-entry").leave_to_unlock();
+            is_kept("re-entry");
+            lock.unlock().unwrap();
+        }
+        guard.unlock().unwrap();
     });
 }

@@ -229,3 +229,19 @@ fn a_waiter_takes_over_from_a_lease_that_ends() {
         assert!(took <= ms(300) + 2 * SCHEDULING, "{took:?}");
     });
 }
+
+#[test]
+fn a_waiter_asks_at_the_moment_a_lease_ends() {
+    for_every_kind(|kind| {
+        let (ours, theirs) = (client(), client());
+        let lease = ms(400);
+        // Without the time to live of the holder, a waiter sleeps for a second.
+        let took = median(5, |_| {
+            let lock = kind.get_lock(&ours, &kind.fresh());
+            let others = kind.get_lock(&theirs, lock.name());
+            lock.with_lease(lease).lock().unwrap().keep_until_expiry();
+            timed(|| others.lock().unwrap().unlock().unwrap()).0
+        });
+        assert!(took <= lease + kind.usual_wake(), "{took:?}");
+    });
+}

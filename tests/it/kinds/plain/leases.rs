@@ -163,3 +163,19 @@ fn a_watched_hold_survives_beside_busy_short_leases() {
     assert!(guard.is_held());
     guard.unlock().unwrap();
 }
+
+#[test]
+fn a_hold_lives_for_30_s_and_is_renewed_every_10_s() {
+    let (server, lock) = (RedisServer::shared(), client().get_lock(fresh("default")));
+    let guard = lock.lock().unwrap();
+    let mut least = ttl_ms(server, lock.name());
+    assert!((29_000..=30_000).contains(&least), "{least}");
+    eventually(ms(15_000), "the hold is renewed", || {
+        let left = ttl_ms(server, lock.name());
+        let is_renewed = left > least + 1_000;
+        least = least.min(left);
+        is_renewed
+    });
+    assert!((18_000..=20_500).contains(&least), "renewed with {least} ms left");
+    guard.unlock().unwrap();
+}
