@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
-use lockson::Loss;
-use lockson_harness::eventually;
+use lockson::{Client, Lock, Loss, ReleaseBy, TokenOptions};
 use lockson_harness::proxy::{Direction, Fate, Scope, Then};
+use lockson_harness::{RedisServer, eventually};
 
 use crate::support::Notes;
 use crate::support::faults::{Rig, SLACK, SOON, ms};
@@ -134,11 +134,26 @@ fn a_renewal_crossing_the_release_never_restores_the_lock() {
 
 #[test]
 fn a_key_of_a_wrong_type_does_not_stop_its_batch() {
-    let rig = Rig::start();
+    let kinds: [fn(&Client, &str) -> Lock; 4] = [
+        |client, name| client.get_lock(name),
+        |client, name| client.get_read_write_lock(name).get_read_lock(),
+        |client, name| client.get_token_lock(name),
+        |client, name| client.get_token_lock_with(name, TokenOptions::new().release_by(ReleaseBy::Transaction)),
+    ];
+    thread::scope(|scope| kinds.into_iter().for_each(|kind| drop(scope.spawn(move || with_a_wrong_type(kind)))));
+}
+
+fn with_a_wrong_type(kind: fn(&Client, &str) -> Lock) {
+    let server = RedisServer::start();
+    // Only renewals reveal losses: a hold that was lost before would be in no batch.
+    server.run(&["ACL", "SETUSER", "default", "-client|tracking"]);
+    let rig = Rig::around(server);
     let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
     let names: Vec<_> = (0..10).map(|number| format!("batch {number}")).collect();
-    let guards: Vec<_> = names.iter().map(|name| client.get_lock(name).owned().lock().unwrap()).collect();
-    rig.server.run(&["SET", &names[3], "precious"]);
+    let guards: Vec<_> = names.iter().map(|name| kind(&client, name).owned().lock().unwrap()).collect();
+    // In one script: no renewal comes between the two commands.
+    let place = "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'precious')";
+    rig.server.run(&["EVAL", place, "1", &names[3]]);
     rig.server.run(&["DEL", &names[5]]);
     assert_eq!(guards[3].wait_lost(SOON), Some(Loss::Taken));
     assert_eq!(guards[5].wait_lost(SOON), Some(Loss::Gone));
@@ -148,5 +163,21 @@ fn a_key_of_a_wrong_type_does_not_stop_its_batch() {
         assert!(guard.is_held(), "{number}");
         guard.unlock().unwrap();
     }
-    assert_eq!(rig.server.keys(), [&*names[3]]);
+    assert!(rig.server.keys().contains(&names[3]));
+}
+
+#[test]
+fn refused_renewals_are_repeated_with_pauses() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(Duration::from_secs(3), Duration::from_secs(1)).connect().unwrap();
+    let guard = client.get_lock("kept").lock().unwrap();
+    rig.server.run(&["ACL", "SETUSER", "default", "-pexpire"]);
+    let first = rig.proxy.wait_for(&rig.script("renew"), SOON);
+    assert_eq!(guard.wait_lost(ms(1_500)), None);
+    // Each pause is a tenth of a second: a thirtieth of the lease.
+    let repeated = rig.proxy.fitting_since(first.number + 1, &rig.script("renew")).len();
+    assert!((4..=20).contains(&repeated), "{repeated} times");
+    rig.server.run(&["ACL", "SETUSER", "default", "+pexpire"]);
+    rig.proxy.wait_for_since(rig.proxy.mark(), &rig.script("renew"), SOON);
+    guard.unlock().unwrap();
 }

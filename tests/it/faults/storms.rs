@@ -1,5 +1,6 @@
 //! Many faults at once, over and over, or at the worst moment.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -259,6 +260,11 @@ fn renewals_do_not_wait_for_a_connection_of_a_full_pool() {
         assert_eq!(lost, None);
     });
     guard.unlock().unwrap();
+    let over = |requests: &When| -> BTreeSet<usize> {
+        rig.proxy.fitting(requests).iter().map(|request| request.connection).collect()
+    };
+    let (of_callers, of_watchdog) = (over(&rig.script("acquire")), over(&rig.script("renew")));
+    assert!(of_callers.is_disjoint(&of_watchdog), "{of_callers:?}, {of_watchdog:?}");
 }
 
 #[test]
