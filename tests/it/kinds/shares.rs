@@ -1,8 +1,14 @@
 //! Two processes at one hot lock: neither is passed over, however many threads the other process has.
 
-use lockson_harness::RedisServer;
+use std::thread;
+use std::time::Duration;
 
-use crate::support::{Peer, SCHEDULING, SOON, encode, ms};
+use lockson::{Client, Lock};
+use lockson_harness::proxy::{Direction, Scope, Then, When};
+use lockson_harness::{RedisServer, eventually};
+
+use crate::support::faults::{Rig, SLACK};
+use crate::support::{Peer, SCHEDULING, SOON, channel, client, encode, fresh, joined, ms, timed};
 
 /// The shares of two processes in one lock: grants, and the longest wait of any thread in milliseconds.
 struct Fight {
@@ -45,4 +51,57 @@ fn each_process_gets_its_part_of_a_hot_lock() {
         }
         assert!(ms(longest_wait_ms.try_into().expect("no time is negative")) <= SCHEDULING, "{what}");
     }
+}
+
+/// Hands over a free lock whose next turn belongs to another client, which listens and never asks.
+fn in_the_turn_of_another<T>(client: &Client, server: &RedisServer, use_lock: impl FnOnce(&Lock) -> T) -> T {
+    let lock = client.get_lock(fresh("turn"));
+    let mut stranger = server.connection();
+    let mut messages = stranger.as_pubsub();
+    messages.subscribe(channel(lock.name())).unwrap();
+    // The first release finds the other client, the second release ends the turn.
+    for _ in 0..2 {
+        let guard = lock.lock().unwrap();
+        thread::sleep(ms(5)); // longer than the shortest turn
+        guard.unlock().unwrap();
+    }
+    use_lock(&lock)
+}
+
+#[test]
+fn a_wait_stands_back_and_a_try_does_not() {
+    let (client, server) = (client(), RedisServer::shared());
+    let shortest = |take: fn(&Lock)| -> Duration {
+        (0..15).map(|_| in_the_turn_of_another(&client, server, |lock| timed(|| take(lock)).0)).min().unwrap()
+    };
+    let of_wait = shortest(|lock| drop(lock.lock().unwrap()));
+    let of_try = shortest(|lock| drop(lock.try_lock().unwrap().expect("the lock is free")));
+    assert!(of_wait >= ms(3) && of_try < ms(3), "{of_wait:?}, {of_try:?}");
+}
+
+#[test]
+fn a_question_while_standing_back_keeps_the_bound() {
+    let rig = Rig::start();
+    let (wait, timeout) = (ms(300), Duration::from_secs(6));
+    let client = rig.builder().command_timeout(timeout).connect().unwrap();
+    let has_asked = || {
+        in_the_turn_of_another(&client, &rig.server, |lock| {
+            let question = rig.proxy.rule(When::command("HRANDFIELD"), Then::SwallowReply);
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| timed(|| lock.try_lock_for(wait).map(drop)));
+                eventually(SOON, "the waiter asks", || question.hits() > 0 || waiter.is_finished());
+                let has_asked = question.hits() > 0;
+                if has_asked {
+                    rig.proxy.mute(Scope::All, Direction::Both);
+                    let (took, answer) = joined(waiter);
+                    answer.unwrap_err();
+                    assert!(took < wait + timeout + SLACK, "{took:?}");
+                }
+                question.remove();
+                has_asked
+            })
+        })
+    };
+    // On a busy machine the turn of the other client may be over before.
+    assert!((0..50).any(|_| has_asked()), "no waiter asked who holds the lock");
 }
