@@ -1,4 +1,4 @@
-//! The rules about the house: the names that `state` must not use, circles in a folder, and the pages that draw it.
+//! The rules about the house: the names in `state`, the clock, circles in a folder, and the pages that draw it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -25,6 +25,15 @@ const NOT_IN_STATE: &[&str] = &[
 #[test]
 fn state_decides_and_does_nothing() {
     check_sources(faults_of_state);
+}
+
+/// No test can suspend the machine, so the name of the clock stands for its behaviour.
+#[test]
+fn the_clock_counts_suspended_time() {
+    let text = fs::read_to_string(root().join("src/time.rs")).unwrap();
+    let code: String = text.split_whitespace().collect();
+    assert!(code.contains("#[cfg(target_os=\"linux\")]constCLOCK:ClockId=ClockId::Boottime;"));
+    assert!(code.contains("clock_gettime(CLOCK)"));
 }
 
 #[test]
