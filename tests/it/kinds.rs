@@ -2,6 +2,7 @@
 
 pub(crate) mod fair;
 mod fenced;
+mod group;
 mod leader;
 mod multi;
 mod non_reentrant;

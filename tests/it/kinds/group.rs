@@ -1,0 +1,50 @@
+//! Group locks: several values of one group in one request.
+
+use lockson::{ErrorKind, LockKind};
+use lockson_harness::RedisServer;
+
+use crate::support::{client, elsewhere, fields, fresh, kind_of};
+
+#[test]
+fn values_of_a_group_are_held_side_by_side() {
+    let (client, group) = (client(), fresh("group"));
+    let lock = |values: &[&str]| client.get_group_lock(&group, values);
+    let pair = lock(&["one", "two"]).lock().unwrap();
+    let is_busy = |values: &[&str]| elsewhere(|| lock(values).try_lock().unwrap().map(drop).is_none());
+    assert!(is_busy(&["two", "three"]) && is_busy(&["one"]) && !is_busy(&["three"]));
+    // The thread re-enters the value that it holds, and takes the other one.
+    let overlapping = lock(&["two", "three"]).try_lock().unwrap().expect("three is free");
+    assert!(is_busy(&["three"]));
+    assert_eq!((lock(&["two"]).hold_count(), lock(&["three"]).hold_count()), (2, 1));
+    assert!(
+        client.held().iter().filter(|held| held.name().starts_with(&group)).all(|held| held.kind() == LockKind::Group)
+    );
+    pair.unlock().unwrap();
+    assert!(!is_busy(&["one"]) && is_busy(&["two"]));
+    overlapping.unlock().unwrap();
+    assert!(fields(RedisServer::shared(), &group).is_empty());
+}
+
+#[test]
+fn a_take_and_a_release_are_one_request_each() {
+    let server = RedisServer::start();
+    let client = lockson::Client::connect(&server.url()).unwrap();
+    let values: Vec<String> = (0..100).map(|value| format!("value {value}")).collect();
+    let lock = client.get_group_lock("group", &values);
+    lock.lock().unwrap().unlock().unwrap(); // the scripts are known now
+    let calls = || {
+        let stats: String = server.query(&["INFO", "commandstats"]);
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap().to_owned();
+        line.split(['=', ',']).nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let before = calls();
+    lock.lock().unwrap().unlock().unwrap();
+    assert_eq!(calls() - before, 2);
+}
+
+#[test]
+fn a_value_twice_or_none_is_refused() {
+    let (client, group) = (client(), fresh("group"));
+    assert_eq!(kind_of(client.get_group_lock(&group, ["a", "a"]).lock()), ErrorKind::BadInput);
+    assert_eq!(kind_of(client.get_group_lock(&group, [""; 0]).lock()), ErrorKind::BadInput);
+}
