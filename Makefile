@@ -40,6 +40,7 @@ test:
 
 soak:
 	@sh .ci/need cc redis-server
+	$(CARGO) test --release --all-features --lib model:: -- --ignored --nocapture --test-threads=1
 	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test --release --all-features --test it soak:: -- --ignored --nocapture --test-threads=1
 
 bench:

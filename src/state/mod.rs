@@ -4,6 +4,8 @@ pub(crate) mod backoff;
 pub(crate) mod channels;
 pub(crate) mod clocks;
 pub(crate) mod exchange;
+#[cfg(test)]
+pub(crate) mod explore;
 pub(crate) mod ledger;
 pub(crate) mod local_queue;
 pub(crate) mod questions;

@@ -38,8 +38,8 @@ struct Part {
     is_granted: bool,
     /// Whether the last answer of this round was busy.
     is_busy: bool,
-    /// The number of busy answers in this take.
-    busy: u32,
+    /// The number of busy answers in this take, as far as it is counted.
+    busy: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,16 +67,16 @@ impl Rounds {
     pub(crate) fn next(&mut self, random: impl FnOnce() -> u64) -> Step {
         match self.phase {
             Phase::GivingBack { pause, .. } => Step::GiveBack { pause },
-            // A part was lost before its caller had looked at it, or was found lost.
-            Phase::Checking if !self.has_all() => self.fail(random),
             _ if self.has_all() => {
                 self.phase = Phase::Checking;
                 Step::Check
             }
+            Phase::Asked => self.after_answers(random),
             Phase::Blocked(part) if !self.parts[part].is_granted => Step::Wait(part),
             Phase::Waited(part) if !self.parts[part].is_granted => self.fail(random),
-            Phase::Asked => self.after_answers(random),
-            Phase::ToAsk | Phase::Blocked(_) | Phase::Waited(_) | Phase::Checking => {
+            // A part that was found lost may still be this caller's in Redis, so the caller must not wait for it.
+            Phase::Checking => self.fail(random),
+            Phase::ToAsk | Phase::Blocked(_) | Phase::Waited(_) => {
                 self.parts.iter_mut().for_each(|part| part.is_busy = false);
                 self.phase = Phase::Asked;
                 Step::AskRest
@@ -93,7 +93,7 @@ impl Rounds {
     pub(crate) fn busy(&mut self, part: usize) {
         let part = &mut self.parts[part];
         (part.is_granted, part.is_busy) = (false, true);
-        part.busy = part.busy.saturating_add(1);
+        part.busy = (part.busy + 1).min(MOST_COUNTED);
     }
 
     /// Records that the part was not taken, because another part of the same request was busy.
@@ -158,6 +158,8 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX - 1)
 }
 
+/// A part that was busy so often is in demand all the time.
+const MOST_COUNTED: u8 = 3;
 /// The rounds after which a caller may hold parts while it waits.
 const ROUNDS_WITHOUT_HOLDING: u32 = 8;
 /// Each round in vain adds this time to the longest pause: about as long as a few requests take.
@@ -167,5 +169,7 @@ const FIRST_PATIENCE: Duration = Duration::from_millis(100);
 const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 const MOST_DOUBLINGS: u32 = 4;
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -241,6 +241,20 @@ fn missing_parts_share_the_time_of_a_round() {
     caller.is_told(Step::Wait(4));
 }
 
+#[test]
+fn a_lost_part_is_never_waited_for() {
+    let mut caller = Caller::new(2);
+    caller.loses_eight_rounds();
+    caller.is_told(Step::Wait(0));
+    caller.granted(&[0]);
+    caller.is_told(Step::AskRest);
+    caller.granted(&[1]);
+    caller.is_told(Step::Check);
+    caller.0.lost(1);
+    caller.gives_back();
+    caller.is_told(Step::AskRest);
+}
+
 /// What the surroundings answer about one part.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
