@@ -101,3 +101,8 @@ const LONGEST_BOUND: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Callers that share the votes part ways in fewer rounds.
 const MOST_SPLITS: u32 = 5;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

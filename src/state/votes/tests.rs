@@ -1,0 +1,158 @@
+//! Tests of votes: examples of rounds, and any votes.
+#![cfg(test)]
+
+use proptest::prelude::*;
+
+use super::*;
+
+const NOW: Instant = Instant::from_millis(1_000_000);
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn granted() -> Vote {
+    Vote::Granted { until: NOW.after(ms(1)) }
+}
+
+fn too_late() -> Vote {
+    Vote::Granted { until: NOW }
+}
+
+fn busy(millis: u64) -> Vote {
+    Vote::Busy(ms(millis))
+}
+
+fn five() -> Votes {
+    Votes::new(Rule::majority(5))
+}
+
+#[track_caller]
+fn check(votes: [Vote; 5], verdict: Verdict) {
+    assert_eq!(five().verdict(&votes, NOW, || 0), verdict);
+}
+
+const SPLIT: Verdict = Verdict::Split { pause: Duration::from_millis(5) };
+const TOO_FEW: Verdict = Verdict::TooFew { pause: Duration::from_millis(5) };
+
+#[test]
+fn a_majority_takes_the_lock() {
+    check([granted(); 5], Verdict::Taken);
+    check([granted(), granted(), granted(), Vote::Silent, Vote::Refused], Verdict::Taken);
+    check([granted(), granted(), granted(), busy(100), busy(100)], Verdict::Taken);
+}
+
+#[test]
+fn a_grant_that_ended_does_not_count() {
+    check([granted(), granted(), too_late(), busy(100), busy(100)], SPLIT);
+    check([too_late(); 5], SPLIT);
+}
+
+#[test]
+fn a_busy_majority_is_waited_for() {
+    check([busy(900); 5], Verdict::Busy { wait: ms(900) });
+    check([busy(30_000); 5], Verdict::Busy { wait: ms(1_000) });
+    check([busy(300), Vote::Silent, busy(100), busy(200), Vote::Refused], Verdict::Busy { wait: ms(300) });
+    check([busy(500), busy(400), busy(100), busy(200), busy(300)], Verdict::Busy { wait: ms(300) });
+}
+
+#[test]
+fn callers_that_share_the_votes_pause_at_random() {
+    check([granted(), granted(), busy(900), busy(900), busy(900)], SPLIT);
+    check([granted(), busy(900), busy(900), busy(900), busy(900)], SPLIT);
+    check([granted(), granted(), busy(900), Vote::Silent, Vote::Silent], SPLIT);
+}
+
+#[test]
+fn too_few_answers_are_no_busy_lock() {
+    check([Vote::Silent; 5], TOO_FEW);
+    check([Vote::Refused; 5], TOO_FEW);
+    check([granted(), granted(), Vote::Silent, Vote::Silent, Vote::Refused], TOO_FEW);
+    check([busy(900), busy(900), Vote::Silent, Vote::Silent, Vote::Silent], TOO_FEW);
+}
+
+#[test]
+fn no_node_grants_nothing() {
+    assert_ne!(Votes::new(Rule::All).verdict(&[], NOW, || 0), Verdict::Taken);
+}
+
+#[test]
+fn a_single_node_is_an_ordinary_lock() {
+    let mut votes = Votes::new(Rule::majority(1));
+    assert_eq!(votes.verdict(&[busy(900)], NOW, || 0), Verdict::Busy { wait: ms(900) });
+    assert_eq!(votes.verdict(&[Vote::Silent], NOW, || 0), TOO_FEW);
+    assert_eq!(votes.verdict(&[granted()], NOW, || 0), Verdict::Taken);
+}
+
+#[test]
+fn pauses_double_up_to_their_limit() {
+    let mut votes = five();
+    let split = [granted(), granted(), busy(900), busy(900), Vote::Silent];
+    let mut pauses = |random| {
+        let pause = || match votes.clone().verdict(&split, NOW, || random) {
+            Verdict::Split { pause } => pause,
+            verdict => panic!("{verdict:?}"),
+        };
+        let pause = pause();
+        votes.verdict(&split, NOW, || 0);
+        pause
+    };
+    let span = |millis: u64| millis * 1_000_000;
+    assert_eq!(pauses(0), ms(5));
+    assert_eq!(pauses(span(90)), ms(100));
+    assert_eq!(pauses(span(180) + 1), ms(20));
+    assert_eq!([pauses(0), pauses(0), pauses(0)], [ms(40), ms(50), ms(50)]);
+    assert_eq!(pauses(span(450)), ms(500));
+}
+
+#[test]
+fn a_split_that_lasts_is_a_holder_of_a_majority() {
+    let mut votes = five();
+    let split = [granted(), granted(), busy(900), busy(800), busy(700)];
+    for _ in 0..5 {
+        assert!(matches!(votes.verdict(&split, NOW, || 0), Verdict::Split { .. }));
+    }
+    // Two nodes are free, so the first of the others makes a majority.
+    assert_eq!(votes.verdict(&split, NOW, || 0), Verdict::Busy { wait: ms(700) });
+    assert_eq!(votes.verdict(&split, NOW, || 0), SPLIT, "the pauses begin anew");
+}
+
+fn vote() -> impl Strategy<Value = Vote> {
+    prop_oneof![
+        3 => Just(granted()),
+        3 => (0_u64..3_000).prop_map(busy),
+        1 => Just(too_late()),
+        1 => Just(Vote::Silent),
+        1 => Just(Vote::Refused),
+    ]
+}
+
+proptest! {
+    /// For any votes: a lock is taken by a live majority and by nothing else, each rest is bounded, and a lock counts
+    /// as busy when, and only when, enough nodes say so.
+    #[test]
+    fn any_votes_get_a_fair_verdict(
+        rounds in proptest::collection::vec(proptest::collection::vec(vote(), 5), 1..20),
+        random: u64,
+    ) {
+        let mut votes = five();
+        for round in rounds {
+            let count = |wanted: fn(&Vote) -> bool| round.iter().filter(|vote| wanted(vote)).count();
+            let live = count(|vote| *vote == granted());
+            let busy = count(|vote| matches!(vote, Vote::Busy(_)));
+            let answered = 5 - count(|vote| matches!(vote, Vote::Silent | Vote::Refused));
+            match votes.verdict(&round, NOW, || random) {
+                Verdict::Taken => prop_assert!(live >= 3),
+                Verdict::Split { pause } => {
+                    prop_assert!(live < 3 && answered >= 3 && !(busy >= 3 && live == 0 && answered == busy));
+                    prop_assert!(pause >= ms(5) && pause <= ms(500));
+                }
+                Verdict::Busy { wait } => prop_assert!(live < 3 && busy >= 3 && wait <= ms(1_000)),
+                Verdict::TooFew { pause } => {
+                    prop_assert!(live < 3 && answered < 3);
+                    prop_assert!(pause >= ms(5) && pause <= ms(500));
+                }
+            }
+        }
+    }
+}
