@@ -27,6 +27,7 @@ fn main() -> Outcome<()> {
     show("multi", multi(&client)?);
     show("token", token(&client, &mut redis.get_connection()?)?);
     show("once per interval", once_per(&client)?);
+    show("expiring permits", expiring_permits(&client)?);
     show("election", election(&client)?);
     Ok(())
 }
@@ -169,6 +170,20 @@ fn once_per(client: &Client) -> Outcome<String> {
     let later = lock.once_per(interval)?;
     expect(first && !second && later)?;
     Ok(format!("asked twice and again {interval:?} later: {first}, {second}, {later}"))
+}
+
+/// A few holders at a time; permits of a crashed holder return by themselves. See `paid_api`.
+fn expiring_permits(client: &Client) -> Outcome<String> {
+    let semaphore = client.get_permit_expirable_semaphore(name("expiring-permits"));
+    semaphore.set_permits(2)?;
+    let kept = semaphore.acquire(1)?;
+    let leased = semaphore.with_lease(Duration::from_millis(200)).acquire(1)?;
+    expect(semaphore.try_acquire(1)?.is_none())?;
+    let returned = semaphore.try_acquire_for(1, Duration::from_secs(5))?.ok_or("a lease ends")?;
+    expect(kept.is_held() && returned.is_held() && !leased.is_held())?;
+    drop((kept, returned));
+    expect(semaphore.available()? == 2)?;
+    Ok("of two permits one was kept; the other was leased for 200 ms, and taken again after that".into())
 }
 
 /// One candidate leads, and everybody can ask which one; see `leader`.

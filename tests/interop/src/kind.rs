@@ -219,6 +219,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         word: "permits",
         title: "Expirable permits",
+        built: true,
         family: Family::Permits,
         rival: "permits",
         columns: &[

@@ -43,9 +43,11 @@ fn column(stage: &Stage<'_>, kind: &'static Kind, score: &Score) -> Column {
 fn cell(stage: &Stage<'_>, kind: &'static Kind, sort: &str, score: &Score) -> Verdict {
     let what = format!("names, {}, {sort}", kind.title);
     let verdict = stage.judge(&what, || {
+        // Another word than in the matrix: a semaphore stays under its name.
+        let fresh = || name(sort, &stage.fresh(&format!("named-{}", kind.word)));
         for seat in Seat::BOTH {
-            excludes(stage.pair_under(kind, seat, &name(sort, &stage.fresh(kind.word))));
-            wakes(stage, stage.pair_under(kind, seat, &name(sort, &stage.fresh(kind.word))));
+            excludes(stage.pair_under(kind, seat, &fresh()));
+            wakes(stage, stage.pair_under(kind, seat, &fresh()));
         }
     });
     score.count(&what, &verdict);

@@ -241,6 +241,20 @@ fn a_name_of_another_kind_is_told() {
     guard.unlock().unwrap();
 }
 
+/// A client of Redisson takes expired permits back by its own clock, which may be ahead.
+#[test]
+fn permits_are_taken_for_longer_than_believed_by_the_skew() {
+    let (server, name) = (RedisServer::shared(), fresh("permits"));
+    let skewed = Client::builder(&server.url()).peer_clock_skew(ms(20_000)).connect().unwrap();
+    let calls = skewed.get_permit_expirable_semaphore(&name);
+    calls.set_permits(2).unwrap();
+    let permit = calls.with_lease(ms(10_000)).acquire(1).unwrap();
+    let left = || calls.remaining_time_to_live(&permit.ids()[0]).unwrap().unwrap();
+    assert!(left() > ms(29_000) && permit.remaining() <= ms(10_000), "{:?}", left());
+    permit.extend(ms(30_000)).unwrap();
+    assert!(left() > ms(49_000) && permit.remaining() <= ms(30_000), "{:?}", left());
+}
+
 #[test]
 fn permits_are_listed_and_shown() {
     let client = client();

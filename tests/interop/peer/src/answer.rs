@@ -37,6 +37,11 @@ impl Answer {
         self.values.push_str(&format!(" {key}={}", encode(&value.to_string())));
     }
 
+    pub(crate) fn put_list(&mut self, key: &str, values: &[impl AsRef<str>]) {
+        let items: Vec<String> = values.iter().map(|value| encode(value.as_ref())).collect();
+        self.values.push_str(&format!(" {key}={}", items.join(",")));
+    }
+
     /// The line with the outcome.
     pub(crate) fn line(&self, id: &str, outcome: Result<(), Failure>) -> String {
         let times = format!("t0={} t1={}", self.started, self.returned.unwrap_or_else(clock::nanos));

@@ -7,12 +7,16 @@ use std::time::Duration;
 use lockson::{Client, ClientBuilder, Lock};
 
 use crate::answer::{Answer, Failure};
+use crate::permits::Held;
 use crate::request::Request;
 use lockson_harness::percent;
 
 /// Clients by the numbers in commands.
 #[derive(Debug, Default)]
-pub(crate) struct Clients(Mutex<HashMap<u32, Client>>);
+pub(crate) struct Clients {
+    by_number: Mutex<HashMap<u32, Client>>,
+    permits: Held,
+}
 
 impl Clients {
     pub(crate) fn open(&self, request: &Request, answer: &mut Answer) -> Result<(), Failure> {
@@ -71,14 +75,19 @@ impl Clients {
         }
     }
 
-    fn find(&self, request: &Request) -> Result<Client, Failure> {
+    /// The permits that this process has taken.
+    pub(crate) fn permits(&self) -> &Held {
+        &self.permits
+    }
+
+    pub(crate) fn find(&self, request: &Request) -> Result<Client, Failure> {
         let number = number_of(request)?;
         let client = self.all().get(&number).cloned();
         client.ok_or_else(|| Failure::bad_input(format!("client {number} is not open")))
     }
 
     fn all(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Client>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_number.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -194,4 +203,4 @@ const OTHER_OPTIONS: &[&str] = &[
     "tls_keystore",
     "tls_keystore_password",
 ];
-const OTHER_KINDS: &[&str] = &["multi", "red", "faster_multi", "semaphore", "permits", "latch"];
+const OTHER_KINDS: &[&str] = &["multi", "red", "faster_multi", "semaphore", "latch"];

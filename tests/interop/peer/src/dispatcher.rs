@@ -10,7 +10,7 @@ use crate::answer::{Answer, Failure};
 use crate::clients::Clients;
 use crate::request::Request;
 use crate::worker::Worker;
-use crate::{cycle, locks, say};
+use crate::{cycle, locks, permits, say};
 
 /// All threads and clients of this peer.
 #[derive(Debug, Default)]
@@ -68,6 +68,9 @@ fn perform(clients: &Clients, request: &Request, answer: &mut Answer, cancel: &C
         "close" => clients.close(request, answer),
         "ids" => clients.ids(request, answer),
         "cycle" => cycle::run(clients, request, answer, cancel),
+        _ if request.optional_text("kind")?.as_deref() == Some("permits") => {
+            permits::perform(clients, request, answer, cancel)
+        }
         verb if locks::VERBS.contains(&verb) => locks::perform(clients, request, answer, cancel),
         verb if OTHER_VERBS.contains(&verb) => Err(Failure::unsupported(format!("this library has no {verb}"))),
         verb => Err(Failure::bad_input(format!("no such verb: '{verb}'"))),

@@ -7,6 +7,7 @@ mod cycle;
 mod dispatcher;
 mod histogram;
 mod locks;
+mod permits;
 mod request;
 mod witness;
 mod worker;

@@ -3,6 +3,7 @@
 mod exclusive;
 mod fair;
 mod fenced;
+mod permits;
 mod read_write;
 mod reason;
 
@@ -32,4 +33,5 @@ const LISTS: &[(&[&str], &[Difference])] = &[
     (&["fenced"], fenced::FENCED),
     (&["read"], read_write::READ),
     (&["write"], read_write::WRITE),
+    (&["permits"], permits::PERMITS),
 ];

@@ -22,3 +22,9 @@ pub(super) const ALL_READ_HOLDS: &str =
     "all read holds of one owner live for the owner's longest promise; Redisson lets each hold end by itself";
 pub(super) const STEPS_DOWN_ALOUD: &str = "a message wakes the waiting readers; Redisson lets them sleep";
 pub(super) const NO_UPGRADE: &str = "a reader that wants to write would wait for itself: an error at once";
+pub(super) const KEPT_PERMITS: &str =
+    "a permit without a lease is renewed, so that it returns after a crash; that of Redisson never expires";
+pub(super) const TELLS_WHAT_IS_FREE: &str =
+    "the message is the number of free permits, as after a release; and permits without a lease are renewed";
+pub(super) const COUNTS_ONLY: &str = "a question changes nothing: an expired permit counts as free, and the next take \
+                                      makes it free; Redisson does so when it counts";
