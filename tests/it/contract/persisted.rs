@@ -10,7 +10,8 @@ use super::{KINDS, Kind, run};
 use crate::support::faults::PATIENCE;
 use crate::support::{Events, SOON, brisk, brisk_client, client, kind_of, ms, read_write_channel, ttl_ms};
 
-static READ: Kind = Kind {
+/// The kind beside the exclusive kinds.
+pub(super) static READ: Kind = Kind {
     label: "read",
     lock: |client, name| client.get_read_write_lock(name).get_read_lock(),
     reenters: true,

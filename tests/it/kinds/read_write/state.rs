@@ -157,28 +157,3 @@ fn a_pair_on_either_side_is_two_requests() {
         );
     }
 }
-
-#[test]
-fn a_refused_part_of_a_take_leaves_no_lock_without_end() {
-    let server = RedisServer::start();
-    for (number, denied) in ["-set", "-pexpire", "-hset", "-pttl"].into_iter().enumerate() {
-        let user = format!("u{number}");
-        server.run(&["ACL", "SETUSER", &user, "on", "nopass", "~*", "&*", "+@all", denied]);
-        let url = server.url().replace("redis://", &format!("redis://{user}:any@"));
-        let (read, write) = sides(&Client::connect(&url).unwrap(), "job");
-        for lock in [read, write] {
-            match lock.try_lock() {
-                Ok(guard) => drop(guard), // the acquire does not need that right
-                Err(error) => assert_eq!(error.redis_word(), Some("NOPERM"), "{denied}"),
-            }
-            for key in server.keys() {
-                assert!(
-                    ttl_ms(&server, &key) > 0,
-                    "{key} is left for ever without {denied}: {:?}",
-                    state(&server, "job")
-                );
-            }
-            server.run(&["FLUSHALL"]);
-        }
-    }
-}
