@@ -11,7 +11,7 @@ mod scene;
 mod stage;
 mod table;
 mod users;
-pub(crate) mod ways;
+mod ways;
 mod ways_cluster;
 mod ways_login;
 pub(crate) mod wrong_server;
@@ -23,7 +23,7 @@ use std::{env, io};
 
 use lockson_harness::{RedisServer, RedisServerBuilder};
 
-pub(crate) use scene::{Way, refuses};
+pub(crate) use scene::refuses;
 
 /// A server program of some version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ impl Version {
     }
 
     /// The default version of tests.
-    pub(crate) fn of_this_machine() -> Option<Version> {
+    fn of_this_machine() -> Option<Version> {
         let program = env::var_os("LOCKSON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
         Version::of(Path::new(&program))
     }

@@ -1,6 +1,6 @@
 //! The ways to lose a hold, and the effect of a loss on other callers.
 
-use lockson::{ErrorKind, Loss};
+use lockson::{Error, ErrorKind, Loss};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{for_every_kind, is_free};
@@ -42,19 +42,32 @@ fn a_lock_of_another_owner_is_lost_as_taken() {
 fn a_wrong_type_is_a_loss_to_holders_and_an_error_to_others() {
     for_every_kind(|kind| {
         let server = RedisServer::shared();
-        let lock = kind.get_lock(&brisk_client(), &kind.fresh());
-        let guard = lock.lock().unwrap();
-        let place = "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'precious')";
-        server.run(&["EVAL", place, "1", lock.name()]);
-        assert_eq!(guard.wait_lost(SOON), Some(Loss::Taken));
-        assert!(matches!(kind_of(guard.unlock()), ErrorKind::Lost(_)));
-        for outcome in [lock.lock().map(Some), lock.try_lock(), lock.try_lock_for(ms(100))] {
-            let error = outcome.unwrap_err();
-            assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")));
-            assert_eq!(error.lock_name(), Some(lock.name()));
+        // A renewal tells the first holder of the loss, and the release the second holder.
+        for (client, is_renewed) in [(brisk_client(), true), (client(), false)] {
+            let lock = kind.get_lock(&client, &kind.fresh());
+            let guard = lock.lock().unwrap();
+            let place = "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'precious')";
+            server.run(&["EVAL", place, "1", lock.name()]);
+            if is_renewed {
+                assert_eq!(guard.wait_lost(SOON), Some(Loss::Taken));
+            }
+            assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken), "renewed: {is_renewed}");
+            let is_refused = |error: Error| {
+                assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")));
+                assert_eq!(error.lock_name(), Some(lock.name()));
+            };
+            for outcome in [lock.lock().map(Some), lock.try_lock(), lock.try_lock_for(ms(100))] {
+                is_refused(outcome.unwrap_err());
+            }
+            // The scripts of the other kinds ask for the value in other ways.
+            if kind.counted && kind.label != "write" {
+                is_refused(lock.force_unlock().unwrap_err());
+                is_refused(lock.holder().unwrap_err());
+                assert!(lock.is_locked().unwrap());
+            }
+            let left: Vec<String> = server.query(&["LRANGE", lock.name(), "0", "-1"]);
+            assert_eq!(left, ["precious"]);
         }
-        let left: Vec<String> = server.query(&["LRANGE", lock.name(), "0", "-1"]);
-        assert_eq!(left, ["precious"]);
     });
 }
 

@@ -10,26 +10,6 @@ use crate::support::faults::{Rig, SLACK, SOON, timed};
 
 /// Calls that take a free lock.
 pub(crate) const ACQUIRES: [&str; 3] = ["try_lock", "try_lock_for", "lock"];
-/// Calls that must write.
-pub(crate) const WRITES: [&str; 8] =
-    ["try_lock", "try_lock_for", "lock", "re-enter", "extend", "release of one", "release", "force_unlock"];
-/// Calls that run a script.
-pub(crate) const WRITES_AND_WAITS: [&str; 9] =
-    ["try_lock", "try_lock_for", "lock", "wait", "re-enter", "extend", "release of one", "release", "force_unlock"];
-/// All calls.
-pub(crate) const EVERYTHING: [&str; 11] = [
-    "try_lock",
-    "try_lock_for",
-    "lock",
-    "wait",
-    "re-enter",
-    "extend",
-    "release of one",
-    "release",
-    "force_unlock",
-    "is_locked",
-    "connect",
-];
 
 /// The answer to one call.
 #[derive(Debug)]
@@ -102,22 +82,6 @@ impl Answers {
             rig.eventually_no_keys(SOON);
         }
         answers
-    }
-
-    /// Checks that these calls were refused with this word, and that all other calls succeeded.
-    #[track_caller]
-    pub(crate) fn assert_refused(&self, word: &str, calls: &[&str]) {
-        for Answer { call, refusal, cut_short, .. } in &self.0 {
-            if *cut_short && calls.contains(call) {
-                continue;
-            }
-            match refusal {
-                Some((ErrorKind::Refused, Some(seen))) if calls.contains(call) => {
-                    assert!(is_word_of(seen, word), "{call}: {seen}");
-                }
-                other => assert!(other.is_none() && !calls.contains(call), "{call}: {other:?}"),
-            }
-        }
     }
 
     /// The answer to this call.

