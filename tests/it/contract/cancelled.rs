@@ -11,7 +11,7 @@ use crate::support::faults::PATIENCE;
 use crate::support::{SOON, joined, ttl_ms};
 
 #[test]
-fn a_request_of_a_cancelled_wait_leaves_no_ghost() {
+fn a_request_of_a_cancelled_wait_leaves_no_lock_behind() {
     for_every_kind(|kind| {
         let server = RedisServer::shared();
         let proxy = Proxy::start(server.address());

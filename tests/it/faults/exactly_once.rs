@@ -240,7 +240,7 @@ fn an_unanswered_acquire_is_fenced_and_repeated_in_time() {
 }
 
 #[test]
-fn an_acquire_that_was_given_up_leaves_no_ghost() {
+fn an_acquire_that_was_given_up_leaves_no_lock_behind() {
     let rig = Rig::start();
     let lock = rig.impatient().connect().unwrap().get_lock(NAME);
     let acquire = rig.script("acquire");

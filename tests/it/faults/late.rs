@@ -58,7 +58,7 @@ fn background_cleanup_fences_first_however_long_it_takes() {
 }
 
 #[test]
-fn an_unfenceable_ghost_is_cleared_in_the_background() {
+fn an_unfenceable_leftover_is_cleared_in_the_background() {
     let rig = rig_without_fences();
     let lock = without_fences(&rig).get_lock(NAME);
     let (rule, original, fence) = take_with_the_original_held(&rig, &lock);
@@ -75,7 +75,7 @@ fn an_unfenceable_ghost_is_cleared_in_the_background() {
 }
 
 #[test]
-fn a_ghost_does_not_disturb_the_next_holder() {
+fn a_leftover_does_not_disturb_the_next_holder() {
     let rig = rig_without_fences();
     let lock = without_fences(&rig).get_lock(NAME);
     let (rule, original, _) = take_with_the_original_held(&rig, &lock);

@@ -10,7 +10,7 @@ use lockson_harness::proxy::{Fate, Request, Then};
 use crate::support::faults::{PATIENCE, Rig, SOON, ms, rig_without_fences, without_fences};
 use crate::support::{joined, kind_of};
 
-const NAME: &str = "ghost";
+const NAME: &str = "leftover";
 
 #[test]
 fn the_cleanup_of_a_late_grant_spares_the_next_grant() {
@@ -40,7 +40,7 @@ fn the_cleanup_of_a_late_grant_spares_the_next_grant() {
 }
 
 #[test]
-fn a_ghost_of_a_hold_that_was_lost_is_cleared_in_the_background() {
+fn a_leftover_of_a_lost_hold_is_cleared_in_the_background() {
     let rig = rig_without_fences();
     let lock = without_fences(&rig).get_lock(NAME);
     let original = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
@@ -49,11 +49,11 @@ fn a_ghost_of_a_hold_that_was_lost_is_cleared_in_the_background() {
     assert_eq!(kind_of(guard.extend(ms(60_000))), ErrorKind::Lost(Loss::Gone));
     drop(guard);
     original.release();
-    assert_ghost_is_cleared(&rig, &original.wait_hit(SOON));
+    assert_leftover_is_cleared(&rig, &original.wait_hit(SOON));
 }
 
 #[test]
-fn a_ghost_of_a_wait_in_vain_is_cleared_in_the_background() {
+fn a_leftover_of_a_wait_in_vain_is_cleared_in_the_background() {
     let rig = rig_without_fences();
     let held = rig.direct().get_lock(NAME).lock().unwrap();
     let lock = without_fences(&rig).get_lock(NAME);
@@ -61,11 +61,11 @@ fn a_ghost_of_a_wait_in_vain_is_cleared_in_the_background() {
     assert!(lock.try_lock_for(PATIENCE * 4).unwrap().is_none(), "another client holds the lock");
     held.unlock().unwrap();
     original.release();
-    assert_ghost_is_cleared(&rig, &original.wait_hit(SOON));
+    assert_leftover_is_cleared(&rig, &original.wait_hit(SOON));
 }
 
 #[test]
-fn a_ghost_of_a_wait_that_panicked_is_cleared_too() {
+fn a_leftover_of_a_wait_that_panicked_is_cleared_too() {
     let rig = rig_without_fences();
     let held = rig.direct().get_lock(NAME).lock().unwrap();
     let pauses = Backoff::new(|_| panic!("this panic is part of the test"));
@@ -74,12 +74,12 @@ fn a_ghost_of_a_wait_that_panicked_is_cleared_too() {
     assert!(catch_unwind(|| lock.try_lock_for(SOON).map(drop)).is_err(), "another client holds the lock");
     held.unlock().unwrap();
     original.release();
-    assert_ghost_is_cleared(&rig, &original.wait_hit(SOON));
+    assert_leftover_is_cleared(&rig, &original.wait_hit(SOON));
 }
 
 /// The original takes the lock for no caller, and is cleaned up long before its lease of 30 s is over.
 #[track_caller]
-fn assert_ghost_is_cleared(rig: &Rig, original: &Request) {
+fn assert_leftover_is_cleared(rig: &Rig, original: &Request) {
     assert_eq!(
         rig.proxy.wait_fate(original, SOON),
         Fate::Answered(b"*1\r\n:1\r\n".to_vec()),
