@@ -12,11 +12,13 @@ use crate::election::Election;
 use crate::engine::{Engine, Handle, HoldState, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::{Backoff, Fair, Fenced, Group, Plain, ReadWriteLock, Spin, TokenLock, TokenOptions};
+use crate::latch::CountDownLatch;
 use crate::listing::{HeldLock, LockWaiter};
 use crate::lock::Lock;
 use crate::owner::Owners;
 use crate::permits::PermitExpirableSemaphore;
 use crate::script::Side;
+use crate::semaphore::Semaphore;
 use crate::state::ledger::Phase;
 use crate::time::Instant;
 use crate::token::FencingToken;
@@ -292,6 +294,35 @@ impl Client {
     pub(crate) fn value_of_group(&self, group: &str, value: &str) -> Lock {
         let kind = Arc::new(Group::new(self.handle.peer_clock_skew()));
         Lock::new(&self.handle, kind, self.handle.name_of_value(group, value))
+    }
+
+    /// Returns the semaphore of this name. Redisson's `getSemaphore`.
+    ///
+    /// A permit whose process dies stays taken. [`Client::held`](Self::held) does not list permits, because they belong
+    /// to no owner.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let downloads = client.get_semaphore("downloads");
+    /// downloads.set_permits_once(10)?;
+    /// let permits = downloads.acquire(1)?; // at most ten at a time, on all machines
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn get_semaphore(&self, name: impl AsRef<str>) -> Semaphore {
+        Semaphore::new(&self.handle, self.handle.name(name.as_ref()))
+    }
+
+    /// Returns the count-down latch of this name. Redisson's `getCountDownLatch`.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let loaded = client.get_count_down_latch("shards-loaded");
+    /// loaded.set_count_once(16)?;
+    /// loaded.wait()?; // until sixteen workers have counted down
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn get_count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
+        CountDownLatch::new(&self.handle, self.handle.name(name.as_ref()))
     }
 
     fn fair(&self, name: impl AsRef<str>, reentrant: bool) -> Lock {

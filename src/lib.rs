@@ -31,6 +31,8 @@
 //! | multi-lock | [`Lock::multi`] | `RedissonMultiLock` | work needs several locks, and takes all of them or none |
 //! | token | [`get_token_lock`](Client::get_token_lock) | none | redis-py, redsync, node-redlock or rslock use the same lock |
 //! | expiring permits | [`get_permit_expirable_semaphore`](Client::get_permit_expirable_semaphore) | `RPermitExpirableSemaphore` | a few holders at a time; permits of crashed holders return |
+//! | semaphore | [`get_semaphore`](Client::get_semaphore) | `RSemaphore` | at most so many at a time; a crash costs permits |
+//! | count-down latch | [`get_count_down_latch`](Client::get_count_down_latch) | `RCountDownLatch` | wait until others have done their parts |
 //! | election | [`get_election`](Client::get_election) | none | one of several processes leads, and others ask which one |
 //! | once per interval | [`once_per`](Lock::once_per) | none | a job runs once per interval, on whatever machine |
 //!
@@ -116,6 +118,7 @@ mod event;
 mod guard;
 mod hold;
 mod kinds;
+mod latch;
 mod listing;
 mod lock;
 mod name;
@@ -124,6 +127,7 @@ mod permits;
 #[cfg(feature = "redisson-yaml")]
 mod redisson_yaml;
 mod script;
+mod semaphore;
 mod state;
 mod sync;
 mod time;
@@ -142,9 +146,11 @@ pub use event::{
 pub use guard::{Guard, OwnedGuard};
 pub use hold::Hold;
 pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, ReadWriteLock, ReleaseBy, TokenOptions};
+pub use latch::CountDownLatch;
 pub use listing::{HeldLock, LockKind, LockWaiter};
 pub use lock::{Holder, Lock, OwnedLock};
 pub use permits::{ExpiringPermits, PermitExpirableSemaphore, PermitId};
 #[cfg(feature = "redisson-yaml")]
 pub use redisson_yaml::RedissonConfig;
+pub use semaphore::{Permits, Semaphore};
 pub use token::FencingToken;

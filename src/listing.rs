@@ -38,6 +38,8 @@ pub enum LockKind {
     Group,
     /// [`Client::get_permit_expirable_semaphore`](crate::Client::get_permit_expirable_semaphore).
     Permit,
+    /// [`Client::get_semaphore`](crate::Client::get_semaphore); only waiters are listed.
+    Semaphore,
 }
 
 /// A lock that the client holds, as listed by [`Client::held`](crate::Client::held).
@@ -176,6 +178,7 @@ impl fmt::Display for LockKind {
             Self::Leader => "leader",
             Self::Group => "group",
             Self::Permit => "permit",
+            Self::Semaphore => "semaphore",
         })
     }
 }

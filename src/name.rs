@@ -175,6 +175,16 @@ impl LockName {
         self.prefixed("lockson_leader__channel")
     }
 
+    /// The channel of a count-down latch. Redisson adds braces also to a name that has some.
+    pub(crate) fn latch_channel(&self) -> String {
+        ["redisson_countdownlatch__channel__{", &self.key, "}"].concat()
+    }
+
+    /// The idempotency key of the requests of one client in one slot. Redisson has no such key.
+    pub(crate) fn once(&self, client: &str, slot: u32) -> String {
+        format!("{}:{client}:{slot}", self.prefixed("lockson_once"))
+    }
+
     /// The prefix of the keys of all read holds; owner, `:rwlock_timeout:` and a number follow.
     pub(crate) fn read_holds(&self) -> String {
         if self.key.contains('{') { format!("{}:", self.key) } else { format!("{{{}}}:", self.key) }

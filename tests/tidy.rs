@@ -34,7 +34,7 @@ const LAYERS: &[&[&str]] = &[
     &["guard"],
     &["lock"],
     &["kinds"],
-    &["election", "permits"],
+    &["election", "latch", "permits", "semaphore"],
     &["client"],
     &["lib"],
 ];

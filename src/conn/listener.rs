@@ -34,7 +34,11 @@ pub(crate) enum ListenerEvent {
     Connected(Option<u64>),
     Subscribed(String),
     Unsubscribed(String),
-    Message(String),
+    Message {
+        channel: String,
+        /// As the sender wrote it: any bytes.
+        payload: Vec<u8>,
+    },
     /// Tracked keys were changed or deleted; `None` means all keys.
     Invalidated(Option<Vec<String>>),
     /// The server refused to subscribe to these channels.
@@ -283,7 +287,7 @@ impl<'a> Session<'a> {
         let channel = text(first).unwrap_or_default();
         match kind {
             PushKind::Message if channel == INVALIDATIONS => invalidated(data.next()),
-            PushKind::Message => ListenerEvent::Message(channel),
+            PushKind::Message => ListenerEvent::Message { channel, payload: bytes(data.next()) },
             PushKind::Subscribe => {
                 self.answered_one();
                 ListenerEvent::Subscribed(channel)
@@ -295,7 +299,7 @@ impl<'a> Session<'a> {
             _ => {
                 self.answered_ping();
                 // A push of an unknown kind wakes no waiter.
-                ListenerEvent::Message(String::new())
+                ListenerEvent::Message { channel: String::new(), payload: vec![] }
             }
         }
     }
@@ -325,6 +329,15 @@ fn invalidated(keys: Option<Value>) -> ListenerEvent {
             ListenerEvent::Invalidated(Some(keys.into_iter().filter_map(|key| text(Some(key))).collect()))
         }
         _ => ListenerEvent::Invalidated(None),
+    }
+}
+
+/// The bytes of a payload; none for a payload that is no string.
+fn bytes(value: Option<Value>) -> Vec<u8> {
+    match value {
+        Some(Value::BulkString(bytes)) => bytes,
+        Some(Value::SimpleString(text)) => text.into_bytes(),
+        _ => vec![],
     }
 }
 

@@ -9,7 +9,7 @@ use crate::conn::{Audience, ListenerEvent, Server, Waker, listen};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::INVALIDATIONS;
 use crate::name::LockName;
-use crate::state::channels::{Channels, Message};
+use crate::state::channels::{Channels, Message, Subject};
 use crate::state::watch::Ear;
 use crate::sync::Mutex;
 use crate::time::Instant;
@@ -44,6 +44,9 @@ pub(crate) trait Reports: std::fmt::Debug + Send + Sync {
     /// Another client published a message about this lock.
     fn announced(&self, name: &LockName);
 
+    /// A message with a count arrived on this channel.
+    fn counted(&self, channel: &str, payload: &[u8]);
+
     /// Tracked keys were changed or deleted; `None` means all keys.
     fn invalidated(&self, keys: Option<&[String]>);
 
@@ -66,15 +69,10 @@ impl Hub {
         Self { server, command_timeout, reports, state: Mutex::default(), live: AtomicUsize::new(0) }
     }
 
-    /// Rings `bell` for each message on `channel`, and once when the subscription is confirmed.
-    pub(crate) fn join(
-        self: &Arc<Self>,
-        name: Option<&LockName>,
-        channel: String,
-        bell: &Bell,
-    ) -> Result<Subscription> {
+    /// Rings `bell` for each message on `channel` that is no count, and once when the subscription is confirmed.
+    pub(crate) fn join(self: &Arc<Self>, subject: &Subject, channel: String, bell: &Bell) -> Result<Subscription> {
         let mut state = self.state.lock();
-        let number = state.channels.join(name, &channel, bell.clone());
+        let number = state.channels.join(subject, &channel, bell.clone());
         self.live.store(state.channels.len(), Ordering::Release);
         match &state.waker {
             Some(waker) => waker.wake(),
@@ -97,7 +95,7 @@ impl Hub {
     /// Joins only if the channel is subscribed already, so that no later message can be missed.
     pub(crate) fn join_live(
         self: &Arc<Self>,
-        name: &LockName,
+        subject: &Subject,
         channel: &dyn Fn() -> String,
         bell: &Bell,
     ) -> Option<Subscription> {
@@ -109,14 +107,14 @@ impl Hub {
         if !state.channels.is_subscribed(&channel) {
             return None;
         }
-        let number = state.channels.join(Some(name), &channel, bell.clone());
+        let number = state.channels.join(subject, &channel, bell.clone());
         drop(state);
         Some(Subscription { hub: Arc::clone(self), channel, number })
     }
 
     /// Subscribes to changes of keys until the result is dropped.
     pub(crate) fn watch(self: &Arc<Self>) -> Result<Subscription> {
-        self.join(None, INVALIDATIONS.to_owned(), &Bell::new())
+        self.join(&Subject::Other, INVALIDATIONS.to_owned(), &Bell::new())
     }
 
     /// Returns the state of the listening connection for changes of keys, while they are subscribed.
@@ -209,7 +207,7 @@ impl Audience for Hub {
 
     fn handle(&self, event: ListenerEvent) {
         let (mut announced, mut wakes) = (None, vec![]);
-        let mut failed = None;
+        let (mut counted, mut failed) = (None, None);
         let mut ear_changed = false;
         {
             let mut state = self.state.lock();
@@ -225,8 +223,10 @@ impl Audience for Hub {
                     wakes = channels.subscribed(&channel);
                 }
                 ListenerEvent::Unsubscribed(channel) => channels.unsubscribed(&channel),
-                ListenerEvent::Message(channel) => {
-                    Message { announced, wakes } = channels.message(&channel);
+                ListenerEvent::Message { channel, payload } => {
+                    let message = channels.message(&channel);
+                    counted = message.is_count.then_some((channel, payload));
+                    Message { announced, wakes, .. } = message;
                 }
                 ListenerEvent::Invalidated(keys) => {
                     drop(state);
@@ -246,6 +246,9 @@ impl Audience for Hub {
         }
         if let Some(name) = announced {
             self.reports.announced(&name);
+        }
+        if let Some((channel, payload)) = counted {
+            self.reports.counted(&channel, &payload);
         }
         // The report comes first, so that a woken waiter knows that another client published.
         wakes.iter().for_each(Bell::ring);

@@ -12,6 +12,7 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::name::LockName;
 use crate::script::Call;
+use crate::state::channels::Subject;
 use crate::state::exchange::Bounds;
 use crate::state::wait_loop::{Contest, LONGEST_SLEEP, Outcome, wait_loop};
 use crate::time::{Deadline, Instant};
@@ -106,7 +107,7 @@ impl<T, J: Fn(&T) -> Verdict> Contest for Asking<'_, T, J> {
             return Ok(false);
         }
         // The channel says nothing about existing holds.
-        let subscription = self.node.hub.join(None, self.inquiry.channel.clone(), &self.caller.bell)?;
+        let subscription = self.node.hub.join(&Subject::Other, self.inquiry.channel.clone(), &self.caller.bell)?;
         let live = subscription.is_live()?;
         self.subscription = Some(subscription);
         // The subscription is not confirmed: the bell rings with the confirmation, and the loop asks again.

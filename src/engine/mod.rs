@@ -3,6 +3,7 @@
 mod acquire;
 mod background;
 mod caller;
+mod counted;
 mod exactly_once;
 mod holds;
 mod hub;
@@ -17,6 +18,7 @@ mod schedules;
 pub(crate) mod several;
 mod watchdog;
 
+pub(crate) use counted::{CountedRequest, Numbered, Reply, Taken, Ticket};
 pub(crate) use holds::hold::HoldState;
 pub(crate) use inquiry::{Inquiry, Verdict};
 pub(crate) use kind::{AcquireArgs, Kind, Pauses, Queueing, Waking};
@@ -63,6 +65,9 @@ pub(crate) struct Engine {
     topology: Box<dyn Topology>,
     nodes: Mutex<Vec<Arc<Node>>>,
     local_queues: LocalQueues,
+    pub(crate) counted_queues: counted::queues::Queues,
+    numbers: counted::numbered::Numbers,
+    pub(crate) taken: counted::taken::AllTaken,
     stand_backs: StandBacks,
     cleaner: Background,
     callbacks: Callbacks,
@@ -91,6 +96,9 @@ impl Engine {
             topology,
             nodes: Mutex::default(),
             local_queues: LocalQueues::default(),
+            counted_queues: Default::default(),
+            numbers: Default::default(),
+            taken: Default::default(),
             stand_backs: StandBacks::default(),
             cleaner: Background::new("lockson-cleanup"),
             callbacks: Callbacks::default(),
@@ -197,6 +205,12 @@ impl Reports for EngineReports {
         if let Some(engine) = self.engine.upgrade() {
             engine.stand_backs.heard(name, Instant::now());
             engine.verify_holds(name);
+        }
+    }
+
+    fn counted(&self, channel: &str, payload: &[u8]) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.counted_queues.message(channel, payload);
         }
     }
 

@@ -83,6 +83,8 @@ mod tests {
     impl Reports for ToNobody {
         fn announced(&self, _: &LockName) {}
 
+        fn counted(&self, _: &str, _: &[u8]) {}
+
         fn invalidated(&self, _: Option<&[String]>) {}
 
         fn ear_changed(&self, _: bool) {}

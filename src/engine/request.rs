@@ -51,6 +51,11 @@ impl AcquireRequest<'_> {
 }
 
 impl Wait {
+    /// A wait of zero asks once.
+    pub(crate) fn within(wait: Duration) -> Self {
+        if wait.is_zero() { Self::Not } else { Self::Until(Deadline::after(wait)) }
+    }
+
     pub(crate) fn deadline(self) -> Deadline {
         match self {
             Self::Not => Deadline::after(Duration::ZERO),

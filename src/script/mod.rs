@@ -8,16 +8,19 @@ mod entry;
 pub(crate) mod fair;
 pub(crate) mod fenced;
 pub(crate) mod group;
+pub(crate) mod latch;
 pub(crate) mod leader;
 pub(crate) mod look;
 #[cfg(test)]
 pub(crate) mod on_server;
+pub(crate) mod once;
 pub(crate) mod permits;
 pub(crate) mod plain;
 pub(crate) mod query;
 pub(crate) mod read_write;
 mod rehearsal;
 mod reply;
+pub(crate) mod semaphore;
 pub(crate) mod token;
 pub(crate) mod transaction;
 

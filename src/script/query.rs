@@ -22,6 +22,21 @@ pub(crate) fn time_to_live(name: &LockName) -> Call<Option<Duration>> {
     })
 }
 
+/// The number under a key, 0 without a key. An error for a string that is no number.
+pub(crate) fn count(name: &LockName) -> Call<Result<i64, NotANumber>> {
+    Call::plain(&["GET"], name, |reply| match reply {
+        Value::Nil => Some(Ok(0)),
+        Value::BulkString(digits) => {
+            Some(std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(NotANumber))
+        }
+        _ => None,
+    })
+}
+
+/// A string that is no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotANumber;
+
 /// One of the owners in a hash of owners and hold counts.
 pub(crate) fn holder(name: &LockName) -> Call<Option<(String, u64)>> {
     some_fields(name, |reply| Some(read_fields(reply)?.into_iter().find_map(counted)))

@@ -27,19 +27,41 @@ pub(crate) struct Channels<Waiter> {
     empty_since: Option<Instant>,
 }
 
+/// The subject of the messages of a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// Releases of a lock, of which this process may have holds. A message wakes every waiter.
+    Lock(LockName),
+    /// A count. The count decides which waiters to wake.
+    Count,
+    /// Anything else. A message wakes every waiter, and the channel is left with its last waiter.
+    Other,
+}
+
+impl Subject {
+    /// A channel is about every name under its key.
+    fn of_channel(&self) -> Self {
+        match self {
+            Self::Lock(name) => Self::Lock(name.whole()),
+            other => other.clone(),
+        }
+    }
+}
+
 /// The meaning of a message.
 #[derive(Debug)]
 pub(crate) struct Message<Waiter> {
     /// Another client published about this lock.
     pub(crate) announced: Option<LockName>,
+    /// The message is a count, and the waiters of the channel wait for a part of it.
+    pub(crate) is_count: bool,
     /// The waiters to wake.
     pub(crate) wakes: Vec<Waiter>,
 }
 
 #[derive(Debug)]
 struct Channel<Waiter> {
-    /// The lock of this channel; `None` for a channel of a single waiter.
-    name: Option<LockName>,
+    subject: Subject,
     state: State,
     waiters: Vec<(u64, Waiter)>,
     idle_since: Option<Instant>,
@@ -58,12 +80,11 @@ enum State {
 
 impl<Waiter: Clone> Channels<Waiter> {
     /// Adds a waiter. Returns its number.
-    pub(crate) fn join(&mut self, name: Option<&LockName>, channel: &str, waiter: Waiter) -> u64 {
+    pub(crate) fn join(&mut self, subject: &Subject, channel: &str, waiter: Waiter) -> u64 {
         self.next += 1;
         self.empty_since = None;
         let new = || Channel {
-            // A channel is about every name under its key.
-            name: name.map(LockName::whole),
+            subject: subject.of_channel(),
             state: State::Wanted,
             waiters: vec![],
             idle_since: None,
@@ -85,8 +106,8 @@ impl<Waiter: Clone> Channels<Waiter> {
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.waiters.retain(|(other, _)| *other != number);
             if entry.waiters.is_empty() {
-                // No other waiter can join a channel of a single waiter.
-                entry.idle_since = Some(if entry.name.is_some() { now } else { now.before(CHANNEL_LINGER) });
+                let lingers = entry.subject != Subject::Other;
+                entry.idle_since = Some(if lingers { now } else { now.before(CHANNEL_LINGER) });
             }
         }
     }
@@ -154,11 +175,17 @@ impl<Waiter: Clone> Channels<Waiter> {
 
     /// Records a message. The waiters are woken after the report about the lock, so that the sender is known by then.
     pub(crate) fn message(&mut self, channel: &str) -> Message<Waiter> {
-        let Some(entry) = self.channels.get_mut(channel) else { return Message { announced: None, wakes: vec![] } };
+        let nothing = Message { announced: None, is_count: false, wakes: vec![] };
+        let Some(entry) = self.channels.get_mut(channel) else { return nothing };
         let is_own = entry.own > 0;
         entry.own = entry.own.saturating_sub(1);
-        let announced = if is_own { None } else { entry.name.clone() };
-        Message { announced, wakes: entry.waiters().collect() }
+        match &entry.subject {
+            Subject::Count => Message { is_count: true, ..nothing },
+            Subject::Lock(name) if !is_own => {
+                Message { announced: Some(name.clone()), is_count: false, wakes: entry.waiters().collect() }
+            }
+            _ => Message { wakes: entry.waiters().collect(), ..nothing },
+        }
     }
 
     /// Records that the server refused to subscribe to one of these channels. Returns the waiters to wake.

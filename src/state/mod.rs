@@ -3,6 +3,7 @@
 pub(crate) mod backoff;
 pub(crate) mod channels;
 pub(crate) mod clocks;
+pub(crate) mod counted_queue;
 pub(crate) mod exchange;
 #[cfg(test)]
 pub(crate) mod explore;
@@ -13,6 +14,7 @@ pub(crate) mod quorum;
 pub(crate) mod renewal;
 pub(crate) mod ripening;
 pub(crate) mod rounds;
+pub(crate) mod slots;
 pub(crate) mod stand_back;
 pub(crate) mod votes;
 pub(crate) mod wait_loop;

@@ -15,6 +15,7 @@ use crate::event::{WaitGivenUp, WaitStarted};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
+use crate::state::channels::Subject;
 use crate::state::wait_loop::LONGEST_SLEEP;
 use crate::time::{Deadline, Instant};
 
@@ -26,8 +27,8 @@ pub(crate) struct Waiting<'a> {
     kind: LockKind,
     group: Option<&'a Arc<str>>,
     caller: &'a Caller<'a>,
-    pub(super) started: Instant,
-    pub(super) deadline: Deadline,
+    pub(crate) started: Instant,
+    pub(crate) deadline: Deadline,
     position: Option<QueuePosition<'a>>,
     subscription: Option<Subscription>,
     /// Set from the first sleep to the end of the wait.
@@ -72,34 +73,50 @@ impl<'a> Waiting<'a> {
     pub(crate) fn wait_in_line(&mut self, queueing: Queueing, asker: Asker<'_>) -> Result<()> {
         self.position = self.engine.local_queues.join(self.name, queueing, &self.caller.bell);
         while self.position.as_ref().is_some_and(|position| !position.is_first()) {
-            let now = Instant::now();
-            // During an outage the first thread gets no reply, so the other threads end their waits themselves.
-            let limit = self.engine.config.outage_limit;
-            let outage = self.node.mute_since().map(|since| since.max(self.started).after(limit));
-            if self.deadline.passed(now) || outage.is_some_and(|outage| now >= outage) {
-                break;
-            }
-            let longest = now.after(LONGEST_SLEEP);
-            self.sleep(self.deadline.sooner(outage.map_or(longest, |outage| outage.min(longest))), asker)?;
+            let Some(until) = self.turn_comes() else { break };
+            self.sleep(until, asker)?;
         }
         Ok(())
     }
 
+    /// The longest sleep of a thread that another thread asks for; `None` when this thread must ask itself.
+    pub(crate) fn turn_comes(&self) -> Option<Instant> {
+        let now = Instant::now();
+        // During an outage the first thread gets no reply, so the other threads end their waits themselves.
+        let limit = self.engine.config.outage_limit;
+        let outage = self.node.mute_since().map(|since| since.max(self.started).after(limit));
+        if self.deadline.passed(now) || outage.is_some_and(|outage| now >= outage) {
+            return None;
+        }
+        let longest = now.after(LONGEST_SLEEP);
+        Some(self.deadline.sooner(outage.map_or(longest, |outage| outage.min(longest))))
+    }
+
+    /// Whether messages are heard, so that no later message can be missed.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.subscription.as_ref().is_some_and(|subscription| subscription.is_live().unwrap_or(false))
+    }
+
     /// Joins a channel that is subscribed already: joining before the first request saves the second request.
     pub(crate) fn join_live(&mut self, channel: &dyn Fn() -> String) {
-        self.subscription = self.node.hub.join_live(self.name, channel, &self.caller.bell);
+        self.subscription = self.node.hub.join_live(&Subject::Lock(self.name.clone()), channel, &self.caller.bell);
     }
 
     /// Subscribes to a channel. Returns whether a message could be missed before, so that the thread must ask again.
     /// `concerns_holds` tells whether a message says something about holds of this process.
     pub(crate) fn arm(&mut self, concerns_holds: bool, channel: impl FnOnce() -> String) -> Result<bool> {
+        let subject = if concerns_holds { Subject::Lock(self.name.clone()) } else { Subject::Other };
+        self.arm_for(&subject, channel)
+    }
+
+    /// The same for messages about `subject`.
+    pub(crate) fn arm_for(&mut self, subject: &Subject, channel: impl FnOnce() -> String) -> Result<bool> {
         if let Some(subscription) = &self.subscription {
             // Fails where Redis refuses the subscription: such a wait could miss every release.
             subscription.is_live()?;
             return Ok(false);
         }
-        let concerns = concerns_holds.then_some(self.name);
-        let subscription = self.node.hub.join(concerns, channel(), &self.caller.bell)?;
+        let subscription = self.node.hub.join(subject, channel(), &self.caller.bell)?;
         let live = subscription.is_live()?;
         self.subscription = Some(subscription);
         // The subscription is not confirmed: the bell rings with the confirmation, and the loop asks again.

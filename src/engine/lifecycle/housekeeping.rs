@@ -75,6 +75,7 @@ impl Engine {
         let mut held = self.registry.close();
         held.retain(|hold| self.end_hold(hold));
         held.iter().for_each(|hold| self.give_back(hold, end));
+        self.give_back_permits(end);
         self.under_way.wait_for_others(self.own_operations(), end);
         self.cleaner.finish(end);
         // Called without the mutex, because the cleanup looks up the server of the name.

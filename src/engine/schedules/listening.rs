@@ -13,6 +13,7 @@ use crate::conn::{Audience, ListenerEvent, Server, Sleeper, sleeper};
 use crate::engine::hub::{Hub, Reports, Subscription};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
+use crate::state::channels::Subject;
 use crate::state::wait_loop::{Contest, Outcome, wait_loop};
 use crate::sync::Mutex;
 use crate::time::{Deadline, Instant};
@@ -33,6 +34,8 @@ struct Nobody;
 
 impl Reports for Nobody {
     fn announced(&self, _: &LockName) {}
+
+    fn counted(&self, _: &str, _: &[u8]) {}
 
     fn invalidated(&self, _: Option<&[String]>) {}
 
@@ -73,7 +76,7 @@ impl Contest for Caller {
         if self.subscription.is_some() {
             return Ok(false);
         }
-        let subscription = self.hub.join(Some(&self.name), self.name.channel(), &self.bell)?;
+        let subscription = self.hub.join(&Subject::Lock(self.name.clone()), self.name.channel(), &self.bell)?;
         let live = subscription.is_live()?;
         self.subscription = Some(subscription);
         Ok(live)
@@ -88,7 +91,7 @@ impl Contest for Caller {
 impl Caller {
     fn run(mut self) {
         let (name, bell) = (self.name.clone(), self.bell.clone());
-        self.subscription = self.hub.join_live(&name, &|| name.channel(), &bell);
+        self.subscription = self.hub.join_live(&Subject::Lock(name.clone()), &|| name.channel(), &bell);
         wait_loop(&mut self, Deadline::Never).unwrap();
         self.subscription = None;
         let channel = self.name.channel();
@@ -97,7 +100,7 @@ impl Caller {
         redis.taken = false;
         let told = redis.subscribed.contains(&channel);
         if told {
-            redis.words.push_back(ListenerEvent::Message(channel.clone()));
+            redis.words.push_back(ListenerEvent::Message { channel: channel.clone(), payload: b"0".to_vec() });
         }
         drop(redis);
         if listening && !told {

@@ -67,8 +67,8 @@ pub(super) struct Model {
 /// The last channel belongs to a single waiter.
 const CHANNELS: [&str; 3] = ["a", "b", "own"];
 
-fn concerns(channel: &str) -> Option<LockName> {
-    (channel != "own").then(|| LockName::new(channel).unwrap())
+fn subject(channel: &str) -> Subject {
+    if channel == "own" { Subject::Other } else { Subject::Lock(LockName::new(channel).unwrap()) }
 }
 
 /// Wakes waiters as the hub does.
@@ -133,7 +133,7 @@ impl Model {
 
     fn join(&mut self, channel: &str) {
         let bell = Bell::new();
-        let number = self.channels.join(concerns(channel).as_ref(), channel, bell.clone());
+        let number = self.channels.join(&subject(channel), channel, bell.clone());
         self.waiters.push(Waiter { channel: channel.to_owned(), number, bell });
         self.listening = true;
         self.idle_since.remove(channel);
@@ -149,7 +149,7 @@ impl Model {
 
     /// Whether the last waiter of a channel left long enough ago.
     fn is_over(&self, channel: &str) -> bool {
-        let linger = if concerns(channel).is_some() { CHANNEL_LINGER } else { Duration::ZERO };
+        let linger = if subject(channel) != Subject::Other { CHANNEL_LINGER } else { Duration::ZERO };
         self.idle_since.get(channel).is_some_and(|since| since.after(linger) <= self.now)
     }
 
@@ -225,10 +225,10 @@ impl Model {
             Word::Unsubscribed(channel) => self.channels.unsubscribed(&channel),
             Word::Message(channel) => {
                 let known = self.channels.channels.contains_key(&channel);
-                let Message { announced, wakes } = self.channels.message(&channel);
+                let Message { announced, wakes, .. } = self.channels.message(&channel);
                 ring(&wakes);
                 let own = self.own.entry(channel.clone()).or_default();
-                if known && concerns(&channel).is_some() {
+                if known && subject(&channel) != Subject::Other {
                     assert!(announced.is_some() || *own > 0, "{channel}: a foreign message was taken for our own");
                     assert!(announced.is_none() || *own == 0 || !self.channels.is_subscribed(&channel));
                 }

@@ -18,7 +18,7 @@ fn at(millis: u64) -> Instant {
 fn subscribed() -> (Channels<Bell>, Bell) {
     let mut channels = Channels { connected: true, ..Channels::default() };
     let bell = Bell::new();
-    channels.join(Some(&name()), "c", bell.clone());
+    channels.join(&Subject::Lock(name()), "c", bell.clone());
     assert_eq!(channels.demand(at(0)), Demand::Subscribe(vec!["c".into()]));
     ring(&channels.subscribed("c"));
     assert!(bell.was_rung(), "from here on nothing is missed: ask again");
@@ -28,7 +28,7 @@ fn subscribed() -> (Channels<Bell>, Bell) {
 #[test]
 fn no_request_is_sent_before_the_connection_is_ready() {
     let mut channels = Channels::default();
-    channels.join(Some(&name()), "c", Bell::new());
+    channels.join(&Subject::Lock(name()), "c", Bell::new());
     assert!(matches!(channels.demand(at(0)), Demand::Rest(_)));
 }
 
@@ -45,12 +45,25 @@ fn a_lost_connection_wakes_all_and_asks_for_all_again() {
 fn only_foreign_messages_are_news() {
     let (mut channels, bell) = subscribed();
     assert!(channels.expect_own("c"));
-    let Message { announced, wakes } = channels.message("c");
+    let Message { announced, wakes, .. } = channels.message("c");
     assert_eq!(announced, None);
     ring(&wakes);
     assert!(bell.was_rung(), "also our own release wakes our waiters");
     assert_eq!(channels.message("c").announced, Some(name()));
     assert_eq!(channels.message("another").announced, None);
+}
+
+#[test]
+fn a_count_wakes_no_waiter_itself() {
+    let (mut channels, bell) = (Channels { connected: true, ..Channels::default() }, Bell::new());
+    channels.join(&Subject::Count, "c", bell.clone());
+    assert_eq!(channels.demand(at(0)), Demand::Subscribe(vec!["c".into()]));
+    ring(&channels.subscribed("c"));
+    assert!(bell.was_rung());
+    let Message { announced, is_count, wakes } = channels.message("c");
+    assert!(announced.is_none() && is_count && wakes.is_empty());
+    channels.leave("c", 1, at(0));
+    assert!(matches!(channels.demand(at(999)), Demand::Rest(_)), "the channel stays for the next waiter");
 }
 
 #[test]
@@ -69,7 +82,7 @@ fn a_waiter_that_comes_while_a_channel_is_left_gets_it_anew() {
     let (mut channels, bell) = subscribed();
     channels.leave("c", 1, at(0));
     assert!(matches!(channels.demand(at(2_000)), Demand::Unsubscribe(_)));
-    channels.join(Some(&name()), "c", bell.clone());
+    channels.join(&Subject::Lock(name()), "c", bell.clone());
     assert_eq!(channels.demand(at(2_001)), Demand::Subscribe(vec!["c".into()]));
     channels.unsubscribed("c");
     ring(&channels.subscribed("c"));
@@ -80,7 +93,7 @@ fn a_waiter_that_comes_while_a_channel_is_left_gets_it_anew() {
 fn one_refused_channel_does_not_cost_the_others() {
     let mut channels = Channels { connected: true, ..Channels::default() };
     for channel in ["a", "b"] {
-        channels.join(Some(&name()), channel, Bell::new());
+        channels.join(&Subject::Lock(name()), channel, Bell::new());
     }
     let Demand::Subscribe(both) = channels.demand(at(0)) else { panic!("nothing asked") };
     let refusal = Refusal::for_test("NOPERM");

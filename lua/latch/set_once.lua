@@ -1,0 +1,28 @@
+-- latch/set_once.lua
+-- Sets the count if there is none, and publishes a message.
+--
+-- KEYS[1] count
+-- KEYS[2] idempotency key: the number of the last request with an effect, and its answer
+-- ARGV[1] number of this request
+-- ARGV[2] time to live of the idempotency key, ms
+-- ARGV[3] count
+-- ARGV[4] channel
+-- ARGV[5] message: a new count
+-- ARGV[6] command that publishes
+--
+-- reply: 1 = set | 0 = there is a count
+local number = string.match(redis.call('get', KEYS[2]) or '', '^(%d+) ')
+number = tonumber(number or 0)
+if number > tonumber(ARGV[1]) then
+  return redis.error_reply('LATE a later request of this client was served before')
+end
+if number == tonumber(ARGV[1]) then
+  return 1
+end
+if redis.call('exists', KEYS[1]) == 1 then
+  return 0
+end
+redis.call('set', KEYS[1], ARGV[3])
+redis.call('set', KEYS[2], string.format('%s 1', ARGV[1]), 'PX', ARGV[2])
+redis.pcall(ARGV[6], ARGV[4], ARGV[5])
+return 1

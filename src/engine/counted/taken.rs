@@ -1,0 +1,76 @@
+//! The permits that this client has taken, to give them back when the client is closed.
+
+use std::collections::BTreeMap;
+
+use super::Numbered;
+use crate::engine::Engine;
+use crate::name::LockName;
+use crate::script::Call;
+use crate::script::once::Once;
+use crate::state::exchange::Bounds;
+use crate::sync::Mutex;
+use crate::time::Instant;
+
+/// The permits that one client has taken.
+#[derive(Debug, Default)]
+pub(crate) struct AllTaken(Mutex<Register>);
+
+#[derive(Debug, Default)]
+struct Register {
+    next: u64,
+    taken: BTreeMap<Ticket, Taken>,
+    /// Whether the client was closed; later grants are refused.
+    closed: bool,
+}
+
+/// Identifies one grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket(u64);
+
+/// One grant, and how it is given back.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(crate) name: LockName,
+    pub(crate) permits: u32,
+    pub(crate) give_back: fn(&LockName, &Once, u32) -> Call<()>,
+}
+
+impl AllTaken {
+    /// Records a grant; `None` after the client was closed.
+    pub(crate) fn add(&self, taken: Taken) -> Option<Ticket> {
+        let mut register = self.0.lock();
+        if register.closed {
+            return None;
+        }
+        register.next += 1;
+        let ticket = Ticket(register.next);
+        register.taken.insert(ticket, taken);
+        Some(ticket)
+    }
+
+    /// Removes a grant. Returns `false` if the close of the client has given it back.
+    pub(crate) fn remove(&self, ticket: Ticket) -> bool {
+        let taken = self.0.lock().taken.remove(&ticket);
+        taken.is_some()
+    }
+
+    fn close(&self) -> Vec<Taken> {
+        let mut register = self.0.lock();
+        register.closed = true;
+        std::mem::take(&mut register.taken).into_values().collect()
+    }
+}
+
+impl Engine {
+    /// Gives back all permits, because the client closes. What is not given back by `end` is lost.
+    pub(in crate::engine) fn give_back_permits(&self, end: Instant) {
+        for taken in self.taken.close() {
+            let left = Instant::now().until(end);
+            let Some(engine) = self.myself.upgrade().filter(|_| !left.is_zero()) else { return };
+            let call = |once: &Once| (taken.give_back)(&taken.name, once, taken.permits);
+            let request =
+                Numbered { name: &taken.name, call: &call, given_up: &|given_up, _| call(given_up), persists: true };
+            let _ = engine.once(&request, Bounds::within(Instant::now(), left, left), None);
+        }
+    }
+}

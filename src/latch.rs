@@ -1,0 +1,215 @@
+//! The count-down latch: threads wait until a count reaches zero.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::Duration;
+
+use crate::cancel::Cancel;
+use crate::engine::{Handle, Inquiry, Numbered, Verdict};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::{GivenName, LockName};
+use crate::script::once::{self, Once};
+use crate::script::{Call, latch, query};
+use crate::time::Deadline;
+
+/// A count-down latch by its name: Redisson's `RCountDownLatch`. Making a handle does no I/O and cannot fail.
+///
+/// The latch is open while it has no count: before the count is set, after it reached zero, and after it was deleted,
+/// flushed or lost by Redis. So a wait that ends does not prove that everything was counted down.
+///
+/// Each count-down has its effect once, also when its answer is lost and the request is repeated: Redis remembers the
+/// number of each request for ten minutes, under the keys `lockson_once:{name}:…`.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let loaded = client.get_count_down_latch("shards-loaded");
+/// loaded.set_count_once(16)?; // by whoever comes first
+/// // each of 16 workers, when it is done:
+/// loaded.count_down()?;
+/// // whoever needs all of them:
+/// loaded.wait()?;
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until it is used"]
+pub struct CountDownLatch {
+    handle: Handle,
+    name: GivenName,
+    cancel: Option<Cancel>,
+}
+
+impl CountDownLatch {
+    pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
+        Self { handle: handle.clone(), name, cancel: None }
+    }
+
+    /// Returns a handle whose waits end when `cancel` is used.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let stop = lockson::Cancel::new(); // a clone of it is used by the thread that shuts us down
+    /// client.get_count_down_latch("shards-loaded").with_cancel(&stop).wait()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn with_cancel(&self, cancel: &Cancel) -> Self {
+        Self { cancel: Some(cancel.clone()), ..self.clone() }
+    }
+
+    /// Returns the name of the latch, with the [prefix](crate::ClientBuilder::name_prefix) of the client.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// assert_eq!(client.get_count_down_latch("shards-loaded").name(), "shards-loaded");
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// Sets the count if there is none. Returns whether it was set. At most 2,147,483,647.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if client.get_count_down_latch("shards-loaded").set_count_once(16)? {
+    ///     println!("the first to come");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `BadInput` for an impossible name or count. `Unknown` when Redis did not reply: the request may have run, and
+    /// will not run later. `OtherKind` when the key is no counter. `Connection` and `Refused` as their names say.
+    pub fn set_count_once(&self, count: u32) -> Result<bool> {
+        if i32::try_from(count).is_err() {
+            let text = format!("a count of {count} is not possible; give at most {}", i32::MAX);
+            return Err(Error::new(ErrorKind::BadInput, text).about(self.name.as_str()));
+        }
+        self.once(&|name, once| latch::set_once(name, once, count))
+    }
+
+    /// Counts down by one; at zero the latch opens. Does nothing to an open latch.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// // ... a shard is loaded ...
+    /// client.get_count_down_latch("shards-loaded").count_down()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unknown` when Redis did not reply: the request may have run, and will not run later; read the
+    /// [`count`](Self::count) and decide. Otherwise as [`set_count_once`](Self::set_count_once).
+    pub fn count_down(&self) -> Result<()> {
+        self.once(&latch::count_down)
+    }
+
+    /// Asks Redis for the count; 0 for an open latch.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// println!("{} shards to go", client.get_count_down_latch("shards-loaded").count()?);
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `OtherKind` when the key is no counter; refusals and outages of the server.
+    pub fn count(&self) -> Result<u64> {
+        let name = self.name.checked()?;
+        let count = self.handle.begin().and_then(|engine| engine.count(name)).map_err(|error| error.about(name))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// Waits without limit until the latch is open.
+    ///
+    /// The last count-down wakes the waiters by a message; a latch that is deleted, flushed or expires frees them
+    /// within a second.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// client.get_count_down_latch("shards-loaded").wait()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// After [`outage_limit`](crate::ClientBuilder::outage_limit) without a reply of Redis: `Connection`. `OtherKind`
+    /// when the key is no counter. `Cancelled`, `Closed` and `Refused` as their names say.
+    pub fn wait(&self) -> Result<()> {
+        self.wait_until(Deadline::Never).map(drop)
+    }
+
+    /// Waits for at most `wait` until the latch is open. Returns whether it is open.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if !client.get_count_down_latch("shards-loaded").wait_for(Duration::from_secs(60))? {
+    ///     println!("some shard is slow");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait), but an unreachable server is tried again until the wait is over.
+    pub fn wait_for(&self, wait: Duration) -> Result<bool> {
+        self.wait_until(Deadline::after(wait))
+    }
+
+    /// Deletes the latch, which frees its waiters. Returns whether it had a count.
+    ///
+    /// Waiters in Redisson are not freed: there the message of a deletion means that a new count was set.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// client.get_count_down_latch("shards-loaded").delete()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`set_count_once`](Self::set_count_once).
+    pub fn delete(&self) -> Result<bool> {
+        self.once(&latch::delete)
+    }
+
+    fn wait_until(&self, deadline: Deadline) -> Result<bool> {
+        let name = self.name.checked()?;
+        let inquiry =
+            Inquiry { name, question: query::count, channel: name.latch_channel(), cancel: self.cancel.as_ref() };
+        let judge = |count: &std::result::Result<i64, query::NotANumber>| match count {
+            Ok(count) if *count > 0 => Verdict::Unwanted(LONGEST_SLEEP),
+            _ => Verdict::Wanted,
+        };
+        let outcome = self.handle.begin().and_then(|engine| match engine.inquire(&inquiry, deadline, judge) {
+            Ok(Some(Err(query::NotANumber))) => Err(engine.no_counter(name)),
+            Ok(open) => Ok(open.is_some()),
+            Err(error) => Err(engine.of_counter(name, error)),
+        });
+        outcome.map_err(|error| error.about(name))
+    }
+
+    fn once<T>(&self, call: &dyn Fn(&LockName, &Once) -> Call<T>) -> Result<T> {
+        let name = self.name.checked()?;
+        // A request that was given up must not run later.
+        let given_up = |_: &Once, next: &Once| once::close(name, next);
+        let request = Numbered { name, call: &|once| call(name, once), given_up: &given_up, persists: false };
+        self.handle.begin().and_then(|engine| engine.once_within(&request)).map_err(|error| error.about(name))
+    }
+}
+
+/// A panic of a caller's own code leaves nothing half done: no mutex is held while it runs.
+impl UnwindSafe for CountDownLatch {}
+impl RefUnwindSafe for CountDownLatch {}
+
+impl fmt::Debug for CountDownLatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountDownLatch").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A latch that is deleted by another program, or flushed, publishes no message.
+const LONGEST_SLEEP: Duration = Duration::from_millis(700);

@@ -1,0 +1,71 @@
+//! The scripts of the semaphore: the key holds the number of free permits.
+
+use redis::Value;
+
+use super::call::PUBLISH;
+use super::once::{self, Once};
+use super::reply::{int, list};
+use super::{Call, Script, lua};
+use crate::name::LockName;
+use crate::time::Lease;
+
+static ACQUIRE: Script = lua!("semaphore/acquire.lua");
+static RELEASE: Script = lua!("semaphore/release.lua");
+static DRAIN: Script = lua!("semaphore/drain.lua");
+static SET_ONCE: Script = lua!("semaphore/set_once.lua");
+static WITHDRAW: Script = lua!("semaphore/withdraw.lua");
+
+/// The answer to an attempt to acquire permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) granted: bool,
+    /// The number of free permits after the attempt; may be negative.
+    pub(crate) free: i64,
+}
+
+/// The answer to a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Returned {
+    /// The number of free permits, and the number of clients that received the message, where Redis published it.
+    Done { free: i64, receivers: Option<u64> },
+    /// There is no semaphore.
+    Gone,
+}
+
+pub(crate) fn acquire(name: &LockName, once: &Once, permits: u32) -> Call<Taken> {
+    let read = |reply: &Value| match list(reply)? {
+        [granted, free] => Some(Taken { granted: int(granted)? == 1, free: int(free)? }),
+        _ => None,
+    };
+    once::call(&ACQUIRE, name, once, read).arg(permits)
+}
+
+/// Gives permits back. With `makes`, a semaphore is made if there is none.
+pub(crate) fn release(name: &LockName, once: &Once, permits: i64, makes: bool) -> Call<Returned> {
+    let read = |reply: &Value| match list(reply)? {
+        [Value::Int(1), free, receivers] => {
+            Some(Returned::Done { free: int(free)?, receivers: u64::try_from(int(receivers)?).ok() })
+        }
+        [Value::Int(0)] => Some(Returned::Gone),
+        _ => None,
+    };
+    let call = once::call(&RELEASE, name, once, read).arg(permits).arg(u8::from(makes));
+    call.arg(name.semaphore_channel()).arg(PUBLISH)
+}
+
+/// Takes all free permits.
+pub(crate) fn drain(name: &LockName, once: &Once) -> Call<u64> {
+    once::call(&DRAIN, name, once, |reply| u64::try_from(int(reply)?).ok())
+}
+
+/// Makes the semaphore if there is none.
+pub(crate) fn set_once(name: &LockName, once: &Once, permits: u32, time_to_live: Option<Lease>) -> Call<bool> {
+    let call = once::call(&SET_ONCE, name, once, |reply| Some(int(reply)? == 1)).arg(permits);
+    call.arg(time_to_live.map_or(0, Lease::millis)).arg(name.semaphore_channel()).arg(PUBLISH)
+}
+
+/// Closes the request `given_up`, and gives back the permits that the request took.
+pub(crate) fn withdraw(name: &LockName, once: &Once, given_up: u64) -> Call<()> {
+    let call = once::call(&WITHDRAW, name, once, |reply| int(reply).map(drop)).arg(given_up);
+    call.arg(name.semaphore_channel()).arg(PUBLISH)
+}

@@ -1,0 +1,528 @@
+//! The semaphore: permits that any process takes and gives back.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::Duration;
+
+use crate::cancel::Cancel;
+use crate::config::Config;
+use crate::engine::{CountedRequest, Handle, Numbered, Reply, Taken, Ticket, Wait};
+use crate::error::{Error, ErrorKind, Loss, Result};
+use crate::event::{LockReleased, ReleaseFailed};
+use crate::listing::LockKind;
+use crate::name::{GivenName, LockName};
+use crate::owner::OwnerId;
+use crate::script::Call;
+use crate::script::once::{self, Once};
+use crate::script::semaphore::{self, Returned};
+use crate::time::{Instant, Lease};
+
+/// A counting semaphore by its name: Redisson's `RSemaphore`. Making a handle does no I/O and cannot fail.
+///
+/// A permit belongs to nobody, and a permit whose process dies is gone until somebody gives it back with
+/// [`release`](Self::release) or [`add_permits`](Self::add_permits). Redis knows only the number of free permits. To
+/// repair a semaphore after a crash, compare [`available`](Self::available) with the permits that the living
+/// processes hold, and add the difference.
+///
+/// A semaphore has no permits until somebody sets their number with [`set_permits_once`](Self::set_permits_once).
+/// Waiters of one process are served in the order of arrival, but a waiter that wants more than is free does not keep
+/// a waiter behind it from what is free. Between processes there is no order.
+///
+/// Each request has its effect once, also when its answer is lost and the request is repeated: Redis remembers the
+/// number of each request for ten minutes, under the keys `lockson_once:{name}:…`.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let downloads = client.get_semaphore("downloads");
+/// downloads.set_permits_once(10)?; // by whoever comes first
+/// let permits = downloads.acquire(1)?;
+/// // ... at most ten downloads at a time, on all machines ...
+/// permits.release()?;
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until a permit is taken"]
+pub struct Semaphore {
+    handle: Handle,
+    name: GivenName,
+    cancel: Option<Cancel>,
+}
+
+/// Permits of a [`Semaphore`]; dropping them gives them back.
+///
+/// Permits are lost when the process dies, and when the semaphore is deleted, flushed, or expires. They may move
+/// between threads. A closed client gives back the permits that it has taken.
+///
+/// A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout); a release that takes longer goes on in
+/// the background, and a failure is reported to [`Observer::release_failed`](crate::Observer::release_failed).
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let permits = client.get_semaphore("downloads").acquire(2)?;
+/// std::thread::spawn(move || {
+///     // ... two downloads ...
+///     permits.release()
+/// });
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[must_use = "dropped permits are given back at once"]
+pub struct Permits {
+    handle: Handle,
+    name: LockName,
+    permits: u32,
+    owner: OwnerId,
+    since: Instant,
+    /// `None` for zero permits, and after the permits were given back or left.
+    ticket: Option<Ticket>,
+}
+
+impl Semaphore {
+    pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
+        Self { handle: handle.clone(), name, cancel: None }
+    }
+
+    /// Returns a handle whose waits end when `cancel` is used.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let stop = lockson::Cancel::new(); // a clone of it is used by the thread that shuts us down
+    /// let permits = client.get_semaphore("downloads").with_cancel(&stop).acquire(1)?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn with_cancel(&self, cancel: &Cancel) -> Self {
+        Self { cancel: Some(cancel.clone()), ..self.clone() }
+    }
+
+    /// Returns the name of the semaphore, with the [prefix](crate::ClientBuilder::name_prefix) of the client.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// assert_eq!(client.get_semaphore("downloads").name(), "downloads");
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// Takes permits, all or none; waits without limit, also for a semaphore that does not exist. Zero permits are
+    /// granted without a request.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let permits = client.get_semaphore("downloads").acquire(3)?;
+    /// assert_eq!(permits.count(), 3);
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `BadInput` for an impossible name or more than 2,147,483,647 permits. After
+    /// [`outage_limit`](crate::ClientBuilder::outage_limit) without a reply of Redis: `Connection`, or `Unknown` if a
+    /// request was sent; permits that such a request took are given back in the background. `OtherKind` when the key
+    /// is no counter. `Cancelled`, `Closed` and `Refused` as their names say.
+    pub fn acquire(&self, permits: u32) -> Result<Permits> {
+        let busy =
+            || Error::new(ErrorKind::Unknown, "a wait without limit ended without permits").about(self.name.as_str());
+        self.take(permits, Wait::ForEver)?.ok_or_else(busy)
+    }
+
+    /// Takes permits if enough are free, without waiting. `None` means that too few are free.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let Some(permits) = client.get_semaphore("downloads").try_acquire(1)? else {
+    ///     return Ok(()); // ten machines are at it
+    /// };
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), but an unreachable server fails the call at once.
+    pub fn try_acquire(&self, permits: u32) -> Result<Option<Permits>> {
+        self.take(permits, Wait::Not)
+    }
+
+    /// Takes permits; waits for at most `wait`. [`Duration::MAX`] waits as [`acquire`](Self::acquire) does.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let permits = client.get_semaphore("downloads").try_acquire_for(1, Duration::from_secs(2))?;
+    /// println!("{}", if permits.is_some() { "our turn" } else { "too busy" });
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), but an unreachable server is tried again until the wait is over.
+    pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<Permits>> {
+        self.take(permits, Wait::within(wait))
+    }
+
+    /// Gives permits back, whoever took them, and makes the semaphore if there is none, as in Redisson.
+    ///
+    /// [`Permits`] give themselves back; this is for permits that were
+    /// [left](Permits::leave_to_release), and for permits of a process that died. After the semaphore was deleted or
+    /// expired, this call makes a new one, without a time to live; [`release_if_exists`](Self::release_if_exists) does
+    /// not.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// client.get_semaphore("downloads").release(1)?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unknown` when Redis did not reply; the request then goes on in the background, once. Otherwise as
+    /// [`acquire`](Self::acquire).
+    pub fn release(&self, permits: u32) -> Result<()> {
+        self.give_back(permits, true).map(drop)
+    }
+
+    /// Gives permits back to an existing semaphore. Returns whether there is one.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if !client.get_semaphore("downloads").release_if_exists(1)? {
+    ///     println!("the semaphore has expired, and its permits with it");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](Self::release).
+    pub fn release_if_exists(&self, permits: u32) -> Result<bool> {
+        self.give_back(permits, false)
+    }
+
+    /// Asks Redis for the number of free permits: negative after permits were taken away, 0 without a semaphore.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// println!("{} free", client.get_semaphore("downloads").available()?);
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `OtherKind` when the key is no counter; refusals and outages of the server.
+    pub fn available(&self) -> Result<i64> {
+        let name = self.name.checked()?;
+        self.handle.begin().and_then(|engine| engine.count(name)).map_err(|error| error.about(name))
+    }
+
+    /// Takes all free permits. Returns their number. The permits belong to nobody; `release` gives them back.
+    ///
+    /// A negative number of free permits stays as it is, unlike in Redisson, which sets it to 0.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let downloads = client.get_semaphore("downloads");
+    /// let free = downloads.drain()?; // from here on nobody begins
+    /// downloads.release(u32::try_from(free).unwrap_or(u32::MAX))?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unknown` when Redis did not reply: permits that the request took are then given back in the background.
+    /// Otherwise as [`available`](Self::available).
+    pub fn drain(&self) -> Result<u64> {
+        self.once(&semaphore::drain, &|name, given_up, next| semaphore::withdraw(name, next, given_up.number))
+    }
+
+    /// Makes the semaphore with this number of permits if there is none. Returns whether it was made.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// client.get_semaphore("downloads").set_permits_once(10)?; // at the start of every process
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unknown` when Redis did not reply: the request may have run, and will not run later. Otherwise as
+    /// [`available`](Self::available).
+    pub fn set_permits_once(&self, permits: u32) -> Result<bool> {
+        self.set_once(permits, None)
+    }
+
+    /// Makes the semaphore for a time if there is none. Returns whether it was made.
+    ///
+    /// At the end of `time_to_live` (1 ms to 365 days) the semaphore is gone with all its permits, and `Permits` taken
+    /// before are then not given back to a newer one that does not exist.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// // A hundred tickets, for an hour.
+    /// client.get_semaphore("tickets").set_permits_once_for(100, Duration::from_secs(3_600))?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`set_permits_once`](Self::set_permits_once), and `BadInput` for an impossible time.
+    pub fn set_permits_once_for(&self, permits: u32, time_to_live: Duration) -> Result<bool> {
+        let time_to_live = Lease::new(time_to_live).map_err(|error| error.about(self.name.as_str()))?;
+        self.set_once(permits, Some(time_to_live))
+    }
+
+    /// Adds free permits, or takes some away with a negative number; makes the semaphore if there is none.
+    ///
+    /// The number of free permits may become negative. A time to live stays, unlike in Redisson.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// client.get_semaphore("downloads").add_permits(-2)?; // two fewer from now on
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `BadInput` beyond ±2,147,483,647. `Unknown` when Redis did not reply: the request may have run, and will not
+    /// run later. Otherwise as [`available`](Self::available).
+    pub fn add_permits(&self, permits: i64) -> Result<()> {
+        if permits.unsigned_abs() > MOST_PERMITS.into() {
+            return Err(too_many(permits.unsigned_abs()).about(self.name.checked()?));
+        }
+        let call = |name: &LockName, once: &Once| semaphore::release(name, once, permits, true);
+        self.once(&call, &closed).map(|returned| self.tell_threads(&returned)).map(drop)
+    }
+
+    /// Deletes the semaphore with all its permits. Returns whether there was one. Waiters go on waiting.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// client.get_semaphore("tickets").delete()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`set_permits_once`](Self::set_permits_once).
+    pub fn delete(&self) -> Result<bool> {
+        self.once(&|name, once| once::delete(name, once, None), &closed)
+    }
+
+    fn take(&self, permits: u32, wait: Wait) -> Result<Option<Permits>> {
+        let name = self.name.checked()?;
+        check(permits).map_err(|error| error.about(name))?;
+        let engine = self.handle.begin().map_err(|error| error.about(name))?;
+        let grant = |owner, ticket| Permits {
+            handle: self.handle.clone(),
+            name: name.clone(),
+            permits,
+            owner,
+            since: Instant::now(),
+            ticket,
+        };
+        if permits == 0 {
+            return Ok(Some(grant(OwnerId::encoded(""), None)));
+        }
+        let call = |once: &Once| semaphore::acquire(name, once, permits);
+        let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
+        let numbered = Numbered { name, call: &call, given_up: &given_up, persists: false };
+        let channel = name.semaphore_channel();
+        let request = CountedRequest {
+            name,
+            kind: LockKind::Semaphore,
+            channel: &channel,
+            wish: permits,
+            cancel: self.cancel.as_ref(),
+        };
+        let taken = engine.take_counted(&request, wait, &mut |bounds, caller| {
+            let taken = engine.once(&numbered, bounds, Some(caller))?;
+            Ok(Reply { granted: taken.granted.then_some(()), free: taken.free })
+        });
+        let Some(((), owner)) = taken.map_err(|error| error.about(name))? else { return Ok(None) };
+        match engine.taken.add(Taken { name: name.clone(), permits, give_back }) {
+            Some(ticket) => Ok(Some(grant(owner, Some(ticket)))),
+            None => {
+                // `close()` waits for this call.
+                let call = |once: &Once| give_back(name, once, permits);
+                let given_up = |given_up: &Once, _: &Once| call(given_up);
+                let request = Numbered { name, call: &call, given_up: &given_up, persists: true };
+                let _ = engine.once_to_end(&request, |config| config.drop_timeout);
+                Err(Error::new(ErrorKind::Closed, "the client was closed").about(name))
+            }
+        }
+    }
+
+    fn give_back(&self, permits: u32, makes: bool) -> Result<bool> {
+        check(permits).map_err(|error| error.about(self.name.as_str()))?;
+        if permits == 0 {
+            return self.name.checked().map(|_| false);
+        }
+        let call = |name: &LockName, once: &Once| semaphore::release(name, once, permits.into(), makes);
+        let again = |name: &LockName, given_up: &Once, _: &Once| call(name, given_up).ignoring_answer();
+        self.once(&call, &again).map(|returned| self.tell_threads(&returned))
+    }
+
+    fn set_once(&self, permits: u32, time_to_live: Option<Lease>) -> Result<bool> {
+        check(permits).map_err(|error| error.about(self.name.as_str()))?;
+        self.once(&|name, once| semaphore::set_once(name, once, permits, time_to_live), &closed)
+    }
+
+    fn once<T>(
+        &self,
+        call: &dyn Fn(&LockName, &Once) -> Call<T>,
+        given_up: &dyn Fn(&LockName, &Once, &Once) -> Call<()>,
+    ) -> Result<T> {
+        let name = self.name.checked()?;
+        let call = |once: &Once| call(name, once);
+        let given_up = |this: &Once, next: &Once| given_up(name, this, next);
+        let request = Numbered { name, call: &call, given_up: &given_up, persists: false };
+        self.handle.begin().and_then(|engine| engine.once_within(&request)).map_err(|error| error.about(name))
+    }
+
+    /// Wakes waiters of this process where Redis could not tell them. Returns whether there is a semaphore.
+    fn tell_threads(&self, returned: &Returned) -> bool {
+        if let (Ok(name), Some(engine)) = (self.name.checked(), self.handle.look()) {
+            wake(engine, name, returned);
+        }
+        *returned != Returned::Gone
+    }
+}
+
+impl Permits {
+    /// Returns the number of permits.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// assert_eq!(client.get_semaphore("downloads").acquire(2)?.count(), 2);
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn count(&self) -> u32 {
+        self.permits
+    }
+
+    /// Gives the permits back, once, to an existing semaphore.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let permits = client.get_semaphore("downloads").acquire(1)?;
+    /// if permits.release().is_err_and(|error| error.is_lost()) {
+    ///     println!("the semaphore was deleted meanwhile");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Lost` when the semaphore is gone: deleted, flushed or expired; no new one is made. `Closed` when the client was
+    /// closed and has given the permits back. After any other error the release goes on in the background, until Redis
+    /// confirms it or the client is closed.
+    pub fn release(mut self) -> Result<()> {
+        self.give_back(|config| config.command_timeout).map_err(|error| error.about(&self.name))
+    }
+
+    /// Leaves the permits taken, for a [`Semaphore::release`] somewhere else, also in another process.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// client.get_semaphore("downloads").acquire(1)?.leave_to_release();
+    /// // ... later, perhaps on another machine ...
+    /// client.get_semaphore("downloads").release(1)?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn leave_to_release(mut self) {
+        if let (Some(ticket), Some(engine)) = (self.ticket.take(), self.handle.look()) {
+            engine.taken.remove(ticket);
+        }
+    }
+
+    fn give_back(&mut self, limit: fn(&Config) -> Duration) -> Result<()> {
+        let Some(ticket) = self.ticket.take() else { return Ok(()) };
+        let engine = self.handle.begin_to_end()?;
+        if !engine.taken.remove(ticket) {
+            return Err(Error::new(ErrorKind::Closed, "the client was closed, and gave the permits back"));
+        }
+        let (name, permits) = (&self.name, self.permits);
+        let call = |once: &Once| semaphore::release(name, once, permits.into(), false);
+        let given_up = |given_up: &Once, _: &Once| give_back(name, given_up, permits);
+        let request = Numbered { name, call: &call, given_up: &given_up, persists: true };
+        let returned = engine.once_to_end(&request, limit)?;
+        wake(&engine, name, &returned);
+        if returned == Returned::Gone {
+            let text = "the semaphore is gone: deleted, flushed or expired; its permits ended with it";
+            return Err(Error::new(ErrorKind::Lost(Loss::Gone), text));
+        }
+        engine.observe(|observer| {
+            observer.released(&LockReleased {
+                name: name.to_string(),
+                kind: LockKind::Semaphore,
+                owner: self.owner.to_string(),
+                held: self.since.until(Instant::now()),
+                group: None,
+            });
+        });
+        Ok(())
+    }
+}
+
+impl Drop for Permits {
+    fn drop(&mut self) {
+        if self.ticket.is_none() {
+            return;
+        }
+        let Err(error) = self.give_back(|config| config.drop_timeout).map_err(|error| error.about(&self.name)) else {
+            return;
+        };
+        if error.kind() != ErrorKind::Closed
+            && let Some(engine) = self.handle.look()
+        {
+            let (name, kind) = (self.name.to_string(), LockKind::Semaphore);
+            engine.observe(|observer| observer.release_failed(&ReleaseFailed { name, kind, group: None, error }));
+        }
+    }
+}
+
+/// A panic of a caller's own code leaves nothing half done: no mutex is held while it runs.
+impl UnwindSafe for Semaphore {}
+impl RefUnwindSafe for Semaphore {}
+impl UnwindSafe for Permits {}
+impl RefUnwindSafe for Permits {}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Permits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permits").field("name", &self.name).field("count", &self.permits).finish_non_exhaustive()
+    }
+}
+
+/// The release of permits that were taken from an existing semaphore.
+fn give_back(name: &LockName, once: &Once, permits: u32) -> Call<()> {
+    semaphore::release(name, once, permits.into(), false).ignoring_answer()
+}
+
+/// A request that was given up must not run later.
+fn closed(name: &LockName, _: &Once, next: &Once) -> Call<()> {
+    once::close(name, next)
+}
+
+/// Wakes waiters of this process where no client heard of the release.
+fn wake(engine: &crate::engine::Engine, name: &LockName, returned: &Returned) {
+    if let Returned::Done { free, receivers: None | Some(0) } = *returned {
+        engine.counted_queues.free(&name.semaphore_channel(), free);
+    }
+}
+
+fn check(permits: u32) -> Result<()> {
+    if permits > MOST_PERMITS { Err(too_many(permits.into())) } else { Ok(()) }
+}
+
+fn too_many(permits: u64) -> Error {
+    Error::new(ErrorKind::BadInput, format!("{permits} permits are not possible; give at most {MOST_PERMITS}"))
+}
+
+/// Redisson counts permits as a Java `int`.
+const MOST_PERMITS: u32 = i32::MAX.cast_unsigned();

@@ -1,0 +1,146 @@
+//! The threads of this process that wait for something counted, in order of arrival, with what each of them wants.
+//!
+//! | a thread                            | asks Redis                                            |
+//! |-------------------------------------|-------------------------------------------------------|
+//! | is first, or all before want more   | when it comes, when it is rung, and from time to time |
+//! | is rung: its wish fits what is free | once                                                  |
+//! | waits behind a wish that is no greater | not                                                |
+
+use std::collections::{HashMap, VecDeque};
+
+/// The queues of one client, by channel.
+#[derive(Debug)]
+pub(crate) struct CountedQueues<Waiter> {
+    next: u64,
+    queues: HashMap<String, VecDeque<Entry<Waiter>>>,
+}
+
+#[derive(Debug)]
+struct Entry<Waiter> {
+    number: u64,
+    wish: u32,
+    /// What was left for the waiter when it was rung, if it has not asked since.
+    rung: Option<i64>,
+    /// The same for the request that is under way.
+    asks: Option<i64>,
+    waiter: Waiter,
+}
+
+impl<Waiter: Clone> CountedQueues<Waiter> {
+    /// Adds a waiter that wants `wish`. Returns its number, which is greater than all earlier numbers.
+    pub(crate) fn join(&mut self, channel: &str, wish: u32, waiter: Waiter) -> u64 {
+        self.next += 1;
+        let entry = Entry { number: self.next, wish, rung: None, asks: None, waiter };
+        match self.queues.get_mut(channel) {
+            Some(queue) => queue.push_back(entry),
+            None => {
+                self.queues.insert(channel.to_owned(), VecDeque::from([entry]));
+            }
+        }
+        self.next
+    }
+
+    /// Whether a waiter may ask: it was rung, or every waiter before wants more.
+    pub(crate) fn may_ask(&self, channel: &str, number: u64) -> bool {
+        let Some(queue) = self.queues.get(channel) else { return true };
+        let Ok(at) = queue.binary_search_by_key(&number, |entry| entry.number) else { return true };
+        queue[at].rung.is_some() || !queue.iter().take(at).any(|before| before.wish <= queue[at].wish)
+    }
+
+    /// Records that a waiter asks. A ring from now on is for its next request.
+    pub(crate) fn asks(&mut self, channel: &str, number: u64) {
+        if let Some(entry) = self.entry(channel, number) {
+            entry.asks = Some(entry.rung.take().unwrap_or_else(|| entry.wish.into()));
+        }
+    }
+
+    /// Records the answer "busy". Returns the waiters to wake, because `free` may suffice for them.
+    #[must_use]
+    pub(crate) fn answered(&mut self, channel: &str, number: u64, free: i64) -> Vec<Waiter> {
+        if let Some(entry) = self.entry(channel, number) {
+            entry.asks = None;
+        }
+        self.ring(channel, free, true)
+    }
+
+    /// Takes a message that `free` are free. Returns the waiters to wake: in order, each that wants at most what is
+    /// left.
+    #[must_use]
+    pub(crate) fn free(&mut self, channel: &str, free: i64) -> Vec<Waiter> {
+        self.ring(channel, free, false)
+    }
+
+    fn ring(&mut self, channel: &str, free: i64, is_answer: bool) -> Vec<Waiter> {
+        let mut left = free;
+        let mut wakes = vec![];
+        for entry in self.queues.get_mut(channel).into_iter().flatten() {
+            if left <= 0 {
+                break;
+            }
+            if i64::from(entry.wish) > left {
+                continue;
+            }
+            // A waiter that was rung before, or that asks at the time of an answer, gets its part of the count, too. A
+            // message may be news to a waiter that asks.
+            if entry.rung.is_none() && !(is_answer && entry.asks.is_some()) {
+                wakes.push(entry.waiter.clone());
+                entry.rung = Some(left);
+            } else {
+                entry.rung = entry.rung.map(|before| before.max(left));
+            }
+            left -= i64::from(entry.wish);
+        }
+        wakes
+    }
+
+    /// Returns the waiters that may ask without a ring.
+    pub(crate) fn hint(&self, channel: &str) -> Vec<Waiter> {
+        let mut least = u32::MAX;
+        let mut wakes = vec![];
+        for entry in self.queues.get(channel).into_iter().flatten() {
+            if wakes.is_empty() || entry.wish < least {
+                least = entry.wish;
+                wakes.push(entry.waiter.clone());
+            }
+        }
+        wakes
+    }
+
+    /// Removes a waiter. `free` is what its last answer left, if messages were heard while it asked. Returns the
+    /// waiters to wake: those that `free` suffices for, and those that a ring passes to, because the waiter that leaves
+    /// was rung and has no answer.
+    #[must_use]
+    pub(crate) fn leave(&mut self, channel: &str, number: u64, free: Option<i64>) -> Vec<Waiter> {
+        let Some(queue) = self.queues.get_mut(channel) else { return vec![] };
+        let Ok(at) = queue.binary_search_by_key(&number, |entry| entry.number) else { return vec![] };
+        let Some(left) = queue.remove(at) else { return vec![] };
+        if queue.is_empty() {
+            self.queues.remove(channel);
+            return vec![];
+        }
+        let mut wakes = free.map_or_else(Vec::new, |free| self.ring(channel, free, true));
+        let passed_on = left.rung.max(left.asks.filter(|_| free.is_none()));
+        if let Some(passed_on) = passed_on {
+            wakes.extend(self.ring(channel, passed_on, false));
+        }
+        if free.is_none() {
+            wakes.extend(self.hint(channel));
+        }
+        wakes
+    }
+
+    fn entry(&mut self, channel: &str, number: u64) -> Option<&mut Entry<Waiter>> {
+        let queue = self.queues.get_mut(channel)?;
+        let at = queue.binary_search_by_key(&number, |entry| entry.number).ok()?;
+        queue.get_mut(at)
+    }
+}
+
+impl<Waiter> Default for CountedQueues<Waiter> {
+    fn default() -> Self {
+        Self { next: 0, queues: HashMap::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

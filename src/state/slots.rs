@@ -1,0 +1,90 @@
+//! The idempotency keys of one client: a slot for each request under way, and numbers that only rise.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::name::LockName;
+
+/// The slots in use, by name, and the last number.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    last: u64,
+    used: HashMap<LockName, BTreeSet<u32>>,
+}
+
+impl Slots {
+    /// Takes the lowest free slot of a name, so that a name has as many slots as requests were ever under way at once.
+    pub(crate) fn take(&mut self, name: &LockName) -> u32 {
+        let used = match self.used.get_mut(name) {
+            Some(used) => used,
+            None => self.used.entry(name.clone()).or_default(),
+        };
+        let gap = (0..).zip(used.iter()).find(|(free, used)| free != *used).map(|(free, _)| free);
+        let slot = gap.unwrap_or_else(|| used.last().map_or(0, |last| last + 1));
+        used.insert(slot);
+        slot
+    }
+
+    /// Frees a slot after its request is over.
+    pub(crate) fn free(&mut self, name: &LockName, slot: u32) {
+        if let Some(used) = self.used.get_mut(name) {
+            used.remove(&slot);
+            if used.is_empty() {
+                self.used.remove(name);
+            }
+        }
+    }
+
+    /// Returns a number that is greater than all earlier numbers.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_slot_is_used_by_one_request_at_a_time() {
+        let mut slots = Slots::default();
+        let (a, b) = (name("a"), name("b"));
+        assert_eq!([slots.take(&a), slots.take(&a), slots.take(&b), slots.take(&a)], [0, 1, 0, 2]);
+        slots.free(&a, 1);
+        slots.free(&a, 0);
+        assert_eq!([slots.take(&a), slots.take(&a), slots.take(&a)], [0, 1, 3]);
+    }
+
+    #[test]
+    fn numbers_rise_and_nothing_stays() {
+        let mut slots = Slots::default();
+        let slot = slots.take(&name("a"));
+        let numbers = [slots.number(), slots.number(), slots.number()];
+        assert!(numbers.is_sorted() && numbers[0] < numbers[1]);
+        slots.free(&name("a"), slot);
+        assert!(slots.used.is_empty());
+    }
+
+    proptest::proptest! {
+        /// No two requests under way have one slot, and a slot is never higher than it must be.
+        #[test]
+        fn slots_under_way_are_different(steps in proptest::collection::vec((0_usize..2, 0_usize..6), 1..60)) {
+            let mut slots = Slots::default();
+            let mut used: Vec<u32> = vec![];
+            for (step, which) in steps {
+                if step == 0 || used.is_empty() {
+                    let slot = slots.take(&name("n"));
+                    proptest::prop_assert!(!used.contains(&slot));
+                    proptest::prop_assert!((0..slot).all(|lower| used.contains(&lower)));
+                    used.push(slot);
+                } else {
+                    slots.free(&name("n"), used.swap_remove(which % used.len()));
+                }
+            }
+        }
+    }
+}
