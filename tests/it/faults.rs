@@ -4,6 +4,7 @@ mod abandoned;
 pub(crate) mod answers;
 mod bounds;
 mod close;
+mod counted;
 pub(crate) mod exactly_once;
 mod index;
 mod keeping;

@@ -3,6 +3,7 @@
 pub(crate) mod fair;
 mod fenced;
 mod group;
+mod latch;
 mod leader;
 mod multi;
 mod non_reentrant;
@@ -10,6 +11,7 @@ mod permits;
 mod plain;
 mod read_write;
 mod red;
+pub(crate) mod semaphore;
 mod shares;
 mod spin;
 mod token;

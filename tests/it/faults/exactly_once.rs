@@ -375,7 +375,7 @@ pub(crate) fn faults(request: usize, reply: usize) -> Vec<Then> {
 }
 
 /// The ways to lose an answer without a cut.
-fn silences() -> Vec<Then> {
+pub(crate) fn silences() -> Vec<Then> {
     vec![
         Then::SwallowRequest,
         Then::SwallowReply,

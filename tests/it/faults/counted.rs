@@ -1,0 +1,277 @@
+//! Exactly once for what is counted: at every byte of request and answer, with fences and without.
+
+use std::time::Duration;
+
+use lockson::{Client, ErrorKind, Permits, Semaphore};
+use lockson_harness::eventually;
+use lockson_harness::proxy::{Fate, Then, When};
+
+use super::exactly_once::{faults, lengths, silences};
+use crate::support::faults::{PATIENCE, Rig, SOON, fences, ms, rig_without_fences, without_fences};
+
+const NAME: &str = "counted";
+
+/// A rig with a client that may kill connections, and one with a client that may not.
+fn both() -> [(Rig, Client); 2] {
+    let (with, without) = (Rig::start(), rig_without_fences());
+    let clients = [with.client(), without_fences(&without)];
+    let [first, second] = clients;
+    [(with, first), (without, second)]
+}
+
+/// Calls of the script at this path below `lua/`.
+fn script(rig: &Rig, path: &'static str, text: &str) -> When {
+    let hash: String = rig.server.query(&["SCRIPT", "LOAD", text]);
+    let head = format!("-- {path}\n");
+    When::script().that(move |request| request.text(0) == hash || request.text(0).starts_with(&head))
+}
+
+macro_rules! script {
+    ($rig:expr, $path:literal) => {
+        script($rig, $path, include_str!(concat!("../../../lua/", $path)))
+    };
+}
+
+/// Breaks the connection at every place of the request and of the reply. `act` checks the sum each time.
+fn at_every_byte(rig: &Rig, when: &When, mut act: impl FnMut()) {
+    act();
+    let (request, reply) = lengths(rig, when);
+    for then in faults(request, reply) {
+        let rule = rig.proxy.rule(when.clone(), then.clone());
+        act();
+        assert_eq!(rule.hits(), 1, "{then:?}");
+    }
+}
+
+fn free(rig: &Rig) -> i64 {
+    rig.server.query::<Option<i64>>(&["GET", NAME]).unwrap_or(0)
+}
+
+fn semaphore(rig: &Rig, client: &Client, permits: u32) -> Semaphore {
+    let semaphore = client.get_semaphore(NAME);
+    assert!(rig.direct().get_semaphore(NAME).set_permits_once(permits).unwrap());
+    semaphore
+}
+
+#[test]
+fn an_acquire_cut_at_any_byte_takes_its_permits_once() {
+    for (rig, client) in both() {
+        let semaphore = semaphore(&rig, &client, 10);
+        at_every_byte(&rig, &script!(&rig, "semaphore/acquire.lua"), || {
+            let permits = semaphore.try_acquire(3).unwrap().expect("ten are free");
+            assert_eq!(free(&rig), 7);
+            permits.release().unwrap();
+            assert_eq!(free(&rig), 10);
+        });
+    }
+}
+
+#[test]
+fn a_release_cut_at_any_byte_gives_back_once() {
+    for (rig, client) in both() {
+        let semaphore = semaphore(&rig, &client, 10);
+        let release = script!(&rig, "semaphore/release.lua");
+        at_every_byte(&rig, &release, || {
+            let permits = semaphore.try_acquire(3).unwrap().expect("ten are free");
+            permits.release().unwrap();
+            assert_eq!(free(&rig), 10);
+        });
+        let mut sum = 10;
+        at_every_byte(&rig, &release, || {
+            semaphore.release(2).unwrap();
+            sum += 2;
+            assert_eq!(free(&rig), sum);
+        });
+    }
+}
+
+#[test]
+fn an_addition_cut_at_any_byte_counts_once() {
+    for (rig, client) in both() {
+        let semaphore = semaphore(&rig, &client, 0);
+        let mut sum = 0;
+        at_every_byte(&rig, &script!(&rig, "semaphore/release.lua"), || {
+            let permits = if sum > 0 { -7 } else { 5 };
+            semaphore.add_permits(permits).unwrap();
+            sum += permits;
+            assert_eq!(free(&rig), sum);
+        });
+    }
+}
+
+#[test]
+fn a_drain_cut_at_any_byte_tells_what_it_took() {
+    for (rig, client) in both() {
+        let semaphore = semaphore(&rig, &client, 0);
+        at_every_byte(&rig, &script!(&rig, "semaphore/drain.lua"), || {
+            rig.server.run(&["SET", NAME, "6"]);
+            assert_eq!(semaphore.drain().unwrap(), 6);
+            assert_eq!(free(&rig), 0);
+        });
+    }
+}
+
+#[test]
+fn a_first_setting_cut_at_any_byte_is_the_first() {
+    for (rig, client) in both() {
+        let semaphore = client.get_semaphore(NAME);
+        at_every_byte(&rig, &script!(&rig, "semaphore/set_once.lua"), || {
+            rig.server.run(&["DEL", NAME]);
+            assert!(semaphore.set_permits_once(4).unwrap(), "the repetition finds its own semaphore");
+            assert_eq!(free(&rig), 4);
+        });
+        let latch = client.get_count_down_latch(NAME);
+        at_every_byte(&rig, &script!(&rig, "latch/set_once.lua"), || {
+            rig.server.run(&["DEL", NAME]);
+            assert!(latch.set_count_once(4).unwrap());
+            assert_eq!(free(&rig), 4);
+        });
+    }
+}
+
+#[test]
+fn a_count_down_cut_at_any_byte_counts_once() {
+    for (rig, client) in both() {
+        let latch = client.get_count_down_latch(NAME);
+        at_every_byte(&rig, &script!(&rig, "latch/count_down.lua"), || {
+            rig.server.run(&["SET", NAME, "9"]);
+            latch.count_down().unwrap();
+            assert_eq!(free(&rig), 8);
+        });
+    }
+}
+
+#[test]
+fn a_deletion_cut_at_any_byte_is_told_once() {
+    for (rig, client) in both() {
+        let latch = client.get_count_down_latch(NAME);
+        at_every_byte(&rig, &script!(&rig, "once/delete.lua"), || {
+            rig.server.run(&["SET", NAME, "9"]);
+            assert!(latch.delete().unwrap());
+            assert!(!latch.delete().unwrap());
+        });
+    }
+}
+
+/// Takes permits while the answer is lost; the call is given up.
+fn given_up(rig: &Rig, semaphore: &Semaphore, then: &Then) {
+    let when = script!(rig, "semaphore/acquire.lua");
+    let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
+    let rule = rig.proxy.rule(when, then.clone());
+    let error = semaphore.try_acquire(3).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unknown, "{then:?}: {error}");
+    rule.wait_hit(SOON);
+    deaf.remove();
+}
+
+#[test]
+fn a_grant_that_nobody_heard_of_is_given_back() {
+    for fenced in [true, false] {
+        let rig = if fenced { Rig::start() } else { rig_without_fences() };
+        let builder = if fenced { rig.impatient() } else { Client::builder(&meek(&rig)).command_timeout(PATIENCE) };
+        let client = builder.connect().unwrap();
+        let semaphore = semaphore(&rig, &client, 10);
+        let withdraw = script!(&rig, "semaphore/withdraw.lua");
+        for then in silences() {
+            let mark = rig.proxy.mark();
+            let held = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
+            let mutes = matches!(then, Then::Mute(_));
+            let again = rig.proxy.rule(script!(&rig, "semaphore/acquire.lua").nth(2).times(99), Then::SwallowRequest);
+            given_up(&rig, &semaphore, &then);
+            held.remove();
+            again.remove();
+            if mutes {
+                rig.proxy.heal();
+            }
+            let sent = rig.proxy.wait_for_since(mark, &withdraw, SOON);
+            eventually(SOON, "the request is closed", || {
+                rig.proxy
+                    .fitting_since(mark, &withdraw)
+                    .iter()
+                    .any(|sent| matches!(rig.proxy.fate(sent), Fate::Answered(_)))
+            });
+            drop(sent);
+            rig.proxy.heal(); // the held request goes on, and finds its number closed
+            eventually(SOON, "all arrived", || {
+                rig.proxy.fitting_since(mark, &When::script()).iter().all(|sent| rig.proxy.fate(sent).is_final())
+            });
+            assert_eq!(free(&rig), 10, "{then:?}");
+        }
+    }
+}
+
+#[test]
+fn a_release_that_was_given_up_comes_once_later() {
+    for fenced in [true, false] {
+        let rig = if fenced { Rig::start() } else { rig_without_fences() };
+        let builder = if fenced { rig.impatient() } else { Client::builder(&meek(&rig)).command_timeout(PATIENCE) };
+        let client = builder.drop_timeout(PATIENCE / 2).connect().unwrap();
+        let semaphore = semaphore(&rig, &client, 10);
+        let release = script!(&rig, "semaphore/release.lua");
+        let leave: [fn(Permits); 2] = [|permits| drop(permits.release()), drop];
+        for (then, leave) in silences().into_iter().zip(leave.into_iter().cycle()) {
+            let permits = semaphore.try_acquire(3).unwrap().expect("ten are free");
+            let rules = [
+                rig.proxy.rule(fences().times(99), Then::SwallowRequest),
+                rig.proxy.rule(release.clone(), then.clone()),
+            ];
+            leave(permits);
+            rules.into_iter().for_each(|rule| rule.remove());
+            rig.proxy.heal();
+            eventually(SOON, "the permits are back", || free(&rig) == 10);
+            eventually(SOON, "all arrived", || {
+                rig.proxy.fitting(&When::script()).iter().all(|sent| rig.proxy.fate(sent).is_final())
+            });
+            assert_eq!(free(&rig), 10, "{then:?}");
+        }
+    }
+}
+
+#[test]
+fn permits_are_given_back_when_the_server_is_up_again() {
+    let rig = Rig::start();
+    let client = rig.impatient().connect().unwrap();
+    let semaphore = semaphore(&rig, &client, 2);
+    let permits = semaphore.acquire(2).unwrap();
+    rig.proxy.new_connections(lockson_harness::proxy::NewConnections::Refuse);
+    rig.proxy.cut(lockson_harness::proxy::Scope::All);
+    assert!(permits.release().is_err());
+    std::thread::sleep(ms(700));
+    assert_eq!(free(&rig), 0);
+    rig.proxy.heal();
+    eventually(SOON, "the permits are back", || free(&rig) == 2);
+}
+
+#[test]
+fn a_late_copy_of_a_request_does_nothing() {
+    let rig = Rig::start();
+    let client = rig.client();
+    let semaphore = semaphore(&rig, &client, 10);
+    let acquire = script!(&rig, "semaphore/acquire.lua");
+    semaphore.try_acquire(3).unwrap().expect("ten are free").release().unwrap();
+    let original = rig.proxy.wait_for(&acquire, SOON);
+    for _ in 0..3 {
+        let copy = rig.proxy.send_copy_anew(&original);
+        let Fate::Answered(reply) = rig.proxy.wait_fate(&copy, SOON) else { panic!("{copy:?}") };
+        assert!(reply.starts_with(b"-LATE"), "{}", String::from_utf8_lossy(&reply));
+        assert_eq!(free(&rig), 10);
+    }
+}
+
+/// The URL of a user that may not kill connections.
+fn meek(rig: &Rig) -> String {
+    format!("redis://meek:secret@127.0.0.1:{}", rig.proxy.port())
+}
+
+#[test]
+fn a_drop_of_permits_is_bounded() {
+    let rig = Rig::start();
+    let client = rig.builder().drop_timeout(ms(300)).connect().unwrap();
+    let semaphore = semaphore(&rig, &client, 2);
+    let permits = semaphore.acquire(1).unwrap();
+    let rule = rig.proxy.rule(When::script().times(99), Then::SwallowRequest);
+    let (took, ()) = crate::support::timed(|| drop(permits));
+    assert!(took < ms(300) + Duration::from_secs(1), "{took:?}");
+    rule.remove();
+    eventually(SOON, "the permit is back", || free(&rig) == 2);
+}

@@ -1,0 +1,193 @@
+//! The semaphore: permits as in Redisson, in order within a process, and never more than were set.
+
+mod state;
+mod waiting;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use lockson::{Client, ErrorKind, Semaphore};
+
+use crate::support::{SCHEDULING, SOON, client, elsewhere, fresh, joined, kind_of, ms, timed};
+
+/// A semaphore with this number of permits.
+pub(super) fn semaphore_with(client: &Client, permits: u32) -> Semaphore {
+    let semaphore = client.get_semaphore(fresh("semaphore"));
+    assert!(semaphore.set_permits_once(permits).unwrap());
+    semaphore
+}
+
+/// The number of free permits.
+#[track_caller]
+pub(super) fn free(semaphore: &Semaphore) -> i64 {
+    semaphore.available().unwrap()
+}
+
+#[test]
+fn zero_permits_need_no_semaphore() {
+    let semaphore = client().get_semaphore(fresh("semaphore"));
+    let (took, permits) = timed(|| semaphore.try_acquire_for(0, Duration::from_secs(600)).unwrap());
+    assert!(took < SCHEDULING);
+    permits.expect("zero permits are always free").release().unwrap();
+    semaphore.release(0).unwrap();
+    assert!(!semaphore.release_if_exists(0).unwrap());
+    assert_eq!(free(&semaphore), 0);
+}
+
+#[test]
+fn permits_are_set_once() {
+    let semaphore = client().get_semaphore(fresh("semaphore"));
+    assert!(semaphore.set_permits_once(10).unwrap());
+    assert!(!semaphore.set_permits_once(15).unwrap());
+    assert_eq!(free(&semaphore), 10);
+    assert!(semaphore.delete().unwrap() && !semaphore.delete().unwrap());
+    assert!(semaphore.set_permits_once_for(1, ms(300)).unwrap());
+    assert_eq!(free(&semaphore), 1);
+    thread::sleep(ms(400));
+    assert_eq!(free(&semaphore), 0);
+    assert!(semaphore.set_permits_once(2).unwrap(), "the old one has expired");
+}
+
+#[test]
+fn permits_are_added_while_others_are_out() {
+    let semaphore = semaphore_with(&client(), 10);
+    let ten = semaphore.acquire(10).unwrap();
+    assert_eq!(free(&semaphore), 0);
+    semaphore.add_permits(4).unwrap();
+    assert_eq!(free(&semaphore), 4);
+    ten.release().unwrap();
+    assert_eq!(free(&semaphore), 14);
+    semaphore.acquire(5).unwrap().leave_to_release();
+    assert_eq!(free(&semaphore), 9);
+}
+
+#[test]
+fn permits_are_taken_away_while_others_are_out() {
+    let semaphore = semaphore_with(&client(), 10);
+    let ten = semaphore.acquire(10).unwrap();
+    semaphore.add_permits(-5).unwrap();
+    assert_eq!(free(&semaphore), -5);
+    assert_eq!(semaphore.drain().unwrap(), 0);
+    assert_eq!(free(&semaphore), -5, "a debt is not forgiven");
+    assert!(semaphore.try_acquire(1).unwrap().is_none());
+    ten.release().unwrap();
+    assert_eq!(free(&semaphore), 5);
+    let five = semaphore.acquire(5).unwrap();
+    assert_eq!((free(&semaphore), five.count()), (0, 5));
+}
+
+#[test]
+fn a_waiter_for_two_is_served_by_added_permits() {
+    let semaphore = client().get_semaphore(fresh("semaphore"));
+    semaphore.add_permits(1).unwrap();
+    let two = {
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| semaphore.acquire(2).unwrap());
+            thread::sleep(ms(100));
+            semaphore.acquire(1).unwrap().leave_to_release();
+            semaphore.release(1).unwrap();
+            thread::sleep(ms(100));
+            assert!(!waiter.is_finished());
+            let (took, two) = timed(|| {
+                semaphore.add_permits(1).unwrap();
+                joined(waiter)
+            });
+            assert!(took < ms(500), "woken by the message, not by the clock: {took:?}");
+            two
+        })
+    };
+    assert_eq!(free(&semaphore), 0);
+    two.release().unwrap();
+}
+
+#[test]
+fn several_permits_are_taken_together_when_all_are_free() {
+    let semaphore = semaphore_with(&client(), 5);
+    let three = semaphore.try_acquire(3).unwrap().expect("five are free");
+    assert!(semaphore.try_acquire(4).unwrap().is_none());
+    assert_eq!(free(&semaphore), 2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(ms(200));
+            semaphore.release(1).unwrap();
+            thread::sleep(ms(200));
+            semaphore.release(1).unwrap();
+        });
+        let (took, four) = timed(|| semaphore.try_acquire_for(4, SOON).unwrap());
+        assert!(took >= ms(390) && took < ms(900), "{took:?}");
+        let four = four.expect("four are free");
+        assert_eq!((four.count(), free(&semaphore)), (4, 0));
+    });
+    three.leave_to_release();
+}
+
+#[test]
+fn a_release_without_permits_makes_the_semaphore() {
+    let semaphore = client().get_semaphore(fresh("semaphore"));
+    assert!(!semaphore.release_if_exists(1).unwrap());
+    assert_eq!(free(&semaphore), 0);
+    semaphore.release(1).unwrap();
+    assert_eq!(free(&semaphore), 1);
+    assert!(semaphore.release_if_exists(2).unwrap());
+    assert_eq!(free(&semaphore), 3);
+    assert_eq!(semaphore.drain().unwrap(), 3);
+    assert_eq!((free(&semaphore), semaphore.drain().unwrap()), (0, 0));
+}
+
+#[test]
+fn dropped_permits_are_given_back() {
+    let semaphore = semaphore_with(&client(), 10);
+    drop(semaphore.acquire(1).unwrap());
+    assert_eq!(free(&semaphore), 10);
+    let five = semaphore.acquire(5).unwrap();
+    elsewhere(|| five.release().unwrap());
+    assert_eq!(free(&semaphore), 10);
+}
+
+#[test]
+fn one_permit_excludes_other_threads_and_clients() {
+    const CLIENTS: usize = 8;
+    const ROUNDS: usize = 20;
+    let name = fresh("semaphore");
+    client().get_semaphore(&name).set_permits_once(1).unwrap();
+    let (inside, entered) = (AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            let semaphore = client().get_semaphore(&name);
+            let (inside, entered) = (&inside, &entered);
+            for _ in 0..2 {
+                let semaphore = semaphore.clone();
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        let permits = semaphore.acquire(1).unwrap();
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        entered.fetch_add(1, Ordering::SeqCst);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        permits.release().unwrap();
+                    }
+                });
+            }
+        }
+    });
+    assert_eq!(entered.load(Ordering::SeqCst) as usize, CLIENTS * 2 * ROUNDS);
+    assert_eq!(free(&client().get_semaphore(&name)), 1);
+}
+
+#[test]
+fn an_impossible_request_is_refused_unsent() {
+    let client = client();
+    let semaphore = client.get_semaphore(fresh("semaphore"));
+    let too_many = u32::MAX / 2 + 1;
+    assert_eq!(kind_of(semaphore.acquire(too_many)), ErrorKind::BadInput);
+    assert_eq!(kind_of(semaphore.release(too_many)), ErrorKind::BadInput);
+    assert_eq!(kind_of(semaphore.set_permits_once(too_many)), ErrorKind::BadInput);
+    for permits in [i64::from(too_many), -i64::from(too_many), i64::MIN] {
+        assert_eq!(kind_of(semaphore.add_permits(permits)), ErrorKind::BadInput);
+    }
+    assert_eq!(kind_of(semaphore.set_permits_once_for(1, Duration::ZERO)), ErrorKind::BadInput);
+    assert_eq!(kind_of(client.get_semaphore("").acquire(1)), ErrorKind::BadInput);
+    let error = semaphore.acquire(too_many).unwrap_err();
+    assert_eq!(error.lock_name(), Some(semaphore.name()));
+    assert_eq!(free(&semaphore), 0);
+}

@@ -1,0 +1,103 @@
+//! What a semaphore is in Redis: one counter, its time to live, and nothing that is invented.
+
+use std::thread;
+
+use lockson::{ErrorKind, Loss};
+use lockson_harness::RedisServer;
+
+use super::{free, semaphore_with};
+use crate::support::faults::Rig;
+use crate::support::{client, fresh, kind_of, ms, prefixed, ttl_ms};
+
+#[test]
+fn the_counter_is_the_whole_state() {
+    let (server, client) = (RedisServer::shared(), client());
+    let semaphore = semaphore_with(&client, 3);
+    let permits = semaphore.acquire(2).unwrap();
+    assert_eq!(server.query::<String>(&["GET", semaphore.name()]), "1");
+    assert_eq!(ttl_ms(server, semaphore.name()), -1);
+    permits.release().unwrap();
+    assert_eq!(server.query::<String>(&["GET", semaphore.name()]), "3");
+    let key = format!("{}:{}:0", prefixed("lockson_once", semaphore.name()), client.id());
+    assert!((590_000..=600_000).contains(&ttl_ms(server, &key)), "remembered for ten minutes");
+    let keys: Vec<String> = server.query(&["KEYS", &format!("*{}*", semaphore.name())]);
+    assert_eq!(keys.len(), 2, "one request at a time needs one slot: {keys:?}");
+}
+
+#[test]
+fn no_change_ends_the_time_to_live() {
+    let (server, semaphore) = (RedisServer::shared(), client().get_semaphore(fresh("semaphore")));
+    assert!(semaphore.set_permits_once_for(5, ms(60_000)).unwrap());
+    semaphore.add_permits(2).unwrap();
+    semaphore.acquire(1).unwrap().release().unwrap();
+    assert_eq!(semaphore.drain().unwrap(), 7);
+    semaphore.add_permits(-2).unwrap();
+    semaphore.release(3).unwrap();
+    assert!(semaphore.release_if_exists(1).unwrap());
+    assert_eq!(free(&semaphore), 2);
+    assert!((50_000..=60_000).contains(&ttl_ms(server, semaphore.name())));
+}
+
+#[test]
+fn permits_of_a_gone_semaphore_make_no_new_one() {
+    let server = RedisServer::start();
+    let client = lockson::Client::connect(&server.url()).unwrap();
+    let gone: [&dyn Fn(&str); 3] = [&|name| server.run(&["DEL", name]), &|_| server.run(&["FLUSHALL"]), &|name| {
+        server.run(&["PEXPIRE", name, "50"]);
+        thread::sleep(ms(100));
+    }];
+    for go in gone {
+        let semaphore = semaphore_with(&client, 3);
+        let (told, dropped) = (semaphore.acquire(1).unwrap(), semaphore.acquire(1).unwrap());
+        go(semaphore.name());
+        assert_eq!(kind_of(told.release()), ErrorKind::Lost(Loss::Gone));
+        drop(dropped);
+        assert!(!semaphore.release_if_exists(1).unwrap());
+        assert_eq!(server.query::<u32>(&["EXISTS", semaphore.name()]), 0);
+    }
+}
+
+#[test]
+fn a_key_that_is_no_counter_is_another_kind() {
+    let (server, client) = (RedisServer::shared(), client());
+    for other in [["HSET", "field", "1"], ["SET", "abc", "KEEPTTL"]] {
+        let semaphore = client.get_semaphore(fresh("semaphore"));
+        server.run(&[other[0], semaphore.name(), other[1], other[2]]);
+        assert_eq!(kind_of(semaphore.acquire(1)), ErrorKind::OtherKind);
+        assert_eq!(kind_of(semaphore.try_acquire(1)), ErrorKind::OtherKind);
+        assert_eq!(kind_of(semaphore.release(1)), ErrorKind::OtherKind);
+        assert_eq!(kind_of(semaphore.drain()), ErrorKind::OtherKind);
+        assert_eq!(kind_of(semaphore.available()), ErrorKind::OtherKind);
+        assert_eq!(kind_of(semaphore.add_permits(1)), ErrorKind::OtherKind);
+        assert!(!semaphore.set_permits_once(1).unwrap());
+    }
+}
+
+#[test]
+fn a_full_memory_refuses_acquires_but_no_release() {
+    let server = RedisServer::start();
+    let client = lockson::Client::connect(&server.url()).unwrap();
+    let semaphore = semaphore_with(&client, 3);
+    let latch = client.get_count_down_latch("latch");
+    latch.set_count_once(2).unwrap();
+    let permits = semaphore.acquire(2).unwrap();
+    server.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert_eq!(semaphore.acquire(1).unwrap_err().redis_word(), Some("OOM"));
+    permits.release().unwrap();
+    assert_eq!(free(&semaphore), 3);
+    latch.count_down().unwrap();
+    latch.count_down().unwrap();
+    assert!(latch.wait_for(ms(0)).unwrap());
+}
+
+#[test]
+fn a_user_without_the_right_to_release_takes_nothing() {
+    let rig = Rig::start();
+    let semaphore = semaphore_with(&rig.direct(), 3);
+    rig.server.run(&["ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+@all", "-incrby"]);
+    let poor = lockson::Client::connect(&format!("redis://poor:secret@127.0.0.1:{}", rig.proxy.port())).unwrap();
+    let theirs = poor.get_semaphore(semaphore.name());
+    assert_eq!(theirs.acquire(1).unwrap_err().redis_word(), Some("NOPERM"));
+    assert_eq!(theirs.drain().unwrap_err().redis_word(), Some("NOPERM"));
+    assert_eq!(free(&semaphore), 3);
+}

@@ -1,0 +1,225 @@
+//! Waiters of a semaphore: whom a message wakes, how often they ask, and how they leave.
+
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Cancel, Client, ErrorKind, LockKind};
+use lockson_harness::{RedisServer, eventually};
+
+use super::{free, semaphore_with};
+use crate::support::{Events, SCHEDULING, SOON, client, joined, kind_of, median, ms, prefixed, timed};
+
+/// Waits until so many threads of the client sleep.
+fn wait_for_waiters(client: &Client, waiters: usize) {
+    eventually(SOON, "the threads wait", || client.waiting().len() == waiters);
+}
+
+#[test]
+fn a_waiter_for_one_passes_a_waiter_for_two() {
+    let client = client();
+    let took = median(5, |_| {
+        let semaphore = semaphore_with(&client, 0);
+        thread::scope(|scope| {
+            let two = scope.spawn(|| semaphore.acquire(2).unwrap());
+            wait_for_waiters(&client, 1);
+            let one = scope.spawn(|| semaphore.acquire(1).unwrap());
+            wait_for_waiters(&client, 2);
+            let (took, one) = timed(|| {
+                semaphore.release(1).unwrap();
+                joined(one)
+            });
+            assert!(!two.is_finished());
+            semaphore.release(1).unwrap();
+            one.release().unwrap();
+            assert_eq!(joined(two).count(), 2);
+            took
+        })
+    });
+    assert!(took < ms(300), "{took:?}");
+}
+
+#[test]
+fn a_message_wakes_as_many_as_it_counts() {
+    const WAITERS: usize = 20;
+    let (server, taken) = (RedisServer::start(), Mutex::new(vec![]));
+    let client = Client::connect(&server.url()).unwrap();
+    let semaphore = semaphore_with(&client, 0);
+    let questions = thread::scope(|scope| {
+        for _ in 0..WAITERS {
+            scope.spawn(|| {
+                let permits = semaphore.try_acquire_for(1, SOON).unwrap().expect("enough are released");
+                taken.lock().unwrap().push(permits);
+            });
+        }
+        wait_for_waiters(&client, WAITERS);
+        let asked = server.calls_of("evalsha");
+        semaphore.release(7).unwrap();
+        eventually(SOON, "seven are served", || client.waiting().len() == WAITERS - 7);
+        let questions = server.calls_of("evalsha") - asked - 1;
+        semaphore.release(WAITERS as u32 - 7).unwrap();
+        questions
+    });
+    // Answers that arrive out of order wake some for nothing.
+    assert!((7..=15).contains(&questions), "{questions} questions for seven permits");
+    assert_eq!(free(&semaphore), 0);
+}
+
+#[test]
+fn waiters_of_one_process_are_served_in_order() {
+    const WAITERS: usize = 1_000;
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let semaphore = semaphore_with(&client, 1);
+    let held = semaphore.acquire(1).unwrap();
+    let (served, order) = channel();
+    thread::scope(|scope| {
+        for index in 0..WAITERS {
+            let (semaphore, served) = (&semaphore, served.clone());
+            let wait = move || {
+                let began = Instant::now();
+                let permits = semaphore.acquire(1).unwrap();
+                served.send((index, began.elapsed())).unwrap();
+                permits.release().unwrap();
+            };
+            thread::Builder::new().stack_size(256 * 1024).spawn_scoped(scope, wait).unwrap();
+            wait_for_waiters(&client, index + 1);
+        }
+        let (before, began) = (server.calls_of("evalsha"), Instant::now());
+        held.release().unwrap();
+        let all: Vec<(usize, Duration)> = order.iter().take(WAITERS).collect();
+        let took = began.elapsed();
+        assert!(all.iter().map(|(index, _)| *index).eq(0..WAITERS), "served out of order");
+        let releases = WAITERS as u64 + 1;
+        let questions = server.calls_of("evalsha") - before - releases;
+        assert!(questions <= 2 * releases, "{questions} questions for {releases} releases");
+        println!("{questions} questions for {releases} releases in {took:?}");
+        assert!(took < SOON * 2, "{took:?}");
+    });
+    assert_eq!(free(&semaphore), 1);
+}
+
+#[test]
+fn a_waiter_that_gives_up_passes_its_wake_up_on() {
+    let client = client();
+    let semaphore = semaphore_with(&client, 0);
+    for round in 0..50 {
+        let cancel = Cancel::new();
+        thread::scope(|scope| {
+            let impatient = scope.spawn(|| semaphore.with_cancel(&cancel).acquire(1));
+            wait_for_waiters(&client, 1);
+            let patient = scope.spawn(|| semaphore.acquire(1).unwrap());
+            wait_for_waiters(&client, 2);
+            let (took, served) = timed(|| {
+                let cancelling = scope.spawn(|| cancel.cancel());
+                semaphore.release(1).unwrap();
+                joined(cancelling);
+                // Whoever was not cancelled has the permit; it goes to the patient one in any case.
+                drop(joined(impatient));
+                joined(patient)
+            });
+            assert!(took < ms(800), "round {round}: the ring was lost: {took:?}");
+            served.leave_to_release();
+        });
+    }
+    assert_eq!(free(&semaphore), 0);
+}
+
+#[test]
+fn waits_end_by_time_cancel_and_close() {
+    let client = client();
+    let semaphore = semaphore_with(&client, 0);
+    let (took, none) = timed(|| semaphore.try_acquire_for(1, ms(200)).unwrap());
+    assert!(none.is_none() && took >= ms(200) && took < ms(200) + SCHEDULING);
+    let cancel = Cancel::new();
+    thread::scope(|scope| {
+        let waiters = [scope.spawn(|| semaphore.with_cancel(&cancel).acquire(1)), scope.spawn(|| semaphore.acquire(1))];
+        wait_for_waiters(&client, 2);
+        let waiting = client.waiting();
+        assert!(waiting.iter().all(|waiter| waiter.kind() == LockKind::Semaphore && waiter.name() == semaphore.name()));
+        let [cancelled, closed] = waiters;
+        cancel.cancel();
+        assert_eq!(kind_of(joined(cancelled)), ErrorKind::Cancelled);
+        client.close();
+        assert_eq!(kind_of(joined(closed)), ErrorKind::Closed);
+    });
+    assert!(client.waiting().is_empty());
+    assert_eq!(kind_of(semaphore.try_acquire(1)), ErrorKind::Closed);
+}
+
+#[test]
+fn a_closed_client_gives_its_permits_back() {
+    let (server, closing) = (RedisServer::shared(), client());
+    let semaphore = semaphore_with(&closing, 5);
+    let (one, two) = (semaphore.acquire(1).unwrap(), semaphore.acquire(2).unwrap());
+    closing.close();
+    assert_eq!(server.query::<String>(&["GET", semaphore.name()]), "5");
+    assert_eq!(kind_of(one.release()), ErrorKind::Closed);
+    drop(two);
+    assert_eq!(server.query::<String>(&["GET", semaphore.name()]), "5");
+}
+
+#[test]
+fn an_odd_message_breaks_nothing() {
+    let (server, client) = (RedisServer::start(), Events::default());
+    let events = client.clone();
+    let client = Client::builder(&server.url()).observer(client).connect().unwrap();
+    let semaphore = semaphore_with(&client, 0);
+    let channel = prefixed("redisson_sc", semaphore.name());
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| semaphore.acquire(1).unwrap());
+        wait_for_waiters(&client, 1);
+        eventually(SOON, "the channel is subscribed", || server.subscribers(&channel) == 1);
+        let mut connection = server.connection();
+        for odd in [&b"-5"[..], b"", b"abc", b"\xff\xfe", b"99999999999999999999999", b"1.5", b"0"] {
+            redis::cmd("PUBLISH").arg(&channel).arg(odd).exec(&mut connection).unwrap();
+        }
+        let (took, _permits) = timed(|| {
+            semaphore.release(1).unwrap();
+            joined(waiter)
+        });
+        assert!(took < ms(800), "the connection still hears: {took:?}");
+    });
+    assert_eq!(events.count_of("not heard"), 0);
+    assert_eq!(server.subscribers(&channel), 1, "the same connection");
+}
+
+#[test]
+fn waiters_see_permits_that_no_message_announced() {
+    let (server, client) = (RedisServer::shared(), client());
+    let semaphore = semaphore_with(&client, 0);
+    let (took, ()) = timed(|| {
+        thread::scope(|scope| {
+            let waiters: Vec<_> = (0..5).map(|_| scope.spawn(|| semaphore.acquire(1).unwrap())).collect();
+            wait_for_waiters(&client, 5);
+            server.run(&["INCRBY", semaphore.name(), "5"]);
+            waiters.into_iter().for_each(|waiter| joined(waiter).leave_to_release());
+        });
+    });
+    assert!(took < ms(1_000) + SCHEDULING, "{took:?}");
+    assert_eq!(free(&semaphore), 0);
+}
+
+#[test]
+fn a_thousand_waiters_with_short_limits_leave_nothing_behind() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let semaphore = semaphore_with(&client, 3);
+    for round in 0..5 {
+        thread::scope(|scope| {
+            for index in 0..200_u64 {
+                let semaphore = &semaphore;
+                let wait = move || {
+                    let limit = if index % 2 == 0 { ms(10) } else { SOON * 2 };
+                    let wish = u32::try_from(index % 3).unwrap() + 1;
+                    drop(semaphore.try_acquire_for(wish, limit).unwrap());
+                };
+                thread::Builder::new().stack_size(256 * 1024).spawn_scoped(scope, wait).unwrap();
+            }
+        });
+        assert_eq!(free(&semaphore), 3, "round {round}");
+        assert!(client.waiting().is_empty());
+    }
+    eventually(SOON, "no channel is left", || server.channels().is_empty());
+}
