@@ -30,7 +30,7 @@ impl Birth {
 /// The runs of one server that were seen so far.
 ///
 /// The uptime is measured by the clock of the machine, which may be set forward after a start. What was seen before
-/// is more certain: a run started after the last answer of the run before, and never later than it first said.
+/// is more certain: a run started after the last answer of the run before, and not before any start that it told.
 #[derive(Debug, Default)]
 pub(super) struct Runs(Vec<Run>);
 
