@@ -17,7 +17,8 @@ pub(crate) struct Part<'a> {
 
 /// The bounds of one request to one node of a red lock: asked once, and for so long.
 pub(crate) fn at_nodes(limit: Duration) -> Bounds {
-    Bounds { repeat: false, ..Bounds::within(Instant::now(), limit, limit) }
+    let now = Instant::now();
+    Bounds { retry_until: now, repeat: false, ..Bounds::within(now, limit, limit) }
 }
 
 /// The bounds of a vote: a server that is down, or that started lately, has none.

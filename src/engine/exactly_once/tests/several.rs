@@ -7,6 +7,7 @@ use super::{SOON, TIMEOUT, eventually};
 use crate::conn::scripted::{Reaction, Scripted, Seen};
 use crate::conn::{Server, Standalone};
 use crate::engine::exactly_once::{Answer, Send, send_all};
+use crate::engine::several::part::as_vote;
 use crate::error::ErrorKind;
 use crate::name::LockName;
 use crate::script::{Call, Script};
@@ -181,4 +182,19 @@ fn a_transient_refusal_is_repeated_beside_the_others() {
         asked(&server).iter().filter(|word| *word == "EVALSHA a").count() == 1
     });
     assert!(asked(&server).iter().filter(|word| *word == "EVALSHA b").count() > 1);
+}
+
+#[test]
+fn a_dead_node_is_asked_once_and_not_waited_for() {
+    let closed: Vec<_> = (0..3).map(|_| Standalone::new(Server::for_test("redis://127.0.0.1:1"))).collect();
+    let call = &calls(&["a"])[0];
+    let begun = Instant::now();
+    // The first votes find out, the others are not sent.
+    for _ in 0..2 {
+        let vote = |topology| send(topology, call, as_vote(SOON, Duration::ZERO));
+        for answer in send_all(closed.iter().map(vote).collect(), None) {
+            assert!(answer.unwrap_err().in_doubt.is_none());
+        }
+    }
+    assert!(begun.until(Instant::now()) < MARGIN, "a rest helps no vote");
 }
