@@ -14,7 +14,7 @@ use crate::name::LockName;
 use crate::script::Call;
 use crate::state::channels::Subject;
 use crate::state::exchange::Bounds;
-use crate::state::wait_loop::{Contest, LONGEST_SLEEP, Outcome, wait_loop};
+use crate::state::wait_loop::{LONGEST_SLEEP, Outcome, WaitLoop, wait_loop};
 use crate::time::{Deadline, Instant};
 
 /// A query about a name, and the channel on which changes of the reply are published.
@@ -69,7 +69,7 @@ impl Engine {
     }
 }
 
-impl<T, J: Fn(&T) -> Verdict> Contest for Asking<'_, T, J> {
+impl<T, J: Fn(&T) -> Verdict> WaitLoop for Asking<'_, T, J> {
     type Grant = T;
 
     fn now(&self) -> Instant {

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::time::{Deadline, Instant};
 
 /// The surroundings of the wait loop; tests script the replies.
-pub(crate) trait Contest {
+pub(crate) trait WaitLoop {
     type Grant;
 
     fn now(&self) -> Instant;
@@ -35,22 +35,22 @@ pub(crate) enum Outcome<Grant> {
 }
 
 /// Runs the loop. The order matters: ask, arm, ask again, sleep. A message is a hint; only the reply of Redis counts.
-pub(crate) fn wait_loop<C: Contest>(contest: &mut C, deadline: Deadline) -> Result<Option<C::Grant>> {
+pub(crate) fn wait_loop<C: WaitLoop>(host: &mut C, deadline: Deadline) -> Result<Option<C::Grant>> {
     loop {
-        contest.stand_back(deadline)?;
-        let busy = match contest.attempt()? {
+        host.stand_back(deadline)?;
+        let busy = match host.attempt()? {
             Outcome::Taken(grant) => return Ok(Some(grant)),
             Outcome::Busy(busy) => busy,
         };
         // Checked after the request, so that the last request is sent when the time is up, not before.
-        if deadline.passed(contest.now()) {
+        if deadline.passed(host.now()) {
             return Ok(None);
         }
-        if contest.arm()? {
+        if host.arm()? {
             continue;
         }
-        let Some(pause) = contest.pause(busy) else { return Ok(None) };
-        contest.sleep(deadline.sooner(contest.now().after(pause)))?;
+        let Some(pause) = host.pause(busy) else { return Ok(None) };
+        host.sleep(deadline.sooner(host.now().after(pause)))?;
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
         did: Vec<Did>,
     }
 
-    impl Contest for Scripted {
+    impl WaitLoop for Scripted {
         type Grant = ();
 
         fn now(&self) -> Instant {
@@ -193,7 +193,7 @@ mod tests {
         asked: Instant,
     }
 
-    impl Contest for Any {
+    impl WaitLoop for Any {
         type Grant = ();
 
         fn now(&self) -> Instant {

@@ -19,7 +19,7 @@ use crate::script::bundle::{Bundle, BundlePart};
 use crate::script::{Attempt, Call, Side};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
-use crate::state::wait_loop::{Contest, LONGEST_SLEEP, Outcome, wait_loop};
+use crate::state::wait_loop::{LONGEST_SLEEP, Outcome, WaitLoop, wait_loop};
 use crate::time::{Deadline, Instant, Lease};
 
 /// One acquisition by one caller.
@@ -337,7 +337,7 @@ impl Drop for Acquisition<'_> {
     }
 }
 
-impl Contest for Acquisition<'_> {
+impl WaitLoop for Acquisition<'_> {
     type Grant = Grant;
 
     fn now(&self) -> Instant {

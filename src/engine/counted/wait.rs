@@ -16,7 +16,7 @@ use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::channels::Subject;
 use crate::state::exchange::Bounds;
-use crate::state::wait_loop::{Contest, LONGEST_SLEEP, Outcome, wait_loop};
+use crate::state::wait_loop::{LONGEST_SLEEP, Outcome, WaitLoop, wait_loop};
 use crate::time::{Deadline, Instant};
 
 /// What a caller wants of a count.
@@ -118,7 +118,7 @@ impl<Grant> CountedWait<'_, '_, Grant> {
     }
 }
 
-impl<Grant> Contest for CountedWait<'_, '_, Grant> {
+impl<Grant> WaitLoop for CountedWait<'_, '_, Grant> {
     type Grant = Grant;
 
     fn now(&self) -> Instant {

@@ -10,7 +10,7 @@ use shuttle::thread;
 use super::{START, check};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::registry::Registry;
-use crate::engine::watchdog::renewer::{Asked, Due, Renewer, Upkeep};
+use crate::engine::watchdog::renewer::{Asked, Due, RenewalHost, Renewer};
 use crate::error::{Error, Loss};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
@@ -172,9 +172,9 @@ impl Scene {
 }
 
 /// The part of the watchdog.
-struct Visit(Arc<Scene>);
+struct SceneHost(Arc<Scene>);
 
-impl Upkeep for Visit {
+impl RenewalHost for SceneHost {
     fn holds(&self) -> Vec<Arc<HoldState>> {
         self.0.registry.all()
     }
@@ -238,8 +238,8 @@ fn holds_come_and_go(thieves: usize) {
         // No deadline passes in this time, however long a thread does not run.
         for tick in 1..3 {
             START.after(tick * INTERVAL).comes();
-            rounds.round(&mut Visit(Arc::clone(&visited)), &Asked::default());
-            rounds.round(&mut Visit(Arc::clone(&visited)), &Asked { all: Some(All::Look), holds: vec![] });
+            rounds.round(&mut SceneHost(Arc::clone(&visited)), &Asked::default());
+            rounds.round(&mut SceneHost(Arc::clone(&visited)), &Asked { all: Some(All::Look), holds: vec![] });
         }
     }));
     threads.into_iter().for_each(|thread| thread.join().unwrap());

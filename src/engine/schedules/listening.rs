@@ -14,7 +14,7 @@ use crate::engine::hub::{Hub, Reports, Subscription};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::state::channels::Subject;
-use crate::state::wait_loop::{Contest, Outcome, wait_loop};
+use crate::state::wait_loop::{Outcome, WaitLoop, wait_loop};
 use crate::sync::Mutex;
 use crate::time::{Deadline, Instant};
 use crate::transport::Demand;
@@ -52,7 +52,7 @@ struct Caller {
     subscription: Option<Subscription>,
 }
 
-impl Contest for Caller {
+impl WaitLoop for Caller {
     type Grant = ();
 
     fn now(&self) -> Instant {

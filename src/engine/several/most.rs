@@ -16,7 +16,7 @@ use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::backoff::random;
 use crate::state::quorum::Rule;
 use crate::state::votes::{Verdict, Vote, Votes};
-use crate::state::wait_loop::{Contest, Outcome, wait_loop};
+use crate::state::wait_loop::{Outcome, WaitLoop, wait_loop};
 use crate::time::{Deadline, Instant};
 
 /// One take of most of several locks. Dropping it gives back what it holds.
@@ -177,7 +177,7 @@ impl<'a> Most<'a> {
     }
 }
 
-impl Contest for Most<'_> {
+impl WaitLoop for Most<'_> {
     type Grant = Vec<Option<Grant>>;
 
     fn now(&self) -> Instant {

@@ -15,7 +15,7 @@ use crate::state::watch::All;
 use crate::time::Instant;
 
 /// The surroundings of a round; tests use a model of a server in virtual time.
-pub(crate) trait Upkeep {
+pub(crate) trait RenewalHost {
     /// Returns the holds of this server.
     fn holds(&self) -> Vec<Arc<HoldState>>;
 
@@ -78,10 +78,10 @@ impl Renewer {
     }
 
     /// Runs a round: renews due holds and checks holds in question. Returns the time of the next round.
-    pub(crate) fn round(&mut self, upkeep: &mut impl Upkeep, asked: &Asked) -> Instant {
+    pub(crate) fn round(&mut self, host: &mut impl RenewalHost, asked: &Asked) -> Instant {
         let scope = self.rounds.begin(Instant::now(), asked.all);
         let retrying: Vec<_> = std::mem::take(&mut self.retrying).iter().filter_map(Weak::upgrade).collect();
-        let all = if scope.is_everything { upkeep.holds() } else { vec![] };
+        let all = if scope.is_everything { host.holds() } else { vec![] };
         let mut seen = HashSet::new();
         let mut due = vec![];
         let named = asked.holds.iter().map(|hold| (hold, true));
@@ -90,31 +90,31 @@ impl Renewer {
         let twice = !(asked.holds.is_empty() && retrying.is_empty());
         for (hold, asked) in named.chain(others) {
             if !twice || seen.insert(hold.number) {
-                abandon_if_ended(upkeep, hold);
-                let turn = upkeep.with_ledger(hold, |ledger, now| Turn::of(ledger, now, scope.renews, asked));
+                abandon_if_ended(host, hold);
+                let turn = host.with_ledger(hold, |ledger, now| Turn::of(ledger, now, scope.renews, asked));
                 due.extend(turn.map(|turn| due_for(hold, turn)));
             }
         }
-        self.send(upkeep, due);
+        self.send(host, due);
         let Outcome { renewed, recovered } = self.rounds.end(Instant::now());
         if renewed > 0 {
-            upkeep.renewed_in_round(renewed);
+            host.renewed_in_round(renewed);
         }
         if let Some(outage) = recovered {
-            upkeep.recovered(outage);
+            host.recovered(outage);
         }
         self.retrying.extend(retrying.iter().map(Arc::downgrade));
-        self.next_round(upkeep)
+        self.next_round(host)
     }
 
     /// The time of the next round: soon after a failure, otherwise at the next tick.
-    fn next_round(&mut self, upkeep: &impl Upkeep) -> Instant {
+    fn next_round(&mut self, host: &impl RenewalHost) -> Instant {
         let mut next = self.rounds.next_tick();
         let mut seen = HashSet::new();
         self.retrying.retain(|hold| {
             let is_new = |hold: &Arc<HoldState>| seen.insert(hold.number);
             let Some(hold) = hold.upgrade().filter(is_new) else { return false };
-            let look = upkeep.with_ledger(&hold, next_look);
+            let look = host.with_ledger(&hold, next_look);
             next = look.map_or(next, |look| next.min(look));
             look.is_some()
         });
@@ -122,46 +122,46 @@ impl Renewer {
     }
 
     /// Sends batch after batch. Holds that come into question meanwhile do not wait for the last batch.
-    fn send(&mut self, upkeep: &mut impl Upkeep, due: Vec<Due>) {
+    fn send(&mut self, host: &mut impl RenewalHost, due: Vec<Due>) {
         for batch in self.rounds.in_batches(due) {
-            let urgent = upkeep.urgent();
-            let look = |hold: &Arc<HoldState>| Some(due_for(hold, upkeep.with_ledger(hold, Turn::look)?));
+            let urgent = host.urgent();
+            let look = |hold: &Arc<HoldState>| Some(due_for(hold, host.with_ledger(hold, Turn::look)?));
             let urgent = urgent.iter().filter_map(look).collect();
             for batch in self.rounds.in_batches(urgent) {
-                self.send_batch(upkeep, &batch);
+                self.send_batch(host, &batch);
             }
-            self.send_batch(upkeep, &batch);
+            self.send_batch(host, &batch);
         }
     }
 
-    fn send_batch(&mut self, upkeep: &mut impl Upkeep, batch: &[Due]) {
+    fn send_batch(&mut self, host: &mut impl RenewalHost, batch: &[Due]) {
         // Holds that were released during the earlier batches are left out.
-        let wanted = |due: &&Due| upkeep.with_ledger(&due.hold, |ledger, now| due.turn().is_still_due(ledger, now));
+        let wanted = |due: &&Due| host.with_ledger(&due.hold, |ledger, now| due.turn().is_still_due(ledger, now));
         let batch: Vec<&Due> = batch.iter().filter(wanted).collect();
         let Some(first) = batch.first().map(|due| due.turn()) else { return };
         let sent = Instant::now();
         let Some(deadline) = self.rounds.ask_until(sent, first) else {
-            batch.iter().for_each(|due| self.learn(upkeep, due, due.turn().put_off()));
+            batch.iter().for_each(|due| self.learn(host, due, due.turn().put_off()));
             return;
         };
-        match ask(upkeep, &batch, deadline) {
+        match ask(host, &batch, deadline) {
             Ok((server_time_ms, answers)) => {
                 let pace = |time_ms| self.rounds.pace(sent, Instant::now(), time_ms);
                 let pace = server_time_ms.map_or_else(Pace::default, pace);
-                self.take_answers(upkeep, &batch, answers, sent, pace);
+                self.take_answers(host, &batch, answers, sent, pace);
             }
             Err(error) => {
                 let now = Instant::now();
                 self.rounds.failed(sent, now, first);
-                batch.iter().for_each(|due| self.learn(upkeep, due, due.turn().after_failure(&error)));
-                upkeep.failed(batch.len(), first.remaining(now), error);
+                batch.iter().for_each(|due| self.learn(host, due, due.turn().after_failure(&error)));
+                host.failed(batch.len(), first.remaining(now), error);
             }
         }
     }
 
     fn take_answers(
         &mut self,
-        upkeep: &impl Upkeep,
+        host: &impl RenewalHost,
         batch: &[&Due],
         answers: Vec<RenewalAnswer>,
         sent: Instant,
@@ -170,21 +170,21 @@ impl Renewer {
         let mut refusals = vec![];
         for (&due, answer) in batch.iter().zip(answers) {
             let lesson = self.rounds.answered(due.turn(), &answer, sent, pace);
-            self.learn(upkeep, due, lesson);
+            self.learn(host, due, lesson);
             if let RenewalAnswer::Refused(refusal) = answer {
                 refusals.push((refusal, due.turn().remaining(Instant::now())));
             }
         }
         // Holds with earlier deadlines come first.
         if let Some((refusal, remaining)) = refusals.first() {
-            upkeep.failed(refusals.len(), *remaining, Error::refused(refusal.clone()));
+            host.failed(refusals.len(), *remaining, Error::refused(refusal.clone()));
         }
     }
 
-    fn learn(&mut self, upkeep: &impl Upkeep, due: &Due, lesson: Lesson) {
-        upkeep.with_ledger(&due.hold, |ledger, now| lesson.teach(ledger, now));
+    fn learn(&mut self, host: &impl RenewalHost, due: &Due, lesson: Lesson) {
+        host.with_ledger(&due.hold, |ledger, now| lesson.teach(ledger, now));
         match lesson {
-            Lesson::Renewed { .. } => upkeep.renewed(&due.hold),
+            Lesson::Renewed { .. } => host.renewed(&due.hold),
             Lesson::Again(_) => self.retrying.push(Arc::downgrade(&due.hold)),
             Lesson::Looked | Lesson::Lost(_) => {}
         }
@@ -193,14 +193,14 @@ impl Renewer {
 
 /// Sends a batch. Returns the time of the server, where the reply contains it, and one answer for each hold.
 fn ask(
-    upkeep: &mut impl Upkeep,
+    host: &mut impl RenewalHost,
     batch: &[&Due],
     deadline: Instant,
 ) -> Result<(Option<u64>, Vec<RenewalAnswer>), Error> {
     let (server_time_ms, answers) = if batch.first().is_some_and(|due| due.turn().is_look()) {
-        (None, upkeep.look(batch, deadline)?)
+        (None, host.look(batch, deadline)?)
     } else {
-        let RenewalAnswers { server_time_ms, answers } = upkeep.renew(batch, deadline)?;
+        let RenewalAnswers { server_time_ms, answers } = host.renew(batch, deadline)?;
         (Some(server_time_ms), answers)
     };
     if answers.len() != batch.len() {
@@ -214,17 +214,17 @@ fn due_for(hold: &Arc<HoldState>, turn: Turn) -> Due {
 }
 
 /// The content of the renewal of a hold, if the hold is to be renewed.
-pub(crate) fn renewal(upkeep: &impl Upkeep, due: &Due) -> Option<Renewal> {
+pub(crate) fn renewal(host: &impl RenewalHost, due: &Due) -> Option<Renewal> {
     let lease = due.turn().lease()?;
-    let raise = upkeep.with_ledger(&due.hold, |ledger, now| ledger.raise(now, lease));
+    let raise = host.with_ledger(&due.hold, |ledger, now| ledger.raise(now, lease));
     Some(Renewal { name: due.hold.name.clone(), owner: due.hold.owner.clone(), raise })
 }
 
 /// Leaves a hold to expire whose thread has ended: the hold is renewed no more, but its loss is still told.
-fn abandon_if_ended(upkeep: &impl Upkeep, hold: &Arc<HoldState>) {
+fn abandon_if_ended(host: &impl RenewalHost, hold: &Arc<HoldState>) {
     let has_ended = hold.thread.as_ref().is_some_and(ThreadId::has_ended);
-    if has_ended && upkeep.with_ledger(hold, |ledger, _| ledger.abandon()) {
-        upkeep.abandon(hold);
+    if has_ended && host.with_ledger(hold, |ledger, _| ledger.abandon()) {
+        host.abandon(hold);
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::inbox::{Events, Inbox};
-use super::renewer::{Asked, Due, Renewer, Upkeep, renewal};
+use super::renewer::{Asked, Due, RenewalHost, Renewer, renewal};
 use crate::conn::{DedicatedConnection, Server, Sleeper};
 use crate::engine::Engine;
 use crate::engine::holds::heartbeat::Heartbeat;
@@ -115,9 +115,9 @@ impl Worker {
         }
         let all = self.see_to_watch(engine, hub);
         let Self { renewer, server, watch, connection, inbox, .. } = self;
-        let mut visit = Visit { engine, server, watch, connection, inbox, gone: 0 };
-        let mut holds = visit.urgent();
-        if visit.is_watching() {
+        let mut round = ServerRound { engine, server, watch, connection, inbox, gone: 0 };
+        let mut holds = round.urgent();
+        if round.is_watching() {
             holds.extend(ripe);
         }
         let asked = Asked { all, holds };
@@ -125,8 +125,8 @@ impl Worker {
         if asked.all.is_none() && asked.holds.is_empty() && started < self.next_round {
             return;
         }
-        self.next_round = renewer.round(&mut visit, &asked);
-        let gone = visit.gone;
+        self.next_round = renewer.round(&mut round, &asked);
+        let gone = round.gone;
         let now = Instant::now();
         if self.watch.found_gone(now, gone, asked.all.is_some()) {
             self.next_step = Some(now);
@@ -213,7 +213,7 @@ impl Worker {
 }
 
 /// The surroundings of one round: engine and server.
-struct Visit<'a> {
+struct ServerRound<'a> {
     engine: &'a Arc<Engine>,
     server: &'a Arc<Server>,
     watch: &'a Watch,
@@ -223,7 +223,7 @@ struct Visit<'a> {
     gone: usize,
 }
 
-impl Visit<'_> {
+impl ServerRound<'_> {
     /// Whether a key that is read now is watched from then on.
     fn is_watching(&self) -> bool {
         self.watch.is_live(self.connection.generation())
@@ -265,7 +265,7 @@ impl Visit<'_> {
     }
 }
 
-impl Upkeep for Visit<'_> {
+impl RenewalHost for ServerRound<'_> {
     fn holds(&self) -> Vec<Arc<HoldState>> {
         self.engine.registry.all().into_iter().filter(|hold| self.engine.is_on(self.server, hold)).collect()
     }

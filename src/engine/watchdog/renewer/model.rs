@@ -362,7 +362,7 @@ impl World {
     }
 }
 
-impl Upkeep for World {
+impl RenewalHost for World {
     fn holds(&self) -> Vec<Arc<HoldState>> {
         self.registry.all()
     }
