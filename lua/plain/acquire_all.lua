@@ -6,7 +6,7 @@
 --
 -- reply: {1} = granted | {0, state of each key in order} = nothing was changed; a state is
 --        -2 = free | ms = busy, with the time to live of the lock (-1 = no expiry)
---        | -3 = the name belongs to another kind of lock | text of an error
+--        | -3 = the name belongs to another kind of lock | -4 = held by this owner | text of an error
 local FREE, OTHER_KIND, OURS = -2, -3, -4
 
 local function state_of(key, owner)
@@ -18,7 +18,8 @@ local function state_of(key, owner)
   if type(held) == 'table' then
     return held.err
   end
-  -- An earlier copy of this request was granted and its reply was lost: grant again.
+  -- An earlier copy of this request was granted and its reply was lost: grant again. If another owner has one of the
+  -- locks by now, the caller gives back the others.
   if held == 1 then
     return OURS
   end
@@ -33,7 +34,6 @@ for i, key in ipairs(KEYS) do
   local state = state_of(key, ARGV[2 * i - 1])
   if state == OURS then
     ours[#ours + 1] = i
-    state = FREE
   elseif state == FREE then
     free[#free + 1] = i
   end

@@ -66,6 +66,8 @@ pub(crate) enum PartState {
     },
     /// The name belongs to a lock of another kind.
     OtherKind,
+    /// This owner holds the lock: an earlier copy of the request was granted, and its reply was lost.
+    Ours,
     /// The key cannot be read as a lock, for example a key of another type. A group reports such a key as a refusal of
     /// the whole request.
     Unreadable(Refusal),
@@ -148,6 +150,7 @@ impl PartState {
         match int(value)? {
             -2 => Some(Self::Free),
             -3 => Some(Self::OtherKind),
+            -4 => Some(Self::Ours),
             ttl_ms if ttl_ms >= -1 => Some(Self::Busy { ttl_ms }),
             _ => None,
         }

@@ -16,6 +16,7 @@ pub(crate) mod other_process;
 pub(crate) mod processes;
 mod refusals;
 mod renewal;
+mod several;
 pub(crate) mod storms;
 mod telling;
 mod wakeup;

@@ -273,6 +273,11 @@ impl<'a> Acquisition<'a> {
         Outcome::Busy(REST_AFTER_A_LATE_ANSWER)
     }
 
+    /// Records that an earlier copy of the request took the lock, which the caller cannot use without other locks.
+    pub(crate) fn was_granted_in_vain(&mut self) {
+        self.in_doubt.get_or_insert_default();
+    }
+
     /// Leaves the queue in Redis, so that no other waiter waits for this one. After a failed wait the caller is
     /// delayed only for a moment; a failed request is repeated in the background.
     fn leave(&mut self, failed: Option<ErrorKind>) {

@@ -100,7 +100,7 @@ fn shares(asking: &[Acquisition<'_>]) -> Vec<Share> {
 
 /// Gives one lock its part of the outcome of its request.
 fn hear(
-    acquisition: Acquisition<'_>,
+    mut acquisition: Acquisition<'_>,
     outcome: &std::result::Result<Answer<Answered>, Failed>,
     index: usize,
 ) -> Result<Reply> {
@@ -117,7 +117,10 @@ fn hear(
                     let error = Error::refused(refusal.clone().at(Arc::from(acquisition.server())));
                     Err(Failed { error, in_doubt: None })
                 }
-                Some(PartState::Free) | None => {
+                state @ (Some(PartState::Free | PartState::Ours) | None) => {
+                    if state == Some(&PartState::Ours) {
+                        acquisition.was_granted_in_vain();
+                    }
                     is_free = true;
                     Ok(answer.with(Attempt::Busy { ttl_ms: 0 }))
                 }

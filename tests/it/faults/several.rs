@@ -1,0 +1,178 @@
+//! Several locks at once: connections that break, answers that never come, copies that arrive late.
+
+use std::thread;
+use std::time::Duration;
+
+use lockson::{Client, Lock};
+use lockson_harness::eventually;
+use lockson_harness::proxy::{Fate, Then, When};
+
+use super::exactly_once::{at_every_byte, faults, lengths, silences};
+use crate::support::faults::{Rig, SOON, fences, ms, rig_without_fences, without_fences};
+use crate::support::{elsewhere, is_free, joined};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn multi(client: &Client) -> Lock {
+    Lock::multi(NAMES.map(|name| client.get_lock(name)))
+}
+
+/// Checks that each lock is held once, by the owner of its own hold.
+#[track_caller]
+fn assert_held_once(rig: &Rig, guard: &lockson::Guard) {
+    assert!(guard.is_held());
+    for member in guard.hold().members() {
+        rig.assert_held_by(member.name(), member.owner(), 1);
+        assert!((29_000..=30_000).contains(&rig.time_to_live(member.name())));
+    }
+}
+
+#[test]
+fn a_bundle_cut_at_any_byte_is_taken_once() {
+    let rig = Rig::start();
+    let client = rig.client();
+    let multi = multi(&client);
+    at_every_byte(
+        &rig,
+        &rig.script("acquire_all"),
+        || (),
+        |()| {
+            let guard = multi.try_lock().unwrap().expect("no other client wants the locks");
+            assert_held_once(&rig, &guard);
+            assert_eq!(client.held().len(), NAMES.len());
+            guard.unlock().unwrap();
+            rig.assert_no_keys();
+        },
+    );
+    assert_quiet(&rig);
+}
+
+#[test]
+fn a_bundle_release_cut_at_any_byte_opens_each_lock_once() {
+    let rig = Rig::start();
+    let client = rig.client();
+    let multi = multi(&client);
+    let points = at_every_byte(
+        &rig,
+        &rig.script("release_all"),
+        || multi.lock().unwrap(),
+        |guard| {
+            guard.unlock().unwrap();
+            assert!(client.held().is_empty());
+            rig.assert_no_keys();
+        },
+    );
+    assert_eq!(rig.server.calls_of("publish"), points * NAMES.len() as u64, "each release is announced once");
+    assert_quiet(&rig);
+}
+
+/// Checks that the background sends nothing any more.
+#[track_caller]
+fn assert_quiet(rig: &Rig) {
+    let mark = rig.proxy.mark();
+    thread::sleep(ms(1_200));
+    let sent = rig.proxy.fitting_since(mark, &When::any());
+    assert!(sent.iter().all(|request| request.command == "PING"), "{sent:?}");
+}
+
+#[test]
+fn without_fences_a_cut_bundle_is_held_once_or_not_at_all() {
+    let rig = rig_without_fences();
+    let multi = multi(&without_fences(&rig));
+    let (acquire, release) = (rig.script("acquire_all"), rig.script("release_all"));
+    multi.lock().unwrap().unlock().unwrap();
+    for verb in [acquire, release] {
+        let (request, reply) = lengths(&rig, &verb);
+        for then in faults(request, reply).into_iter().step_by(7) {
+            let rule = rig.proxy.rule(verb.clone(), then.clone());
+            let guard = multi.try_lock_for(SOON).unwrap_or_else(|error| panic!("{then:?}: {error}")).unwrap();
+            assert_held_once(&rig, &guard);
+            guard.unlock().unwrap_or_else(|error| panic!("{then:?}: {error}"));
+            rule.wait_hit(SOON);
+            rig.eventually_no_keys(SOON);
+        }
+    }
+}
+
+#[test]
+fn a_bundle_in_doubt_is_cleared_for_every_owner() {
+    let rig = Rig::start();
+    let multi = multi(&rig.impatient().connect().unwrap());
+    multi.lock().unwrap().unlock().unwrap();
+    let acquire = rig.script("acquire_all");
+    for then in silences() {
+        let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
+        let rule = rig.proxy.rule(acquire.clone(), then.clone());
+        assert!(multi.try_lock().unwrap_err().is_in_doubt(), "{then:?}");
+        deaf.remove();
+        let original = rule.wait_hit(SOON);
+        eventually(SOON, "the original is fenced", || rig.fence_of(&original).is_some());
+        rig.proxy.heal();
+        rig.proxy.wait_fate(&original, SOON);
+        rig.eventually_no_keys(SOON);
+    }
+    assert_quiet(&rig);
+}
+
+#[test]
+fn a_grant_in_vain_without_its_reply_is_given_back() {
+    let rig = Rig::start();
+    let multi = multi(&rig.client());
+    multi.lock().unwrap().unlock().unwrap();
+    let acquire = rig.script("acquire_all");
+    // The first copy takes all, and its reply is lost. Another owner has one of the locks before the second copy runs.
+    let lost = rig.proxy.rule(acquire.clone(), Then::CutReplyAfter(0));
+    let second = rig.proxy.rule(acquire.nth(2), Then::HoldRequest);
+    thread::scope(|scope| {
+        let taken = scope.spawn(|| elsewhere(|| multi.try_lock().map(|guard| guard.is_some())));
+        lost.wait_hit(SOON);
+        second.wait_hit(SOON);
+        let direct = rig.direct();
+        assert!(direct.get_lock("b").force_unlock().unwrap());
+        let theirs = direct.get_lock("b").lock().unwrap();
+        second.release();
+        assert!(!joined(taken).unwrap(), "another owner has one of the locks");
+        for name in ["a", "c"] {
+            eventually(SOON, "the lock is given back", || is_free(&direct.get_lock(name)));
+        }
+        theirs.unlock().unwrap();
+    });
+    rig.assert_no_keys();
+    assert_quiet(&rig);
+}
+
+#[test]
+fn a_late_copy_of_a_bundle_finds_its_connection_dead() {
+    let rig = Rig::start();
+    let multi = multi(&rig.impatient().connect().unwrap());
+    multi.lock().unwrap().unlock().unwrap();
+    let rule = rig.proxy.rule(rig.script("acquire_all"), Then::HoldRequest);
+    let guard = multi.try_lock_for(SOON).unwrap().expect("the second copy is granted");
+    let original = rule.wait_hit(SOON);
+    guard.unlock().unwrap();
+    rule.release();
+    assert!(!matches!(rig.proxy.wait_fate(&original, SOON), Fate::Answered(_)));
+    rig.assert_no_keys();
+}
+
+#[test]
+fn a_release_in_doubt_is_repeated_for_every_lock() {
+    let rig = Rig::start();
+    let multi = multi(&rig.impatient().connect().unwrap());
+    let release = rig.script("release_all");
+    for then in silences() {
+        let guard = multi.lock().unwrap();
+        let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
+        let rule = rig.proxy.rule(release.clone(), then.clone());
+        let error = guard.unlock().unwrap_err();
+        assert!(NAMES.iter().all(|name| error.to_string().contains(&format!("\"{name}\""))), "{then:?}: {error}");
+        assert_eq!(multi.hold_count(), 0);
+        deaf.remove();
+        rig.eventually_no_keys(SOON);
+        rig.proxy.heal();
+        rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
+        rig.assert_no_keys();
+    }
+    thread::sleep(Duration::from_millis(100));
+    rig.assert_no_keys();
+}
