@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Backoff, Client, Lock, ReleaseBy, TokenOptions};
+use lockson::{Backoff, Client, Hold, Lock, ReleaseBy, TokenOptions};
 use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
@@ -45,6 +45,8 @@ struct Kind {
     counted: bool,
     /// The prefix of the waiters' channels; `None` for kinds whose waiters do not listen.
     channel: Option<fn(&str) -> String>,
+    /// For a group, the member with the name of the test.
+    member: Option<fn(&Client, &str) -> Lock>,
 }
 
 const KINDS: &[Kind] = &[
@@ -54,6 +56,7 @@ const KINDS: &[Kind] = &[
         reenters: true,
         counted: true,
         channel: Some(channel),
+        member: None,
     },
     Kind {
         label: "fair",
@@ -61,6 +64,7 @@ const KINDS: &[Kind] = &[
         reenters: true,
         counted: true,
         channel: Some(channel),
+        member: None,
     },
     Kind {
         label: "spin",
@@ -68,6 +72,7 @@ const KINDS: &[Kind] = &[
         reenters: true,
         counted: true,
         channel: None,
+        member: None,
     },
     Kind {
         label: "fenced",
@@ -75,6 +80,7 @@ const KINDS: &[Kind] = &[
         reenters: true,
         counted: true,
         channel: Some(channel),
+        member: None,
     },
     Kind {
         label: "write",
@@ -82,6 +88,7 @@ const KINDS: &[Kind] = &[
         reenters: true,
         counted: true,
         channel: Some(read_write_channel),
+        member: None,
     },
     Kind {
         label: "non-reentrant",
@@ -89,6 +96,7 @@ const KINDS: &[Kind] = &[
         reenters: false,
         counted: true,
         channel: Some(channel),
+        member: None,
     },
     Kind {
         label: "non-reentrant fair",
@@ -96,6 +104,7 @@ const KINDS: &[Kind] = &[
         reenters: false,
         counted: true,
         channel: Some(channel),
+        member: None,
     },
     Kind {
         label: "token",
@@ -103,6 +112,7 @@ const KINDS: &[Kind] = &[
         reenters: true,
         counted: false,
         channel: None,
+        member: None,
     },
     Kind {
         label: "token without scripts",
@@ -113,17 +123,70 @@ const KINDS: &[Kind] = &[
         reenters: true,
         counted: false,
         channel: None,
+        member: None,
     },
 ];
 
-/// Runs a case for every kind at once; the thread's name shows the kind of a failure.
+/// Groups of locks. They have no holder and no time to live of their own, so tests of these answers leave groups out.
+const GROUPS: &[Kind] = &[
+    Kind {
+        label: "multi of one",
+        lock: |client, name| Lock::multi([client.get_lock(name)]),
+        reenters: true,
+        counted: true,
+        channel: Some(channel),
+        member: Some(|client, name| client.get_lock(name)),
+    },
+    // The first in the canonical order is the one that waiters of a busy group wait for.
+    Kind {
+        label: "multi of three",
+        lock: |client, name| {
+            let (second, third) = (format!("{name}:second"), format!("{name}:third"));
+            Lock::multi([client.get_fair_lock(third), client.get_lock(name), client.get_lock(second)])
+        },
+        reenters: true,
+        counted: true,
+        channel: Some(channel),
+        member: Some(|client, name| client.get_lock(name)),
+    },
+];
+
+fn kinds_and_groups() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().chain(GROUPS)
+}
+
+/// Runs a case for every kind and group at once; the thread's name shows the kind of a failure.
 fn for_every_kind(case: impl Fn(&Kind) + Sync) {
+    run(kinds_and_groups(), case);
+}
+
+/// Runs a case for every kind, without the groups.
+fn for_every_single_kind(case: impl Fn(&Kind) + Sync) {
     run(KINDS.iter(), case);
 }
 
-/// Runs a case for every kind with re-entry.
+/// Runs a case for every kind and group with re-entry.
 fn for_every_reentrant_kind(case: impl Fn(&Kind) + Sync) {
-    run(KINDS.iter().filter(|kind| kind.reenters), case);
+    run(kinds_and_groups().filter(|kind| kind.reenters), case);
+}
+
+/// The key of a lock, or that of the member of a group that a test looks at.
+fn key(name: &str) -> &str {
+    let members = name.strip_prefix("multi(").and_then(|names| names.strip_suffix(')'));
+    members.map_or(name, |names| names.split(", ").min().unwrap_or(names))
+}
+
+/// Deletes the lock, or every member of the group.
+#[track_caller]
+fn delete(lock: &Lock) {
+    let name = lock.name();
+    let members = name.strip_prefix("multi(").and_then(|names| names.strip_suffix(')'));
+    members.unwrap_or(name).split(", ").for_each(|name| RedisServer::shared().run(&["DEL", name]));
+}
+
+/// The owner of a hold, or of the hold on the member of a group that a test looks at.
+fn owner(hold: &Hold) -> &str {
+    hold.members().iter().min_by_key(|member| member.name()).map_or("", Hold::owner)
 }
 
 fn run(kinds: impl Iterator<Item = &'static Kind>, case: impl Fn(&Kind) + Sync) {
@@ -140,6 +203,11 @@ fn run(kinds: impl Iterator<Item = &'static Kind>, case: impl Fn(&Kind) + Sync) 
 impl Kind {
     fn get_lock(&self, client: &Client, name: &str) -> Lock {
         (self.lock)(client, name)
+    }
+
+    /// The lock that a test looks at: the lock itself, or a member of the group.
+    fn member(&self, client: &Client, name: &str) -> Lock {
+        self.member.unwrap_or(self.lock)(client, name)
     }
 
     /// The longest wake-up on an idle machine. A waiter without a channel sleeps for an eighth of a second.

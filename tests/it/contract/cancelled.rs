@@ -6,7 +6,7 @@ use lockson::{Cancel, Client, ErrorKind};
 use lockson_harness::proxy::{Proxy, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
-use super::for_every_kind;
+use super::{for_every_kind, key};
 use crate::support::faults::PATIENCE;
 use crate::support::{SOON, joined, ttl_ms};
 
@@ -18,7 +18,7 @@ fn a_request_of_a_cancelled_wait_leaves_no_lock_behind() {
         let client = Client::builder(&proxy.url()).command_timeout(PATIENCE).connect().unwrap();
         let lock = kind.get_lock(&client, &kind.fresh());
         drop(lock.lock().unwrap()); // from here on the scripts are known
-        let held = proxy.rule(When::any().containing(lock.name()), Then::HoldRequest);
+        let held = proxy.rule(When::any().containing(key(lock.name())), Then::HoldRequest);
         let stop = Cancel::new();
         thread::scope(|scope| {
             let waiting = lock.with_cancel(&stop);
@@ -28,7 +28,7 @@ fn a_request_of_a_cancelled_wait_leaves_no_lock_behind() {
             assert!(matches!(joined(waiter), ErrorKind::Cancelled | ErrorKind::Unknown));
             held.release();
             proxy.wait_fate(&original, SOON);
-            eventually(SOON, "the granted lock is released", || ttl_ms(server, lock.name()) == -2);
+            eventually(SOON, "the granted lock is released", || ttl_ms(server, key(lock.name())) == -2);
         });
     });
 }

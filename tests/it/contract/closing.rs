@@ -9,7 +9,7 @@ use crossbeam_channel::unbounded;
 use lockson::{Client, ErrorKind, ListeningFailed, Loss, Observer};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{Kind, for_every_kind, for_every_reentrant_kind, is_free};
+use super::{Kind, for_every_kind, for_every_reentrant_kind, is_free, key};
 use crate::support::{
     GRACE, Note, Notes, SCHEDULING, SOON, TTL, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms,
     timed,
@@ -28,14 +28,14 @@ fn closed_wait(kind: &Kind) -> Duration {
     let holder = client();
     let guard = kind.get_lock(&holder, &kind.fresh()).lock().unwrap();
     let waiting = client();
-    let lock = kind.get_lock(&waiting, guard.name());
+    let lock = kind.get_lock(&waiting, key(guard.name()));
     thread::scope(|scope| {
         let waiters = [
             scope.spawn(|| kind_of(lock.lock())),
             scope.spawn(|| kind_of(lock.try_lock_for(SOON))),
             scope.spawn(|| kind_of(lock.owned().lock())),
         ];
-        kind.await_waiter(RedisServer::shared(), guard.name());
+        kind.await_waiter(RedisServer::shared(), key(guard.name()));
         let (took, ()) = timed(|| {
             waiting.close();
             for waiter in waiters {
@@ -66,15 +66,15 @@ fn close_gives_every_hold_back_and_says_that_it_is_lost() {
         });
         assert_eq!(heard.recv_timeout(SOON), Ok(Loss::Closed));
         assert!(heard.recv_timeout(ms(50)).is_err(), "told once");
-        assert!(is_free(&kind.get_lock(&client(), lock.name())), "the lock was released");
-        assert!(is_free(&kind.get_lock(&client(), owned.name())));
+        assert!(is_free(&kind.get_lock(&client(), key(lock.name()))), "the lock was released");
+        assert!(is_free(&kind.get_lock(&client(), key(owned.name()))));
         assert!(ours.held().is_empty());
         assert_eq!((outer.is_held(), outer.lost()), (false, Some(Loss::Closed)));
         for outcome in [inner.unlock(), outer.unlock(), owned.unlock()] {
             assert_eq!(kind_of(outcome), ErrorKind::Lost(Loss::Closed));
         }
-        assert_eq!(notes.of(lock.name()).last(), Some(&Note::Lost(lock.name().into(), Loss::Closed)));
-        assert_eq!(notes.losses_of(lock.name()), 1);
+        assert_eq!(notes.of(key(lock.name())).last(), Some(&Note::Lost(key(lock.name()).into(), Loss::Closed)));
+        assert_eq!(notes.losses_of(key(lock.name())), 1);
     });
 }
 
@@ -93,11 +93,12 @@ fn a_closed_client_and_its_clones_refuse_everything() {
                 kind_of(lock.try_lock_for(SOON)),
                 kind_of(lock.owned().lock()),
                 kind_of(lock.is_locked()),
-                kind_of(lock.holder()),
-                kind_of(lock.remaining_time_to_live()),
                 kind_of(lock.force_unlock()),
             ];
             assert!(kinds.iter().all(|kind| *kind == ErrorKind::Closed), "{kinds:?}");
+            let kinds = [kind_of(lock.holder()), kind_of(lock.remaining_time_to_live())];
+            let wanted = if kind.member.is_none() { ErrorKind::Closed } else { ErrorKind::Unsupported };
+            assert_eq!(kinds, [wanted; 2]);
             assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld);
             assert_eq!((lock.hold_count(), lock.is_held_by_current_thread()), (0, false));
         }
@@ -111,7 +112,7 @@ fn a_guard_keeps_its_client_open_and_itself_renewed() {
         let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.lock().unwrap();
         drop((client, lock));
-        let others = kind.get_lock(&crate::support::client(), guard.name());
+        let others = kind.get_lock(&crate::support::client(), key(guard.name()));
         assert!(others.try_lock_for(TTL * 2).unwrap().is_none());
         assert!(guard.is_held());
         guard.unlock().unwrap();
@@ -127,7 +128,7 @@ fn the_last_handle_closes_the_connections() {
         let client = Client::builder(&RedisServer::shared().url()).client_name(&label).connect().unwrap();
         let lock = kind.get_lock(&client, &kind.fresh());
         let holder = crate::support::client();
-        let theirs = kind.get_lock(&holder, lock.name()).lock().unwrap();
+        let theirs = kind.get_lock(&holder, key(lock.name())).lock().unwrap();
         elsewhere(|| assert!(lock.try_lock_for(ms(50)).unwrap().is_none()));
         drop(theirs);
         let guard = lock.lock().unwrap();
@@ -148,7 +149,7 @@ fn close_closes_the_connections_and_opens_none_again() {
         let client = Client::builder(&RedisServer::shared().url()).client_name(&label);
         let client = client.observer(Failures(Arc::clone(&failures))).connect().unwrap();
         let theirs = kind.get_lock(&crate::support::client(), &kind.fresh()).lock().unwrap();
-        let lock = kind.get_lock(&client, theirs.name());
+        let lock = kind.get_lock(&client, key(theirs.name()));
         assert!(lock.try_lock_for(ms(50)).unwrap().is_none(), "the client listens");
         client.close();
         eventually(SOON, "all connections of the client are closed", || named() == 0);

@@ -9,7 +9,7 @@ use lockson::{Cancel, Client, ErrorKind, Guard, Lock, LockAcquired, LockLost, Lo
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::{NewConnections, Scope, Then, When};
 
-use super::{for_every_kind, for_every_reentrant_kind};
+use super::{for_every_kind, for_every_reentrant_kind, key};
 use crate::support::faults::Rig;
 use crate::support::{Random, SCHEDULING, SOON, client, fresh, joined, kind_of, ms, timed};
 
@@ -102,7 +102,7 @@ fn close_within_a_call_of_the_observer_does_not_wait_for_itself() {
             let closing = closes.recv_timeout(SOON).unwrap();
             assert!(closing < SOON && took < SOON, "{moment:?}: {closing:?} of {took:?}");
             assert_eq!(kind_of(lock.try_lock()), ErrorKind::Closed);
-            let others = kind.get_lock(&crate::support::client(), lock.name());
+            let others = kind.get_lock(&crate::support::client(), key(lock.name()));
             // A lost hold ends in Redis with its lease.
             let free = if moment == Moment::Lost { others.try_lock_for(SOON) } else { others.try_lock() };
             assert!(free.unwrap().is_some(), "{moment:?}");
@@ -246,7 +246,7 @@ fn a_callback_that_lasts_delays_no_other() {
         let guards: Vec<_> =
             (0..4).map(|_| kind.get_lock(&client, &kind.fresh()).with_lease(ms(400)).lock().unwrap()).collect();
         for guard in &guards {
-            let (told, end, name) = (told.clone(), end.clone(), guard.name().to_owned());
+            let (told, end, name) = (told.clone(), end.clone(), key(guard.name()).to_owned());
             guard.on_lost(move |loss| {
                 assert_eq!(*loss, Loss::Expired);
                 told.send(name).unwrap();
@@ -255,7 +255,7 @@ fn a_callback_that_lasts_delays_no_other() {
         }
         let mut lost: Vec<_> = guards.iter().map(|_| heard.recv_timeout(SOON).unwrap()).collect();
         lost.sort();
-        let mut wanted: Vec<_> = guards.iter().map(|guard| guard.name().to_owned()).collect();
+        let mut wanted: Vec<_> = guards.iter().map(|guard| key(guard.name()).to_owned()).collect();
         wanted.sort();
         assert_eq!(lost, wanted, "all waiters end while the first call is still busy");
         drop(ended);

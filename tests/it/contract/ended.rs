@@ -7,7 +7,7 @@ use lockson::{Client, ErrorKind, Loss};
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Proxy, Then, When};
 
-use super::for_every_reentrant_kind;
+use super::{for_every_reentrant_kind, key};
 use crate::support::{SOON, kind_of, ms};
 
 #[test]
@@ -37,7 +37,7 @@ fn a_re_entry_answered_after_the_loss_was_told_is_no_guard() {
         let hold = guard.hold().clone();
         let (told, heard) = unbounded();
         guard.on_lost(move |loss| told.send(*loss).unwrap());
-        let answer = proxy.rule(When::any().containing(lock.name()), Then::HoldReply);
+        let answer = proxy.rule(When::any().containing(key(lock.name())), Then::HoldReply);
         thread::scope(|scope| {
             scope.spawn(|| {
                 assert_eq!(heard.recv_timeout(SOON), Ok(Loss::Expired));

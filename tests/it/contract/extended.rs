@@ -6,7 +6,7 @@ use crossbeam_channel::unbounded;
 use lockson::Loss;
 use lockson_harness::{RedisServer, eventually};
 
-use super::for_every_kind;
+use super::{for_every_kind, key};
 use crate::support::{Notes, SCHEDULING, SOON, brisk, client, ms};
 
 #[test]
@@ -33,7 +33,7 @@ fn the_observer_hears_of_the_new_end_of_an_extended_lease() {
         let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.with_lease(ms(800)).lock().unwrap();
         guard.extend(ms(1_500)).unwrap();
-        eventually(SOON, "the observer is told", || notes.losses_of(lock.name()) == 1);
+        eventually(SOON, "the observer is told", || notes.losses_of(key(lock.name())) == 1);
         assert_eq!(guard.remaining(), Duration::ZERO);
     });
 }

@@ -12,7 +12,7 @@ use lockson::{Cancel, Client, ErrorKind, Guard, Hold, Lock, Loss, OwnedGuard};
 use lockson_harness::{HelperProcess, RedisServer, helper};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{KINDS, Kind};
+use super::{Kind, kinds_and_groups};
 use crate::faults::other_process::crowd;
 use crate::support::{Random, SOON, ms};
 
@@ -46,11 +46,11 @@ fn a_busy_parent_forks() {
     let ended = &AtomicBool::new(false);
     thread::scope(|scope| {
         // The threads hold, wait in the local queue and in the queue of Redis, re-enter, give up and release.
-        for (seed, kind) in KINDS.iter().flat_map(|kind| [kind; 3]).enumerate() {
+        for (seed, kind) in kinds_and_groups().flat_map(|kind| [kind; 3]).enumerate() {
             let lock = kind.get_lock(&client, &format!("busy {}", kind.label)).with_cancel(&stop);
             scope.spawn(move || crowd(&lock, seed as u64 + 1, || ended.load(Ordering::Acquire)));
         }
-        let inherited: Vec<_> = KINDS.iter().map(|kind| Inherited::take(&client, kind, &stop)).collect();
+        let inherited: Vec<_> = kinds_and_groups().map(|kind| Inherited::take(&client, kind, &stop)).collect();
         for round in 0..40 {
             // Each round forks at another moment of the threads' work.
             thread::sleep(Duration::from_micros(Random(round + 1).below(5_000)));
@@ -93,6 +93,7 @@ fn status_of(child: i32) -> i32 {
 /// The forking thread's locks of one kind.
 struct Inherited {
     label: &'static str,
+    is_group: bool,
     /// The lock that other threads use all the time.
     busy: Lock,
     /// The lock that this thread holds by a guard.
@@ -110,6 +111,7 @@ impl Inherited {
         manual.lock().unwrap().leave_to_unlock();
         Self {
             label: kind.label,
+            is_group: kind.member.is_some(),
             busy: lock("busy").with_cancel(stop),
             held: lock("held 0"),
             guards: [0, 1, 2, 3].map(|number| lock(&format!("held {number}")).lock().unwrap()),
@@ -140,8 +142,8 @@ fn in_child(client: Client, inherited: Vec<Inherited>, stop: Cancel) -> i32 {
                 refused(lock.unlock()),
                 refused(lock.force_unlock().map(drop)),
                 refused(lock.is_locked().map(drop)),
-                refused(lock.holder().map(drop)),
-                refused(lock.remaining_time_to_live().map(drop)),
+                what.is_group || refused(lock.holder().map(drop)),
+                what.is_group || refused(lock.remaining_time_to_live().map(drop)),
                 !lock.is_held_by_current_thread() && lock.hold_count() == 0,
             ]);
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use lockson::{Cancel, ErrorKind, Loss};
 use lockson_harness::RedisServer;
 
-use super::{for_every_kind, is_free};
+use super::{delete, for_every_kind, is_free, key, owner};
 use crate::support::{GRACE, SCHEDULING, SOON, TICK, TTL, brisk_client, client, elsewhere, kind_of, ms, timed, ttl_ms};
 
 #[test]
@@ -41,7 +41,7 @@ fn a_holder_stops_believing_before_the_lock_is_free() {
                 let guard = lock.with_lease(lease).lock().unwrap();
                 assert!(guard.remaining() < lease);
                 assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
-                redis::cmd("PTTL").arg(lock.name()).query::<i64>(&mut server).unwrap() > half_a_margin
+                redis::cmd("PTTL").arg(key(lock.name())).query::<i64>(&mut server).unwrap() > half_a_margin
             };
             // If this thread did not run for the whole lease, the look came too late to judge.
             assert!((0..20).any(|_| is_told_before()), "told only when a lease of {lease:?} was over");
@@ -53,14 +53,14 @@ fn a_holder_stops_believing_before_the_lock_is_free() {
 fn the_watchdog_keeps_a_hold_beyond_its_time_to_live() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&brisk_client(), &kind.fresh());
-        let others = kind.get_lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), key(lock.name()));
         let guard = lock.lock().unwrap();
-        let owner = guard.owner().to_owned();
+        let owner = owner(guard.hold()).to_owned();
         let started = Instant::now();
         while started.elapsed() < TTL * 5 / 2 {
             assert!(guard.is_held(), "after {:?}", started.elapsed());
             assert!(others.try_lock_for(TICK).unwrap().is_none(), "after {:?}", started.elapsed());
-            assert_eq!(others.holder().unwrap().unwrap().owner(), owner);
+            assert_eq!(kind.member(&client(), key(others.name())).holder().unwrap().unwrap().owner(), owner);
         }
         guard.unlock().unwrap();
         assert!(is_free(&others));
@@ -74,11 +74,11 @@ fn a_released_hold_is_renewed_no_more() {
         let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.lock().unwrap();
         let mut server = RedisServer::shared().connection();
-        let state: Vec<u8> = redis::cmd("DUMP").arg(lock.name()).query(&mut server).unwrap();
+        let state: Vec<u8> = redis::cmd("DUMP").arg(key(lock.name())).query(&mut server).unwrap();
         guard.unlock().unwrap();
         // If the released owner were renewed, the restored state would outlast the short time to live.
         let started = Instant::now();
-        let () = redis::cmd("RESTORE").arg(lock.name()).arg(400).arg(state).query(&mut server).unwrap();
+        let () = redis::cmd("RESTORE").arg(key(lock.name())).arg(400).arg(state).query(&mut server).unwrap();
         assert!(!is_free(&lock));
         assert!(lock.try_lock_for(SOON).unwrap().is_some());
         assert!(started.elapsed() <= ms(400) + GRACE + SCHEDULING, "{:?}", started.elapsed());
@@ -129,10 +129,10 @@ fn extend_raises_the_time_to_live_and_never_lowers_it() {
         let guard = lock.with_lease(ms(1_000)).lock().unwrap();
         guard.extend(ms(20_000)).unwrap();
         assert!(guard.remaining() > ms(19_000));
-        assert!(ttl_ms(RedisServer::shared(), lock.name()) > 19_000);
+        assert!(ttl_ms(RedisServer::shared(), key(lock.name())) > 19_000);
         guard.extend(ms(500)).unwrap();
         assert!(guard.remaining() > ms(18_000));
-        assert!(ttl_ms(RedisServer::shared(), lock.name()) > 18_000);
+        assert!(ttl_ms(RedisServer::shared(), key(lock.name())) > 18_000);
         // The hold itself can be extended from any thread.
         let hold = guard.hold().clone();
         elsewhere(|| hold.extend(ms(40_000)).unwrap());
@@ -148,7 +148,7 @@ fn extending_finds_a_loss() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
-        RedisServer::shared().run(&["DEL", lock.name()]);
+        delete(&lock);
         assert_eq!(kind_of(guard.extend(ms(1_000))), ErrorKind::Lost(Loss::Gone));
         assert!(!lock.is_locked().unwrap());
         assert_eq!(guard.lost(), Some(Loss::Gone));
@@ -162,7 +162,7 @@ fn the_longest_lease_is_a_year() {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let year = ms(365 * 24 * 60 * 60 * 1_000);
         let guard = lock.with_lease(year).lock().unwrap();
-        assert!(ttl_ms(RedisServer::shared(), lock.name()) > 364 * 24 * 60 * 60 * 1_000);
+        assert!(ttl_ms(RedisServer::shared(), key(lock.name())) > 364 * 24 * 60 * 60 * 1_000);
         assert!(guard.is_held());
         guard.unlock().unwrap();
         assert!(is_free(&lock));

@@ -5,12 +5,12 @@ use std::time::Duration;
 use lockson::{Cancel, Client, ErrorKind, LockKind};
 use lockson_harness::{RedisServer, eventually};
 
-use super::for_every_kind;
+use super::{for_every_kind, for_every_single_kind};
 use crate::support::{Events, SOON, brisk, client, elsewhere, joined, kind_of, ms};
 
 #[test]
 fn held_tells_kind_age_token_and_keeper() {
-    for_every_kind(|kind| {
+    for_every_single_kind(|kind| {
         let client = client();
         let (renewed, leased) = (kind.get_lock(&client, &kind.fresh()), kind.get_lock(&client, &kind.fresh()));
         let guards = [renewed.lock().unwrap(), leased.with_lease(SOON).lock().unwrap()];
@@ -51,7 +51,7 @@ fn a_hold_past_its_longest_is_not_renewed() {
 
 #[test]
 fn a_waiter_is_listed_and_told_until_it_has_the_lock() {
-    for_every_kind(|kind| {
+    for_every_single_kind(|kind| {
         let (events, name) = (Events::default(), kind.fresh());
         let waiting = brisk(RedisServer::shared()).observer(events.clone()).connect().unwrap();
         let guard = kind.get_lock(&client(), &name).lock().unwrap();

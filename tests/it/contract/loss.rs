@@ -3,7 +3,7 @@
 use lockson::{Error, ErrorKind, Loss};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{for_every_kind, is_free};
+use super::{delete, for_every_kind, is_free, key, owner};
 use crate::support::{SOON, brisk_client, client, elsewhere, fields, joined, kind_of, median, ms, timed};
 
 #[test]
@@ -12,7 +12,7 @@ fn a_deleted_lock_is_lost_at_the_next_renewal() {
         let client = brisk_client();
         let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.lock().unwrap();
-        RedisServer::shared().run(&["DEL", lock.name()]);
+        delete(&lock);
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
         assert_eq!((guard.is_held(), guard.remaining().is_zero(), lock.hold_count()), (false, true, 0));
         assert!(client.held().is_empty());
@@ -29,12 +29,12 @@ fn a_lock_of_another_owner_is_lost_as_taken() {
         let guard = lock.lock().unwrap();
         // One command replaces the hold by the hold of another client, so that no renewal comes in between.
         let theirs = kind.get_lock(&client(), &kind.fresh()).lock().unwrap();
-        server.run(&["RENAME", theirs.name(), lock.name()]);
-        let before = fields(server, lock.name());
+        server.run(&["RENAME", key(theirs.name()), key(lock.name())]);
+        let before = fields(server, key(lock.name()));
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Taken));
         assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken));
-        assert_eq!(fields(server, lock.name()), before);
-        server.run(&["DEL", lock.name()]);
+        assert_eq!(fields(server, key(lock.name())), before);
+        delete(&lock);
     });
 }
 
@@ -47,25 +47,25 @@ fn a_wrong_type_is_a_loss_to_holders_and_an_error_to_others() {
             let lock = kind.get_lock(&client, &kind.fresh());
             let guard = lock.lock().unwrap();
             let place = "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'precious')";
-            server.run(&["EVAL", place, "1", lock.name()]);
+            server.run(&["EVAL", place, "1", key(lock.name())]);
             if is_renewed {
                 assert_eq!(guard.wait_lost(SOON), Some(Loss::Taken));
             }
             assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken), "renewed: {is_renewed}");
             let is_refused = |error: Error| {
                 assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")));
-                assert_eq!(error.lock_name(), Some(lock.name()));
+                assert_eq!(error.lock_name(), Some(key(lock.name())));
             };
             for outcome in [lock.lock().map(Some), lock.try_lock(), lock.try_lock_for(ms(100))] {
                 is_refused(outcome.unwrap_err());
             }
             // The scripts of the other kinds ask for the value in other ways.
-            if kind.counted && kind.label != "write" {
+            if kind.counted && kind.label != "write" && kind.member.is_none() {
                 is_refused(lock.force_unlock().unwrap_err());
                 is_refused(lock.holder().unwrap_err());
                 assert!(lock.is_locked().unwrap());
             }
-            let left: Vec<String> = server.query(&["LRANGE", lock.name(), "0", "-1"]);
+            let left: Vec<String> = server.query(&["LRANGE", key(lock.name()), "0", "-1"]);
             assert_eq!(left, ["precious"]);
         }
     });
@@ -78,8 +78,8 @@ fn an_unlock_finds_an_unknown_loss() {
         for loss in [Loss::Gone, Loss::Taken] {
             let lock = kind.get_lock(&client, &kind.fresh());
             let guard = lock.lock().unwrap();
-            RedisServer::shared().run(&["DEL", lock.name()]);
-            let others = kind.get_lock(&crate::support::client(), lock.name());
+            delete(&lock);
+            let others = kind.get_lock(&crate::support::client(), key(lock.name()));
             let theirs = (loss == Loss::Taken).then(|| others.lock().unwrap());
             assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(loss));
             assert_eq!(theirs.is_some(), lock.is_locked().unwrap(), "the new holder is left alone");
@@ -92,10 +92,10 @@ fn a_drop_after_a_loss_leaves_the_new_holder_alone() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.with_lease(ms(150)).lock().unwrap();
-        let others = kind.get_lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), key(lock.name()));
         let theirs = others.try_lock_for(SOON).unwrap().unwrap();
         drop(guard);
-        assert_eq!(others.holder().unwrap().unwrap().owner(), theirs.owner());
+        assert_eq!(kind.member(&client(), key(others.name())).holder().unwrap().unwrap().owner(), owner(theirs.hold()));
         assert!(theirs.is_held());
         theirs.unlock().unwrap();
     });
@@ -106,7 +106,7 @@ fn force_unlock_opens_the_lock_and_its_holder_learns_of_it() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let guard = lock.lock().unwrap();
-        let others = kind.get_lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), key(lock.name()));
         assert!(others.force_unlock().unwrap());
         assert!(!others.force_unlock().unwrap(), "the lock has no owner");
         let theirs = others.try_lock().unwrap().expect("the lock is open");
@@ -136,11 +136,11 @@ fn force_unlock_lets_a_waiter_in_at_once() {
         let (ours, theirs) = (client(), client());
         let took = median(9, |_| {
             let lock = kind.get_lock(&ours, &kind.fresh());
-            let others = kind.get_lock(&theirs, lock.name());
+            let others = kind.get_lock(&theirs, key(lock.name()));
             let _guard = lock.lock().unwrap();
             std::thread::scope(|scope| {
                 let waiter = scope.spawn(|| others.try_lock_for(SOON).unwrap().is_some());
-                kind.await_waiter(RedisServer::shared(), lock.name());
+                kind.await_waiter(RedisServer::shared(), key(lock.name()));
                 let (took, got) = timed(|| lock.force_unlock().unwrap() && joined(waiter));
                 assert!(got);
                 took
@@ -162,8 +162,8 @@ fn a_listening_process_learns_of_a_force_unlock_at_once() {
             let guard = lock.lock().unwrap();
             std::thread::scope(|scope| {
                 let waiter = scope.spawn(|| lock.try_lock_for(SOON).unwrap().is_some());
-                kind.await_waiter(RedisServer::shared(), lock.name());
-                assert!(kind.get_lock(&client(), lock.name()).force_unlock().unwrap());
+                kind.await_waiter(RedisServer::shared(), key(lock.name()));
+                assert!(kind.get_lock(&client(), key(lock.name())).force_unlock().unwrap());
                 assert!(joined(waiter), "the waiter is granted the lock");
                 let what = format!("the old holder is told: {lock:?}");
                 eventually(ms(2_000), &what, || !guard.is_held());

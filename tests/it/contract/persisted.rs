@@ -17,6 +17,7 @@ pub(super) static READ: Kind = Kind {
     reenters: true,
     counted: true,
     channel: Some(read_write_channel),
+    member: None,
 };
 
 #[test]

@@ -3,19 +3,22 @@
 use lockson::{ErrorKind, Loss};
 use lockson_harness::RedisServer;
 
-use super::{KINDS, for_every_reentrant_kind, is_free};
+use super::{KINDS, delete, for_every_reentrant_kind, is_free, key, owner};
 use crate::support::{SOON, brisk_client, client, elsewhere, fields, kind_of, ms};
 
 #[test]
 fn a_holder_takes_it_again_and_gives_it_back_as_often() {
     for_every_reentrant_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
-        let others = kind.get_lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), key(lock.name()));
         let mut guards = vec![];
         for count in 1..=3 {
             guards.push(lock.lock().unwrap());
             assert_eq!(lock.hold_count(), count);
-            assert_eq!(lock.holder().unwrap().unwrap().hold_count(), if kind.counted { count } else { 1 });
+            assert_eq!(
+                kind.member(&client(), key(lock.name())).holder().unwrap().unwrap().hold_count(),
+                if kind.counted { count } else { 1 }
+            );
         }
         for left in (0..3).rev() {
             assert!(!is_free(&others), "the lock is still held {} times", left + 1);
@@ -38,7 +41,7 @@ fn every_handle_of_the_name_re_enters() {
             lock.with_lease(ms(5_000)).lock().unwrap(),
             lock.with_max_hold(ms(5_000)).try_lock_for(ms(100)).unwrap().unwrap(),
         ];
-        assert!(inner.iter().all(|guard| guard.owner() == outer.owner()));
+        assert!(inner.iter().all(|guard| owner(guard.hold()) == owner(outer.hold())));
         assert_eq!(lock.hold_count(), 4);
     });
 }
@@ -61,7 +64,7 @@ fn nested_guards_may_be_dropped_in_any_order() {
     for_every_reentrant_kind(|kind| {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let lock = kind.get_lock(&client(), &kind.fresh());
-            let others = kind.get_lock(&client(), lock.name());
+            let others = kind.get_lock(&client(), key(lock.name()));
             let mut guards: Vec<_> = (0..3).map(|_| Some(lock.lock().unwrap())).collect();
             for (dropped, index) in order.into_iter().enumerate() {
                 assert!(!is_free(&others), "{order:?} after {dropped}");
@@ -78,13 +81,16 @@ fn nested_guards_may_be_dropped_in_any_order() {
 fn five_hundred_levels_are_given_back_from_the_outside_in() {
     for_every_reentrant_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
-        let others = kind.get_lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), key(lock.name()));
         let mut guards: Vec<_> = (0..500).map(|_| lock.lock().unwrap()).collect();
         assert_eq!(lock.hold_count(), 500);
-        assert_eq!(lock.holder().unwrap().unwrap().hold_count(), if kind.counted { 500 } else { 1 });
+        assert_eq!(
+            kind.member(&client(), key(lock.name())).holder().unwrap().unwrap().hold_count(),
+            if kind.counted { 500 } else { 1 }
+        );
         let last = guards.pop();
         drop(guards);
-        assert_eq!(lock.holder().unwrap().unwrap().hold_count(), 1);
+        assert_eq!(kind.member(&client(), key(lock.name())).holder().unwrap().unwrap().hold_count(), 1);
         assert!(!is_free(&others));
         drop(last);
         assert!(is_free(&others));
@@ -95,17 +101,17 @@ fn five_hundred_levels_are_given_back_from_the_outside_in() {
 fn re_entry_after_a_loss_says_so_and_takes_nothing() {
     for_every_reentrant_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
-        let others = kind.get_lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), key(lock.name()));
         let guard = lock.with_lease(ms(200)).lock().unwrap();
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
         let theirs = others.try_lock_for(SOON).unwrap().expect("the time to live is over");
-        let before = fields(RedisServer::shared(), lock.name());
+        let before = fields(RedisServer::shared(), key(lock.name()));
 
         assert_eq!(kind_of(lock.lock()), ErrorKind::Lost(Loss::Expired));
         assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Expired));
         assert_eq!(kind_of(lock.try_lock_for(ms(50))), ErrorKind::Lost(Loss::Expired));
         assert_eq!(kind_of(lock.with_lease(ms(50)).try_lock()), ErrorKind::Lost(Loss::Expired));
-        assert_eq!(fields(RedisServer::shared(), lock.name()), before);
+        assert_eq!(fields(RedisServer::shared(), key(lock.name())), before);
         assert_eq!(lock.hold_count(), 0);
 
         // Once the lost guard is gone, the thread is like any other.
@@ -121,7 +127,7 @@ fn re_entry_finds_out_that_the_lock_is_gone() {
     for_every_reentrant_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
-        RedisServer::shared().run(&["DEL", lock.name()]);
+        delete(&lock);
         assert!(guard.is_held(), "the client does not know of the loss");
         assert_eq!(kind_of(lock.lock()), ErrorKind::Lost(Loss::Gone));
         assert!(!lock.is_locked().unwrap(), "the lock was not taken again");
@@ -134,15 +140,15 @@ fn re_entry_finds_out_that_the_lock_is_gone() {
 fn a_re_entry_finds_another_owner() {
     for_every_reentrant_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
-        let others = kind.get_lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), key(lock.name()));
         let guard = lock.lock().unwrap();
-        RedisServer::shared().run(&["DEL", lock.name()]);
+        delete(&lock);
         let theirs = others.lock().unwrap();
-        let before = fields(RedisServer::shared(), lock.name());
+        let before = fields(RedisServer::shared(), key(lock.name()));
         assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Taken));
-        assert_eq!(fields(RedisServer::shared(), lock.name()), before);
+        assert_eq!(fields(RedisServer::shared(), key(lock.name())), before);
         assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken));
-        assert_eq!(fields(RedisServer::shared(), lock.name()), before);
+        assert_eq!(fields(RedisServer::shared(), key(lock.name())), before);
         theirs.unlock().unwrap();
     });
 }
@@ -152,7 +158,7 @@ fn every_guard_of_a_lost_hold_says_so() {
     for_every_reentrant_kind(|kind| {
         let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
-        RedisServer::shared().run(&["DEL", lock.name()]);
+        delete(&lock);
         assert_eq!(inner.wait_lost(SOON), Some(Loss::Gone));
         assert!(!outer.is_held() && !inner.is_held());
         assert_eq!(kind_of(inner.unlock()), ErrorKind::Lost(Loss::Gone));
@@ -171,7 +177,7 @@ fn a_holder_of_a_kind_that_is_held_once_is_told_so_at_once() {
             assert_eq!(kind_of(outcome), ErrorKind::AlreadyHeld, "{}", kind.label);
         }
         assert!(guard.is_held());
-        assert_eq!(lock.holder().unwrap().unwrap().hold_count(), 1);
+        assert_eq!(kind.member(&client(), key(lock.name())).holder().unwrap().unwrap().hold_count(), 1);
         assert!(!elsewhere(|| is_free(&lock)));
         guard.unlock().unwrap();
         assert!(is_free(&lock));

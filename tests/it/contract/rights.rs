@@ -4,7 +4,7 @@ use lockson::{Client, ErrorKind};
 use lockson_harness::RedisServer;
 
 use super::persisted::READ;
-use super::{KINDS, run};
+use super::{kinds_and_groups, run};
 use crate::support::{fields, ttl_ms};
 
 #[test]
@@ -13,7 +13,7 @@ fn a_refused_part_of_a_take_leaves_no_lock_without_end() {
         "set", "pexpire", "hset", "pttl", "hdel", "del", "publish", "rpush", "zadd", "zrem", "lrem", "lpop", "incr",
         "eval",
     ];
-    run(KINDS.iter().chain([&READ]), |kind| {
+    run(kinds_and_groups().chain([&READ]), |kind| {
         let server = RedisServer::start();
         for denied in denied {
             let right = format!("-{denied}");
@@ -30,7 +30,7 @@ fn a_refused_part_of_a_take_leaves_no_lock_without_end() {
             // The last fencing token is kept on purpose.
             for key in server.keys().iter().filter(|key| !key.starts_with("redisson_lock_token")) {
                 let left = ttl_ms(&server, key);
-                assert_ne!(left, -1, "without {denied} {key} stays for ever: {:?}", fields(&server, lock.name()));
+                assert_ne!(left, -1, "without {denied} {key} stays for ever: {:?}", fields(&server, key));
             }
             server.run(&["FLUSHALL"]);
         }

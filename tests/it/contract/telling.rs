@@ -8,7 +8,7 @@ use crossbeam_channel::{Sender, unbounded};
 use lockson::{Client, Lock, LockAcquired, LockLost, LockReleased, Loss, Observer};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{for_every_kind, for_every_reentrant_kind, is_free};
+use super::{delete, for_every_kind, for_every_reentrant_kind, for_every_single_kind, is_free, key};
 use crate::support::{
     GRACE, Note, Notes, SCHEDULING, SOON, TICK, brisk, brisk_client, client, elsewhere, fresh, joined, ms, timed,
 };
@@ -26,20 +26,20 @@ fn each_way_to_learn_of_a_loss_tells_it_once() {
         let hold = inner.hold().clone();
         thread::scope(|scope| {
             let waiters = [scope.spawn(|| hold.wait_lost(SOON)), scope.spawn(|| hold.wait_lost(Duration::MAX))];
-            RedisServer::shared().run(&["DEL", lock.name()]);
+            delete(&lock);
             assert!(waiters.into_iter().all(|waiter| joined(waiter) == Some(Loss::Gone)));
         });
         assert_eq!((outer.lost(), inner.lost()), (Some(Loss::Gone), Some(Loss::Gone)));
         assert_eq!([heard.recv_timeout(SOON), heard.recv_timeout(SOON)], [Ok(Loss::Gone), Ok(Loss::Gone)]);
-        eventually(SOON, "the observer is told", || notes.losses_of(lock.name()) == 1);
+        eventually(SOON, "the observer is told", || notes.losses_of(key(lock.name())) == 1);
 
         // No later call on the lost hold reports the loss again.
         assert!(lock.try_lock().is_err() && inner.extend(ms(100)).is_err() && inner.unlock().is_err());
         drop(outer);
         assert!(heard.recv_timeout(TICK * 3).is_err());
         assert_eq!(
-            notes.of(lock.name()),
-            [Note::Acquired(lock.name().into()), Note::Lost(lock.name().into(), Loss::Gone)]
+            notes.of(key(lock.name())),
+            [Note::Acquired(key(lock.name()).into()), Note::Lost(key(lock.name()).into(), Loss::Gone)]
         );
     });
 }
@@ -93,7 +93,7 @@ fn the_observer_hears_of_an_expired_lease_without_being_asked() {
         let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
         let lock = kind.get_lock(&client, &kind.fresh());
         let _guard = lock.with_lease(ms(300)).lock().unwrap();
-        eventually(SOON, "the observer is told", || notes.losses_of(lock.name()) == 1);
+        eventually(SOON, "the observer is told", || notes.losses_of(key(lock.name())) == 1);
     });
 }
 
@@ -107,8 +107,8 @@ fn the_observer_sees_each_hold_come_and_go() {
         inner.unlock().unwrap();
         drop(outer);
         assert!(elsewhere(|| is_free(&lock)));
-        let (acquired, released) = (Note::Acquired(lock.name().into()), Note::Released(lock.name().into()));
-        assert_eq!(notes.of(lock.name()), [acquired.clone(), released.clone(), acquired, released]);
+        let (acquired, released) = (Note::Acquired(key(lock.name()).into()), Note::Released(key(lock.name()).into()));
+        assert_eq!(notes.of(key(lock.name())), [acquired.clone(), released.clone(), acquired, released]);
     });
 }
 
@@ -158,12 +158,12 @@ fn a_callback_that_panics_stops_no_other() {
         let (told, heard) = unbounded();
         guard.on_lost(|_| panic!("this panic is part of the test"));
         guard.on_lost(tell(&told));
-        RedisServer::shared().run(&["DEL", lock.name()]);
+        delete(&lock);
         assert_eq!(heard.recv_timeout(SOON), Ok(Loss::Gone));
         drop(guard);
         let guard = lock.lock().unwrap();
         guard.on_lost(tell(&told));
-        RedisServer::shared().run(&["DEL", lock.name()]);
+        delete(&lock);
         assert_eq!(heard.recv_timeout(SOON), Ok(Loss::Gone), "nor the callbacks of later holds");
     });
 }
@@ -182,7 +182,7 @@ fn a_callback_may_use_the_client_and_take_locks() {
             let other = other.lock().unwrap();
             told.send((again.is_some(), other.is_held(), client.held().len(), hold.lost() == Some(*loss))).unwrap();
         });
-        RedisServer::shared().run(&["DEL", lock.name()]);
+        delete(&lock);
         assert_eq!(heard.recv_timeout(SOON), Ok((true, true, 1, true)));
     });
 }
@@ -203,7 +203,7 @@ fn a_callback_with_its_own_hold_keeps_no_client_open() {
 
 #[test]
 fn an_observer_may_take_locks() {
-    for_every_kind(|kind| {
+    for_every_single_kind(|kind| {
         let (told, heard) = unbounded();
         let curious = Curious { lock: Arc::default(), told };
         let slot = Arc::clone(&curious.lock);
@@ -213,10 +213,10 @@ fn an_observer_may_take_locks() {
         let lock = kind.get_lock(&client, &kind.fresh());
         lock.lock().unwrap().unlock().unwrap();
         let guard = lock.lock().unwrap();
-        RedisServer::shared().run(&["DEL", lock.name()]);
+        delete(&lock);
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
         for event in ["acquired", "released", "acquired", "lost"] {
-            assert_eq!(heard.recv_timeout(SOON), Ok((event, lock.name().to_owned(), true)));
+            assert_eq!(heard.recv_timeout(SOON), Ok((event, key(lock.name()).to_owned(), true)));
         }
         drop(guard);
         // The observer holds a lock of the client and the client the observer.
@@ -233,7 +233,7 @@ struct Curious {
 
 impl Curious {
     fn look(&self, event: &'static str, name: &str) {
-        let Some(lock) = self.lock.get().filter(|lock| lock.name() != name) else { return };
+        let Some(lock) = self.lock.get().filter(|lock| key(lock.name()) != name) else { return };
         let taken = lock.try_lock_for(SOON).unwrap().is_some_and(|guard| guard.unlock().is_ok());
         self.told.send((event, name.to_owned(), taken)).unwrap();
     }

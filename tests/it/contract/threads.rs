@@ -9,7 +9,7 @@ use crossbeam_channel::{Sender, bounded, unbounded};
 use lockson::{ErrorKind, Guard, Lock, Loss};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{for_every_kind, is_free};
+use super::{for_every_kind, is_free, key};
 use crate::support::{
     GRACE, Note, Notes, SCHEDULING, SOON, TICK, TTL, brisk, brisk_client, client, elsewhere, fields, joined, kind_of,
     ms,
@@ -34,10 +34,10 @@ fn another_thread_cannot_unlock_it() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         lock.lock().unwrap().leave_to_unlock();
-        let before = fields(RedisServer::shared(), lock.name());
+        let before = fields(RedisServer::shared(), key(lock.name()));
         assert_eq!(elsewhere(|| kind_of(lock.unlock())), ErrorKind::NotHeld);
-        assert_eq!(kind_of(kind.get_lock(&client(), lock.name()).unlock()), ErrorKind::NotHeld);
-        assert_eq!(fields(RedisServer::shared(), lock.name()), before);
+        assert_eq!(kind_of(kind.get_lock(&client(), key(lock.name())).unlock()), ErrorKind::NotHeld);
+        assert_eq!(fields(RedisServer::shared(), key(lock.name())), before);
         lock.unlock().unwrap();
         assert_eq!(kind_of(lock.unlock()), ErrorKind::NotHeld, "once is enough");
         assert!(is_free(&lock));
@@ -69,7 +69,7 @@ fn an_owned_guard_is_renewed_after_the_end_of_its_thread() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let guard = elsewhere(|| lock.owned().lock().unwrap());
-        assert!(kind.get_lock(&client(), lock.name()).try_lock_for(TTL * 2).unwrap().is_none());
+        assert!(kind.get_lock(&client(), key(lock.name())).try_lock_for(TTL * 2).unwrap().is_none());
         assert!(guard.is_held());
         guard.unlock().unwrap();
     });
@@ -81,7 +81,7 @@ fn a_leaked_guard_is_listed_and_renewed_until_its_thread_ends() {
         let notes = Notes::default();
         let ours = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
         let lock = kind.get_lock(&ours, &kind.fresh());
-        let others = kind.get_lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), key(lock.name()));
         let (end, ended) = bounded::<()>(0);
         thread::scope(|scope| {
             let (leaked, leak) = bounded(0);
@@ -95,7 +95,7 @@ fn a_leaked_guard_is_listed_and_renewed_until_its_thread_ends() {
             });
             leak.recv().unwrap();
             let listed: Vec<_> = ours.held().iter().map(|held| held.name().to_owned()).collect();
-            assert_eq!(listed, [lock.name()]);
+            assert_eq!(listed, [key(lock.name())]);
             assert!(others.try_lock_for(TTL * 2).unwrap().is_none(), "the hold is renewed");
             drop(end);
             joined(leaker);
@@ -104,8 +104,12 @@ fn a_leaked_guard_is_listed_and_renewed_until_its_thread_ends() {
         assert!(others.try_lock_for(SOON).unwrap().is_some());
         assert!(ended.elapsed() <= TTL + TICK + GRACE + SCHEDULING, "{:?}", ended.elapsed());
         assert!(ours.held().is_empty());
-        let told = notes.of(lock.name());
-        assert_eq!(told.iter().filter(|note| **note == Note::Abandoned(lock.name().into())).count(), 1, "{told:?}");
+        let told = notes.of(key(lock.name()));
+        assert_eq!(
+            told.iter().filter(|note| **note == Note::Abandoned(key(lock.name()).into())).count(),
+            1,
+            "{told:?}"
+        );
         ours.close(); // the leaked guard would keep the client open
     });
 }
@@ -208,7 +212,7 @@ fn the_loss_of_what_an_ended_thread_left_to_unlock_is_told() {
             guard.leave_to_unlock();
         });
         assert_eq!(told.recv_timeout(TTL + SOON), Ok(Loss::Expired));
-        eventually(SOON, "the observer is called", || notes.losses_of(lock.name()) == 1);
+        eventually(SOON, "the observer is called", || notes.losses_of(key(lock.name())) == 1);
         assert!(lock.try_lock_for(SOON).unwrap().is_some());
     });
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lockson::{Cancel, ErrorKind, Lock};
 use lockson_harness::RedisServer;
 
-use super::{Kind, for_every_kind, is_free};
+use super::{Kind, for_every_kind, is_free, key};
 use crate::support::{GRACE, SCHEDULING, SOON, client, fields, joined, kind_of, median, ms, timed};
 
 #[test]
@@ -15,7 +15,7 @@ fn a_busy_lock_is_none_after_the_wait_and_not_much_later() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let _guard = lock.lock().unwrap();
-        let others = kind.get_lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), key(lock.name()));
         let check = |wait: Duration| {
             let (took, got) = timed(|| others.try_lock_for(wait).unwrap().is_some());
             assert!(!got, "{wait:?}");
@@ -39,14 +39,14 @@ fn a_waiter_in_the_local_queue_ends_its_wait_in_time() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let _guard = lock.lock().unwrap();
-        let others = kind.get_lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), key(lock.name()));
         thread::scope(|scope| {
             let wait = |wait| {
                 let others = &others;
                 move || timed(|| others.try_lock_for(wait).unwrap().is_some())
             };
             let first = scope.spawn(wait(ms(1_500)));
-            kind.await_waiter(RedisServer::shared(), lock.name());
+            kind.await_waiter(RedisServer::shared(), key(lock.name()));
             let behind: Vec<_> = (0..8).map(|_| scope.spawn(wait(ms(300)))).collect();
             for waiter in behind {
                 let (took, got) = joined(waiter);
@@ -62,10 +62,10 @@ fn a_try_does_not_wait_behind_those_who_do() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
-        let others = kind.get_lock(&client(), lock.name());
+        let others = kind.get_lock(&client(), key(lock.name()));
         thread::scope(|scope| {
             let waiter = scope.spawn(|| others.try_lock_for(SOON).unwrap().is_some());
-            kind.await_waiter(RedisServer::shared(), lock.name());
+            kind.await_waiter(RedisServer::shared(), key(lock.name()));
             let (took, got) = timed(|| is_free(&others));
             assert!(!got && took <= GRACE + SCHEDULING, "{took:?}");
             guard.unlock().unwrap();
@@ -90,14 +90,14 @@ fn wakes_at_once(kind: &Kind, other: fn(&lockson::Client) -> lockson::Client) {
     let theirs = other(&ours);
     let late = median(11, |round| {
         let lock = kind.get_lock(&ours, &kind.fresh());
-        let others = kind.get_lock(&theirs, lock.name());
+        let others = kind.get_lock(&theirs, key(lock.name()));
         let guard = lock.lock().unwrap();
         thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 let guard = others.lock().unwrap();
                 (Instant::now(), guard.is_held())
             });
-            kind.await_waiter(RedisServer::shared(), lock.name());
+            kind.await_waiter(RedisServer::shared(), key(lock.name()));
             // By unlocking and by dropping, in turn.
             match round % 2 {
                 0 => guard.unlock().unwrap(),
@@ -119,10 +119,10 @@ fn the_longest_wait_there_is_has_no_end() {
         for wait in [Duration::MAX, Duration::MAX / 2, Duration::from_secs(u64::MAX / 1_000)] {
             let lock = kind.get_lock(&client(), &kind.fresh());
             let guard = lock.lock().unwrap();
-            let others = kind.get_lock(&client(), lock.name());
+            let others = kind.get_lock(&client(), key(lock.name()));
             thread::scope(|scope| {
                 let waiter = scope.spawn(move || others.try_lock_for(wait).unwrap().is_some());
-                kind.await_waiter(RedisServer::shared(), lock.name());
+                kind.await_waiter(RedisServer::shared(), key(lock.name()));
                 guard.unlock().unwrap();
                 assert!(joined(waiter));
             });
@@ -166,9 +166,9 @@ fn a_cancelled_wait_ends_at_once_and_holds_nothing() {
 fn cancelled_wait(kind: &Kind) -> Duration {
     let lock = kind.get_lock(&client(), &kind.fresh());
     let guard = lock.lock().unwrap();
-    let before = fields(RedisServer::shared(), lock.name());
+    let before = fields(RedisServer::shared(), key(lock.name()));
     let stop = Cancel::new();
-    let others = kind.get_lock(&client(), lock.name());
+    let others = kind.get_lock(&client(), key(lock.name()));
     let cancellable = others.with_cancel(&stop);
     thread::scope(|scope| {
         // The first waiter asks Redis, the others wait in the local queue behind the first.
@@ -178,7 +178,7 @@ fn cancelled_wait(kind: &Kind) -> Duration {
             scope.spawn(|| kind_of(cancellable.owned().lock())),
         ];
         let patient = scope.spawn(|| others.try_lock_for(SOON * 2).unwrap().is_some());
-        kind.await_waiter(RedisServer::shared(), lock.name());
+        kind.await_waiter(RedisServer::shared(), key(lock.name()));
         let (took, ()) = timed(|| {
             stop.clone().cancel();
             for waiter in waiters {
@@ -187,7 +187,7 @@ fn cancelled_wait(kind: &Kind) -> Duration {
         });
         assert!(stop.is_cancelled());
         assert!(!patient.is_finished(), "a waiter without the cancelled handle waits on");
-        assert_eq!(fields(RedisServer::shared(), lock.name()), before);
+        assert_eq!(fields(RedisServer::shared(), key(lock.name())), before);
         guard.unlock().unwrap();
         assert!(joined(patient));
         assert!(!lock.is_locked().unwrap());
@@ -217,7 +217,7 @@ fn a_used_token_refuses_everything_later() {
 fn a_waiter_takes_over_from_a_lease_that_ends() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
-        let others: Vec<Lock> = (0..3).map(|_| kind.get_lock(&client(), lock.name())).collect();
+        let others: Vec<Lock> = (0..3).map(|_| kind.get_lock(&client(), key(lock.name()))).collect();
         lock.with_lease(ms(300)).lock().unwrap().keep_until_expiry();
         let (took, ()) = timed(|| {
             thread::scope(|scope| {

@@ -1,5 +1,9 @@
 //! Several locks as one: all or nothing, whatever their kinds, clients and servers.
 
+mod clients;
+mod holds;
+mod rounds;
+
 use std::thread;
 use std::time::Duration;
 

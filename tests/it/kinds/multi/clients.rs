@@ -1,0 +1,161 @@
+//! Groups over several clients and servers: one of them closes, is down, or stands still.
+
+use std::thread;
+
+use lockson::{Client, ErrorKind, Lock, Loss};
+use lockson_harness::{RedisServer, eventually};
+
+use super::names;
+use crate::support::faults::PATIENCE;
+use crate::support::{SCHEDULING, SOON, brisk_client, client, fields, is_free, joined, kind_of, ms, timed};
+
+/// Two servers, a client of each with short limits, and a lock of each.
+struct Pair {
+    servers: [RedisServer; 2],
+    clients: [Client; 2],
+}
+
+impl Pair {
+    fn start() -> Self {
+        let servers = [RedisServer::start(), RedisServer::start()];
+        let clients = servers.each_ref().map(|server| {
+            let settings = Client::builder(&server.url()).command_timeout(PATIENCE).outage_limit(PATIENCE * 2);
+            settings.drop_timeout(PATIENCE).connect().unwrap()
+        });
+        Self { servers, clients }
+    }
+
+    fn multi(&self) -> Lock {
+        let [one, two] = self.clients.each_ref().map(|client| client.get_lock("job"));
+        Lock::multi([one, two])
+    }
+
+    #[track_caller]
+    fn assert_nothing_left(&self) {
+        for (server, client) in self.servers.iter().zip(&self.clients) {
+            assert_eq!(server.keys(), Vec::<String>::new());
+            assert_eq!(client.held(), []);
+        }
+    }
+}
+
+#[test]
+fn one_name_on_two_servers_is_two_locks() {
+    let pair = Pair::start();
+    let guard = pair.multi().lock().unwrap();
+    for (server, member) in pair.servers.iter().zip(guard.hold().members()) {
+        assert_eq!(fields(server, "job"), [(member.owner().to_owned(), "1".to_owned())]);
+    }
+    guard.unlock().unwrap();
+    pair.assert_nothing_left();
+    // Two databases of one server are two places as well; two clients of one place are not.
+    let url = pair.servers[0].url_db(1);
+    let other = Client::connect(&url).unwrap();
+    let both = Lock::multi([pair.clients[0].get_lock("job"), other.get_lock("job")]);
+    both.lock().unwrap().unlock().unwrap();
+    let twice = Lock::multi([Client::connect(&url).unwrap().get_lock("job"), other.get_lock("job")]);
+    assert_eq!(kind_of(twice.lock()), ErrorKind::BadInput);
+}
+
+#[test]
+fn a_server_that_is_down_fails_the_take_and_keeps_nothing() {
+    let pair = Pair::start();
+    let multi = pair.multi();
+    multi.lock().unwrap().unlock().unwrap();
+    pair.servers[1].kill();
+    for (outcome, limit) in [
+        (timed(|| kind_of(multi.try_lock())), PATIENCE),
+        (timed(|| kind_of(multi.try_lock_for(ms(200)))), PATIENCE + ms(200)),
+        (timed(|| kind_of(multi.lock())), PATIENCE * 3),
+    ] {
+        let (took, kind) = outcome;
+        assert!(took <= limit + SCHEDULING, "{took:?}");
+        assert!(matches!(kind, ErrorKind::Connection | ErrorKind::Unknown), "{kind:?}");
+        assert_eq!(pair.servers[0].keys(), Vec::<String>::new());
+        assert_eq!(pair.clients[0].held(), []);
+    }
+    pair.servers[1].start_again();
+    eventually(SOON, "the group is taken again", || multi.try_lock().is_ok_and(|guard| guard.is_some()));
+    pair.assert_nothing_left();
+}
+
+#[test]
+fn a_server_that_stands_still_fails_the_take_and_keeps_nothing() {
+    let pair = Pair::start();
+    let multi = pair.multi();
+    multi.lock().unwrap().unlock().unwrap();
+    for waits in [false, true] {
+        pair.servers[1].pause();
+        let (took, kind) = timed(|| if waits { kind_of(multi.lock()) } else { kind_of(multi.try_lock()) });
+        assert!(took <= PATIENCE * 4 + SCHEDULING, "{took:?}");
+        assert!(matches!(kind, ErrorKind::Connection | ErrorKind::Unknown), "{kind:?}");
+        assert_eq!(pair.servers[0].keys(), Vec::<String>::new());
+        pair.servers[1].resume();
+        eventually(SOON, "what the server took late is given back", || pair.servers[1].keys().is_empty());
+        eventually(SOON, "the group is taken again", || multi.try_lock().is_ok_and(|guard| guard.is_some()));
+        pair.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_server_that_fails_while_the_group_is_held_stops_no_release() {
+    let pair = Pair::start();
+    let guard = pair.multi().lock().unwrap();
+    pair.servers[0].pause();
+    let (took, outcome) = timed(|| guard.unlock());
+    assert!(took <= PATIENCE * 2 + SCHEDULING, "{took:?}");
+    assert!(outcome.unwrap_err().is_in_doubt());
+    assert_eq!(pair.servers[1].keys(), Vec::<String>::new(), "the other is released");
+    pair.servers[0].resume();
+    eventually(SOON, "the release is repeated", || pair.servers[0].keys().is_empty());
+    pair.assert_nothing_left();
+}
+
+#[test]
+fn the_close_of_one_client_ends_the_wait_of_the_group() {
+    for closes_waited in [false, true] {
+        let (ours, theirs, [one, two]) = (client(), client(), names());
+        let held = client().get_lock(&two).owned().lock().unwrap();
+        let multi = Lock::multi([ours.get_lock(&one), theirs.get_lock(&two)]);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| kind_of(multi.lock()));
+            eventually(SOON, "it waits", || !theirs.waiting().is_empty());
+            let (took, ()) = timed(|| if closes_waited { theirs.close() } else { ours.close() });
+            assert_eq!(joined(waiter), ErrorKind::Closed);
+            assert!(took < SCHEDULING, "{took:?}");
+        });
+        assert_eq!(kind_of(multi.try_lock()), ErrorKind::Closed);
+        held.unlock().unwrap();
+        assert!(is_free(&client().get_lock(&one)) && is_free(&client().get_lock(&two)));
+        assert_eq!((ours.held(), theirs.held()), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn the_close_of_one_client_is_the_loss_of_the_group() {
+    let (ours, theirs, [one, two]) = (brisk_client(), brisk_client(), names());
+    let multi = Lock::multi([ours.get_lock(&one), theirs.get_lock(&two)]);
+    let guard = multi.lock().unwrap();
+    let hold = guard.hold().clone();
+    let waiter = thread::spawn(move || hold.wait_lost(SOON));
+    theirs.close();
+    assert_eq!(waiter.join().unwrap(), Some(Loss::Closed));
+    assert!(!guard.is_held() && guard.lost() == Some(Loss::Closed));
+    assert!(is_free(&client().get_lock(&two)), "close gives it back");
+    assert!(!is_free(&client().get_lock(&one)), "the other client holds on until the guard goes");
+    assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Closed));
+    assert!(is_free(&client().get_lock(&one)));
+    assert_eq!(ours.held(), []);
+}
+
+#[test]
+fn a_group_keeps_its_clients_open() {
+    let (ours, theirs, [one, two]) = (client(), client(), names());
+    let multi = Lock::multi([ours.get_lock(&one), theirs.get_lock(&two)]);
+    drop((ours, theirs));
+    let guard = multi.lock().unwrap();
+    drop(multi);
+    assert!(guard.is_held());
+    guard.unlock().unwrap();
+    assert!(is_free(&client().get_lock(&one)) && is_free(&client().get_lock(&two)));
+}

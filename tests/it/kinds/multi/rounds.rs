@@ -1,0 +1,374 @@
+//! The rounds of a take: who waits for what, what a waiter holds, and what failed rounds leave behind.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Backoff, Cancel, Client, ErrorKind, Lock};
+use lockson_harness::proxy::{Proxy, Then, When};
+use lockson_harness::{RedisServer, eventually};
+
+use super::names;
+use crate::support::{
+    GRACE, SCHEDULING, SOON, channel, client, elsewhere, fields, is_free, joined, kind_of, listeners, ms, timed, ttl_ms,
+};
+
+fn plain(client: &Client, names: &[&String]) -> Lock {
+    Lock::multi(names.iter().map(|name| client.get_lock(name)))
+}
+
+/// Checks that no key of these locks is left: no hold and no queue.
+#[track_caller]
+fn assert_no_trace(server: &RedisServer, names: &[String]) {
+    let keys = server.keys();
+    let left: Vec<_> = keys.iter().filter(|key| names.iter().any(|name| key.contains(name.as_str()))).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_holder_of_one_and_a_taker_of_both_get_through() {
+    let (ours, theirs) = (client(), client());
+    for client in [&ours, &theirs] {
+        for round in 0..20 {
+            let [one, two] = names();
+            let (first, second) = (Barrier::new(2), Barrier::new(2));
+            let (took, ()) = timed(|| {
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        let held = ours.get_lock(&two).lock().unwrap();
+                        first.wait();
+                        second.wait();
+                        let guard = plain(&ours, &[&one, &two]).lock().unwrap();
+                        guard.unlock().unwrap();
+                        held.unlock().unwrap();
+                    });
+                    scope.spawn(|| {
+                        first.wait();
+                        second.wait();
+                        plain(client, &[&one, &two]).lock().unwrap().unlock().unwrap();
+                    });
+                });
+            });
+            assert!(took < ms(900) + SCHEDULING, "round {round}: {took:?}");
+            assert_no_trace(RedisServer::shared(), &[one, two]);
+        }
+    }
+}
+
+#[test]
+fn a_waiting_group_blocks_no_thread_at_its_free_members() {
+    let (client, names) = (client(), names::<3>());
+    let held = crate::support::client().get_lock(&names[0]).owned().lock().unwrap();
+    thread::scope(|scope| {
+        let waiters: Vec<_> =
+            (0..3).map(|_| scope.spawn(|| plain(&client, &names.each_ref()).lock().map(drop))).collect();
+        eventually(SOON, "a group waits", || listeners(RedisServer::shared(), &names[0]) == 1);
+        for _ in 0..20 {
+            for name in &names[1..] {
+                let (took, guard) = timed(|| client.get_lock(name).lock().unwrap());
+                assert!(took < SCHEDULING, "{took:?}");
+                thread::sleep(ms(1));
+                guard.unlock().unwrap();
+            }
+        }
+        held.unlock().unwrap();
+        waiters.into_iter().for_each(|waiter| joined(waiter).unwrap());
+    });
+    assert_no_trace(RedisServer::shared(), &names);
+}
+
+#[test]
+fn groups_that_fail_on_one_member_wake_nobody_at_the_others() {
+    const THREADS: usize = 50;
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let names = names::<3>();
+    let held = Client::connect(&server.url()).unwrap().get_lock(&names[2]).owned().lock().unwrap();
+    let mut connection = server.connection();
+    let mut messages = connection.as_pubsub();
+    messages.psubscribe("*").unwrap();
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let multi = plain(&client, &[&names[number % 2], &names[1 - number % 2], &names[2]]);
+            scope.spawn(move || {
+                assert!(multi.try_lock().unwrap().is_none());
+                assert!(multi.try_lock_for(ms(300)).unwrap().is_none());
+            });
+        }
+    });
+    server.run(&["PUBLISH", "end", "of test"]);
+    let mut heard = vec![];
+    loop {
+        match messages.get_message().unwrap().get_channel_name() {
+            "end" => break,
+            other => heard.push(other.to_owned()),
+        }
+    }
+    assert_eq!(heard, Vec::<String>::new());
+    held.unlock().unwrap();
+    assert_eq!(messages.get_message().unwrap().get_channel_name(), channel(&names[2]));
+    assert_eq!(client.held(), []);
+}
+
+#[test]
+fn a_failed_group_leaves_the_queue_of_a_fair_member() {
+    let (client, names) = (client(), names::<2>());
+    for busy in [0, 1] {
+        let theirs = crate::support::client();
+        let multi = Lock::multi([client.get_fair_lock(&names[0]), client.get_lock(&names[1])]);
+        let held = match busy {
+            0 => theirs.get_fair_lock(&names[0]).owned().lock().unwrap(),
+            _ => theirs.get_lock(&names[1]).owned().lock().unwrap(),
+        };
+        let before = fields(RedisServer::shared(), &names[busy]);
+        let queued = || RedisServer::shared().keys().iter().any(|key| key.contains(&format!("_queue:{{{}", names[0])));
+        assert!(multi.try_lock().unwrap().is_none());
+        assert!(!queued(), "a caller that does not wait does not queue");
+        assert!(multi.try_lock_for(ms(100)).unwrap().is_none());
+        assert!(!queued(), "a caller that gave up");
+        let cancel = Cancel::new();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| kind_of(multi.with_cancel(&cancel).lock()));
+            eventually(SOON, "it waits", || !client.waiting().is_empty());
+            assert!(busy == 1 || queued());
+            cancel.cancel();
+            assert_eq!(joined(waiter), ErrorKind::Cancelled);
+        });
+        assert!(!queued(), "a cancelled caller");
+        assert_eq!(fields(RedisServer::shared(), &names[busy]), before);
+        held.unlock().unwrap();
+        assert_no_trace(RedisServer::shared(), &names);
+    }
+}
+
+#[test]
+fn readers_share_a_member_and_a_writer_waits() {
+    let (ours, theirs, names) = (client(), client(), names::<2>());
+    let reading = |client: &Client| {
+        Lock::multi([client.get_read_write_lock(&names[0]).get_read_lock(), client.get_lock(&names[1])])
+    };
+    let writing = |client: &Client| Lock::multi([client.get_read_write_lock(&names[0]).get_write_lock()]);
+    let guard = reading(&ours).lock().unwrap();
+    let other = theirs.get_read_write_lock(&names[0]).get_read_lock().lock().unwrap();
+    assert!(writing(&client()).try_lock_for(ms(60)).unwrap().is_none());
+    assert!(reading(&theirs).try_lock_for(ms(60)).unwrap().is_none(), "the plain member is busy");
+    guard.unlock().unwrap();
+    other.unlock().unwrap();
+    drop(writing(&theirs).lock().unwrap());
+    let both =
+        [ours.get_read_write_lock(&names[0]).get_read_lock(), ours.get_read_write_lock(&names[0]).get_write_lock()];
+    assert_eq!(kind_of(Lock::multi(both).lock()), ErrorKind::BadInput, "both sides of one lock");
+    assert_no_trace(RedisServer::shared(), &names);
+}
+
+#[test]
+fn a_member_that_got_short_is_extended_before_the_return() {
+    let (client, names) = (client(), names::<3>());
+    // The re-entry at the beginning of the wait is the only grant that grows old.
+    let outer = client.get_lock(&names[0]).lock().unwrap();
+    let lease = ms(1_500);
+    let theirs = crate::support::client().get_lock(&names[1]).with_lease(ms(1_000)).owned().lock().unwrap();
+    outer.keep_until_expiry();
+    theirs.keep_until_expiry();
+    let again = client.get_lock(&names[0]);
+    assert!(!again.is_held_by_current_thread());
+    RedisServer::shared().run(&["DEL", &names[0]]);
+    let _outer = again.with_lease(ms(1_400)).lock().unwrap();
+    let guard = plain(&client, &names.each_ref()).with_lease(lease).lock().unwrap();
+    for member in guard.hold().members() {
+        assert!(member.remaining() >= lease / 2 - ms(100), "{member:?}");
+        assert!(ttl_ms(RedisServer::shared(), member.name()) >= 650);
+    }
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_lease_that_is_shorter_than_the_rounds_is_never_handed_out() {
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let proxy = Proxy::start(servers[1].address());
+    let (quick, slow) = (Client::connect(&servers[0].url()).unwrap(), Client::connect(&proxy.url()).unwrap());
+    let multi = Lock::multi([quick.get_lock("quick").with_lease(ms(400)), slow.get_lock("slow")]);
+    multi.lock().unwrap().unlock().unwrap();
+    let late = proxy.rule(When::script().times(2), Then::DelayReply(ms(600)));
+    let guard = multi.lock().unwrap();
+    assert!(late.hits() >= 1);
+    for (server, member) in servers.iter().zip(guard.hold().members()) {
+        let held = fields(server, member.name());
+        assert_eq!(held, [(member.owner().to_owned(), "1".to_owned())], "{guard:?}");
+        assert!(member.is_held());
+    }
+    assert!(guard.remaining() >= ms(100), "{guard:?}");
+    guard.unlock().unwrap();
+    assert!(servers.iter().all(|server| server.keys().is_empty()));
+}
+
+#[test]
+fn a_member_lost_before_the_last_grant_is_taken_again() {
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let proxy = Proxy::start(servers[1].address());
+    let (first, second) = (Client::connect(&servers[0].url()).unwrap(), Client::connect(&proxy.url()).unwrap());
+    let multi = Lock::multi([first.get_lock("a"), second.get_lock("b")]);
+    multi.lock().unwrap().unlock().unwrap();
+    let busy = Client::connect(&servers[0].url()).unwrap().get_lock("a").owned().lock().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let guard = multi.lock().unwrap();
+            for (server, member) in servers.iter().zip(guard.hold().members()) {
+                assert_eq!(fields(server, member.name()), [(member.owner().to_owned(), "1".to_owned())]);
+            }
+            assert!(guard.is_held());
+            guard.unlock().unwrap();
+        });
+        eventually(SOON, "it waits", || !first.waiting().is_empty());
+        let last = proxy.rule(When::script(), Then::HoldReply);
+        busy.unlock().unwrap();
+        proxy.wait_fate(&last.wait_hit(SOON), SOON);
+        assert_eq!(first.held().len(), 1, "the first is granted");
+        assert!(first.get_lock("a").force_unlock().unwrap());
+        last.release();
+        joined(waiter);
+    });
+    assert!(servers.iter().all(|server| server.keys().is_empty()));
+}
+
+#[test]
+fn a_cancel_between_two_members_leaves_nothing_held() {
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let proxy = Proxy::start(servers[1].address());
+    let first = Client::connect(&servers[0].url()).unwrap();
+    let second = Client::builder(&proxy.url()).command_timeout(ms(500)).connect().unwrap();
+    for held in [Then::HoldRequest, Then::HoldReply] {
+        let multi = Lock::multi([first.get_lock("a"), second.get_lock("b")]);
+        multi.lock().unwrap().unlock().unwrap();
+        let cancel = Cancel::new();
+        thread::scope(|scope| {
+            let rule = proxy.rule(When::script(), held);
+            let waiter = scope.spawn(|| kind_of(multi.with_cancel(&cancel).lock()));
+            let request = rule.wait_hit(SOON);
+            cancel.cancel();
+            let (took, kind) = timed(|| joined(waiter));
+            assert!(matches!(kind, ErrorKind::Cancelled | ErrorKind::Unknown), "{kind:?}");
+            assert!(took < ms(1_500) + SCHEDULING, "{took:?}");
+            assert_eq!((first.held(), second.held()), (vec![], vec![]));
+            assert_eq!(servers[0].keys(), Vec::<String>::new(), "the member that was granted is given back");
+            rule.release();
+            proxy.wait_fate(&request, SOON);
+        });
+        eventually(SOON, "the other is given back", || servers[1].keys().is_empty());
+    }
+}
+
+#[test]
+fn a_panic_in_the_pauses_of_a_member_gives_back_the_others() {
+    let (client, names) = (client(), names::<3>());
+    let panics = Backoff::new(|_| panic!("this panic is part of the test"));
+    let multi = Lock::multi([
+        client.get_lock(&names[0]),
+        client.get_spin_lock_with(&names[1], panics),
+        client.get_fair_lock(&names[2]),
+    ]);
+    let re_entered = client.get_lock(&names[0]).lock().unwrap();
+    let held = crate::support::client().get_spin_lock(&names[1]).owned().lock().unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(multi.lock()))).is_err());
+    assert_eq!(client.get_lock(&names[0]).hold_count(), 1, "the re-entry is given back");
+    re_entered.unlock().unwrap();
+    held.unlock().unwrap();
+    assert_no_trace(RedisServer::shared(), &names);
+    multi.lock().unwrap().unlock().unwrap();
+    assert_eq!((client.held(), client.waiting()), (vec![], vec![]));
+}
+
+/// Keeps a lock busy: each of the threads takes the lock, holds it for a while, and takes it again.
+fn keep_busy<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    (client, name): (&'scope Client, &'scope str),
+    (threads, hold): (usize, Duration),
+    ended: &'scope AtomicBool,
+) {
+    for _ in 0..threads {
+        scope.spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                let guard = client.get_lock(name).lock().unwrap();
+                thread::sleep(hold);
+                guard.unlock().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn hot_members_do_not_starve_a_group() {
+    const TAKES: u32 = 10;
+    let (theirs, ours, names) = ([client(), client()], client(), names::<2>());
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for (client, name) in theirs.iter().zip(&names) {
+            keep_busy(scope, (client, name), (8, ms(2)), &ended);
+        }
+        let multi = plain(&ours, &names.each_ref());
+        let mut longest = Duration::ZERO;
+        for _ in 0..TAKES {
+            let (took, guard) = timed(|| multi.try_lock_for(SOON * 2));
+            longest = longest.max(took);
+            guard.unwrap().expect("the group gets its turn").unlock().unwrap();
+        }
+        ended.store(true, Ordering::Relaxed);
+        println!("longest wait of a group over two hot members: {longest:?}");
+    });
+    assert_no_trace(RedisServer::shared(), &names);
+}
+
+#[test]
+fn eight_clients_in_opposite_orders_share() {
+    const CLIENTS: usize = 8;
+    let names = names::<3>();
+    let inside = AtomicUsize::new(0);
+    let end = Instant::now() + ms(1_500);
+    let counts: Vec<(u32, Duration)> = thread::scope(|scope| {
+        let runs: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let (names, inside) = (&names, &inside);
+                scope.spawn(move || {
+                    let client = client();
+                    let mut order = [&names[0], &names[1], &names[2]];
+                    order.rotate_left(number % 3);
+                    if number % 2 == 1 {
+                        order.reverse();
+                    }
+                    let (multi, mut count, mut longest) = (plain(&client, &order), 0, Duration::ZERO);
+                    while Instant::now() < end {
+                        let (took, guard) = timed(|| multi.lock().unwrap());
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        guard.unlock().unwrap();
+                        (count, longest) = (count + 1, longest.max(took));
+                    }
+                    (count, longest)
+                })
+            })
+            .collect();
+        runs.into_iter().map(joined).collect()
+    });
+    println!("grants and longest waits: {counts:?}");
+    assert!(counts.iter().all(|(count, _)| *count > 0), "{counts:?}");
+    assert_no_trace(RedisServer::shared(), &names);
+}
+
+#[test]
+fn a_wait_for_several_busy_members_ends_in_time() {
+    let (client, names) = (client(), names::<3>());
+    let held = names.each_ref().map(|name| crate::support::client().get_lock(name).owned().lock().unwrap());
+    let multi = Lock::multi([
+        client.get_spin_lock(&names[2]),
+        client.get_lock(&names[0]),
+        client.get_fenced_lock(&names[1]).into(),
+    ]);
+    for wait in [ms(1), ms(60), ms(1_200)] {
+        let (took, guard) = timed(|| multi.try_lock_for(wait).unwrap());
+        assert!(guard.is_none() && took >= wait && took <= wait + GRACE + SCHEDULING, "{wait:?}: {took:?}");
+    }
+    held.into_iter().for_each(|guard| guard.unlock().unwrap());
+    assert!(elsewhere(|| is_free(&multi)));
+}
