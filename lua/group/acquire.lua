@@ -8,6 +8,7 @@
 --
 -- reply: {1} = granted | {0, state of each value in order} = nothing was changed; a state is
 --        -2 = free | ms = busy, with the time until the hold expires | -3 = the key belongs to another kind of lock
+--        | -4 = held by this owner
 local FREE, OTHER_KIND, OURS = -2, -3, -4
 local skew_ms = tonumber(ARGV[#ARGV])
 local time = redis.call('time')
@@ -34,7 +35,8 @@ local function state_of(key, field, owner)
     end
     return FREE
   end
-  -- An earlier copy of this request was granted and its reply was lost: grant again.
+  -- An earlier copy of this request was granted and its reply was lost: grant again. If another owner has one of the
+  -- values by now, the caller gives back the others.
   if holder == owner then
     return OURS
   end
@@ -55,7 +57,6 @@ for i, key in ipairs(KEYS) do
   if state == FREE or state == OURS then
     value.is_ours = state == OURS
     values[#values + 1] = value
-    state = FREE
   end
   answer[i + 1] = state
 end
