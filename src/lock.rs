@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::engine::several::{NodeTerms, Terms};
+use crate::engine::several::{LEASE_AND_LIMIT, NodeTerms, Terms};
 use crate::engine::{Handle, Kind, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, OwnedGuard};
@@ -653,8 +653,7 @@ impl<T> Lock<T> {
         self.check_target()?;
         let lease = self.lease.map(Lease::new).transpose().map_err(|error| error.about(self.name()))?;
         if lease.is_some() && self.max_hold.is_some() {
-            return self
-                .meaningless("a lease is never renewed, so with_max_hold() cannot limit it; leave one of them out");
+            return self.meaningless(LEASE_AND_LIMIT);
         }
         let NodeTerms { timeout, rejoin_after } = self.nodes;
         if (timeout.is_some() || rejoin_after.is_some()) && !self.is_red() {

@@ -169,6 +169,9 @@ impl Members {
             (None, None) => (own, member.max_hold),
             terms => terms,
         };
+        if lease.is_some() && max_hold.is_some() {
+            return Err(Error::new(ErrorKind::BadInput, LEASE_AND_LIMIT).about(&member.name));
+        }
         let request = AcquireRequest {
             name: &member.name,
             kind: &member.kind,
@@ -191,6 +194,9 @@ fn name_of(members: &[Member], form: Form) -> Arc<str> {
     format!("{kind}({}{rest})", named.join(", ")).into()
 }
 
+/// Why a lock with both modifiers is refused.
+pub(crate) const LEASE_AND_LIMIT: &str =
+    "a lease is never renewed, so with_max_hold() cannot limit it; leave one of them out";
 /// The most locks of a group.
 pub(crate) const MOST_MEMBERS: usize = 1_000;
 const MOST_NAMED: usize = 8;
