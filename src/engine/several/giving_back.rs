@@ -36,9 +36,12 @@ type Share<'a> = (Option<(usize, Bundle)>, Vec<Leaving<'a>>);
 /// release in doubt is cleaned up in the background.
 pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bounds) -> Vec<Result<()>> {
     let mut outcomes: Vec<Result<()>> = held.iter().map(|_| Ok(())).collect();
+    // All bounds begin now, however many requests follow one after another.
+    let bounds: Vec<Bounds> = held.iter().map(|held| bounds(held.engine)).collect();
     let mut shares: Vec<Share<'_>> = vec![];
-    for (place, held) in held.iter().enumerate() {
-        match held.engine.begin_release(held.hold, held.guard, bounds(held.engine)) {
+    for place in in_order(held.iter().map(|held| held.hold)) {
+        let held = &held[place];
+        match held.engine.begin_release(held.hold, held.guard, bounds[place]) {
             Begun::Over(outcome) => outcomes[place] = outcome,
             Begun::Last(last) => {
                 let in_doubt = last.take_in_doubt();
@@ -58,7 +61,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
     let sends = shares.iter_mut().zip(&calls).map(|((_, leaving), call)| Send {
         topology: &*leaving[0].held.engine.topology,
         call,
-        bounds: bounds(leaving[0].held.engine),
+        bounds: bounds[leaving[0].place],
         in_doubt: std::mem::take(&mut leaving[0].in_doubt),
     });
     let answers = exactly_once::send_all(sends.collect(), None);
@@ -68,6 +71,14 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
         }
     }
     outcomes
+}
+
+/// The places of the holds in the order in which their turns are taken: the same for all threads, which would otherwise
+/// wait for each other.
+fn in_order<'a>(holds: impl Iterator<Item = &'a Arc<HoldState>>) -> impl Iterator<Item = usize> {
+    let mut holds: Vec<(usize, usize)> = holds.map(|hold| Arc::as_ptr(hold).addr()).zip(0..).collect();
+    holds.sort_unstable();
+    holds.into_iter().map(|(_, place)| place)
 }
 
 fn request(with: Option<(usize, Bundle)>, leaving: &[Leaving<'_>]) -> Call<Vec<Released>> {
@@ -111,9 +122,11 @@ pub(crate) fn extend_at_once(
     bounds: impl Fn(&Engine) -> Bounds,
 ) -> Vec<Result<()>> {
     let mut outcomes: Vec<Result<()>> = holds.iter().map(|_| Ok(())).collect();
+    let bounds: Vec<Bounds> = holds.iter().map(|(engine, ..)| bounds(engine)).collect();
     let (mut places, mut begun) = (vec![], vec![]);
-    for (place, (engine, hold, lease)) in holds.iter().enumerate() {
-        match engine.begin_extension(hold, *lease, bounds(engine)) {
+    for place in in_order(holds.iter().map(|(_, hold, _)| *hold)) {
+        let (engine, hold, lease) = holds[place];
+        match engine.begin_extension(hold, lease, bounds[place]) {
             Ok(extension) => {
                 places.push(place);
                 begun.push(extension);
@@ -123,7 +136,7 @@ pub(crate) fn extend_at_once(
     }
     let sends = places.iter().zip(&begun).map(|(place, (_, call, in_doubt))| {
         let engine = holds[*place].0;
-        Send { topology: &*engine.topology, call, bounds: bounds(engine), in_doubt: in_doubt.clone() }
+        Send { topology: &*engine.topology, call, bounds: bounds[*place], in_doubt: in_doubt.clone() }
     });
     let answers = exactly_once::send_all(sends.collect(), None);
     for ((place, (extension, ..)), answer) in places.iter().zip(&begun).zip(answers) {

@@ -112,6 +112,23 @@ fn a_server_that_fails_while_the_group_is_held_stops_no_release() {
 }
 
 #[test]
+fn a_re_entered_group_ends_within_one_limit_at_a_mute_server() {
+    let pair = Pair::start();
+    let multi = Lock::multi((0..6).map(|number| pair.clients[0].get_lock(format!("job:{number}"))));
+    let (outer, inner) = (multi.lock().unwrap(), multi.lock().unwrap());
+    pair.servers[0].pause();
+    let (took, outcome) = timed(|| inner.extend(SOON));
+    assert!(outcome.is_err() && took <= PATIENCE + SCHEDULING, "{took:?}");
+    for guard in [inner, outer] {
+        let (took, outcome) = timed(|| guard.unlock());
+        assert!(outcome.is_err() && took <= PATIENCE + SCHEDULING, "{took:?}");
+    }
+    pair.servers[0].resume();
+    eventually(SOON, "the releases are repeated", || pair.servers[0].keys().is_empty());
+    pair.assert_nothing_left();
+}
+
+#[test]
 fn the_close_of_one_client_ends_the_wait_of_the_group() {
     for closes_waited in [false, true] {
         let (ours, theirs, [one, two]) = (client(), client(), names());
