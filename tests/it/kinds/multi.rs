@@ -3,6 +3,7 @@
 mod clients;
 mod holds;
 mod rounds;
+mod told;
 
 use std::thread;
 use std::time::Duration;
