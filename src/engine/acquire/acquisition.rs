@@ -39,6 +39,8 @@ pub(crate) struct Acquisition<'a> {
     asked: bool,
     tries: u32,
     granted: bool,
+    /// Whether a grant is told to the observer at once; otherwise the caller tells it.
+    tells: bool,
 }
 
 impl<'a> Acquisition<'a> {
@@ -65,6 +67,7 @@ impl<'a> Acquisition<'a> {
             asked: false,
             tries: 0,
             granted: false,
+            tells: true,
         }
     }
 
@@ -82,8 +85,10 @@ impl<'a> Acquisition<'a> {
         self.conclude(outcome)
     }
 
-    /// Takes the outcome of the one request that [`ask`](Self::ask) or a bundle built.
+    /// Takes the outcome of the one request that [`ask`](Self::ask) or a bundle built. The caller tells the observer of a
+    /// grant.
     pub(crate) fn hear(mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<Outcome<Grant>> {
+        self.tells = false;
         let mut busy = LONGEST_SLEEP;
         let outcome = self.heed(outcome).map(|outcome| match outcome {
             Outcome::Taken(grant) => Some(grant),
@@ -151,6 +156,11 @@ impl<'a> Acquisition<'a> {
 
     pub(crate) fn topology(&self) -> &'a dyn Topology {
         &*self.engine.topology
+    }
+
+    /// The beginning of the wait.
+    pub(crate) fn started(&self) -> Instant {
+        self.waiting.started
     }
 
     /// The server as error texts show it.
@@ -232,15 +242,9 @@ impl<'a> Acquisition<'a> {
         self.engine.schedule_if_observed(&hold);
         let node = &self.waiting.node;
         node.watchdog.granted(self.engine, &node.server, &node.hub, &hold);
-        self.engine.observe(|observer| {
-            observer.acquired(&LockAcquired {
-                name: hold.name.to_string(),
-                kind: hold.label(),
-                group: hold.group_name(),
-                owner: hold.owner.to_string(),
-                waited: self.waiting.started.until(now),
-            });
-        });
+        if self.tells {
+            self.engine.tell_acquired(&hold, self.waiting.started);
+        }
         Ok(Outcome::Taken((hold, guard)))
     }
 
@@ -330,6 +334,21 @@ impl<'a> Acquisition<'a> {
                 in_doubt,
             });
         }
+    }
+}
+
+impl Engine {
+    /// Tells the observer of a grant whose wait began at `started`.
+    pub(crate) fn tell_acquired(&self, hold: &HoldState, started: Instant) {
+        self.observe(|observer| {
+            observer.acquired(&LockAcquired {
+                name: hold.name.to_string(),
+                kind: hold.label(),
+                group: hold.group_name(),
+                owner: hold.owner.to_string(),
+                waited: started.until(hold.since),
+            });
+        });
     }
 }
 

@@ -12,6 +12,7 @@ use crate::script::bundle::{Bundle, BundleAttempt, BundlePart, MOST_PARTS, PartS
 use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::wait_loop::Outcome;
+use crate::time::Instant;
 
 /// The reply about one lock.
 #[derive(Debug)]
@@ -72,6 +73,7 @@ pub(super) fn ask_at_once(
         in_doubt: InDoubt::default(),
     });
     let outcomes = exactly_once::send_all(sends.collect(), Some(caller));
+    let askers: Vec<(&Engine, Instant)> = asking.iter().map(|asker| (asker.engine(), asker.started())).collect();
     let mut replies: Vec<Option<Heard>> = asking.iter().map(|_| None).collect();
     let mut asking: Vec<Option<Acquisition<'_>>> = asking.into_iter().map(Some).collect();
     for (share, outcome) in shares.iter().zip(outcomes) {
@@ -79,6 +81,13 @@ pub(super) fn ask_at_once(
             let run_id = outcome.as_ref().ok().and_then(|answer| answer.run_id.clone());
             let reply = asking[*place].take().map(|acquisition| hear(acquisition, &outcome, index));
             replies[*place] = reply.map(|reply| Heard { reply, run_id });
+        }
+    }
+    // The clients know all grants before an observer hears of one, because the observer may close a client, and a grant
+    // after the close could not be given back.
+    for (heard, (engine, started)) in replies.iter().flatten().zip(askers) {
+        if let Ok(Reply::Granted((hold, _))) = &heard.reply {
+            engine.tell_acquired(hold, started);
         }
     }
     replies.into_iter().flatten().collect()
