@@ -8,7 +8,7 @@ use lockson::{Client, ErrorKind, Lock, Loss};
 use lockson_harness::proxy::{Direction, Request, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{KINDS, Kind, for_every_kind, for_every_reentrant_kind};
+use super::{KINDS, Kind, for_every_kind, for_every_reentrant_kind, for_every_single_kind};
 use crate::support::faults::{Rig, fences};
 use crate::support::{SCHEDULING, SOON, client, fields, fresh, joined, kind_of, ms, timed, ttl_ms};
 
@@ -141,7 +141,7 @@ fn an_extension_in_doubt_does_not_outlive_its_hold() {
 
 #[test]
 fn a_hold_has_one_request_at_a_time() {
-    for_every_kind(|kind| {
+    for_every_single_kind(|kind| {
         let rig = Rig::start();
         let guard = kind.get_lock(&patient(&rig, false), "turn").owned().lock().unwrap();
         let hold = guard.hold().clone();

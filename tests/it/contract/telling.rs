@@ -77,7 +77,7 @@ fn a_callback_runs_on_a_thread_of_the_client() {
             move |_: &Loss| told.send(thread::current().id()).unwrap()
         };
         guard.on_lost(tell_thread());
-        RedisServer::shared().run(&["DEL", lock.name()]);
+        delete(&lock);
         assert!(guard.extend(SOON).is_err(), "this thread discovers the loss");
         guard.on_lost(tell_thread());
         for _ in 0..2 {
