@@ -6,5 +6,6 @@
 mod campaign;
 mod leaks;
 mod losses;
+mod several;
 mod storms;
 mod told;
