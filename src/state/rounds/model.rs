@@ -178,7 +178,7 @@ impl Model for Scene {
             if let Some(lock) = wants.holds {
                 world.owners[lock] = Owner::Before(number(caller));
             }
-            self.decide(&mut world, caller);
+            self.begin(&mut world, caller);
         }
         vec![world]
     }
@@ -214,7 +214,8 @@ impl Model for Scene {
     fn fault(&self, world: &World) -> Option<String> {
         for (number, caller) in world.callers.iter().enumerate() {
             let owns = |part: usize| self.owns(world, number, part);
-            let holds = (0..self.wants[number].locks.len()).filter(|part| owns(*part) && caller.granted.has(*part));
+            let is_of_take = |part: &usize| !self.is_before(number, *part) && caller.granted.has(*part);
+            let holds = (0..self.wants[number].locks.len()).filter(|part| owns(*part) && is_of_take(part));
             match caller.doing {
                 Doing::Inside if !(0..self.wants[number].locks.len()).all(owns) => {
                     return Some(format!("{number} is inside without all of its locks"));
@@ -248,6 +249,30 @@ fn number(caller: usize) -> u8 {
 }
 
 impl Scene {
+    /// Whether the caller held the lock before its take. Such a part counts as granted throughout the take.
+    fn is_before(&self, caller: usize, part: usize) -> bool {
+        self.wants[caller].holds == Some(self.wants[caller].locks[part])
+    }
+
+    /// The parts that a round takes and gives back.
+    fn of_take(&self, index: usize, caller: &Caller) -> Set {
+        let mut parts = Set::default();
+        caller.granted.iter().filter(|part| !self.is_before(index, *part)).for_each(|part| parts.add(part));
+        parts
+    }
+
+    /// Re-enters what the caller holds already, and takes the first step.
+    fn begin(&self, world: &mut World, index: usize) {
+        let before = (0..self.wants[index].locks.len()).filter(|part| self.is_before(index, *part));
+        before.for_each(|part| self.answer(world, index, part, true));
+        self.decide(world, index);
+    }
+
+    fn given_back(&self, world: &mut World, index: usize) {
+        world.callers[index].rounds.given_back();
+        self.begin(world, index);
+    }
+
     fn owns(&self, world: &World, caller: usize, part: usize) -> bool {
         let owner = world.owners[self.wants[caller].locks[part]];
         owner == Owner::Take(number(caller)) || owner == Owner::Before(number(caller))
@@ -285,10 +310,7 @@ impl Scene {
                 caller.granted.iter().for_each(|part| caller.rounds.granted(part));
                 return self.decide(world, index);
             }
-            Step::GiveBack { .. } if caller.granted.is_empty() => {
-                caller.rounds.given_back();
-                return self.decide(world, index);
-            }
+            Step::GiveBack { .. } if self.of_take(index, caller).is_empty() => return self.given_back(world, index),
             Step::GiveBack { .. } => Doing::GivingBack,
             Step::Wait(part) => Doing::Waiting(part),
             Step::WaitHolding(part, _) => Doing::WaitingHolding(part),
@@ -363,13 +385,11 @@ impl Scene {
                 }
             }
             Doing::GivingBack => {
-                for part in caller.granted.iter() {
+                for part in self.of_take(index, caller).iter() {
                     add(Move::GaveBack(index, part), &|after| {
                         self.give_back(after, index, part);
-                        let caller = &mut after.callers[index];
-                        if caller.granted.is_empty() {
-                            caller.rounds.given_back();
-                            self.decide(after, index);
+                        if self.of_take(index, &after.callers[index]).is_empty() {
+                            self.given_back(after, index);
                         }
                     });
                 }
@@ -377,7 +397,7 @@ impl Scene {
             Doing::Waiting(part) | Doing::WaitingHolding(part) => {
                 let owner = world.owners[lock(part)];
                 // A busy answer changes nothing, so a waiter asks when the lock is free.
-                if owner == Owner::Nobody || owner == Owner::Before(number(index)) {
+                if owner == Owner::Nobody {
                     add(Move::Asked(index, part), &|after| {
                         self.serve(after, index, part);
                         self.answer(after, index, part, true);
@@ -488,7 +508,7 @@ impl Scene {
         caller.takes = takes;
         caller.rounds = Rounds::new(self.wants[index].locks.len());
         if takes > 0 {
-            return self.decide(world, index);
+            return self.begin(world, index);
         }
         caller.doing = Doing::Done;
         let before = |owner: &&mut Owner| **owner == Owner::Before(number(index));
