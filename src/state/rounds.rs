@@ -38,8 +38,6 @@ struct Part {
     is_granted: bool,
     /// Whether the last answer of this round was busy.
     is_busy: bool,
-    /// The number of busy answers in this take, as far as it is counted.
-    busy: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,9 +89,7 @@ impl Rounds {
 
     /// Records that another owner has the part, also when a wait for the part was in vain.
     pub(crate) fn busy(&mut self, part: usize) {
-        let part = &mut self.parts[part];
-        (part.is_granted, part.is_busy) = (false, true);
-        part.busy = (part.busy + 1).min(MOST_COUNTED);
+        (self.parts[part].is_granted, self.parts[part].is_busy) = (false, true);
     }
 
     /// Records that the part was not taken, because another part of the same request was busy.
@@ -144,13 +140,15 @@ impl Rounds {
         Step::GiveBack { pause }
     }
 
-    /// The busy part to wait for: the part that was busy most often, since the other parts are more likely to be free
-    /// when the blocker is granted. Among equals the first in the canonical order, so that callers of the same parts
-    /// meet at one of them. The time to live of a holder is no guide: it says when the hold ends if nothing is
-    /// released and nothing renewed.
+    /// The part to wait for. Callers of the same parts meet at the first busy one. The time to live of a holder is no
+    /// guide: it says when the hold ends if nothing is released and nothing renewed.
     fn blocker(&self) -> Option<usize> {
-        let busy = |index: &usize| self.parts[*index].is_busy;
-        (0..self.parts.len()).rev().filter(busy).max_by_key(|index| self.parts[*index].busy)
+        if self.vain >= ROUNDS_WITHOUT_HOLDING {
+            // Callers that hold parts while they wait would wait for each other. All of them begin at the first part,
+            // so that of two callers with the same first part only one holds any.
+            return Some(0);
+        }
+        self.parts.iter().position(|part| part.is_busy)
     }
 }
 
@@ -158,8 +156,6 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX - 1)
 }
 
-/// A part that was busy so often is in demand all the time.
-const MOST_COUNTED: u8 = 3;
 /// The rounds after which a caller may hold parts while it waits.
 const ROUNDS_WITHOUT_HOLDING: u32 = 8;
 /// Each round in vain adds this time to the longest pause: about as long as a few requests take.

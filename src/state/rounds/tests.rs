@@ -126,18 +126,6 @@ fn callers_of_the_same_busy_parts_meet_at_the_first() {
 }
 
 #[test]
-fn the_part_that_was_busy_most_often_is_the_blocker() {
-    let mut caller = Caller::new(3);
-    caller.is_told(Step::AskRest);
-    caller.busy(&[1, 2]);
-    caller.gives_back();
-    caller.gets_only(1, 2);
-    caller.0.busy(0);
-    caller.gives_back();
-    caller.is_told(Step::Wait(2));
-}
-
-#[test]
 fn only_a_part_that_was_busy_in_this_round_is_a_blocker() {
     let mut caller = Caller::new(3);
     caller.is_told(Step::AskRest);
@@ -196,10 +184,10 @@ fn pauses_grow_with_the_rounds_up_to_a_limit() {
         assert_eq!(pause(nanos(longest) + 1), Duration::ZERO);
         rounds.next(|| 0);
         rounds.given_back();
-        assert_eq!(rounds.next(|| 0), Step::Wait(1));
-        rounds.granted(1);
+        let Step::Wait(part) = rounds.next(|| 0) else { panic!("a part is waited for") };
+        rounds.granted(part);
         assert_eq!(rounds.next(|| 0), Step::AskRest);
-        rounds.lost(1);
+        rounds.lost(part);
     }
 }
 
@@ -207,11 +195,10 @@ fn pauses_grow_with_the_rounds_up_to_a_limit() {
 fn after_eight_rounds_in_vain_parts_are_held_for_a_while() {
     let mut caller = Caller::new(2);
     caller.loses_eight_rounds();
-    for (round, patience) in [100, 200, 400, 800, 1_000, 1_000].into_iter().enumerate() {
-        let (blocker, other) = (round % 2, (round + 1) % 2);
-        caller.gets_only(blocker, other);
-        caller.is_told(Step::WaitHolding(other, ms(patience)));
-        caller.busy(&[other]);
+    for patience in [100, 200, 400, 800, 1_000, 1_000] {
+        caller.gets_only(0, 1);
+        caller.is_told(Step::WaitHolding(1, ms(patience)));
+        caller.busy(&[1]);
         caller.gives_back();
     }
     caller.gets_only(0, 1);
@@ -238,7 +225,7 @@ fn missing_parts_share_the_time_of_a_round() {
     caller.is_told(Step::WaitHolding(4, Duration::from_micros(37_500)));
     caller.busy(&[4]);
     caller.gives_back();
-    caller.is_told(Step::Wait(4));
+    caller.is_told(Step::Wait(0));
 }
 
 #[test]
@@ -252,7 +239,7 @@ fn a_lost_part_is_never_waited_for() {
     caller.is_told(Step::Check);
     caller.0.lost(1);
     caller.gives_back();
-    caller.is_told(Step::AskRest);
+    caller.is_told(Step::Wait(0));
 }
 
 /// What the surroundings answer about one part.
@@ -321,7 +308,8 @@ impl Surroundings {
             }
             Step::Wait(part) => {
                 assert!(self.granted.is_empty(), "sleeps holding a part");
-                assert!(self.busy.contains(&part), "waits for a part that was not busy");
+                let begins_in_order = self.gave_back >= 8 && part == 0;
+                assert!(begins_in_order || self.busy.contains(&part), "waits for a part that was not busy");
                 // A wait ends with the part or in vain; without an answer the caller gives up.
                 self.hear(part, if matches!(answer(), Answer::Granted) { Answer::Granted } else { Answer::Busy });
             }
