@@ -156,8 +156,9 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX - 1)
 }
 
-/// The rounds after which a caller may hold parts while it waits.
-const ROUNDS_WITHOUT_HOLDING: u32 = 8;
+/// The rounds after which a caller may hold parts while it waits. A round in vain wakes other waiters for nothing, and
+/// where parts are in demand, further rounds fail like the first ones.
+const ROUNDS_WITHOUT_HOLDING: u32 = 4;
 /// Each round in vain adds this time to the longest pause: about as long as a few requests take.
 const PAUSE: Duration = Duration::from_millis(2);
 /// The longest time for which the first round of this sort waits while it holds parts; later rounds double the time.

@@ -48,12 +48,12 @@ impl Caller {
 
     /// Two parts, of which the one or the other is busy, until the caller may hold while it waits.
     #[track_caller]
-    fn loses_eight_rounds(&mut self) {
+    fn loses_four_rounds(&mut self) {
         self.is_told(Step::AskRest);
         self.granted(&[0]);
         self.busy(&[1]);
         self.gives_back();
-        for round in 1..8 {
+        for round in 1..4 {
             self.gets_only(round % 2, (round + 1) % 2);
             self.gives_back();
         }
@@ -175,7 +175,7 @@ fn pauses_grow_with_the_rounds_up_to_a_limit() {
     for round in 0..20 {
         rounds.busy(1);
         // The largest random pause, and one more, which is none.
-        let longest = PAUSE * round.min(8);
+        let longest = PAUSE * round.min(4);
         let pause = |random| match rounds.clone().next(|| random) {
             Step::GiveBack { pause } => pause,
             step => panic!("{step:?}"),
@@ -192,9 +192,9 @@ fn pauses_grow_with_the_rounds_up_to_a_limit() {
 }
 
 #[test]
-fn after_eight_rounds_in_vain_parts_are_held_for_a_while() {
+fn after_four_rounds_in_vain_parts_are_held_for_a_while() {
     let mut caller = Caller::new(2);
-    caller.loses_eight_rounds();
+    caller.loses_four_rounds();
     for patience in [100, 200, 400, 800, 1_000, 1_000] {
         caller.gets_only(0, 1);
         caller.is_told(Step::WaitHolding(1, ms(patience)));
@@ -210,7 +210,7 @@ fn after_eight_rounds_in_vain_parts_are_held_for_a_while() {
 #[test]
 fn missing_parts_share_the_time_of_a_round() {
     let mut caller = Caller::new(5);
-    caller.loses_eight_rounds();
+    caller.loses_four_rounds();
     caller.gets_only(0, 1);
     caller.busy(&[2, 3, 4]);
     caller.is_told(Step::WaitHolding(1, ms(25)));
@@ -231,7 +231,7 @@ fn missing_parts_share_the_time_of_a_round() {
 #[test]
 fn a_lost_part_is_never_waited_for() {
     let mut caller = Caller::new(2);
-    caller.loses_eight_rounds();
+    caller.loses_four_rounds();
     caller.is_told(Step::Wait(0));
     caller.granted(&[0]);
     caller.is_told(Step::AskRest);
@@ -300,7 +300,7 @@ impl Surroundings {
                 }
             }
             Step::GiveBack { pause } => {
-                assert!(pause <= PAUSE * self.gave_back.min(8), "{pause:?} after {} rounds", self.gave_back);
+                assert!(pause <= PAUSE * self.gave_back.min(4), "{pause:?} after {} rounds", self.gave_back);
                 self.gave_back += 1;
                 self.granted.clear();
                 self.held_for = Duration::ZERO;
@@ -308,16 +308,16 @@ impl Surroundings {
             }
             Step::Wait(part) => {
                 assert!(self.granted.is_empty(), "sleeps holding a part");
-                let begins_in_order = self.gave_back >= 8 && part == 0;
+                let begins_in_order = self.gave_back >= 4 && part == 0;
                 assert!(begins_in_order || self.busy.contains(&part), "waits for a part that was not busy");
                 // A wait ends with the part or in vain; without an answer the caller gives up.
                 self.hear(part, if matches!(answer(), Answer::Granted) { Answer::Granted } else { Answer::Busy });
             }
             Step::WaitHolding(part, most) => {
-                assert!(self.gave_back >= 8 && !self.granted.is_empty());
+                assert!(self.gave_back >= 4 && !self.granted.is_empty());
                 assert_eq!((0..self.parts).find(|part| !self.granted.contains(part)), Some(part));
                 self.held_for += most;
-                assert!(self.held_for <= (ms(100) * (1 << (self.gave_back - 8).min(8))).min(ms(1_000)));
+                assert!(self.held_for <= (ms(100) * (1 << (self.gave_back - 4).min(8))).min(ms(1_000)));
                 self.hear(part, if matches!(answer(), Answer::Granted) { Answer::Granted } else { Answer::Busy });
             }
             Step::Check => {
