@@ -62,6 +62,7 @@ const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("pair", pair::uncontended),
     ("re-entry", pair::reentry),
     ("multi", several::multi),
+    ("red", several::red),
     ("hand-over", hand_over::run),
     ("hot", hot::run),
     ("distinct", distinct::run),

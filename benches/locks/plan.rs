@@ -7,6 +7,8 @@ use std::time::Duration;
 pub(crate) struct Plan {
     pub(crate) pair_rounds: usize,
     pub(crate) pair_batch: usize,
+    /// Of a red lock with and without dead servers.
+    pub(crate) red_rounds: usize,
     pub(crate) hand_over_rounds: usize,
     pub(crate) hand_over_batch: usize,
     pub(crate) hot_rounds: usize,
@@ -27,6 +29,7 @@ impl Plan {
         Self {
             pair_rounds: 60,
             pair_batch: 200,
+            red_rounds: 20,
             hand_over_rounds: 20,
             hand_over_batch: 100,
             hot_rounds: 7,
@@ -46,6 +49,7 @@ impl Plan {
         Self {
             pair_rounds: 20,
             pair_batch: 200,
+            red_rounds: 8,
             hand_over_rounds: 4,
             hand_over_batch: 100,
             hot_rounds: 3,
