@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::{Backoff, Client, ErrorKind, Lock};
-use lockson_harness::ExampleServer;
+use lockson_harness::{ExampleServer, RedisServer};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -25,6 +25,8 @@ fn main() -> Outcome<()> {
     show("fenced", fenced(&client)?);
     show("read-write", read_write(&client)?);
     show("multi", multi(&client)?);
+    show("group", group(&client)?);
+    show("red", red()?);
     show("token", token(&client, &mut redis.get_connection()?)?);
     show("once per interval", once_per(&client)?);
     show("expiring permits", expiring_permits(&client)?);
@@ -148,6 +150,34 @@ fn multi(client: &Client) -> Outcome<String> {
     guard.unlock()?;
     expect(free_for_others(&one)? && free_for_others(&two)?)?;
     Ok("took none of two locks while one was busy, and then both at once".into())
+}
+
+/// Values that share one key: sets without a common value are held side by side.
+fn group(client: &Client) -> Outcome<String> {
+    let seats = |numbers: &[u32]| client.get_group_lock(name("hall"), numbers.iter().map(u32::to_string));
+    let guard = seats(&[11, 12]).lock()?;
+    expect(free_for_others(&seats(&[13, 14]))? && !free_for_others(&seats(&[12, 13]))?)?;
+    guard.unlock()?;
+    expect(free_for_others(&seats(&[12, 13]))?)?;
+    Ok("seats 11 and 12 were held; others got 13 and 14 at once, and 12 and 13 after the release".into())
+}
+
+/// Most of several locks on independent servers; see `red_lock`.
+fn red() -> Outcome<String> {
+    if std::env::var_os("REDIS_URL").is_some() {
+        return Ok("needs three servers; see `red_lock`".into());
+    }
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let clients = servers.each_ref().map(|server| Client::builder(&server.url()).connect_lazily());
+    let clients = clients.into_iter().collect::<lockson::Result<Vec<_>>>()?;
+    // These servers are new, so they may vote at once.
+    let lock = Lock::red(clients.iter().map(|client| client.get_lock(name("red")))).with_rejoin_after(Duration::ZERO);
+    let guard = lock.lock()?;
+    servers[0].kill();
+    expect(guard.is_held() && !free_for_others(&lock)?)?;
+    guard.unlock()?;
+    expect(free_for_others(&lock)?)?;
+    Ok("held on three servers; one was killed, and the lock was held, released and taken again".into())
 }
 
 /// `SET NX PX` and compare-and-delete: the same lock as redis-py, redsync and others have.
