@@ -64,6 +64,17 @@ impl Object {
         }
     }
 
+    /// The further words for a lock on independent servers: the client of each server.
+    pub(crate) fn clients(&self, client: u32) -> String {
+        let clients = CLIENTS_OF_SERVERS.map(|further| (client + further).to_string());
+        if self.word == INDEPENDENT { format!(" clients={}", clients.join(",")) } else { String::new() }
+    }
+
+    /// Whether the object needs independent servers.
+    pub(crate) fn is_independent(&self) -> bool {
+        self.word == INDEPENDENT
+    }
+
     /// The names of the locks in a multi-lock.
     pub(crate) fn part_names(&self) -> [String; 3] {
         ["a", "b", "c"].map(|part| format!("{}:{part}", self.name))
@@ -175,7 +186,8 @@ impl<'p> Actor<'p> {
     fn command(&self, verb: &str, more: &str) -> String {
         let (client, thread) = (self.client, self.thread);
         let space = if more.is_empty() { "" } else { " " };
-        format!("{verb} client={client} thread={thread} {}{space}{more}", self.object.words())
+        let (words, clients) = (self.object.words(), self.object.clients(client));
+        format!("{verb} client={client} thread={thread} {words}{clients}{space}{more}")
     }
 
     fn note(&self, answer: Answer) -> Answer {
@@ -195,5 +207,9 @@ impl Waiting<'_> {
     }
 }
 
+/// The kind whose locks are on independent servers.
+const INDEPENDENT: &str = "red";
+/// What the number of a client at each server has more than the number of the client at the first.
+pub(crate) const CLIENTS_OF_SERVERS: [u32; 3] = [0, 10, 20];
 /// The permitted delay of an answer.
 const GRACE: Duration = Duration::from_secs(5);

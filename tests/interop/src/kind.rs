@@ -194,10 +194,19 @@ pub(crate) const KINDS: &[Kind] = &[
         is_soaked: true,
         ..LOCK
     },
-    Kind { word: "multi", title: "Multi-lock", rival: "multi", sequence: Some(sequence::OVERLAP), ..COMPOSITE },
-    Kind { word: "red", title: "Red lock", rival: "red", flaws: &[Flaw::HidesLoss], ..COMPOSITE },
+    Kind {
+        word: "multi",
+        built: true,
+        title: "Multi-lock",
+        rival: "multi",
+        sequence: Some(sequence::OVERLAP),
+        is_soaked: true,
+        ..COMPOSITE
+    },
+    Kind { word: "red", built: true, title: "Red lock", rival: "red", flaws: &[Flaw::HidesLoss], ..COMPOSITE },
     Kind {
         word: "faster_multi",
+        built: true,
         title: "Faster multi-lock",
         rival: "faster_multi",
         shape: Shape::Group,

@@ -18,6 +18,8 @@ pub(crate) struct Peer {
     /// Answers that arrived while another answer was awaited.
     early: Vec<Answer>,
     version: Option<String>,
+    /// Whether the clients of independent servers are open.
+    pub(crate) is_at_all_servers: bool,
 }
 
 /// A sent command without an answer so far.
@@ -29,7 +31,7 @@ impl Peer {
     /// Starts a peer without waiting for its readiness.
     pub(crate) fn launch(program: &Program) -> Self {
         let process = HelperProcess::spawn_command(program.command());
-        Self { process, next: 0, early: vec![], version: None }
+        Self { process, next: 0, early: vec![], version: None, is_at_all_servers: false }
     }
 
     /// Starts a peer and opens client 0.

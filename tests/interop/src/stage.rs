@@ -1,12 +1,12 @@
 //! The stage of a check: one Redis, a Rust peer and a Java peer, and fresh names.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::thread;
 use std::time::Duration;
 
 use lockson_harness::RedisServer;
 
-use crate::actor::{Actor, Object};
+use crate::actor::{Actor, CLIENTS_OF_SERVERS, Object};
 use crate::kind::Kind;
 use crate::peer::{Cast, Peer, Seat};
 use crate::starved::Starved;
@@ -29,6 +29,8 @@ pub(crate) struct Stage<'s> {
     spares: [RefCell<Option<Peer>>; 2],
     redis: RefCell<redis::Connection>,
     next_name: Cell<u32>,
+    /// Servers that know nothing of the first, for locks on independent servers.
+    others: OnceCell<[RedisServer; 2]>,
 }
 
 impl<'s> Stage<'s> {
@@ -41,6 +43,7 @@ impl<'s> Stage<'s> {
             spares: [RefCell::new(None), RefCell::new(None)],
             redis: RefCell::new(server.connection()),
             next_name: Cell::new(0),
+            others: OnceCell::new(),
         };
         Seat::BOTH.iter().for_each(|seat| stage.settle_in(*seat));
         stage
@@ -62,8 +65,8 @@ impl<'s> Stage<'s> {
         }
     }
 
-    /// A peer with a brisk client that the caller may kill.
-    pub(crate) fn victim(&self, seat: Seat) -> RefCell<Peer> {
+    /// A peer with a brisk client that the caller may kill, for this object.
+    pub(crate) fn victim(&self, seat: Seat, object: &Object) -> RefCell<Peer> {
         let spare = match seat {
             Seat::Rust => &self.spares[0],
             Seat::Java => &self.spares[1],
@@ -72,7 +75,9 @@ impl<'s> Stage<'s> {
         let mut victim = spare.borrow_mut().take().unwrap_or_else(launch);
         self.open(&mut victim, BRISK);
         *spare.borrow_mut() = Some(launch());
-        RefCell::new(victim)
+        let victim = RefCell::new(victim);
+        self.open_other_servers(&victim, object);
+        victim
     }
 
     pub(crate) fn fresh(&self, what: &str) -> String {
@@ -94,7 +99,22 @@ impl<'s> Stage<'s> {
     }
 
     pub(crate) fn actor(&self, seat: Seat, object: &Object) -> Actor<'_> {
+        self.open_other_servers(self.peer(seat), object);
         Actor::new(self.peer(seat), seat, object.clone())
+    }
+
+    /// Opens the clients of the other servers, once for each peer that needs them.
+    fn open_other_servers(&self, peer: &RefCell<Peer>, object: &Object) {
+        let mut peer = peer.borrow_mut();
+        if !object.is_independent() || peer.is_at_all_servers {
+            return;
+        }
+        let others = self.others.get_or_init(|| [(); 2].map(|()| RedisServer::start()));
+        for (server, further) in others.iter().zip(&CLIENTS_OF_SERVERS[1..]) {
+            open_at(&mut peer, server, PATIENT + further, None);
+            open_at(&mut peer, server, BRISK + further, Some(BRISK_TTL));
+        }
+        peer.is_at_all_servers = true;
     }
 
     /// Waits until Redis lists the waiter for this name, and the waiter has asked again since.
@@ -149,10 +169,15 @@ impl<'s> Stage<'s> {
     }
 
     fn open(&self, peer: &mut Peer, client: u32) {
-        let address = lockson_harness::percent::encode(&self.server.url());
-        let watchdog = if client == BRISK { format!(" watchdog_ms={}", BRISK_TTL.as_millis()) } else { String::new() };
-        peer.ask(&format!("open client={client} address={address}{watchdog}")).expect_ok();
+        open_at(peer, self.server, client, (client == BRISK).then_some(BRISK_TTL));
     }
+}
+
+/// Opens a client at a server; its holds live for `ttl`.
+pub(crate) fn open_at(peer: &mut Peer, server: &RedisServer, client: u32, ttl: Option<Duration>) {
+    let address = lockson_harness::percent::encode(&server.url());
+    let watchdog = ttl.map_or(String::new(), |ttl| format!(" watchdog_ms={}", ttl.as_millis()));
+    peer.ask(&format!("open client={client} address={address}{watchdog}")).expect_ok();
 }
 
 /// The bound of a subscription; a waiter without a subscription has been granted faster.

@@ -59,20 +59,36 @@ impl Clients {
         }
     }
 
-    /// The lock of a request, or one of several locks.
-    pub(crate) fn lock(&self, request: &Request, name: &str) -> Result<Lock, Failure> {
-        let client = self.find(request)?;
+    /// The lock of a request.
+    pub(crate) fn target(&self, request: &Request) -> Result<Lock, Failure> {
         match request.text("kind")?.as_str() {
-            "plain" => Ok(client.get_lock(name)),
-            "fair" => Ok(client.get_fair_lock(name)),
-            "spin" => Ok(client.get_spin_lock(name)),
-            "non_reentrant" => Ok(client.get_non_reentrant_lock(name)),
-            "non_reentrant_fair" => Ok(client.get_non_reentrant_fair_lock(name)),
-            "fenced" => Ok(client.get_fenced_lock(name).into()),
-            "read" => Ok(client.get_read_write_lock(name).get_read_lock()),
-            "write" => Ok(client.get_read_write_lock(name).get_write_lock()),
-            kind => Err(Failure::bad_input(format!("no such kind: '{kind}'"))),
+            kind if SEVERAL.contains(&kind) => self.several(request, &request.texts("names")?),
+            _ => self.lock(request, &request.text("name")?),
         }
+    }
+
+    /// Several locks, or values of a group, as one lock.
+    pub(crate) fn several(&self, request: &Request, names: &[String]) -> Result<Lock, Failure> {
+        if request.text("kind")? == "faster_multi" {
+            return Ok(self.find(request)?.get_group_lock(request.text("name")?, names));
+        }
+        let kinds = one_for_each(request, "of", "plain", names.len())?;
+        let clients = one_for_each(request, "clients", &number_of(request)?.to_string(), names.len())?;
+        let mut locks = vec![];
+        for ((name, kind), client) in names.iter().zip(kinds).zip(clients) {
+            let number = client.parse().map_err(|_| Failure::bad_input(format!("no such client: '{client}'")))?;
+            locks.push(one(&self.numbered(number)?, &kind, name)?);
+        }
+        match request.text("kind")?.as_str() {
+            // The servers of a check are new.
+            "red" => Ok(Lock::red(locks).with_rejoin_after(Duration::ZERO)),
+            _ => Ok(Lock::multi(locks)),
+        }
+    }
+
+    /// A lock of one name.
+    pub(crate) fn lock(&self, request: &Request, name: &str) -> Result<Lock, Failure> {
+        one(&self.find(request)?, &request.text("kind")?, name)
     }
 
     /// The permits that this process has taken.
@@ -81,13 +97,40 @@ impl Clients {
     }
 
     pub(crate) fn find(&self, request: &Request) -> Result<Client, Failure> {
-        let number = number_of(request)?;
+        self.numbered(number_of(request)?)
+    }
+
+    fn numbered(&self, number: u32) -> Result<Client, Failure> {
         let client = self.all().get(&number).cloned();
         client.ok_or_else(|| Failure::bad_input(format!("client {number} is not open")))
     }
 
     fn all(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Client>> {
         self.by_number.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn one(client: &Client, kind: &str, name: &str) -> Result<Lock, Failure> {
+    match kind {
+        "plain" => Ok(client.get_lock(name)),
+        "fair" => Ok(client.get_fair_lock(name)),
+        "spin" => Ok(client.get_spin_lock(name)),
+        "non_reentrant" => Ok(client.get_non_reentrant_lock(name)),
+        "non_reentrant_fair" => Ok(client.get_non_reentrant_fair_lock(name)),
+        "fenced" => Ok(client.get_fenced_lock(name).into()),
+        "read" => Ok(client.get_read_write_lock(name).get_read_lock()),
+        "write" => Ok(client.get_read_write_lock(name).get_write_lock()),
+        kind => Err(Failure::bad_input(format!("no such kind: '{kind}'"))),
+    }
+}
+
+/// The items of a list that has one item for all names, or one for each.
+fn one_for_each(request: &Request, key: &str, default: &str, names: usize) -> Result<Vec<String>, Failure> {
+    let items = if request.has(key) { request.texts(key)? } else { vec![default.to_owned()] };
+    match items.as_slice() {
+        [item] => Ok(vec![item.clone(); names]),
+        items if items.len() == names => Ok(items.to_vec()),
+        _ => Err(Failure::bad_input(format!("{key} has neither one item nor one for each name"))),
     }
 }
 
@@ -203,4 +246,6 @@ const OTHER_OPTIONS: &[&str] = &[
     "tls_keystore",
     "tls_keystore_password",
 ];
-const OTHER_KINDS: &[&str] = &["multi", "red", "faster_multi", "semaphore", "latch"];
+/// The kinds with several names.
+pub(crate) const SEVERAL: &[&str] = &["multi", "red", "faster_multi"];
+const OTHER_KINDS: &[&str] = &["semaphore", "latch"];

@@ -15,7 +15,7 @@ use std::time::Duration;
 use lockson::{Cancel, ErrorKind, Guard, Lock};
 
 use crate::answer::{Answer, Failure};
-use crate::clients::Clients;
+use crate::clients::{Clients, SEVERAL};
 use crate::histogram::Histogram;
 use crate::request::Request;
 use crate::witness::Witness;
@@ -35,8 +35,7 @@ pub(crate) fn run(clients: &Clients, request: &Request, answer: &mut Answer, can
 }
 
 struct Cycle<'a> {
-    names: Vec<String>,
-    locks: Vec<Lock>,
+    targets: Vec<Target>,
     order: Order,
     wait: Option<Duration>,
     cancel: &'a Cancel,
@@ -50,6 +49,12 @@ struct Cycle<'a> {
     first_error: Option<String>,
 }
 
+/// A lock to enter, and the names that its holder has alone.
+struct Target {
+    names: Vec<String>,
+    lock: Lock,
+}
+
 enum Order {
     RoundRobin(usize),
     Random(u64),
@@ -58,13 +63,24 @@ enum Order {
 impl<'a> Cycle<'a> {
     fn new(clients: &Clients, request: &Request, cancel: &'a Cancel) -> Result<Self, Failure> {
         let names = request.texts("names")?;
-        let lock = |name: &String| locks::prepared(request, clients.lock(request, name)?, Some(cancel));
-        let locks = names.iter().map(lock).collect::<Result<_, _>>()?;
+        let prepared = |names: Vec<String>, lock: Lock| {
+            locks::prepared(request, lock, Some(cancel)).map(|lock| Target { names, lock })
+        };
+        let targets = match request.text("kind")?.as_str() {
+            kind if SEVERAL.contains(&kind) => {
+                let lock = clients.several(request, &names)?;
+                let group = if kind == "faster_multi" { request.text("name")? + ":" } else { String::new() };
+                vec![prepared(names.into_iter().map(|name| format!("{group}{name}")).collect(), lock)?]
+            }
+            _ => {
+                let one = |name: String| prepared(vec![name.clone()], clients.lock(request, &name)?);
+                names.into_iter().map(one).collect::<Result<_, _>>()?
+            }
+        };
         let witness = request.optional_text("witness_dir")?.map(|directory| Witness::at(&directory));
         let grants = request.optional_text("path")?.map(File::create);
         Ok(Self {
-            names,
-            locks,
+            targets,
             order: Order::of(request)?,
             wait: request.optional_number("wait_ms")?.map(Duration::from_millis),
             cancel,
@@ -82,7 +98,7 @@ impl<'a> Cycle<'a> {
     fn run(&mut self, duration: Duration, hold: Duration, pause: Duration) -> std::io::Result<()> {
         let end = clock::nanos() + nanos(duration);
         while !self.cancel.is_cancelled() && clock::nanos() < end {
-            let choice = self.order.next(self.locks.len());
+            let choice = self.order.next(self.targets.len());
             let asked = clock::nanos();
             match self.enter(choice) {
                 Ok(Some(guard)) => {
@@ -100,29 +116,35 @@ impl<'a> Cycle<'a> {
 
     fn enter(&self, choice: usize) -> lockson::Result<Option<Guard>> {
         match self.wait {
-            Some(wait) => self.locks[choice].try_lock_for(wait),
-            None => self.locks[choice].lock().map(Some),
+            Some(wait) => self.targets[choice].lock.try_lock_for(wait),
+            None => self.targets[choice].lock.lock().map(Some),
         }
     }
 
     fn hold(&mut self, choice: usize, guard: Guard, acquired: u64, hold: u64) -> std::io::Result<()> {
-        let name = &self.names[choice];
-        let seen = match &mut self.witness {
-            Some(witness) => witness.enter(name)?,
-            None => false,
-        };
+        let names = &self.targets[choice].names;
+        let mut seen = vec![];
+        if let Some(witness) = &mut self.witness {
+            for name in names {
+                if witness.enter(name)? {
+                    seen.push(name);
+                }
+            }
+        }
         let counted = self.counter.as_deref().map(read_counter).transpose()?;
         idle_until(acquired + hold, self.cancel);
         if let (Some(counter), Some(counted)) = (&self.counter, counted) {
             write_counter(counter, counted + 1)?;
         }
-        if let Some(witness) = self.witness.as_ref().filter(|_| seen) {
-            witness.leave(name)?;
+        if let Some(witness) = &self.witness {
+            seen.into_iter().try_for_each(|name| witness.leave(name))?;
         }
         let released = clock::nanos();
         let left = guard.unlock();
         if let Some(grants) = &mut self.grants {
-            writeln!(grants, "{},{acquired},{released}", encode(name))?;
+            for name in names {
+                writeln!(grants, "{},{acquired},{released}", encode(name))?;
+            }
         }
         if let Err(error) = left {
             self.note(&error);

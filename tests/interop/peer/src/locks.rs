@@ -37,7 +37,7 @@ pub(crate) fn perform(
     };
     request.allow_only(&[&["thread", "client", "kind", "name", "names", "of", "clients", "handle"], own].concat())?;
     Clients::check_kind(request)?;
-    let lock = clients.lock(request, &request.text("name")?)?;
+    let lock = clients.target(request)?;
     match request.verb() {
         "lock" => take(request, answer, lock, cancel),
         "try_lock" => try_take(request, answer, lock, cancel),

@@ -50,9 +50,10 @@ pub(crate) fn is_forced_open(stage: &Stage<'_>, kind: &'static Kind, seat: Seat)
 
 /// A killed holder keeps the other side out for the rest of the time to live, and no longer.
 pub(crate) fn outlives(stage: &Stage<'_>, kind: &'static Kind, seat: Seat) {
-    let victim = stage.victim(seat);
     let name = stage.fresh(kind.word);
-    let holder = Actor::new(&victim, seat, Object::new(kind, &name)).by_client(BRISK);
+    let object = Object::new(kind, &name);
+    let victim = stage.victim(seat, &object);
+    let holder = Actor::new(&victim, seat, object).by_client(BRISK);
     holder.prepare(1);
     let rival = stage.actor(seat.other(), &Object::rival_of(kind, &name));
     if kind.family == Family::Permits {

@@ -8,7 +8,7 @@ use lockson_harness::{RedisServer, Witness};
 
 use super::grants::{self, Grants};
 use super::{Loaded, Totals, open};
-use crate::kind::Kind;
+use crate::kind::{Kind, Shape};
 use crate::peer::{Cast, Peer, Seat, Ticket};
 use crate::verdict::{Score, Verdict, caught};
 use lockson_harness::percent::{encode, encode_all};
@@ -99,12 +99,13 @@ impl Soak<'_> {
         for thread in 0..THREADS {
             let kind = self.kinds[thread % self.kinds.len()];
             self.started += 1;
+            let (word, names) = self.share(kind, player.seat, thread);
             let log = self.folder.join("grants").join(format!("{}-{}", player.seat.name(), self.started));
             player.loops.push(player.peer.send(&format!(
                 "cycle thread={thread} kind={} names={} order=random seed={} duration_ms={left} hold_us={HOLD_MICROS} \
                  pause_us={PAUSE_MICROS} path={} witness_dir={witness}",
-                kind.word,
-                encode_all(&self.names(kind)),
+                word,
+                encode_all(&names),
                 self.started,
                 encode(&log.display().to_string()),
             )));
@@ -116,13 +117,37 @@ impl Soak<'_> {
         (0..NAMES / self.kinds.len()).map(|number| format!("soak-{}-{number}", kind.word)).collect()
     }
 
+    /// What a thread takes. Of a kind of several names, each thread has another set of names, and the last thread takes
+    /// the single locks, one at a time. Lockson's threads name them in any order. Redisson's wait while they hold, so
+    /// they have one order, as Redisson's users must.
+    fn share(&self, kind: &'static Kind, seat: Seat, thread: usize) -> (&'static str, Vec<String>) {
+        let mut names = self.names(kind);
+        if kind.shape != Shape::Several {
+            return (kind.word, names);
+        }
+        if thread == THREADS - 1 {
+            return ("plain", names);
+        }
+        names.truncate(OVERLAPPING_NAMES);
+        let count = names.len();
+        names.rotate_left(self.started as usize % count);
+        names.truncate(NAMES_OF_A_SET);
+        if seat == Seat::Java || self.cast.is_rehearsal() {
+            names.sort_unstable();
+        } else if self.started.is_multiple_of(2) {
+            names.reverse();
+        }
+        (kind.word, names)
+    }
+
     /// The names that cannot be taken after the end of all loops.
     fn blocked(&self, players: &mut [Player]) -> Vec<String> {
         let mut blocked = vec![];
         for kind in self.kinds {
             for (number, name) in self.names(kind).into_iter().enumerate() {
                 let peer = &mut players[number % 4].peer;
-                let words = format!("kind={} name={name}", kind.word);
+                let word = if kind.shape == Shape::Several { "plain" } else { kind.word };
+                let words = format!("kind={word} name={name}");
                 let taken = peer.ask(&format!("try_lock wait_ms={} thread=9 {words}", 2 * WATCHDOG.as_millis()));
                 if taken.is_ok() && taken.acquired() {
                     peer.ask(&format!("unlock thread=9 {words}")).expect_ok();
@@ -162,8 +187,9 @@ fn judge(outcome: &Outcome, kinds: &[&'static Kind]) -> Verdict {
         let total = &totals[index(seat)];
         let granted = grants.counts.get(seat.name()).copied().unwrap_or(0);
         println!(
-            "soak: {}: {granted} grants, {} processes killed, {} places of killed processes taken over",
+            "soak: {}: {granted} grants, longest wait {:.0} ms, {} processes killed, {} places of killed processes taken over",
             seat.name(),
+            total.longest_wait_ms,
             kills[index(seat)],
             total.takeovers
         );
@@ -196,6 +222,9 @@ fn index(seat: Seat) -> usize {
 
 const THREADS: usize = 4;
 const NAMES: usize = 20;
+/// So few that sets of three overlap all the time.
+const OVERLAPPING_NAMES: usize = 6;
+const NAMES_OF_A_SET: usize = 3;
 /// Short, so that the locks of a killed holder are soon free; long against the delays of a busy machine.
 const WATCHDOG: Duration = Duration::from_secs(3);
 /// After this time a fair waiter counts as gone. Kills are rarer, so dead waiters do not pile up in a queue.

@@ -8,11 +8,10 @@ use lockson_harness::RedisServer;
 use super::normal::Normal;
 use super::record::{Observer, Record};
 use super::scenario::{Action, Command, Scenario};
-use crate::actor::Object;
+use crate::actor::{CLIENTS_OF_SERVERS, Object};
 use crate::kind::Kind;
 use crate::peer::{Answer, Peer, Program, Ticket};
-use crate::stage::{BRISK, PATIENT};
-use lockson_harness::percent::encode;
+use crate::stage::{BRISK, PATIENT, open_at};
 
 /// The records after each step with a label.
 pub(crate) type Seen = Vec<(&'static str, Record)>;
@@ -22,6 +21,8 @@ pub(crate) struct Player {
     server: RedisServer,
     observer: Observer,
     peer: Peer,
+    /// Servers for locks on independent servers; the records have the first server only.
+    others: Vec<RedisServer>,
     /// The number of scenarios so far; each scenario has fresh names and threads.
     played: u32,
 }
@@ -39,7 +40,7 @@ impl Player {
     pub(crate) fn new(program: &Program) -> Self {
         let server = RedisServer::start();
         let observer = Observer::new(&server);
-        let mut player = Self { server, observer, peer: Peer::launch(program), played: 0 };
+        let mut player = Self { server, observer, peer: Peer::launch(program), others: vec![], played: 0 };
         player.open(PATIENT);
         player.open(BRISK);
         player
@@ -47,6 +48,9 @@ impl Player {
 
     pub(crate) fn play(&mut self, kind: &'static Kind, scenario: Scenario) -> Seen {
         self.played += 1;
+        if Object::new(kind, "").is_independent() {
+            self.open_other_servers();
+        }
         self.observer.clear();
         let (name, first_thread) = (format!("state-{}-", self.played), self.played * 10);
         let mut normal = Normal::new(&name);
@@ -68,9 +72,16 @@ impl Player {
     }
 
     fn open(&mut self, client: u32) {
-        let address = encode(&self.server.url());
-        let watchdog = if client == BRISK { format!(" watchdog_ms={}", TTL.as_millis()) } else { String::new() };
-        self.peer.ask(&format!("open client={client} address={address}{watchdog}")).expect_ok();
+        open_at(&mut self.peer, &self.server, client, (client == BRISK).then_some(TTL));
+    }
+
+    fn open_other_servers(&mut self) {
+        for further in CLIENTS_OF_SERVERS.iter().skip(1 + self.others.len()) {
+            let server = RedisServer::start();
+            open_at(&mut self.peer, &server, PATIENT + further, None);
+            open_at(&mut self.peer, &server, BRISK + further, Some(TTL));
+            self.others.push(server);
+        }
     }
 }
 
@@ -119,7 +130,8 @@ impl Play<'_> {
         let client = if command.brisk { BRISK } else { PATIENT };
         let thread = self.first_thread + command.thread;
         let space = if command.more.is_empty() { "" } else { " " };
-        format!("{} client={client} thread={thread} {}{space}{}", command.verb, object.words(), command.more)
+        let (words, clients) = (object.words(), object.clients(client));
+        format!("{} client={client} thread={thread} {words}{clients}{space}{}", command.verb, command.more)
     }
 
     /// Waits until the time to live does not just run down, or until a renewal would have come.

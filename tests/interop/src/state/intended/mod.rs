@@ -6,6 +6,7 @@ mod fenced;
 mod permits;
 mod read_write;
 mod reason;
+mod several;
 
 use crate::kind::Kind;
 
@@ -31,6 +32,8 @@ const LISTS: &[(&[&str], &[Difference])] = &[
     (&["fair", "spin", "non_reentrant_fair"], exclusive::CLOSED_IN_SILENCE),
     (&["fair", "non_reentrant_fair"], fair::QUEUED),
     (&["fenced"], fenced::FENCED),
+    (&["faster_multi"], several::GROUP),
+    (&["red"], several::RED),
     (&["read"], read_write::READ),
     (&["write"], read_write::WRITE),
     (&["permits"], permits::PERMITS),

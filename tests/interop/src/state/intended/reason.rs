@@ -13,6 +13,9 @@ pub(super) const CLOSE_GIVES_BACK: &str =
 pub(super) const TOLD_OF_LOSS: &str =
     "the release of a lost hold is an error; Redisson reports success for a fair lock without an owner";
 pub(super) const SAYS_NOTHING: &str = "nothing was released, so no message is published";
+pub(super) const RELEASE_CHECKED: &str =
+    "a release without a hold is an error; Redisson ignores all errors of the release of a red lock";
+pub(super) const SILENT_PART: &str = "no value is free after a partial release, so no message is published";
 pub(super) const SHORT_PATIENCE: &str = "a waiter asks each second and counts as gone after 5 s (settable) instead of \
                                          5 minutes, so a dead waiter does not block the queue; and a queue without \
                                          live waiters expires by itself";
