@@ -130,6 +130,8 @@ pub(crate) enum Queueing {
     Together,
     /// Each thread joins the queue in Redis, and leaves the queue when it gives up.
     InRedis,
+    /// Threads queue by what they want of a count, and a message wakes those whose wishes fit.
+    Counted(u32),
 }
 
 /// The way in which a waiter learns that the lock may be free.

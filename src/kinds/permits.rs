@@ -45,7 +45,7 @@ impl Kind for PermitLock {
     }
 
     fn queueing(&self) -> Queueing {
-        Queueing::Together
+        Queueing::Counted(self.permits)
     }
 
     fn side(&self) -> Side {

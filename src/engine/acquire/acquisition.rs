@@ -7,6 +7,7 @@ use super::waiting::{Asker, Waiting};
 use crate::conn::Topology;
 use crate::engine::Engine;
 use crate::engine::caller::{Caller, closed};
+use crate::engine::counted::queues::Position;
 use crate::engine::exactly_once::{self, Answer};
 use crate::engine::holds::hold::{Granted, HoldState};
 use crate::engine::kind::{AcquireArgs, Queueing, Waking};
@@ -17,6 +18,7 @@ use crate::event::LockAcquired;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::bundle::{Bundle, BundlePart};
 use crate::script::{Attempt, Call, Side};
+use crate::state::channels::Subject;
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
 use crate::state::wait_loop::{LONGEST_SLEEP, Outcome, WaitLoop, wait_loop};
@@ -33,6 +35,8 @@ pub(crate) struct Acquisition<'a> {
     number: HoldNumber,
     caller: &'a Caller<'a>,
     waiting: Waiting<'a>,
+    /// The place among those that want a part of a count.
+    position: Option<Position<'a>>,
     /// The unanswered requests of the present owner.
     in_doubt: Option<InDoubt>,
     /// Whether a request of the present owner was sent.
@@ -63,6 +67,7 @@ impl<'a> Acquisition<'a> {
             number,
             caller,
             waiting: Waiting::new(engine, (request.name, label, request.group), caller, wait.deadline()),
+            position: None,
             in_doubt: None,
             asked: false,
             tries: 0,
@@ -117,6 +122,11 @@ impl<'a> Acquisition<'a> {
 
     fn wait_in_line(&mut self) -> Result<()> {
         let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
+        if let Queueing::Counted(wish) = kind.queueing() {
+            let channel = kind.channel(name, owner);
+            self.position = Some(self.engine.counted_queues.join(&channel, wish, &self.caller.bell));
+            return Ok(());
+        }
         let asker = Asker { number: self.number, owner, thread: self.thread.as_ref() };
         self.waiting.wait_in_line(kind.queueing(), asker)?;
         if matches!(kind.waking(), Waking::Message) {
@@ -135,6 +145,9 @@ impl<'a> Acquisition<'a> {
 
     /// Begins an attempt whose request is built by the caller, from [`part`](Self::part).
     pub(crate) fn ask_in_bundle(&mut self) -> Bounds {
+        if let Some(position) = &mut self.position {
+            position.asks();
+        }
         self.asked = true;
         self.tries = self.tries.saturating_add(1);
         self.waiting.node.asking_begins(Instant::now());
@@ -188,6 +201,9 @@ impl<'a> Acquisition<'a> {
                         if answer.unfenceable {
                             self.in_doubt.get_or_insert_default().unfenceable = true;
                         }
+                        if let Some(position) = &self.position {
+                            position.answered(0);
+                        }
                         // One millisecond is added, because the key is gone only after its last millisecond.
                         Ok(Outcome::Busy(
                             u64::try_from(ttl_ms)
@@ -234,6 +250,8 @@ impl<'a> Acquisition<'a> {
         self.exclude_older_holds(sent);
         let Some(dead) = self.engine.registry.add(Arc::clone(&hold)) else { return Err(self.granted_while_closing()) };
         self.granted = true;
+        // The next thread need not wait for the observer.
+        self.position = None;
         self.waiting.granted();
         for dead in dead {
             // The loss of this hold may not have been reported.
@@ -369,6 +387,12 @@ impl WaitLoop for Acquisition<'_> {
     }
 
     fn stand_back(&mut self, deadline: Deadline) -> Result<()> {
+        while self.position.as_ref().is_some_and(|position| !position.may_ask()) {
+            let Some(until) = self.waiting.turn_comes() else { break };
+            // The channel stays subscribed while threads wait, whatever the first of them does.
+            self.arm()?;
+            self.sleep(until)?;
+        }
         while self.request.kind.stands_back() {
             let now = Instant::now();
             let Some(pause) = self.engine.stand_backs.pause(self.request.name, now).filter(|_| !deadline.passed(now))
@@ -410,6 +434,9 @@ impl WaitLoop for Acquisition<'_> {
         let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
         match kind.waking() {
             Waking::Pauses(_) => Ok(false),
+            Waking::Message if self.position.is_some() => {
+                self.waiting.arm_for(&Subject::Count, || kind.channel(name, owner))
+            }
             Waking::Message => self.waiting.arm(true, || kind.channel(name, owner)),
             // A message on a waiter's own channel says nothing about existing holds.
             Waking::OwnMessage => self.waiting.arm(false, || kind.channel(name, owner)),

@@ -10,18 +10,18 @@ pub(crate) struct Queues(Mutex<CountedQueues<Bell>>);
 
 /// The place of a thread in a queue; dropping it leaves the queue.
 #[derive(Debug)]
-pub(super) struct Position<'a> {
+pub(crate) struct Position<'a> {
     queues: &'a Queues,
-    channel: &'a str,
+    channel: String,
     number: u64,
     /// What the last answer left, if messages were heard while the thread asked.
     left: Option<i64>,
 }
 
 impl Queues {
-    pub(super) fn join<'a>(&'a self, channel: &'a str, wish: u32, bell: &Bell) -> Position<'a> {
+    pub(crate) fn join(&self, channel: &str, wish: u32, bell: &Bell) -> Position<'_> {
         let number = self.0.lock().join(channel, wish, bell.clone());
-        Position { queues: self, channel, number, left: None }
+        Position { queues: self, channel: channel.to_owned(), number, left: None }
     }
 
     /// Takes a message. A payload that is no number wakes those who may ask anyway.
@@ -44,30 +44,30 @@ impl Queues {
 }
 
 impl Position<'_> {
-    pub(super) fn may_ask(&self) -> bool {
-        self.queues.0.lock().may_ask(self.channel, self.number)
+    pub(crate) fn may_ask(&self) -> bool {
+        self.queues.0.lock().may_ask(&self.channel, self.number)
     }
 
-    pub(super) fn asks(&mut self) {
+    pub(crate) fn asks(&mut self) {
         self.left = None;
-        self.queues.0.lock().asks(self.channel, self.number);
+        self.queues.0.lock().asks(&self.channel, self.number);
     }
 
     /// Takes the answer "busy".
-    pub(super) fn answered(&self, free: i64) {
-        let wakes = self.queues.0.lock().answered(self.channel, self.number, free);
+    pub(crate) fn answered(&self, free: i64) {
+        let wakes = self.queues.0.lock().answered(&self.channel, self.number, free);
         wakes.iter().for_each(Bell::ring);
     }
 
     /// Takes a grant that left `free`. With `heard`, no message after the answer is missed, so nobody need ask again.
-    pub(super) fn granted(&mut self, free: i64, heard: bool) {
+    pub(crate) fn granted(&mut self, free: i64, heard: bool) {
         self.left = heard.then_some(free);
     }
 }
 
 impl Drop for Position<'_> {
     fn drop(&mut self) {
-        let wakes = self.queues.0.lock().leave(self.channel, self.number, self.left);
+        let wakes = self.queues.0.lock().leave(&self.channel, self.number, self.left);
         wakes.iter().for_each(Bell::ring);
     }
 }
