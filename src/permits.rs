@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::engine::Handle;
+use crate::engine::{Handle, Numbered};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::OwnedGuard;
 use crate::hold::Hold;
@@ -16,6 +16,7 @@ use crate::lock::{Lock, OwnedLock};
 use crate::name::{GivenName, LockName};
 use crate::owner::OwnerId;
 use crate::script::Call;
+use crate::script::once::{self, Once};
 use crate::script::permits::{self, TimeToLive};
 use crate::time::Lease;
 
@@ -192,11 +193,11 @@ impl PermitExpirableSemaphore {
     /// # Errors
     ///
     /// `NotHeld` where one of the ids is unknown or has expired; then nothing was given back. `Unknown` when Redis did
-    /// not reply: the permits may have been given back or not.
+    /// not reply: the permits may have been given back, and will not be given back later.
     pub fn release_by_id(&self, ids: &[PermitId]) -> Result<()> {
         let name = self.name.checked()?;
         let bytes: Vec<&[u8]> = ids.iter().map(|id| &*id.0).collect();
-        let released = self.command(&permits::release_by_id(name, &bytes))?;
+        let released = self.once(&|once| permits::release_by_id(name, once, &bytes))?;
         if let Some(engine) = self.handle.look() {
             for hold in engine.registry.under(name) {
                 if released && ids_of(&hold.owner).iter().any(|id| ids.contains(id)) {
@@ -310,10 +311,11 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// `Unknown` when Redis did not reply: the number may have been set or not.
+    /// `Unknown` when Redis did not reply: the request may have run, and will not run later. `OtherKind` for a name of
+    /// another kind.
     pub fn set_permits(&self, permits: u32) -> Result<()> {
         let name = self.name.checked()?;
-        self.command(&permits::set(name, permits, false)).map(drop)
+        self.once(&|once| permits::set(name, once, permits, false)).map(drop)
     }
 
     /// Sets the number of all permits if there is no semaphore of this name. Returns whether it was set.
@@ -330,7 +332,7 @@ impl PermitExpirableSemaphore {
     /// As [`set_permits`](Self::set_permits).
     pub fn set_permits_once(&self, permits: u32) -> Result<bool> {
         let name = self.name.checked()?;
-        self.command(&permits::set(name, permits, true))
+        self.once(&|once| permits::set(name, once, permits, true))
     }
 
     /// Adds free permits; a negative number takes permits away, also more than are free.
@@ -346,7 +348,7 @@ impl PermitExpirableSemaphore {
     /// As [`set_permits`](Self::set_permits).
     pub fn add_permits(&self, permits: i64) -> Result<()> {
         let name = self.name.checked()?;
-        self.command(&permits::add(name, permits)).map(drop)
+        self.once(&|once| permits::add(name, once, permits)).map(drop)
     }
 
     /// Deletes the semaphore with all permits, taken ones too. Returns whether there was one. A holder with this crate
@@ -394,7 +396,14 @@ impl PermitExpirableSemaphore {
         self.handle.begin().and_then(|engine| engine.ask(&call(name))).map_err(|error| error.about(name))
     }
 
-    /// Runs a request once.
+    /// Runs a request whose effect must come once, also where an answer is lost.
+    fn once<A>(&self, call: &dyn Fn(&Once) -> Call<A>) -> Result<A> {
+        let name = self.name.checked()?;
+        let request = Numbered { name, call, given_up: &|_, next| once::close(name, next), persists: false };
+        self.handle.begin().and_then(|engine| engine.once_within(&request)).map_err(|error| error.about(name))
+    }
+
+    /// Runs a request once, without a repetition.
     fn command<A>(&self, call: &Call<A>) -> Result<A> {
         let name = self.name.checked()?;
         self.handle.begin().and_then(|engine| engine.command(call)).map_err(|error| error.about(name))

@@ -65,7 +65,7 @@ pub(crate) struct Engine {
     topology: Box<dyn Topology>,
     nodes: Mutex<Vec<Arc<Node>>>,
     local_queues: LocalQueues,
-    pub(crate) counted_queues: counted::queues::Queues,
+    pub(crate) counted_queues: acquire::counted_queues::Queues,
     numbers: counted::numbered::Numbers,
     pub(crate) taken: counted::taken::AllTaken,
     stand_backs: StandBacks,

@@ -23,6 +23,18 @@ pub(super) fn call<T>(script: &Script, name: &LockName, once: &Once, read: fn(&r
     script.call(name, &[name.key(), once.key.as_bytes()], read).arg(once.number).arg(MEMORY_MS)
 }
 
+/// The same for a script with one more key before the idempotency key.
+pub(super) fn call_beside<T>(
+    script: &Script,
+    name: &LockName,
+    beside: &str,
+    once: &Once,
+    read: fn(&redis::Value) -> Option<T>,
+) -> Call<T> {
+    let keys = [name.key(), beside.as_bytes(), once.key.as_bytes()];
+    script.call(name, &keys, read).arg(once.number).arg(MEMORY_MS)
+}
+
 /// Closes the requests with smaller numbers: a late copy of them does nothing.
 pub(crate) fn close(name: &LockName, once: &Once) -> Call<()> {
     CLOSE.call(name, &[once.key.as_bytes()], |reply| int(reply).map(drop)).arg(once.number).arg(MEMORY_MS)

@@ -6,6 +6,7 @@ use super::answer::{Attempt, Released, Renewal, RenewalAnswer, RenewalAnswers};
 use super::call::PUBLISH;
 use super::entry::command;
 use super::look::Claim;
+use super::once::{self, Once};
 use super::reply::{int, known, list};
 use super::{Call, Script, lua};
 use crate::error::Loss;
@@ -121,20 +122,19 @@ pub(crate) fn count(name: &LockName) -> Call<Permits> {
     })
 }
 
-/// Sets the number of all permits; with `once`, only if there is no semaphore.
-pub(crate) fn set(name: &LockName, permits: u32, once: bool) -> Call<bool> {
-    let call = SET.call(name, &[name.key(), name.taken_permits().as_bytes()], |reply| Some(int(reply)? == 1));
-    call.arg(permits).arg(u8::from(once)).arg(name.semaphore_channel()).arg(PUBLISH)
+/// Sets the number of all permits; with `if_none`, only if there is no semaphore.
+pub(crate) fn set(name: &LockName, once: &Once, permits: u32, if_none: bool) -> Call<bool> {
+    let call = once::call_beside(&SET, name, &name.taken_permits(), once, |reply| Some(int(reply)? == 1));
+    call.arg(permits).arg(u8::from(if_none)).arg(name.semaphore_channel()).arg(PUBLISH)
 }
 
-pub(crate) fn add(name: &LockName, permits: i64) -> Call<i64> {
-    ADD.call(name, &[name.key()], int).arg(permits).arg(name.semaphore_channel()).arg(PUBLISH)
+pub(crate) fn add(name: &LockName, once: &Once, permits: i64) -> Call<i64> {
+    once::call(&ADD, name, once, int).arg(permits).arg(name.semaphore_channel()).arg(PUBLISH)
 }
 
 /// Gives these permits back, all or none.
-pub(crate) fn release_by_id(name: &LockName, ids: &[&[u8]]) -> Call<bool> {
-    let read = |reply: &Value| Some(int(reply)? == 1);
-    let call = RELEASE_BY_ID.call(name, &[name.key(), name.taken_permits().as_bytes()], read);
+pub(crate) fn release_by_id(name: &LockName, once: &Once, ids: &[&[u8]]) -> Call<bool> {
+    let call = once::call_beside(&RELEASE_BY_ID, name, &name.taken_permits(), once, |reply| Some(int(reply)? == 1));
     with_ids(call.arg(name.semaphore_channel()).arg(PUBLISH), ids)
 }
 

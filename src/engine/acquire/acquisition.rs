@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::counted_queues::Position;
 use super::waiting::{Asker, Waiting};
 use crate::conn::Topology;
 use crate::engine::Engine;
 use crate::engine::caller::{Caller, closed};
-use crate::engine::counted::queues::Position;
 use crate::engine::exactly_once::{self, Answer};
 use crate::engine::holds::hold::{Granted, HoldState};
 use crate::engine::kind::{AcquireArgs, Queueing, Waking};

@@ -1,6 +1,7 @@
 //! Acquires: re-entry by the registry of this process, all else by a request to Redis.
 
 pub(super) mod acquisition;
+pub(super) mod counted_queues;
 pub(super) mod local_queues;
 pub(super) mod stand_backs;
 pub(super) mod waiters;

@@ -1,7 +1,6 @@
 //! What is counted: requests whose effect must come once, and threads that wait for a part of a count.
 
 pub(super) mod numbered;
-pub(super) mod queues;
 pub(super) mod taken;
 mod wait;
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::queues::Position;
 use crate::cancel::Cancel;
 use crate::engine::Engine;
+use crate::engine::acquire::counted_queues::Position;
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::{Caller, closed};
 use crate::engine::request::Wait;

@@ -80,6 +80,66 @@ fn without_fences_the_sum_of_permits_stays_right() {
     }
 }
 
+/// Numbers, releases by id: their effect comes once, and the answer is that of the one run.
+#[test]
+fn numbers_and_releases_by_id_cut_at_any_byte_count_once() {
+    let rig = Rig::start();
+    let calls = rig.client().get_permit_expirable_semaphore(NAME);
+    let direct = rig.direct().get_permit_expirable_semaphore(NAME);
+    assert!(direct.set_permits_once(5).unwrap());
+    at_every_byte(
+        &rig,
+        &rig.script_of(include_str!("../../../../lua/permits/add.lua")),
+        || (),
+        |()| {
+            calls.add_permits(3).unwrap();
+            assert_eq!(state(&rig), (8, 0));
+            direct.add_permits(-3).unwrap();
+        },
+    );
+    let set = rig.script_of(include_str!("../../../../lua/permits/set.lua"));
+    at_every_byte(
+        &rig,
+        &set,
+        || rig.server.run(&["DEL", NAME]),
+        |()| {
+            assert!(calls.set_permits_once(5).unwrap(), "the one run made the semaphore");
+            assert_eq!(state(&rig), (5, 0));
+        },
+    );
+    at_every_byte(
+        &rig,
+        &rig.script_of(include_str!("../../../../lua/permits/release_by_id.lua")),
+        || direct.acquire(2).unwrap(),
+        |permits| {
+            calls.release_by_id(&permits.ids()).unwrap();
+            assert_eq!(state(&rig), (5, 0));
+            permits.keep_until_expiry();
+        },
+    );
+}
+
+#[test]
+fn a_late_original_of_an_addition_changes_nothing() {
+    let rig = rig_without_fences();
+    let client = without_fences(&rig);
+    let calls = client.get_permit_expirable_semaphore(NAME);
+    calls.set_permits(5).unwrap();
+    let held = rig.proxy.rule(rig.script_of(include_str!("../../../../lua/permits/add.lua")), Then::HoldRequest);
+    let outcome = calls.add_permits(3);
+    let original = held.wait_hit(SOON);
+    let before = if outcome.is_ok() { 8 } else { 5 };
+    eventually(SOON, "the request is over", || {
+        rig.server.query::<Vec<String>>(&["KEYS", "lockson_once*"]).iter().any(|key| {
+            let stored: Option<String> = rig.server.query(&["GET", key]);
+            stored.is_some_and(|stored| !stored.starts_with("1 "))
+        })
+    });
+    held.release();
+    rig.proxy.wait_fate(&original, SOON);
+    assert_eq!(state(&rig), (before, 0), "{outcome:?}");
+}
+
 /// The request of a caller that gave up arrives late: the cleanup of the background takes back what it took.
 #[test]
 fn a_late_original_that_cannot_be_fenced_is_taken_back() {
