@@ -106,7 +106,7 @@ impl Lock {
     ///
     /// The locks may be of any kind, client and server, at most 1,000; a multi-lock among them counts as its locks.
     /// The order does not matter: a waiter holds nothing while it waits, so multi-locks never deadlock, also with
-    /// threads that hold one of the locks already. A waiter that met busy locks in eight rounds may hold the others
+    /// threads that hold one of the locks already. A waiter that met busy locks in four rounds may hold the others
     /// for up to a second at a time, so that locks that are nearly always busy do not starve it.
     ///
     /// Locks of one server without a queue or a token ([`get_lock`](crate::Client::get_lock), non-reentrant, spin) are
