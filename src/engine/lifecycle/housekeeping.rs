@@ -57,9 +57,11 @@ impl Engine {
         let now = Instant::now();
         let node = self.node(name);
         let server = Arc::clone(&node.server);
-        let deadline = now.after(self.config.command_timeout);
-        if server.claim_trial(now, deadline) {
-            node.cleaner.run_at(now, move || server.try_again(deadline));
+        let limit = self.config.command_timeout;
+        // The trial may follow a cleanup, which takes as long. A vote between the end of the time and the end of the
+        // trial would wait for the server.
+        if server.claim_trial(now, now.after(limit * 3)) {
+            node.cleaner.run_at(now, move || server.try_again(Instant::now().after(limit)));
         }
     }
 
