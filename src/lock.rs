@@ -258,7 +258,7 @@ impl<T> Lock<T> {
     }
 
     /// Returns a [red lock](Self::red) in which a server has no vote for `after` after its start. Default: the
-    /// [`watchdog`](crate::ClientBuilder::watchdog) timeout of its client.
+    /// [`watchdog`](crate::ClientBuilder::watchdog) timeout of its client, or the lease of the lock if that is longer.
     ///
     /// A server that restarts without its data has forgotten its vote, and a second vote could make a second majority.
     /// After the longest lease in use, each lock of the time before is over. Zero is for servers that were never used

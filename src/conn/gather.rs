@@ -241,9 +241,8 @@ impl<'a, T> Pipeline<'a, T> {
         if !self.skips_down() {
             return false;
         }
-        let now = Instant::now();
-        let Some(since) = self.server.down_since(now) else { return false };
-        self.fail(&Fault::NotSent(trouble::is_down(&self.server.label(), since.until(now))));
+        let Some(error) = self.server.why_down(Instant::now()) else { return false };
+        self.fail(&Fault::NotSent(error));
         true
     }
 

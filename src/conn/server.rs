@@ -11,6 +11,7 @@ use super::connection::{Connection, Dialer};
 use super::down::Down;
 use super::introduction::Hello;
 use super::pool::{Pool, closed};
+use super::trouble;
 use super::waker::Sleeper;
 use crate::error::{Error, ErrorKind, Stop};
 use crate::sync::Mutex;
@@ -147,9 +148,10 @@ impl Server {
         self.dialer.ask_birth();
     }
 
-    /// The time since which the server does not answer; `None` if the server is not down.
-    pub(super) fn down_since(&self, now: Instant) -> Option<Instant> {
-        self.down.lock().since(now)
+    /// Returns the error of a server that is down, which gets no votes; `None` if the server is not down.
+    pub(crate) fn why_down(&self, now: Instant) -> Option<Error> {
+        let since = self.down.lock().since(now)?;
+        Some(trouble::is_down(&self.label(), since.until(now)))
     }
 
     /// Records an answer to a request that was sent at `sent`.
@@ -170,7 +172,7 @@ impl Server {
         self.runs.lock().learn(birth)
     }
 
-    /// Whether the caller is to call [`Server::try_again`], which ends by `deadline`.
+    /// Whether the caller is to call [`Server::try_again`], which must end before `deadline`.
     pub(crate) fn claim_trial(&self, now: Instant, deadline: Instant) -> bool {
         self.down.lock().claim_trial(now, deadline)
     }

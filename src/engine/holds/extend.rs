@@ -85,7 +85,7 @@ impl Engine {
         self.must_be_live(hold)
     }
 
-    fn must_be_live(&self, hold: &HoldState) -> Result<()> {
+    pub(crate) fn must_be_live(&self, hold: &HoldState) -> Result<()> {
         match self.with_ledger(hold, |ledger, now| ledger.look(now)) {
             Phase::Live => Ok(()),
             Phase::Lost(loss) => Err(self.lost(hold, loss)),

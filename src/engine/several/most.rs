@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::asking::{self, Heard, Reply};
 use super::giving_back::{Held, release_at_once};
-use super::part::{Part, as_vote, at_nodes};
+use super::part::{Part, as_vote, at_nodes, unless_down};
 use crate::engine::Engine;
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::acquire::waiting::{Asker, Waiting};
@@ -95,8 +95,9 @@ impl<'a> Most<'a> {
             Acquisition::new(engine, request, self.thread.clone(), self.caller, Wait::Not)
         });
         let (limit, rejoin_after) = (self.node_timeout, self.rejoin_after);
-        let vote =
-            |engine: &Engine, _| as_vote(limit, rejoin_after.unwrap_or_else(|| engine.watchdog_lease.duration()));
+        let longest = self.parts.iter().map(|Part { engine, request }| engine.lease_of(request).duration()).max();
+        let usual = |engine: &Engine| engine.watchdog_lease.duration().max(longest.unwrap_or_default());
+        let vote = |engine: &Engine, _| as_vote(limit, rejoin_after.unwrap_or_else(|| usual(engine)));
         let asked = asking::ask_at_once(asking.collect(), self.caller, vote);
         for part in self.parts {
             part.engine.try_again_later(part.request.name);
@@ -110,7 +111,12 @@ impl<'a> Most<'a> {
     /// Re-enters a lock that this thread holds. A lost hold does not vote.
     fn reenter(&self, Part { engine, request }: &Part<'a>) -> Option<Heard> {
         let hold = engine.registry.find(request.name, self.thread.as_ref()?.number())?;
-        let grant = engine.reenter(request, hold, self.caller, at_nodes(self.node_timeout));
+        // A request in the background may have the turn of the hold while the server is down.
+        let down = || engine.node(request.name).server.why_down(Instant::now()).map_or(Ok(()), Err);
+        let grant = engine
+            .must_be_live(&hold)
+            .and_then(|()| down())
+            .and_then(|()| engine.reenter(request, hold, self.caller, unless_down(self.node_timeout)));
         let reply = grant.map(Reply::Granted).map_err(|error| error.about(request.name));
         Some(Heard { reply, run_id: None })
     }

@@ -21,6 +21,11 @@ pub(crate) fn at_nodes(limit: Duration) -> Bounds {
     Bounds { retry_until: now, repeat: false, ..Bounds::within(now, limit, limit) }
 }
 
+/// The same bounds for a request that a server which is down does not get.
+pub(crate) fn unless_down(limit: Duration) -> Bounds {
+    Bounds { voting: Voting { skips_down: true, counts_after: None }, ..at_nodes(limit) }
+}
+
 /// The bounds of a vote: a server that is down, or that started lately, has none.
 pub(crate) fn as_vote(limit: Duration, counts_after: Duration) -> Bounds {
     Bounds { voting: Voting { skips_down: true, counts_after: Some(counts_after) }, ..at_nodes(limit) }

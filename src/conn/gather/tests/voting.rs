@@ -76,8 +76,8 @@ fn a_trial_in_vain_prolongs_the_mark() {
     assert_eq!(in_short(gather(vec![vote(&server, "a", SHORT)])), ["not sent"]);
     assert!(server.claim_trial(Instant::now(), deadline));
     server.try_again(deadline);
-    assert!(server.down_since(Instant::now()).is_some());
-    assert!(server.down_since(Instant::now().after(Duration::from_millis(1_500))).is_some(), "longer than a second");
+    assert!(server.why_down(Instant::now()).is_some());
+    assert!(server.why_down(Instant::now().after(Duration::from_millis(1_500))).is_some(), "longer than a second");
     assert!(!server.claim_trial(Instant::now(), deadline), "the next trial comes later");
     let later = Instant::now().after(Duration::from_millis(1_200));
     assert!(server.claim_trial(later, deadline), "the first trial is over");
