@@ -10,7 +10,7 @@ mod non_reentrant;
 mod permits;
 mod plain;
 mod read_write;
-mod red;
+pub(crate) mod red;
 pub(crate) mod semaphore;
 mod shares;
 mod spin;

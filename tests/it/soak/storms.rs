@@ -7,6 +7,7 @@ use super::campaign::Campaign;
 use crate::faults::processes::kills;
 use crate::faults::storms::chaos;
 use crate::kinds::fair::crowds::no_waiter_is_overtaken;
+use crate::kinds::red::timeline::holds_under_faults;
 use crate::support::faults::Rig;
 use crate::support::{Random, ms};
 
@@ -20,6 +21,16 @@ fn storm_of_every_fault() {
         campaign.passed(6);
     }
     campaign.end(format!("{taken} locks taken, never two inside, every call in time"));
+}
+
+#[test]
+#[ignore = "make soak"]
+fn storm_of_servers_of_a_red_lock() {
+    let mut campaign = Campaign::start("holds on five servers that are stopped and restarted", 300, 8);
+    while campaign.goes_on() {
+        campaign.passed(holds_under_faults(campaign.random().below(u64::MAX), ms(20_000)));
+    }
+    campaign.end("no two at once");
 }
 
 #[test]

@@ -1,0 +1,317 @@
+//! The members of a red lock: their kinds, their number, their losses and their clients.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use lockson::{Cancel, Client, ErrorKind, Lock, LockAcquired, LockLost, LockReleased, Loss, Observer};
+use lockson_harness::{RedisServer, eventually};
+use parking_lot::Mutex;
+
+use super::{NODE, Nodes, red};
+use crate::support::{SCHEDULING, SOON, TTL, brisk, elsewhere, fresh, joined, kind_of, ms, timed};
+
+type Make = fn(&Client) -> Lock;
+
+fn red_of(clients: &[Client], lock: impl Fn(&Client) -> Lock) -> Lock {
+    Lock::red(clients.iter().map(lock)).with_node_timeout(NODE).with_rejoin_after(Duration::ZERO)
+}
+
+#[test]
+fn locks_of_each_kind_can_be_members() {
+    let nodes = Nodes::start(3);
+    let others = Nodes::clients(&nodes.servers);
+    let kinds: [(&str, Make); 8] = [
+        ("fenced", |client| client.get_fenced_lock("fenced").into()),
+        ("fair", |client| client.get_fair_lock("fair")),
+        ("write", |client| client.get_read_write_lock("write").get_write_lock()),
+        ("read", |client| client.get_read_write_lock("read").get_read_lock()),
+        ("spin", |client| client.get_spin_lock("spin")),
+        ("non-reentrant", |client| client.get_non_reentrant_lock("non-reentrant")),
+        ("token", |client| client.get_token_lock("token")),
+        ("group", |client| client.get_group_lock("group", ["value"])),
+    ];
+    for (label, kind) in kinds {
+        if label == "group" {
+            assert_eq!(kind_of(red_of(&nodes.clients, kind).lock()), ErrorKind::BadInput);
+            continue;
+        }
+        let (ours, theirs) = (red_of(&nodes.clients, kind), red_of(&others, kind));
+        nodes.servers[1].pause();
+        let guard = ours.lock().unwrap();
+        assert_eq!(guard.hold().members().len(), 2, "{label}");
+        if label == "fenced" {
+            let tokens: Vec<_> = guard.hold().members().iter().map(|member| member.token()).collect();
+            assert!(tokens.iter().all(Option::is_some) && guard.hold().token().is_none(), "{tokens:?}");
+        }
+        nodes.servers[1].resume();
+        let rival = elsewhere(|| theirs.try_lock_for(ms(300)).unwrap().map(drop));
+        assert_eq!(rival.is_some(), label == "read", "{label}");
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| theirs.try_lock_for(SOON).unwrap().expect("it is released").unlock().unwrap());
+            thread::sleep(ms(100));
+            guard.unlock().unwrap();
+            joined(waiter);
+        });
+        let keys = || -> Vec<String> { nodes.servers.iter().flat_map(RedisServer::keys).collect() };
+        // The counter of tokens stays.
+        let left = |key: &String| !key.contains("token") && !key.contains("fenc");
+        eventually(SOON, "nothing is left", || !keys().iter().any(left));
+    }
+}
+
+#[test]
+fn red_locks_of_one_and_of_two_servers() {
+    let (one, two, name) = (Nodes::start(1), Nodes::start(2), fresh("red"));
+    let guard = one.lock(&name).lock().unwrap();
+    let others = Nodes::clients(&one.servers);
+    assert!(red(&others, &name).try_lock().unwrap().is_none());
+    guard.unlock().unwrap();
+    let guard = two.lock(&name).lock().unwrap();
+    assert!(two.clients[1].get_lock(&name).force_unlock().unwrap());
+    assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone), "two of two are a majority");
+    assert!(guard.unlock().unwrap_err().is_lost());
+    two.servers[0].kill();
+    assert_eq!(kind_of(two.lock(&name).try_lock()), ErrorKind::Quorum);
+    one.are_left_empty();
+    two.are_left_empty();
+}
+
+#[test]
+fn an_owned_guard_moves_to_another_thread() {
+    let (nodes, name) = (Nodes::start(3), fresh("red"));
+    let lock = nodes.lock(&name).owned();
+    let guard = lock.lock().unwrap();
+    assert!(lock.try_lock().unwrap().is_none(), "the lock object holds it, not the thread");
+    nodes.servers[2].pause();
+    thread::spawn(move || guard.unlock().unwrap()).join().unwrap();
+    nodes.servers[2].resume();
+    nodes.are_left_empty();
+}
+
+#[test]
+fn a_callback_runs_once_and_not_after_a_release() {
+    let (nodes, name) = (Nodes::start(5), fresh("red"));
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = |guard: &lockson::Guard| {
+        let told = Arc::clone(&told);
+        guard.on_lost(move |_| {
+            told.fetch_add(1, Ordering::SeqCst);
+        });
+    };
+    let force = |nodes: &Nodes, members: std::ops::Range<usize>| {
+        for client in &nodes.clients[members] {
+            client.get_lock(&name).force_unlock().unwrap();
+        }
+    };
+    let guard = nodes.lock(&name).lock().unwrap();
+    count(&guard);
+    force(&nodes, 0..2);
+    guard.unlock().unwrap();
+    force(&nodes, 0..5);
+    let guard = nodes.lock(&name).lock().unwrap();
+    count(&guard);
+    force(&nodes, 1..3);
+    assert_eq!(guard.wait_lost(ms(300)), None, "a minority");
+    assert_eq!(told.load(Ordering::SeqCst), 0);
+    force(&nodes, 3..5);
+    assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
+    eventually(SOON, "the callback", || told.load(Ordering::SeqCst) == 1);
+    drop(guard);
+    thread::sleep(ms(200));
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+    nodes.are_left_empty();
+}
+
+#[test]
+fn a_hold_is_re_entered_while_a_majority_is_left() {
+    let (nodes, name) = (Nodes::start(5), fresh("red"));
+    let lock = nodes.lock(&name);
+    let outer = lock.lock().unwrap();
+    let lose = |member: usize| {
+        assert!(nodes.clients[member].get_lock(&name).force_unlock().unwrap());
+        let hold = outer.hold().members()[member].clone();
+        eventually(SOON, "the loss is known", || hold.lost().is_some());
+    };
+    lose(0);
+    lose(3);
+    let inner = lock.lock().unwrap();
+    assert!(inner.is_held());
+    inner.unlock().unwrap();
+    assert!(outer.is_held());
+    lose(1);
+    let error = lock.lock().unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert!(!outer.is_held());
+    assert!(outer.unlock().unwrap_err().is_lost());
+    lock.lock().unwrap().unlock().unwrap();
+    nodes.are_left_empty();
+}
+
+#[test]
+fn a_server_that_stops_longer_than_the_lease_costs_one_member() {
+    let (servers, name) = ([0; 5].map(|_| RedisServer::start()), fresh("red"));
+    let clients: Vec<_> = servers.iter().map(|server| brisk(server).connect().unwrap()).collect();
+    let guard = red(&clients, &name).lock().unwrap();
+    servers[1].pause();
+    let member = guard.hold().members()[1].clone();
+    eventually(TTL + SOON, "the member is lost", || member.lost().is_some());
+    servers[1].resume();
+    thread::sleep(TTL);
+    assert!(guard.is_held() && guard.lost().is_none() && guard.remaining() > TTL / 4, "{guard:?}");
+    guard.unlock().unwrap();
+    eventually(SOON, "nothing is left", || servers.iter().all(|server| server.keys().is_empty()));
+}
+
+/// The client knows the server: it took locks there, with connections of before the restart and of after it.
+#[test]
+fn a_known_server_that_restarts_empty_has_no_vote() {
+    let (nodes, name) = (Nodes::start(3), fresh("red"));
+    let rivals = Nodes::clients(&nodes.servers);
+    let rival = red(&rivals, &name).with_rejoin_after(Duration::from_secs(60));
+    let used = red(&rivals, &fresh("red"));
+    used.lock().unwrap().unlock().unwrap();
+    for client in &rivals {
+        client.get_lock(fresh("plain")).lock().unwrap().unlock().unwrap();
+    }
+    let guard = nodes.lock(&name).with_lease(Duration::from_secs(60)).lock().unwrap();
+    nodes.servers[0].restart();
+    nodes.servers[1].restart();
+    // Ordinary locks use the new connections first.
+    for client in &rivals {
+        client.get_lock(fresh("plain")).lock().unwrap().unlock().unwrap();
+    }
+    let error = rival.try_lock().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Quorum);
+    assert_eq!(error.to_string().matches("started").count(), 3, "{error}");
+    assert_eq!(nodes.held(&name), 1);
+    drop(guard);
+}
+
+/// Other holds of such a lock may be as long as its lease.
+#[test]
+fn a_long_lease_keeps_a_new_server_from_voting() {
+    let (servers, name) = ([0; 3].map(|_| RedisServer::start()), fresh("red"));
+    let clients: Vec<_> = servers.iter().map(|server| brisk(server).connect().unwrap()).collect();
+    let lock = Lock::red(clients.iter().map(|client| client.get_lock(&name))).with_node_timeout(NODE);
+    // The uptime has whole seconds.
+    let is_taken = || lock.try_lock().is_ok_and(|guard| guard.is_some());
+    eventually(TTL + Duration::from_secs(3), "the servers vote for holds of the usual length", is_taken);
+    assert_eq!(kind_of(lock.with_lease(Duration::from_secs(600)).try_lock()), ErrorKind::Quorum);
+    let trusted = lock.with_lease(Duration::from_secs(600)).with_rejoin_after(TTL);
+    trusted.try_lock().unwrap().expect("the caller knows better").unlock().unwrap();
+}
+
+#[test]
+fn a_waiter_can_be_cancelled_and_its_client_closed() {
+    let (nodes, name) = (Nodes::start(3), fresh("red"));
+    let guard = nodes.lock(&name).lock().unwrap();
+    for (wanted, closes) in [(ErrorKind::Cancelled, false), (ErrorKind::Closed, true)] {
+        let (clients, cancel) = (Nodes::clients(&nodes.servers), Cancel::new());
+        let waiter = red(&clients, &name).with_cancel(&cancel);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| waiter.lock().map(drop));
+            eventually(SOON, "it waits", || clients.iter().any(|client| !client.waiting().is_empty()));
+            let (took, outcome) = timed(|| {
+                if closes {
+                    clients[1].close()
+                } else {
+                    cancel.cancel()
+                }
+                joined(waiting)
+            });
+            assert_eq!(kind_of(outcome), wanted);
+            assert!(took < SCHEDULING, "{took:?}");
+        });
+        assert!(clients.iter().all(|client| client.waiting().is_empty()));
+    }
+    assert_eq!(nodes.held(&name), 3);
+    guard.unlock().unwrap();
+    nodes.are_left_empty();
+}
+
+#[test]
+fn a_closed_client_costs_its_member_only() {
+    let (nodes, name) = (Nodes::start(3), fresh("red"));
+    let guard = nodes.lock(&name).lock().unwrap();
+    nodes.clients[0].close();
+    assert_eq!(nodes.held(&name), 2);
+    assert!(guard.is_held() && guard.lost().is_none(), "{guard:?}");
+    let (took, lost) = timed(|| guard.wait_lost(ms(300)));
+    assert!(lost.is_none() && took >= ms(300), "{took:?}");
+    nodes.clients[1].close();
+    assert_eq!(guard.wait_lost(SOON), Some(Loss::Closed));
+    assert!(!guard.is_held());
+    drop(guard);
+    nodes.are_left_empty();
+}
+
+#[derive(Debug, Default)]
+struct Groups(Mutex<Vec<String>>);
+
+impl Observer for Groups {
+    fn acquired(&self, event: &LockAcquired) {
+        self.0.lock().push(format!("acquired {:?}", event.group()));
+    }
+
+    fn released(&self, event: &LockReleased) {
+        self.0.lock().push(format!("released {:?}", event.group()));
+    }
+
+    fn lost(&self, event: &LockLost) {
+        self.0.lock().push(format!("lost {:?}", event.group()));
+    }
+}
+
+#[test]
+fn events_name_the_red_lock_of_their_member() {
+    let (servers, name) = ([0; 3].map(|_| RedisServer::start()), fresh("red"));
+    let seen = Arc::new(Groups::default());
+    let clients: Vec<_> = servers
+        .iter()
+        .map(|server| {
+            Client::builder(&server.url()).observer(Arc::clone(&seen) as Arc<dyn Observer>).connect().unwrap()
+        })
+        .collect();
+    let lock = red(&clients, &name);
+    let guard = lock.lock().unwrap();
+    assert!(clients[0].get_lock(&name).force_unlock().unwrap());
+    eventually(SOON, "the loss is told", || seen.0.lock().iter().any(|told| told.starts_with("lost")));
+    guard.unlock().unwrap();
+    let count = |start: &str| seen.0.lock().iter().filter(|told| told.starts_with(start)).count();
+    eventually(SOON, "all is told", || count("released") == 2);
+    assert_eq!((count("acquired"), count("lost")), (3, 1));
+    let group = format!("{:?}", Some(lock.name()));
+    assert!(seen.0.lock().iter().all(|told| told.ends_with(&group)), "{:?}", seen.0.lock());
+}
+
+/// Three callers on five servers; a round is one request of a caller to each server.
+#[test]
+fn callers_that_share_the_votes_part_in_few_rounds() {
+    const TAKES: u64 = 20;
+    let (nodes, name) = (Nodes::start(5), fresh("red"));
+    let callers: Vec<Lock> = (0..3).map(|_| red(&Nodes::clients(&nodes.servers), &name)).collect();
+    callers.iter().for_each(|lock| lock.lock().unwrap().unlock().unwrap());
+    let before = nodes.servers[0].calls_of("evalsha");
+    let (took, longest) = timed(|| {
+        thread::scope(|scope| {
+            let take = |lock: &Lock| {
+                let times = (0..TAKES).map(|_| {
+                    let (took, guard) = timed(|| lock.try_lock_for(SOON).unwrap().expect("it is free soon"));
+                    guard.unlock().unwrap();
+                    took
+                });
+                times.max().unwrap()
+            };
+            let threads: Vec<_> = callers.iter().map(|lock| scope.spawn(move || take(lock))).collect();
+            threads.into_iter().map(joined).max().unwrap()
+        })
+    });
+    let calls = nodes.servers[0].calls_of("evalsha") - before;
+    let each = calls as f64 / (TAKES * 3) as f64;
+    println!("{took:?} for {} takes, the longest {longest:?}; {each:.1} requests a take", TAKES * 3);
+    assert!(longest < Duration::from_secs(4), "{longest:?}");
+    assert!(each < 16.0, "{each} requests to a server for a take");
+    nodes.are_left_empty();
+}
