@@ -3,6 +3,7 @@
 mod counts;
 mod doubt;
 mod loss;
+mod rights;
 mod waiting;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
