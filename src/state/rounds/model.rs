@@ -531,15 +531,10 @@ impl Caller {
     /// Treats rounds alike that differ only in the lengths of pauses and waits, since each of these may be long or
     /// short here.
     fn forget_differences_in_time(&mut self) {
-        if self.rounds.vain >= FEW_ROUNDS {
-            self.rounds.vain = ROUNDS_WITHOUT_HOLDING;
-        }
+        self.rounds.vain = self.rounds.vain.min(ROUNDS_WITHOUT_HOLDING);
         self.rounds.patience = Duration::ZERO;
     }
 }
-
-/// The rounds without holding that are explored.
-const FEW_ROUNDS: u32 = 2;
 
 impl Scene {
     fn new(wants: &[Wants]) -> Self {
@@ -628,16 +623,14 @@ fn any_orders_losses_and_faults_leave_ways_to_the_end() {
         ("ABC BA CA, of which one holds B, a fault", Scene::new(&[ABC.holding(1), BA, CA]).with(0, 1)),
         ("ABC in one request, BA, CA, a fault", Scene::new(&[ABC.bundled(), BA, CA]).with(0, 1)),
         ("each in one request", Scene::new(&[ABC.bundled(), BCA.bundled(), CBA.bundled()])),
+        ("AB BC CA, a loss and a fault", Scene::new(&[AB, BC, CA]).with(1, 1)),
+        ("ABC BCA CBA", Scene::new(&[ABC, BCA, CBA])),
+        ("ABC BCA CBA, a loss", Scene::new(&[ABC, BCA, CBA]).with(1, 0)),
+        ("ABC BCA CBA, a fault", Scene::new(&[ABC, BCA, CBA]).with(0, 1)),
+        ("ABC CBA, two losses and a fault", Scene::new(&[ABC, CBA]).with(2, 1)),
         ("AB BA A, twice", Scene::new(&[AB.times(2), BA.times(2), A.times(2)])),
     ] {
         assert!(scene.is_sound(what, 10_000_000).complete, "{what}");
-    }
-    // These are searched in part.
-    for (what, scene) in [
-        ("AB BC CA, a loss and a fault", Scene::new(&[AB, BC, CA]).with(1, 1)),
-        ("ABC BCA CBA", Scene::new(&[ABC, BCA, CBA])),
-    ] {
-        scene.is_sound(what, 5_000_000);
     }
 }
 

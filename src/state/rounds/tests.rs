@@ -50,11 +50,11 @@ impl Caller {
     #[track_caller]
     fn loses_four_rounds(&mut self) {
         self.is_told(Step::AskRest);
-        self.granted(&[0]);
-        self.busy(&[1]);
+        self.granted(&[1]);
+        self.busy(&[0]);
         self.gives_back();
         for round in 1..4 {
-            self.gets_only(round % 2, (round + 1) % 2);
+            self.gets_only((round + 1) % 2, round % 2);
             self.gives_back();
         }
     }
