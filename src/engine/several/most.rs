@@ -97,7 +97,8 @@ impl<'a> Most<'a> {
         let (limit, rejoin_after) = (self.node_timeout, self.rejoin_after);
         let longest = self.parts.iter().map(|Part { engine, request }| engine.lease_of(request).duration()).max();
         let usual = |engine: &Engine| engine.watchdog_lease.duration().max(longest.unwrap_or_default());
-        let vote = |engine: &Engine, _| as_vote(limit, rejoin_after.unwrap_or_else(|| usual(engine)));
+        let skips_down = self.has_quorum_up();
+        let vote = |engine: &Engine, _| as_vote(limit, rejoin_after.unwrap_or_else(|| usual(engine)), skips_down);
         let asked = asking::ask_at_once(asking.collect(), self.caller, vote);
         for part in self.parts {
             part.engine.try_again_later(part.request.name);
@@ -106,6 +107,13 @@ impl<'a> Most<'a> {
             replies[place] = Some(reply);
         }
         replies.into_iter().flatten().collect()
+    }
+
+    /// Whether enough servers are not down. After a stop of this process all of them seem down, and are worth a request.
+    fn has_quorum_up(&self) -> bool {
+        let now = Instant::now();
+        let is_up = |waiting: &&Waiting<'_>| waiting.node.server.why_down(now).is_none();
+        self.waiting.iter().filter(is_up).count() >= self.rule.needs(self.parts.len())
     }
 
     /// Re-enters a lock that this thread holds. A lost hold does not vote.

@@ -26,7 +26,7 @@ pub(crate) fn unless_down(limit: Duration) -> Bounds {
     Bounds { voting: Voting { skips_down: true, counts_after: None }, ..at_nodes(limit) }
 }
 
-/// The bounds of a vote: a server that is down, or that started lately, has none.
-pub(crate) fn as_vote(limit: Duration, counts_after: Duration) -> Bounds {
-    Bounds { voting: Voting { skips_down: true, counts_after: Some(counts_after) }, ..at_nodes(limit) }
+/// The bounds of a vote: a server that started lately has none, nor has a server that is down, if `skips_down`.
+pub(crate) fn as_vote(limit: Duration, counts_after: Duration, skips_down: bool) -> Bounds {
+    Bounds { voting: Voting { skips_down, counts_after: Some(counts_after) }, ..at_nodes(limit) }
 }

@@ -177,3 +177,17 @@ fn a_server_that_started_lately_has_no_vote() {
     assert!(red(&rivals, &name).try_lock().unwrap().is_some(), "without the rule there are two holders");
     drop(guard);
 }
+
+#[test]
+fn servers_that_all_seemed_down_are_asked_at_once() {
+    let (nodes, name) = (Nodes::start(3), fresh("red"));
+    let lock = nodes.lock(&name);
+    lock.lock().unwrap().unlock().unwrap();
+    nodes.servers.iter().for_each(RedisServer::pause);
+    assert_eq!(kind_of(lock.try_lock()), ErrorKind::Quorum);
+    nodes.servers.iter().for_each(RedisServer::resume);
+    // No pause between: the marks of the servers hold for a second. A server may run the unanswered request now, so the
+    // lock may be busy until that is cleared away.
+    drop(lock.try_lock().unwrap());
+    lock.try_lock_for(SOON).unwrap().expect("cleared away").unlock().unwrap();
+}
