@@ -255,6 +255,11 @@ impl Error {
         self.kind() == ErrorKind::Refused && !self.redis_word().is_some_and(refusal::is_passing)
     }
 
+    /// Whether the user lacks the right to one of the keys of a request.
+    pub(crate) fn forbids_a_key(&self) -> bool {
+        self.redis_word() == Some("NOPERM") && self.0.text.contains(" key")
+    }
+
     /// Returns whether the same call may succeed a moment later.
     ///
     /// ```no_run

@@ -344,9 +344,15 @@ impl Ledger {
         Raise { lease, endless: lease.max(Lease::until(now, self.end)) }
     }
 
-    /// Records that a renewal or check failed, to be retried at `retry_at`.
+    /// Records that a renewal failed, to be retried at `retry_at`.
     pub(crate) fn renewal_failed(&mut self, retry_at: Instant) {
         self.retry_at = Some(retry_at);
+    }
+
+    /// Records that a check failed, to be retried at `retry_at`. A failed renewal is retried no later for it.
+    pub(crate) fn look_failed(&mut self, now: Instant, retry_at: Instant) {
+        let pending = self.retry_at.filter(|_| self.renewal(now).is_some());
+        self.retry_at = Some(pending.map_or(retry_at, |pending| pending.min(retry_at)));
     }
 
     /// Records the end of a check. A check renews nothing, so a failed renewal is still to be retried.

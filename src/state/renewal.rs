@@ -66,8 +66,10 @@ pub(crate) enum Lesson {
     /// The hold still exists.
     Looked,
     Lost(Loss),
-    /// The outcome is unknown, which is no loss: the hold is tried again after this pause, until its deadline.
-    Again(Duration),
+    /// The outcome is unknown, which is no loss: the hold is renewed again after this pause, until its deadline.
+    RenewAgain(Duration),
+    /// The outcome of a check is unknown: the hold is checked again after this pause.
+    LookAgain(Duration),
 }
 
 /// The result of a round.
@@ -239,7 +241,7 @@ impl Turn {
     /// The time of the next try.
     pub(crate) fn put_off(self) -> Lesson {
         let pause = |lease: Lease| (lease.duration() / 30).clamp(SHORTEST_RETRY, LONGEST_RETRY);
-        Lesson::Again(self.lease.map_or(PAUSE_OF_A_LOOK, pause))
+        self.lease.map_or(Lesson::LookAgain(PAUSE_OF_A_LOOK), |lease| Lesson::RenewAgain(pause(lease)))
     }
 }
 
@@ -252,7 +254,8 @@ impl Lesson {
             }
             Self::Looked => ledger.looked(now),
             Self::Lost(loss) => ledger.lose(loss),
-            Self::Again(pause) => ledger.renewal_failed(now.after(pause)),
+            Self::RenewAgain(pause) => ledger.renewal_failed(now.after(pause)),
+            Self::LookAgain(pause) => ledger.look_failed(now, now.after(pause)),
         }
     }
 }

@@ -127,17 +127,16 @@ impl Renewer {
             let urgent = host.urgent();
             let look = |hold: &Arc<HoldState>| Some(due_for(hold, host.with_ledger(hold, Turn::look)?));
             let urgent = urgent.iter().filter_map(look).collect();
-            for batch in self.rounds.in_batches(urgent) {
-                self.send_batch(host, &batch);
+            for batch in self.rounds.in_batches(urgent).into_iter().chain([batch]) {
+                self.send_batch(host, &batch.iter().collect::<Vec<_>>());
             }
-            self.send_batch(host, &batch);
         }
     }
 
-    fn send_batch(&mut self, host: &mut impl RenewalHost, batch: &[Due]) {
+    fn send_batch(&mut self, host: &mut impl RenewalHost, batch: &[&Due]) {
         // Holds that were released during the earlier batches are left out.
         let wanted = |due: &&Due| host.with_ledger(&due.hold, |ledger, now| due.turn().is_still_due(ledger, now));
-        let batch: Vec<&Due> = batch.iter().filter(wanted).collect();
+        let batch: Vec<&Due> = batch.iter().copied().filter(wanted).collect();
         let Some(first) = batch.first().map(|due| due.turn()) else { return };
         let sent = Instant::now();
         let Some(deadline) = self.rounds.ask_until(sent, first) else {
@@ -149,6 +148,12 @@ impl Renewer {
                 let pace = |time_ms| self.rounds.pace(sent, Instant::now(), time_ms);
                 let pace = server_time_ms.map_or_else(Pace::default, pace);
                 self.take_answers(host, &batch, answers, sent, pace);
+            }
+            // Redis refuses the whole request for one key, so the others are asked about without it.
+            Err(error) if error.forbids_a_key() && batch.len() > 1 => {
+                let (one, other) = batch.split_at(batch.len() / 2);
+                self.send_batch(host, one);
+                self.send_batch(host, other);
             }
             Err(error) => {
                 let now = Instant::now();
@@ -185,7 +190,7 @@ impl Renewer {
         host.with_ledger(&due.hold, |ledger, now| lesson.teach(ledger, now));
         match lesson {
             Lesson::Renewed { .. } => host.renewed(&due.hold),
-            Lesson::Again(_) => self.retrying.push(Arc::downgrade(&due.hold)),
+            Lesson::RenewAgain(_) | Lesson::LookAgain(_) => self.retrying.push(Arc::downgrade(&due.hold)),
             Lesson::Looked | Lesson::Lost(_) => {}
         }
     }

@@ -41,6 +41,7 @@ fn partial(release: Release) -> (Counts, Lease) {
 fn only_a_renewal_takes_the_place_of_one_that_failed() {
     let (mut ledger, _) = watched();
     ledger.renewal_failed(at(16_000));
+    ledger.look_failed(at(16_500), at(17_000));
     ledger.extended(at(15_000), lease(1_000));
     let inner = ledger.reentered(at(15_100), at(15_000), lease(1_000), Side::Exclusive, leased(16_000));
     assert!(inner.is_ok());

@@ -181,3 +181,17 @@ fn refused_renewals_are_repeated_with_pauses() {
     rig.proxy.wait_for_since(rig.proxy.mark(), &rig.script("renew"), SOON);
     guard.unlock().unwrap();
 }
+
+#[test]
+fn a_lost_right_to_one_key_stops_no_other_renewal() {
+    let server = RedisServer::start();
+    let client = Client::builder(&server.url()).watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
+    let kept: Vec<_> = (0..7).map(|index| client.get_lock(format!("kept:{index}")).lock().unwrap()).collect();
+    let lost = client.get_lock("lost").lock().unwrap();
+    server.run(&["ACL", "SETUSER", "default", "resetkeys", "~kept:*"]);
+    assert_eq!(lost.wait_lost(SOON), Some(Loss::Expired));
+    for guard in kept {
+        assert_eq!(guard.wait_lost(ms(100)), None, "{}", guard.name());
+        guard.unlock().unwrap();
+    }
+}

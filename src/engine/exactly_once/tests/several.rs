@@ -191,7 +191,7 @@ fn a_dead_node_is_asked_once_and_not_waited_for() {
     let begun = Instant::now();
     // The first votes find out, the others are not sent.
     for _ in 0..2 {
-        let vote = |topology| send(topology, call, as_vote(SOON, Duration::ZERO));
+        let vote = |topology| send(topology, call, as_vote(SOON, Duration::ZERO, true));
         for answer in send_all(closed.iter().map(vote).collect(), None) {
             assert!(answer.unwrap_err().in_doubt.is_none());
         }
