@@ -71,7 +71,15 @@ impl<'a> All<'a> {
                 }
                 Step::WaitHolding(place, most) => {
                     let until = self.deadline.sooner(Instant::now().after(most));
-                    if !self.wait_for(place, Wait::Until(Deadline::At(until)))? && self.is_over() {
+                    let granted = match self.wait_for(place, Wait::Until(Deadline::At(until))) {
+                        // A wait without parts has the time of the caller to outlast an outage.
+                        Err(error) if error.is_transient() && !self.is_over() => {
+                            self.rounds.busy(place);
+                            false
+                        }
+                        outcome => outcome?,
+                    };
+                    if !granted && self.is_over() {
                         return Ok(None);
                     }
                 }

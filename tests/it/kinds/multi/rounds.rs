@@ -1,13 +1,13 @@
 //! The rounds of a take: who waits for what, what a waiter holds, and what failed rounds leave behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::{Backoff, Cancel, Client, ErrorKind, Lock};
-use lockson_harness::proxy::{Proxy, Then, When};
+use lockson_harness::proxy::{NewConnections, Proxy, Request, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::names;
@@ -30,29 +30,33 @@ fn assert_no_trace(server: &RedisServer, names: &[String]) {
 #[test]
 fn a_holder_of_one_and_a_taker_of_both_get_through() {
     let (ours, theirs) = (client(), client());
-    for client in [&ours, &theirs] {
-        for round in 0..20 {
+    // Plain locks are taken by one request, and fenced locks one by one.
+    let fenced = |client: &Client, name: &str| -> Lock { client.get_fenced_lock(name).into() };
+    let kinds: [&(dyn Fn(&Client, &str) -> Lock + Sync); 2] = [&|client, name| client.get_lock(name), &fenced];
+    for (client, kind) in [(&ours, kinds[0]), (&theirs, kinds[0]), (&ours, kinds[1]), (&theirs, kinds[1])] {
+        for round in 0..10 {
             let [one, two] = names();
+            let multi = |client: &Client| Lock::multi([kind(client, &one), kind(client, &two)]);
             let (first, second) = (Barrier::new(2), Barrier::new(2));
             let (took, ()) = timed(|| {
                 thread::scope(|scope| {
                     scope.spawn(|| {
-                        let held = ours.get_lock(&two).lock().unwrap();
+                        let held = kind(&ours, &two).lock().unwrap();
                         first.wait();
                         second.wait();
-                        let guard = plain(&ours, &[&one, &two]).lock().unwrap();
+                        let guard = multi(&ours).lock().unwrap();
                         guard.unlock().unwrap();
                         held.unlock().unwrap();
                     });
                     scope.spawn(|| {
                         first.wait();
                         second.wait();
-                        plain(client, &[&one, &two]).lock().unwrap().unlock().unwrap();
+                        multi(client).lock().unwrap().unlock().unwrap();
                     });
                 });
             });
             assert!(took < ms(900) + SCHEDULING, "round {round}: {took:?}");
-            assert_no_trace(RedisServer::shared(), &[one, two]);
+            assert!(is_free(&multi(&theirs)));
         }
     }
 }
@@ -278,6 +282,42 @@ fn a_panic_in_the_pauses_of_a_member_gives_back_the_others() {
     assert_no_trace(RedisServer::shared(), &names);
     multi.lock().unwrap().unlock().unwrap();
     assert_eq!((client.held(), client.waiting()), (vec![], vec![]));
+}
+
+#[test]
+fn an_outage_while_parts_are_held_does_not_end_the_take() {
+    let server = Arc::new(RedisServer::start());
+    let proxies = [Proxy::start(server.address()), Proxy::start(server.address())];
+    let clients = proxies.each_ref().map(|proxy| Client::connect(&proxy.url()).unwrap());
+    let multi = Lock::multi([clients[0].get_lock("a"), clients[1].get_lock("b")]);
+    multi.lock().unwrap().unlock().unwrap();
+    // Each lock is busy while the other one is held: each round is in vain.
+    let acquire: String = server.query(&["SCRIPT", "LOAD", include_str!("../../../../lua/plain/acquire.lua")]);
+    for (proxy, other) in proxies.iter().zip(["b", "a"]) {
+        let (acquire, server, asked) = (acquire.clone(), Arc::clone(&server), AtomicUsize::new(0));
+        let is_busy = move |request: &Request| {
+            let is_first = request.text(0) == acquire && asked.fetch_add(1, Ordering::SeqCst) == 0 && other == "a";
+            request.text(0) == acquire && (is_first || server.query(&["EXISTS", other]))
+        };
+        let busy = Then::AnswerInstead(b"*2\r\n:0\r\n:20\r\n".to_vec());
+        proxy.rule(When::script().times(usize::MAX).that(is_busy), busy);
+    }
+    thread::scope(|scope| {
+        let taken = scope.spawn(|| multi.lock().map(|guard| guard.is_held()));
+        for _ in 0..8 {
+            thread::sleep(ms(100));
+            for proxy in &proxies {
+                proxy.new_connections(NewConnections::Refuse);
+                proxy.cut(Scope::All);
+            }
+            thread::sleep(ms(250));
+            proxies.iter().for_each(|proxy| proxy.new_connections(NewConnections::Accept));
+        }
+        assert!(!taken.is_finished(), "{:?}", joined(taken));
+        proxies.iter().for_each(Proxy::heal);
+        assert!(joined(taken).unwrap());
+    });
+    eventually(SOON, "nothing is left", || server.keys().is_empty());
 }
 
 /// Keeps a lock busy: each of the threads takes the lock, holds it for a while, and takes it again.
