@@ -66,6 +66,34 @@ fn a_bundle_release_cut_at_any_byte_opens_each_lock_once() {
     assert_quiet(&rig);
 }
 
+#[test]
+fn requests_in_a_row_cut_at_any_byte_are_taken_once() {
+    let rig = Rig::start();
+    let client = rig.client();
+    let multi = Lock::multi([client.get_fair_lock("a"), client.get_lock("b"), client.get_fenced_lock("c").into()]);
+    let fair = rig.script_of(include_str!("../../../lua/fair/acquire.lua"));
+    let fenced = rig.script_of(include_str!("../../../lua/fenced/acquire.lua"));
+    for (part, verb) in [fair, rig.script("acquire"), fenced, rig.script("release")].into_iter().enumerate() {
+        let take = || {
+            let guard = multi.try_lock().unwrap().expect("no other client wants the locks");
+            for member in guard.hold().members() {
+                rig.assert_held_by(member.name(), member.owner(), 1);
+            }
+            guard.unlock().unwrap();
+            let keys = rig.server.keys();
+            assert!(keys.iter().all(|key| key.starts_with("redisson_lock_token")), "{keys:?}");
+        };
+        take();
+        let (request, reply) = lengths(&rig, &verb);
+        for then in faults(request, reply).into_iter().skip(part).step_by(3) {
+            let rule = rig.proxy.rule(verb.clone(), then.clone());
+            take();
+            assert_eq!(rule.hits(), 1, "{then:?}");
+        }
+    }
+    assert_quiet(&rig);
+}
+
 /// Checks that the background sends nothing any more.
 #[track_caller]
 fn assert_quiet(rig: &Rig) {
