@@ -31,8 +31,8 @@ fn assert_no_trace(server: &RedisServer, names: &[String]) {
 fn a_holder_of_one_and_a_taker_of_both_get_through() {
     let (ours, theirs) = (client(), client());
     // Plain locks are taken by one request, and fenced locks one by one.
-    let fenced = |client: &Client, name: &str| -> Lock { client.get_fenced_lock(name).into() };
-    let kinds: [&(dyn Fn(&Client, &str) -> Lock + Sync); 2] = [&|client, name| client.get_lock(name), &fenced];
+    let fenced: fn(&Client, &str) -> Lock = |client, name| client.get_fenced_lock(name).into();
+    let kinds: [fn(&Client, &str) -> Lock; 2] = [|client, name| client.get_lock(name), fenced];
     for (client, kind) in [(&ours, kinds[0]), (&theirs, kinds[0]), (&ours, kinds[1]), (&theirs, kinds[1])] {
         for round in 0..10 {
             let [one, two] = names();
