@@ -42,23 +42,36 @@ fn killed_holders_leave_no_overlap_and_no_lost_update() {
     kills(3);
 }
 
+#[test]
+fn killed_holders_of_one_permit_leave_no_overlap() {
+    let mut scene = Scene { kind: "permits", ..Scene::new() };
+    let permits = Client::connect(&scene.server.url()).unwrap().get_permit_expirable_semaphore("job");
+    permits.set_permits(1).unwrap();
+    kills_in(&mut scene, 3);
+    let counts = (permits.available().unwrap(), permits.acquired().unwrap());
+    assert_eq!(counts, (1, 0), "no permit was lost or invented");
+}
+
 /// Kills this number of processes while they are inside, with others waiting.
 pub(crate) fn kills(kills: i64) {
-    let mut scene = Scene::new();
+    kills_in(&mut Scene::new(), kills);
+}
+
+fn kills_in(scene: &mut Scene, kills: i64) {
     let how = "duration_ms=60000 hold_us=3000";
     let start_one = |scene: &mut Scene| {
         let mut peer = scene.peer();
         let loops = scene.start_loops(&mut peer, how);
         (peer, loops)
     };
-    let mut peers: Vec<_> = (0..3).map(|_| start_one(&mut scene)).collect();
+    let mut peers: Vec<_> = (0..3).map(|_| start_one(scene)).collect();
     for _ in 0..kills {
-        let victim = kill_the_process_inside(&scene, &mut peers);
+        let victim = kill_the_process_inside(scene, &mut peers);
         let killed = Instant::now();
         eventually(SOON, "another thread is inside", || scene.inside().is_some_and(|pid| pid != victim));
         assert!(killed.elapsed() <= TTL + ms(1_000) + SCHEDULING, "{:?}", killed.elapsed());
         peers.retain(|(peer, _)| peer.pid() != victim);
-        peers.push(start_one(&mut scene));
+        peers.push(start_one(scene));
     }
     let (mut violations, mut takeovers) = (0, 0);
     for (peer, loops) in &mut peers {
@@ -215,6 +228,8 @@ struct Scene {
     folder: PathBuf,
     /// How many loops were started.
     loops: usize,
+    /// What the loops take.
+    kind: &'static str,
 }
 
 impl Scene {
@@ -223,7 +238,7 @@ impl Scene {
         let folder = server.data_folder().join("witness");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("counter"), "0").unwrap();
-        Self { server, folder, loops: 0 }
+        Self { server, folder, loops: 0, kind: "plain" }
     }
 
     fn peer(&self) -> Peer {
@@ -237,7 +252,7 @@ impl Scene {
             self.loops += 1;
             let files =
                 format!("witness_dir={folder} counter={folder}%2Fcounter path={folder}%2F{}.grants", self.loops);
-            peer.send(&format!("cycle kind=plain names=job thread={thread} {files} {how}"))
+            peer.send(&format!("cycle kind={} names=job thread={thread} {files} {how}", self.kind))
         };
         (0..8).map(start_one).collect()
     }

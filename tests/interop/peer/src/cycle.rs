@@ -12,14 +12,14 @@ use std::process;
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Cancel, ErrorKind, Guard, Lock};
+use lockson::{Cancel, ErrorKind, ExpiringPermits, Guard, Lock, PermitExpirableSemaphore};
 
 use crate::answer::{Answer, Failure};
 use crate::clients::{Clients, SEVERAL};
 use crate::histogram::Histogram;
 use crate::request::Request;
 use crate::witness::Witness;
-use crate::{clock, locks};
+use crate::{clock, locks, permits};
 use lockson_harness::percent::encode;
 
 /// Reads the settings of the loop, runs the loop, and returns the outcome.
@@ -52,7 +52,39 @@ struct Cycle<'a> {
 /// A lock to enter, and the names that its holder has alone.
 struct Target {
     names: Vec<String>,
-    lock: Lock,
+    source: Source,
+}
+
+/// What a loop takes: a lock, or one permit.
+enum Source {
+    Lock(Lock),
+    Permits(PermitExpirableSemaphore),
+}
+
+/// What a loop holds.
+enum Held {
+    Lock(Guard),
+    Permit(ExpiringPermits),
+}
+
+impl Source {
+    fn take(&self, wait: Option<Duration>) -> lockson::Result<Option<Held>> {
+        match (self, wait) {
+            (Self::Lock(lock), Some(wait)) => Ok(lock.try_lock_for(wait)?.map(Held::Lock)),
+            (Self::Lock(lock), None) => lock.lock().map(Held::Lock).map(Some),
+            (Self::Permits(permits), Some(wait)) => Ok(permits.try_acquire_for(1, wait)?.map(Held::Permit)),
+            (Self::Permits(permits), None) => permits.acquire(1).map(Held::Permit).map(Some),
+        }
+    }
+}
+
+impl Held {
+    fn give_back(self) -> lockson::Result<()> {
+        match self {
+            Self::Lock(guard) => guard.unlock(),
+            Self::Permit(permit) => permit.release(),
+        }
+    }
 }
 
 enum Order {
@@ -64,13 +96,20 @@ impl<'a> Cycle<'a> {
     fn new(clients: &Clients, request: &Request, cancel: &'a Cancel) -> Result<Self, Failure> {
         let names = request.texts("names")?;
         let prepared = |names: Vec<String>, lock: Lock| {
-            locks::prepared(request, lock, Some(cancel)).map(|lock| Target { names, lock })
+            locks::prepared(request, lock, Some(cancel)).map(|lock| Target { names, source: Source::Lock(lock) })
         };
         let targets = match request.text("kind")?.as_str() {
             kind if SEVERAL.contains(&kind) => {
                 let lock = clients.several(request, &names)?;
                 let group = if kind == "faster_multi" { request.text("name")? + ":" } else { String::new() };
                 vec![prepared(names.into_iter().map(|name| format!("{group}{name}")).collect(), lock)?]
+            }
+            "permits" => {
+                let one = |name: String| {
+                    let source = Source::Permits(permits::prepared(clients, request, &name, cancel)?);
+                    Ok::<_, Failure>(Target { names: vec![name], source })
+                };
+                names.into_iter().map(one).collect::<Result<_, _>>()?
             }
             _ => {
                 let one = |name: String| prepared(vec![name.clone()], clients.lock(request, &name)?);
@@ -101,10 +140,10 @@ impl<'a> Cycle<'a> {
             let choice = self.order.next(self.targets.len());
             let asked = clock::nanos();
             match self.enter(choice) {
-                Ok(Some(guard)) => {
+                Ok(Some(held)) => {
                     let acquired = clock::nanos();
                     self.waits.add(acquired - asked);
-                    self.hold(choice, guard, acquired, nanos(hold))?;
+                    self.hold(choice, held, acquired, nanos(hold))?;
                 }
                 Ok(None) => self.misses += 1,
                 Err(error) => self.note(&error),
@@ -114,14 +153,11 @@ impl<'a> Cycle<'a> {
         Ok(())
     }
 
-    fn enter(&self, choice: usize) -> lockson::Result<Option<Guard>> {
-        match self.wait {
-            Some(wait) => self.targets[choice].lock.try_lock_for(wait),
-            None => self.targets[choice].lock.lock().map(Some),
-        }
+    fn enter(&self, choice: usize) -> lockson::Result<Option<Held>> {
+        self.targets[choice].source.take(self.wait)
     }
 
-    fn hold(&mut self, choice: usize, guard: Guard, acquired: u64, hold: u64) -> std::io::Result<()> {
+    fn hold(&mut self, choice: usize, held: Held, acquired: u64, hold: u64) -> std::io::Result<()> {
         let names = &self.targets[choice].names;
         let mut seen = vec![];
         if let Some(witness) = &mut self.witness {
@@ -140,7 +176,7 @@ impl<'a> Cycle<'a> {
             seen.into_iter().try_for_each(|name| witness.leave(name))?;
         }
         let released = clock::nanos();
-        let left = guard.unlock();
+        let left = held.give_back();
         if let Some(grants) = &mut self.grants {
             for name in names {
                 writeln!(grants, "{},{acquired},{released}", encode(name))?;

@@ -31,7 +31,7 @@ pub(crate) fn perform(
     request.allow_only(&[&["thread", "client", "kind", "name", "handle"], own].concat())?;
     let semaphore = clients.find(request)?.get_permit_expirable_semaphore(request.text("name")?);
     match request.verb() {
-        "acquire" | "try_acquire" => take(clients, request, answer, &semaphore, cancel),
+        "acquire" | "try_acquire" => take(clients, request, answer, cancel),
         "release" => give_back(clients, request, answer, &semaphore).map(drop),
         "try_release" => {
             let released = match give_back(clients, request, answer, &semaphore) {
@@ -74,22 +74,27 @@ pub(crate) fn perform(
     }
 }
 
-fn take(
+/// A handle with the request's lease, whose waits an interrupt ends.
+pub(crate) fn prepared(
     clients: &Clients,
     request: &Request,
-    answer: &mut Answer,
-    semaphore: &PermitExpirableSemaphore,
+    name: &str,
     cancel: &Cancel,
-) -> Result<(), Failure> {
+) -> Result<PermitExpirableSemaphore, Failure> {
+    let semaphore = clients.find(request)?.get_permit_expirable_semaphore(name).with_cancel(cancel);
+    Ok(match request.optional_number("lease_ms")? {
+        Some(millis) => semaphore.with_lease(Duration::from_millis(millis)),
+        None => semaphore,
+    })
+}
+
+fn take(clients: &Clients, request: &Request, answer: &mut Answer, cancel: &Cancel) -> Result<(), Failure> {
     let permits = request.optional_number("permits")?.unwrap_or(1);
     let wait = request.optional_number("wait_ms")?.map(Duration::from_millis);
     if request.verb() == "try_acquire" && request.has("lease_ms") && wait.is_none() {
         return Err(Failure::bad_input("lease_ms needs wait_ms"));
     }
-    let mut semaphore = semaphore.with_cancel(cancel);
-    if let Some(millis) = request.optional_number("lease_ms")? {
-        semaphore = semaphore.with_lease(Duration::from_millis(millis));
-    }
+    let semaphore = prepared(clients, request, &request.text("name")?, cancel)?;
     let taken = answer.time(|| match (request.verb(), wait) {
         ("acquire", _) => semaphore.acquire(permits).map(Some),
         (_, Some(wait)) => semaphore.try_acquire_for(permits, wait),
