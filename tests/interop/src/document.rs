@@ -197,5 +197,7 @@ never goes below the server's clock in microseconds, so that tokens still rise a
 the name, times are rounded up to seconds, `-` is nothing.
 
 Redisson's release writes the key `redisson_unlock_latch:{N}:<id>` and deletes it at once; the key is gone before the
-comparison. This crate never writes the key, because its releases may be repeated unchanged.
+comparison. This crate never writes the key, because its releases may be repeated unchanged. Semaphores and latches of
+this crate keep an idempotency key for ten minutes, `lockson_once:{N}:<client>:<slot>`; Redisson neither reads nor needs
+the key, and the comparison leaves it out.
 ";

@@ -218,6 +218,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         word: "semaphore",
         title: "Semaphore",
+        built: true,
         family: Family::Semaphore,
         rival: "semaphore",
         columns: &[Column::JavaWoken, Column::RustWoken, Column::Exclusion, Column::Queries],
@@ -247,6 +248,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         word: "latch",
         title: "Count-down latch",
+        built: true,
         family: Family::Latch,
         rival: "latch",
         columns: &[Column::JavaWoken, Column::RustWoken, Column::Exclusion, Column::Queries],

@@ -51,14 +51,6 @@ impl Clients {
         Ok(())
     }
 
-    /// Refuses kinds that Lockson lacks, before any other check of the request.
-    pub(crate) fn check_kind(request: &Request) -> Result<(), Failure> {
-        match request.text("kind")?.as_str() {
-            kind if OTHER_KINDS.contains(&kind) => Err(Failure::unsupported(format!("this library has no {kind}"))),
-            _ => Ok(()),
-        }
-    }
-
     /// The lock of a request.
     pub(crate) fn target(&self, request: &Request) -> Result<Lock, Failure> {
         match request.text("kind")?.as_str() {
@@ -248,4 +240,3 @@ const OTHER_OPTIONS: &[&str] = &[
 ];
 /// The kinds with several names.
 pub(crate) const SEVERAL: &[&str] = &["multi", "red", "faster_multi"];
-const OTHER_KINDS: &[&str] = &["semaphore", "latch"];

@@ -25,7 +25,10 @@ use lockson_harness::percent::encode;
 /// Reads the settings of the loop, runs the loop, and returns the outcome.
 pub(crate) fn run(clients: &Clients, request: &Request, answer: &mut Answer, cancel: &Cancel) -> Result<(), Failure> {
     request.allow_only(KEYS)?;
-    Clients::check_kind(request)?;
+    let kind = request.text("kind")?;
+    if WITHOUT_A_LOOP.contains(&kind.as_str()) {
+        return Err(Failure::unsupported(format!("this peer has no loop for a {kind}")));
+    }
     let mut cycle = Cycle::new(clients, request, cancel)?;
     let (hold, pause) = (micros(request, "hold_us")?, micros(request, "pause_us")?);
     let duration = Duration::from_millis(request.number("duration_ms")?);
@@ -306,3 +309,4 @@ const REST_AFTER_ERROR: Duration = Duration::from_millis(20);
 const SHORTEST_SLEEP_NANOS: u64 = 100_000;
 /// An interrupt takes effect within this time.
 const LONGEST_SLEEP: Duration = Duration::from_millis(20);
+const WITHOUT_A_LOOP: &[&str] = &["semaphore", "permits", "latch"];

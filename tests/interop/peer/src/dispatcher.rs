@@ -10,7 +10,7 @@ use crate::answer::{Answer, Failure};
 use crate::clients::Clients;
 use crate::request::Request;
 use crate::worker::Worker;
-use crate::{cycle, locks, permits, say};
+use crate::{counted, cycle, locks, permits, say};
 
 /// All threads and clients of this peer.
 #[derive(Debug, Default)]
@@ -68,12 +68,14 @@ fn perform(clients: &Clients, request: &Request, answer: &mut Answer, cancel: &C
         "close" => clients.close(request, answer),
         "ids" => clients.ids(request, answer),
         "cycle" => cycle::run(clients, request, answer, cancel),
-        _ if request.optional_text("kind")?.as_deref() == Some("permits") => {
-            permits::perform(clients, request, answer, cancel)
-        }
-        verb if locks::VERBS.contains(&verb) => locks::perform(clients, request, answer, cancel),
-        verb if OTHER_VERBS.contains(&verb) => Err(Failure::unsupported(format!("this library has no {verb}"))),
-        verb => Err(Failure::bad_input(format!("no such verb: '{verb}'"))),
+        verb => match request.optional_text("kind")?.as_deref() {
+            Some("permits") => permits::perform(clients, request, answer, cancel),
+            Some("semaphore") => counted::semaphore(clients, request, answer, cancel),
+            Some("latch") => counted::latch(clients, request, answer, cancel),
+            _ if locks::VERBS.contains(&verb) => locks::perform(clients, request, answer, cancel),
+            _ if OTHER_VERBS.contains(&verb) => Err(Failure::unsupported(format!("a lock has no {verb}"))),
+            _ => Err(Failure::bad_input(format!("no such verb: '{verb}'"))),
+        },
     }
 }
 

@@ -36,7 +36,6 @@ pub(crate) fn perform(
         _ => &[],
     };
     request.allow_only(&[&["thread", "client", "kind", "name", "names", "of", "clients", "handle"], own].concat())?;
-    Clients::check_kind(request)?;
     let lock = clients.target(request)?;
     match request.verb() {
         "lock" => take(request, answer, lock, cancel),

@@ -3,6 +3,7 @@
 mod answer;
 mod clients;
 mod clock;
+mod counted;
 mod cycle;
 mod dispatcher;
 mod histogram;

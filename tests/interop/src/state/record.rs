@@ -86,6 +86,7 @@ impl Observer {
         let now: (i64, i64) = redis::cmd("TIME").query(&mut self.redis).expect("Redis answers");
         let now_ms = now.0 * 1_000 + now.1 / 1_000;
         let mut keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut self.redis).expect("Redis answers");
+        keys.retain(|key| !key.starts_with(IDEMPOTENCY_KEYS));
         keys.sort();
         let shown = keys.iter().filter_map(|key| {
             let value = self.value(key, normal, now_ms)?;
@@ -152,3 +153,6 @@ fn join(parts: Vec<String>) -> String {
 pub(crate) const NOTHING: &str = "-";
 const MOST_LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(15);
+
+/// Redisson has no such keys.
+const IDEMPOTENCY_KEYS: &[u8] = b"lockson_once:";
