@@ -6,6 +6,7 @@
 mod announcements;
 mod bare;
 mod child;
+mod counted;
 mod distinct;
 mod figure;
 mod hand_over;
@@ -61,6 +62,8 @@ type Experiment = fn(&RedisServer, &Plan, &mut Report);
 const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("pair", pair::uncontended),
     ("re-entry", pair::reentry),
+    ("semaphore-pair", counted::pair),
+    ("semaphore-1000-waiters", counted::waiters),
     ("multi", several::multi),
     ("red", several::red),
     ("hand-over", hand_over::run),

@@ -37,7 +37,7 @@ pub(crate) fn reentry(server: &RedisServer, plan: &Plan, report: &mut Report) {
     bare.release();
 }
 
-fn compare(
+pub(crate) fn compare(
     name: &str,
     placement: Placement,
     plan: &Plan,
