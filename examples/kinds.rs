@@ -28,6 +28,8 @@ fn main() -> Outcome<()> {
     show("group", group(&client)?);
     show("red", red()?);
     show("token", token(&client, &mut redis.get_connection()?)?);
+    show("semaphore", semaphore(&client)?);
+    show("count-down latch", latch(&client)?);
     show("once per interval", once_per(&client)?);
     show("expiring permits", expiring_permits(&client)?);
     show("election", election(&client)?);
@@ -188,6 +190,41 @@ fn token(client: &Client, redis: &mut redis::Connection) -> Outcome<String> {
     guard.unlock()?;
     expect(!lock.is_locked()?)?;
     Ok(format!("the key held one value, {value}, and only the owner of the value deleted the key"))
+}
+
+/// At most so many at a time, whoever they are.
+fn semaphore(client: &Client) -> Outcome<String> {
+    let semaphore = client.get_semaphore(name("semaphore"));
+    semaphore.delete()?;
+    expect(semaphore.set_permits_once(3)? && !semaphore.set_permits_once(9)?)?;
+    let two = semaphore.acquire(2)?;
+    let busy = semaphore.try_acquire(2)?.is_none();
+    let got = thread::scope(|scope| {
+        let waiter = scope.spawn(|| semaphore.try_acquire_for(2, Duration::from_secs(5)));
+        thread::sleep(Duration::from_millis(20));
+        two.release()?;
+        waiter.join().map_err(|_| "the other thread panicked".into())
+    });
+    let got: Outcome<_> = got;
+    let permits = got??.ok_or("two are free")?;
+    expect(busy && semaphore.available()? == 1)?;
+    permits.release()?;
+    semaphore.delete()?;
+    Ok("of three permits two were taken; a thread that wanted two more waited until they came back".into())
+}
+
+/// Waits until others have done their parts.
+fn latch(client: &Client) -> Outcome<String> {
+    let latch = client.get_count_down_latch(name("latch"));
+    latch.delete()?;
+    expect(latch.set_count_once(3)?)?;
+    let parts: Vec<_> = (0..3).map(|_| latch.clone()).map(|latch| thread::spawn(move || latch.count_down())).collect();
+    let open = latch.wait_for(Duration::from_secs(5))?;
+    for part in parts {
+        part.join().map_err(|_| "a part panicked")??;
+    }
+    expect(open && latch.count()? == 0)?;
+    Ok("three threads counted down, and the wait ended".into())
 }
 
 /// A gate instead of a section: the lock stays taken until its time to live ends.
