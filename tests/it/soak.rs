@@ -4,6 +4,7 @@
 //! round. `LOCKSON_SOAK_SEED` repeats the random choices of a run.
 
 mod campaign;
+mod counted;
 mod leaks;
 mod losses;
 mod several;

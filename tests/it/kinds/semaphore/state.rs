@@ -3,11 +3,11 @@
 use std::thread;
 
 use lockson::{ErrorKind, Loss};
-use lockson_harness::RedisServer;
+use lockson_harness::{RedisServer, eventually};
 
 use super::{free, semaphore_with};
 use crate::support::faults::Rig;
-use crate::support::{client, fresh, kind_of, ms, prefixed, ttl_ms};
+use crate::support::{SOON, client, fresh, joined, kind_of, ms, prefixed, ttl_ms};
 
 #[test]
 fn the_counter_is_the_whole_state() {
@@ -100,4 +100,30 @@ fn a_user_without_the_right_to_release_takes_nothing() {
     assert_eq!(theirs.acquire(1).unwrap_err().redis_word(), Some("NOPERM"));
     assert_eq!(theirs.drain().unwrap_err().redis_word(), Some("NOPERM"));
     assert_eq!(free(&semaphore), 3);
+}
+
+#[test]
+fn the_documented_rights_suffice() {
+    let server = RedisServer::start();
+    let words = "+ping +evalsha +eval +subscribe +unsubscribe +publish +get +set +incrby +exists +pexpire +del";
+    let patterns = "~app:* ~lockson_once:{app:* &redisson_sc:{app:* &redisson_countdownlatch__channel__{app:*";
+    let line = format!("ACL SETUSER app reset on >secret resetkeys resetchannels {patterns} -@all {words}");
+    server.run(&line.split(' ').collect::<Vec<_>>());
+    let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+    let client = lockson::Client::connect(&url).unwrap();
+    let (semaphore, latch) = (client.get_semaphore("app:s"), client.get_count_down_latch("app:l"));
+    semaphore.set_permits_once(3).unwrap();
+    let all = semaphore.acquire(3).unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| semaphore.try_acquire_for(1, SOON).unwrap().expect("one comes back"));
+        eventually(SOON, "the waiter listens", || server.channels().len() == 1);
+        all.release().unwrap();
+        joined(waiter).release().unwrap();
+    });
+    assert_eq!(semaphore.drain().unwrap(), 3);
+    semaphore.add_permits(2).unwrap();
+    assert!(semaphore.release_if_exists(1).unwrap() && semaphore.delete().unwrap());
+    latch.set_count_once(2).unwrap();
+    latch.count_down().unwrap();
+    assert!(!latch.wait_for(ms(50)).unwrap() && latch.delete().unwrap());
 }
