@@ -38,7 +38,8 @@ pub enum LockKind {
     Group,
     /// [`Client::get_permit_expirable_semaphore`](crate::Client::get_permit_expirable_semaphore).
     Permit,
-    /// [`Client::get_semaphore`](crate::Client::get_semaphore); only waiters are listed.
+    /// [`Client::get_semaphore`](crate::Client::get_semaphore). Only waiters are listed, and Redis does not store the
+    /// owner id of a taker.
     Semaphore,
 }
 
