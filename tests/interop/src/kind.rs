@@ -213,6 +213,7 @@ pub(crate) const KINDS: &[Kind] = &[
         queries: &[Query::Locked],
         flaws: &[Flaw::ForcesInSilence, Flaw::TakesADyingKey],
         sequence: Some(sequence::VALUES),
+        is_soaked: true,
         ..LOCK
     },
     Kind {

@@ -86,11 +86,14 @@ fn run(options: &Options, score: &Score) -> Results {
         }
     });
     part("soak", &mut || {
-        // Sets of several names have a run of their own: their threads overlap with each other.
-        let singles = chosen(|kind| kind.is_soaked && kind.shape == Shape::Single);
-        let sets = chosen(|kind| kind.is_soaked && kind.shape == Shape::Several);
-        for kinds in [singles, sets].iter().filter(|kinds| !kinds.is_empty()) {
-            results.loads.push(load::soak(&server, &cast, kinds, options.soak, score));
+        let (singles, sets): (Vec<_>, Vec<_>) =
+            chosen(|kind| kind.is_soaked).into_iter().partition(|kind| kind.shape == Shape::Single);
+        if !singles.is_empty() {
+            results.loads.push(load::soak(&server, &cast, &singles, options.soak, score));
+        }
+        // The threads of a kind of several names overlap with each other.
+        for kind in sets {
+            results.loads.push(load::soak(&server, &cast, &[kind], options.soak / 2, score));
         }
     });
     if options.wants_token() {
