@@ -36,12 +36,11 @@ type Share<'a> = (Option<(usize, Bundle)>, Vec<Leaving<'a>>);
 /// release in doubt is cleaned up in the background.
 pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bounds) -> Vec<Result<()>> {
     let mut outcomes: Vec<Result<()>> = held.iter().map(|_| Ok(())).collect();
-    // All bounds begin now, however many requests follow one after another.
-    let bounds: Vec<Bounds> = held.iter().map(|held| bounds(held.engine)).collect();
+    let bounds = bounds_of(held.iter().map(|held| &**held.engine), bounds);
     let mut shares: Vec<Share<'_>> = vec![];
     for place in in_order(held.iter().map(|held| held.hold)) {
         let held = &held[place];
-        match held.engine.begin_release(held.hold, held.guard, bounds[place]) {
+        match held.engine.begin_release(held.hold, held.guard, bounds(place)) {
             Begun::Over(outcome) => outcomes[place] = outcome,
             Begun::Last(last) => {
                 let in_doubt = last.take_in_doubt();
@@ -61,7 +60,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
     let sends = shares.iter_mut().zip(&calls).map(|((_, leaving), call)| Send {
         topology: &*leaving[0].held.engine.topology,
         call,
-        bounds: bounds[leaving[0].place],
+        bounds: bounds(leaving[0].place),
         in_doubt: std::mem::take(&mut leaving[0].in_doubt),
     });
     let answers = exactly_once::send_all(sends.collect(), None);
@@ -79,6 +78,19 @@ fn in_order<'a>(holds: impl Iterator<Item = &'a Arc<HoldState>>) -> impl Iterato
     let mut holds: Vec<(usize, usize)> = holds.map(|hold| Arc::as_ptr(hold).addr()).zip(0..).collect();
     holds.sort_unstable();
     holds.into_iter().map(|(_, place)| place)
+}
+
+/// The bounds of each request at the time of the request. All bounds begin now, however many requests follow one
+/// another; but each node of a red lock has a time of its own, which a node that is down does not use up.
+fn bounds_of<'a>(
+    engines: impl Iterator<Item = &'a Engine>,
+    bounds: impl Fn(&Engine) -> Bounds,
+) -> impl Fn(usize) -> Bounds {
+    let begun: Vec<(&Engine, Bounds)> = engines.map(|engine| (engine, bounds(engine))).collect();
+    move |place| match begun[place] {
+        (_, begun) if begun.repeat => begun,
+        (engine, _) => bounds(engine),
+    }
 }
 
 fn request(with: Option<(usize, Bundle)>, leaving: &[Leaving<'_>]) -> Call<Vec<Released>> {
@@ -122,11 +134,11 @@ pub(crate) fn extend_at_once(
     bounds: impl Fn(&Engine) -> Bounds,
 ) -> Vec<Result<()>> {
     let mut outcomes: Vec<Result<()>> = holds.iter().map(|_| Ok(())).collect();
-    let bounds: Vec<Bounds> = holds.iter().map(|(engine, ..)| bounds(engine)).collect();
+    let bounds = bounds_of(holds.iter().map(|(engine, ..)| &***engine), bounds);
     let (mut places, mut begun) = (vec![], vec![]);
     for place in in_order(holds.iter().map(|(_, hold, _)| *hold)) {
         let (engine, hold, lease) = holds[place];
-        match engine.begin_extension(hold, lease, bounds[place]) {
+        match engine.begin_extension(hold, lease, bounds(place)) {
             Ok(extension) => {
                 places.push(place);
                 begun.push(extension);
@@ -136,7 +148,7 @@ pub(crate) fn extend_at_once(
     }
     let sends = places.iter().zip(&begun).map(|(place, (_, call, in_doubt))| {
         let engine = holds[*place].0;
-        Send { topology: &*engine.topology, call, bounds: bounds[*place], in_doubt: in_doubt.clone() }
+        Send { topology: &*engine.topology, call, bounds: bounds(*place), in_doubt: in_doubt.clone() }
     });
     let answers = exactly_once::send_all(sends.collect(), None);
     for ((place, (extension, ..)), answer) in places.iter().zip(&begun).zip(answers) {

@@ -91,9 +91,10 @@ fn inner_and_outer_holds_are_released_at_stopped_servers() {
     thread::sleep(ms(700));
     let (last, released) = timed(|| outer.unlock());
     released.unwrap();
+    // Each server that answers has its own time, however long the others took.
+    assert_eq!([0, 2, 3].map(|node| nodes.servers[node].keys().len()), [0, 0, 0]);
     println!("inner release {first:?}, outer release {last:?}");
     assert!(first < NODE * 3 + SCHEDULING / 4 && last < NODE * 3 + SCHEDULING / 4, "{first:?}, {last:?}");
-    assert_eq!([0, 2, 3].map(|node| nodes.servers[node].keys().len()), [0, 0, 0]);
     nodes.servers[1].resume();
     nodes.servers[4].resume();
     nodes.are_left_empty();

@@ -38,7 +38,12 @@ impl Scene {
         let rules: Vec<_> =
             self.proxies[..2].iter().map(|proxy| proxy.rule(takes.clone().times(1), then.clone())).collect();
         assert_eq!(kind_of(lock.try_lock()), ErrorKind::Quorum, "{then:?}");
-        assert!(rules.iter().all(|rule| rule.hits() == 1));
+        for (rule, proxy) in rules.iter().zip(&self.proxies) {
+            let late = rule.wait_hit(SOON);
+            // The cleanup fences the late request first.
+            let cleanup = proxy.wait_for_since(late.number + 1, &takes, SOON);
+            proxy.wait_fate(&cleanup, SOON);
+        }
         eventually(Duration::from_secs(4), "the late grants are given back", || self.is_free(&name));
         rules.iter().for_each(|rule| rule.release());
         for _ in 0..20 {
