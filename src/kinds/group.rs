@@ -41,6 +41,11 @@ impl Kind for Group {
         false
     }
 
+    /// Who removes or takes the field of a value may leave the deadline and the count of its owner.
+    fn may_leave_parts(&self) -> bool {
+        true
+    }
+
     fn channel(&self, name: &LockName, _: &OwnerId) -> String {
         name.channel()
     }
