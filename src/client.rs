@@ -1,5 +1,6 @@
 //! The client: opens the connection to Redis and makes handles of locks.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
@@ -273,7 +274,7 @@ impl Client {
     ///
     /// For many locks of one sort, like the students of a class: values of one group that do not overlap are held side
     /// by side, and a thread that holds some values may take a set with further ones. The values of a group are on one
-    /// server. At most 1,000 values, each once.
+    /// server. At most 1,000 values; a value that is named twice counts once.
     ///
     /// Redisson judges the ends of such holds by the clocks of its clients. Where Java holds locks of the group, set
     /// [`peer_clock_skew`](ClientBuilder::peer_clock_skew) to the largest difference between the clock of a Java machine
@@ -287,7 +288,9 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_group_lock<V: AsRef<str>>(&self, group: impl AsRef<str>, values: impl IntoIterator<Item = V>) -> Lock {
-        Lock::multi(values.into_iter().map(|value| self.value_of_group(group.as_ref(), value.as_ref())))
+        let (group, mut seen) = (group.as_ref(), HashSet::new());
+        let values = values.into_iter().filter(|value| seen.insert(value.as_ref().to_owned()));
+        Lock::multi(values.map(|value| self.value_of_group(group, value.as_ref())))
     }
 
     /// The lock of one value of a group.
