@@ -1,5 +1,6 @@
 //! Group locks: several values of one group in one request.
 
+mod faults;
 mod like_redisson;
 
 use lockson::{ErrorKind, LockKind};
