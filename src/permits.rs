@@ -232,7 +232,7 @@ impl PermitExpirableSemaphore {
         if holds.iter().any(|hold| ids_of(&hold.owner).contains(id)) {
             return Err(Error::new(ErrorKind::BadInput, "this client holds the permit; extend that one").about(name));
         }
-        self.command(&permits::update_lease(name, &id.0, lease))
+        self.once(&|once| permits::update_lease(name, once, &id.0, lease))
     }
 
     /// Asks Redis how long a permit stays taken: `None` for a permit that is unknown or has expired,
@@ -364,7 +364,18 @@ impl PermitExpirableSemaphore {
     ///
     /// As [`set_permits`](Self::set_permits).
     pub fn delete(&self) -> Result<bool> {
-        self.lock(1).force_unlock()
+        let name = self.name.checked()?;
+        // Read before the request: a later holder keeps its permits.
+        let holds = self.handle.look().map_or_else(Vec::new, |engine| engine.registry.under(name));
+        let deleted = self.once(&|once| permits::delete(name, once));
+        if let Some(engine) = self.handle.look() {
+            match deleted {
+                Ok(true) => holds.iter().for_each(|hold| engine.lose(hold, Loss::Gone)),
+                Ok(false) => {}
+                Err(_) => engine.verify_holds(name),
+            }
+        }
+        deleted
     }
 
     /// The lock whose holders have this many permits.
@@ -401,12 +412,6 @@ impl PermitExpirableSemaphore {
         let name = self.name.checked()?;
         let request = Numbered { name, call, given_up: &|_, next| once::close(name, next), persists: false };
         self.handle.begin().and_then(|engine| engine.once_within(&request)).map_err(|error| error.about(name))
-    }
-
-    /// Runs a request once, without a repetition.
-    fn command<A>(&self, call: &Call<A>) -> Result<A> {
-        let name = self.name.checked()?;
-        self.handle.begin().and_then(|engine| engine.command(call)).map_err(|error| error.about(name))
     }
 }
 

@@ -1,8 +1,9 @@
 -- once/delete.lua
--- Deletes a counter, and publishes a message.
+-- Deletes a counter with the keys beside it, and publishes a message.
 --
 -- KEYS[1] counter
 -- KEYS[2] idempotency key: the number of the last request with an effect, and its answer
+-- KEYS[*] keys beside the counter
 -- ARGV[1] number of this request
 -- ARGV[2] time to live of the idempotency key, ms
 -- ARGV[3] channel; empty = publish nothing
@@ -18,13 +19,14 @@ end
 if number == tonumber(ARGV[1]) then
   return 1
 end
-if redis.call('exists', KEYS[1]) == 0 then
+local keys = {KEYS[1], unpack(KEYS, 3)}
+if redis.call('exists', unpack(keys)) == 0 then
   return 0
 end
 -- After this first write, a full memory does not refuse the rest.
 redis.call('pexpire', KEYS[2], ARGV[2])
 redis.call('set', KEYS[2], string.format('%s 1', ARGV[1]), 'PX', ARGV[2])
-local deleted = redis.pcall('del', KEYS[1])
+local deleted = redis.pcall('del', unpack(keys))
 if type(deleted) == 'table' then
   redis.call('pexpire', KEYS[2], 0)
   return deleted

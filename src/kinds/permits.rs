@@ -74,6 +74,6 @@ impl Kind for PermitLock {
     }
 
     fn force_release(&self, name: &LockName) -> Call<bool> {
-        permits::delete(name)
+        permits::force_release(name)
     }
 }

@@ -35,6 +35,17 @@ pub(super) fn call_beside<T>(
     script.call(name, &keys, read).arg(once.number).arg(MEMORY_MS)
 }
 
+/// Starts the call of a script that needs no counter: its keys are `key` and the idempotency key.
+pub(super) fn call_without_counter<T>(
+    script: &Script,
+    name: &LockName,
+    key: &str,
+    once: &Once,
+    read: fn(&redis::Value) -> Option<T>,
+) -> Call<T> {
+    script.call(name, &[key.as_bytes(), once.key.as_bytes()], read).arg(once.number).arg(MEMORY_MS)
+}
+
 /// Closes the requests with smaller numbers: a late copy of them does nothing.
 pub(crate) fn close(name: &LockName, once: &Once) -> Call<()> {
     CLOSE.call(name, &[once.key.as_bytes()], |reply| int(reply).map(drop)).arg(once.number).arg(MEMORY_MS)
@@ -43,7 +54,17 @@ pub(crate) fn close(name: &LockName, once: &Once) -> Call<()> {
 /// Deletes a counter, and publishes `message`, if there is one.
 pub(crate) fn delete(name: &LockName, once: &Once, message: Option<super::Publication<'_>>) -> Call<bool> {
     let (channel, message) = message.map_or(("", ""), |message| (message.channel, message.message));
-    call(&DELETE, name, once, |reply| Some(int(reply)? == 1)).arg(channel).arg(message).arg(PUBLISH)
+    call(&DELETE, name, once, is_one).arg(channel).arg(message).arg(PUBLISH)
+}
+
+/// Deletes a counter and the key beside it, without a message.
+pub(crate) fn delete_both(name: &LockName, beside: &str, once: &Once) -> Call<bool> {
+    let keys = [name.key(), once.key.as_bytes(), beside.as_bytes()];
+    DELETE.call(name, &keys, is_one).arg(once.number).arg(MEMORY_MS).arg("").arg("").arg(PUBLISH)
+}
+
+fn is_one(reply: &redis::Value) -> Option<bool> {
+    Some(int(reply)? == 1)
 }
 
 /// The time for which a script remembers a request. A copy that arrives later than this would run.

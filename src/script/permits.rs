@@ -138,9 +138,9 @@ pub(crate) fn release_by_id(name: &LockName, once: &Once, ids: &[&[u8]]) -> Call
     with_ids(call.arg(name.semaphore_channel()).arg(PUBLISH), ids)
 }
 
-pub(crate) fn update_lease(name: &LockName, id: &[u8], lease: Lease) -> Call<bool> {
+pub(crate) fn update_lease(name: &LockName, once: &Once, id: &[u8], lease: Lease) -> Call<bool> {
     let read = |reply: &Value| Some(int(reply)? == 1);
-    UPDATE_LEASE.call(name, &[name.taken_permits().as_bytes()], read).arg(id).arg(lease.millis())
+    once::call_without_counter(&UPDATE_LEASE, name, &name.taken_permits(), once, read).arg(id).arg(lease.millis())
 }
 
 pub(crate) fn time_to_live(name: &LockName, id: &[u8]) -> Call<TimeToLive> {
@@ -154,7 +154,12 @@ pub(crate) fn time_to_live(name: &LockName, id: &[u8]) -> Call<TimeToLive> {
 }
 
 /// Deletes counter and taken permits.
-pub(crate) fn delete(name: &LockName) -> Call<bool> {
+pub(crate) fn delete(name: &LockName, once: &Once) -> Call<bool> {
+    once::delete_both(name, &name.taken_permits(), once)
+}
+
+/// The same without a number, so that a copy must not be repeated.
+pub(crate) fn force_release(name: &LockName) -> Call<bool> {
     Call::plain(&["DEL"], name, |reply| Some(int(reply)? > 0)).arg(name.taken_permits())
 }
 

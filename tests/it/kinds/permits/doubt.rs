@@ -1,5 +1,6 @@
 //! Permits are taken and given back once, wherever the network breaks, also where nothing can be fenced.
 
+use lockson::Loss;
 use lockson_harness::eventually;
 use lockson_harness::proxy::Then;
 
@@ -10,6 +11,7 @@ use crate::support::{SOON, ms};
 const ACQUIRE: &str = include_str!("../../../../lua/permits/acquire.lua");
 const RELEASE: &str = include_str!("../../../../lua/permits/release.lua");
 const RENEW: &str = include_str!("../../../../lua/permits/renew.lua");
+const UPDATE_LEASE: &str = include_str!("../../../../lua/permits/update_lease.lua");
 const NAME: &str = "once";
 
 /// Free permits, and taken permits, as they stand in Redis.
@@ -117,6 +119,84 @@ fn numbers_and_releases_by_id_cut_at_any_byte_count_once() {
             permits.keep_until_expiry();
         },
     );
+}
+
+/// The answer is that of the one run, also where the permit expired before the request was repeated.
+#[test]
+fn a_lease_updated_by_id_cut_at_any_byte_is_set_once() {
+    let rig = Rig::start();
+    let calls = rig.client().get_permit_expirable_semaphore(NAME);
+    let direct = rig.direct().get_permit_expirable_semaphore(NAME);
+    direct.set_permits(1).unwrap();
+    let update = rig.script_of(UPDATE_LEASE);
+    for lease in [ms(60_000), ms(1)] {
+        at_every_byte(
+            &rig,
+            &update,
+            || direct.with_lease(ms(600_000)).acquire(1).unwrap(),
+            |permit| {
+                let id = permit.ids()[0].clone();
+                assert!(calls.update_lease(&id, lease).unwrap(), "the permit was taken");
+                let left = direct.remaining_time_to_live(&id).unwrap().unwrap_or_default();
+                assert!(left <= lease && lease - left < ms(10_000), "{left:?}");
+                drop(permit);
+            },
+        );
+    }
+}
+
+#[test]
+fn a_deletion_cut_at_any_byte_deletes_once_and_is_told() {
+    let rig = Rig::start();
+    let calls = rig.client().get_permit_expirable_semaphore(NAME);
+    let direct = rig.direct().get_permit_expirable_semaphore(NAME);
+    at_every_byte(
+        &rig,
+        &rig.script_of(include_str!("../../../../lua/once/delete.lua")),
+        || {
+            direct.set_permits(2).unwrap();
+            calls.acquire(1).unwrap()
+        },
+        |permit| {
+            assert!(calls.delete().unwrap(), "there was a semaphore");
+            assert_eq!(permit.lost(), Some(Loss::Gone));
+            assert_eq!(rig.server.query::<usize>(&["EXISTS", NAME, "{once}:timeout"]), 0);
+            assert!(!calls.delete().unwrap());
+            drop(permit);
+        },
+    );
+}
+
+#[test]
+fn a_late_original_changes_no_lease_and_deletes_nothing() {
+    let deletion = include_str!("../../../../lua/once/delete.lua");
+    for script in [UPDATE_LEASE, deletion] {
+        let rig = rig_without_fences();
+        let client = without_fences(&rig);
+        let calls = client.get_permit_expirable_semaphore(NAME);
+        let direct = rig.direct().get_permit_expirable_semaphore(NAME);
+        direct.set_permits(5).unwrap();
+        let permit = direct.with_lease(ms(600_000)).acquire(1).unwrap();
+        let id = permit.ids()[0].clone();
+        let held = rig.proxy.rule(rig.script_of(script), Then::HoldRequest);
+        let is_update = script == UPDATE_LEASE;
+        let outcome = if is_update { calls.update_lease(&id, ms(60_000)) } else { calls.delete() };
+        let original = held.wait_hit(SOON);
+        assert!(outcome.unwrap(), "the repetition had the effect");
+        let later = rig.client().get_permit_expirable_semaphore(NAME);
+        if is_update {
+            assert!(later.update_lease(&id, ms(300_000)).unwrap());
+        } else {
+            later.set_permits(7).unwrap();
+        }
+        held.release();
+        rig.proxy.wait_fate(&original, SOON);
+        if is_update {
+            assert!(later.remaining_time_to_live(&id).unwrap() > Some(ms(200_000)));
+        } else {
+            assert_eq!(state(&rig), (7, 0));
+        }
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn client_with(server: &RedisServer, rights: &[&[&'static str]]) -> Client {
 #[test]
 fn the_listed_rights_are_enough_for_permits() {
     let server = RedisServer::start();
-    let rights = [words("The user of expiring permits needs"), words("pexpire`, and")];
+    let rights = [words("The user of expiring permits needs"), words("+pttl +pexpire`, and")];
     let client = client_with(&server, &[&rights[0], &rights[1]]);
     let calls = client.get_permit_expirable_semaphore("app:calls");
     assert!(calls.set_permits_once(3).unwrap());
@@ -43,6 +43,8 @@ fn the_listed_rights_are_enough_for_permits() {
     drop(one);
     let (mine, id) = (calls.acquire(1).unwrap(), calls.acquire(1).unwrap());
     assert!(calls.remaining_time_to_live(&mine.ids()[0]).unwrap().is_some());
+    let others = client_with(&server, &[&rights[0], &rights[1]]).get_permit_expirable_semaphore("app:calls");
+    assert!(others.update_lease(&id.ids()[0], ms(60_000)).unwrap());
     calls.release_by_id(&id.ids()).unwrap();
     assert_eq!((calls.available().unwrap(), calls.acquired().unwrap(), calls.permits().unwrap()), (2, 1, 3));
     assert!(calls.delete().unwrap());
