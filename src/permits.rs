@@ -130,7 +130,7 @@ impl PermitExpirableSemaphore {
         self.name.as_str()
     }
 
-    /// Takes this many permits, all or none; waits without limit. 1 to 10,000 permits.
+    /// Takes this many permits, all or none; waits without limit. 1 to 1,000 permits.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -158,7 +158,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_lock`](crate::Lock::try_lock). `BadInput` for another number of permits than 1 to 10,000.
+    /// As [`Lock::try_lock`](crate::Lock::try_lock). `BadInput` for another number of permits than 1 to 1,000.
     pub fn try_acquire(&self, permits: u32) -> Result<Option<ExpiringPermits>> {
         Ok(self.taking(permits)?.try_lock()?.map(|guard| ExpiringPermits { guard }))
     }
@@ -175,7 +175,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for). `BadInput` for another number of permits than 1 to 10,000.
+    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for). `BadInput` for another number of permits than 1 to 1,000.
     pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<ExpiringPermits>> {
         Ok(self.taking(permits)?.try_lock_for(wait)?.map(|guard| ExpiringPermits { guard }))
     }
@@ -563,5 +563,5 @@ fn ids_of(owner: &OwnerId) -> Vec<PermitId> {
     permits::ids_of(owner).into_iter().map(|id| PermitId(id.into())).collect()
 }
 
-/// The most permits that one hold has: their ids are the arguments of one request.
-const MOST_PERMITS: u32 = 10_000;
+/// The most permits that one hold has: their ids are arguments of one request, and of each renewal of many holds.
+const MOST_PERMITS: u32 = 1_000;

@@ -90,7 +90,7 @@ fn permits_are_taken_all_or_none() {
 #[test]
 fn impossible_numbers_and_times_are_refused() {
     let calls = semaphore(1);
-    for permits in [0, 10_001, u32::MAX] {
+    for permits in [0, 1_001, u32::MAX] {
         assert_eq!(kind_of(calls.try_acquire(permits)), ErrorKind::BadInput);
     }
     assert_eq!(kind_of(calls.with_lease(Duration::ZERO).try_acquire(1)), ErrorKind::BadInput);
@@ -100,12 +100,12 @@ fn impossible_numbers_and_times_are_refused() {
 }
 
 #[test]
-fn ten_thousand_permits_are_taken_at_once() {
-    let calls = semaphore(10_000);
-    let all = calls.acquire(10_000).unwrap();
-    assert_eq!((calls.available().unwrap(), calls.acquired().unwrap()), (0, 10_000));
+fn a_thousand_permits_are_taken_at_once() {
+    let calls = semaphore(1_000);
+    let all = calls.acquire(1_000).unwrap();
+    assert_eq!((calls.available().unwrap(), calls.acquired().unwrap()), (0, 1_000));
     all.release().unwrap();
-    assert_eq!(calls.available().unwrap(), 10_000);
+    assert_eq!(calls.available().unwrap(), 1_000);
 }
 
 #[test]
