@@ -88,7 +88,8 @@ impl<'a> Most<'a> {
 
     /// Asks every node once: re-enters what this thread holds, and asks for the rest.
     fn ask_all(&mut self) -> Vec<Heard> {
-        let mut replies: Vec<Option<Heard>> = self.parts.iter().map(|part| self.reenter(part)).collect();
+        let skips_down = self.has_quorum_up();
+        let mut replies: Vec<Option<Heard>> = self.parts.iter().map(|part| self.reenter(part, skips_down)).collect();
         let missing: Vec<usize> = (0..self.parts.len()).filter(|place| replies[*place].is_none()).collect();
         let asking = missing.iter().map(|place| {
             let Part { engine, request } = &self.parts[*place];
@@ -97,7 +98,6 @@ impl<'a> Most<'a> {
         let (limit, rejoin_after) = (self.node_timeout, self.rejoin_after);
         let longest = self.parts.iter().map(|Part { engine, request }| engine.lease_of(request).duration()).max();
         let usual = |engine: &Engine| engine.watchdog_lease.duration().max(longest.unwrap_or_default());
-        let skips_down = self.has_quorum_up();
         let vote = |engine: &Engine, _| as_vote(limit, rejoin_after.unwrap_or_else(|| usual(engine)), skips_down);
         let asked = asking::ask_at_once(asking.collect(), self.caller, vote);
         for part in self.parts {
@@ -117,14 +117,15 @@ impl<'a> Most<'a> {
     }
 
     /// Re-enters a lock that this thread holds. A lost hold does not vote.
-    fn reenter(&self, Part { engine, request }: &Part<'a>) -> Option<Heard> {
+    fn reenter(&self, Part { engine, request }: &Part<'a>, skips_down: bool) -> Option<Heard> {
         let hold = engine.registry.find(request.name, self.thread.as_ref()?.number())?;
         // A request in the background may have the turn of the hold while the server is down.
-        let down = || engine.node(request.name).server.why_down(Instant::now()).map_or(Ok(()), Err);
+        let bounds = if skips_down { unless_down } else { at_nodes };
+        let why_down = || engine.node(request.name).server.why_down(Instant::now()).filter(|_| skips_down);
         let grant = engine
             .must_be_live(&hold)
-            .and_then(|()| down())
-            .and_then(|()| engine.reenter(request, hold, self.caller, unless_down(self.node_timeout)));
+            .and_then(|()| why_down().map_or(Ok(()), Err))
+            .and_then(|()| engine.reenter(request, hold, self.caller, bounds(self.node_timeout)));
         let reply = grant.map(Reply::Granted).map_err(|error| error.about(request.name));
         Some(Heard { reply, run_id: None })
     }

@@ -149,6 +149,24 @@ fn a_hold_is_re_entered_while_a_majority_is_left() {
     nodes.are_left_empty();
 }
 
+/// As after a stop of this process, when each request seems to have had no answer in time.
+#[test]
+fn a_hold_is_re_entered_after_all_servers_seemed_down() {
+    let (nodes, name) = (Nodes::start(3), fresh("red"));
+    let lock = nodes.lock(&name);
+    let outer = lock.lock().unwrap();
+    nodes.servers.iter().for_each(RedisServer::pause);
+    assert_eq!(kind_of(lock.try_lock()), ErrorKind::Quorum);
+    assert_eq!(kind_of(nodes.lock(&fresh("red")).try_lock()), ErrorKind::Quorum);
+    nodes.servers.iter().for_each(RedisServer::resume);
+    // The background may have the turns of these holds for a moment, and no longer.
+    let inner = lock.try_lock_for(ms(500)).unwrap().expect("this thread holds it");
+    assert!(inner.is_held() && outer.is_held());
+    inner.unlock().unwrap();
+    outer.unlock().unwrap();
+    nodes.are_left_empty();
+}
+
 #[test]
 fn a_server_that_stops_longer_than_the_lease_costs_one_member() {
     let (servers, name) = ([0; 5].map(|_| RedisServer::start()), fresh("red"));
