@@ -137,6 +137,14 @@ const GROUPS: &[Kind] = &[
         channel: Some(channel),
         member: Some(|client, name| client.get_lock(name)),
     },
+    Kind {
+        label: "red of one",
+        lock: |client, name| red_of_one(client.get_lock(name)),
+        reenters: true,
+        counted: true,
+        channel: Some(channel),
+        member: Some(|client, name| client.get_lock(name)),
+    },
     // The first in the canonical order is the one that waiters of a busy group wait for.
     Kind {
         label: "multi of three",
@@ -150,6 +158,11 @@ const GROUPS: &[Kind] = &[
         member: Some(|client, name| client.get_lock(name)),
     },
 ];
+
+fn red_of_one(lock: Lock) -> Lock {
+    // The server is new, and busy with other tests.
+    Lock::red([lock]).with_rejoin_after(Duration::ZERO).with_node_timeout(Duration::from_secs(2))
+}
 
 fn kinds_and_groups() -> impl Iterator<Item = &'static Kind> {
     KINDS.iter().chain(GROUPS)
@@ -172,7 +185,7 @@ fn for_every_reentrant_kind(case: impl Fn(&Kind) + Sync) {
 
 /// The key of a lock, or that of the member of a group that a test looks at.
 fn key(name: &str) -> &str {
-    let members = name.strip_prefix("multi(").and_then(|names| names.strip_suffix(')'));
+    let members = name.strip_prefix("multi(").or(name.strip_prefix("red(")).and_then(|names| names.strip_suffix(')'));
     members.map_or(name, |names| names.split(", ").min().unwrap_or(names))
 }
 
@@ -180,7 +193,7 @@ fn key(name: &str) -> &str {
 #[track_caller]
 fn delete(lock: &Lock) {
     let name = lock.name();
-    let members = name.strip_prefix("multi(").and_then(|names| names.strip_suffix(')'));
+    let members = name.strip_prefix("multi(").or(name.strip_prefix("red(")).and_then(|names| names.strip_suffix(')'));
     members.unwrap_or(name).split(", ").for_each(|name| RedisServer::shared().run(&["DEL", name]));
 }
 
@@ -201,6 +214,11 @@ fn run(kinds: impl Iterator<Item = &'static Kind>, case: impl Fn(&Kind) + Sync) 
 }
 
 impl Kind {
+    /// Errors of single servers are parts of the text of `Quorum`, and each server is asked once.
+    fn is_red(&self) -> bool {
+        self.label.starts_with("red")
+    }
+
     fn get_lock(&self, client: &Client, name: &str) -> Lock {
         (self.lock)(client, name)
     }
