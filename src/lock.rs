@@ -114,7 +114,7 @@ impl Lock {
     /// is held with at least half of its lease.
     ///
     /// [`with_lease`](Self::with_lease) and [`with_max_hold`](Self::with_max_hold) of the multi-lock replace those of
-    /// its locks. The guard is held while all locks are; [`Hold::members`] tells each lock. A release releases all
+    /// its locks; a [`with_cancel`](Self::with_cancel) counts on the multi-lock only. The guard is held while all locks are; [`Hold::members`] tells each lock. A release releases all
     /// locks, also after failures, and its error names those that failed. [`holder`](Self::holder) and
     /// [`remaining_time_to_live`](Self::remaining_time_to_live) are `Unsupported`: ask the single locks.
     ///
