@@ -78,8 +78,8 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// `BadInput` for an impossible name or count. `Unknown` when Redis did not reply: the request may have run, and
-    /// will not run later. `OtherKind` when the key is no counter. `Connection` and `Refused` as their names say.
+    /// `BadInput` for an impossible name or count. `Unknown` when Redis did not reply: the request may have run, or may
+    /// still run until the background has closed it. `OtherKind` when the key is no counter. `Connection` and `Refused` as their names say.
     pub fn set_count_once(&self, count: u32) -> Result<bool> {
         if i32::try_from(count).is_err() {
             let text = format!("a count of {count} is not possible; give at most {}", i32::MAX);
@@ -99,8 +99,8 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// `Unknown` when Redis did not reply: the request may have run, and will not run later; read the
-    /// [`count`](Self::count) and decide. Otherwise as [`set_count_once`](Self::set_count_once).
+    /// `Unknown` when Redis did not reply: the request may have run, or may still run until the background has closed
+    /// it; read the [`count`](Self::count) and decide. Otherwise as [`set_count_once`](Self::set_count_once).
     pub fn count_down(&self) -> Result<()> {
         self.once(&latch::count_down)
     }
@@ -196,7 +196,13 @@ impl CountDownLatch {
         let name = self.name.checked()?;
         // A request that was given up must not run later.
         let given_up = |_: &Once, next: &Once| once::close(name, next);
-        let request = Numbered { name, call: &|once| call(name, once), given_up: &given_up, persists: false };
+        let request = Numbered {
+            name,
+            call: &|once| call(name, once),
+            given_up: &given_up,
+            took_nothing: |_| false,
+            persists: false,
+        };
         self.handle.begin().and_then(|engine| engine.once_within(&request)).map_err(|error| error.about(name))
     }
 }

@@ -311,8 +311,8 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// `Unknown` when Redis did not reply: the request may have run, and will not run later. `OtherKind` for a name of
-    /// another kind.
+    /// `Unknown` when Redis did not reply: the request may have run, or may still run until the background has closed
+    /// it. `OtherKind` for a name of another kind.
     pub fn set_permits(&self, permits: u32) -> Result<()> {
         let name = self.name.checked()?;
         self.once(&|once| permits::set(name, once, permits, false)).map(drop)
@@ -410,7 +410,13 @@ impl PermitExpirableSemaphore {
     /// Runs a request whose effect must come once, also where an answer is lost.
     fn once<A>(&self, call: &dyn Fn(&Once) -> Call<A>) -> Result<A> {
         let name = self.name.checked()?;
-        let request = Numbered { name, call, given_up: &|_, next| once::close(name, next), persists: false };
+        let request = Numbered {
+            name,
+            call,
+            given_up: &|_, next| once::close(name, next),
+            took_nothing: |_| false,
+            persists: false,
+        };
         self.handle.begin().and_then(|engine| engine.once_within(&request)).map_err(|error| error.about(name))
     }
 }

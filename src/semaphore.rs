@@ -231,7 +231,8 @@ impl Semaphore {
     /// `Unknown` when Redis did not reply: permits that the request took are then given back in the background.
     /// Otherwise as [`available`](Self::available).
     pub fn drain(&self) -> Result<u64> {
-        self.once(&semaphore::drain, &|name, given_up, next| semaphore::withdraw(name, next, given_up.number))
+        let given_up = |name: &LockName, given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
+        self.once(&semaphore::drain, &given_up, |drained| *drained == 0)
     }
 
     /// Makes the semaphore with this number of permits if there is none. Returns whether it was made.
@@ -244,8 +245,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// `Unknown` when Redis did not reply: the request may have run, and will not run later. Otherwise as
-    /// [`available`](Self::available).
+    /// `Unknown` when Redis did not reply: the request may have run, or may still run until the background has closed
+    /// it. Otherwise as [`available`](Self::available).
     pub fn set_permits_once(&self, permits: u32) -> Result<bool> {
         self.set_once(permits, None)
     }
@@ -283,14 +284,14 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// `BadInput` beyond ±2,147,483,647. `Unknown` when Redis did not reply: the request may have run, and will not
-    /// run later. Otherwise as [`available`](Self::available).
+    /// `BadInput` beyond ±2,147,483,647. `Unknown` when Redis did not reply: the request may have run, or may still run
+    /// until the background has closed it. Otherwise as [`available`](Self::available).
     pub fn add_permits(&self, permits: i64) -> Result<()> {
         if permits.unsigned_abs() > MOST_PERMITS.into() {
             return Err(too_many(permits.unsigned_abs()).about(self.name.checked()?));
         }
         let call = |name: &LockName, once: &Once| semaphore::release(name, once, permits, true);
-        self.once(&call, &closed).map(|returned| self.tell_threads(&returned)).map(drop)
+        self.once(&call, &closed, |_| false).map(|returned| self.tell_threads(&returned)).map(drop)
     }
 
     /// Deletes the semaphore with all its permits. Returns whether there was one. Waiters go on waiting.
@@ -305,7 +306,7 @@ impl Semaphore {
     ///
     /// As [`set_permits_once`](Self::set_permits_once).
     pub fn delete(&self) -> Result<bool> {
-        self.once(&|name, once| once::delete(name, once, None), &closed)
+        self.once(&|name, once| once::delete(name, once, None), &closed, |_| false)
     }
 
     fn take(&self, permits: u32, wait: Wait) -> Result<Option<Permits>> {
@@ -325,7 +326,8 @@ impl Semaphore {
         }
         let call = |once: &Once| semaphore::acquire(name, once, permits);
         let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
-        let numbered = Numbered { name, call: &call, given_up: &given_up, persists: false };
+        let took_nothing = |taken: &semaphore::Taken| !taken.granted;
+        let numbered = Numbered { name, call: &call, given_up: &given_up, took_nothing, persists: false };
         let channel = name.semaphore_channel();
         let request = CountedRequest {
             name,
@@ -343,9 +345,10 @@ impl Semaphore {
             Some(ticket) => Ok(Some(grant(owner, Some(ticket)))),
             None => {
                 // `close()` waits for this call.
-                let call = |once: &Once| give_back(name, once, permits);
+                let call = |once: &Once| give_back(name, once, permits.into());
                 let given_up = |given_up: &Once, _: &Once| call(given_up);
-                let request = Numbered { name, call: &call, given_up: &given_up, persists: true };
+                let request =
+                    Numbered { name, call: &call, given_up: &given_up, took_nothing: |_| false, persists: true };
                 let _ = engine.once_to_end(&request, |config| config.drop_timeout);
                 Err(Error::new(ErrorKind::Closed, "the client was closed").about(name))
             }
@@ -359,23 +362,24 @@ impl Semaphore {
         }
         let call = |name: &LockName, once: &Once| semaphore::release(name, once, permits.into(), makes);
         let again = |name: &LockName, given_up: &Once, _: &Once| call(name, given_up).ignoring_answer();
-        self.once(&call, &again).map(|returned| self.tell_threads(&returned))
+        self.once(&call, &again, |_| false).map(|returned| self.tell_threads(&returned))
     }
 
     fn set_once(&self, permits: u32, time_to_live: Option<Lease>) -> Result<bool> {
         check(permits).map_err(|error| error.about(self.name.as_str()))?;
-        self.once(&|name, once| semaphore::set_once(name, once, permits, time_to_live), &closed)
+        self.once(&|name, once| semaphore::set_once(name, once, permits, time_to_live), &closed, |_| false)
     }
 
     fn once<T>(
         &self,
         call: &dyn Fn(&LockName, &Once) -> Call<T>,
         given_up: &dyn Fn(&LockName, &Once, &Once) -> Call<()>,
+        took_nothing: fn(&T) -> bool,
     ) -> Result<T> {
         let name = self.name.checked()?;
         let call = |once: &Once| call(name, once);
         let given_up = |this: &Once, next: &Once| given_up(name, this, next);
-        let request = Numbered { name, call: &call, given_up: &given_up, persists: false };
+        let request = Numbered { name, call: &call, given_up: &given_up, took_nothing, persists: false };
         self.handle.begin().and_then(|engine| engine.once_within(&request)).map_err(|error| error.about(name))
     }
 
@@ -420,7 +424,8 @@ impl Permits {
         self.give_back(|config| config.command_timeout).map_err(|error| error.about(&self.name))
     }
 
-    /// Leaves the permits taken, for a [`Semaphore::release`] somewhere else, also in another process.
+    /// Leaves the permits taken, for a [`Semaphore::release`] somewhere else, also in another process. The close of a
+    /// client gives its permits back, and after it there is nothing to leave: do not release them again.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -443,8 +448,8 @@ impl Permits {
         }
         let (name, permits) = (&self.name, self.permits);
         let call = |once: &Once| semaphore::release(name, once, permits.into(), false);
-        let given_up = |given_up: &Once, _: &Once| give_back(name, given_up, permits);
-        let request = Numbered { name, call: &call, given_up: &given_up, persists: true };
+        let given_up = |given_up: &Once, _: &Once| give_back(name, given_up, permits.into());
+        let request = Numbered { name, call: &call, given_up: &given_up, took_nothing: |_| false, persists: true };
         let returned = engine.once_to_end(&request, limit)?;
         wake(&engine, name, &returned);
         if returned == Returned::Gone {
@@ -500,8 +505,8 @@ impl fmt::Debug for Permits {
 }
 
 /// The release of permits that were taken from an existing semaphore.
-fn give_back(name: &LockName, once: &Once, permits: u32) -> Call<()> {
-    semaphore::release(name, once, permits.into(), false).ignoring_answer()
+fn give_back(name: &LockName, once: &Once, permits: i64) -> Call<()> {
+    semaphore::release(name, once, permits, false).ignoring_answer()
 }
 
 /// A request that was given up must not run later.

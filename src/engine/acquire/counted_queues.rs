@@ -29,11 +29,14 @@ impl Queues {
         let free = std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok());
         match free {
             Some(free) => self.free(channel, free),
-            None => {
-                let wakes = self.0.lock().hint(channel);
-                wakes.iter().for_each(Bell::ring);
-            }
+            None => self.hint(channel),
         }
+    }
+
+    /// Wakes those who may ask, because something may be free.
+    pub(crate) fn hint(&self, channel: &str) {
+        let wakes = self.0.lock().hint(channel);
+        wakes.iter().for_each(Bell::ring);
     }
 
     /// Wakes in order those that want at most what is left of `free`.

@@ -1,18 +1,19 @@
 //! Numbered requests: each has its effect once, also where an unanswered copy cannot be fenced.
 
+use std::result::Result as Outcome;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::caller::Caller;
-use crate::engine::exactly_once;
+use crate::engine::exactly_once::{self, Answer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::script::Call;
 use crate::script::once::{self, Once};
 use crate::script::query::{self, NotANumber};
-use crate::state::exchange::Bounds;
+use crate::state::exchange::{Bounds, Failed};
 use crate::state::slots::Slots;
 use crate::sync::Mutex;
 use crate::time::Instant;
@@ -29,6 +30,8 @@ pub(crate) struct Numbered<'a, T> {
     /// Builds what the background sends after the request was given up: from the request's number, and the next number
     /// of its slot.
     pub(crate) given_up: &'a dyn Fn(&Once, &Once) -> Call<()>,
+    /// Whether an answer says that the request had no effect. A late copy may still have one, and is then given up.
+    pub(crate) took_nothing: fn(&T) -> bool,
     /// Whether the background goes on after any failure, and not only after one in doubt.
     pub(crate) persists: bool,
 }
@@ -62,11 +65,14 @@ impl Engine {
         let node = self.node(request.name);
         let place = self.take_place(request.name);
         let began = Instant::now();
-        let outcome = exactly_once::send(&*self.topology, &(request.call)(&place.once), bounds, caller);
+        let outcome = self.send_while_remembered(&(request.call)(&place.once), bounds, caller);
         self.after_request(&node);
         let in_doubt = outcome.as_ref().map_or_else(|failed| failed.in_doubt.is_some(), |answer| answer.unfenceable);
         let ending = match &outcome {
             // A late copy finds the number of a request that had an effect, but not of one that had none.
+            Ok(answer) if in_doubt && (request.took_nothing)(&answer.value) => {
+                Some((request.given_up)(&place.once, &self.next_number(&place)))
+            }
             Ok(_) if in_doubt => Some(once::close(request.name, &self.next_number(&place))),
             Err(_) if in_doubt || request.persists => Some((request.given_up)(&place.once, &self.next_number(&place))),
             _ => None,
@@ -79,6 +85,27 @@ impl Engine {
             None => self.leave_place(&place),
         }
         outcome.map(|answer| answer.value).map_err(|failed| self.of_counter(request.name, failed.error))
+    }
+
+    /// Sends a request, but repeats no copy in doubt for longer than scripts remember the first one.
+    fn send_while_remembered<T>(
+        &self,
+        call: &Call<T>,
+        bounds: Bounds,
+        caller: Option<&Caller<'_>>,
+    ) -> Outcome<Answer<T>, Failed> {
+        loop {
+            let limit = Instant::now().after(LONGEST_REPETITION);
+            let (retry_until, end) = (bounds.retry_until.min(limit), bounds.end.min(limit));
+            let outcome = exactly_once::send(&*self.topology, call, Bounds { retry_until, end, ..bounds }, caller);
+            let Err(failed) = &outcome else { return outcome };
+            let may_go_on = caller.is_none_or(|caller| caller.check().is_ok());
+            // What never reached a server needs no memory.
+            let never_sent = failed.in_doubt.is_none() && failed.error.is_transient();
+            if !(never_sent && may_go_on && Instant::now() < bounds.retry_until && limit < bounds.retry_until) {
+                return outcome;
+            }
+        }
     }
 
     /// Sends a numbered request for a caller that waits for nothing else.
@@ -160,5 +187,7 @@ impl Engine {
 
 /// The margin covers requests that were sent just before.
 const LONGEST_ENDING: Duration = once::MEMORY.saturating_sub(Duration::from_secs(60));
+/// The rest of the memory is for the background.
+const LONGEST_REPETITION: Duration = Duration::from_secs(5 * 60);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);

@@ -32,8 +32,11 @@ pub(crate) struct Ticket(u64);
 pub(crate) struct Taken {
     pub(crate) name: LockName,
     pub(crate) permits: u32,
-    pub(crate) give_back: fn(&LockName, &Once, u32) -> Call<()>,
+    pub(crate) give_back: GiveBack,
 }
+
+/// The request that gives so many permits back.
+pub(crate) type GiveBack = fn(&LockName, &Once, i64) -> Call<()>;
 
 impl AllTaken {
     /// Records a grant; `None` after the client was closed.
@@ -54,22 +57,31 @@ impl AllTaken {
         taken.is_some()
     }
 
-    fn close(&self) -> Vec<Taken> {
+    /// Refuses later grants. Returns the permits of each semaphore together.
+    fn close(&self) -> Vec<(LockName, GiveBack, i64)> {
         let mut register = self.0.lock();
         register.closed = true;
-        std::mem::take(&mut register.taken).into_values().collect()
+        let taken = std::mem::take(&mut register.taken);
+        drop(register);
+        let mut sums: BTreeMap<LockName, (GiveBack, i64)> = BTreeMap::new();
+        for Taken { name, permits, give_back } in taken.into_values() {
+            let (_, sum) = sums.entry(name).or_insert((give_back, 0));
+            *sum = sum.saturating_add(permits.into());
+        }
+        sums.into_iter().map(|(name, (give_back, sum))| (name, give_back, sum)).collect()
     }
 }
 
 impl Engine {
     /// Gives back all permits, because the client closes. What is not given back by `end` is lost.
     pub(in crate::engine) fn give_back_permits(&self, end: Instant) {
-        for taken in self.taken.close() {
+        for (name, give_back, permits) in self.taken.close() {
             let left = Instant::now().until(end);
             let Some(engine) = self.myself.upgrade().filter(|_| !left.is_zero()) else { return };
-            let call = |once: &Once| (taken.give_back)(&taken.name, once, taken.permits);
+            let call = |once: &Once| give_back(&name, once, permits);
+            let given_up = |given_up: &Once, _: &Once| call(given_up);
             let request =
-                Numbered { name: &taken.name, call: &call, given_up: &|given_up, _| call(given_up), persists: true };
+                Numbered { name: &name, call: &call, given_up: &given_up, took_nothing: |()| false, persists: true };
             let _ = engine.once(&request, Bounds::within(Instant::now(), left, left), None);
         }
     }

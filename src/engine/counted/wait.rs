@@ -94,6 +94,10 @@ impl<Grant> CountedWait<'_, '_, Grant> {
         let outcome = outcome.map_err(|error| error.about(self.request.name));
         if let Ok(Some(grant)) = outcome {
             self.tell_grant();
+            if self.engine.was_forked_within() {
+                std::mem::forget(self);
+                return Err(closed());
+            }
             return Ok(Some((grant, self.owner.clone())));
         }
         self.waiting.gave_up(&self.owner, outcome.as_ref().err());

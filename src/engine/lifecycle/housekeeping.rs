@@ -73,11 +73,12 @@ impl Engine {
         }
         let end = Instant::now().after(self.config.drop_timeout);
         self.closing.ring_all();
+        // Permits come first: what is not given back in time is lost, while a hold expires.
+        self.give_back_permits(end);
         // All losses are reported before the first release, because each release takes a request.
         let mut held = self.registry.close();
         held.retain(|hold| self.end_hold(hold));
         held.iter().for_each(|hold| self.give_back(hold, end));
-        self.give_back_permits(end);
         self.under_way.wait_for_others(self.own_operations(), end);
         self.cleaner.finish(end);
         // Called without the mutex, because the cleanup looks up the server of the name.

@@ -159,6 +159,7 @@ impl Engine {
                 // queue need not wait for the message.
                 if self.turn_goes_on(hold, receivers, listening) || receivers.is_none_or(|receivers| receivers <= 1) {
                     self.local_queues.ring_first(&hold.name);
+                    self.counted_queues.hint(&channel);
                 }
                 self.observe(|observer| {
                     observer.released(&LockReleased {

@@ -288,3 +288,32 @@ fn a_drop_of_permits_is_bounded() {
     rule.remove();
     eventually(SOON, "the permit is back", || free(&rig) == 2);
 }
+
+#[test]
+fn a_copy_that_takes_after_the_answer_busy_gives_back() {
+    let rig = rig_without_fences();
+    let client = Client::builder(&meek(&rig)).command_timeout(PATIENCE).connect().unwrap();
+    let semaphore = semaphore(&rig, &client, 2);
+    semaphore.add_permits(-2).unwrap();
+    for drains in [false, true] {
+        let take = if drains { script!(&rig, "semaphore/drain.lua") } else { script!(&rig, "semaphore/acquire.lua") };
+        let mark = rig.proxy.mark();
+        let lost = rig.proxy.rule(take.clone(), Then::CutReplyAfter(0));
+        let delayed = [script!(&rig, "semaphore/withdraw.lua"), script!(&rig, "once/close.lua")]
+            .map(|ending| rig.proxy.rule(ending.times(99), Then::AnswerInstead(b"-BUSY not now\r\n".to_vec())));
+        if drains {
+            assert_eq!(semaphore.drain().unwrap(), 0);
+        } else {
+            assert!(semaphore.try_acquire(3).unwrap().is_none());
+        }
+        let first = rig.proxy.fitting_since(mark, &take).remove(0);
+        lost.remove();
+        rig.server.run(&["SET", NAME, "3"]);
+        let late = rig.proxy.send_copy_anew(&first);
+        rig.proxy.wait_fate(&late, SOON);
+        assert_eq!(free(&rig), 0, "the late copy takes");
+        delayed.into_iter().for_each(|rule| rule.remove());
+        eventually(SOON, "the permits are back", || free(&rig) == 3);
+        rig.server.run(&["SET", NAME, "0"]);
+    }
+}
