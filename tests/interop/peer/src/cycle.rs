@@ -12,7 +12,7 @@ use std::process;
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Cancel, ErrorKind, ExpiringPermits, Guard, Lock, PermitExpirableSemaphore};
+use lockson::{Cancel, ErrorKind, ExpiringPermits, Guard, Lock, PermitExpirableSemaphore, Permits, Semaphore};
 
 use crate::answer::{Answer, Failure};
 use crate::clients::{Clients, SEVERAL};
@@ -61,13 +61,15 @@ struct Target {
 /// What a loop takes: a lock, or one permit.
 enum Source {
     Lock(Lock),
+    Semaphore(Semaphore),
     Permits(PermitExpirableSemaphore),
 }
 
 /// What a loop holds.
 enum Held {
     Lock(Guard),
-    Permit(ExpiringPermits),
+    Permit(Permits),
+    ExpiringPermit(ExpiringPermits),
 }
 
 impl Source {
@@ -75,8 +77,10 @@ impl Source {
         match (self, wait) {
             (Self::Lock(lock), Some(wait)) => Ok(lock.try_lock_for(wait)?.map(Held::Lock)),
             (Self::Lock(lock), None) => lock.lock().map(Held::Lock).map(Some),
-            (Self::Permits(permits), Some(wait)) => Ok(permits.try_acquire_for(1, wait)?.map(Held::Permit)),
-            (Self::Permits(permits), None) => permits.acquire(1).map(Held::Permit).map(Some),
+            (Self::Semaphore(semaphore), Some(wait)) => Ok(semaphore.try_acquire_for(1, wait)?.map(Held::Permit)),
+            (Self::Semaphore(semaphore), None) => semaphore.acquire(1).map(Held::Permit).map(Some),
+            (Self::Permits(permits), Some(wait)) => Ok(permits.try_acquire_for(1, wait)?.map(Held::ExpiringPermit)),
+            (Self::Permits(permits), None) => permits.acquire(1).map(Held::ExpiringPermit).map(Some),
         }
     }
 }
@@ -86,6 +90,7 @@ impl Held {
         match self {
             Self::Lock(guard) => guard.unlock(),
             Self::Permit(permit) => permit.release(),
+            Self::ExpiringPermit(permit) => permit.release(),
         }
     }
 }
@@ -107,6 +112,14 @@ impl<'a> Cycle<'a> {
                 let group = if kind == "faster_multi" { request.text("name")? + ":" } else { String::new() };
                 vec![prepared(names.into_iter().map(|name| format!("{group}{name}")).collect(), lock)?]
             }
+            "semaphore" => {
+                let client = clients.find(request)?;
+                let one = |name: String| {
+                    let source = Source::Semaphore(client.get_semaphore(name.as_str()).with_cancel(cancel));
+                    Target { names: vec![name], source }
+                };
+                names.into_iter().map(one).collect()
+            }
             "permits" => {
                 let one = |name: String| {
                     let source = Source::Permits(permits::prepared(clients, request, &name, cancel)?);
@@ -119,7 +132,8 @@ impl<'a> Cycle<'a> {
                 names.into_iter().map(one).collect::<Result<_, _>>()?
             }
         };
-        let witness = request.optional_text("witness_dir")?.map(|directory| Witness::at(&directory));
+        let places = request.optional_number("places")?.unwrap_or(1);
+        let witness = request.optional_text("witness_dir")?.map(|directory| Witness::at(&directory, places));
         let grants = request.optional_text("path")?.map(File::create);
         Ok(Self {
             targets,
@@ -165,9 +179,7 @@ impl<'a> Cycle<'a> {
         let mut seen = vec![];
         if let Some(witness) = &mut self.witness {
             for name in names {
-                if witness.enter(name)? {
-                    seen.push(name);
-                }
+                seen.extend(witness.enter(name)?);
             }
         }
         let counted = self.counter.as_deref().map(read_counter).transpose()?;
@@ -175,9 +187,7 @@ impl<'a> Cycle<'a> {
         if let (Some(counter), Some(counted)) = (&self.counter, counted) {
             write_counter(counter, counted + 1)?;
         }
-        if let Some(witness) = &self.witness {
-            seen.into_iter().try_for_each(|name| witness.leave(name))?;
-        }
+        seen.iter().try_for_each(|file| Witness::leave(file))?;
         let released = clock::nanos();
         let left = held.give_back();
         if let Some(grants) = &mut self.grants {
@@ -303,10 +313,11 @@ const KEYS: &[&str] = &[
     "pause_us",
     "path",
     "witness_dir",
+    "places",
     "counter",
 ];
 const REST_AFTER_ERROR: Duration = Duration::from_millis(20);
 const SHORTEST_SLEEP_NANOS: u64 = 100_000;
 /// An interrupt takes effect within this time.
 const LONGEST_SLEEP: Duration = Duration::from_millis(20);
-const WITHOUT_A_LOOP: &[&str] = &["semaphore", "permits", "latch"];
+const WITHOUT_A_LOOP: &[&str] = &["latch"];

@@ -1,4 +1,4 @@
-//! Proves exclusion without Redis: the holder of a name owns a file in a shared directory.
+//! Proves exclusion without Redis: each holder of a name owns a file in a shared directory.
 
 use std::fs;
 use std::io;
@@ -14,37 +14,52 @@ pub(crate) struct Witness {
     directory: PathBuf,
     /// A file of this loop with the pid; hard links to the file appear with their content.
     card: PathBuf,
+    /// How many holders a name may have.
+    places: u32,
     pub(crate) violations: u64,
     pub(crate) takeovers: u64,
 }
 
 impl Witness {
-    pub(crate) fn at(directory: &str) -> io::Result<Self> {
+    pub(crate) fn at(directory: &str, places: u32) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
         let directory = PathBuf::from(directory);
         let card = directory.join(scratch("card"));
         fs::write(&card, process::id().to_string())?;
-        Ok(Self { directory, card, violations: 0, takeovers: 0 })
+        Ok(Self { directory, card, places, violations: 0, takeovers: 0 })
     }
 
-    /// True if the name is marked and [`leave`](Self::leave) must be called; false after a violation.
-    pub(crate) fn enter(&mut self, name: &str) -> io::Result<bool> {
-        let file = self.file(name);
+    /// Returns the file that now marks a place of the name, to be deleted when leaving; nothing after a violation.
+    pub(crate) fn enter(&mut self, name: &str) -> io::Result<Option<PathBuf>> {
+        for place in 1..=self.places {
+            let file = self.file(name, place);
+            if self.mark(&file)? {
+                return Ok(Some(file));
+            }
+        }
+        self.violations += 1;
+        Ok(None)
+    }
+
+    /// Of two processes that find a dead holder, the later may have moved the mark of the earlier.
+    pub(crate) fn leave(file: &Path) -> io::Result<()> {
+        match fs::remove_file(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    fn mark(&mut self, file: &Path) -> io::Result<bool> {
         loop {
-            match fs::hard_link(&self.card, &file) {
+            match fs::hard_link(&self.card, file) {
                 Ok(()) => return Ok(true),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
-            if is_living(&file)? || !self.remove_dead(&file)? {
-                self.violations += 1;
+            if is_living(file)? || !self.remove_dead(file)? {
                 return Ok(false);
             }
         }
-    }
-
-    pub(crate) fn leave(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.file(name))
     }
 
     /// Moves the file away first: of several processes that find a dead holder, only one can move the file.
@@ -62,8 +77,9 @@ impl Witness {
         Ok(!living)
     }
 
-    fn file(&self, name: &str) -> PathBuf {
-        self.directory.join(format!("{}.inside", encode(name)))
+    fn file(&self, name: &str, place: u32) -> PathBuf {
+        let further = if place == 1 { String::new() } else { format!(".{place}") };
+        self.directory.join(format!("{}.inside{further}", encode(name)))
     }
 }
 

@@ -1,6 +1,7 @@
 package lockson.peer;
 
 import java.io.IOException;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
@@ -68,11 +69,9 @@ final class Cycle {
     }
 
     private void hold(Section section, long acquired, long holdNanos) throws IOException {
-        boolean seen = witness.enter(section.names());
+        List<Path> seen = witness.enter(section.names());
         idleUntil(acquired + holdNanos);
-        if (seen) {
-            witness.leave(section.names());
-        }
+        witness.leave(seen);
         interrupted |= Thread.interrupted(); // Redisson cannot release while the flag is set
         long released = System.nanoTime();
         try {

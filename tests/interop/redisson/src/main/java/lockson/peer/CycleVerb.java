@@ -11,7 +11,8 @@ import java.util.function.IntUnaryOperator;
 /** The verb {@code cycle}: reads the settings of the load loop and returns the outcome. */
 final class CycleVerb {
     private static final Set<String> KEYS = Set.of("kind", "name", "names", "of", "clients", "handle",
-            "duration_ms", "order", "seed", "wait_ms", "lease_ms", "hold_us", "pause_us", "path", "witness_dir");
+            "duration_ms", "order", "seed", "wait_ms", "lease_ms", "hold_us", "pause_us", "path", "witness_dir",
+            "places");
 
     private final Sections sections;
 
@@ -62,10 +63,10 @@ final class CycleVerb {
         if (!request.has("witness_dir")) {
             return Witness.none();
         }
-        if (!Kind.named(request.text("kind")).isExclusive()) {
-            throw new BadInput("witness_dir needs an exclusive kind");
+        if (!Kind.named(request.text("kind")).isLimited()) {
+            throw new BadInput("witness_dir needs a kind with a limit");
         }
         Path directory = Files.createDirectories(Path.of(request.text("witness_dir")));
-        return Witness.in(directory);
+        return Witness.in(directory, request.smallNumber("places", 1));
     }
 }

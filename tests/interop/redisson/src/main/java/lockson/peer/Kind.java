@@ -49,8 +49,8 @@ enum Kind {
         return this == MULTI || this == RED;
     }
 
-    /** Whether at most one thread can be inside. */
-    boolean isExclusive() {
-        return family == Family.LOCK && this != READ;
+    /** Whether the number of threads inside has a limit. */
+    boolean isLimited() {
+        return family != Family.LATCH && this != READ;
     }
 }

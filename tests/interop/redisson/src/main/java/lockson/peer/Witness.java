@@ -10,28 +10,32 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Proves exclusion independently of Redis: the holder of a name owns a file in a shared directory.
+ * Proves exclusion independently of Redis: each holder of a name owns a file in a shared directory.
  *
  * <p>The file is a hard link to a file with the pid, so the file appears at once with its content.
  */
 final class Witness implements AutoCloseable {
     private final Path directory;
     private final Path card;
+    /** How many holders a name may have. */
+    private final int places;
     private long violations;
     private long takeovers;
 
-    private Witness(Path directory, Path card) {
+    private Witness(Path directory, Path card, int places) {
         this.directory = directory;
         this.card = card;
+        this.places = places;
     }
 
     static Witness none() {
-        return new Witness(null, null);
+        return new Witness(null, null, 0);
     }
 
-    static Witness in(Path directory) throws IOException {
+    static Witness in(Path directory, int places) throws IOException {
         Path card = Files.createTempFile(directory, "card-", ".pid");
-        return new Witness(directory, Files.writeString(card, Long.toString(ProcessHandle.current().pid())));
+        Files.writeString(card, Long.toString(ProcessHandle.current().pid()));
+        return new Witness(directory, card, places);
     }
 
     long violations() {
@@ -42,26 +46,27 @@ final class Witness implements AutoCloseable {
         return takeovers;
     }
 
-    /** True if all names are marked and {@link #leave} must be called; false after a violation. */
-    boolean enter(List<String> names) throws IOException {
+    /** Returns the files that now mark a place of each name, for {@link #leave}; none after a violation. */
+    List<Path> enter(List<String> names) throws IOException {
+        List<Path> marked = new ArrayList<>();
         if (directory == null) {
-            return false;
+            return marked;
         }
-        List<String> marked = new ArrayList<>();
         for (String name : names) {
-            if (!mark(file(name))) {
+            Path file = place(name);
+            if (file == null) {
                 violations++;
                 leave(marked);
-                return false;
+                return List.of();
             }
-            marked.add(name);
+            marked.add(file);
         }
-        return true;
+        return marked;
     }
 
-    void leave(List<String> names) throws IOException {
-        for (String name : names) {
-            Files.deleteIfExists(file(name));
+    void leave(List<Path> marked) throws IOException {
+        for (Path file : marked) {
+            Files.deleteIfExists(file);
         }
     }
 
@@ -70,6 +75,17 @@ final class Witness implements AutoCloseable {
         if (card != null) {
             Files.deleteIfExists(card);
         }
+    }
+
+    /** The file of the place that is now marked, or null if living processes have all places. */
+    private Path place(String name) throws IOException {
+        for (int place = 1; place <= places; place++) {
+            Path file = file(name, place);
+            if (mark(file)) {
+                return file;
+            }
+        }
+        return null;
     }
 
     private boolean mark(Path file) throws IOException {
@@ -102,8 +118,8 @@ final class Witness implements AutoCloseable {
         }
     }
 
-    private Path file(String name) {
-        return directory.resolve(Percent.encode(name) + ".inside");
+    private Path file(String name, int place) {
+        return directory.resolve(Percent.encode(name) + ".inside" + (place == 1 ? "" : "." + place));
     }
 
     /** A vanished file has no living owner; an unreadable file counts as living. */
