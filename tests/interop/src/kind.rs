@@ -225,6 +225,7 @@ pub(crate) const KINDS: &[Kind] = &[
         columns: &[Column::JavaWoken, Column::RustWoken, Column::Exclusion, Column::Queries],
         queries: &[Query::Level],
         sequence: Some(sequence::SEMAPHORE),
+        is_soaked: true,
         ..LOCK
     },
     Kind {
@@ -244,6 +245,7 @@ pub(crate) const KINDS: &[Kind] = &[
         ],
         queries: &[Query::Level],
         sequence: Some(sequence::PERMITS),
+        is_soaked: true,
         ..LOCK
     },
     Kind {

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use lockson_harness::RedisServer;
 
 use document::Results;
-use kind::{Kind, Shape};
+use kind::{Family, Kind, Shape};
 use options::Options;
 use peer::Peer;
 use verdict::{Score, Verdict, caught};
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let started = Instant::now();
     verdict::keep_stories();
     let score = Arc::new(Score::default());
-    end_in_time(&score, LIMIT + 2 * options.soak);
+    end_in_time(&score, LIMIT + 3 * options.soak);
     let results = run(&options, &score);
     if options.is_whole() {
         score.attempt("docs/compatibility.md", || document::write(&results).expect("the document can be written"));
@@ -86,13 +86,14 @@ fn run(options: &Options, score: &Score) -> Results {
         }
     });
     part("soak", &mut || {
-        let (singles, sets): (Vec<_>, Vec<_>) =
-            chosen(|kind| kind.is_soaked).into_iter().partition(|kind| kind.shape == Shape::Single);
+        let (singles, others): (Vec<_>, Vec<_>) = chosen(|kind| kind.is_soaked)
+            .into_iter()
+            .partition(|kind| kind.family == Family::Lock && kind.shape == Shape::Single);
         if !singles.is_empty() {
             results.loads.push(load::soak(&server, &cast, &singles, options.soak, score));
         }
-        // The threads of a kind of several names overlap with each other.
-        for kind in sets {
+        // The threads of a kind of several names, or of one with permits, meet each other all the time.
+        for kind in others {
             results.loads.push(load::soak(&server, &cast, &[kind], options.soak / 2, score));
         }
     });

@@ -8,7 +8,7 @@ use lockson_harness::{RedisServer, Witness};
 
 use super::grants::{self, Grants};
 use super::{Loaded, Totals, open};
-use crate::kind::{Kind, Shape};
+use crate::kind::{Family, Kind, Shape};
 use crate::peer::{Cast, Peer, Seat, Ticket};
 use crate::verdict::{Score, Verdict, caught};
 use lockson_harness::percent::{encode, encode_all};
@@ -29,7 +29,8 @@ struct Outcome {
     longest_waits: Vec<f64>,
     stuck: Vec<String>,
     grants: Grants,
-    blocked: Vec<String>,
+    /// What is wrong with names after the end of all loops.
+    ends: Vec<String>,
 }
 
 struct Soak<'s> {
@@ -42,7 +43,7 @@ struct Soak<'s> {
 }
 
 /// Runs for this time, kills each language in turn and replaces the killed process; the kinds share the threads of each
-/// process.
+/// process. Kinds with permits need a run of their own.
 pub(crate) fn soak(
     server: &RedisServer,
     cast: &Cast,
@@ -55,7 +56,12 @@ pub(crate) fn soak(
         Err(story) => Verdict::Failed(story),
     };
     let titles: Vec<&str> = kinds.iter().map(|kind| kind.title).collect();
-    let claim = "2 processes of each with 4 threads, kills and replacements: no overlap, no thread stuck";
+    let kills = if survive_kills(kinds) { ", kills and replacements" } else { "" };
+    let limit = match places(kinds) {
+        1 => "no overlap".to_owned(),
+        places => format!("never more than {places} inside, no permit lost"),
+    };
+    let claim = format!("2 processes of each with 4 threads{kills}: {limit}, no thread stuck");
     Loaded::new(format!("{}: {claim}", titles.join(", ")), verdict, score)
 }
 
@@ -65,11 +71,12 @@ fn run(server: &RedisServer, cast: &Cast, kinds: &[&'static Kind], duration: Dur
     let mut soak =
         Soak { server, cast, kinds, folder: folder.path(), end: Instant::now() + duration + STARTING, started: 0 };
     let mut players: Vec<Player> = [Seat::Rust, Seat::Java, Seat::Rust, Seat::Java].map(|seat| soak.start(seat)).into();
+    soak.prepare(&mut players[0].peer);
     soak.end = Instant::now() + duration;
     let mut outcome = Outcome { longest_waits: vec![0.0; kinds.len()], ..Outcome::default() };
     players.iter_mut().for_each(|player| soak.set_going(player));
     let mut turn = 0;
-    while soak.end.saturating_duration_since(Instant::now()) > BETWEEN_KILLS + CALM_END {
+    while survive_kills(kinds) && soak.end.saturating_duration_since(Instant::now()) > BETWEEN_KILLS + CALM_END {
         thread::sleep(BETWEEN_KILLS);
         let seat = players[turn % 4].seat;
         players[turn % 4].peer.kill();
@@ -81,8 +88,8 @@ fn run(server: &RedisServer, cast: &Cast, kinds: &[&'static Kind], duration: Dur
     for player in &mut players {
         player.collect(soak.end + GRACE, &mut outcome);
     }
-    outcome.blocked = soak.blocked(&mut players);
-    outcome.grants = grants::read(&folder.path().join("grants"));
+    outcome.ends = soak.check_ends(&mut players);
+    outcome.grants = grants::read(&folder.path().join("grants"), places(kinds));
     Witness::at(folder.path().join("witness")).assert_no_violation();
     outcome
 }
@@ -91,6 +98,16 @@ impl Soak<'_> {
     fn start(&self, seat: Seat) -> Player {
         let brief = format!(" watchdog_ms={} fair_wait_ms={}", WATCHDOG.as_millis(), FAIR_WAIT.as_millis());
         Player { seat, peer: open(self.server, self.cast, seat, &brief), loops: vec![] }
+    }
+
+    /// Gives each semaphore its permits.
+    fn prepare(&self, peer: &mut Peer) {
+        for kind in self.kinds.iter().filter(|kind| kind.family != Family::Lock) {
+            for name in self.names(kind) {
+                let set = peer.ask(&format!("try_set_permits kind={} name={name} permits={PERMITS}", kind.word));
+                assert!(set.expect_ok().flag("set"), "the name was in use");
+            }
+        }
     }
 
     fn set_going(&mut self, player: &mut Player) {
@@ -103,16 +120,18 @@ impl Soak<'_> {
             let log = self.folder.join("grants").join(format!("{}-{}", player.seat.name(), self.started));
             player.loops.push(player.peer.send(&format!(
                 "cycle thread={thread} {words} order=random seed={} duration_ms={left} hold_us={HOLD_MICROS} \
-                 pause_us={PAUSE_MICROS} path={} witness_dir={witness}",
+                 pause_us={PAUSE_MICROS} path={} witness_dir={witness} places={}",
                 self.started,
                 encode(&log.display().to_string()),
+                places(self.kinds),
             )));
         }
     }
 
     /// Each kind has its share of the names: two kinds on one name are undefined.
     fn names(&self, kind: &Kind) -> Vec<String> {
-        (0..NAMES / self.kinds.len()).map(|number| format!("soak-{}-{number}", kind.word)).collect()
+        let count = if kind.family == Family::Lock { NAMES / self.kinds.len() } else { SEMAPHORES };
+        (0..count).map(|number| format!("soak-{}-{number}", kind.word)).collect()
     }
 
     /// What a thread takes. Of a kind of several names, each thread has another set of names, and the last thread takes
@@ -120,6 +139,10 @@ impl Soak<'_> {
     /// as Redisson's users must.
     fn share(&self, kind: &'static Kind, seat: Seat, thread: usize) -> String {
         let mut names = self.names(kind);
+        if kind.family == Family::Permits && (seat == Seat::Java || self.cast.is_rehearsal()) {
+            // Redisson does not renew permits: those of a killed process would be lost without a lease.
+            return format!("{} lease_ms={}", words(kind, &names), WATCHDOG.as_millis());
+        }
         if kind.shape == Shape::Single {
             return words(kind, &names);
         }
@@ -138,9 +161,9 @@ impl Soak<'_> {
         words(kind, &names)
     }
 
-    /// The names that cannot be taken after the end of all loops.
-    fn blocked(&self, players: &mut [Player]) -> Vec<String> {
-        let mut blocked = vec![];
+    /// Every name can be taken after the end of all loops, and a semaphore has all of its permits.
+    fn check_ends(&self, players: &mut [Player]) -> Vec<String> {
+        let mut wrong = vec![];
         for kind in self.kinds {
             for (number, name) in self.names(kind).into_iter().enumerate() {
                 let peer = &mut players[number % 4].peer;
@@ -149,15 +172,31 @@ impl Soak<'_> {
                     Shape::Several => format!("kind=plain name={name}"),
                     Shape::Group => words(kind, std::slice::from_ref(&name)),
                 };
-                let taken = peer.ask(&format!("try_lock wait_ms={} thread=9 {words}", 2 * WATCHDOG.as_millis()));
-                if taken.is_ok() && taken.acquired() {
-                    peer.ask(&format!("unlock thread=9 {words}")).expect_ok();
-                } else {
-                    blocked.push(name);
+                let words = format!("thread=9 {words}");
+                let verb = match kind.family {
+                    Family::Lock => "try_lock".to_owned(),
+                    _ => format!("try_acquire permits={PERMITS}"),
+                };
+                let taken = peer.ask(&format!("{verb} wait_ms={} {words}", 2 * WATCHDOG.as_millis()));
+                if !(taken.is_ok() && taken.acquired()) {
+                    wrong.push(format!("cannot be taken any more: {name}"));
+                    continue;
                 }
+                if kind.family != Family::Lock {
+                    let left = peer.ask(&format!("available {words}")).expect_ok().number("permits");
+                    if left != 0 {
+                        wrong.push(format!("{name}: {left} permits too many"));
+                    }
+                }
+                let end = match kind.family {
+                    Family::Lock => "unlock".to_owned(),
+                    Family::Permits => format!("release ids={}", taken.text("ids")),
+                    _ => format!("release permits={PERMITS}"),
+                };
+                peer.ask(&format!("{end} {words}")).expect_ok();
             }
         }
-        blocked
+        wrong
     }
 }
 
@@ -195,8 +234,18 @@ fn single(kind: &Kind, names: &[String]) -> String {
     }
 }
 
+/// How many may be inside a name of these kinds at once.
+fn places(kinds: &[&'static Kind]) -> usize {
+    if kinds.iter().all(|kind| kind.family == Family::Lock) { 1 } else { PERMITS }
+}
+
+/// The permits of a plain semaphore are lost with their process.
+fn survive_kills(kinds: &[&'static Kind]) -> bool {
+    kinds.iter().all(|kind| kind.family != Family::Semaphore)
+}
+
 fn judge(outcome: &Outcome, kinds: &[&'static Kind]) -> Verdict {
-    let Outcome { totals, kills, longest_waits, stuck, grants, blocked } = outcome;
+    let Outcome { totals, kills, longest_waits, stuck, grants, ends } = outcome;
     let mut wrong = vec![];
     for seat in Seat::BOTH {
         let total = &totals[index(seat)];
@@ -228,7 +277,7 @@ fn judge(outcome: &Outcome, kinds: &[&'static Kind]) -> Verdict {
     println!("soak: {} overlaps in the logs of all processes, {} threads stuck", grants.overlaps.len(), stuck.len());
     wrong.extend(grants.overlaps.iter().take(3).cloned());
     wrong.extend(stuck.iter().map(|stuck| format!("stuck: {stuck}")));
-    wrong.extend(blocked.iter().map(|name| format!("cannot be taken any more: {name}")));
+    wrong.extend(ends.iter().cloned());
     Verdict::unless(wrong)
 }
 
@@ -238,6 +287,9 @@ fn index(seat: Seat) -> usize {
 
 const THREADS: usize = 4;
 const NAMES: usize = 20;
+/// So few that threads wait for permits all the time.
+const SEMAPHORES: usize = 3;
+const PERMITS: usize = 2;
 /// So few that sets of three overlap all the time.
 const OVERLAPPING_NAMES: usize = 6;
 const NAMES_OF_A_SET: usize = 3;
