@@ -165,8 +165,10 @@ impl Error {
     /// Makes the error of a call about `total` locks if fewer than `needed` of them did not fail. The error names the
     /// failed locks; its kind is a loss if one was lost, and otherwise that of the first failure.
     pub(crate) fn unless_enough(group: &str, (total, needed): (usize, usize), failures: Vec<Self>) -> Result<()> {
-        let lost = failures.iter().position(Self::is_lost).unwrap_or_default();
-        let Some(first) = failures.get(lost).filter(|_| total - failures.len() < needed) else { return Ok(()) };
+        // A few losses that the group outlived are not the reason.
+        let is_lost = total - failures.iter().filter(|error| error.is_lost()).count() < needed;
+        let reason = failures.iter().position(|error| error.is_lost() == is_lost).unwrap_or_default();
+        let Some(first) = failures.get(reason).filter(|_| total - failures.len() < needed) else { return Ok(()) };
         if total == 1 {
             return Err(first.clone());
         }

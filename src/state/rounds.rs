@@ -38,6 +38,8 @@ struct Part {
     is_granted: bool,
     /// Whether the last answer of this round was busy.
     is_busy: bool,
+    /// Whether its server did not answer in this round.
+    is_silent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,7 +77,7 @@ impl Rounds {
             // A part that was found lost may still be this caller's in Redis, so the caller must not wait for it.
             Phase::Checking => self.fail(random),
             Phase::ToAsk | Phase::Blocked(_) | Phase::Waited(_) => {
-                self.parts.iter_mut().for_each(|part| part.is_busy = false);
+                self.parts.iter_mut().for_each(|part| (part.is_busy, part.is_silent) = (false, false));
                 self.phase = Phase::Asked;
                 Step::AskRest
             }
@@ -90,6 +92,12 @@ impl Rounds {
     /// Records that another owner has the part, also when a wait for the part was in vain.
     pub(crate) fn busy(&mut self, part: usize) {
         (self.parts[part].is_granted, self.parts[part].is_busy) = (false, true);
+    }
+
+    /// Records that the server of the part did not answer. The caller waits for this part next, with empty hands.
+    pub(crate) fn silent(&mut self, part: usize) {
+        self.busy(part);
+        self.parts[part].is_silent = true;
     }
 
     /// Records that the part was not taken, because another part of the same request was busy.
@@ -114,10 +122,14 @@ impl Rounds {
         self.parts.iter().all(|part| part.is_granted)
     }
 
+    fn first_silent(&self) -> Option<usize> {
+        self.parts.iter().position(|part| part.is_silent)
+    }
+
     fn after_answers(&mut self, random: impl FnOnce() -> u64) -> Step {
         let missing = self.parts.iter().filter(|part| !part.is_granted).count();
         let next = self.parts.iter().position(|part| !part.is_granted).unwrap_or_default();
-        if self.vain < ROUNDS_WITHOUT_HOLDING || missing == self.parts.len() {
+        if self.vain < ROUNDS_WITHOUT_HOLDING || missing == self.parts.len() || self.first_silent().is_some() {
             return self.fail(random);
         }
         // The parts share the time, so that the whole round ends in time, however many parts are missing.
@@ -143,6 +155,9 @@ impl Rounds {
     /// The part to wait for. Callers of the same parts meet at the first busy one. The time to live of a holder is no
     /// guide: it says when the hold ends if nothing is released and nothing renewed.
     fn blocker(&self) -> Option<usize> {
+        if let Some(silent) = self.first_silent() {
+            return Some(silent);
+        }
         if self.vain >= ROUNDS_WITHOUT_HOLDING {
             // Callers that hold parts while they wait would wait for each other. All of them begin at the first part,
             // so that of two callers with the same first part only one holds any.

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::caller::Caller;
 use crate::engine::request::{Grant, Wait};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::owner::ThreadId;
 use crate::state::backoff::random;
 use crate::state::exchange::Bounds;
@@ -27,6 +27,8 @@ pub(super) struct All<'a> {
     wait: Wait,
     deadline: Deadline,
     rounds: Rounds,
+    /// The last error of a server that did not answer in this round.
+    trouble: Option<Error>,
 }
 
 impl<'a> All<'a> {
@@ -40,6 +42,7 @@ impl<'a> All<'a> {
             wait,
             deadline: wait.deadline(),
             rounds: Rounds::new(parts.len()),
+            trouble: None,
         }
     }
 
@@ -52,7 +55,7 @@ impl<'a> All<'a> {
                 Step::GiveBack { pause } => {
                     self.give_back();
                     if self.is_over() {
-                        return Ok(None);
+                        return self.trouble.take().map_or(Ok(None), Err);
                     }
                     self.rounds.given_back();
                     for place in (0..self.parts.len()).filter(|place| self.reentered[*place]) {
@@ -74,7 +77,8 @@ impl<'a> All<'a> {
                     let granted = match self.wait_for(place, Wait::Until(Deadline::At(until))) {
                         // A wait without parts has the time of the caller to outlast an outage.
                         Err(error) if error.is_transient() && !self.is_over() => {
-                            self.rounds.busy(place);
+                            self.rounds.silent(place);
+                            self.trouble = Some(error);
                             false
                         }
                         outcome => outcome?,
@@ -128,6 +132,7 @@ impl<'a> All<'a> {
         let asking = missing.iter().map(|place| self.acquisition(*place, Wait::Not)).collect();
         let replies = asking::ask_at_once(asking, self.caller, |_, bounds| bounds);
         let mut failed = None;
+        self.trouble = None;
         for (place, heard) in missing.into_iter().zip(replies) {
             match heard.reply {
                 Ok(Reply::Granted(grant)) => {
@@ -137,7 +142,10 @@ impl<'a> All<'a> {
                 Ok(Reply::Busy(_)) => self.rounds.busy(place),
                 Ok(Reply::Passed) => self.rounds.passed(place),
                 // The wait for this lock alone asks on, and tells why it ends.
-                Err(error) if error.is_transient() && !self.is_over() => self.rounds.busy(place),
+                Err(error) if error.is_transient() && !self.is_over() => {
+                    self.rounds.silent(place);
+                    self.trouble = Some(error);
+                }
                 Err(error) => failed = failed.or(Some(error)),
             }
         }

@@ -188,7 +188,7 @@ impl<'a> Most<'a> {
         for_good > self.parts.len() - self.rule.needs(self.parts.len())
             || self.wait == Wait::Not
             || self.wait.deadline().passed(now)
-            || (self.wait == Wait::ForEver && now >= since.after(outage_limit))
+            || (self.wait.deadline() == Deadline::Never && now >= since.after(outage_limit))
     }
 }
 
