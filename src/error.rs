@@ -163,7 +163,7 @@ impl Error {
     }
 
     /// Makes the error of a call about `total` locks if fewer than `needed` of them did not fail. The error names the
-    /// failed locks; its kind is a loss if one was lost, and otherwise that of the first failure.
+    /// failed locks. Its kind is a loss if too many were lost, and otherwise that of the first other failure.
     pub(crate) fn unless_enough(group: &str, (total, needed): (usize, usize), failures: Vec<Self>) -> Result<()> {
         // A few losses that the group outlived are not the reason.
         let is_lost = total - failures.iter().filter(|error| error.is_lost()).count() < needed;
@@ -409,6 +409,20 @@ mod tests {
         assert_eq!(named.lock_name(), Some("orders:42"));
         assert!(named.to_string().starts_with("lock \"orders:42\": "), "{named}");
         assert_eq!(error.lock_name(), None);
+    }
+
+    #[test]
+    fn a_group_is_lost_only_if_too_few_locks_are_left() {
+        let (lost, silent) = (Error::lost(Loss::Gone, "h:1/0", None), Error::new(ErrorKind::Unknown, "no answer"));
+        let kind = |total_and_needed, failures: &[&Error]| {
+            let failures = failures.iter().map(|error| (*error).clone()).collect();
+            Error::unless_enough("red(a, b, c)", total_and_needed, failures).map_err(|error| error.kind())
+        };
+        assert_eq!(kind((3, 2), &[&lost]), Ok(()));
+        assert_eq!(kind((3, 2), &[&lost, &silent]), Err(ErrorKind::Unknown), "two were held to the end");
+        assert_eq!(kind((3, 2), &[&silent, &lost, &lost]), Err(ErrorKind::Lost(Loss::Gone)));
+        assert_eq!(kind((3, 3), &[&silent, &lost]), Err(ErrorKind::Lost(Loss::Gone)), "all are needed");
+        assert_eq!(kind((1, 1), &[&lost]), Err(ErrorKind::Lost(Loss::Gone)));
     }
 
     #[test]

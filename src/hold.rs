@@ -226,7 +226,7 @@ impl Hold {
         }
     }
 
-    /// Returns the name of the lock.
+    /// Returns the name of the lock, which is its key in Redis; for a group its locks, like `multi(a, b)`.
     ///
     /// ```no_run
     /// # fn log(hold: &lockson::Hold) {
@@ -241,7 +241,8 @@ impl Hold {
         }
     }
 
-    /// Returns the owner id, as stored in Redis: client, thread and hold.
+    /// Returns the owner id, as stored in Redis: client, thread and hold. Each lock of a group has an owner of its own,
+    /// which [`members`](Self::members) tell; the group has the empty string.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;

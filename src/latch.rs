@@ -23,7 +23,7 @@ use crate::time::Deadline;
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
 /// let loaded = client.get_count_down_latch("shards-loaded");
-/// loaded.set_count_once(16)?; // by whoever comes first
+/// loaded.set_count_once(16)?; // by one process, before the others begin
 /// // each of 16 workers, when it is done:
 /// loaded.count_down()?;
 /// // whoever needs all of them:
@@ -68,10 +68,14 @@ impl CountDownLatch {
 
     /// Sets the count if there is none. Returns whether it was set. At most 2,147,483,647.
     ///
+    /// An open latch has no count, so this closes it again, as in Redisson. Let one process set the count, before the
+    /// others begin, and use a new name for each round: a worker that is started again must not set it.
+    ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// if client.get_count_down_latch("shards-loaded").set_count_once(16)? {
-    ///     println!("the first to come");
+    /// let run = 7; // from the coordinator
+    /// if client.get_count_down_latch(format!("shards-loaded:{run}")).set_count_once(16)? {
+    ///     println!("16 shards are to be loaded");
     /// }
     /// # Ok::<(), lockson::Error>(())
     /// ```

@@ -116,7 +116,8 @@ impl Lock {
     /// [`with_lease`](Self::with_lease) and [`with_max_hold`](Self::with_max_hold) of the multi-lock replace those of
     /// its locks; a [`with_cancel`](Self::with_cancel) counts on the multi-lock only. The guard is held while all locks are; [`Hold::members`] tells each lock. A release releases all
     /// locks, also after failures, and its error names those that failed. [`holder`](Self::holder) and
-    /// [`remaining_time_to_live`](Self::remaining_time_to_live) are `Unsupported`: ask the single locks.
+    /// [`remaining_time_to_live`](Self::remaining_time_to_live) are `Unsupported` for more than one lock: ask the single
+    /// locks, and a value of a group by a group lock of that value alone.
     ///
     /// Redisson's `getMultiLock`, in the rounds of C++'s `std::lock`. Each lock is stored as if taken alone, so other
     /// clients, Java ones included, see no difference.
@@ -242,8 +243,8 @@ impl<T> Lock<T> {
 
     /// Returns a [red lock](Self::red) that waits for at most `limit` for each server, 1 ms to 10 s. Default: 50 ms.
     ///
-    /// Much shorter than the lease, and longer than a new connection with its login takes. For another lock it is
-    /// `BadInput`.
+    /// Much shorter than the lease, and longer than a new connection with its login takes; the `command_timeout` of the
+    /// clients bounds it, too. A lease that is not longer is `BadInput`, and so is the setting for another lock.
     ///
     /// ```no_run
     /// # use lockson::Lock;
@@ -262,7 +263,8 @@ impl<T> Lock<T> {
     ///
     /// A server that restarts without its data has forgotten its vote, and a second vote could make a second majority.
     /// After the longest lease in use, each lock of the time before is over. Zero is for servers that were never used
-    /// before, as in tests. A server whose user may not ask `INFO server` always votes. For another lock it is
+    /// before, as in tests: without it, servers that have just been started for the first time make every take fail with
+    /// [`ErrorKind::Quorum`]. A server whose user may not ask `INFO server` always votes. For another lock it is
     /// `BadInput`.
     ///
     /// ```no_run
@@ -521,7 +523,7 @@ impl<T> Lock<T> {
     pub fn force_unlock(&self) -> Result<bool> {
         match &self.target {
             Target::One(one) => one.force_unlock(),
-            Target::Several(several) => several.force_unlock(),
+            Target::Several(several) => several.force_unlock(self.nodes),
         }
     }
 
@@ -541,7 +543,7 @@ impl<T> Lock<T> {
     pub fn is_locked(&self) -> Result<bool> {
         match &self.target {
             Target::One(one) => one.is_locked(),
-            Target::Several(several) => several.is_locked(),
+            Target::Several(several) => several.is_locked(self.nodes),
         }
     }
 
@@ -596,7 +598,10 @@ impl<T> Lock<T> {
     pub fn remaining_time_to_live(&self) -> Result<Option<Duration>> {
         match &self.target {
             Target::One(one) => one.remaining_time_to_live(),
-            Target::Several(several) => several.unsupported("remaining_time_to_live"),
+            Target::Several(several) => match several.only() {
+                Some(one) => one.remaining_time_to_live(),
+                None => several.unsupported("remaining_time_to_live"),
+            },
         }
     }
 
@@ -615,10 +620,14 @@ impl<T> Lock<T> {
     ///
     /// Refusals and outages of the server.
     pub fn holder(&self) -> Result<Option<Holder>> {
-        match &self.target {
-            Target::One(one) => Ok(one.holder()?.map(|(owner, hold_count)| Holder { owner, hold_count })),
-            Target::Several(several) => several.unsupported("holder"),
-        }
+        let holder = match &self.target {
+            Target::One(one) => one.holder(),
+            Target::Several(several) => match several.only() {
+                Some(one) => one.holder(),
+                None => several.unsupported("holder"),
+            },
+        };
+        Ok(holder?.map(|(owner, hold_count)| Holder { owner, hold_count }))
     }
 
     /// Copies the handle with another part beside the lock.

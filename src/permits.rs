@@ -312,7 +312,8 @@ impl PermitExpirableSemaphore {
     /// # Errors
     ///
     /// `Unknown` when Redis did not reply: the request may have run, or may still run until the background has closed
-    /// it. `OtherKind` for a name of another kind.
+    /// it. `OtherKind` for a name of another kind, but for the name of a
+    /// semaphore or a latch, which are counters, too: use each name for one kind.
     pub fn set_permits(&self, permits: u32) -> Result<()> {
         let name = self.name.checked()?;
         self.once(&|once| permits::set(name, once, permits, false)).map(drop)

@@ -99,7 +99,7 @@ pub(super) fn started_lately(label: &str, age: Duration, wait: Duration) -> Erro
         ErrorKind::Connection,
         format!(
             "redis at {label} was not asked: it started {age} s ago and may have forgotten locks, so its vote counts \
-             {wait} s from now"
+             {wait} s from now; with_rejoin_after() sets that time, and is zero for new servers"
         ),
     )
 }

@@ -28,6 +28,7 @@ pub(crate) use request::{AcquireRequest, Grant, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use crate::bell::Bells;
 use crate::config::Config;
@@ -115,17 +116,21 @@ impl Engine {
 
     /// Runs a query, which changes nothing in Redis.
     pub(crate) fn ask<T>(&self, call: &Call<T>) -> Result<T> {
+        self.ask_within(call, self.config.command_timeout)
+    }
+
+    /// Runs a query within `limit`.
+    pub(crate) fn ask_within<T>(&self, call: &Call<T>, limit: Duration) -> Result<T> {
         // A query has no effect, so its failure leaves no doubt.
-        self.send(call, true).map_err(Error::without_effect)
+        self.send(call, true, limit).map_err(Error::without_effect)
     }
 
-    /// Runs a request once, whatever owner it concerns.
-    pub(crate) fn command<T>(&self, call: &Call<T>) -> Result<T> {
-        self.send(call, false)
+    /// Runs a request once, whatever owner it concerns, within `limit`.
+    pub(crate) fn command_within<T>(&self, call: &Call<T>, limit: Duration) -> Result<T> {
+        self.send(call, false, limit)
     }
 
-    fn send<T>(&self, call: &Call<T>, repeat: bool) -> Result<T> {
-        let limit = self.config.command_timeout;
+    fn send<T>(&self, call: &Call<T>, repeat: bool, limit: Duration) -> Result<T> {
         let node = self.node(call.route());
         let caller = Caller::new(self, None);
         let bounds = Bounds { repeat, fences: !repeat, ..Bounds::within(Instant::now(), limit, limit) };

@@ -55,11 +55,17 @@ impl One {
 
     /// Releases the lock of whatever owner. Returns whether the lock was held.
     pub(super) fn force_unlock(&self) -> Result<bool> {
+        self.force_unlock_within(None)
+    }
+
+    /// The same within `limit`, or within the command time-out.
+    pub(super) fn force_unlock_within(&self, limit: Option<Duration>) -> Result<bool> {
         let name = self.name.checked()?;
         let engine = self.handle.begin().map_err(|error| error.about(name))?;
+        let limit = limit.unwrap_or(engine.config.command_timeout);
         // Read before the request: a later owner keeps the lock.
         let holds = engine.registry.under(name);
-        let outcome = engine.command(&self.kind.force_release(name)).map_err(|error| error.about(name));
+        let outcome = engine.command_within(&self.kind.force_release(name), limit).map_err(|error| error.about(name));
         match outcome {
             Ok(true) => self.force_lost(&engine, &holds),
             Ok(false) => {}
@@ -79,7 +85,17 @@ impl One {
     }
 
     pub(super) fn is_locked(&self) -> Result<bool> {
-        self.ask(|name| self.kind.is_locked(name))
+        self.is_locked_within(None)
+    }
+
+    /// The same within `limit`, or within the command time-out.
+    pub(super) fn is_locked_within(&self, limit: Option<Duration>) -> Result<bool> {
+        let name = self.name.checked()?;
+        let call = self.kind.is_locked(name);
+        let asked = self.handle.begin();
+        asked
+            .and_then(|engine| engine.ask_within(&call, limit.unwrap_or(engine.config.command_timeout)))
+            .map_err(|error| error.about(name))
     }
 
     pub(super) fn remaining_time_to_live(&self) -> Result<Option<Duration>> {

@@ -1,6 +1,7 @@
 //! Several locks behind one handle.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::one::One;
 use super::{Lock, Target};
@@ -10,6 +11,7 @@ use crate::engine::{Engine, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{Group, Taken};
 use crate::script::Side;
+use crate::time::Instant;
 
 /// Several locks that are taken together.
 pub(super) struct Several {
@@ -131,29 +133,21 @@ impl Several {
     }
 
     /// Releases every lock of whatever owner. Returns whether one of them was held.
-    pub(super) fn force_unlock(&self) -> Result<bool> {
+    pub(super) fn force_unlock(&self, nodes: NodeTerms) -> Result<bool> {
         let members = self.members()?;
-        let (mut any, mut failures) = (false, vec![]);
-        for one in &self.ones {
-            match one.force_unlock() {
-                Ok(was_held) => any |= was_held,
-                Err(error) => failures.push(error),
-            }
-        }
+        let outcomes = self.ask_each(members, nodes, One::force_unlock_within)?;
+        let any = outcomes.iter().any(|outcome| matches!(outcome, Ok(true)));
+        let failures = outcomes.into_iter().filter_map(Result::err).collect();
         Error::unless_enough(&members.name, (self.ones.len(), members.rule().needs(self.ones.len())), failures)
             .map(|()| any)
     }
 
     /// Whether a take would find a lock that is held.
-    pub(super) fn is_locked(&self) -> Result<bool> {
+    pub(super) fn is_locked(&self, nodes: NodeTerms) -> Result<bool> {
         let members = self.members()?;
-        let (mut locked, mut failures) = (0, vec![]);
-        for one in &self.ones {
-            match one.is_locked() {
-                Ok(is_locked) => locked += usize::from(is_locked),
-                Err(error) => failures.push(error),
-            }
-        }
+        let outcomes = self.ask_each(members, nodes, One::is_locked_within)?;
+        let locked = outcomes.iter().filter(|outcome| matches!(outcome, Ok(true))).count();
+        let failures: Vec<Error> = outcomes.into_iter().filter_map(Result::err).collect();
         // Of so many locks too few are left for a take.
         let enough = self.ones.len() - members.rule().needs(self.ones.len()) + 1;
         if locked >= enough {
@@ -163,12 +157,41 @@ impl Several {
             .map(|()| false)
     }
 
+    /// Asks about one lock after another. Servers that do not answer take one command time-out together.
+    fn ask_each(
+        &self,
+        members: &Members,
+        nodes: NodeTerms,
+        ask: fn(&One, Option<Duration>) -> Result<bool>,
+    ) -> Result<Vec<Result<bool>>> {
+        let mut patience = match self.ones.first() {
+            Some(one) => one.handle.begin().map_err(|error| error.about(&*members.name))?.config.command_timeout,
+            None => Duration::ZERO,
+        };
+        let node_timeout = members.node_timeout(nodes).unwrap_or(patience);
+        let ask_one = |one| {
+            let began = Instant::now();
+            ask(one, Some(patience.min(node_timeout))).inspect_err(|_| {
+                patience = patience.saturating_sub(began.until(Instant::now()));
+            })
+        };
+        Ok(self.ones.iter().map(ask_one).collect())
+    }
+
     /// How often this thread holds enough of the locks.
     pub(super) fn hold_count(&self) -> u64 {
         let Ok(members) = self.members() else { return 0 };
         let mut counts: Vec<u64> = self.ones.iter().map(One::hold_count).collect();
         counts.sort_unstable_by(|one, other| other.cmp(one));
         counts.get(members.rule().needs(counts.len()).saturating_sub(1)).copied().unwrap_or(0)
+    }
+
+    /// The lock of a group of one.
+    pub(super) fn only(&self) -> Option<&One> {
+        match &self.ones[..] {
+            [one] if self.members.is_ok() => Some(one),
+            _ => None,
+        }
     }
 
     /// The error of a question that only a single lock can answer.

@@ -190,13 +190,18 @@ impl<'a> Acquisition<'a> {
                 self.engine.after_request(node);
                 match answer.value {
                     Attempt::Granted { token } => self.granted(answer.sent, answer.unfenceable, token),
-                    Attempt::OtherKind => Err(Error::new(
-                        ErrorKind::OtherKind,
-                        format!(
-                            "redis at {} has another kind of lock under this name; use one kind for one name",
-                            node.server.label()
-                        ),
-                    )),
+                    Attempt::OtherKind => {
+                        if answer.unfenceable {
+                            self.in_doubt.get_or_insert_default().unfenceable = true;
+                        }
+                        Err(Error::new(
+                            ErrorKind::OtherKind,
+                            format!(
+                                "redis at {} has another kind of lock under this name; use one kind for one name",
+                                node.server.label()
+                            ),
+                        ))
+                    }
                     Attempt::Busy { ttl_ms } => {
                         if answer.unfenceable {
                             self.in_doubt.get_or_insert_default().unfenceable = true;

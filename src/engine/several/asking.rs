@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::engine::acquire::acquisition::Acquisition;
-use crate::engine::caller::Caller;
+use crate::engine::caller::{Caller, closed};
 use crate::engine::exactly_once::{self, Answer, Send};
 use crate::engine::request::Grant;
 use crate::error::{Error, Result};
@@ -74,6 +74,7 @@ pub(super) fn ask_at_once(
     });
     let outcomes = exactly_once::send_all(sends.collect(), Some(caller));
     let askers: Vec<(&Engine, Instant)> = asking.iter().map(|asker| (asker.engine(), asker.started())).collect();
+    let asked: Vec<&Engine> = askers.iter().map(|(engine, _)| *engine).collect();
     let mut replies: Vec<Option<Heard>> = asking.iter().map(|_| None).collect();
     let mut asking: Vec<Option<Acquisition<'_>>> = asking.into_iter().map(Some).collect();
     for (share, outcome) in shares.iter().zip(outcomes) {
@@ -89,6 +90,12 @@ pub(super) fn ask_at_once(
         if let Ok(Reply::Granted((hold, _))) = &heard.reply {
             engine.tell_acquired(hold, started);
         }
+    }
+    if asked.iter().any(|engine| engine.was_forked_within()) {
+        // In the child the mutexes of the grants may be locked for ever.
+        let closed = replies.iter().map(|_| Heard { reply: Err(closed()), run_id: None }).collect();
+        std::mem::forget(replies);
+        return closed;
     }
     replies.into_iter().flatten().collect()
 }
@@ -124,7 +131,8 @@ fn hear(
                 Some(PartState::OtherKind) => Ok(answer.with(Attempt::OtherKind)),
                 Some(PartState::Unreadable(refusal)) => {
                     let error = Error::refused(refusal.clone().at(Arc::from(acquisition.server())));
-                    Err(Failed { error, in_doubt: None })
+                    let in_doubt = InDoubt { fenceable: vec![], unfenceable: answer.unfenceable };
+                    Err(Failed { error, in_doubt: Some(in_doubt).filter(|_| answer.unfenceable) })
                 }
                 state @ (Some(PartState::Free | PartState::Ours) | None) => {
                     if state == Some(&PartState::Ours) {

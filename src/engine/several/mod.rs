@@ -100,10 +100,6 @@ impl Members {
             members.iter().map(|member| (member.handle.server_of(&member.name), &member.name)).collect();
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|one, other| places[*one].cmp(&places[*other]));
-        if let Some(twice) = order.windows(2).find(|pair| places[pair[0]] == places[pair[1]]) {
-            let text = format!("the {kind} has this lock twice, and would wait for itself; name each lock once");
-            return Err(bad(text).about(places[twice[0]].1));
-        }
         if form == Form::Red {
             let mut servers: Vec<String> = members.iter().map(|one| one.handle.endpoint_of(&one.name)).collect();
             servers.sort_unstable();
@@ -111,6 +107,10 @@ impl Members {
                 let text = "its locks must be on independent servers, and two of them are on";
                 return Err(bad(format!("the votes of a red lock count once for each server: {text} {}", twice[0])));
             }
+        }
+        if let Some(twice) = order.windows(2).find(|pair| places[pair[0]] == places[pair[1]]) {
+            let text = format!("the {kind} has this lock twice, and would wait for itself; name each lock once");
+            return Err(bad(text).about(places[twice[0]].1));
         }
         Ok(Self { name: name_of(&members, form), members, clients, client_of, order, form })
     }
@@ -146,7 +146,15 @@ impl Members {
         caller.check()?;
         let thread = (!terms.owned).then(ThreadId::current);
         let parts = self.order.iter().map(|place| self.part(&operations, *place, terms)).collect::<Result<Vec<_>>>()?;
-        let grants = match self.node_timeout(terms.nodes) {
+        if let Some(timeout) = self.node_timeout(terms.nodes)
+            && let Some(short) = parts.iter().find(|part| part.engine.lease_of(&part.request).duration() <= timeout)
+        {
+            let text =
+                format!("a lease must be longer than the time limit of a server, {timeout:?} (with_node_timeout)");
+            return Err(Error::new(ErrorKind::BadInput, text).about(short.request.name));
+        }
+        let patience = engines.iter().map(|engine| engine.config.command_timeout).min().unwrap_or(NODE_TIMEOUT);
+        let grants = match self.node_timeout(terms.nodes).map(|timeout| timeout.min(patience)) {
             None => {
                 let grants = All::new(&parts, &caller, thread, wait).run()?;
                 grants.map(|grants| grants.into_iter().map(Some).collect::<Vec<_>>())

@@ -86,8 +86,9 @@ impl<'a> Most<'a> {
         outcome
     }
 
-    /// Asks every node once: re-enters what this thread holds, and asks for the rest.
-    fn ask_all(&mut self) -> Vec<Heard> {
+    /// Asks every node once: re-enters what this thread holds, and asks for the rest. Returns the replies, and whether
+    /// each is about a re-entry.
+    fn ask_all(&mut self) -> Vec<(Heard, bool)> {
         let skips_down = self.has_quorum_up();
         let mut replies: Vec<Option<Heard>> = self.parts.iter().map(|part| self.reenter(part, skips_down)).collect();
         let missing: Vec<usize> = (0..self.parts.len()).filter(|place| replies[*place].is_none()).collect();
@@ -103,10 +104,11 @@ impl<'a> Most<'a> {
         for part in self.parts {
             part.engine.try_again_later(part.request.name);
         }
+        let is_reentry: Vec<bool> = replies.iter().map(Option::is_some).collect();
         for (place, reply) in missing.into_iter().zip(asked) {
             replies[place] = Some(reply);
         }
-        replies.into_iter().flatten().collect()
+        replies.into_iter().flatten().zip(is_reentry).collect()
     }
 
     /// Whether enough servers are not down. After a stop of this process all of them seem down, and are worth a request.
@@ -147,8 +149,8 @@ impl<'a> Most<'a> {
     }
 
     /// The error of two addresses that lead to one server, which would vote twice.
-    fn same_server(&self, replies: &[Heard]) -> Option<Error> {
-        let run = |place: usize| replies[place].run_id.as_ref();
+    fn same_server(&self, replies: &[(Heard, bool)]) -> Option<Error> {
+        let run = |place: usize| replies[place].0.run_id.as_ref();
         let mut pairs = (0..replies.len()).flat_map(|one| (0..one).map(move |other| (other, one)));
         let (one, other) = pairs.find(|(one, other)| run(*one).is_some() && run(*one) == run(*other))?;
         let [one, other] = [one, other].map(|place| self.waiting[place].node.server.label());
@@ -206,10 +208,11 @@ impl WaitLoop for Most<'_> {
     fn attempt(&mut self) -> Result<Outcome<Self::Grant>> {
         self.caller.check()?;
         let replies = self.ask_all();
-        let (mut votes, mut errors) = (vec![], vec![]);
+        let (mut votes, mut errors, mut reentered) = (vec![], vec![], 0);
         let twice = self.same_server(&replies);
-        for (place, heard) in replies.into_iter().enumerate() {
+        for (place, (heard, is_reentry)) in replies.into_iter().enumerate() {
             let (grant, vote, error) = self.vote(place, heard.reply);
+            reentered += usize::from(is_reentry && grant.is_some());
             self.grants[place] = grant;
             votes.push(vote);
             errors.extend(error);
@@ -219,13 +222,14 @@ impl WaitLoop for Most<'_> {
         }
         let now = Instant::now();
         let verdict = self.votes.verdict(&votes, now, random);
-        if verdict == Verdict::Taken {
+        // An outer section of this thread believes in its hold. Where that hold is lost, no fresh votes may replace it.
+        let lost = errors.iter().find(|error| error.is_lost()).filter(|_| reentered < self.rule.needs(votes.len()));
+        if verdict == Verdict::Taken && lost.is_none() {
             self.waiting[0].granted();
             return Ok(Outcome::Taken(self.grants.iter_mut().map(Option::take).collect()));
         }
         self.give_back();
-        if let Some(lost) = errors.iter().find(|error| error.is_lost()) {
-            // An outer section of this thread believes in this hold.
+        if let Some(lost) = lost {
             return Err(lost.clone());
         }
         let now = Instant::now();

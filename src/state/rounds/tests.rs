@@ -354,3 +354,23 @@ proptest! {
         prop_assert!(steps.is_some_and(|steps| steps <= 4), "{steps:?} steps with all parts free");
     }
 }
+
+#[test]
+fn a_silent_part_is_waited_for_with_empty_hands() {
+    let mut caller = Caller::new(2);
+    caller.loses_four_rounds();
+    // From here on the caller may hold parts while it waits, but not for a server that does not answer.
+    caller.is_told(Step::Wait(0));
+    caller.granted(&[0]);
+    caller.is_told(Step::AskRest);
+    caller.0.silent(1);
+    caller.gives_back();
+    caller.is_told(Step::Wait(1));
+    caller.granted(&[1]);
+    caller.is_told(Step::AskRest);
+    caller.busy(&[0]);
+    caller.is_told(Step::WaitHolding(0, ms(200)));
+    caller.0.silent(0);
+    caller.gives_back();
+    caller.is_told(Step::Wait(0));
+}

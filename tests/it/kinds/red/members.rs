@@ -149,6 +149,25 @@ fn a_hold_is_re_entered_while_a_majority_is_left() {
     nodes.are_left_empty();
 }
 
+#[test]
+fn fresh_votes_do_not_replace_a_lost_outer_hold() {
+    let (nodes, name) = (Nodes::start(5), fresh("red"));
+    let lock = nodes.lock(&name);
+    nodes.servers[3].kill();
+    nodes.servers[4].kill();
+    let outer = lock.lock().unwrap();
+    assert_eq!(outer.hold().members().len(), 3);
+    nodes.servers[3].start_again();
+    nodes.servers[4].start_again();
+    assert!(nodes.clients[0].get_lock(&name).force_unlock().unwrap());
+    eventually(SOON, "the loss is known", || !outer.is_held());
+    // Two members and two new votes would be four of five, but others may have had the lock meanwhile.
+    let error = lock.try_lock_for(Duration::from_secs(3)).unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert!(outer.unlock().unwrap_err().is_lost());
+    nodes.are_left_empty();
+}
+
 /// As after a stop of this process, when each request seems to have had no answer in time.
 #[test]
 fn a_hold_is_re_entered_after_all_servers_seemed_down() {
