@@ -7,6 +7,7 @@ mod campaign;
 mod counted;
 mod leaks;
 mod losses;
+mod permits;
 mod several;
 mod storms;
 mod told;

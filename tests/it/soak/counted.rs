@@ -146,7 +146,7 @@ fn work(
 }
 
 /// Cuts one of the next requests at a random byte, before or after its execution, or nothing.
-fn cut_something(rig: &Rig, random: &mut Random) -> bool {
+pub(super) fn cut_something(rig: &Rig, random: &mut Random) -> bool {
     let byte = usize::try_from(random.below(400)).unwrap();
     rig.proxy.cut_by_reset(random.below(2) == 0);
     let then = match random.below(4) {
@@ -159,7 +159,7 @@ fn cut_something(rig: &Rig, random: &mut Random) -> bool {
 }
 
 /// Kills every connection now and then. Returns how often.
-fn kill_connections(rig: &Rig, done: &AtomicBool) -> usize {
+pub(super) fn kill_connections(rig: &Rig, done: &AtomicBool) -> usize {
     let mut kills = 0;
     while !done.load(Ordering::Acquire) {
         rig.server.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
