@@ -237,6 +237,8 @@ impl<'a> Acquisition<'a> {
         if self.request.kind.stands_back() {
             self.engine.stand_backs.granted(self.request.name, now);
         }
+        // Taken in any case: what stays here is cleared away with the acquisition, and this owner holds the lock now.
+        let earlier = self.in_doubt.take();
         let hold = Arc::new(HoldState::new(Granted {
             name: self.request.name.clone(),
             kind: Arc::clone(self.request.kind),
@@ -248,7 +250,7 @@ impl<'a> Acquisition<'a> {
             token,
             in_doubt: InDoubt {
                 fenceable: vec![],
-                unfenceable: unfenceable || self.in_doubt.take().is_some_and(|in_doubt| in_doubt.unfenceable),
+                unfenceable: unfenceable || earlier.is_some_and(|in_doubt| in_doubt.unfenceable),
             },
             ledger,
         }));

@@ -7,7 +7,7 @@ use lockson::{ErrorKind, Loss};
 use lockson_harness::eventually;
 use lockson_harness::proxy::{Direction, Fate, Scope, Then, When};
 
-use crate::support::faults::{PATIENCE, Rig, SOON, fences, ms};
+use crate::support::faults::{PATIENCE, Rig, SOON, fences, ms, rig_without_fences, without_fences};
 use crate::support::joined;
 
 const NAME: &str = "once";
@@ -386,4 +386,28 @@ pub(crate) fn silences() -> Vec<Then> {
         Then::Mute(Direction::Both),
         Then::Mute(Direction::Replies),
     ]
+}
+
+#[test]
+fn a_grant_after_two_lost_answers_is_not_cleared_away() {
+    let rig = rig_without_fences();
+    let client = without_fences(&rig);
+    let holder = rig.direct().get_lock("twice").owned().lock().unwrap();
+    let (lock, acquire) = (client.get_lock("twice"), rig.script("acquire"));
+    let busy = rig.proxy.rule(acquire.clone(), Then::CutReplyAfter(0));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let guard = lock.try_lock_for(SOON).unwrap().expect("it is released");
+            // The background clears away twice a second.
+            assert_eq!(guard.wait_lost(ms(1_200)), None);
+            assert_eq!(rig.server.query::<i64>(&["HEXISTS", "twice", guard.owner()]), 1);
+            guard.unlock().unwrap();
+        });
+        let question = busy.wait_hit(SOON);
+        rig.proxy.wait_for_since(question.number + 1, &acquire, SOON);
+        let granted = rig.proxy.rule(acquire.clone(), Then::CutReplyAfter(0));
+        holder.unlock().unwrap();
+        granted.wait_hit(SOON);
+        waiter.join().unwrap();
+    });
 }
