@@ -15,9 +15,9 @@ use crate::kinds::PermitLock;
 use crate::lock::{Lock, OwnedLock};
 use crate::name::{GivenName, LockName};
 use crate::owner::OwnerId;
-use crate::script::Call;
 use crate::script::once::{self, Once};
 use crate::script::permits::{self, TimeToLive};
+use crate::script::{Call, query};
 use crate::time::Lease;
 
 /// A semaphore whose permits expire: a crashed holder's permits return by themselves. Redisson's
@@ -316,10 +316,12 @@ impl PermitExpirableSemaphore {
     /// semaphore or a latch, which are counters, too: use each name for one kind.
     pub fn set_permits(&self, permits: u32) -> Result<()> {
         let name = self.name.checked()?;
+        query::check_permits(permits).map_err(|error| error.about(name))?;
         self.once(&|once| permits::set(name, once, permits, false)).map(drop)
     }
 
-    /// Sets the number of all permits if there is no semaphore of this name. Returns whether it was set.
+    /// Sets the number of all permits if there is no semaphore of this name. Returns whether it was set. At most
+    /// 2,147,483,647, as for every change of the number.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -333,6 +335,7 @@ impl PermitExpirableSemaphore {
     /// As [`set_permits`](Self::set_permits).
     pub fn set_permits_once(&self, permits: u32) -> Result<bool> {
         let name = self.name.checked()?;
+        query::check_permits(permits).map_err(|error| error.about(name))?;
         self.once(&|once| permits::set(name, once, permits, true))
     }
 
@@ -349,6 +352,9 @@ impl PermitExpirableSemaphore {
     /// As [`set_permits`](Self::set_permits).
     pub fn add_permits(&self, permits: i64) -> Result<()> {
         let name = self.name.checked()?;
+        if permits.unsigned_abs() > query::MOST_PERMITS.into() {
+            return Err(query::too_many_permits(permits.unsigned_abs()).about(name));
+        }
         self.once(&|once| permits::add(name, once, permits)).map(drop)
     }
 

@@ -12,9 +12,9 @@ use crate::event::{LockReleased, ReleaseFailed};
 use crate::listing::LockKind;
 use crate::name::{GivenName, LockName};
 use crate::owner::OwnerId;
-use crate::script::Call;
 use crate::script::once::{self, Once};
 use crate::script::semaphore::{self, Returned};
+use crate::script::{Call, query};
 use crate::time::{Instant, Lease};
 
 /// A counting semaphore by its name: Redisson's `RSemaphore`. Making a handle does no I/O and cannot fail.
@@ -287,8 +287,8 @@ impl Semaphore {
     /// `BadInput` beyond ±2,147,483,647. `Unknown` when Redis did not reply: the request may have run, or may still run
     /// until the background has closed it. Otherwise as [`available`](Self::available).
     pub fn add_permits(&self, permits: i64) -> Result<()> {
-        if permits.unsigned_abs() > MOST_PERMITS.into() {
-            return Err(too_many(permits.unsigned_abs()).about(self.name.checked()?));
+        if permits.unsigned_abs() > query::MOST_PERMITS.into() {
+            return Err(query::too_many_permits(permits.unsigned_abs()).about(self.name.checked()?));
         }
         let call = |name: &LockName, once: &Once| semaphore::release(name, once, permits, true);
         self.once(&call, &closed, |_| false).map(|returned| self.tell_threads(&returned)).map(drop)
@@ -311,7 +311,7 @@ impl Semaphore {
 
     fn take(&self, permits: u32, wait: Wait) -> Result<Option<Permits>> {
         let name = self.name.checked()?;
-        check(permits).map_err(|error| error.about(name))?;
+        query::check_permits(permits).map_err(|error| error.about(name))?;
         let engine = self.handle.begin().map_err(|error| error.about(name))?;
         let grant = |owner, ticket| Permits {
             handle: self.handle.clone(),
@@ -356,7 +356,7 @@ impl Semaphore {
     }
 
     fn give_back(&self, permits: u32, makes: bool) -> Result<bool> {
-        check(permits).map_err(|error| error.about(self.name.as_str()))?;
+        query::check_permits(permits).map_err(|error| error.about(self.name.as_str()))?;
         if permits == 0 {
             return self.name.checked().map(|_| false);
         }
@@ -366,7 +366,7 @@ impl Semaphore {
     }
 
     fn set_once(&self, permits: u32, time_to_live: Option<Lease>) -> Result<bool> {
-        check(permits).map_err(|error| error.about(self.name.as_str()))?;
+        query::check_permits(permits).map_err(|error| error.about(self.name.as_str()))?;
         self.once(&|name, once| semaphore::set_once(name, once, permits, time_to_live), &closed, |_| false)
     }
 
@@ -520,14 +520,3 @@ fn wake(engine: &crate::engine::Engine, name: &LockName, returned: &Returned) {
         engine.counted_queues.free(&name.semaphore_channel(), free);
     }
 }
-
-fn check(permits: u32) -> Result<()> {
-    if permits > MOST_PERMITS { Err(too_many(permits.into())) } else { Ok(()) }
-}
-
-fn too_many(permits: u64) -> Error {
-    Error::new(ErrorKind::BadInput, format!("{permits} permits are not possible; give at most {MOST_PERMITS}"))
-}
-
-/// Redisson counts permits as a Java `int`.
-const MOST_PERMITS: u32 = i32::MAX.cast_unsigned();

@@ -6,6 +6,7 @@ use redis::Value;
 
 use super::Call;
 use super::reply::{int, list};
+use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 
 pub(crate) fn exists(name: &LockName) -> Call<bool> {
@@ -85,6 +86,18 @@ fn read_fields(reply: &Value) -> Option<Vec<(String, String)>> {
         values => values.chunks(2).map(pair).collect(),
     }
 }
+
+/// Checks a number of permits.
+pub(crate) fn check_permits(permits: u32) -> Result<(), Error> {
+    if permits > MOST_PERMITS { Err(too_many_permits(permits.into())) } else { Ok(()) }
+}
+
+pub(crate) fn too_many_permits(permits: u64) -> Error {
+    Error::new(ErrorKind::BadInput, format!("{permits} permits are not possible; give at most {MOST_PERMITS}"))
+}
+
+/// Redisson counts permits as a Java `int`.
+pub(crate) const MOST_PERMITS: u32 = i32::MAX.cast_unsigned();
 
 #[cfg(test)]
 mod tests {

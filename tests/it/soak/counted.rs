@@ -77,7 +77,7 @@ fn round(rig: &Rig, user: &str, random: &mut Random) -> (usize, usize) {
     direct.get_count_down_latch(latch.name()).set_count_once(u32::try_from(downs).unwrap() + 1).unwrap();
     let (free, left) = (Mutex::new(Sum { certain: 100, ..Sum::default() }), Mutex::new(Sum::default()));
     left.lock().unwrap().certain = i64::try_from(downs).unwrap() + 1;
-    let done = AtomicBool::new(false);
+    let done = Done::default();
     let seeds: Vec<u64> = (0..THREADS).map(|_| random.below(u64::MAX - 1) + 1).collect();
     let faults = thread::scope(|scope| {
         let workers: Vec<_> = seeds
@@ -88,8 +88,9 @@ fn round(rig: &Rig, user: &str, random: &mut Random) -> (usize, usize) {
             })
             .collect();
         let killing = scope.spawn(|| kill_connections(rig, &done));
+        let working = done.working();
         let cuts: usize = workers.into_iter().map(joined).sum();
-        done.store(true, Ordering::Release);
+        drop(working);
         cuts + joined(killing)
     });
     rig.proxy.heal();
@@ -158,10 +159,29 @@ pub(super) fn cut_something(rig: &Rig, random: &mut Random) -> bool {
     true
 }
 
+/// Says that the workers are done, also where one of them panics.
+#[derive(Debug, Default)]
+pub(super) struct Done(AtomicBool);
+
+/// Dropping it ends the killing.
+pub(super) struct Working<'a>(&'a Done);
+
+impl Done {
+    pub(super) fn working(&self) -> Working<'_> {
+        Working(self)
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Release);
+    }
+}
+
 /// Kills every connection now and then. Returns how often.
-pub(super) fn kill_connections(rig: &Rig, done: &AtomicBool) -> usize {
+pub(super) fn kill_connections(rig: &Rig, done: &Done) -> usize {
     let mut kills = 0;
-    while !done.load(Ordering::Acquire) {
+    while !done.0.load(Ordering::Acquire) {
         rig.server.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
         kills += 1;
         thread::sleep(ms(100));

@@ -1,7 +1,6 @@
 //! Expiring permits, under cut and killed connections and killed processes: never more holders than permits.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use lockson::{Client, ErrorKind, ExpiringPermits, PermitExpirableSemaphore};
 use lockson_harness::eventually;
 
 use super::campaign::Campaign;
-use super::counted::{cut_something, kill_connections};
+use super::counted::{Done, cut_something, kill_connections};
 use crate::faults::other_process::OtherProcess;
 use crate::support::faults::{Rig, SOON, rig_without_fences};
 use crate::support::{Random, joined, ms};
@@ -69,7 +68,7 @@ fn round(rig: &Rig, user: &str, random: &mut Random) -> (usize, usize) {
     let direct = rig.direct().get_permit_expirable_semaphore(&name);
     direct.set_permits(PERMITS).unwrap();
     let clients = [(); 2].map(|()| Client::builder(&url).command_timeout(ms(2_000)).connect().unwrap());
-    let (in_use, done) = (InUse::default(), AtomicBool::new(false));
+    let (in_use, done) = (InUse::default(), Done::default());
     let seeds: Vec<u64> = (0..THREADS).map(|_| random.below(u64::MAX - 1) + 1).collect();
     let mut process = OtherProcess::start(&rig.server);
     let faults = thread::scope(|scope| {
@@ -79,6 +78,7 @@ fn round(rig: &Rig, user: &str, random: &mut Random) -> (usize, usize) {
         };
         let workers: Vec<_> = clients.iter().cycle().zip(seeds).map(start).collect();
         let killing = scope.spawn(|| kill_connections(rig, &done));
+        let working = done.working();
         let asked = Instant::now();
         assert_eq!(process.ask(0, &format!("permits {name} 2")), "holds 2");
         let granted = Instant::now();
@@ -91,7 +91,7 @@ fn round(rig: &Rig, user: &str, random: &mut Random) -> (usize, usize) {
             in_use.add(granted, believed, 2);
         }
         let cuts: usize = workers.into_iter().map(joined).sum();
-        done.store(true, Ordering::Release);
+        drop(working);
         cuts + joined(killing)
     });
     rig.proxy.heal();
