@@ -244,7 +244,8 @@ impl<T> Lock<T> {
     /// Returns a [red lock](Self::red) that waits for at most `limit` for each server, 1 ms to 10 s. Default: 50 ms.
     ///
     /// Much shorter than the lease, and longer than a new connection with its login takes; the `command_timeout` of the
-    /// clients bounds it, too. A lease that is not longer is `BadInput`, and so is the setting for another lock.
+    /// clients bounds it, too. Where the lease is not longer, one silent server makes a take fail as if the lock were busy.
+    /// For another lock the setting is `BadInput`.
     ///
     /// ```no_run
     /// # use lockson::Lock;

@@ -146,13 +146,6 @@ impl Members {
         caller.check()?;
         let thread = (!terms.owned).then(ThreadId::current);
         let parts = self.order.iter().map(|place| self.part(&operations, *place, terms)).collect::<Result<Vec<_>>>()?;
-        if let Some(timeout) = self.node_timeout(terms.nodes)
-            && let Some(short) = parts.iter().find(|part| part.engine.lease_of(&part.request).duration() <= timeout)
-        {
-            let text =
-                format!("a lease must be longer than the time limit of a server, {timeout:?} (with_node_timeout)");
-            return Err(Error::new(ErrorKind::BadInput, text).about(short.request.name));
-        }
         let patience = engines.iter().map(|engine| engine.config.command_timeout).min().unwrap_or(NODE_TIMEOUT);
         let grants = match self.node_timeout(terms.nodes).map(|timeout| timeout.min(patience)) {
             None => {
