@@ -630,7 +630,7 @@ fn any_orders_losses_and_faults_leave_ways_to_the_end() {
         assert!(scene.is_sound(what, 10_000_000).complete, "{what}");
     }
     // This scene has more than ten million states, and is searched in part.
-    Scene::new(&[ABC, BCA, CBA]).with(1, 0).is_sound("ABC BCA CBA, a loss", 5_000_000);
+    Scene::new(&[ABC, BCA, CBA]).with(1, 0).is_sound("ABC BCA CBA, a loss", 10_000_000);
 }
 
 #[test]

@@ -438,7 +438,7 @@ fn late_answers_and_restarts_leave_one_holder_at_most() {
     }
     // These are searched in part.
     for (what, luck) in [("5 nodes, 3 clients, a silence", SILENCE), ("5 nodes, 3 clients, a restart", RESTART)] {
-        Scene { luck, ..Scene::new(5, 3) }.is_sound(what, 3_000_000);
+        Scene { luck, ..Scene::new(5, 3) }.is_sound(what, 10_000_000);
     }
 }
 
