@@ -99,7 +99,12 @@ pub(crate) fn ask<T>(request: Request<'_, T>) -> Outcome<T> {
     if request.voting != Voting::default() {
         let mut pipeline = Pipeline::new(0, request);
         pipeline.run_alone();
-        return pipeline.outcomes.pop().expect("a pipeline ends with an outcome for each request");
+        // A pipeline that has run has an outcome for each request, so the last one is that of this request.
+        if let Some(outcome) = pipeline.outcomes.pop() {
+            return outcome;
+        }
+        let (error, now) = (trouble::no_time(&pipeline.server.label()), Instant::now());
+        return Outcome { answer: Err(Fault::NotSent(error)), sent: now, ended: now, run_id: None };
     }
     let sent = Instant::now();
     let answer = request.server.request(&request.packed, request.limits, |reply| request.call.read(reply));
