@@ -12,6 +12,7 @@ use super::exactly_once::{self, Answer};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::in_turn::no_turn;
 use crate::engine::holds::requests::Turn;
+use crate::engine::kind::Queueing;
 use crate::engine::node::Node;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
@@ -158,8 +159,10 @@ impl Engine {
                 // If no other client listens, or the turn of this process goes on, the first thread of the local
                 // queue need not wait for the message.
                 if self.turn_goes_on(hold, receivers, listening) || receivers.is_none_or(|receivers| receivers <= 1) {
-                    self.local_queues.ring_first(&hold.name);
-                    self.counted_queues.hint(&channel);
+                    match hold.kind.queueing() {
+                        Queueing::Counted(_) => self.counted_queues.hint(&channel),
+                        _ => self.local_queues.ring_first(&hold.name),
+                    }
                 }
                 self.observe(|observer| {
                     observer.released(&LockReleased {
