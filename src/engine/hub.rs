@@ -92,6 +92,24 @@ impl Hub {
         Ok(Subscription { hub: Arc::clone(self), channel, number })
     }
 
+    /// Keeps a waiter subscribed: joins the channel at the first call. Returns whether a message could be missed before,
+    /// so that the waiter must ask again. Fails where Redis refuses the subscription: such a wait could miss every
+    /// message.
+    pub(crate) fn arm(
+        self: &Arc<Self>,
+        subscription: &mut Option<Subscription>,
+        subject: &Subject,
+        channel: impl FnOnce() -> String,
+        bell: &Bell,
+    ) -> Result<bool> {
+        if let Some(subscription) = subscription {
+            subscription.is_live()?;
+            return Ok(false);
+        }
+        // A subscription that is not confirmed rings the bell with the confirmation, and the waiter asks again.
+        subscription.insert(self.join(subject, channel(), bell)?).is_live()
+    }
+
     /// Joins only if the channel is subscribed already, so that no later message can be missed.
     pub(crate) fn join_live(
         self: &Arc<Self>,

@@ -86,7 +86,7 @@ impl<T, J: Fn(&T) -> Verdict> WaitLoop for Asking<'_, T, J> {
         self.node.asking_begins(Instant::now());
         let bounds = Bounds { fences: false, ..self.engine.bounds(&self.node, self.started, self.deadline) };
         let outcome = exactly_once::send(&*self.engine.topology, &call, bounds, Some(self.caller));
-        self.node.asking_ends(outcome.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
+        self.node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
         self.engine.after_request(&self.node);
         // A query has no effect, so its failure leaves no doubt.
         let answer = outcome.map_err(|failed| Error::without_effect(failed.error))?;
@@ -101,17 +101,9 @@ impl<T, J: Fn(&T) -> Verdict> WaitLoop for Asking<'_, T, J> {
     }
 
     fn arm(&mut self) -> Result<bool> {
-        if let Some(subscription) = &self.subscription {
-            // Fails where Redis refuses the subscription: such a wait could miss every change.
-            subscription.is_live()?;
-            return Ok(false);
-        }
         // The channel says nothing about existing holds.
-        let subscription = self.node.hub.join(&Subject::Other, self.inquiry.channel.clone(), &self.caller.bell)?;
-        let live = subscription.is_live()?;
-        self.subscription = Some(subscription);
-        // The subscription is not confirmed: the bell rings with the confirmation, and the loop asks again.
-        Ok(live)
+        let channel = || self.inquiry.channel.clone();
+        self.node.hub.arm(&mut self.subscription, &Subject::Other, channel, &self.caller.bell)
     }
 
     fn sleep(&mut self, until: Instant) -> Result<()> {

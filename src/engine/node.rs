@@ -7,6 +7,7 @@ use super::background::Background;
 use super::hub::Hub;
 use crate::conn::Server;
 use crate::engine::watchdog::thread::Watchdog;
+use crate::error::Error;
 use crate::sync::Mutex;
 use crate::time::Instant;
 
@@ -48,8 +49,13 @@ impl Node {
         asking.under_way += 1;
     }
 
+    /// Records the end of a request, with its error if it failed. A refusal for good is a reply.
+    pub(crate) fn asking_ends_with(&self, error: Option<&Error>) {
+        self.asking_ends(error.is_none_or(Error::is_final_refusal));
+    }
+
     /// Records that a caller got a reply, or gave up.
-    pub(crate) fn asking_ends(&self, has_answer: bool) {
+    fn asking_ends(&self, has_answer: bool) {
         let mut asking = self.asking.lock();
         asking.under_way = asking.under_way.saturating_sub(1);
         if !has_answer {

@@ -184,7 +184,7 @@ impl<'a> Acquisition<'a> {
     /// Takes the outcome of the request that [`ask`](Self::ask) built.
     fn heed(&mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<Outcome<Grant>> {
         let node = &self.waiting.node;
-        node.asking_ends(outcome.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
+        node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
         match outcome {
             Ok(answer) => {
                 self.engine.after_request(node);
@@ -326,7 +326,7 @@ impl<'a> Acquisition<'a> {
         let bounds =
             Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(Instant::now(), limit, limit) };
         let answer = exactly_once::send(&*self.engine.topology, &call, bounds, None);
-        self.waiting.node.asking_ends(answer.as_ref().map_or_else(|failed| failed.error.is_final_refusal(), |_| true));
+        self.waiting.node.asking_ends_with(answer.as_ref().err().map(|failed| &failed.error));
         let (stand_backs, now) = (&self.engine.stand_backs, Instant::now());
         match answer {
             Ok(answer) => {

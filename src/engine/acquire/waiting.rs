@@ -111,16 +111,7 @@ impl<'a> Waiting<'a> {
 
     /// The same for messages about `subject`.
     pub(crate) fn arm_for(&mut self, subject: &Subject, channel: impl FnOnce() -> String) -> Result<bool> {
-        if let Some(subscription) = &self.subscription {
-            // Fails where Redis refuses the subscription: such a wait could miss every release.
-            subscription.is_live()?;
-            return Ok(false);
-        }
-        let subscription = self.node.hub.join(subject, channel(), &self.caller.bell)?;
-        let live = subscription.is_live()?;
-        self.subscription = Some(subscription);
-        // The subscription is not confirmed: the bell rings with the confirmation, and the loop asks again.
-        Ok(live)
+        self.node.hub.arm(&mut self.subscription, subject, channel, &self.caller.bell)
     }
 
     /// Leaves channel and list, because the next request has another owner.

@@ -149,7 +149,7 @@ impl<Grant> WaitLoop for CountedWait<'_, '_, Grant> {
         node.asking_begins(Instant::now());
         let bounds = self.engine.bounds(node, self.waiting.started, self.waiting.deadline);
         let reply = (self.question)(bounds, self.caller);
-        node.asking_ends(reply.as_ref().map_or_else(|error| error.is_final_refusal(), |_| true));
+        node.asking_ends_with(reply.as_ref().err());
         let Reply { granted, free } = reply?;
         match (granted, &mut self.position) {
             (Some(grant), position) => {
