@@ -180,6 +180,11 @@ impl Error {
         Err(first.clone().changed(|inner| Inner { kind, name: Some(group.to_owned()), text, in_doubt, ..inner }))
     }
 
+    /// The error of an answer about more or fewer locks than were asked about.
+    pub(crate) fn odd_count() -> Self {
+        Self::new(ErrorKind::Unknown, "the answer was for another number of locks")
+    }
+
     /// Adds the server to the error.
     pub(crate) fn at(self, server: &str) -> Self {
         self.changed(|inner| Inner { text: format!("redis at {server}: {}", inner.text), ..inner })

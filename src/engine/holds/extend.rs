@@ -75,10 +75,7 @@ impl Engine {
                     }
                     Err(Error::refused(refusal.clone().at(server.label())))
                 }
-                None => {
-                    let odd = Error::new(ErrorKind::Unknown, "the answer was for another number of locks");
-                    Err(odd.at(&server.label()))
-                }
+                None => Err(Error::odd_count().at(&server.label())),
             },
         )??;
         // The hold may have been lost or released during the request.

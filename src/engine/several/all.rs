@@ -67,8 +67,7 @@ impl<'a> All<'a> {
                     }
                 }
                 Step::Wait(place) => {
-                    let wait = if self.wait == Wait::ForEver { self.wait } else { Wait::Until(self.deadline) };
-                    if !self.wait_for(place, wait)? && self.wait != Wait::ForEver {
+                    if !self.wait_for(place, self.wait)? && self.wait != Wait::ForEver {
                         return Ok(None);
                     }
                 }
@@ -178,10 +177,7 @@ impl<'a> All<'a> {
             .iter()
             .filter_map(|(place, lease)| Some((self.parts[*place].engine, &self.grants[*place].as_ref()?.0, *lease)))
             .collect();
-        let extended = extend_at_once(&holds, |engine| {
-            let limit = engine.config.command_timeout;
-            Bounds::within(Instant::now(), limit, limit)
-        });
+        let extended = extend_at_once(&holds, limit);
         // A lock that was lost meanwhile is found by the next look.
         let failed = extended.into_iter().filter_map(Result::err).find(|error| !error.is_lost());
         failed.map_or(Ok(()), Err)?;

@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::engine::exactly_once::{self, Answer, Send};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::release::{Begun, LastRelease};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::script::bundle::{Bundle, BundleRelease, MOST_PARTS};
 use crate::script::{Call, Released};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
@@ -118,14 +118,10 @@ fn part_of(
     match outcome {
         Ok(answer) => match answer.value.get(index) {
             Some(released) => Ok(answer.with(*released)),
-            None => Err(Failed { error: odd_count(), in_doubt: None }),
+            None => Err(Failed { error: Error::odd_count(), in_doubt: None }),
         },
         Err(failed) => Err(failed.clone()),
     }
-}
-
-fn odd_count() -> Error {
-    Error::new(ErrorKind::Unknown, "the answer was for another number of locks")
 }
 
 /// Raises the time to live of every hold, each within its bounds. Returns the outcomes in order.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::engine::holds::hold::HoldState;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::owner::ThreadId;
 use crate::script::{Renewal, RenewalAnswer, RenewalAnswers};
 use crate::state::clocks::Pace;
@@ -209,7 +209,7 @@ fn ask(
         (Some(server_time_ms), answers)
     };
     if answers.len() != batch.len() {
-        return Err(Error::new(ErrorKind::Unknown, "the answer was for another number of locks"));
+        return Err(Error::odd_count());
     }
     Ok((server_time_ms, answers))
 }

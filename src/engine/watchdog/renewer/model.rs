@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::engine::holds::registry::Registry;
-use crate::error::{Loss, Refusal};
+use crate::error::{ErrorKind, Loss, Refusal};
 use crate::name::LockName;
 use crate::state::ledger::{CutNumber, GuardNumber, Phase};
 use crate::time::Lease;
