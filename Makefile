@@ -3,6 +3,7 @@
 #   make demo      watch the lock at work, for a quarter of a minute
 #   make test      all checks and tests
 #   make soak      the long campaigns, for so many MINUTES (5)
+#   make topology  Sentinel, Cluster, replicas, TLS, for so many MINUTES (5): fail-overs, slots that move
 #   make bench     how fast it is
 #   make servers   what differs between versions of Redis and Valkey; WRITE=1 writes it into docs/operations.md
 #   make interop   together with Java's Redisson, and with other libraries' token locks
@@ -14,7 +15,7 @@ MINUTES = 5
 # Most of what tests do is to wait for something, so more of them than processors may run at a time.
 TEST_THREADS = 6
 
-.PHONY: help demo test soak servers bench interop habits fmt
+.PHONY: help demo test soak topology servers bench interop habits fmt
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -42,6 +43,10 @@ soak:
 	@sh .ci/need cc redis-server
 	$(CARGO) test --release --all-features --lib model:: -- --ignored --nocapture --test-threads=1
 	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test --release --all-features --test it soak:: -- --ignored --nocapture --test-threads=1
+
+topology:
+	@sh .ci/need cc redis-server
+	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test --release --all-features --test it topology:: -- --include-ignored --nocapture --test-threads=1
 
 bench:
 	@sh .ci/need cc redis-server

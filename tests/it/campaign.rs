@@ -8,7 +8,7 @@ use crate::support::Random;
 
 /// A running campaign.
 #[derive(Debug)]
-pub(super) struct Campaign {
+pub(crate) struct Campaign {
     what: &'static str,
     /// The number of trials that the promised figure needs.
     wanted: u64,
@@ -21,7 +21,7 @@ pub(super) struct Campaign {
 
 impl Campaign {
     /// Begins a campaign with this share of the whole time, in per cent.
-    pub(super) fn start(what: &'static str, wanted: u64, share: u32) -> Self {
+    pub(crate) fn start(what: &'static str, wanted: u64, share: u32) -> Self {
         let minutes: f64 = variable("LOCKSON_SOAK_MINUTES").unwrap_or(5.0);
         let time = Duration::from_secs_f64(minutes * 60.0) * share / 100;
         let seed = variable("LOCKSON_SOAK_SEED").unwrap_or_else(seed_of_the_clock);
@@ -31,7 +31,7 @@ impl Campaign {
     }
 
     /// Whether there is time for another round; the first round always runs, and the time counts from the first call.
-    pub(super) fn goes_on(&mut self) -> bool {
+    pub(crate) fn goes_on(&mut self) -> bool {
         if self.trials == 0 {
             self.started = Instant::now();
         }
@@ -39,7 +39,7 @@ impl Campaign {
     }
 
     /// A round of so many trials went well.
-    pub(super) fn passed(&mut self, trials: u64) {
+    pub(crate) fn passed(&mut self, trials: u64) {
         self.trials += trials;
         if self.told.elapsed() >= BETWEEN_NEWS {
             self.told = Instant::now();
@@ -48,12 +48,12 @@ impl Campaign {
     }
 
     /// Random numbers for the next round, equal in each run with this seed.
-    pub(super) fn random(&self) -> Random {
+    pub(crate) fn random(&self) -> Random {
         Random(self.seed.wrapping_add(self.trials).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
     /// Prints the outcome.
-    pub(super) fn end(self, outcome: impl Display) {
+    pub(crate) fn end(self, outcome: impl Display) {
         let Self { what, wanted, trials, .. } = self;
         let seconds = self.started.elapsed().as_secs_f64();
         let sampled = if trials < wanted { " (a sample)" } else { "" };

@@ -3,7 +3,6 @@
 //! A campaign repeats rounds until its time is up, prints its progress every few seconds, and fails at the first faulty
 //! round. `LOCKSON_SOAK_SEED` repeats the random choices of a run.
 
-mod campaign;
 mod counted;
 mod leaks;
 mod losses;

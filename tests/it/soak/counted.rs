@@ -8,7 +8,7 @@ use lockson::{Client, CountDownLatch, ErrorKind, Semaphore};
 use lockson_harness::eventually;
 use lockson_harness::proxy::{Then, When};
 
-use super::campaign::Campaign;
+use crate::campaign::Campaign;
 use crate::support::faults::{Rig, SOON, rig_without_fences};
 use crate::support::{Random, joined, ms};
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use lockson::Client;
 use lockson_harness::{RedisServer, descriptors_of, eventually, resident_bytes, threads_of};
 
-use super::campaign::Campaign;
+use crate::campaign::Campaign;
 use crate::support::{Random, SOON, TICK, TTL, joined, ms};
 
 #[test]

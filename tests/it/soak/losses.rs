@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockson::Client;
 use lockson_harness::{RedisServer, eventually};
 
-use super::campaign::Campaign;
+use crate::campaign::Campaign;
 use crate::faults::loss::{FAULTS, Trials, time_to_tell, told_in_time};
 use crate::support::faults::Rig;
 use crate::support::{Peer, SOON, joined, ms};

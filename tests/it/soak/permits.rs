@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use lockson::{Client, ErrorKind, ExpiringPermits, PermitExpirableSemaphore};
 use lockson_harness::eventually;
 
-use super::campaign::Campaign;
 use super::counted::{Done, cut_something, kill_connections};
+use crate::campaign::Campaign;
 use crate::faults::other_process::OtherProcess;
 use crate::support::faults::{Rig, SOON, rig_without_fences};
 use crate::support::{Random, joined, ms};

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use lockson::{Client, Lock};
 use lockson_harness::{HelperProcess, RedisServer, Witness, helper};
 
-use super::campaign::Campaign;
+use crate::campaign::Campaign;
 use crate::support::{SCHEDULING, SOON, fresh, ms, timed};
 
 const PROCESSES: usize = 8;

@@ -3,7 +3,7 @@
 use lockson::Guard;
 use lockson_harness::proxy::{Then, When};
 
-use super::campaign::Campaign;
+use crate::campaign::Campaign;
 use crate::faults::processes::kills;
 use crate::faults::storms::chaos;
 use crate::kinds::fair::crowds::no_waiter_is_overtaken;

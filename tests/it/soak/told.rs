@@ -9,7 +9,7 @@ use lockson::{Backoff, Client, Lock, OwnedGuard, ReleaseBy, TokenOptions};
 use lockson_harness::{RedisServer, eventually};
 use redis::Connection;
 
-use super::campaign::Campaign;
+use crate::campaign::Campaign;
 use crate::support::{SOON, channel, fresh, joined, ms};
 
 const HOLDS: usize = 10_000;
