@@ -2,6 +2,7 @@
 //!
 //! The rig does not depend on the `lockson` crate.
 
+mod cluster;
 mod eventually;
 mod example_server;
 pub mod helper;
@@ -17,6 +18,7 @@ mod stalls;
 mod usage;
 mod witness;
 
+pub use cluster::{RedisCluster, slot_of};
 pub use eventually::eventually;
 pub use example_server::ExampleServer;
 pub use pids::is_alive;

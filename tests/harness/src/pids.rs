@@ -27,6 +27,11 @@ pub(crate) fn stop(pid: u32) {
     }
 }
 
+/// Whether a process is stopped; false where the system does not tell.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    matches!(state(pid), Some('T' | 't'))
+}
+
 /// Sends SIGCONT.
 pub(crate) fn resume(pid: u32) {
     send(pid, Signal::CONT);

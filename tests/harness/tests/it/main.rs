@@ -1,5 +1,6 @@
 //! The promises of the harness, tested on real servers and processes.
 
+mod cluster;
 mod process;
 mod proxy;
 mod proxy_faults;
