@@ -8,3 +8,9 @@ mod servers;
 mod soak;
 mod support;
 mod topology;
+
+use peak_alloc::PeakAlloc;
+
+/// Counts the bytes in use, for the tests that look for leaks.
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
