@@ -317,6 +317,11 @@ impl Connection {
         !self.buffer.is_empty() || self.socket.is_stale()
     }
 
+    /// Where this connection leads; `None` where the server does not tell the id of the connection.
+    pub(super) fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
+
     /// The id of this connection on the server.
     pub(super) fn number(&self) -> Option<u64> {
         self.identity.as_ref().map(|identity| identity.id)

@@ -18,7 +18,7 @@ use crate::sync::Mutex;
 use crate::time::Instant;
 #[cfg(test)]
 use crate::transport::ServerNumber;
-use crate::transport::{Fault, Identity, Limits};
+use crate::transport::{Fault, Identity, Limits, MachineNumber};
 
 /// A server of the topology.
 #[derive(Debug)]
@@ -36,6 +36,9 @@ pub(crate) struct DedicatedConnection {
     connection: Option<Connection>,
     /// The number of connections opened here so far.
     generation: u64,
+    /// Where the last connection led.
+    led: Option<Identity>,
+    machine: MachineNumber,
 }
 
 impl Server {
@@ -227,7 +230,13 @@ impl Server {
 
     /// Makes a connection for a thread that must not wait for the pool.
     pub(crate) fn connection(self: &Arc<Self>) -> DedicatedConnection {
-        DedicatedConnection { server: Arc::clone(self), connection: None, generation: 0 }
+        DedicatedConnection {
+            server: Arc::clone(self),
+            connection: None,
+            generation: 0,
+            led: None,
+            machine: MachineNumber::default(),
+        }
     }
 
     pub(super) fn dial(&self, deadline: Instant) -> Result<Connection, Fault> {
@@ -305,6 +314,11 @@ impl DedicatedConnection {
         self.connection.is_some().then_some(self.generation)
     }
 
+    /// Returns the machine to which the last connection led.
+    pub(crate) fn machine(&self) -> MachineNumber {
+        self.machine
+    }
+
     /// Sleeps until woken or until `until`. A connection that breaks is closed and ends the sleep.
     pub(crate) fn sleep(&mut self, sleeper: &Sleeper, until: Instant) {
         // No request is in flight here, so any byte makes the connection unusable.
@@ -347,6 +361,10 @@ impl DedicatedConnection {
             _ => {
                 let connection = self.server.dial(deadline)?;
                 self.generation += 1;
+                if self.led.as_ref().is_some_and(|led| !connection.leads_where(led)) {
+                    self.machine.0 += 1;
+                }
+                self.led = connection.identity().cloned();
                 Ok(connection)
             }
         }

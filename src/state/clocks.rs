@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::time::Instant;
+use crate::transport::MachineNumber;
 
 /// The readings from which the pace of the clock of a server is computed. Each reply is a reading, also several in
 /// one renewal round.
@@ -14,6 +15,8 @@ pub(crate) struct Clocks {
     base: Option<Reading>,
     /// The reading that replaces the base as soon as it is old enough.
     newer: Option<Reading>,
+    /// The machine of the readings.
+    machine: MachineNumber,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +35,15 @@ pub(crate) struct Pace {
 impl Clocks {
     /// Makes readings for renewal rounds at this interval.
     pub(crate) fn new(interval: Duration) -> Self {
-        Self { shortest: interval / 2, base: None, newer: None }
+        Self { shortest: interval / 2, base: None, newer: None, machine: MachineNumber::default() }
     }
 
-    /// Takes the server time from the reply to a request that was sent at `sent`.
-    pub(crate) fn read(&mut self, sent: Instant, now: Instant, theirs_ms: u64) -> Pace {
+    /// Takes the server time from the reply of this machine to a request that was sent at `sent`. The readings begin
+    /// anew with another machine, whose clock may be ahead without going fast.
+    pub(crate) fn read(&mut self, machine: MachineNumber, sent: Instant, now: Instant, theirs_ms: u64) -> Pace {
+        if machine != self.machine {
+            (self.base, self.newer, self.machine) = (None, None, machine);
+        }
         let reading = Reading { ours: sent, theirs_ms };
         if self.newer.is_none_or(|newer| newer.ours.after(self.shortest) <= sent) {
             self.base = self.newer.replace(reading);
@@ -71,6 +78,7 @@ mod tests {
     use super::*;
 
     const START: Instant = Instant::from_millis(1_000_000);
+    const HERE: MachineNumber = MachineNumber(0);
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -83,7 +91,7 @@ mod tests {
     #[test]
     fn a_reading_is_compared_with_one_of_half_an_interval_ago() {
         let mut clocks = Clocks::new(ms(10_000));
-        let mut read = |at, theirs| clocks.read(START.after(ms(at)), START.after(ms(at + 2)), theirs);
+        let mut read = |at, theirs| clocks.read(HERE, START.after(ms(at)), START.after(ms(at + 2)), theirs);
         assert_eq!(read(0, 50_000), Pace::default());
         assert_eq!(read(4_999, 57_499), Pace::default(), "too soon to tell");
         assert_eq!(read(9_998, 65_001), pace(5_000, 10_000), "the reading before does not hide the first one");
@@ -91,6 +99,17 @@ mod tests {
         assert_eq!(read(20_000, 75_001), pace(0, 10_004), "it goes well again");
         assert_eq!(read(30_000, 50_000), pace(0, 10_002), "it was set back");
         assert_eq!(read(40_000, 99_000_000), pace(10_002, 10_002), "it was set forward");
+    }
+
+    #[test]
+    fn clocks_of_two_machines_are_not_compared() {
+        let mut clocks = Clocks::new(ms(10_000));
+        let next = MachineNumber(1);
+        let mut read = |machine, at, theirs| clocks.read(machine, START.after(ms(at)), START.after(ms(at)), theirs);
+        assert_eq!(read(HERE, 0, 50_000), Pace::default());
+        assert_eq!(read(HERE, 10_000, 60_001), pace(0, 10_000));
+        assert_eq!(read(next, 20_000, 110_000), Pace::default(), "40 seconds ahead, but not fast");
+        assert_eq!(read(next, 30_000, 125_001), pace(5_000, 10_000), "the new clock goes fast");
     }
 
     #[test]

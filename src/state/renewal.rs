@@ -9,6 +9,7 @@ use super::watch::All;
 use crate::error::{Error, Loss};
 use crate::script::RenewalAnswer;
 use crate::time::{Instant, Lease};
+use crate::transport::MachineNumber;
 
 /// The renewal rounds of one server.
 #[derive(Debug)]
@@ -142,8 +143,8 @@ impl Rounds {
     }
 
     /// Records the time of the server in a reply. Returns the pace of its clock.
-    pub(crate) fn pace(&mut self, sent: Instant, now: Instant, server_time_ms: u64) -> Pace {
-        self.clocks.read(sent, now, server_time_ms)
+    pub(crate) fn pace(&mut self, machine: MachineNumber, sent: Instant, now: Instant, server_time_ms: u64) -> Pace {
+        self.clocks.read(machine, sent, now, server_time_ms)
     }
 
     /// Returns the effect of the reply about one hold.

@@ -19,6 +19,7 @@ use crate::state::ledger::{Ledger, Phase, Promise, Release};
 use crate::state::watch::All;
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
+use crate::transport::MachineNumber;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 const PROMISE: Promise = Promise::Renewed { until: None };
@@ -200,6 +201,10 @@ impl RenewalHost for SceneHost {
     fn look(&mut self, batch: &[&Due], _: Instant) -> Result<Vec<RenewalAnswer>, Error> {
         let redis = self.0.redis.lock();
         Ok(batch.iter().map(|due| redis.about(&due.hold.owner)).collect())
+    }
+
+    fn machine(&self) -> MachineNumber {
+        MachineNumber::default()
     }
 
     fn renewed(&self, _: &Arc<HoldState>) {}

@@ -13,6 +13,7 @@ use crate::state::ledger::Ledger;
 use crate::state::renewal::{self, Lesson, Outcome, Rounds, Turn, next_look};
 use crate::state::watch::All;
 use crate::time::Instant;
+use crate::transport::MachineNumber;
 
 /// The surroundings of a round; tests use a model of a server in virtual time.
 pub(crate) trait RenewalHost {
@@ -33,6 +34,9 @@ pub(crate) trait RenewalHost {
 
     /// Checks once whether these holds still exist. The slice must not be empty.
     fn look(&mut self, batch: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error>;
+
+    /// Returns the machine that answered last.
+    fn machine(&self) -> MachineNumber;
 
     /// Reports that the deadline of this hold moved.
     fn renewed(&self, hold: &Arc<HoldState>);
@@ -145,7 +149,8 @@ impl Renewer {
         };
         match ask(host, &batch, deadline) {
             Ok((server_time_ms, answers)) => {
-                let pace = |time_ms| self.rounds.pace(sent, Instant::now(), time_ms);
+                let machine = host.machine();
+                let pace = |time_ms| self.rounds.pace(machine, sent, Instant::now(), time_ms);
                 let pace = server_time_ms.map_or_else(Pace::default, pace);
                 self.take_answers(host, &batch, answers, sent, pace);
             }

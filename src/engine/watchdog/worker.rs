@@ -18,7 +18,7 @@ use crate::state::ledger::Ledger;
 use crate::state::ripening::Ripening;
 use crate::state::watch::{All, Step, Watch};
 use crate::time::Instant;
-use crate::transport::{Fault, Question};
+use crate::transport::{Fault, MachineNumber, Question};
 
 /// The watchdog of one server.
 pub(crate) struct Worker {
@@ -314,6 +314,10 @@ impl RenewalHost for ServerRound<'_> {
         }
         self.look_through(&mut answers);
         Ok(answers)
+    }
+
+    fn machine(&self) -> MachineNumber {
+        self.connection.machine()
     }
 
     fn renewed(&self, hold: &Arc<HoldState>) {

@@ -400,6 +400,10 @@ impl RenewalHost for World {
         Ok(self.ask(batch, &locks, deadline)?.answers)
     }
 
+    fn machine(&self) -> MachineNumber {
+        MachineNumber::default()
+    }
+
     fn renewed(&self, _: &Arc<HoldState>) {}
 
     fn failed(&self, locks: usize, _: Duration, _: Error) {
