@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::engine::several::giving_back::{Held, release_at_once};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::ReleaseFailed;
-use crate::hold::{Hold, One, Taken};
+use crate::hold::{Group, Hold, One, Taken};
 use crate::state::ledger::GuardNumber;
 use crate::token::FencingToken;
 
@@ -314,33 +314,40 @@ impl Inner {
     /// Releases each lock within `limit`. Returns the failures, with the place of each in the hold.
     fn give_back(&mut self, limit: fn(&Config) -> Duration) -> Vec<(usize, Error)> {
         let numbers = std::mem::take(&mut self.numbers);
+        match self.hold.group() {
+            None => {
+                let outcomes = self.hold.ones().zip(numbers).map(|(one, number)| give_back_one(one, number, limit));
+                outcomes.filter_map(Result::err).map(|error| (0, error)).collect()
+            }
+            Some(group) => self.give_back_all(group, numbers, limit),
+        }
+    }
+
+    fn give_back_all(
+        &self,
+        group: &Group,
+        numbers: Vec<GuardNumber>,
+        limit: fn(&Config) -> Duration,
+    ) -> Vec<(usize, Error)> {
         let ones: Vec<_> = self.hold.ones().zip(numbers).collect();
-        let operations = ones.iter().map(|(one, _)| one.handle.begin_to_end()).collect::<Result<Vec<_>>>();
-        let operations = match operations {
+        let operations = match ones.iter().map(|(one, _)| one.handle.begin_to_end()).collect::<Result<Vec<_>>>() {
             Ok(operations) => operations,
             Err(error) => {
-                return ones
-                    .iter()
-                    .enumerate()
-                    .map(|(place, (one, _))| (place, error.clone().about(&one.state.name)))
-                    .collect();
+                let failures = ones.iter().map(|(one, _)| error.clone().about(&one.state.name));
+                return failures.enumerate().collect();
             }
         };
         let held = operations.iter().zip(&ones);
         let held = held.map(|(engine, (one, guard))| Held { engine, hold: &one.state, guard: *guard });
-        let outcomes: Vec<Result<()>> = match self.hold.group() {
-            None => {
-                held.map(|Held { engine, hold, guard }| engine.release(hold, guard, limit(&engine.config))).collect()
-            }
-            Some(group) => {
-                release_at_once(&held.collect::<Vec<_>>(), |engine| group.bounds(engine, limit(&engine.config)))
-            }
-        };
+        let outcomes = release_at_once(&held.collect::<Vec<_>>(), |engine| group.bounds(engine, limit(&engine.config)));
         outcomes.into_iter().enumerate().filter_map(|(place, outcome)| Some((place, outcome.err()?))).collect()
     }
 
     /// The outcome of a release with these failures.
     fn verdict(&self, failures: &[(usize, Error)]) -> Result<()> {
+        if failures.is_empty() {
+            return Ok(());
+        }
         let failures = failures.iter().map(|(_, error)| error.clone()).collect();
         let members = self.hold.members().len();
         let needed = self.hold.group().map_or(1, |group| group.rule.needs(members));
@@ -367,4 +374,9 @@ impl Drop for Inner {
             self.report(failures);
         }
     }
+}
+
+fn give_back_one(one: &One, number: GuardNumber, limit: fn(&Config) -> Duration) -> Result<()> {
+    let engine = one.handle.begin_to_end().map_err(|error| error.about(&one.state.name))?;
+    engine.release(&one.state, number, limit(&engine.config))
 }
