@@ -8,7 +8,7 @@ use crate::cancel::Cancel;
 use crate::engine::{Handle, Inquiry, Numbered, Verdict};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{GivenName, LockName};
-use crate::script::once::{self, Once};
+use crate::script::once::Once;
 use crate::script::{Call, latch, query};
 use crate::time::Deadline;
 
@@ -198,15 +198,8 @@ impl CountDownLatch {
 
     fn once<T>(&self, call: &dyn Fn(&LockName, &Once) -> Call<T>) -> Result<T> {
         let name = self.name.checked()?;
-        // A request that was given up must not run later.
-        let given_up = |_: &Once, next: &Once| once::close(name, next);
-        let request = Numbered {
-            name,
-            call: &|once| call(name, once),
-            given_up: &given_up,
-            took_nothing: |_| false,
-            persists: false,
-        };
+        let call = |once: &Once| call(name, once);
+        let request = Numbered::new(name, &call);
         self.handle.begin().and_then(|engine| engine.once_within(&request)).map_err(|error| error.about(name))
     }
 }

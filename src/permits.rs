@@ -15,7 +15,7 @@ use crate::kinds::PermitLock;
 use crate::lock::{Lock, OwnedLock};
 use crate::name::{GivenName, LockName};
 use crate::owner::OwnerId;
-use crate::script::once::{self, Once};
+use crate::script::once::Once;
 use crate::script::permits::{self, TimeToLive};
 use crate::script::{Call, query};
 use crate::time::Lease;
@@ -417,13 +417,7 @@ impl PermitExpirableSemaphore {
     /// Runs a request whose effect must come once, also where an answer is lost.
     fn once<A>(&self, call: &dyn Fn(&Once) -> Call<A>) -> Result<A> {
         let name = self.name.checked()?;
-        let request = Numbered {
-            name,
-            call,
-            given_up: &|_, next| once::close(name, next),
-            took_nothing: |_| false,
-            persists: false,
-        };
+        let request = Numbered::new(name, call);
         self.handle.begin().and_then(|engine| engine.once_within(&request)).map_err(|error| error.about(name))
     }
 }

@@ -327,7 +327,7 @@ impl Semaphore {
         let call = |once: &Once| semaphore::acquire(name, once, permits);
         let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
         let took_nothing = |taken: &semaphore::Taken| !taken.granted;
-        let numbered = Numbered { name, call: &call, given_up: &given_up, took_nothing, persists: false };
+        let numbered = Numbered { given_up: Some(&given_up), took_nothing, ..Numbered::new(name, &call) };
         let channel = name.semaphore_channel();
         let request = CountedRequest {
             name,
@@ -347,8 +347,7 @@ impl Semaphore {
                 // `close()` waits for this call.
                 let call = |once: &Once| give_back(name, once, permits.into());
                 let given_up = |given_up: &Once, _: &Once| call(given_up);
-                let request =
-                    Numbered { name, call: &call, given_up: &given_up, took_nothing: |_| false, persists: true };
+                let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
                 let _ = engine.once_to_end(&request, |config| config.drop_timeout);
                 Err(Error::new(ErrorKind::Closed, "the client was closed").about(name))
             }
@@ -379,7 +378,7 @@ impl Semaphore {
         let name = self.name.checked()?;
         let call = |once: &Once| call(name, once);
         let given_up = |this: &Once, next: &Once| given_up(name, this, next);
-        let request = Numbered { name, call: &call, given_up: &given_up, took_nothing, persists: false };
+        let request = Numbered { given_up: Some(&given_up), took_nothing, ..Numbered::new(name, &call) };
         self.handle.begin().and_then(|engine| engine.once_within(&request)).map_err(|error| error.about(name))
     }
 
@@ -449,7 +448,7 @@ impl Permits {
         let (name, permits) = (&self.name, self.permits);
         let call = |once: &Once| semaphore::release(name, once, permits.into(), false);
         let given_up = |given_up: &Once, _: &Once| give_back(name, given_up, permits.into());
-        let request = Numbered { name, call: &call, given_up: &given_up, took_nothing: |_| false, persists: true };
+        let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
         let returned = engine.once_to_end(&request, limit)?;
         wake(&engine, name, &returned);
         if returned == Returned::Gone {

@@ -22,18 +22,30 @@ use crate::time::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct Numbers(Mutex<Slots>);
 
+type GivenUp<'a> = dyn Fn(&Once, &Once) -> Call<()> + 'a;
+
 /// A request whose effect must come once.
 pub(crate) struct Numbered<'a, T> {
     pub(crate) name: &'a LockName,
     /// Builds the request with its number.
     pub(crate) call: &'a dyn Fn(&Once) -> Call<T>,
     /// Builds what the background sends after the request was given up: from the request's number, and the next number
-    /// of its slot.
-    pub(crate) given_up: &'a dyn Fn(&Once, &Once) -> Call<()>,
+    /// of its slot. `None` closes the slot, so that the request has no effect later.
+    pub(crate) given_up: Option<&'a GivenUp<'a>>,
     /// Whether an answer says that the request had no effect. A late copy may still have one, and is then given up.
     pub(crate) took_nothing: fn(&T) -> bool,
     /// Whether the background goes on after any failure, and not only after one in doubt.
     pub(crate) persists: bool,
+}
+
+impl<'a, T> Numbered<'a, T> {
+    pub(crate) fn new(name: &'a LockName, call: &'a dyn Fn(&Once) -> Call<T>) -> Self {
+        Self { name, call, given_up: None, took_nothing: |_| false, persists: false }
+    }
+
+    fn ending(&self, given_up: &Once, next: &Once) -> Call<()> {
+        self.given_up.map_or_else(|| once::close(self.name, next), |ending| ending(given_up, next))
+    }
 }
 
 /// The slot of one request, with its number.
@@ -71,10 +83,10 @@ impl Engine {
         let ending = match &outcome {
             // A late copy finds the number of a request that had an effect, but not of one that had none.
             Ok(answer) if in_doubt && (request.took_nothing)(&answer.value) => {
-                Some((request.given_up)(&place.once, &self.next_number(&place)))
+                Some(request.ending(&place.once, &self.next_number(&place)))
             }
             Ok(_) if in_doubt => Some(once::close(request.name, &self.next_number(&place))),
-            Err(_) if in_doubt || request.persists => Some((request.given_up)(&place.once, &self.next_number(&place))),
+            Err(_) if in_doubt || request.persists => Some(request.ending(&place.once, &self.next_number(&place))),
             _ => None,
         };
         match ending {

@@ -80,8 +80,7 @@ impl Engine {
             let Some(engine) = self.myself.upgrade().filter(|_| !left.is_zero()) else { return };
             let call = |once: &Once| give_back(&name, once, permits);
             let given_up = |given_up: &Once, _: &Once| call(given_up);
-            let request =
-                Numbered { name: &name, call: &call, given_up: &given_up, took_nothing: |()| false, persists: true };
+            let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(&name, &call) };
             let _ = engine.once(&request, Bounds::within(Instant::now(), left, left), None);
         }
     }
