@@ -4,6 +4,7 @@
 #![cfg(all(test, shuttle))]
 
 mod closing;
+mod counted;
 mod holds;
 mod line;
 mod listening;
