@@ -45,8 +45,7 @@ soak:
 	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test --release --all-features --test it soak:: -- --ignored --nocapture --test-threads=1
 
 topology:
-	@sh .ci/need cc redis-server
-	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test --release --all-features --test it topology:: -- --include-ignored --nocapture --test-threads=1
+	@CARGO=$(CARGO) sh .ci/topology $(MINUTES)
 
 bench:
 	@sh .ci/need cc redis-server
