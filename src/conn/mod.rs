@@ -14,6 +14,7 @@ mod resolver;
 #[cfg(test)]
 pub(crate) mod scripted;
 mod server;
+mod single_flight;
 mod socket;
 mod standalone;
 mod trouble;
