@@ -434,7 +434,12 @@ impl ClientBuilder {
         let (config, owners) = (config.checked()?, Owners::new());
         // An owner id in Redis begins with the id of the client, so `CLIENT LIST` leads from an owner to its host.
         let shown = format!("{}:{}", config.client_name, owners.client());
-        let dialer = Dialer::new(ServerNumber::default(), Address::parse(&url.0)?, shown);
+        let address = Address::parse(&url.0)?;
+        #[cfg(feature = "credentials")]
+        config.check_credentials(&address)?;
+        let dialer = Dialer::new(ServerNumber::default(), address, shown);
+        #[cfg(feature = "credentials")]
+        let dialer = dialer.with_credentials(config.credentials.clone());
         let server = Server::new(dialer, config.max_connections);
         let engine = Engine::new(config, owners, Box::new(Standalone::new(server)))?;
         Ok(Client { handle: Handle::new(engine) })

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::conn::Address;
+#[cfg(feature = "credentials")]
+use crate::conn::Provider;
+#[cfg(feature = "credentials")]
+use crate::credentials::Credentials;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{NoObserver, Observer};
 use crate::name::LockName;
@@ -60,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) name_prefix: String,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) has_observer: bool,
+    #[cfg(feature = "credentials")]
+    pub(crate) credentials: Option<Provider>,
 }
 
 impl ClientBuilder {
@@ -247,6 +253,26 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the provider of user and password, which is asked whenever the client connects: for passwords that rotate
+    /// and tokens that expire. Needs the feature `credentials`. Defaults to what the URL says.
+    ///
+    /// Open connections go on after a rotation, until the server closes them; new ones use the new credentials. After a
+    /// refused login the provider is asked once more. A URL with a user or a password is refused as `Config`.
+    ///
+    /// ```no_run
+    /// use lockson::{Client, Login};
+    ///
+    /// let client = Client::builder("redis://redis.example")
+    ///     .credentials(|| Ok(Login::new("app", std::fs::read_to_string("/run/secrets/redis")?.trim_end())))
+    ///     .connect()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    #[cfg(feature = "credentials")]
+    pub fn credentials(mut self, provider: impl Credentials + 'static) -> Self {
+        self.config.credentials = Some(Provider::new(provider));
+        self
+    }
+
     /// Sets the observer, which gets the events of the client. Defaults to no observer.
     ///
     /// ```
@@ -325,6 +351,17 @@ impl Config {
         Ok(self)
     }
 
+    /// Refuses a URL with credentials where a provider gives others.
+    #[cfg(feature = "credentials")]
+    pub(crate) fn check_credentials(&self, address: &Address) -> Result<()> {
+        if self.credentials.is_some() && address.has_login() {
+            return fail(
+                "credentials() cannot be set where the URL has a user or a password; leave them out of the URL".into(),
+            );
+        }
+        Ok(())
+    }
+
     pub(crate) fn watchdog_lease(&self) -> Result<Lease> {
         Lease::new(self.watchdog_timeout)
     }
@@ -348,6 +385,8 @@ impl Default for Config {
             name_prefix: String::new(),
             observer: Arc::new(NoObserver),
             has_observer: false,
+            #[cfg(feature = "credentials")]
+            credentials: None,
         }
     }
 }

@@ -113,6 +113,8 @@ mod cancel;
 mod client;
 mod config;
 mod conn;
+#[cfg(feature = "credentials")]
+mod credentials;
 mod election;
 mod engine;
 mod error;
@@ -139,6 +141,8 @@ mod transport;
 pub use cancel::Cancel;
 pub use client::Client;
 pub use config::ClientBuilder;
+#[cfg(feature = "credentials")]
+pub use credentials::{Credentials, Login};
 pub use election::{Candidate, Election, Leader, Leadership};
 pub use error::{Error, ErrorKind, Loss, Result};
 pub use event::{

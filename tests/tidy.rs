@@ -23,7 +23,7 @@ use code::{FOR_TESTS, body_after, is_name_char, without_comments_and_strings, wi
 const LAYERS: &[&[&str]] = &[
     &["error", "owner", "sync", "token"],
     &["name", "time"],
-    &["bell", "listing", "transport"],
+    &["bell", "credentials", "listing", "transport"],
     &["cancel", "event"],
     &["conn", "script"],
     &["state"],

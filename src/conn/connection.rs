@@ -10,8 +10,10 @@ use redis::{Cmd, Value};
 
 use super::address::{Address, Endpoint};
 use super::birth::Birth;
+use super::buffer::Buffer;
 use super::command::command;
-use super::frame;
+#[cfg(feature = "credentials")]
+use super::credentials::Provider;
 use super::introduction::{Hello, Introduction, Step, text_of};
 use super::resolver::Resolver;
 use super::socket::{Socket, Stream};
@@ -29,6 +31,9 @@ pub(crate) struct Dialer {
     label: Arc<str>,
     introduction: Introduction,
     resolver: Resolver,
+    /// Gives the credentials of each connection.
+    #[cfg(feature = "credentials")]
+    provider: Option<Provider>,
     /// Whether new connections ask when the server started.
     asks_birth: AtomicBool,
 }
@@ -46,6 +51,10 @@ pub(crate) struct Connection {
     /// Whether this connection asked when the server started, and the answer.
     asked_birth: bool,
     birth: Option<Birth>,
+    /// Whether a request was answered.
+    is_proven: bool,
+    /// The server wants a login anew.
+    is_logged_out: bool,
 }
 
 /// The purpose of a connection.
@@ -65,9 +74,17 @@ impl Dialer {
             label: address.to_string().into(),
             introduction,
             resolver: Resolver::of_the_system(),
+            #[cfg(feature = "credentials")]
+            provider: None,
             asks_birth: AtomicBool::new(false),
             address,
         }
+    }
+
+    /// Takes the credentials of each connection from a provider.
+    #[cfg(feature = "credentials")]
+    pub(crate) fn with_credentials(self, provider: Option<Provider>) -> Self {
+        Self { provider, ..self }
     }
 
     /// From now on, new connections ask when the server started.
@@ -92,7 +109,7 @@ impl Dialer {
 
     /// Connects and sends the introduction, all by `deadline`. `opened` gets the stream before the first byte is
     /// sent, so that closing the client can end the dial as well.
-    pub(super) fn dial(&self, deadline: Instant, opened: impl FnOnce(Weak<Stream>)) -> Result<Connection, Fault> {
+    pub(super) fn dial(&self, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Result<Connection, Fault> {
         self.dial_to(&self.address.endpoint, Purpose::Locks, deadline, opened)
     }
 
@@ -108,7 +125,25 @@ impl Dialer {
         endpoint: &Endpoint,
         purpose: Purpose,
         deadline: Instant,
-        opened: impl FnOnce(Weak<Stream>),
+        opened: impl Fn(Weak<Stream>),
+    ) -> Result<Connection, Fault> {
+        #[cfg(feature = "credentials")]
+        if let Some(provider) = &self.provider {
+            return provider.dial(&self.label, deadline, |login| {
+                self.dial_once(endpoint, purpose, deadline, &opened, || login().map(Some))
+            });
+        }
+        self.dial_once(endpoint, purpose, deadline, &opened, || Ok(None::<Vec<u8>>))
+    }
+
+    /// `login` gives the command that logs in, unless the introduction does; it is called when the server is connected.
+    fn dial_once<Login: AsRef<[u8]>>(
+        &self,
+        endpoint: &Endpoint,
+        purpose: Purpose,
+        deadline: Instant,
+        opened: &dyn Fn(Weak<Stream>),
+        login: impl FnOnce() -> Result<Option<Login>, Fault>,
     ) -> Result<Connection, Fault> {
         let limit = Instant::now().until(deadline);
         let socket = Socket::dial(endpoint, &self.resolver, deadline)
@@ -123,8 +158,11 @@ impl Dialer {
             mute: false,
             asked_birth: self.asks_birth.load(Ordering::Relaxed),
             birth: None,
+            is_proven: false,
+            is_logged_out: false,
         };
-        self.introduce(&mut connection, purpose, deadline)?;
+        let login = login()?;
+        self.introduce(&mut connection, purpose, login.as_ref().map(AsRef::as_ref), deadline)?;
         if let Some(identity) = &mut connection.identity {
             (identity.number, identity.peer) = (self.number, connection.socket.peer());
         }
@@ -133,7 +171,13 @@ impl Dialer {
 
     /// Sends the introduction in one round trip. Requests of callers come later: until the replies are checked, the
     /// server may be of the wrong kind.
-    fn introduce(&self, connection: &mut Connection, purpose: Purpose, deadline: Instant) -> Result<(), Fault> {
+    fn introduce(
+        &self,
+        connection: &mut Connection,
+        purpose: Purpose,
+        login: Option<&[u8]>,
+        deadline: Instant,
+    ) -> Result<(), Fault> {
         let limit = Instant::now().until(deadline);
         let mut moment = Moment::Greeting;
         let lost = |moment, error| Fault::NotSent(trouble::failed(&self.label, moment, error, limit));
@@ -141,6 +185,10 @@ impl Dialer {
         if connection.asked_birth {
             packed.to_mut().extend(Introduction::ask_birth());
             steps.push(Step::Birth);
+        }
+        if let Some(login) = login {
+            steps.insert(0, Step::Login);
+            connection.send(login, deadline).map_err(|error| lost(moment, error))?;
         }
         connection.send(&packed, deadline).map_err(|error| lost(moment, error))?;
         let mut refused_login = None;
@@ -203,13 +251,17 @@ impl Connection {
 
     /// Reads an answer or a refusal out of a reply. Fails for a reply that `read` does not understand.
     pub(super) fn interpret<T>(
-        &self,
+        &mut self,
         reply: &Value,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> io::Result<Result<T, Fault>> {
         match reply {
             Value::ServerError(error) => Ok(Err(self.refused(Refusal::new(error)))),
-            reply => read(reply).map(Ok).ok_or_else(trouble::odd_reply),
+            reply => {
+                let answer = read(reply).ok_or_else(trouble::odd_reply)?;
+                self.is_proven = true;
+                Ok(Ok(answer))
+            }
         }
     }
 
@@ -236,7 +288,14 @@ impl Connection {
         trouble::failed(&self.server, Moment::Request, error, limits.of(self.socket.limit()))
     }
 
-    fn refused(&self, refusal: Refusal) -> Fault {
+    /// A connection that answered before and wants a login now is to be closed. The request had no effect.
+    fn refused(&mut self, refusal: Refusal) -> Fault {
+        if refusal.is_of_login() {
+            self.is_logged_out = true;
+            if self.is_proven {
+                return Fault::NotSent(trouble::logged_out(&self.server));
+            }
+        }
         Fault::Refused(refusal.at(Arc::clone(&self.server)))
     }
 
@@ -269,7 +328,10 @@ impl Connection {
         });
         let (error, sent) = match (outcome, failure) {
             (_, Some(failure)) => failure,
-            (Ok(answer), None) => return Ok(answer),
+            (Ok(answer), None) => {
+                self.is_proven = true;
+                return Ok(answer);
+            }
             (Err(Stop::Refused(refusal)), None) => return Err(self.refused(refusal)),
             (Err(Stop::Unsupported(why)), None) => {
                 return Err(Fault::NotSent(Error::new(ErrorKind::Unsupported, why).at(&self.server)));
@@ -320,6 +382,11 @@ impl Connection {
     /// Where this connection leads; `None` where the server does not tell the id of the connection.
     pub(super) fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
+    }
+
+    /// Whether the server wants a login anew.
+    pub(super) fn is_logged_out(&self) -> bool {
+        self.is_logged_out
     }
 
     /// The id of this connection on the server.
@@ -392,58 +459,6 @@ fn server_of(info: &str) -> Option<String> {
     let (address, _) = after.split_once(" fd=")?;
     Some(address.to_owned())
 }
-
-/// Bytes that were received but not parsed.
-#[derive(Debug, Default)]
-struct Buffer {
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-}
-
-impl Buffer {
-    fn is_empty(&self) -> bool {
-        self.start == self.end
-    }
-
-    fn take(&mut self) -> io::Result<Option<Value>> {
-        if self.is_empty() {
-            return Ok(None);
-        }
-        let garbled =
-            |error: Box<dyn std::error::Error + Send + Sync>| io::Error::new(io::ErrorKind::InvalidData, error);
-        let here = &self.bytes[self.start..self.end];
-        let Some(length) = frame::length(here).map_err(|error| garbled(error.into()))? else { return Ok(None) };
-        let reply = &here[..length];
-        let value = match frame::plain(reply) {
-            Some(value) => value,
-            None => redis::parse_redis_value(reply).map_err(|error| garbled(error.into()))?,
-        };
-        self.start += length;
-        if self.is_empty() {
-            (self.start, self.end) = (0, 0);
-        }
-        Ok(Some(value))
-    }
-
-    /// Returns free space for the next read.
-    fn room(&mut self) -> &mut [u8] {
-        if self.start > 0 && self.end == self.bytes.len() {
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        if self.end == self.bytes.len() {
-            self.bytes.resize((self.bytes.len() * 2).max(SMALLEST_BUFFER), 0);
-        }
-        &mut self.bytes[self.end..]
-    }
-
-    fn filled(&mut self, read: usize) {
-        self.end += read;
-    }
-}
-
-const SMALLEST_BUFFER: usize = 4 * 1024;
 
 #[cfg(test)]
 mod tests {

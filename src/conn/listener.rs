@@ -244,7 +244,7 @@ impl<'a> Session<'a> {
             Value::ServerError(error) => match self.sent.pop_front() {
                 Some(Sent::Subscribe { channels, .. }) => {
                     let refusal = Refusal::new(&error).at(self.listener.server.label());
-                    if refusal.is_transient() {
+                    if refusal.is_transient() || (refusal.is_of_login() && self.confirmed) {
                         // The subscription is requested again on the next connection, after a pause.
                         return Err(io::Error::other(Error::refused(refusal)));
                     }
@@ -256,6 +256,10 @@ impl<'a> Session<'a> {
                         .into_iter()
                         .try_for_each(|channel| self.listener.tell(ListenerEvent::Unsubscribed(channel)));
                     return Ok(told.is_some());
+                }
+                Some(Sent::Ping) if Refusal::new(&error).is_of_login() => {
+                    let refusal = Refusal::new(&error).at(self.listener.server.label());
+                    return Err(io::Error::other(Error::refused(refusal)));
                 }
                 _ => return Ok(true),
             },

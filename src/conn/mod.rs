@@ -2,8 +2,11 @@
 
 mod address;
 mod birth;
+mod buffer;
 mod command;
 mod connection;
+#[cfg(feature = "credentials")]
+mod credentials;
 mod down;
 mod frame;
 mod gather;
@@ -24,6 +27,8 @@ mod waker;
 pub(crate) use address::Address;
 pub(crate) use command::command;
 pub(crate) use connection::Dialer;
+#[cfg(feature = "credentials")]
+pub(crate) use credentials::Provider;
 pub(crate) use gather::{Outcome, Request, ask, gather};
 pub(crate) use listener::{Audience, ListenerEvent, listen};
 pub(crate) use server::{DedicatedConnection, Server};

@@ -70,15 +70,21 @@ impl Server {
     }
 
     /// Sends one request over a pooled connection and waits for the reply. A reply that `read` does not understand
-    /// closes the connection, because requests and replies no longer match.
+    /// closes the connection, because requests and replies no longer match. A request that was refused because the
+    /// login of the connection had ended is sent once more, over another connection.
     pub(crate) fn request<T>(
         &self,
         request: &[u8],
         limits: Limits,
-        read: impl FnOnce(&Value) -> Option<T>,
+        read: impl Fn(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
         let mut connection = self.take(limits.end())?;
-        let answer = connection.request(request, limits, read);
+        let mut answer = connection.request(request, limits, &read);
+        if connection.is_logged_out() && matches!(answer, Err(Fault::NotSent(_))) {
+            self.put_away(connection, false);
+            connection = self.take(limits.end())?;
+            answer = connection.request(request, limits, &read);
+        }
         self.put_away(connection, is_usable(&answer));
         if is_of_replica(&answer) {
             self.leave_replica();
@@ -195,15 +201,15 @@ impl Server {
 
     /// Returns a connection to the pool, or closes it.
     pub(super) fn put_away(&self, connection: Connection, usable: bool) {
-        if usable {
+        if usable && !connection.is_logged_out() {
             self.pool.give_back(connection);
         } else {
-            let mute = connection.is_mute();
+            // The cause may affect idle connections as well, for instance a gateway that lost its table.
+            let closes_idle = connection.is_mute() || connection.is_logged_out();
             // The socket must be closed before the request is fenced or repeated.
             drop(connection);
             self.pool.give_up();
-            if mute {
-                // The cause may affect idle connections as well, for instance a gateway that lost its table.
+            if closes_idle {
                 self.pool.close_idle();
             }
         }

@@ -81,6 +81,11 @@ pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Durat
     Error::with_source(ErrorKind::Connection, format!("redis at {label} {what}"), error)
 }
 
+/// The error for a connection on which the server wants a login anew.
+pub(super) fn logged_out(label: &str) -> Error {
+    Error::new(ErrorKind::Connection, format!("redis at {label} ended the login of the connection"))
+}
+
 /// The error for a request whose time was over before it could be sent.
 pub(super) fn no_time(label: &str) -> Error {
     Error::new(ErrorKind::Connection, format!("redis at {label} was not asked: no time was left for the request"))

@@ -13,6 +13,8 @@ pub(crate) struct Refusal {
     server: Option<Arc<str>>,
     /// Advice that replaces the advice for the word.
     advice: Option<&'static str>,
+    /// Whether a login was refused.
+    of_login: bool,
 }
 
 impl Refusal {
@@ -42,7 +44,7 @@ impl Refusal {
     }
 
     fn of(word: &str, text: &str) -> Self {
-        Self { word: word.to_owned(), text: shortened(text), server: None, advice: None }
+        Self { word: word.to_owned(), text: shortened(text), server: None, advice: None, of_login: false }
     }
 
     /// Names the server.
@@ -59,7 +61,12 @@ impl Refusal {
     pub(crate) fn of_login(self) -> Self {
         let is_harmless = self.text.starts_with(NO_PASSWORD_SET);
         let text = if is_harmless { self.text } else { "the login was refused".to_owned() };
-        Self { text, ..self }
+        Self { text, of_login: true, ..self }
+    }
+
+    /// Whether the server refused a login, or wants one.
+    pub(crate) fn is_of_login(&self) -> bool {
+        self.of_login || matches!(self.word.as_str(), "NOAUTH" | "WRONGPASS")
     }
 
     pub(crate) fn word(&self) -> &str {

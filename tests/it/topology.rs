@@ -1,3 +1,6 @@
 //! Servers that are several, that move, or that are reached another way: Sentinel, Cluster, replicas, TLS.
 //!
 //! Short tests run in `make test`; the campaigns are ignored there and run in `make topology`.
+
+#[cfg(feature = "credentials")]
+mod credentials;

@@ -1,0 +1,59 @@
+//! The bytes that were received on a connection, and the replies among them.
+
+use std::io;
+
+use redis::Value;
+
+use super::frame;
+
+/// Bytes that were received but not parsed.
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    pub(super) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    pub(super) fn take(&mut self) -> io::Result<Option<Value>> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let garbled =
+            |error: Box<dyn std::error::Error + Send + Sync>| io::Error::new(io::ErrorKind::InvalidData, error);
+        let here = &self.bytes[self.start..self.end];
+        let Some(length) = frame::length(here).map_err(|error| garbled(error.into()))? else { return Ok(None) };
+        let reply = &here[..length];
+        let value = match frame::plain(reply) {
+            Some(value) => value,
+            None => redis::parse_redis_value(reply).map_err(|error| garbled(error.into()))?,
+        };
+        self.start += length;
+        if self.is_empty() {
+            (self.start, self.end) = (0, 0);
+        }
+        Ok(Some(value))
+    }
+
+    /// Returns free space for the next read.
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        if self.start > 0 && self.end == self.bytes.len() {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.end == self.bytes.len() {
+            self.bytes.resize((self.bytes.len() * 2).max(SMALLEST_BUFFER), 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    pub(super) fn filled(&mut self, read: usize) {
+        self.end += read;
+    }
+}
+
+const SMALLEST_BUFFER: usize = 4 * 1024;

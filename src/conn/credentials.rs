@@ -1,0 +1,146 @@
+//! Asks the provider of credentials for each login, and once more after a refusal.
+
+use std::any::Any;
+use std::error::Error as StdError;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use super::single_flight::{NoAnswer, SingleFlight};
+use super::trouble::in_words;
+use crate::credentials::Credentials;
+use crate::error::{Error, ErrorKind};
+use crate::time::Instant;
+use crate::transport::Fault;
+
+/// The provider of a client, shared by its servers.
+#[derive(Clone)]
+pub(crate) struct Provider {
+    provider: Arc<dyn Credentials>,
+    asked: Arc<SingleFlight<Answer>>,
+}
+
+/// The command that logs in.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct PackedLogin(Arc<Zeroizing<Vec<u8>>>);
+
+type Answer = Result<PackedLogin, NoLogin>;
+
+/// The reason why the provider gave no credentials.
+#[derive(Clone)]
+enum NoLogin {
+    Failed(ProviderError),
+    Panicked,
+}
+
+/// The error of a provider, as the source of several errors.
+#[derive(Clone)]
+struct ProviderError(Arc<dyn StdError + Send + Sync>);
+
+impl Provider {
+    pub(crate) fn new(provider: impl Credentials + 'static) -> Self {
+        Self { provider: Arc::new(provider), asked: Arc::new(SingleFlight::new("lockson-login")) }
+    }
+
+    /// Dials with the credentials of the provider. `dial` asks for them when the server is connected, so that a server
+    /// that is down costs no call of the provider. Credentials that are refused are replaced once.
+    pub(super) fn dial<T>(
+        &self,
+        server: &str,
+        deadline: Instant,
+        dial: impl Fn(&mut dyn FnMut() -> Result<PackedLogin, Fault>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let mut given = None;
+        let first = dial(&mut || {
+            let (number, login) = self.ask(0, server, deadline)?;
+            given = Some((number, login.clone()));
+            Ok(login)
+        });
+        let (Err(Fault::Refused(refusal)), Some((number, stale))) = (&first, given) else { return first };
+        if !refusal.is_of_login() {
+            return first;
+        }
+        let (_, fresh) = self.ask(number, server, deadline)?;
+        if fresh == stale {
+            // The server would refuse them again, and may count the refusals.
+            return Err(Fault::Refused(refusal.clone().advising(SAME)));
+        }
+        dial(&mut || Ok(fresh.clone())).map_err(|fault| match fault {
+            Fault::Refused(refusal) if refusal.is_of_login() => Fault::Refused(refusal.advising(TWICE)),
+            fault => fault,
+        })
+    }
+
+    /// Returns credentials other than those of the asking `refused`, and the number of the asking.
+    fn ask(&self, refused: u64, server: &str, deadline: Instant) -> Result<(u64, PackedLogin), Fault> {
+        let (limit, provider) = (Instant::now().until(deadline), Arc::clone(&self.provider));
+        let asked = self.asked.ask(refused, deadline, move || {
+            let login = catch_unwind(AssertUnwindSafe(|| {
+                if refused > 0 {
+                    provider.refused();
+                }
+                provider.credentials().map(|login| PackedLogin(Arc::new(login.packed())))
+            }));
+            match login {
+                Ok(login) => login.map_err(|error| NoLogin::Failed(ProviderError(error.into()))),
+                Err(panic) => {
+                    drop_quietly(panic);
+                    Err(NoLogin::Panicked)
+                }
+            }
+        });
+        let text = |why: &str| format!("redis at {server} was not asked: the provider of credentials {why}");
+        let error = match asked {
+            Ok((number, Ok(login))) => return Ok((number, login)),
+            Ok((_, Err(NoLogin::Failed(error)))) => Error::with_source(ErrorKind::Connection, text("failed"), error),
+            Ok((_, Err(NoLogin::Panicked))) => Error::new(ErrorKind::Connection, text("panicked")),
+            Err(NoAnswer::NotInTime) => {
+                Error::new(ErrorKind::Connection, text(&format!("did not answer within {}", in_words(limit))))
+            }
+            Err(NoAnswer::NoThread(error)) => {
+                Error::with_source(ErrorKind::Connection, text("could not be given a thread"), error)
+            }
+        };
+        Err(Fault::NotSent(error))
+    }
+}
+
+impl AsRef<[u8]> for PackedLogin {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The value of a panic may panic when it is dropped.
+fn drop_quietly(panic: Box<dyn Any + Send>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(..)")
+    }
+}
+
+impl fmt::Display for ProviderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for ProviderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for ProviderError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
+    }
+}
+
+const TWICE: &str = "these are the credentials of the provider, which was asked once more after the first refusal";
+const SAME: &str = "these are the credentials of the provider, which gave the same ones once more after the refusal";
