@@ -1,12 +1,14 @@
 //! Lock names, and every key and channel derived from one.
 
 mod field;
+mod tag;
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::owner::OwnerId;
+pub(crate) use tag::hashed_part;
 
 /// A valid lock name. The name is the key of the lock in Redis; a value of a group is a part of the group's key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

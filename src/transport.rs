@@ -33,7 +33,42 @@ pub(crate) trait Question<Reply, T>: Sync {
     fn read(&self, reply: &Reply) -> Option<T>;
 
     /// The request with the source of its script, for a server that does not know the script.
-    fn packed_with_source(&self) -> Option<Vec<u8>>;
+    fn packed_with_source(&self, pub_sub: PubSub) -> Option<Vec<u8>>;
+}
+
+/// The kind of pub/sub of a client. Messages of one kind do not reach subscriptions of the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PubSub {
+    #[default]
+    Plain,
+    /// A channel belongs to the server of its slot.
+    Sharded,
+}
+
+impl PubSub {
+    /// The command that publishes.
+    pub(crate) fn publish(self) -> &'static str {
+        match self {
+            Self::Plain => "PUBLISH",
+            Self::Sharded => "SPUBLISH",
+        }
+    }
+
+    /// The command that subscribes.
+    pub(crate) fn subscribe(self) -> &'static str {
+        match self {
+            Self::Plain => "SUBSCRIBE",
+            Self::Sharded => "SSUBSCRIBE",
+        }
+    }
+
+    /// The command that ends a subscription.
+    pub(crate) fn unsubscribe(self) -> &'static str {
+        match self {
+            Self::Plain => "UNSUBSCRIBE",
+            Self::Sharded => "SUNSUBSCRIBE",
+        }
+    }
 }
 
 /// Identifies a server within its topology; a number is never used again.
@@ -122,8 +157,10 @@ pub(crate) struct Voting {
 /// The next step of the listening connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
-    Subscribe(Vec<String>),
-    Unsubscribe(Vec<String>),
+    /// One command for each batch.
+    Subscribe(PubSub, Vec<Vec<String>>),
+    /// One command for each batch.
+    Unsubscribe(PubSub, Vec<Vec<String>>),
     /// Nothing to do until this moment, or until the thread is woken.
     Rest(Instant),
     /// The connection leads to the wrong server: make it anew.

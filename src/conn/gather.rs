@@ -45,7 +45,8 @@ pub(crate) struct Outcome<T> {
 impl<'a, T> Request<'a, T> {
     /// The same request with the source of its script, unless this one has it.
     fn whole(&self) -> Option<Self> {
-        let packed = if self.whole { None } else { self.call.packed_with_source() };
+        let pub_sub = self.server.pub_sub_if_chosen().unwrap_or_default();
+        let packed = if self.whole { None } else { self.call.packed_with_source(pub_sub) };
         let Self { ref server, limits, voting, call, .. } = *self;
         Some(Request { server: Arc::clone(server), packed: packed?.into(), limits, voting, call, whole: true })
     }

@@ -16,7 +16,7 @@ use super::waker::{Sleeper, Waker, sleeper};
 use crate::error::{Error, ErrorKind, Refusal};
 use crate::name::INVALIDATIONS;
 use crate::time::Instant;
-use crate::transport::Demand;
+use crate::transport::{Demand, Fault, Limits, PubSub};
 
 /// The receiver of messages. It decides which channels to subscribe to, and gets the events.
 pub(crate) trait Audience: Send + Sync {
@@ -30,10 +30,14 @@ pub(crate) trait Audience: Send + Sync {
 /// An event on the listening connection.
 #[derive(Debug)]
 pub(crate) enum ListenerEvent {
-    /// A connection was opened, with this id on the server, where the server reports one.
-    Connected(Option<u64>),
+    /// A connection was opened, with this id on the server, where the server reports one. The channels of locks are
+    /// subscribed by this kind of pub/sub.
+    Connected(Option<u64>, PubSub),
     Subscribed(String),
+    /// Also unasked, when the slot of the channel has left the server.
     Unsubscribed(String),
+    /// Another server has the slot of these channels, or no server at present.
+    Elsewhere(Vec<String>),
     Message {
         channel: String,
         /// As the sender wrote it: any bytes.
@@ -83,9 +87,9 @@ enum End {
 impl Listener {
     fn run(mut self) {
         loop {
-            let end = match self.server.dial(Instant::now().after(self.patience.command_timeout)) {
-                Ok(connection) => {
-                    if self.tell(ListenerEvent::Connected(connection.number())).is_none() {
+            let end = match self.open() {
+                Ok((connection, pub_sub)) => {
+                    if self.tell(ListenerEvent::Connected(connection.number(), pub_sub)).is_none() {
                         return;
                     }
                     let mut session = Session::new(&self, connection);
@@ -105,6 +109,13 @@ impl Listener {
                 return;
             }
         }
+    }
+
+    fn open(&self) -> Result<(Connection, PubSub), Fault> {
+        let deadline = Instant::now().after(self.patience.command_timeout);
+        let mut connection = self.server.dial(deadline)?;
+        let pub_sub = self.server.choose_pub_sub(&mut connection, Limits::by(deadline))?;
+        Ok((connection, pub_sub))
     }
 
     /// Pauses before the next attempt, longer each time. Returns `None` when no waiter is left.
@@ -181,8 +192,8 @@ impl<'a> Session<'a> {
         let rest = loop {
             let Some(audience) = self.listener.audience.upgrade() else { return Ok(false) };
             match audience.demand(Instant::now()) {
-                Demand::Subscribe(channels) => self.subscribe(channels)?,
-                Demand::Unsubscribe(channels) => self.unsubscribe(&channels)?,
+                Demand::Subscribe(pub_sub, batches) => self.subscribe(pub_sub, batches)?,
+                Demand::Unsubscribe(pub_sub, batches) => self.unsubscribe(pub_sub, batches)?,
                 Demand::Rest(until) => break until,
                 Demand::Redial => return Err(io::Error::other(self.misled())),
                 Demand::Close => return Ok(false),
@@ -201,17 +212,26 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    fn subscribe(&mut self, channels: Vec<String>) -> io::Result<()> {
-        self.send(&[&["SUBSCRIBE"], channels.iter().map(String::as_str).collect::<Vec<_>>().as_slice()].concat())?;
-        let missing = channels.len();
-        self.sent.push_back(Sent::Subscribe { channels, missing });
+    fn subscribe(&mut self, pub_sub: PubSub, batches: Vec<Vec<String>>) -> io::Result<()> {
+        self.send_batches(pub_sub.subscribe(), &batches)?;
+        let sent = |channels: Vec<String>| Sent::Subscribe { missing: channels.len(), channels };
+        self.sent.extend(batches.into_iter().map(sent));
         Ok(())
     }
 
-    fn unsubscribe(&mut self, channels: &[String]) -> io::Result<()> {
-        self.send(&[&["UNSUBSCRIBE"], channels.iter().map(String::as_str).collect::<Vec<_>>().as_slice()].concat())?;
-        self.sent.push_back(Sent::Unsubscribe { channels: channels.to_vec(), missing: channels.len() });
+    fn unsubscribe(&mut self, pub_sub: PubSub, batches: Vec<Vec<String>>) -> io::Result<()> {
+        self.send_batches(pub_sub.unsubscribe(), &batches)?;
+        let sent = |channels: Vec<String>| Sent::Unsubscribe { missing: channels.len(), channels };
+        self.sent.extend(batches.into_iter().map(sent));
         Ok(())
+    }
+
+    fn send_batches(&mut self, word: &str, batches: &[Vec<String>]) -> io::Result<()> {
+        let mut packed = vec![];
+        for batch in batches {
+            command(&[word]).arg(batch).write_packed_command(&mut packed);
+        }
+        self.send(&packed)
     }
 
     /// Sends a ping to a silent server. Returns the time of the next check.
@@ -222,20 +242,20 @@ impl<'a> Session<'a> {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the server fell silent"));
         }
         if self.sent.is_empty() && silent >= SILENCE_BEFORE_PING {
-            self.send(&["PING"])?;
+            self.send(&command(&["PING"]).get_packed_command())?;
             self.sent.push_back(Sent::Ping);
         }
         let limit = if self.sent.is_empty() { SILENCE_BEFORE_PING } else { SILENCE_BEFORE_PING + ANSWER_LIMIT };
         Ok(self.heard.after(limit))
     }
 
-    fn send(&mut self, words: &[&str]) -> io::Result<()> {
+    fn send(&mut self, request: &[u8]) -> io::Result<()> {
         let deadline = Instant::now().after(self.listener.patience.command_timeout);
         if self.sent.is_empty() {
             // The silence is measured from the request, not from the last message before the request.
             self.heard = self.heard.max(Instant::now().before(SILENCE_BEFORE_PING));
         }
-        self.connection.send(&command(words).get_packed_command(), deadline)
+        self.connection.send(request, deadline)
     }
 
     /// Handles one frame. `false` means that no waiter is left.
@@ -244,6 +264,9 @@ impl<'a> Session<'a> {
             Value::ServerError(error) => match self.sent.pop_front() {
                 Some(Sent::Subscribe { channels, .. }) => {
                     let refusal = Refusal::new(&error).at(self.listener.server.label());
+                    if refusal.is_of_routing() {
+                        return Ok(self.listener.tell(ListenerEvent::Elsewhere(channels)).is_some());
+                    }
                     if refusal.is_transient() || (refusal.is_of_login() && self.confirmed) {
                         // The subscription is requested again on the next connection, after a pause.
                         return Err(io::Error::other(Error::refused(refusal)));
@@ -268,8 +291,11 @@ impl<'a> Session<'a> {
                 let mut values = values.into_iter();
                 let kind = match text(values.next()).as_deref() {
                     Some("message") => PushKind::Message,
+                    Some("smessage") => PushKind::SMessage,
                     Some("subscribe") => PushKind::Subscribe,
+                    Some("ssubscribe") => PushKind::SSubscribe,
                     Some("unsubscribe") => PushKind::Unsubscribe,
+                    Some("sunsubscribe") => PushKind::SUnsubscribe,
                     _ => PushKind::Other(String::new()),
                 };
                 self.sort(kind, values.collect())
@@ -291,13 +317,17 @@ impl<'a> Session<'a> {
         let channel = text(first).unwrap_or_default();
         match kind {
             PushKind::Message if channel == INVALIDATIONS => invalidated(data.next()),
-            PushKind::Message => ListenerEvent::Message { channel, payload: bytes(data.next()) },
-            PushKind::Subscribe => {
+            PushKind::Message | PushKind::SMessage => ListenerEvent::Message { channel, payload: bytes(data.next()) },
+            PushKind::Subscribe | PushKind::SSubscribe => {
                 self.answered_one();
                 ListenerEvent::Subscribed(channel)
             }
-            PushKind::Unsubscribe => {
-                self.answered_one();
+            PushKind::Unsubscribe | PushKind::SUnsubscribe => {
+                // A slot that leaves the server ends subscriptions unasked.
+                if matches!(self.sent.front(), Some(Sent::Unsubscribe { channels, .. }) if channels.contains(&channel))
+                {
+                    self.answered_one();
+                }
                 ListenerEvent::Unsubscribed(channel)
             }
             _ => {

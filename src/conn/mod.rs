@@ -13,6 +13,7 @@ mod gather;
 mod introduction;
 mod listener;
 mod pool;
+mod pub_sub;
 mod resolver;
 #[cfg(test)]
 pub(crate) mod scripted;
@@ -31,6 +32,8 @@ pub(crate) use connection::Dialer;
 pub(crate) use credentials::Provider;
 pub(crate) use gather::{Outcome, Request, ask, gather};
 pub(crate) use listener::{Audience, ListenerEvent, listen};
+#[cfg(test)]
+pub(crate) use pub_sub::PubSubChoice;
 pub(crate) use server::{DedicatedConnection, Server};
 pub(crate) use standalone::Standalone;
 pub(crate) use waker::{Sleeper, Waker, sleeper};

@@ -11,6 +11,7 @@ use super::connection::{Connection, Dialer};
 use super::down::Down;
 use super::introduction::Hello;
 use super::pool::{Pool, closed};
+use super::pub_sub::PubSubChoice;
 use super::trouble;
 use super::waker::Sleeper;
 use crate::error::{Error, ErrorKind, Stop};
@@ -18,7 +19,7 @@ use crate::sync::Mutex;
 use crate::time::Instant;
 #[cfg(test)]
 use crate::transport::ServerNumber;
-use crate::transport::{Fault, Identity, Limits, MachineNumber};
+use crate::transport::{Fault, Identity, Limits, MachineNumber, PubSub};
 
 /// A server of the topology.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub(crate) struct Server {
     pool: Pool,
     down: Mutex<Down>,
     runs: Mutex<Runs>,
+    pub_sub: Arc<PubSubChoice>,
 }
 
 /// A connection outside the pool, for one thread. A broken connection is replaced at the next request.
@@ -44,7 +46,14 @@ pub(crate) struct DedicatedConnection {
 impl Server {
     pub(crate) fn new(dialer: Dialer, most_connections: usize) -> Self {
         let pool = Pool::new(Arc::clone(dialer.label()), most_connections);
-        Self { dialer, pool, down: Mutex::default(), runs: Mutex::default() }
+        let pub_sub = Arc::new(PubSubChoice::made(PubSub::Plain));
+        Self { dialer, pool, down: Mutex::default(), runs: Mutex::default(), pub_sub }
+    }
+
+    /// The server of a client that makes this choice.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for clusters"))]
+    pub(crate) fn choosing(self, pub_sub: Arc<PubSubChoice>) -> Self {
+        Self { pub_sub, ..self }
     }
 
     /// A server with one connection.
@@ -90,6 +99,27 @@ impl Server {
             self.leave_replica();
         }
         answer
+    }
+
+    /// Returns the kind of pub/sub of the client, which the first server that answers decides.
+    pub(crate) fn pub_sub(&self, limits: Limits) -> Result<PubSub, Fault> {
+        if let Some(made) = self.pub_sub.get() {
+            return Ok(made);
+        }
+        let mut connection = self.take(limits.end())?;
+        let answer = self.choose_pub_sub(&mut connection, limits);
+        self.put_away(connection, is_usable(&answer));
+        answer
+    }
+
+    /// The same over a connection outside the pool.
+    pub(super) fn choose_pub_sub(&self, connection: &mut Connection, limits: Limits) -> Result<PubSub, Fault> {
+        self.pub_sub.choose(connection, limits)
+    }
+
+    /// The kind of pub/sub, if it is chosen: before that, no request that publishes is sent.
+    pub(crate) fn pub_sub_if_chosen(&self) -> Option<PubSub> {
+        self.pub_sub.get()
     }
 
     /// Several round trips over one pooled connection; see [`Connection::round_trips`].

@@ -1,6 +1,5 @@
 //! Exactly once: sends a request, and after a missing reply fences the request and repeats it.
 
-use std::borrow::Cow;
 use std::marker;
 use std::ptr;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use crate::error::{Error, Loss};
 use crate::script::Call;
 use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
 use crate::time::Instant;
-use crate::transport::{Fault, Identity, Limits, Question, Voting};
+use crate::transport::{Fault, Identity, Limits, PubSub, Question, Voting};
 
 /// A reply, and the history of its request.
 #[derive(Debug)]
@@ -125,7 +124,6 @@ fn fence_one_connection<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)]) -> b
 struct Sending<'a, T> {
     topology: &'a dyn Topology,
     call: &'a Call<T>,
-    request: Vec<u8>,
     voting: Voting,
     exchange: Exchange,
 }
@@ -134,13 +132,18 @@ impl<'a, T> Sending<'a, T> {
     fn new(send: Send<'a, T>) -> Self {
         let Send { topology, call, bounds, in_doubt } = send;
         let exchange = Exchange::new(in_doubt, call.has_source(), bounds, Instant::now());
-        Self { topology, call, request: call.packed(), voting: bounds.voting, exchange }
+        Self { topology, call, voting: bounds.voting, exchange }
     }
 
     /// The request to send now, if the next step is to send one.
     fn request(&self, now: Instant) -> Option<Request<'_, T>> {
         match self.exchange.next(now) {
-            Next::Send { whole, limits } if self.call.round_trips().is_none() => Some(self.request_of(whole, limits)),
+            Next::Send { whole, limits } if self.call.round_trips().is_none() => {
+                let server = self.server();
+                // The first request of a client that publishes asks for the kind of pub/sub, and goes alone.
+                let pub_sub = server.pub_sub_if_chosen().or((!self.call.publishes()).then_some(PubSub::Plain))?;
+                Some(self.request_of(server, pub_sub, whole, limits))
+            }
             _ => None,
         }
     }
@@ -177,14 +180,23 @@ impl<'a, T> Sending<'a, T> {
     }
 
     fn attempt(&self, whole: bool, limits: Limits) -> Outcome<T> {
-        let Some(round_trips) = self.call.round_trips() else { return ask(self.request_of(whole, limits)) };
         let (server, sent) = (self.server(), Instant::now());
-        let answer = server.round_trips(limits, |send| round_trips.run(send));
+        let answer = match (self.call.round_trips(), self.pub_sub(&server, limits)) {
+            (None, Ok(pub_sub)) => return ask(self.request_of(server, pub_sub, whole, limits)),
+            (Some(round_trips), Ok(_)) => server.round_trips(limits, |send| round_trips.run(send)),
+            (_, Err(fault)) => Err(fault),
+        };
         Outcome { answer, sent, ended: Instant::now(), run_id: None }
     }
 
-    fn request_of(&self, whole: bool, limits: Limits) -> Request<'_, T> {
-        let (server, packed) = (self.server(), self.packed(whole));
+    /// The kind of pub/sub, where the request publishes.
+    fn pub_sub(&self, server: &Server, limits: Limits) -> Result<PubSub, Fault> {
+        if self.call.publishes() { server.pub_sub(limits) } else { Ok(PubSub::Plain) }
+    }
+
+    fn request_of(&self, server: Arc<Server>, pub_sub: PubSub, whole: bool, limits: Limits) -> Request<'_, T> {
+        let with_source = if whole { self.call.packed_with_source(pub_sub) } else { None };
+        let packed = with_source.unwrap_or_else(|| self.call.packed(pub_sub)).into();
         Request { server, packed, limits, voting: self.voting, call: self.call, whole }
     }
 
@@ -210,11 +222,6 @@ impl<'a, T> Sending<'a, T> {
     /// The server that stores the key now.
     fn server(&self) -> Arc<Server> {
         self.topology.server_for(self.call.route().key())
-    }
-
-    fn packed(&self, whole: bool) -> Cow<'_, [u8]> {
-        let with_source = if whole { self.call.packed_with_source() } else { None };
-        with_source.map_or(Cow::Borrowed(&self.request), Cow::Owned)
     }
 }
 

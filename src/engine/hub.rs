@@ -92,9 +92,9 @@ impl Hub {
         Ok(Subscription { hub: Arc::clone(self), channel, number })
     }
 
-    /// Keeps a waiter subscribed: joins the channel at the first call. Returns whether a message could be missed before,
-    /// so that the waiter must ask again. Fails where Redis refuses the subscription: such a wait could miss every
-    /// message.
+    /// Keeps a waiter subscribed: joins the channel at the first call, and where the subscription is one of another
+    /// server. Returns whether a message could be missed before, so that the waiter must ask again. Fails where Redis
+    /// refuses the subscription: such a wait could miss every message.
     pub(crate) fn arm(
         self: &Arc<Self>,
         subscription: &mut Option<Subscription>,
@@ -102,7 +102,9 @@ impl Hub {
         channel: impl FnOnce() -> String,
         bell: &Bell,
     ) -> Result<bool> {
-        if let Some(subscription) = subscription {
+        if let Some(subscription) = subscription
+            && Arc::ptr_eq(&subscription.hub, self)
+        {
             subscription.is_live()?;
             return Ok(false);
         }
@@ -231,16 +233,17 @@ impl Audience for Hub {
             let mut state = self.state.lock();
             let State { channels, connections, number, misled, .. } = &mut *state;
             match event {
-                ListenerEvent::Connected(number_there) => {
+                ListenerEvent::Connected(number_there, pub_sub) => {
                     *connections += 1;
                     *number = number_there;
-                    channels.connected();
+                    channels.connected(pub_sub);
                 }
                 ListenerEvent::Subscribed(channel) => {
                     ear_changed = channel == INVALIDATIONS;
                     wakes = channels.subscribed(&channel);
                 }
-                ListenerEvent::Unsubscribed(channel) => channels.unsubscribed(&channel),
+                ListenerEvent::Unsubscribed(channel) => wakes = channels.unsubscribed(&channel, Instant::now()),
+                ListenerEvent::Elsewhere(names) => wakes = channels.elsewhere(&names, Instant::now()),
                 ListenerEvent::Message { channel, payload } => {
                     let message = channels.message(&channel);
                     counted = message.is_count.then_some((channel, payload));

@@ -92,6 +92,11 @@ impl Refusal {
         matches!(self.word.as_str(), REPLICA | "MASTERDOWN")
     }
 
+    /// Whether the slot of the request is on another server of a cluster, or is served by none at present.
+    pub(crate) fn is_of_routing(&self) -> bool {
+        matches!(self.word.as_str(), "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN")
+    }
+
     /// Whether the server lacks the command, or the user has no right to run it.
     pub(crate) fn lacks_command(&self) -> bool {
         matches!(self.word.as_str(), "NOPERM" | "ERR" | "NOPROTO")

@@ -3,7 +3,6 @@
 use redis::Value;
 
 use super::answer::{Released, read_release};
-use super::call::PUBLISH;
 use super::reply::{int, list};
 use super::{Call, Script, lua};
 use crate::error::Refusal;
@@ -95,7 +94,7 @@ impl Bundle {
                 let keys = keys(parts.iter().map(|part| part.name));
                 let call = RELEASE_ALL.call(parts[0].name, &keys, read_releases);
                 let call = parts.iter().fold(call, |call, part| call.arg(part.owner.as_str()).arg(part.channel));
-                call.arg(UNLOCKED).arg(PUBLISH)
+                call.arg(UNLOCKED).publish_command()
             }
             Self::Group { skew_ms } => {
                 let values: Vec<ValueRelease<'_>> =
@@ -125,7 +124,7 @@ pub(super) fn release_values<T>(values: &[ValueRelease<'_>], skew_ms: u64, read:
         let (count, lease_ms) = remaining.map_or((0, 0), |(count, lease)| (count, lease.millis()));
         call.arg(name.field()).arg(owner.as_str()).arg(count).arg(lease_ms).arg(channel)
     };
-    values.iter().fold(call, with_value).arg(skew_ms).arg(UNLOCKED).arg(PUBLISH)
+    values.iter().fold(call, with_value).arg(skew_ms).arg(UNLOCKED).publish_command()
 }
 
 fn keys<'a>(names: impl Iterator<Item = &'a LockName>) -> Vec<&'a [u8]> {

@@ -8,7 +8,7 @@ use redis::{Cmd, ToRedisArgs, Value};
 use super::Publication;
 use crate::error::Stop;
 use crate::name::LockName;
-use crate::transport::Question;
+use crate::transport::{PubSub, Question};
 
 /// A bundled script. The hash is computed at the first use.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(crate) struct Call<T> {
     route: LockName,
     command: Cmd,
     source: Option<&'static str>,
+    /// The position of the command that publishes, among the words of the request.
+    publishes_at: Option<usize>,
     read: Read<T>,
     round_trips: Option<RoundTrips<T>>,
 }
@@ -60,7 +62,14 @@ impl Script {
         for key in keys {
             command.arg(*key);
         }
-        Call { route: route.clone(), command, source: Some(self.source), read: Read::Plain(read), round_trips: None }
+        Call {
+            route: route.clone(),
+            command,
+            source: Some(self.source),
+            publishes_at: None,
+            read: Read::Plain(read),
+            round_trips: None,
+        }
     }
 }
 
@@ -72,7 +81,8 @@ impl<T> Call<T> {
             command.arg(*word);
         }
         command.arg(key.key());
-        Self { route: key.clone(), command, source: None, read: Read::Plain(read), round_trips: None }
+        let read = Read::Plain(read);
+        Self { route: key.clone(), command, source: None, publishes_at: None, read, round_trips: None }
     }
 
     /// Makes a call of several round trips.
@@ -80,8 +90,8 @@ impl<T> Call<T> {
         route: &LockName,
         run: impl Fn(&mut Pipeline<'_>) -> Result<T, Stop> + Send + Sync + 'static,
     ) -> Self {
-        let round_trips = Some(RoundTrips(Box::new(run)));
-        Self { route: route.clone(), command: Cmd::new(), source: None, read: Read::Plain(|_| None), round_trips }
+        let (round_trips, read) = (Some(RoundTrips(Box::new(run))), Read::Plain(|_| None));
+        Self { route: route.clone(), command: Cmd::new(), source: None, publishes_at: None, read, round_trips }
     }
 
     pub(crate) fn arg(mut self, value: impl ToRedisArgs) -> Self {
@@ -91,7 +101,14 @@ impl<T> Call<T> {
 
     /// Adds the three arguments of a publication: channel, message, command.
     pub(super) fn publishing(self, publication: Publication<'_>) -> Self {
-        self.arg(publication.channel).arg(publication.message).arg(PUBLISH)
+        self.arg(publication.channel).arg(publication.message).publish_command()
+    }
+
+    /// Adds the command that publishes. The word is known when the call is packed: a cleanup may be built before the
+    /// client has chosen its kind of pub/sub.
+    pub(super) fn publish_command(mut self) -> Self {
+        self.publishes_at = Some(self.command.args_iter().count());
+        self.arg(PubSub::Plain.publish())
     }
 
     /// The same call without the reply.
@@ -101,7 +118,8 @@ impl<T> Call<T> {
     {
         let round_trips = self.round_trips.map(|all| RoundTrips(Box::new(move |send| all.run(send).map(drop))));
         let read = Read::Plain(|_| Some(()));
-        Call { route: self.route, command: self.command, source: self.source, read, round_trips }
+        let Self { route, command, source, publishes_at, .. } = self;
+        Call { route, command, source, publishes_at, read, round_trips }
     }
 
     /// The same call with a converted reply.
@@ -109,14 +127,14 @@ impl<T> Call<T> {
     where
         T: 'static,
     {
-        let Self { route, command, source, read, round_trips } = self;
+        let Self { route, command, source, publishes_at, read, round_trips } = self;
         let round_trips = round_trips.map(|all| RoundTrips(Box::new(move |send| all.run(send).map(convert))));
         let read: Box<Mapped<U>> = match read {
             Read::Plain(read) => Box::new(move |reply| read(reply).map(convert)),
             Read::Mapped(read) => Box::new(move |reply| read(reply).map(convert)),
         };
         let read = Read::Mapped(read);
-        Call { route, command, source, read, round_trips }
+        Call { route, command, source, publishes_at, read, round_trips }
     }
 
     /// The key that decides which server gets the request.
@@ -129,8 +147,26 @@ impl<T> Call<T> {
         self.round_trips.as_ref()
     }
 
-    pub(crate) fn packed(&self) -> Vec<u8> {
-        self.command.get_packed_command()
+    /// The request of a client with this kind of pub/sub.
+    pub(crate) fn packed(&self, pub_sub: PubSub) -> Vec<u8> {
+        match (self.publishes_at, pub_sub) {
+            (Some(_), PubSub::Sharded) => pack(self.words(pub_sub)),
+            _ => self.command.get_packed_command(),
+        }
+    }
+
+    /// Whether the request publishes, so that the kind of pub/sub must be known before the request is packed.
+    pub(crate) fn publishes(&self) -> bool {
+        self.publishes_at.is_some()
+    }
+
+    fn words(&self, pub_sub: PubSub) -> impl Iterator<Item = &[u8]> {
+        self.command.args_iter().enumerate().map(move |(position, word)| match word {
+            _ if self.publishes_at == Some(position) => pub_sub.publish().as_bytes(),
+            redis::Arg::Simple(word) => word,
+            // No call has a word of another sort.
+            _ => b"",
+        })
     }
 
     /// Whether the call runs a script, so that the source can be sent.
@@ -147,15 +183,9 @@ impl<T> Question<Value, T> for Call<T> {
         }
     }
 
-    fn packed_with_source(&self) -> Option<Vec<u8>> {
-        let source = self.source?;
-        let mut words = vec![b"EVAL".to_vec(), source.as_bytes().to_vec()];
-        for word in self.command.args_iter().skip(2) {
-            if let redis::Arg::Simple(bytes) = word {
-                words.push(bytes.to_vec());
-            }
-        }
-        Some(redis::pack_command(&words))
+    fn packed_with_source(&self, pub_sub: PubSub) -> Option<Vec<u8>> {
+        let call: [&[u8]; 2] = [b"EVAL", self.source?.as_bytes()];
+        Some(pack(call.into_iter().chain(self.words(pub_sub).skip(2))))
     }
 }
 
@@ -177,7 +207,37 @@ impl<T> fmt::Debug for RoundTrips<T> {
     }
 }
 
-/// The command by which scripts publish.
-pub(super) const PUBLISH: &str = "PUBLISH";
+fn pack<'a>(words: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut command = Cmd::with_capacity(USUAL_WORDS, USUAL_BYTES);
+    for word in words {
+        command.arg(word);
+    }
+    command.get_packed_command()
+}
+
 const USUAL_WORDS: usize = 12;
 const USUAL_BYTES: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::{Owners, ThreadNumber};
+    use crate::script::plain;
+    use crate::time::Lease;
+
+    #[test]
+    fn a_call_publishes_by_the_kind_of_pub_sub_at_its_sending() {
+        let (name, (_, owner)) = (LockName::new("PUBLISH").unwrap(), Owners::new().draw(ThreadNumber(1)));
+        let publication = Publication { channel: "PUBLISH", message: "PUBLISH" };
+        let call = plain::release(&name, &owner, None, publication);
+        let words = |packed: Vec<u8>, word: &str| String::from_utf8(packed).unwrap().matches(word).count();
+        assert!(call.publishes());
+        assert_eq!(words(call.packed(PubSub::Plain), "\r\nPUBLISH\r\n"), 4);
+        assert_eq!(words(call.packed(PubSub::Sharded), "\r\nPUBLISH\r\n"), 3, "names stay as they are");
+        assert_eq!(words(call.packed(PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
+        assert_eq!(words(call.packed_with_source(PubSub::Sharded).unwrap(), "\r\nSPUBLISH\r\n"), 1);
+        let mapped = call.map(|_| ()).ignoring_answer();
+        assert_eq!(words(mapped.packed(PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
+        assert!(!plain::acquire(&name, &owner, Lease::new(std::time::Duration::from_secs(1)).unwrap()).publishes());
+    }
+}

@@ -6,7 +6,6 @@ use redis::Value;
 
 use super::answer::{Attempt, Publication, Released, Renewal, RenewalAnswers, read_outcome};
 use super::bundle::{self, BundleAttempt, BundlePart, PartState};
-use super::call::PUBLISH;
 use super::reply::{int, list};
 use super::{Call, Script, lua};
 use crate::error::Loss;
@@ -78,7 +77,7 @@ pub(crate) fn renew(locks: &[Renewal], skew_ms: u64) -> Call<RenewalAnswers> {
 
 pub(crate) fn force_release(name: &LockName, publication: Publication<'_>) -> Call<bool> {
     let call = FORCE_RELEASE.call(name, &[name.key()], |reply| Some(int(reply)? == 1));
-    call.arg(name.field()).arg(publication.channel).arg(publication.message).arg(PUBLISH)
+    call.arg(name.field()).arg(publication.channel).arg(publication.message).publish_command()
 }
 
 /// Reads the hold of a value, with the part of the reply that `read` takes.

@@ -1,6 +1,5 @@
 //! The scripts of the count-down latch: the key holds the remaining count.
 
-use super::call::PUBLISH;
 use super::once::{self, Once};
 use super::reply::int;
 use super::{Call, Publication, Script, lua};
@@ -12,13 +11,13 @@ static COUNT_DOWN: Script = lua!("latch/count_down.lua");
 /// Sets the count if there is none.
 pub(crate) fn set_once(name: &LockName, once: &Once, count: u32) -> Call<bool> {
     let call = once::call(&SET_ONCE, name, once, |reply| Some(int(reply)? == 1));
-    call.arg(count).arg(name.latch_channel()).arg(NEW_COUNT).arg(PUBLISH)
+    call.arg(count).arg(name.latch_channel()).arg(NEW_COUNT).publish_command()
 }
 
 /// Counts down by one.
 pub(crate) fn count_down(name: &LockName, once: &Once) -> Call<()> {
     let call = once::call(&COUNT_DOWN, name, once, |reply| int(reply).map(drop));
-    call.arg(name.latch_channel()).arg(ZERO).arg(PUBLISH)
+    call.arg(name.latch_channel()).arg(ZERO).publish_command()
 }
 
 /// Deletes the latch.

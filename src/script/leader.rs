@@ -3,7 +3,6 @@
 use redis::Value;
 
 use super::answer::{Attempt, Publication, Released, Renewal, RenewalAnswers, read_release};
-use super::call::PUBLISH;
 use super::reply::{int, list};
 use super::{Call, Script, lua};
 use crate::name::LockName;
@@ -40,7 +39,7 @@ pub(crate) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease, candidate:
         .arg(owner.as_str())
         .arg(candidate)
         .arg(name.leader_channel())
-        .arg(PUBLISH)
+        .publish_command()
 }
 
 /// Ends the leadership of this owner; `publication` is the message to candidates.

@@ -1,6 +1,5 @@
 //! Requests that count: a number and an idempotency key give each request its effect once.
 
-use super::call::PUBLISH;
 use super::reply::int;
 use super::{Call, Script, lua};
 use crate::name::LockName;
@@ -54,13 +53,13 @@ pub(crate) fn close(name: &LockName, once: &Once) -> Call<()> {
 /// Deletes a counter, and publishes `message`, if there is one.
 pub(crate) fn delete(name: &LockName, once: &Once, message: Option<super::Publication<'_>>) -> Call<bool> {
     let (channel, message) = message.map_or(("", ""), |message| (message.channel, message.message));
-    call(&DELETE, name, once, is_one).arg(channel).arg(message).arg(PUBLISH)
+    call(&DELETE, name, once, is_one).arg(channel).arg(message).publish_command()
 }
 
 /// Deletes a counter and the key beside it, without a message.
 pub(crate) fn delete_both(name: &LockName, beside: &str, once: &Once) -> Call<bool> {
     let keys = [name.key(), once.key.as_bytes(), beside.as_bytes()];
-    DELETE.call(name, &keys, is_one).arg(once.number).arg(MEMORY_MS).arg("").arg("").arg(PUBLISH)
+    DELETE.call(name, &keys, is_one).arg(once.number).arg(MEMORY_MS).arg("").arg("").publish_command()
 }
 
 fn is_one(reply: &redis::Value) -> Option<bool> {

@@ -3,7 +3,6 @@
 use redis::Value;
 
 use super::answer::{Attempt, Released, Renewal, RenewalAnswer, RenewalAnswers};
-use super::call::PUBLISH;
 use super::entry::command;
 use super::look::Claim;
 use super::once::{self, Once};
@@ -70,7 +69,7 @@ pub(crate) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease, skew_ms: u
     let call = ACQUIRE
         .call(name, &[name.key(), name.taken_permits().as_bytes()], Attempt::read)
         .arg(lease.millis().saturating_add(skew_ms));
-    with_ids(call.arg(name.semaphore_channel()).arg(PUBLISH), &ids_of(owner))
+    with_ids(call.arg(name.semaphore_channel()).publish_command(), &ids_of(owner))
 }
 
 pub(crate) fn release(name: &LockName, owner: &OwnerId) -> Call<Released> {
@@ -80,7 +79,7 @@ pub(crate) fn release(name: &LockName, owner: &OwnerId) -> Call<Released> {
         _ => None,
     };
     let call = RELEASE.call(name, &[name.key(), name.taken_permits().as_bytes()], read);
-    with_ids(call.arg(name.semaphore_channel()).arg(PUBLISH), &ids_of(owner))
+    with_ids(call.arg(name.semaphore_channel()).publish_command(), &ids_of(owner))
 }
 
 /// Renews the given holds on one server, for their leases and `skew_ms` more. `holds` must not be empty.
@@ -125,17 +124,17 @@ pub(crate) fn count(name: &LockName) -> Call<Permits> {
 /// Sets the number of all permits; with `if_none`, only if there is no semaphore.
 pub(crate) fn set(name: &LockName, once: &Once, permits: u32, if_none: bool) -> Call<bool> {
     let call = once::call_beside(&SET, name, &name.taken_permits(), once, |reply| Some(int(reply)? == 1));
-    call.arg(permits).arg(u8::from(if_none)).arg(name.semaphore_channel()).arg(PUBLISH)
+    call.arg(permits).arg(u8::from(if_none)).arg(name.semaphore_channel()).publish_command()
 }
 
 pub(crate) fn add(name: &LockName, once: &Once, permits: i64) -> Call<i64> {
-    once::call(&ADD, name, once, int).arg(permits).arg(name.semaphore_channel()).arg(PUBLISH)
+    once::call(&ADD, name, once, int).arg(permits).arg(name.semaphore_channel()).publish_command()
 }
 
 /// Gives these permits back, all or none.
 pub(crate) fn release_by_id(name: &LockName, once: &Once, ids: &[&[u8]]) -> Call<bool> {
     let call = once::call_beside(&RELEASE_BY_ID, name, &name.taken_permits(), once, |reply| Some(int(reply)? == 1));
-    with_ids(call.arg(name.semaphore_channel()).arg(PUBLISH), ids)
+    with_ids(call.arg(name.semaphore_channel()).publish_command(), ids)
 }
 
 pub(crate) fn update_lease(name: &LockName, once: &Once, id: &[u8], lease: Lease) -> Call<bool> {

@@ -3,7 +3,6 @@
 use super::answer::{
     Attempt, Counts, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, read_outcome, read_release,
 };
-use super::call::PUBLISH;
 use super::look::{self, Claim};
 use super::reply::int;
 use super::{Call, Script, lua};
@@ -56,7 +55,7 @@ pub(crate) fn release(
         .arg(lease_ms)
         .arg(name.read_holds())
         .arg(channel)
-        .arg(PUBLISH)
+        .publish_command()
 }
 
 /// Renews the given holds on one server. `locks` must not be empty.

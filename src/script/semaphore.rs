@@ -2,7 +2,6 @@
 
 use redis::Value;
 
-use super::call::PUBLISH;
 use super::once::{self, Once};
 use super::reply::{int, list};
 use super::{Call, Script, lua};
@@ -50,7 +49,7 @@ pub(crate) fn release(name: &LockName, once: &Once, permits: i64, makes: bool) -
         _ => None,
     };
     let call = once::call(&RELEASE, name, once, read).arg(permits).arg(u8::from(makes));
-    call.arg(name.semaphore_channel()).arg(PUBLISH)
+    call.arg(name.semaphore_channel()).publish_command()
 }
 
 /// Takes all free permits.
@@ -61,11 +60,11 @@ pub(crate) fn drain(name: &LockName, once: &Once) -> Call<u64> {
 /// Makes the semaphore if there is none.
 pub(crate) fn set_once(name: &LockName, once: &Once, permits: u32, time_to_live: Option<Lease>) -> Call<bool> {
     let call = once::call(&SET_ONCE, name, once, |reply| Some(int(reply)? == 1)).arg(permits);
-    call.arg(time_to_live.map_or(0, Lease::millis)).arg(name.semaphore_channel()).arg(PUBLISH)
+    call.arg(time_to_live.map_or(0, Lease::millis)).arg(name.semaphore_channel()).publish_command()
 }
 
 /// Closes the request `given_up`, and gives back the permits that the request took.
 pub(crate) fn withdraw(name: &LockName, once: &Once, given_up: u64) -> Call<()> {
     let call = once::call(&WITHDRAW, name, once, |reply| int(reply).map(drop)).arg(given_up);
-    call.arg(name.semaphore_channel()).arg(PUBLISH)
+    call.arg(name.semaphore_channel()).publish_command()
 }

@@ -2,19 +2,18 @@
 //!
 //! | state      | means                                       | leaves it by                              |
 //! |------------|---------------------------------------------|-------------------------------------------|
-//! | Wanted     | to be subscribed                            | asked; removed without waiters            |
+//! | Wanted     | to be subscribed, perhaps after a pause     | asked; removed without waiters            |
 //! | Asked      | the SUBSCRIBE is in flight                  | confirmed, refused, connection lost       |
-//! | Subscribed | no message is missed                        | idle for a while, connection lost         |
+//! | Subscribed | no message is missed                        | idle, ended by the server, connection lost |
 //! | Leaving    | the UNSUBSCRIBE is in flight                | confirmed, a new waiter, connection lost  |
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use crate::error::Refusal;
-use crate::name::INVALIDATIONS;
-use crate::name::LockName;
+use crate::name::{INVALIDATIONS, LockName, hashed_part};
 use crate::time::Instant;
-use crate::transport::Demand;
+use crate::transport::{Demand, PubSub};
 
 /// The channels of one server, with their waiters.
 #[derive(Debug)]
@@ -22,6 +21,7 @@ pub(crate) struct Channels<Waiter> {
     channels: HashMap<String, Channel<Waiter>>,
     next: u64,
     connected: bool,
+    pub_sub: PubSub,
     /// Whether a batch was refused, so that channels are requested one by one to find the refused one.
     one_by_one: bool,
     empty_since: Option<Instant>,
@@ -63,6 +63,8 @@ pub(crate) struct Message<Waiter> {
 struct Channel<Waiter> {
     subject: Subject,
     state: State,
+    /// The server told that another server has the slot: the next request comes after this time.
+    elsewhere_until: Option<Instant>,
     waiters: Vec<(u64, Waiter)>,
     idle_since: Option<Instant>,
     /// The number of messages of own releases that have not arrived.
@@ -86,6 +88,7 @@ impl<Waiter: Clone> Channels<Waiter> {
         let new = || Channel {
             subject: subject.of_channel(),
             state: State::Wanted,
+            elsewhere_until: None,
             waiters: vec![],
             idle_since: None,
             own: 0,
@@ -148,8 +151,8 @@ impl<Waiter: Clone> Channels<Waiter> {
         }
     }
 
-    pub(crate) fn connected(&mut self) {
-        self.connected = true;
+    pub(crate) fn connected(&mut self, pub_sub: PubSub) {
+        (self.connected, self.pub_sub) = (true, pub_sub);
     }
 
     /// Records the confirmation of a subscription. Earlier messages may have been missed, so the waiters to wake are
@@ -166,11 +169,33 @@ impl<Waiter: Clone> Channels<Waiter> {
         }
     }
 
-    /// Records the confirmation of the end of a subscription, unless a waiter has joined meanwhile.
-    pub(crate) fn unsubscribed(&mut self, channel: &str) {
-        if self.channels.get(channel).is_some_and(|entry| entry.state == State::Leaving) {
-            self.channels.remove(channel);
+    /// Records the end of a subscription. Where the server ended it unasked, because the slot of the channel has left
+    /// the server, the waiters to wake are returned: they ask, and subscribe at the server that has the slot.
+    #[must_use]
+    pub(crate) fn unsubscribed(&mut self, channel: &str, now: Instant) -> Vec<Waiter> {
+        match self.channels.get_mut(channel) {
+            Some(entry) if entry.state == State::Subscribed => entry.is_elsewhere(now).collect(),
+            Some(entry) if entry.state == State::Leaving => {
+                self.channels.remove(channel);
+                vec![]
+            }
+            // A waiter has joined meanwhile, and the reply to its request decides.
+            _ => vec![],
         }
+    }
+
+    /// Records that another server has the slot of these channels. Returns the waiters to wake.
+    #[must_use]
+    pub(crate) fn elsewhere(&mut self, channels: &[String], now: Instant) -> Vec<Waiter> {
+        let mut wakes = vec![];
+        for channel in channels {
+            if let Some(entry) = self.channels.get_mut(channel)
+                && entry.state == State::Asked
+            {
+                wakes.extend(entry.is_elsewhere(now));
+            }
+        }
+        wakes
     }
 
     /// Records a message. The waiters are woken after the report about the lock, so that the sender is known by then.
@@ -214,7 +239,7 @@ impl<Waiter: Clone> Channels<Waiter> {
         self.channels.retain(|_, entry| !entry.waiters.is_empty());
         for entry in self.channels.values_mut() {
             entry.state = State::Wanted;
-            entry.refusal = None;
+            (entry.refusal, entry.elsewhere_until) = (None, None);
         }
         self.waiters()
     }
@@ -232,7 +257,7 @@ impl<Waiter: Clone> Channels<Waiter> {
         // A refused channel is requested again when a waiter joins after the last one has left.
         self.channels.retain(|_, entry| !(entry.waiters.is_empty() && entry.state == State::Wanted));
         if self.connected
-            && let Some(demand) = self.subscribe().or_else(|| self.unsubscribe(now))
+            && let Some(demand) = self.subscribe(now).or_else(|| self.unsubscribe(now))
         {
             return demand;
         }
@@ -245,50 +270,70 @@ impl<Waiter: Clone> Channels<Waiter> {
             }
             return Demand::Rest(end);
         }
-        Demand::Rest(now.after(CHANNEL_LINGER))
+        let pauses = self.channels.values().filter_map(|entry| entry.elsewhere_until.filter(|until| *until > now));
+        Demand::Rest(pauses.fold(now.after(CHANNEL_LINGER), Instant::min))
     }
 
-    fn subscribe(&mut self) -> Option<Demand> {
+    fn subscribe(&mut self, now: Instant) -> Option<Demand> {
         // Requested alone: this channel needs a right of its own, and a refusal must not delay the waiters.
         if let Some(entry) = self.channels.get_mut(INVALIDATIONS)
-            && entry.state == State::Wanted
-            && entry.refusal.is_none()
+            && entry.is_due(now)
         {
             entry.state = State::Asked;
-            return Some(Demand::Subscribe(vec![INVALIDATIONS.to_owned()]));
+            return Some(Demand::Subscribe(PubSub::Plain, vec![vec![INVALIDATIONS.to_owned()]]));
         }
         let most = if self.one_by_one { 1 } else { MOST_AT_ONCE };
-        let wanted =
-            self.channels.iter_mut().filter(|(_, entry)| entry.state == State::Wanted && entry.refusal.is_none());
-        let mut channels = vec![];
-        for (channel, entry) in wanted.take(most) {
-            entry.state = State::Asked;
-            channels.push(channel.clone());
-        }
-        if channels.is_empty() {
+        let batches = self.batches(most, State::Asked, |entry| entry.is_due(now));
+        if batches.is_empty() {
             self.one_by_one = false;
             return None;
         }
-        Some(Demand::Subscribe(channels))
+        Some(Demand::Subscribe(self.pub_sub, batches))
     }
 
     fn unsubscribe(&mut self, now: Instant) -> Option<Demand> {
-        let idle = |entry: &Channel<Waiter>| entry.idle_since.is_some_and(|since| since.after(CHANNEL_LINGER) <= now);
-        let mut channels = vec![];
-        for (channel, entry) in self
-            .channels
-            .iter_mut()
-            .filter(|(_, entry)| entry.state == State::Subscribed && idle(entry))
-            .take(MOST_AT_ONCE)
+        let is_idle = |entry: &Channel<Waiter>| {
+            entry.state == State::Subscribed && entry.idle_since.is_some_and(|since| since.after(CHANNEL_LINGER) <= now)
+        };
+        if let Some(entry) = self.channels.get_mut(INVALIDATIONS)
+            && is_idle(entry)
         {
             entry.state = State::Leaving;
-            channels.push(channel.clone());
+            return Some(Demand::Unsubscribe(PubSub::Plain, vec![vec![INVALIDATIONS.to_owned()]]));
         }
-        (!channels.is_empty()).then_some(Demand::Unsubscribe(channels))
+        let batches = self.batches(MOST_AT_ONCE, State::Leaving, is_idle);
+        (!batches.is_empty()).then_some(Demand::Unsubscribe(self.pub_sub, batches))
+    }
+
+    /// Moves at most so many channels to `state`. Returns the channels, those of one command together.
+    fn batches(&mut self, most: usize, state: State, fits: impl Fn(&Channel<Waiter>) -> bool) -> Vec<Vec<String>> {
+        let mut batches = BTreeMap::<&[u8], Vec<String>>::new();
+        let fitting = self.channels.iter_mut().filter(|(name, entry)| *name != INVALIDATIONS && fits(entry));
+        for (channel, entry) in fitting.take(most) {
+            entry.state = state;
+            // Sharded channels of one command must share a slot, as those with a common hashed part do.
+            let part = if self.pub_sub == PubSub::Sharded { hashed_part(channel.as_bytes()) } else { &[] };
+            batches.entry(part).or_default().push(channel.clone());
+        }
+        batches.into_values().collect()
     }
 }
 
 impl<Waiter: Clone> Channel<Waiter> {
+    /// Whether the channel is to be subscribed now.
+    fn is_due(&self, now: Instant) -> bool {
+        let pauses = self.elsewhere_until.is_some_and(|until| until > now);
+        self.state == State::Wanted && self.refusal.is_none() && !pauses
+    }
+
+    /// Records that another server has the slot. Returns the waiters to wake. The waiters that find the slot here
+    /// again are subscribed after a pause.
+    fn is_elsewhere(&mut self, now: Instant) -> impl Iterator<Item = Waiter> {
+        self.state = State::Wanted;
+        self.elsewhere_until = Some(now.after(ELSEWHERE_PAUSE));
+        self.waiters()
+    }
+
     fn waiters(&self) -> impl Iterator<Item = Waiter> {
         self.waiters.iter().map(|(_, waiter)| waiter.clone())
     }
@@ -296,13 +341,22 @@ impl<Waiter: Clone> Channel<Waiter> {
 
 impl<Waiter> Default for Channels<Waiter> {
     fn default() -> Self {
-        Self { channels: HashMap::new(), next: 0, connected: false, one_by_one: false, empty_since: None }
+        Self {
+            channels: HashMap::new(),
+            next: 0,
+            connected: false,
+            pub_sub: PubSub::Plain,
+            one_by_one: false,
+            empty_since: None,
+        }
     }
 }
 
 /// The time for which a channel without waiters stays subscribed, so that the next waiter needs no request.
 const CHANNEL_LINGER: Duration = Duration::from_secs(1);
 const CONNECTION_LINGER: Duration = Duration::from_secs(3);
+/// A slot that was elsewhere may come back, or the server may not know yet that it has the slot.
+const ELSEWHERE_PAUSE: Duration = Duration::from_millis(100);
 const MOST_AT_ONCE: usize = 256;
 
 #[cfg(test)]

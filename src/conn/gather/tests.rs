@@ -8,6 +8,7 @@ use super::*;
 use crate::conn::command::command;
 use crate::conn::scripted::{Reaction, Scripted, Seen};
 use crate::error::ErrorKind;
+use crate::transport::PubSub;
 
 const SOON: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(300);
@@ -56,7 +57,7 @@ impl Question<Value, String> for EightTexts {
         matches!(reply, Value::Array(texts) if texts.len() == 8).then(String::new)
     }
 
-    fn packed_with_source(&self) -> Option<Vec<u8>> {
+    fn packed_with_source(&self, _: PubSub) -> Option<Vec<u8>> {
         None
     }
 }
@@ -69,7 +70,7 @@ impl Question<Value, String> for Words {
         }
     }
 
-    fn packed_with_source(&self) -> Option<Vec<u8>> {
+    fn packed_with_source(&self, _: PubSub) -> Option<Vec<u8>> {
         Some(command(&["ECHO", "whole"]).get_packed_command())
     }
 }

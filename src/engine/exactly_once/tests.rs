@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::conn::scripted::{Reaction, Scripted, Seen};
-use crate::conn::{Server, Topology};
+use crate::conn::{PubSubChoice, Server, Standalone, Topology};
 use crate::error::{ErrorKind, Loss};
 use crate::sync::Mutex;
 use crate::transport::ServerNumber;
@@ -437,3 +437,24 @@ fn a_copy_is_fenced_where_it_went_after_the_key_moved() {
 }
 
 mod several;
+
+#[test]
+fn a_cleanup_publishes_as_the_client_chose_later() {
+    let knows = Arc::new(AtomicBool::new(false));
+    let is_told = Arc::clone(&knows);
+    let scripted = Scripted::start(move |seen| match what(seen) {
+        What::Other if seen.words[0] == "PUBSUB" && is_told.load(Ordering::Relaxed) => Reaction::Reply("*0\r\n"),
+        What::Other if seen.words[0] == "PUBSUB" => Reaction::Mute,
+        what => usual(what),
+    });
+    let server = Server::for_test(&scripted.url()).choosing(Arc::new(PubSubChoice::on_cluster(None)));
+    let builder = Client::builder(&scripted.url()).command_timeout(TIMEOUT).drop_timeout(TIMEOUT);
+    let client = builder.open(Box::new(Standalone::new(server))).unwrap();
+    let guard = client.get_lock("a").lock().expect("an acquire publishes nothing");
+    assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Connection);
+    let releases = || scripted.seen().into_iter().filter(|seen| what(seen) == What::Last).collect::<Vec<_>>();
+    assert_eq!(releases(), [], "nothing is published before the choice");
+    knows.store(true, Ordering::Relaxed);
+    eventually("the cleanup releases", || !releases().is_empty());
+    assert_eq!(releases()[0].words[9], "SPUBLISH");
+}

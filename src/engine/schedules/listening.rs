@@ -17,7 +17,7 @@ use crate::state::channels::Subject;
 use crate::state::wait_loop::{Outcome, WaitLoop, wait_loop};
 use crate::sync::Mutex;
 use crate::time::{Deadline, Instant};
-use crate::transport::Demand;
+use crate::transport::{Demand, PubSub};
 
 /// The lock and its channel in Redis.
 #[derive(Default)]
@@ -112,7 +112,7 @@ impl Caller {
 
 /// Acts as the listening thread, from its first connection until no waiter is left.
 fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
-    hub.handle(ListenerEvent::Connected(Some(1)));
+    hub.handle(ListenerEvent::Connected(Some(1), PubSub::Plain));
     let mut asked = VecDeque::new();
     loop {
         let rest = loop {
@@ -130,17 +130,17 @@ fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
                 server.subscribed.clear();
                 drop(server);
                 hub.handle(ListenerEvent::Lost(Error::new(ErrorKind::Connection, "cut")));
-                hub.handle(ListenerEvent::Connected(Some(1)));
+                hub.handle(ListenerEvent::Connected(Some(1), PubSub::Plain));
                 break;
             }
             match asked.pop_front() {
-                Some(Demand::Subscribe(channels)) => {
-                    server.subscribed.extend(channels.iter().cloned());
-                    server.words.extend(channels.into_iter().map(ListenerEvent::Subscribed));
+                Some(Demand::Subscribe(_, batches)) => {
+                    server.subscribed.extend(batches.iter().flatten().cloned());
+                    server.words.extend(batches.into_iter().flatten().map(ListenerEvent::Subscribed));
                 }
-                Some(Demand::Unsubscribe(channels)) => {
-                    server.subscribed.retain(|channel| !channels.contains(channel));
-                    server.words.extend(channels.into_iter().map(ListenerEvent::Unsubscribed));
+                Some(Demand::Unsubscribe(_, batches)) => {
+                    server.subscribed.retain(|channel| !batches.iter().flatten().any(|left| left == channel));
+                    server.words.extend(batches.into_iter().flatten().map(ListenerEvent::Unsubscribed));
                 }
                 _ => {}
             }

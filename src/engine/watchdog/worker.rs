@@ -18,7 +18,7 @@ use crate::state::ledger::Ledger;
 use crate::state::ripening::Ripening;
 use crate::state::watch::{All, Step, Watch};
 use crate::time::Instant;
-use crate::transport::{Fault, MachineNumber, Question};
+use crate::transport::{Fault, MachineNumber, PubSub, Question};
 
 /// The watchdog of one server.
 pub(crate) struct Worker {
@@ -232,13 +232,14 @@ impl ServerRound<'_> {
     fn request<T>(&mut self, call: &Call<T>, deadline: Instant) -> Result<T, Error> {
         let read = |reply: &_| call.read(reply);
         self.engine.heartbeat.rests(Instant::now(), deadline);
+        // A renewal publishes nothing.
         let mut answer = match call.round_trips() {
-            None => self.connection.request(&call.packed(), deadline, read),
+            None => self.connection.request(&call.packed(PubSub::Plain), deadline, read),
             Some(round_trips) => self.connection.round_trips(deadline, |send| round_trips.run(send)),
         };
         if let Err(Fault::Refused(refusal)) = &answer
             && refusal.word() == "NOSCRIPT"
-            && let Some(whole) = call.packed_with_source()
+            && let Some(whole) = call.packed_with_source(PubSub::Plain)
         {
             answer = self.connection.request(&whole, deadline, read);
         }

@@ -26,9 +26,17 @@ pub(super) enum Step {
     Connect,
     /// The server refuses a channel from now on, or allows it again.
     Forbid(usize, bool),
+    /// The slot of a channel leaves the server, or comes back.
+    Move(usize, bool),
     Pass(u64),
     /// All requests succeed for a while.
     Settle,
+}
+
+#[derive(Debug)]
+enum Request {
+    Subscribe(Vec<String>),
+    Unsubscribe(Vec<String>),
 }
 
 #[derive(Debug)]
@@ -37,6 +45,7 @@ enum Word {
     Unsubscribed(String),
     Message(String),
     Refused(Vec<String>),
+    Elsewhere(Vec<String>),
 }
 
 struct Waiter {
@@ -51,11 +60,14 @@ pub(super) struct Model {
     waiters: Vec<Waiter>,
     listening: bool,
     connected: bool,
-    requests: VecDeque<Demand>,
+    pub_sub: PubSub,
+    requests: VecDeque<Request>,
     words: VecDeque<Word>,
     subscribed: BTreeSet<String>,
     forbidden: BTreeSet<String>,
     refused_ever: BTreeSet<String>,
+    /// The channels whose slots other servers have.
+    elsewhere: BTreeSet<String>,
     /// The number of messages that each channel may still take for own messages.
     own: BTreeMap<String, usize>,
     /// Releases in progress: the channel, whether the message is expected, and whether one will be published.
@@ -71,13 +83,19 @@ fn subject(channel: &str) -> Subject {
     if channel == "own" { Subject::Other } else { Subject::Lock(LockName::new(channel).unwrap()) }
 }
 
+/// A server refuses sharded channels of two slots in one command.
+fn assert_one_slot(pub_sub: PubSub, channels: &[String]) {
+    let slots: BTreeSet<_> = channels.iter().map(|channel| hashed_part(channel.as_bytes())).collect();
+    assert!(pub_sub == PubSub::Plain || slots.len() == 1, "CROSSSLOT: {channels:?}");
+}
+
 /// Wakes waiters as the hub does.
 pub(super) fn ring(wakes: &[Bell]) {
     wakes.iter().for_each(Bell::ring);
 }
 
 impl Model {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(pub_sub: PubSub) -> Self {
         let now = Instant::from_millis(1_000_000);
         Self {
             channels: Channels::default(),
@@ -85,11 +103,13 @@ impl Model {
             waiters: vec![],
             listening: false,
             connected: false,
+            pub_sub,
             requests: VecDeque::new(),
             words: VecDeque::new(),
             subscribed: BTreeSet::new(),
             forbidden: BTreeSet::new(),
             refused_ever: BTreeSet::new(),
+            elsewhere: BTreeSet::new(),
             own: BTreeMap::new(),
             releases: VecDeque::new(),
             idle_since: BTreeMap::new(),
@@ -115,19 +135,22 @@ impl Model {
             Step::Connect => {
                 if self.listening && !self.connected {
                     self.connected = true;
-                    self.channels.connected();
+                    self.channels.connected(self.pub_sub);
                 }
             }
             Step::Forbid(which, forbidden) => {
                 let channel = CHANNELS[which % 3].to_owned();
                 let _ = if forbidden { self.forbidden.insert(channel) } else { self.forbidden.remove(&channel) };
             }
+            Step::Move(which, away) => self.move_slot(CHANNELS[which % 3], away),
             Step::Settle => self.settle(),
             Step::Pass(millis) => self.now = self.now.after(Duration::from_millis(millis)),
         }
         for channel in CHANNELS {
             let is_subscribed = self.channels.is_subscribed(channel);
-            assert!(!is_subscribed || self.subscribed.contains(channel), "{channel}: a message would be missed");
+            let is_to_end = self.words.iter().any(|word| matches!(word, Word::Unsubscribed(ended) if ended == channel));
+            let is_heard = self.subscribed.contains(channel) || is_to_end;
+            assert!(!is_subscribed || is_heard, "{channel}: a message would be missed");
         }
     }
 
@@ -137,6 +160,18 @@ impl Model {
         self.waiters.push(Waiter { channel: channel.to_owned(), number, bell });
         self.listening = true;
         self.idle_since.remove(channel);
+    }
+
+    /// The server ends the subscription of a channel whose slot leaves.
+    fn move_slot(&mut self, channel: &str, away: bool) {
+        if self.pub_sub == PubSub::Plain {
+            return;
+        }
+        if !away {
+            self.elsewhere.remove(channel);
+        } else if self.elsewhere.insert(channel.to_owned()) && self.subscribed.remove(channel) {
+            self.words.push_back(Word::Unsubscribed(channel.to_owned()));
+        }
     }
 
     fn leave(&mut self, which: usize) {
@@ -164,13 +199,20 @@ impl Model {
                 self.empty_since = self.now;
             }
             match demand {
-                Demand::Subscribe(ref channels) | Demand::Unsubscribe(ref channels) if channels.is_empty() => {
+                Demand::Subscribe(_, ref batches) | Demand::Unsubscribe(_, ref batches)
+                    if batches.is_empty() || batches.iter().any(Vec::is_empty) =>
+                {
                     panic!("nothing is asked for")
                 }
-                Demand::Subscribe(_) => assert!(self.connected),
-                Demand::Unsubscribe(ref channels) => {
-                    assert!(self.connected);
-                    assert!(channels.iter().all(|channel| self.is_over(channel)), "unsubscribed too early");
+                Demand::Subscribe(pub_sub, ref batches) => {
+                    assert!(self.connected && pub_sub == self.pub_sub);
+                    batches.iter().for_each(|batch| assert_one_slot(pub_sub, batch));
+                }
+                Demand::Unsubscribe(pub_sub, ref batches) => {
+                    assert!(self.connected && pub_sub == self.pub_sub);
+                    batches.iter().for_each(|batch| assert_one_slot(pub_sub, batch));
+                    let mut channels = batches.iter().flatten();
+                    assert!(channels.all(|channel| self.is_over(channel)), "unsubscribed too early");
                 }
                 Demand::Rest(until) => {
                     assert!(until > self.now && until <= self.now.after(CONNECTION_LINGER));
@@ -188,25 +230,33 @@ impl Model {
                     return;
                 }
             }
-            self.requests.push_back(demand);
+            match demand {
+                Demand::Subscribe(_, batches) => self.requests.extend(batches.into_iter().map(Request::Subscribe)),
+                Demand::Unsubscribe(_, batches) => self.requests.extend(batches.into_iter().map(Request::Unsubscribe)),
+                _ => {}
+            }
         }
         panic!("it never rests");
     }
 
     fn serve(&mut self) {
         match self.requests.pop_front() {
-            Some(Demand::Subscribe(channels)) if channels.iter().any(|channel| self.forbidden.contains(channel)) => {
+            Some(Request::Subscribe(channels)) if channels.iter().any(|channel| self.forbidden.contains(channel)) => {
                 self.words.push_back(Word::Refused(channels));
             }
-            Some(Demand::Subscribe(channels)) => {
+            Some(Request::Subscribe(channels)) if channels.iter().any(|channel| self.elsewhere.contains(channel)) => {
+                self.words.push_back(Word::Elsewhere(channels));
+            }
+            Some(Request::Subscribe(channels)) => {
                 self.subscribed.extend(channels.iter().cloned());
                 self.words.extend(channels.into_iter().map(Word::Subscribed));
             }
-            Some(Demand::Unsubscribe(channels)) => {
+            Some(Request::Unsubscribe(channels)) => {
+                // Where the slot is elsewhere the server refuses, and the listener takes the refusal for a yes.
                 self.subscribed.retain(|channel| !channels.contains(channel));
                 self.words.extend(channels.into_iter().map(Word::Unsubscribed));
             }
-            _ => {}
+            None => {}
         }
     }
 
@@ -222,7 +272,18 @@ impl Model {
                     self.all_rung(|waiter| waiter.channel == channel);
                 }
             }
-            Word::Unsubscribed(channel) => self.channels.unsubscribed(&channel),
+            Word::Unsubscribed(channel) => {
+                let before = self.channels.is_subscribed(&channel);
+                ring(&self.channels.unsubscribed(&channel, self.now));
+                assert!(!self.channels.is_subscribed(&channel), "{channel}: a deaf channel counts as subscribed");
+                if before {
+                    self.all_rung(|waiter| waiter.channel == channel);
+                }
+            }
+            Word::Elsewhere(channels) => {
+                ring(&self.channels.elsewhere(&channels, self.now));
+                self.all_rung(|waiter| channels.contains(&waiter.channel));
+            }
             Word::Message(channel) => {
                 let known = self.channels.channels.contains_key(&channel);
                 let Message { announced, wakes, .. } = self.channels.message(&channel);
@@ -310,6 +371,19 @@ impl Model {
             return;
         }
         self.step(Step::Connect);
+        self.answer_all();
+        // Slots that were elsewhere are asked for again.
+        self.now = self.now.after(ELSEWHERE_PAUSE);
+        self.answer_all();
+        for waiter in &self.waiters {
+            let channel = &waiter.channel;
+            let refused = self.is_refused(waiter) && self.refused_ever.contains(channel);
+            let excused = refused || self.elsewhere.contains(channel);
+            assert!(self.channels.is_subscribed(channel) || excused, "{channel} has a waiter and is not listened to");
+        }
+    }
+
+    fn answer_all(&mut self) {
         self.look();
         while !self.requests.is_empty() || !self.words.is_empty() {
             while !self.requests.is_empty() || !self.words.is_empty() {
@@ -317,11 +391,6 @@ impl Model {
                 self.step(Step::Hear);
             }
             self.look();
-        }
-        for waiter in &self.waiters {
-            let channel = &waiter.channel;
-            let refused = self.is_refused(waiter) && self.refused_ever.contains(channel);
-            assert!(self.channels.is_subscribed(channel) || refused, "{channel} has a waiter and is not listened to");
         }
     }
 

@@ -15,11 +15,15 @@ fn at(millis: u64) -> Instant {
     Instant::from_millis(1_000_000 + millis)
 }
 
+fn subscribe(channels: &[&str]) -> Demand {
+    Demand::Subscribe(PubSub::Plain, vec![channels.iter().map(|&channel| channel.into()).collect()])
+}
+
 fn subscribed() -> (Channels<Bell>, Bell) {
     let mut channels = Channels { connected: true, ..Channels::default() };
     let bell = Bell::new();
     channels.join(&Subject::Lock(name()), "c", bell.clone());
-    assert_eq!(channels.demand(at(0)), Demand::Subscribe(vec!["c".into()]));
+    assert_eq!(channels.demand(at(0)), subscribe(&["c"]));
     ring(&channels.subscribed("c"));
     assert!(bell.was_rung(), "from here on nothing is missed: ask again");
     (channels, bell)
@@ -38,7 +42,7 @@ fn a_lost_connection_wakes_all_and_asks_for_all_again() {
     ring(&channels.lost());
     assert!(bell.was_rung());
     channels.connected = true;
-    assert_eq!(channels.demand(at(1)), Demand::Subscribe(vec!["c".into()]));
+    assert_eq!(channels.demand(at(1)), subscribe(&["c"]));
 }
 
 #[test]
@@ -57,7 +61,7 @@ fn only_foreign_messages_are_news() {
 fn a_count_wakes_no_waiter_itself() {
     let (mut channels, bell) = (Channels { connected: true, ..Channels::default() }, Bell::new());
     channels.join(&Subject::Count, "c", bell.clone());
-    assert_eq!(channels.demand(at(0)), Demand::Subscribe(vec!["c".into()]));
+    assert_eq!(channels.demand(at(0)), subscribe(&["c"]));
     ring(&channels.subscribed("c"));
     assert!(bell.was_rung());
     let Message { announced, is_count, wakes } = channels.message("c");
@@ -71,8 +75,8 @@ fn a_channel_and_the_connection_linger_after_the_last_waiter() {
     let (mut channels, _bell) = subscribed();
     channels.leave("c", 1, at(0));
     assert!(matches!(channels.demand(at(999)), Demand::Rest(_)));
-    assert_eq!(channels.demand(at(1_000)), Demand::Unsubscribe(vec!["c".into()]));
-    channels.unsubscribed("c");
+    assert_eq!(channels.demand(at(1_000)), Demand::Unsubscribe(PubSub::Plain, vec![vec!["c".into()]]));
+    assert!(channels.unsubscribed("c", at(1_000)).is_empty());
     assert_eq!(channels.demand(at(1_001)), Demand::Rest(at(4_001)));
     assert_eq!(channels.demand(at(4_001)), Demand::Close);
 }
@@ -81,10 +85,10 @@ fn a_channel_and_the_connection_linger_after_the_last_waiter() {
 fn a_waiter_that_comes_while_a_channel_is_left_gets_it_anew() {
     let (mut channels, bell) = subscribed();
     channels.leave("c", 1, at(0));
-    assert!(matches!(channels.demand(at(2_000)), Demand::Unsubscribe(_)));
+    assert!(matches!(channels.demand(at(2_000)), Demand::Unsubscribe(..)));
     channels.join(&Subject::Lock(name()), "c", bell.clone());
-    assert_eq!(channels.demand(at(2_001)), Demand::Subscribe(vec!["c".into()]));
-    channels.unsubscribed("c");
+    assert_eq!(channels.demand(at(2_001)), subscribe(&["c"]));
+    assert!(channels.unsubscribed("c", at(1_000)).is_empty());
     ring(&channels.subscribed("c"));
     assert_eq!(channels.channels["c"].state, State::Subscribed);
 }
@@ -95,17 +99,52 @@ fn one_refused_channel_does_not_cost_the_others() {
     for channel in ["a", "b"] {
         channels.join(&Subject::Lock(name()), channel, Bell::new());
     }
-    let Demand::Subscribe(both) = channels.demand(at(0)) else { panic!("nothing asked") };
+    let Demand::Subscribe(_, both) = channels.demand(at(0)) else { panic!("nothing asked") };
     let refusal = Refusal::for_test("NOPERM");
-    ring(&channels.refused(&both, &refusal));
+    ring(&channels.refused(&both[0], &refusal));
     for _ in 0..2 {
-        let Demand::Subscribe(one) = channels.demand(at(1)) else { panic!("not asked again") };
+        let Demand::Subscribe(_, one) = channels.demand(at(1)) else { panic!("not asked again") };
+        let [one] = &one[..] else { panic!("more than one at a time") };
         assert_eq!(one.len(), 1);
-        ring(&if one[0] == "a" { channels.refused(&one, &refusal) } else { channels.subscribed("b") })
+        ring(&if one[0] == "a" { channels.refused(one, &refusal) } else { channels.subscribed("b") })
     }
     assert!(matches!(channels.demand(at(2)), Demand::Rest(_)));
     assert_eq!(channels.channels["b"].state, State::Subscribed);
     assert_eq!(channels.channels["a"].refusal, Some(refusal));
+}
+
+#[test]
+fn sharded_channels_are_requested_by_slot() {
+    let mut channels = Channels::default();
+    channels.connected(PubSub::Sharded);
+    for channel in ["1:{a}", "2:{a}", "1:{b}", INVALIDATIONS] {
+        channels.join(&Subject::Lock(name()), channel, Bell::new());
+    }
+    // The server publishes changed keys by plain pub/sub.
+    assert_eq!(channels.demand(at(0)), subscribe(&[INVALIDATIONS]));
+    let Demand::Subscribe(PubSub::Sharded, mut batches) = channels.demand(at(0)) else { panic!("not sharded") };
+    batches.iter_mut().for_each(|batch| batch.sort());
+    batches.sort();
+    assert_eq!(batches, [vec!["1:{a}", "2:{a}"], vec!["1:{b}"]]);
+    assert!(matches!(channels.demand(at(0)), Demand::Rest(_)));
+}
+
+#[test]
+fn a_slot_that_leaves_wakes_the_waiters() {
+    let (mut channels, bell) = subscribed();
+    ring(&channels.unsubscribed("c", at(0)));
+    assert!(bell.was_rung(), "the server ended the subscription unasked");
+    assert_eq!(channels.is_live("c"), Ok(false));
+    assert_eq!(channels.demand(at(1)), Demand::Rest(at(0).after(ELSEWHERE_PAUSE)));
+    let again = at(0).after(ELSEWHERE_PAUSE);
+    assert_eq!(channels.demand(again), subscribe(&["c"]), "the slot may have come back");
+    ring(&channels.elsewhere(&["c".into()], again));
+    assert!(bell.was_rung());
+    channels.leave("c", 1, again);
+    assert_eq!(
+        channels.demand(again.after(ELSEWHERE_PAUSE)),
+        Demand::Rest(again.after(ELSEWHERE_PAUSE + CONNECTION_LINGER))
+    );
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -121,6 +160,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Lose),
         2 => Just(Step::Connect),
         1 => (0_usize..3, any::<bool>()).prop_map(|(which, forbidden)| Step::Forbid(which, forbidden)),
+        2 => (0_usize..3, any::<bool>()).prop_map(|(which, away)| Step::Move(which, away)),
         3 => (0_u64..1_500).prop_map(Step::Pass),
         2 => Just(Step::Settle),
     ];
@@ -133,8 +173,8 @@ proptest! {
     /// For any late or lost messages: no waiter waits on a channel that is not subscribed, any possibly missed
     /// message rings, and in the end no channel is left. The checks are in the model.
     #[test]
-    fn every_waiter_is_heard_of_and_nothing_is_left(steps in steps()) {
-        let mut model = Model::new();
+    fn every_waiter_is_heard_of_and_nothing_is_left(sharded in any::<bool>(), steps in steps()) {
+        let mut model = Model::new(if sharded { PubSub::Sharded } else { PubSub::Plain });
         steps.into_iter().for_each(|step| model.step(step));
         model.settle();
         model.end();

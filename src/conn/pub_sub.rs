@@ -1,0 +1,117 @@
+//! The kind of pub/sub of a client: chosen once, for all its servers and for its whole life.
+
+use std::sync::OnceLock;
+
+use redis::Value;
+
+use super::command::command;
+use super::connection::Connection;
+use crate::transport::{Fault, Limits, PubSub};
+
+/// The choice between plain and sharded pub/sub.
+///
+/// A client that changed its mind would publish where its own waiters, and those of Redisson, do not listen.
+#[derive(Debug, Default)]
+pub(crate) struct PubSubChoice(OnceLock<PubSub>);
+
+impl PubSubChoice {
+    /// The choice of a client without a cluster, and of a client that is told what to use.
+    pub(crate) fn made(pub_sub: PubSub) -> Self {
+        Self(pub_sub.into())
+    }
+
+    /// The choice on a cluster: sharded where the first server that answers knows sharded pub/sub, as in Redisson.
+    /// `is_sharded` replaces the question.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for clusters"))]
+    pub(crate) fn on_cluster(is_sharded: Option<bool>) -> Self {
+        is_sharded
+            .map_or_else(Self::default, |sharded| Self::made(if sharded { PubSub::Sharded } else { PubSub::Plain }))
+    }
+
+    /// Returns the choice, if it is made.
+    pub(super) fn get(&self) -> Option<PubSub> {
+        self.0.get().copied()
+    }
+
+    /// Returns the choice; asks the server over `connection` if no server has answered before.
+    pub(super) fn choose(&self, connection: &mut Connection, limits: Limits) -> Result<PubSub, Fault> {
+        if let Some(made) = self.get() {
+            return Ok(made);
+        }
+        let question = command(&["PUBSUB", "SHARDNUMSUB"]).get_packed_command();
+        let answer = connection.request(&question, limits, |reply| matches!(reply, Value::Array(_)).then_some(()));
+        let pub_sub = match answer {
+            Ok(()) => PubSub::Sharded,
+            // Redisson takes a missing right for a missing command, too.
+            Err(Fault::Refused(refusal)) if !refusal.is_transient() => PubSub::Plain,
+            // The question changes nothing, so a missing answer leaves no doubt.
+            Err(Fault::Unanswered(_, error)) => return Err(Fault::NotSent(error)),
+            Err(fault) => return Err(fault),
+        };
+        // Another thread may have been first, with the answer of a server of another version.
+        Ok(*self.0.get_or_init(|| pub_sub))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::conn::Server;
+    use crate::conn::scripted::{Reaction, Scripted};
+    use crate::time::Instant;
+
+    fn limits() -> Limits {
+        Limits::by(Instant::now().after(Duration::from_millis(500)))
+    }
+
+    /// A server with this reply to the question, for a client that makes this choice.
+    fn server(reply: Reaction, choice: &Arc<PubSubChoice>) -> (Scripted, Server) {
+        let scripted = Scripted::start(move |seen| {
+            assert_eq!(seen.words, ["PUBSUB", "SHARDNUMSUB"]);
+            reply.clone()
+        });
+        let server = Server::for_test(&scripted.url()).choosing(Arc::clone(choice));
+        (scripted, server)
+    }
+
+    #[test]
+    fn the_first_server_that_answers_decides_for_good() {
+        let check = |reply, expected, other| {
+            let choice = Arc::new(PubSubChoice::on_cluster(None));
+            let (scripted, first) = server(Reaction::Reply(reply), &choice);
+            assert_eq!(first.pub_sub_if_chosen(), None);
+            assert_eq!(first.pub_sub(limits()).unwrap(), expected);
+            assert_eq!(first.pub_sub(limits()).unwrap(), expected);
+            assert_eq!(scripted.seen().len(), 1, "the choice is made once");
+            let (scripted, second) = server(Reaction::Reply(other), &choice);
+            assert_eq!(second.pub_sub(limits()).unwrap(), expected, "a server of another version changes nothing");
+            assert_eq!(scripted.seen().len(), 0);
+        };
+        let (knows, knows_not) = ("*0\r\n", "-ERR Unknown PUBSUB subcommand or wrong number of arguments\r\n");
+        check(knows, PubSub::Sharded, knows_not);
+        check(knows_not, PubSub::Plain, knows);
+        check("-NOPERM this user has no permissions to run the 'pubsub' command\r\n", PubSub::Plain, knows);
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_decides_nothing() {
+        let choice = Arc::new(PubSubChoice::on_cluster(None));
+        let (_first, mute) = server(Reaction::Mute, &choice);
+        let fault = mute.pub_sub(limits()).unwrap_err();
+        assert!(matches!(fault, Fault::NotSent(_)), "the question has no effect: {fault:?}");
+        let (_second, loading) = server(Reaction::Reply("-LOADING it loads\r\n"), &choice);
+        assert!(matches!(loading.pub_sub(limits()), Err(Fault::Refused(_))));
+        assert_eq!(choice.get(), None);
+    }
+
+    #[test]
+    fn a_setting_replaces_the_question() {
+        let check = |setting, expected| assert_eq!(PubSubChoice::on_cluster(setting).get(), expected);
+        check(Some(true), Some(PubSub::Sharded));
+        check(Some(false), Some(PubSub::Plain));
+        check(None, None);
+    }
+}
