@@ -101,6 +101,8 @@ impl<T, J: Fn(&T) -> Verdict> WaitLoop for Asking<'_, T, J> {
     }
 
     fn arm(&mut self) -> Result<bool> {
+        // The server that has the name may be another one than at the last call.
+        self.node = self.engine.node(self.inquiry.name);
         // The channel says nothing about existing holds.
         let channel = || self.inquiry.channel.clone();
         self.node.hub.arm(&mut self.subscription, &Subject::Other, channel, &self.caller.bell)

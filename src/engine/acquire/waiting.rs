@@ -80,7 +80,8 @@ impl<'a> Waiting<'a> {
     }
 
     /// The longest sleep of a thread that another thread asks for; `None` when this thread must ask itself.
-    pub(crate) fn turn_comes(&self) -> Option<Instant> {
+    pub(crate) fn turn_comes(&mut self) -> Option<Instant> {
+        self.follow();
         let now = Instant::now();
         // During an outage the first thread gets no reply, so the other threads end their waits themselves.
         let limit = self.engine.config.outage_limit;
@@ -111,7 +112,13 @@ impl<'a> Waiting<'a> {
 
     /// The same for messages about `subject`.
     pub(crate) fn arm_for(&mut self, subject: &Subject, channel: impl FnOnce() -> String) -> Result<bool> {
+        self.follow();
         self.node.hub.arm(&mut self.subscription, subject, channel, &self.caller.bell)
+    }
+
+    /// Turns to the server that has the lock now.
+    fn follow(&mut self) {
+        self.node = self.engine.node(self.name);
     }
 
     /// Leaves channel and list, because the next request has another owner.
