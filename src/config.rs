@@ -9,6 +9,7 @@ use crate::conn::Address;
 use crate::conn::Provider;
 #[cfg(feature = "credentials")]
 use crate::credentials::Credentials;
+use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{NoObserver, Observer};
 use crate::name::LockName;
@@ -58,6 +59,7 @@ pub(crate) struct Config {
     pub(crate) drop_timeout: Duration,
     pub(crate) fair_patience: Duration,
     pub(crate) peer_clock_skew: Duration,
+    pub(crate) durability: Option<Durability>,
     pub(crate) max_connections: usize,
     pub(crate) idle_timeout: Duration,
     pub(crate) client_name: String,
@@ -208,6 +210,24 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets what every lock must have reached before it counts as taken. Expiring permits and leaderships count as
+    /// locks; counting semaphores and latches do not wait. Defaults to nothing.
+    ///
+    /// [`Lock::with_durability`](crate::Lock::with_durability) sets another one for a handle. For a lock with a short
+    /// lease the time to reach the replicas is at most half of the lease.
+    ///
+    /// ```
+    /// # use lockson::Durability;
+    /// let client = lockson::Client::builder("redis://localhost")
+    ///     .durability(Durability::replicas(1))
+    ///     .connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.config.durability = Some(durability);
+        self
+    }
+
     /// Sets the largest number of open connections for requests to one server.
     ///
     /// At most two more connections are open: one listens, one renews and watches. 1 to 10,000. Defaults to 64.
@@ -325,6 +345,9 @@ impl Config {
         }
         within("fair_patience()", self.fair_patience, SECOND * 2, HOUR, "2 seconds to 1 hour")?;
         within("peer_clock_skew()", self.peer_clock_skew, Duration::ZERO, HOUR, "at most 1 hour")?;
+        if let Some(durability) = self.durability {
+            durability.checked(ErrorKind::Config, timeout)?;
+        }
         within("outage_limit()", self.outage_limit, Duration::ZERO, Lease::LONGEST, "at most 365 days")?;
         within("drop_timeout()", self.drop_timeout, Duration::ZERO, HOUR, "at most 1 hour")?;
         within("idle_timeout()", self.idle_timeout, Duration::from_millis(10), Lease::LONGEST, "10 ms to 365 days")?;
@@ -379,6 +402,7 @@ impl Default for Config {
             drop_timeout: Duration::from_secs(1),
             fair_patience: Duration::from_secs(5),
             peer_clock_skew: Duration::ZERO,
+            durability: None,
             max_connections: 64,
             idle_timeout: Duration::from_secs(30),
             client_name: "lockson".into(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cancel::Cancel;
+use crate::durability::Durability;
 use crate::engine::{Handle, Inquiry, Verdict};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::OwnedGuard;
@@ -41,6 +42,7 @@ pub struct Election {
     handle: Handle,
     name: GivenName,
     cancel: Option<Cancel>,
+    durability: Option<Durability>,
 }
 
 /// A candidate of an election, with the text by which others know it.
@@ -108,7 +110,21 @@ pub struct Leader {
 
 impl Election {
     pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
-        Self { handle: handle.clone(), name, cancel: None }
+        Self { handle: handle.clone(), name, cancel: None, durability: None }
+    }
+
+    /// Returns a handle whose candidates lead when replicas, or a disk, have it; see
+    /// [`Lock::with_durability`](crate::Lock::with_durability). Set it before [`candidate`](Self::candidate).
+    ///
+    /// ```no_run
+    /// # use lockson::Durability;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let election = client.get_election("scheduler").with_durability(Durability::replicas(1));
+    /// let leadership = election.candidate("host-7").campaign()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn with_durability(&self, durability: Durability) -> Self {
+        Self { durability: Some(durability), ..self.clone() }
     }
 
     /// Returns a handle whose waits end when `cancel` is used, those of its candidates included.
@@ -147,6 +163,7 @@ impl Election {
         let text: Arc<str> = text.as_ref().into();
         let kind = Arc::new(LeaderLock { candidate: Arc::clone(&text) });
         let lock = Lock::fenced(&self.handle, kind, self.name.clone()).owned();
+        let lock = self.durability.map_or_else(|| lock.clone(), |durability| lock.with_durability(durability));
         Candidate { lock: self.cancel.as_ref().map_or_else(|| lock.clone(), |cancel| lock.with_cancel(cancel)), text }
     }
 

@@ -71,8 +71,8 @@ pub enum ErrorKind {
     NotHeld,
     /// The name belongs to another kind of lock.
     OtherKind,
-    /// So few servers of a [red lock](crate::Lock::red) voted that no majority is possible; the text says what each of
-    /// the others said.
+    /// So few servers of a [red lock](crate::Lock::red) voted that no majority is possible, or so few replicas had the
+    /// lock that its [`Durability`](crate::Durability) was not reached; the text says what the others said.
     Quorum,
     /// Redis replied with an error; [`Error::redis_word`] is the first word of that error.
     Refused,

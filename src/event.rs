@@ -98,6 +98,11 @@ observer! {
         /// next renewal. Called once, and again after reports were possible meanwhile.
         fn losses_told_late(&self, event: &LossesToldLate);
 
+        /// The server cannot wait for replicas, so locks with
+        /// [`Durability::with_best_effort`](crate::Durability::with_best_effort) count at once. Called once for each
+        /// server.
+        fn durability_missing(&self, event: &DurabilityMissing);
+
         /// The listening connection to a server broke or could not be opened. Until it is open again, waiters ask
         /// every second.
         fn listening_failed(&self, event: &ListeningFailed);
@@ -416,6 +421,27 @@ event! {
     /// # }
     /// ```
     LossesToldLate {
+        /// The server, without credentials.
+        server: String => [&str],
+        /// The reason.
+        error: Error => [&Error],
+    }
+}
+
+event! {
+    /// The server cannot wait for replicas.
+    ///
+    /// ```
+    /// # use lockson::{DurabilityMissing, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn durability_missing(&self, event: &DurabilityMissing) {
+    ///     eprintln!("{} does not wait for replicas: {}", event.server(), event.error());
+    /// }
+    /// # }
+    /// ```
+    DurabilityMissing {
         /// The server, without credentials.
         server: String => [&str],
         /// The reason.

@@ -115,6 +115,7 @@ mod config;
 mod conn;
 #[cfg(feature = "credentials")]
 mod credentials;
+mod durability;
 mod election;
 mod engine;
 mod error;
@@ -143,11 +144,12 @@ pub use client::Client;
 pub use config::ClientBuilder;
 #[cfg(feature = "credentials")]
 pub use credentials::{Credentials, Login};
+pub use durability::Durability;
 pub use election::{Candidate, Election, Leader, Leadership};
 pub use error::{Error, ErrorKind, Loss, Result};
 pub use event::{
-    ListeningFailed, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed, LossesToldLate, Observer,
-    ReleaseFailed, RenewalFailed, RenewalRecovered, WaitGivenUp, WaitStarted,
+    DurabilityMissing, ListeningFailed, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed,
+    LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, WaitGivenUp, WaitStarted,
 };
 pub use guard::{Guard, OwnedGuard};
 pub use hold::Hold;

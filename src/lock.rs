@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
+use crate::durability::Durability;
 use crate::engine::several::{LEASE_AND_LIMIT, NodeTerms, Terms};
 use crate::engine::{Handle, Kind, Wait};
 use crate::error::{Error, ErrorKind, Result};
@@ -56,6 +57,7 @@ pub struct Lock<T = ()> {
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     cancel: Option<Cancel>,
+    durability: Option<Durability>,
     nodes: NodeTerms,
     /// Reads the part of a grant for the guard.
     carried: fn(&Hold) -> Option<T>,
@@ -185,7 +187,8 @@ impl<T> Lock<T> {
     }
 
     fn of(target: Target, carried: fn(&Hold) -> Option<T>) -> Self {
-        Self { target, lease: None, max_hold: None, cancel: None, nodes: NodeTerms::default(), carried }
+        let nodes = NodeTerms::default();
+        Self { target, lease: None, max_hold: None, cancel: None, durability: None, nodes, carried }
     }
 
     /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
@@ -222,6 +225,31 @@ impl<T> Lock<T> {
     /// ```
     pub fn with_max_hold(&self, most: Duration) -> Self {
         Self { max_hold: Some(most), ..self.clone() }
+    }
+
+    /// Returns a handle whose locks count as taken when replicas, or a disk, have them; see [`Durability`].
+    ///
+    /// A lock that does not reach them in time is given back, and the call fails with `Quorum`: it does not wait and ask
+    /// again. A busy lock is `None` as ever. A thread that re-enters a lock needs what its outer section needs, or more.
+    /// Of several locks each waits, those of one server together. A server of a red lock whose replicas are late does
+    /// not vote; several independent servers seldom need replicas as well.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// use lockson::{Durability, ErrorKind};
+    ///
+    /// let lock = client.get_lock("payout:7").with_durability(Durability::replicas(1));
+    /// match lock.try_lock() {
+    ///     Ok(Some(guard)) => guard.unlock()?, // a fail-over to that replica keeps the lock
+    ///     Ok(None) => println!("another client pays"),
+    ///     Err(error) if error.kind() == ErrorKind::Quorum => println!("no replica: {error}"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn with_durability(&self, durability: Durability) -> Self {
+        Self { durability: Some(durability), ..self.clone() }
     }
 
     /// Returns a handle whose waits end when `cancel` is used.
@@ -638,6 +666,7 @@ impl<T> Lock<T> {
             lease: self.lease,
             max_hold: self.max_hold,
             cancel: self.cancel.clone(),
+            durability: self.durability,
             nodes: self.nodes,
             carried,
         }
@@ -672,7 +701,8 @@ impl<T> Lock<T> {
         if timeout.is_some_and(|timeout| !NODE_TIMEOUTS.contains(&timeout)) {
             return self.meaningless("with_node_timeout() takes 1 ms to 10 s");
         }
-        let terms = Terms { lease, max_hold: self.max_hold, cancel: self.cancel.as_ref(), owned, nodes: self.nodes };
+        let Self { max_hold, ref cancel, durability, nodes, .. } = *self;
+        let terms = Terms { lease, max_hold, cancel: cancel.as_ref(), durability, owned, nodes };
         match &self.target {
             Target::One(one) => one.take(&terms, wait),
             Target::Several(several) => several.take(&terms, wait),
@@ -762,6 +792,20 @@ impl<T> OwnedLock<T> {
     /// ```
     pub fn with_max_hold(&self, most: Duration) -> Self {
         Self(self.0.with_max_hold(most))
+    }
+
+    /// Returns a handle whose locks count as taken when replicas, or a disk, have them; see
+    /// [`Lock::with_durability`].
+    ///
+    /// ```no_run
+    /// # use lockson::Durability;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("import").owned();
+    /// let guard = lock.with_durability(Durability::replicas(1)).lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn with_durability(&self, durability: Durability) -> Self {
+        Self(self.0.with_durability(durability))
     }
 
     /// Returns a handle whose waits end when `cancel` is used; see [`Lock::with_cancel`].

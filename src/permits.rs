@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
+use crate::durability::Durability;
 use crate::engine::{Handle, Numbered};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::OwnedGuard;
@@ -44,6 +45,7 @@ pub struct PermitExpirableSemaphore {
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     cancel: Option<Cancel>,
+    durability: Option<Durability>,
 }
 
 /// ExpiringPermits that were taken together; dropping them gives them back.
@@ -77,7 +79,7 @@ pub struct PermitId(Arc<[u8]>);
 
 impl PermitExpirableSemaphore {
     pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
-        Self { handle: handle.clone(), name, lease: None, max_hold: None, cancel: None }
+        Self { handle: handle.clone(), name, lease: None, max_hold: None, cancel: None, durability: None }
     }
 
     /// Returns a handle that takes permits for `lease` and never renews them. 1 ms to 365 days.
@@ -105,6 +107,20 @@ impl PermitExpirableSemaphore {
     /// ```
     pub fn with_max_hold(&self, most: Duration) -> Self {
         Self { max_hold: Some(most), ..self.clone() }
+    }
+
+    /// Returns a handle whose permits count as taken when replicas, or a disk, have them; see
+    /// [`Lock::with_durability`](crate::Lock::with_durability).
+    ///
+    /// ```no_run
+    /// # use lockson::Durability;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let calls = client.get_permit_expirable_semaphore("paid-api").with_durability(Durability::replicas(1));
+    /// let permit = calls.acquire(1)?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn with_durability(&self, durability: Durability) -> Self {
+        Self { durability: Some(durability), ..self.clone() }
     }
 
     /// Returns a handle whose waits end when `cancel` is used.
@@ -402,6 +418,9 @@ impl PermitExpirableSemaphore {
         }
         if let Some(most) = self.max_hold {
             lock = lock.with_max_hold(most);
+        }
+        if let Some(durability) = self.durability {
+            lock = lock.with_durability(durability);
         }
         if let Some(cancel) = &self.cancel {
             lock = lock.with_cancel(cancel);

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::durability::Durability;
 use crate::error::{Error, Refusal};
 use crate::time::Instant;
 
@@ -34,6 +35,21 @@ pub(crate) trait Question<Reply, T>: Sync {
 
     /// The request with the source of its script, for a server that does not know the script.
     fn packed_with_source(&self, pub_sub: PubSub) -> Option<Vec<u8>>;
+
+    /// The step that must follow this answer over the same connection before the answer counts.
+    fn confirmation(&self, answer: &T) -> Option<&Confirmation> {
+        let _ = answer;
+        None
+    }
+}
+
+/// A wait for replicas or a disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Confirmation {
+    /// A write that precedes the wait, packed. The server waits for what its connection wrote last, and the request
+    /// itself may have written nothing.
+    pub(crate) touch: Vec<u8>,
+    pub(crate) needs: Durability,
 }
 
 /// The kind of pub/sub of a client. Messages of one kind do not reach subscriptions of the other.

@@ -1,5 +1,7 @@
 //! Several requests at once by one thread: pipelined to each server, and all servers side by side.
 
+mod confirmed;
+
 use std::borrow::Cow;
 use std::io;
 use std::os::fd::AsFd;
@@ -14,9 +16,11 @@ use super::connection::Connection;
 use super::server::{Server, is_of_replica};
 use super::socket::timed_out;
 use super::trouble;
+use crate::durability::Copies;
 use crate::error::{Error, ErrorKind};
 use crate::time::Instant;
 use crate::transport::{Fault, Limits, Question, Voting};
+use confirmed::{Unconfirmed, confirm_all};
 
 /// One of several requests.
 pub(crate) struct Request<'a, T> {
@@ -40,6 +44,8 @@ pub(crate) struct Outcome<T> {
     /// The run of the server process, where requests with [`Voting`] asked for it: two addresses with the same run
     /// are one server.
     pub(crate) run_id: Option<Arc<str>>,
+    /// The replicas that have the request, where its answer needs them.
+    pub(crate) copies: Option<Copies>,
 }
 
 impl<'a, T> Request<'a, T> {
@@ -77,10 +83,12 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Outcome<
                 let _ = thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, || pipeline.run_alone());
             }
             run(&mut ready);
+            confirm_all(&mut ready);
             ours.iter_mut().for_each(Pipeline::run_alone);
         });
     } else {
         run(&mut ready);
+        confirm_all(&mut ready);
     }
     waiting.iter_mut().for_each(Pipeline::run_alone);
     let mut outcomes = vec![];
@@ -105,11 +113,11 @@ pub(crate) fn ask<T>(request: Request<'_, T>) -> Outcome<T> {
             return outcome;
         }
         let (error, now) = (trouble::no_time(&pipeline.server.label()), Instant::now());
-        return Outcome { answer: Err(Fault::NotSent(error)), sent: now, ended: now, run_id: None };
+        return Outcome { answer: Err(Fault::NotSent(error)), sent: now, ended: now, run_id: None, copies: None };
     }
     let sent = Instant::now();
-    let answer = request.server.request(&request.packed, request.limits, |reply| request.call.read(reply));
-    Outcome { answer, sent, ended: Instant::now(), run_id: None }
+    let (answer, copies) = request.server.ask(&request.packed, request.limits, request.call);
+    Outcome { answer, sent, ended: Instant::now(), run_id: None, copies }
 }
 
 /// The requests to one server, sent in batches over one connection.
@@ -127,6 +135,7 @@ struct Pipeline<'a, T> {
     run_id: Option<Arc<str>>,
     /// The latest time at which the server started, where the connection asked for it.
     started: Option<Instant>,
+    unconfirmed: Unconfirmed,
 }
 
 /// The requests that are under way: consecutive requests of a pipeline, sent in one write.
@@ -199,6 +208,7 @@ impl<'a, T> Pipeline<'a, T> {
             is_replica: false,
             run_id: None,
             started: None,
+            unconfirmed: Unconfirmed::default(),
         }
     }
 
@@ -236,6 +246,7 @@ impl<'a, T> Pipeline<'a, T> {
             Err(fault) => self.fail(&fault),
         }
         run(std::slice::from_mut(self));
+        self.confirm();
     }
 
     /// Ends the requests to a server that is down, where they are not sent to such a server. Asks new connections
@@ -301,10 +312,18 @@ impl<'a, T> Pipeline<'a, T> {
             {
                 self.server.answered(self.run_id.as_deref(), last.sent);
             }
-            self.server.put_away(connection, !self.is_replica);
-            if self.is_replica {
-                self.server.leave_replica();
-            }
+            self.end_with(connection);
+        }
+    }
+
+    fn end_with(&mut self, connection: Connection) {
+        if self.unconfirmed.needs_a_wait() {
+            self.unconfirmed.connection = Some(connection);
+            return;
+        }
+        self.server.put_away(connection, !self.is_replica);
+        if self.is_replica {
+            self.server.leave_replica();
         }
     }
 
@@ -319,7 +338,8 @@ impl<'a, T> Pipeline<'a, T> {
     }
 
     fn end_one(&mut self, answer: Result<T, Fault>, sent: Instant) {
-        self.outcomes.push(Outcome { answer, sent, ended: Instant::now(), run_id: self.run_id.clone() });
+        let run_id = self.run_id.clone();
+        self.outcomes.push(Outcome { answer, sent, ended: Instant::now(), run_id, copies: None });
     }
 
     fn write(&mut self) {
@@ -373,8 +393,11 @@ impl<'a, T> Pipeline<'a, T> {
                 again.push((*place, whole));
             }
             self.is_replica |= is_of_replica(&answer);
+            if let Some(confirmation) = answer.as_ref().ok().and_then(|answer| request.call.confirmation(answer)) {
+                self.unconfirmed.add(self.outcomes.len(), confirmation);
+            }
             let run_id = self.run_id.clone();
-            self.outcomes.push(Outcome { answer, sent: self.batch.begun, ended: Instant::now(), run_id });
+            self.outcomes.push(Outcome { answer, sent: self.batch.begun, ended: Instant::now(), run_id, copies: None });
         }
         self.requests.append(&mut again);
         Ok(())
@@ -396,6 +419,7 @@ impl<'a, T> Pipeline<'a, T> {
             let fault = if is_whole { Fault::Unanswered(identity.clone(), error.clone()) } else { not_sent(&error) };
             self.end_one(Err(fault), self.batch.begun);
         }
+        self.unconfirmed.are_lost(&mut self.outcomes, identity.as_ref(), &error);
         self.did_not_answer(self.batch.begun);
         self.server.put_away(connection, false);
         self.fail(&Fault::NotSent(error));

@@ -4,6 +4,7 @@ mod address;
 mod birth;
 mod buffer;
 mod command;
+mod confirming;
 mod connection;
 #[cfg(feature = "credentials")]
 mod credentials;

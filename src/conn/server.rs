@@ -14,12 +14,13 @@ use super::pool::{Pool, closed};
 use super::pub_sub::PubSubChoice;
 use super::trouble;
 use super::waker::Sleeper;
+use crate::durability::Copies;
 use crate::error::{Error, ErrorKind, Stop};
 use crate::sync::Mutex;
 use crate::time::Instant;
 #[cfg(test)]
 use crate::transport::ServerNumber;
-use crate::transport::{Fault, Identity, Limits, MachineNumber, PubSub};
+use crate::transport::{Confirmation, Fault, Identity, Limits, MachineNumber, PubSub, Question};
 
 /// A server of the topology.
 #[derive(Debug)]
@@ -87,18 +88,62 @@ impl Server {
         limits: Limits,
         read: impl Fn(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        let mut connection = self.take(limits.end())?;
-        let mut answer = connection.request(request, limits, &read);
+        self.confirmed(limits, |connection| connection.request(request, limits, &read), |_| None, is_usable).0
+    }
+
+    /// The same for a call, with the wait for replicas that its answer may need.
+    pub(super) fn ask<T>(
+        &self,
+        request: &[u8],
+        limits: Limits,
+        call: &dyn Question<Value, T>,
+    ) -> (Result<T, Fault>, Option<Copies>) {
+        self.confirmed(
+            limits,
+            |connection| connection.request(request, limits, |reply| call.read(reply)),
+            |answer| call.confirmation(answer),
+            is_usable,
+        )
+    }
+
+    /// Several round trips over one pooled connection, with the wait for replicas that the answer may need; see
+    /// [`Connection::round_trips`].
+    pub(crate) fn round_trips<'a, T>(
+        &self,
+        limits: Limits,
+        run: impl Fn(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
+        needs: impl FnOnce(&T) -> Option<&'a Confirmation>,
+    ) -> (Result<T, Fault>, Option<Copies>) {
+        self.confirmed(limits, |connection| connection.round_trips(limits, &run), needs, Result::is_ok)
+    }
+
+    /// Sends a request over a pooled connection, and what must confirm its answer over the same one.
+    fn confirmed<'a, T>(
+        &self,
+        limits: Limits,
+        send: impl Fn(&mut Connection) -> Result<T, Fault>,
+        needs: impl FnOnce(&T) -> Option<&'a Confirmation>,
+        is_usable: fn(&Result<T, Fault>) -> bool,
+    ) -> (Result<T, Fault>, Option<Copies>) {
+        let mut connection = match self.take(limits.end()) {
+            Ok(connection) => connection,
+            Err(fault) => return (Err(fault), None),
+        };
+        let mut answer = send(&mut connection);
         if connection.is_logged_out() && matches!(answer, Err(Fault::NotSent(_))) {
             self.put_away(connection, false);
-            connection = self.take(limits.end())?;
-            answer = connection.request(request, limits, &read);
+            connection = match self.take(limits.end()) {
+                Ok(connection) => connection,
+                Err(fault) => return (Err(fault), None),
+            };
+            answer = send(&mut connection);
         }
+        let (answer, copies) = connection.confirmed(answer, needs);
         self.put_away(connection, is_usable(&answer));
         if is_of_replica(&answer) {
             self.leave_replica();
         }
-        answer
+        (answer, copies)
     }
 
     /// Returns the kind of pub/sub of the client, which the first server that answers decides.
@@ -120,21 +165,6 @@ impl Server {
     /// The kind of pub/sub, if it is chosen: before that, no request that publishes is sent.
     pub(crate) fn pub_sub_if_chosen(&self) -> Option<PubSub> {
         self.pub_sub.get()
-    }
-
-    /// Several round trips over one pooled connection; see [`Connection::round_trips`].
-    pub(crate) fn round_trips<T>(
-        &self,
-        limits: Limits,
-        run: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
-    ) -> Result<T, Fault> {
-        let mut connection = self.take(limits.end())?;
-        let answer = connection.round_trips(limits, run);
-        self.put_away(connection, answer.is_ok());
-        if is_of_replica(&answer) {
-            self.leave_replica();
-        }
-        answer
     }
 
     /// Closes the idle connections to a server that became a replica: new connections may reach the master, if the
@@ -315,6 +345,18 @@ impl DedicatedConnection {
             self.connection = Some(connection);
         }
         answer
+    }
+
+    /// Waits for replicas over the connection of the last request; without that connection nothing can be confirmed.
+    pub(crate) fn confirm(&mut self, confirmation: &Confirmation) -> Result<Copies, Error> {
+        let Some(mut connection) = self.connection.take() else {
+            let text =
+                format!("the connection to redis at {} was lost before its replicas answered", self.server.label());
+            return Err(Error::new(ErrorKind::Connection, text));
+        };
+        let copies = connection.confirm(confirmation).map_err(|(_, error)| error)?;
+        self.connection = Some(connection);
+        Ok(copies)
     }
 
     /// Several round trips; see [`Connection::round_trips`].

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::caller::Caller;
 use crate::conn::{Outcome, Request, Server, Topology, ask, gather};
+use crate::durability::Copies;
 use crate::error::{Error, Loss};
 use crate::script::Call;
 use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
@@ -26,13 +27,16 @@ pub(crate) struct Answer<T> {
     pub(crate) clear_since: Instant,
     /// The run of the server process, where the bounds of the call ask for it. Two servers with the same run are one.
     pub(crate) run_id: Option<Arc<str>>,
+    /// The replicas that have the request, where its answer needs them.
+    pub(crate) copies: Option<Copies>,
 }
 
 impl<T> Answer<T> {
     /// The same history with another value.
     pub(crate) fn with<U>(&self, value: U) -> Answer<U> {
         let Self { sent, repeated, unfenceable, clear_since, .. } = *self;
-        Answer { value, sent, repeated, unfenceable, clear_since, run_id: self.run_id.clone() }
+        let (run_id, copies) = (self.run_id.clone(), self.copies.clone());
+        Answer { value, sent, repeated, unfenceable, clear_since, run_id, copies }
     }
 }
 
@@ -181,12 +185,13 @@ impl<'a, T> Sending<'a, T> {
 
     fn attempt(&self, whole: bool, limits: Limits) -> Outcome<T> {
         let (server, sent) = (self.server(), Instant::now());
-        let answer = match (self.call.round_trips(), self.pub_sub(&server, limits)) {
+        let confirmation = |answer: &T| self.call.confirmation(answer);
+        let (answer, copies) = match (self.call.round_trips(), self.pub_sub(&server, limits)) {
             (None, Ok(pub_sub)) => return ask(self.request_of(server, pub_sub, whole, limits)),
-            (Some(round_trips), Ok(_)) => server.round_trips(limits, |send| round_trips.run(send)),
-            (_, Err(fault)) => Err(fault),
+            (Some(round_trips), Ok(_)) => server.round_trips(limits, |send| round_trips.run(send), confirmation),
+            (_, Err(fault)) => (Err(fault), None),
         };
-        Outcome { answer, sent, ended: Instant::now(), run_id: None }
+        Outcome { answer, sent, ended: Instant::now(), run_id: None, copies }
     }
 
     /// The kind of pub/sub, where the request publishes.
@@ -211,6 +216,7 @@ impl<'a, T> Sending<'a, T> {
                 unfenceable: exchange.is_unfenceable(),
                 clear_since: exchange.clear_since(),
                 run_id: outcome.run_id,
+                copies: outcome.copies,
             }),
             Err(fault) => {
                 exchange.failed(outcome.sent, outcome.ended, fault, interruption(caller).is_some());
@@ -245,8 +251,8 @@ pub(crate) fn taken_if_overwritten<T>(failed: Failed) -> Result<Answer<Result<T,
         return Err(failed);
     }
     let unfenceable = failed.in_doubt.is_some_and(|in_doubt| in_doubt.unfenceable);
-    let now = Instant::now();
-    Ok(Answer { value: Err(Loss::Taken), sent: now, repeated: false, unfenceable, clear_since: now, run_id: None })
+    let (value, now) = (Err(Loss::Taken), Instant::now());
+    Ok(Answer { value, sent: now, repeated: false, unfenceable, clear_since: now, run_id: None, copies: None })
 }
 
 /// Tries once to fence the copies in doubt.

@@ -1,6 +1,7 @@
 //! A server with its parts in the engine: a hub for waiting, a watchdog, a queue for cleanup.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::background::Background;
@@ -21,6 +22,8 @@ pub(crate) struct Node {
     pub(super) cleaner: Background,
     pub(crate) watchdog: Arc<Watchdog>,
     asking: Mutex<Asking>,
+    /// Whether the observer knows that the server cannot wait for replicas.
+    misses_durability: AtomicBool,
 }
 
 /// The number of callers that ask the server for locks, and the start of an outage.
@@ -35,7 +38,19 @@ struct Asking {
 
 impl Node {
     pub(crate) fn new(server: Arc<Server>, hub: Arc<Hub>, watchdog: Arc<Watchdog>) -> Self {
-        Self { server, hub, watchdog, cleaner: Background::new("lockson-cleanup"), asking: Mutex::default() }
+        Self {
+            server,
+            hub,
+            watchdog,
+            cleaner: Background::new("lockson-cleanup"),
+            asking: Mutex::default(),
+            misses_durability: AtomicBool::new(false),
+        }
+    }
+
+    /// Records that the server cannot wait for replicas. Returns whether this is new.
+    pub(crate) fn misses_durability(&self) -> bool {
+        !self.misses_durability.swap(true, Ordering::Relaxed)
     }
 
     /// Records that a caller asks the server.

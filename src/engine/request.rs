@@ -8,6 +8,9 @@ use super::holds::hold::HoldState;
 use super::kind::Kind;
 use super::node::Node;
 use crate::cancel::Cancel;
+use crate::durability::{Copies, Durability};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::DurabilityMissing;
 use crate::name::LockName;
 use crate::state::exchange::Bounds;
 use crate::state::ledger::{GuardNumber, Promise};
@@ -23,6 +26,8 @@ pub(crate) struct AcquireRequest<'a> {
     pub(crate) lease: Option<Lease>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) cancel: Option<&'a Cancel>,
+    /// `None` leaves the durability to the client.
+    pub(crate) durability: Option<Durability>,
     /// Whether the hold belongs to its guard instead of the calling thread.
     pub(crate) owned: bool,
     /// The group that the lock is taken with.
@@ -71,6 +76,42 @@ pub(crate) type Grant = (Arc<HoldState>, GuardNumber);
 impl Engine {
     pub(super) fn lease_of(&self, request: &AcquireRequest<'_>) -> Lease {
         request.lease.unwrap_or(self.watchdog_lease)
+    }
+
+    /// Refuses a durability without meaning for this lock.
+    pub(super) fn check_durability(&self, request: &AcquireRequest<'_>) -> Result<()> {
+        let lease = self.lease_of(request).duration();
+        request.durability.map_or(Ok(()), |needs| needs.checked(ErrorKind::BadInput, lease).map(drop))
+    }
+
+    pub(super) fn durability_of(&self, request: &AcquireRequest<'_>) -> Option<Durability> {
+        let usual = || Some(self.config.durability?.at_most(self.lease_of(request).duration() / 2));
+        request.durability.or_else(usual)
+    }
+
+    /// Judges what a request about this lock has reached, where it must reach anything. `consequence` tells what becomes
+    /// of the lock otherwise. The caller must hold no mutex, because the observer may be told.
+    pub(super) fn judge(
+        &self,
+        name: &LockName,
+        needs: Option<Durability>,
+        copies: Option<&Copies>,
+        consequence: &str,
+    ) -> Result<()> {
+        let Some(needs) = needs else { return Ok(()) };
+        let missing = needs.judge(copies, &self.node(name).server.label(), consequence)?;
+        self.tell_missing(name, missing);
+        Ok(())
+    }
+
+    /// Tells the observer once that the server of this lock cannot wait for replicas.
+    pub(super) fn tell_missing(&self, name: &LockName, missing: Option<Error>) {
+        let Some(error) = missing else { return };
+        let node = self.node(name);
+        if node.misses_durability() {
+            let server = node.server.label();
+            self.observe(|observer| observer.durability_missing(&DurabilityMissing { server, error }));
+        }
     }
 
     /// Returns the time limits of a request in a call with this deadline.

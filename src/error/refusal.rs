@@ -43,6 +43,11 @@ impl Refusal {
         Self::of(REPLICA, "")
     }
 
+    /// The refusal of a renewal that too few replicas have; the text tells how many.
+    pub(crate) fn no_replicas(text: &str) -> Self {
+        Self::of("NOREPLICAS", text).advising("bring them back; until then locks that wait for them expire")
+    }
+
     fn of(word: &str, text: &str) -> Self {
         Self { word: word.to_owned(), text: shortened(text), server: None, advice: None, of_login: false }
     }

@@ -23,8 +23,9 @@ pub(super) struct One {
 impl One {
     pub(super) fn take(&self, terms: &Terms<'_>, wait: Wait) -> Result<Option<Taken>> {
         let name = self.name.checked()?;
-        let Terms { lease, max_hold, cancel, owned, .. } = *terms;
-        let request = AcquireRequest { name, kind: &self.kind, lease, max_hold, cancel, owned, group: None };
+        let Terms { lease, max_hold, cancel, durability, owned, .. } = *terms;
+        let kind = &self.kind;
+        let request = AcquireRequest { name, kind, lease, max_hold, cancel, durability, owned, group: None };
         let grant = self.handle.begin().and_then(|engine| engine.acquire(&request, wait));
         Ok(grant.map_err(|error| error.about(name))?.map(|grant| Taken::One(self.handle.clone(), grant)))
     }

@@ -33,18 +33,21 @@ impl Several {
 
     fn new(locks: impl IntoIterator<Item = Lock>, form: Form) -> Self {
         let (mut ones, mut members, mut fault): (Vec<One>, Vec<Member>, Option<Error>) = (vec![], vec![], None);
-        for Lock { target, lease, max_hold, .. } in locks {
+        for Lock { target, lease, max_hold, durability, .. } in locks {
             let inner = match target {
-                Target::One(one) => vec![(one, lease, max_hold)],
+                Target::One(one) => vec![(one, lease, max_hold, durability)],
                 Target::Several(several) => match several.flattened(form) {
                     // The modifiers of the inner group replace those of its locks.
                     Ok(inner) => several
                         .ones
                         .iter()
                         .zip(&inner.members)
-                        .map(|(one, member)| match (lease, max_hold) {
-                            (None, None) => (one.clone(), member.lease, member.max_hold),
-                            (lease, max_hold) => (one.clone(), lease, max_hold),
+                        .map(|(one, member)| {
+                            let durability = durability.or(member.durability);
+                            match (lease, max_hold) {
+                                (None, None) => (one.clone(), member.lease, member.max_hold, durability),
+                                (lease, max_hold) => (one.clone(), lease, max_hold, durability),
+                            }
                         })
                         .collect(),
                     Err(error) => {
@@ -53,11 +56,11 @@ impl Several {
                     }
                 },
             };
-            for (one, lease, max_hold) in inner {
+            for (one, lease, max_hold, durability) in inner {
                 match one.name.checked() {
                     Ok(name) => {
                         let (handle, kind) = (one.handle.clone(), one.kind.clone());
-                        members.push(Member { handle, kind, name: name.clone(), lease, max_hold });
+                        members.push(Member { handle, kind, name: name.clone(), lease, max_hold, durability });
                         ones.push(one);
                     }
                     Err(error) => fault = fault.or(Some(error)),

@@ -50,6 +50,10 @@ pub(crate) enum Side {
 }
 
 impl Attempt {
+    pub(crate) fn is_granted(&self) -> bool {
+        matches!(self, Self::Granted { .. })
+    }
+
     pub(super) fn read(reply: &Value) -> Option<Self> {
         match list(reply)? {
             [Value::Int(1)] => Some(Self::Granted { token: None }),

@@ -8,7 +8,7 @@ use redis::{Cmd, ToRedisArgs, Value};
 use super::Publication;
 use crate::error::Stop;
 use crate::name::LockName;
-use crate::transport::{PubSub, Question};
+use crate::transport::{Confirmation, PubSub, Question};
 
 /// A bundled script. The hash is computed at the first use.
 #[derive(Debug)]
@@ -27,6 +27,14 @@ pub(crate) struct Call<T> {
     publishes_at: Option<usize>,
     read: Read<T>,
     round_trips: Option<RoundTrips<T>>,
+    confirmation: Option<Box<Confirmed<T>>>,
+}
+
+/// A wait for replicas, and the answers that need it.
+#[derive(Debug)]
+struct Confirmed<T> {
+    confirmation: Confirmation,
+    is_needed: fn(&T) -> bool,
 }
 
 /// The function that reads a reply.
@@ -62,14 +70,9 @@ impl Script {
         for key in keys {
             command.arg(*key);
         }
-        Call {
-            route: route.clone(),
-            command,
-            source: Some(self.source),
-            publishes_at: None,
-            read: Read::Plain(read),
-            round_trips: None,
-        }
+        let (route, source) = (route.clone(), Some(self.source));
+        let read = Read::Plain(read);
+        Call { route, command, source, publishes_at: None, read, round_trips: None, confirmation: None }
     }
 }
 
@@ -81,8 +84,8 @@ impl<T> Call<T> {
             command.arg(*word);
         }
         command.arg(key.key());
-        let read = Read::Plain(read);
-        Self { route: key.clone(), command, source: None, publishes_at: None, read, round_trips: None }
+        let (route, read) = (key.clone(), Read::Plain(read));
+        Self { route, command, source: None, publishes_at: None, read, round_trips: None, confirmation: None }
     }
 
     /// Makes a call of several round trips.
@@ -91,7 +94,8 @@ impl<T> Call<T> {
         run: impl Fn(&mut Pipeline<'_>) -> Result<T, Stop> + Send + Sync + 'static,
     ) -> Self {
         let (round_trips, read) = (Some(RoundTrips(Box::new(run))), Read::Plain(|_| None));
-        Self { route: route.clone(), command: Cmd::new(), source: None, publishes_at: None, read, round_trips }
+        let (route, command) = (route.clone(), Cmd::new());
+        Self { route, command, source: None, publishes_at: None, read, round_trips, confirmation: None }
     }
 
     pub(crate) fn arg(mut self, value: impl ToRedisArgs) -> Self {
@@ -119,7 +123,7 @@ impl<T> Call<T> {
         let round_trips = self.round_trips.map(|all| RoundTrips(Box::new(move |send| all.run(send).map(drop))));
         let read = Read::Plain(|_| Some(()));
         let Self { route, command, source, publishes_at, .. } = self;
-        Call { route, command, source, publishes_at, read, round_trips }
+        Call { route, command, source, publishes_at, read, round_trips, confirmation: None }
     }
 
     /// The same call with a converted reply.
@@ -127,14 +131,20 @@ impl<T> Call<T> {
     where
         T: 'static,
     {
-        let Self { route, command, source, publishes_at, read, round_trips } = self;
+        let Self { route, command, source, publishes_at, read, round_trips, .. } = self;
         let round_trips = round_trips.map(|all| RoundTrips(Box::new(move |send| all.run(send).map(convert))));
         let read: Box<Mapped<U>> = match read {
             Read::Plain(read) => Box::new(move |reply| read(reply).map(convert)),
             Read::Mapped(read) => Box::new(move |reply| read(reply).map(convert)),
         };
         let read = Read::Mapped(read);
-        Call { route, command, source, publishes_at, read, round_trips }
+        Call { route, command, source, publishes_at, read, round_trips, confirmation: None }
+    }
+
+    /// The same call, whose answers count after a wait for replicas where `is_needed`. A conversion drops the wait.
+    pub(crate) fn confirmed(self, confirmation: Option<Confirmation>, is_needed: fn(&T) -> bool) -> Self {
+        let confirmation = confirmation.map(|confirmation| Box::new(Confirmed { confirmation, is_needed }));
+        Self { confirmation, ..self }
     }
 
     /// The key that decides which server gets the request.
@@ -186,6 +196,11 @@ impl<T> Question<Value, T> for Call<T> {
     fn packed_with_source(&self, pub_sub: PubSub) -> Option<Vec<u8>> {
         let call: [&[u8]; 2] = [b"EVAL", self.source?.as_bytes()];
         Some(pack(call.into_iter().chain(self.words(pub_sub).skip(2))))
+    }
+
+    fn confirmation(&self, answer: &T) -> Option<&Confirmation> {
+        let Confirmed { confirmation, is_needed } = self.confirmation.as_deref()?;
+        is_needed(answer).then_some(confirmation)
     }
 }
 

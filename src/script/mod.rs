@@ -4,6 +4,7 @@ mod answer;
 pub(crate) mod bundle;
 mod call;
 mod compare_and_delete;
+pub(crate) mod durability;
 mod entry;
 pub(crate) mod fair;
 pub(crate) mod fenced;

@@ -4,3 +4,4 @@
 
 #[cfg(feature = "credentials")]
 mod credentials;
+mod durability;

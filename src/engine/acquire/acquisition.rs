@@ -1,11 +1,14 @@
 //! One acquisition: the request of a caller, its progress, and the cleanup after it.
 
+mod durable;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::counted_queues::Position;
 use super::waiting::{Asker, Waiting};
 use crate::conn::Topology;
+use crate::durability::Durability;
 use crate::engine::Engine;
 use crate::engine::caller::{Caller, closed};
 use crate::engine::exactly_once::{self, Answer};
@@ -14,7 +17,6 @@ use crate::engine::kind::{AcquireArgs, Queueing, Waking};
 use crate::engine::release::cleanup::Cleanup;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
-use crate::event::LockAcquired;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::bundle::{Bundle, BundlePart};
 use crate::script::{Attempt, Call, Side};
@@ -30,6 +32,7 @@ pub(crate) struct Acquisition<'a> {
     request: &'a AcquireRequest<'a>,
     thread: Option<ThreadId>,
     lease: Lease,
+    durability: Option<Durability>,
     wait: Wait,
     owner: OwnerId,
     number: HoldNumber,
@@ -62,6 +65,7 @@ impl<'a> Acquisition<'a> {
             request,
             thread,
             lease: engine.lease_of(request),
+            durability: engine.durability_of(request),
             wait,
             owner,
             number,
@@ -189,7 +193,13 @@ impl<'a> Acquisition<'a> {
             Ok(answer) => {
                 self.engine.after_request(node);
                 match answer.value {
-                    Attempt::Granted { token } => self.granted(answer.sent, answer.unfenceable, token),
+                    Attempt::Granted { token } => {
+                        let (name, copies) = (self.request.name, answer.copies.as_ref());
+                        match self.engine.judge(name, self.durability, copies, "the lock was given back") {
+                            Ok(()) => self.granted(answer.sent, answer.unfenceable, token),
+                            Err(error) => Err(self.granted_in_one_place(&answer, error)),
+                        }
+                    }
                     Attempt::OtherKind => {
                         if answer.unfenceable {
                             self.in_doubt.get_or_insert_default().unfenceable = true;
@@ -253,6 +263,7 @@ impl<'a> Acquisition<'a> {
                 unfenceable: unfenceable || earlier.is_some_and(|in_doubt| in_doubt.unfenceable),
             },
             ledger,
+            durability: self.durability,
         }));
         self.exclude_older_holds(sent);
         let Some(dead) = self.engine.registry.add(Arc::clone(&hold)) else { return Err(self.granted_while_closing()) };
@@ -362,21 +373,6 @@ impl<'a> Acquisition<'a> {
     }
 }
 
-impl Engine {
-    /// Tells the observer of a grant whose wait began at `started`.
-    pub(crate) fn tell_acquired(&self, hold: &HoldState, started: Instant) {
-        self.observe(|observer| {
-            observer.acquired(&LockAcquired {
-                name: hold.name.to_string(),
-                kind: hold.label(),
-                group: hold.group_name(),
-                owner: hold.owner.to_string(),
-                waited: started.until(hold.since),
-            });
-        });
-    }
-}
-
 impl Drop for Acquisition<'_> {
     /// Also after a panic in the back-off of the caller.
     fn drop(&mut self) {
@@ -419,6 +415,7 @@ impl WaitLoop for Acquisition<'_> {
 
     fn attempt(&mut self) -> Result<Outcome<Grant>> {
         let (call, bounds) = self.ask();
+        let call = call.confirmed(self.confirmation(), Attempt::is_granted);
         let outcome = exactly_once::send(&*self.engine.topology, &call, bounds, Some(self.caller));
         self.heed(outcome)
     }

@@ -7,6 +7,7 @@ pub(super) mod stand_backs;
 pub(super) mod waiters;
 pub(super) mod waiting;
 
+use std::result::Result as Outcome;
 use std::sync::Arc;
 
 use super::Engine;
@@ -14,8 +15,11 @@ use super::caller::Caller;
 use super::holds::hold::HoldState;
 use super::holds::in_turn::still_kept;
 use super::request::{AcquireRequest, Grant, Wait};
+use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::LockAcquired;
 use crate::owner::ThreadId;
+use crate::script::durability;
 use crate::state::exchange::Bounds;
 use crate::time::Instant;
 use acquisition::Acquisition;
@@ -25,6 +29,7 @@ impl Engine {
     pub(crate) fn acquire(self: &Arc<Self>, request: &AcquireRequest<'_>, wait: Wait) -> Result<Option<Grant>> {
         let caller = Caller::new(self, request.cancel);
         caller.check()?;
+        self.check_durability(request)?;
         let thread = (!request.owned).then(ThreadId::current);
         if let Some(thread) = &thread
             && let Some(hold) = self.registry.find(request.name, thread.number())
@@ -52,14 +57,42 @@ impl Engine {
         request.kind.check_reentry(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
         let lease = self.lease_of(request);
         let raise = self.with_ledger(&hold, |ledger, now| ledger.raise(now, lease));
-        let call = hold.kind.reenter(request.name, &hold.owner, raise, counts);
+        // The inner section raises the deadline of the outer one, which must have reached as much.
+        let needs = Durability::all([hold.durability(), self.durability_of(request)]);
+        let confirmation = needs.map(|needs| durability::confirmation(request.name, needs));
+        let call = hold.kind.reenter(request.name, &hold.owner, raise, counts).confirmed(confirmation, Outcome::is_ok);
+        let server = needs.map(|_| self.node(request.name).server.label()).unwrap_or_default();
+        let mut missing = None;
         let reentered = self.ask_about(&hold, &call, bounds, Some(caller), |ledger, now, answer| {
-            still_kept(ledger, now, &answer.value)?;
-            ledger.reentered(now, answer.sent, lease, side, request.promise(lease, answer.sent))
+            if let Err(loss) = still_kept(ledger, now, &answer.value) {
+                return Ok(Err(loss));
+            }
+            if let Some(needs) = needs {
+                missing = needs.judge(answer.copies.as_ref(), &server, "it was not taken again")?;
+            }
+            Ok(ledger.reentered(now, answer.sent, lease, side, request.promise(lease, answer.sent)))
         });
+        let reentered = reentered.and_then(|outcome| outcome);
+        self.tell_missing(request.name, missing);
         // After a failure the counts in Redis may be too high for this hold.
         let guard = reentered.inspect_err(|_| self.repeat_release(&hold))?;
         let guard = guard.map_err(|loss| self.lost(&hold, loss))?;
+        if needs.is_some() {
+            hold.needs(needs);
+        }
         Ok((hold, guard))
+    }
+
+    /// Tells the observer of a grant whose wait began at `started`.
+    pub(crate) fn tell_acquired(&self, hold: &HoldState, started: Instant) {
+        self.observe(|observer| {
+            observer.acquired(&LockAcquired {
+                name: hold.name.to_string(),
+                kind: hold.label(),
+                group: hold.group_name(),
+                owner: hold.owner.to_string(),
+                waited: started.until(hold.since),
+            });
+        });
     }
 }

@@ -7,9 +7,11 @@ use super::hold::HoldState;
 use super::in_turn::{no_turn, still_kept};
 use super::requests::Turn;
 use crate::conn::Server;
+use crate::durability::Durability;
 use crate::engine::Engine;
 use crate::engine::exactly_once::{self, Answer};
 use crate::error::{Error, ErrorKind, Result};
+use crate::script::durability::confirmation;
 use crate::script::{Call, Renewal, RenewalAnswer, RenewalAnswers};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Phase;
@@ -20,6 +22,8 @@ pub(crate) struct Extension<'a> {
     hold: &'a Arc<HoldState>,
     server: Arc<Server>,
     lease: Lease,
+    /// What the request must have reached before it counts.
+    durability: Option<Durability>,
     turn: Turn<'a>,
 }
 
@@ -44,8 +48,14 @@ impl Engine {
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
         let raise = self.with_ledger(hold, |ledger, now| ledger.raise(now, lease));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise };
-        let (call, in_doubt) = (hold.kind.renew(&[renewal]), turn.take_in_doubt());
-        Ok((Extension { hold, server: Arc::clone(&self.node(&hold.name).server), lease, turn }, call, in_doubt))
+        let durability = hold.durability();
+        let confirmation = durability.map(|needs| confirmation(&hold.name, needs));
+        let call = hold
+            .kind
+            .renew(&[renewal])
+            .confirmed(confirmation, |answers| matches!(answers.answers.first(), Some(RenewalAnswer::Renewed)));
+        let (in_doubt, server) = (turn.take_in_doubt(), Arc::clone(&self.node(&hold.name).server));
+        Ok((Extension { hold, server, lease, durability, turn }, call, in_doubt))
     }
 
     /// Takes the outcome of the request.
@@ -54,13 +64,17 @@ impl Engine {
         extension: &Extension<'_>,
         outcome: Outcome<Answer<RenewalAnswers>, Failed>,
     ) -> Result<()> {
-        let Extension { hold, server, lease, turn } = extension;
+        let Extension { hold, server, lease, durability, turn } = extension;
+        let mut missing = None;
         self.in_turn(
             hold,
             turn,
             |_| outcome,
             |ledger, now, answer| match answer.value.answers.first() {
                 Some(RenewalAnswer::Renewed) => {
+                    if let Some(needs) = durability {
+                        missing = needs.judge(answer.copies.as_ref(), &server.label(), NOT_EXTENDED)?;
+                    }
                     ledger.extended(answer.sent, *lease);
                     Ok(())
                 }
@@ -78,6 +92,7 @@ impl Engine {
                 None => Err(Error::odd_count().at(&server.label())),
             },
         )??;
+        self.tell_missing(&hold.name, missing);
         // The hold may have been lost or released during the request.
         self.must_be_live(hold)
     }
@@ -90,3 +105,5 @@ impl Engine {
         }
     }
 }
+
+const NOT_EXTENDED: &str = "the time of the hold was not raised";

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::requests::Requests;
 use crate::bell::{Bell, Bells, Hung};
+use crate::durability::Durability;
 use crate::engine::background::Ticket;
 use crate::engine::kind::Kind;
 use crate::error::Loss;
@@ -48,6 +49,8 @@ struct State {
     told: bool,
     /// The next check by the timer.
     pending_check: Option<Ticket>,
+    /// What a request must have reached before it prolongs the hold.
+    durability: Option<Durability>,
 }
 
 /// A new loss, which must be reported.
@@ -75,12 +78,13 @@ pub(crate) struct Granted {
     pub(crate) token: Option<u64>,
     pub(crate) in_doubt: InDoubt,
     pub(crate) ledger: Ledger,
+    pub(crate) durability: Option<Durability>,
 }
 
 impl HoldState {
     pub(crate) fn new(granted: Granted) -> Self {
-        let Granted { name, kind, number, owner, thread, group, since, in_doubt, token, ledger } = granted;
-        let state = Mutex::new(State { ledger, on_lost: vec![], told: false, pending_check: None });
+        let Granted { name, kind, number, owner, thread, group, since, in_doubt, token, ledger, durability } = granted;
+        let state = Mutex::new(State { ledger, on_lost: vec![], told: false, pending_check: None, durability });
         Self {
             name,
             kind,
@@ -104,6 +108,16 @@ impl HoldState {
     /// The name of the group for events.
     pub(crate) fn group_name(&self) -> Option<String> {
         self.group.as_deref().map(str::to_owned)
+    }
+
+    /// What a request must have reached before it prolongs the hold.
+    pub(crate) fn durability(&self) -> Option<Durability> {
+        self.state.lock().durability
+    }
+
+    /// Raises the durability of the hold for an inner section.
+    pub(crate) fn needs(&self, durability: Option<Durability>) {
+        self.state.lock().durability = durability;
     }
 
     /// Uses the ledger under its mutex. Returns a new loss, once. Only
@@ -237,6 +251,7 @@ impl HoldState {
             token: None,
             in_doubt: InDoubt::default(),
             ledger,
+            durability: None,
         }))
     }
 }

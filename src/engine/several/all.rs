@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::caller::Caller;
 use crate::engine::request::{Grant, Wait};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::owner::ThreadId;
 use crate::state::backoff::random;
 use crate::state::exchange::Bounds;
@@ -75,7 +75,7 @@ impl<'a> All<'a> {
                     let until = self.deadline.sooner(Instant::now().after(most));
                     let granted = match self.wait_for(place, Wait::Until(Deadline::At(until))) {
                         // A wait without parts has the time of the caller to outlast an outage.
-                        Err(error) if error.is_transient() && !self.is_over() => {
+                        Err(error) if is_outage(&error) && !self.is_over() => {
                             self.rounds.silent(place);
                             self.trouble = Some(error);
                             false
@@ -141,7 +141,7 @@ impl<'a> All<'a> {
                 Ok(Reply::Busy(_)) => self.rounds.busy(place),
                 Ok(Reply::Passed) => self.rounds.passed(place),
                 // The wait for this lock alone asks on, and tells why it ends.
-                Err(error) if error.is_transient() && !self.is_over() => {
+                Err(error) if is_outage(&error) && !self.is_over() => {
                     self.rounds.silent(place);
                     self.trouble = Some(error);
                 }
@@ -232,6 +232,11 @@ impl<'a> All<'a> {
             drop(release_at_once(&held, limit));
         }
     }
+}
+
+/// Whether the server may answer later. A lock that its replicas did not get is an error at once.
+fn is_outage(error: &Error) -> bool {
+    error.is_transient() && error.kind() != ErrorKind::Quorum
 }
 
 fn limit(engine: &Engine) -> Bounds {

@@ -13,6 +13,7 @@ use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::wait_loop::Outcome;
 use crate::time::Instant;
+use crate::transport::Confirmation;
 
 /// The reply about one lock.
 #[derive(Debug)]
@@ -58,11 +59,13 @@ pub(super) fn ask_at_once(
             (places @ [_, _, ..], Some((_, bundle))) => {
                 let bounds: Vec<Bounds> = places.iter().map(|place| asking[*place].ask_in_bundle()).collect();
                 let parts: Vec<BundlePart<'_>> = places.iter().map(|place| asking[*place].part()).collect();
-                (bundle.acquire(&parts).map(Answered::Bundle), bounds[0])
+                let call = bundle.acquire(&parts).map(Answered::Bundle);
+                (call.confirmed(confirmation(&asking, places), Answered::is_granted), bounds[0])
             }
             (places, _) => {
                 let (call, bounds) = asking[places[0]].ask();
-                (call.map(Answered::One), bounds)
+                let confirmation = asking[places[0]].confirmation();
+                (call.map(Answered::One).confirmed(confirmation, Answered::is_granted), bounds)
             }
         })
         .collect();
@@ -98,6 +101,21 @@ pub(super) fn ask_at_once(
         return closed;
     }
     replies.into_iter().flatten().collect()
+}
+
+/// What must confirm the grant of these locks, which share a request.
+fn confirmation(asking: &[Acquisition<'_>], places: &[usize]) -> Option<Confirmation> {
+    let all = places.iter().filter_map(|place| asking[*place].confirmation());
+    all.reduce(|one, other| Confirmation { needs: one.needs.and(other.needs), ..one })
+}
+
+impl Answered {
+    fn is_granted(&self) -> bool {
+        match self {
+            Self::One(attempt) => attempt.is_granted(),
+            Self::Bundle(attempt) => *attempt == BundleAttempt::Granted,
+        }
+    }
 }
 
 /// Puts the locks that one request can take together.

@@ -14,6 +14,7 @@ use super::kind::Kind;
 use super::lifecycle::handle::{Handle, Operation};
 use super::request::{AcquireRequest, Grant, Wait};
 use crate::cancel::Cancel;
+use crate::durability::Durability;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
@@ -47,6 +48,7 @@ pub(crate) struct Member {
     pub(crate) name: LockName,
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) durability: Option<Durability>,
 }
 
 /// The two ways to take several locks.
@@ -73,6 +75,7 @@ pub(crate) struct Terms<'a> {
     pub(crate) lease: Option<Lease>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) cancel: Option<&'a Cancel>,
+    pub(crate) durability: Option<Durability>,
     pub(crate) owned: bool,
     pub(crate) nodes: NodeTerms,
 }
@@ -179,10 +182,13 @@ impl Members {
             lease,
             max_hold,
             cancel: terms.cancel,
+            durability: terms.durability.or(member.durability),
             owned: terms.owned,
             group: Some(&self.name),
         };
-        Ok(Part { engine: &operations[self.client_of[place]], request })
+        let engine: &Arc<Engine> = &operations[self.client_of[place]];
+        engine.check_durability(&request).map_err(|error| error.about(&member.name))?;
+        Ok(Part { engine, request })
     }
 }
 

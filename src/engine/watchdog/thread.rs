@@ -162,6 +162,7 @@ mod tests {
             token: None,
             in_doubt: Default::default(),
             ledger: Ledger::granted(lease, now, lease, Side::Exclusive, promise).0,
+            durability: None,
         }));
         engine.registry.add(Arc::clone(&hold));
         let node = engine.node(&hold.name);

@@ -6,12 +6,14 @@ use std::time::Duration;
 use super::inbox::{Events, Inbox};
 use super::renewer::{Asked, Due, RenewalHost, Renewer, renewal};
 use crate::conn::{DedicatedConnection, Server, Sleeper};
+use crate::durability::Durability;
 use crate::engine::Engine;
 use crate::engine::holds::heartbeat::Heartbeat;
 use crate::engine::holds::hold::HoldState;
 use crate::engine::hub::{Hub, Subscription};
-use crate::error::Error;
+use crate::error::{Error, Refusal};
 use crate::event::{LockAbandoned, LocksRenewed, LossesToldLate, RenewalFailed, RenewalRecovered};
+use crate::script::durability::confirmation;
 use crate::script::look::Claim;
 use crate::script::{Call, RenewalAnswer, RenewalAnswers};
 use crate::state::ledger::Ledger;
@@ -115,7 +117,7 @@ impl Worker {
         }
         let all = self.see_to_watch(engine, hub);
         let Self { renewer, server, watch, connection, inbox, .. } = self;
-        let mut round = ServerRound { engine, server, watch, connection, inbox, gone: 0 };
+        let mut round = ServerRound { engine, server, watch, connection, inbox, gone: 0, waited: Duration::ZERO };
         let mut holds = round.urgent();
         if round.is_watching() {
             holds.extend(ripe);
@@ -221,6 +223,8 @@ struct ServerRound<'a> {
     inbox: &'a Inbox,
     /// The number of holds that were found gone.
     gone: usize,
+    /// The time that this round has waited in vain for replicas.
+    waited: Duration,
 }
 
 impl ServerRound<'_> {
@@ -266,6 +270,42 @@ impl ServerRound<'_> {
     }
 }
 
+impl ServerRound<'_> {
+    /// Waits for the replicas of renewed holds, by one request for the batch. What they do not have is not renewed: at a
+    /// master that was cut off from its replicas, another client may take the lock from the promoted replica.
+    fn confirm(&mut self, batch: &[&Due], answers: &mut [RenewalAnswer]) {
+        let renewed = batch.iter().zip(answers).filter(|(_, answer)| **answer == RenewalAnswer::Renewed);
+        let mut waiting: Vec<_> =
+            renewed.filter_map(|(due, answer)| Some((&due.hold, due.hold.durability()?, answer))).collect();
+        let Some(needs) = Durability::all(waiting.iter().map(|(_, needs, _)| Some(*needs))) else { return };
+        let Some((first, ..)) = waiting.first() else { return };
+        // Replicas that are late delay the other holds of the server once, and not for each batch.
+        let needs = if self.waited.is_zero() { needs } else { needs.at_most(SHORTEST_ATTEMPT) };
+        let began = Instant::now();
+        let patience = self.engine.config.command_timeout;
+        let copies = (self.waited < patience).then(|| {
+            self.engine.heartbeat.rests(began, began.after(needs.limit()));
+            let copies = self.connection.confirm(&confirmation(&first.name, needs));
+            self.engine.heartbeat.wakes(Instant::now());
+            copies.ok()
+        });
+        let (copies, server) = (copies.flatten(), self.server.label());
+        let mut is_late = false;
+        for (hold, needs, answer) in &mut waiting {
+            match needs.judge(copies.as_ref(), &server, "") {
+                Ok(missing) => self.engine.tell_missing(&hold.name, missing),
+                Err(_) => {
+                    is_late = true;
+                    **answer = RenewalAnswer::Refused(Refusal::no_replicas(&needs.shortfall(copies.as_ref(), &server)));
+                }
+            }
+        }
+        if is_late {
+            self.waited += began.until(Instant::now());
+        }
+    }
+}
+
 impl RenewalHost for ServerRound<'_> {
     fn holds(&self) -> Vec<Arc<HoldState>> {
         self.engine.registry.all().into_iter().filter(|hold| self.engine.is_on(self.server, hold)).collect()
@@ -301,6 +341,7 @@ impl RenewalHost for ServerRound<'_> {
         let renewals: Vec<_> = batch.iter().filter_map(|due| renewal(self, due)).collect();
         let mut answers = self.request(&batch[0].hold.kind.renew(&renewals), deadline)?;
         self.look_through(&mut answers.answers);
+        self.confirm(batch, &mut answers.answers);
         Ok(answers)
     }
 

@@ -74,6 +74,7 @@ impl World {
             token: None,
             in_doubt: InDoubt::default(),
             ledger,
+            durability: None,
         }));
         self.registry.add(Arc::clone(&hold));
         self.told.borrow_mut().push(0);

@@ -1,0 +1,86 @@
+//! Waits for replicas over the connection of the request that they must have.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::command::command;
+use super::connection::Connection;
+use super::trouble;
+use crate::durability::Copies;
+use crate::error::{Error, Refusal};
+use crate::time::Instant;
+use crate::transport::{Confirmation, Fault, Identity};
+
+impl Connection {
+    /// Waits until replicas or the disk have everything that was written so far, as long as the setting says. After a
+    /// failure the connection must be dropped.
+    pub(super) fn confirm(&mut self, confirmation: &Confirmation) -> Result<Copies, (Option<Identity>, Error)> {
+        let words = confirmation.needs.words();
+        let mut packed = confirmation.touch.clone();
+        command(&words.iter().map(String::as_str).collect::<Vec<_>>()).write_packed_command(&mut packed);
+        let limit = confirmation.needs.limit().saturating_add(GRACE);
+        let deadline = Instant::now().after(limit);
+        let sent = self.send(&packed, deadline);
+        let replies = sent.and_then(|()| Ok([self.receive(deadline)?, self.receive(deadline)?]));
+        let copies = replies.and_then(|[touched, counted]| read(&touched, &counted).ok_or_else(trouble::odd_reply));
+        copies.map_err(|error| self.broke(error, limit))
+    }
+
+    /// Confirms an answer that needs it. A confirmation without an answer leaves the request in doubt.
+    pub(super) fn confirmed<'a, T>(
+        &mut self,
+        answer: Result<T, Fault>,
+        needs: impl FnOnce(&T) -> Option<&'a Confirmation>,
+    ) -> (Result<T, Fault>, Option<Copies>) {
+        let Some(confirmation) = answer.as_ref().ok().and_then(needs) else { return (answer, None) };
+        match self.confirm(confirmation) {
+            Ok(copies) => (answer, Some(copies)),
+            Err((identity, error)) => (Err(Fault::Unanswered(identity, error)), None),
+        }
+    }
+}
+
+fn read(touched: &Value, counted: &Value) -> Option<Copies> {
+    let count = |count: &Value| match count {
+        Value::Int(count) => u64::try_from(*count).ok(),
+        _ => None,
+    };
+    match (touched, counted) {
+        (Value::ServerError(error), _) => {
+            let refusal = Refusal::new(error);
+            // The server became a replica: the request may be lost with its role.
+            (!refusal.is_of_replica()).then_some(Copies::Refused(refusal))
+        }
+        (Value::Int(0), _) => Some(Copies::Gone),
+        (Value::Int(1), Value::ServerError(error)) => Some(Copies::Refused(Refusal::new(error))),
+        (Value::Int(1), Value::Array(counts)) => match &counts[..] {
+            [local, replicas] => Some(Copies::Counted { on_disk: count(local)? > 0, replicas: count(replicas)? }),
+            _ => None,
+        },
+        (Value::Int(1), replicas) => Some(Copies::Counted { on_disk: false, replicas: count(replicas)? }),
+        _ => None,
+    }
+}
+
+/// The time for the replies in addition to the wait. The clock of a server that waits ticks ten times a second.
+const GRACE: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pair_of_replies_is_read() {
+        let error = |text: &str| redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
+        let counted = |on_disk, replicas| Some(Copies::Counted { on_disk, replicas });
+        let (one, both) = (Value::Int(1), Value::Array(vec![Value::Int(1), Value::Int(2)]));
+        assert_eq!(read(&one, &Value::Int(0)), counted(false, 0));
+        assert_eq!(read(&one, &both), counted(true, 2));
+        assert_eq!(read(&Value::Int(0), &Value::Int(3)), Some(Copies::Gone), "the wait was for nothing");
+        assert!(matches!(read(&one, &error("NOPERM no")), Some(Copies::Refused(_))));
+        assert!(matches!(read(&error("OOM no"), &one), Some(Copies::Refused(_))));
+        assert_eq!(read(&error("READONLY a replica"), &one), None);
+        assert_eq!(read(&one, &Value::Okay), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! What a grant must have reached before it counts: replicas of the server, or a disk.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Refusal, Result};
+
+/// What a lock must have reached before it counts as taken: replicas, or the disk of the server.
+///
+/// Without this setting a lock counts when its server has granted it. A fail-over to a replica that lacks the grant
+/// gives the lock to another client, and both believe that they hold it. With this setting the client waits for the
+/// replicas after each grant, each re-entry, each [`extend`](crate::Guard::extend) and each renewal, by `WAIT` or
+/// `WAITAOF` of Redis. A grant that does not reach them in time is given back, and the call fails with
+/// [`ErrorKind::Quorum`]; a renewal that does not reach them does not prolong the hold, so a holder that is cut off with
+/// an old master loses its lock before the lock expires at the replicas.
+///
+/// `WAIT` is no consensus: the replica that is promoted must be one that has the grant. Let the promotion need as many
+/// replicas as are left without those that this setting waits for, or wait for all replicas.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use lockson::{Client, Durability};
+/// # let client = Client::connect("redis://localhost")?;
+/// let copied = Durability::replicas(1).within(Duration::from_millis(200));
+/// let guard = client.get_lock("payout:7").with_durability(copied).lock()?; // one replica has it
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Durability {
+    replicas: u8,
+    fsync: bool,
+    within: Duration,
+    best_effort: bool,
+}
+
+impl Durability {
+    /// Waits until so many replicas have the grant. Zero is for [`with_fsync`](Self::with_fsync) alone.
+    ///
+    /// ```
+    /// # use lockson::Durability;
+    /// let one = Durability::replicas(1);
+    /// assert_ne!(one, Durability::replicas(2));
+    /// ```
+    #[must_use]
+    pub const fn replicas(count: u8) -> Self {
+        Self { replicas: count, fsync: false, within: Duration::from_secs(1), best_effort: false }
+    }
+
+    /// Waits also until the server, and each of the replicas, has written the grant to its append-only file, by
+    /// `WAITAOF` of Redis 7.2 and later. All of them need `appendonly yes`.
+    ///
+    /// ```
+    /// # use lockson::Durability;
+    /// let on_disk = Durability::replicas(0).with_fsync(); // outlives a crash of a server without replicas
+    /// ```
+    #[must_use]
+    pub const fn with_fsync(self) -> Self {
+        Self { fsync: true, ..self }
+    }
+
+    /// Sets how long a grant may take to reach them: 1 millisecond to half of the time to live of the lock. Defaults to
+    /// 1 second.
+    ///
+    /// The time is added to the bounds of every call that takes, re-enters or extends a lock, and half a second more
+    /// where the server falls silent meanwhile.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockson::Durability;
+    /// let quick = Durability::replicas(1).within(Duration::from_millis(100));
+    /// ```
+    #[must_use]
+    pub const fn within(self, limit: Duration) -> Self {
+        Self { within: limit, ..self }
+    }
+
+    /// Grants locks all the same where the server has no such command, or the user has no right to it; a replica that
+    /// is late still fails the call. The first time at each server is told to
+    /// [`Observer::durability_missing`](crate::Observer::durability_missing).
+    ///
+    /// ```
+    /// # use lockson::Durability;
+    /// let if_possible = Durability::replicas(1).with_best_effort();
+    /// ```
+    #[must_use]
+    pub const fn with_best_effort(self) -> Self {
+        Self { best_effort: true, ..self }
+    }
+
+    /// Refuses a setting without meaning, and one that takes longer than half of `lease`.
+    pub(crate) fn checked(self, kind: ErrorKind, lease: Duration) -> Result<Self> {
+        if self.replicas == 0 && !self.fsync {
+            let text = "Durability::replicas(0) waits for nothing; give the number of replicas, or add with_fsync()";
+            return Err(Error::new(kind, text));
+        }
+        if self.within < SHORTEST || self.within > lease / 2 {
+            let text = format!(
+                "Durability::within() cannot be {:?} for a lock that lives for {lease:?}; give 1 ms to {:?}",
+                self.within,
+                lease / 2
+            );
+            return Err(Error::new(kind, text));
+        }
+        Ok(self)
+    }
+
+    /// The setting that fulfils both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            replicas: self.replicas.max(other.replicas),
+            fsync: self.fsync || other.fsync,
+            within: self.within.max(other.within),
+            best_effort: self.best_effort && other.best_effort,
+        }
+    }
+
+    /// The setting that fulfils all of them.
+    pub(crate) fn all(settings: impl IntoIterator<Item = Option<Self>>) -> Option<Self> {
+        settings.into_iter().flatten().reduce(Self::and)
+    }
+
+    /// The same setting with at most `limit` of time.
+    pub(crate) fn at_most(self, limit: Duration) -> Self {
+        Self { within: self.within.min(limit).max(SHORTEST), ..self }
+    }
+
+    pub(crate) fn limit(self) -> Duration {
+        self.within
+    }
+
+    /// The words of the command that waits.
+    pub(crate) fn words(self) -> Vec<String> {
+        let (replicas, ms) = (self.replicas.to_string(), self.within.as_millis().max(1).to_string());
+        if self.fsync { vec!["WAITAOF".into(), "1".into(), replicas, ms] } else { vec!["WAIT".into(), replicas, ms] }
+    }
+
+    /// Judges what a request has reached. Without the command, `Ok` has the refusal if the caller asked for no more
+    /// than the possible. `consequence` tells what becomes of the lock.
+    pub(crate) fn judge(self, copies: Option<&Copies>, server: &str, consequence: &str) -> Result<Option<Error>> {
+        let (on_disk, replicas) = match copies {
+            Some(Copies::Counted { on_disk, replicas }) => (*on_disk, *replicas),
+            Some(Copies::Refused(refusal)) => {
+                let error = Error::refused(refusal.clone().at(server));
+                return match (refusal.lacks_command(), self.best_effort) {
+                    (true, true) => Ok(Some(error)),
+                    (true, false) => Err(unsupported(self, &error, consequence)),
+                    (false, _) => Err(error),
+                };
+            }
+            Some(Copies::Gone) | None => (false, 0),
+        };
+        if replicas >= self.replicas.into() && (on_disk || !self.fsync) {
+            return Ok(None);
+        }
+        Err(Error::new(ErrorKind::Quorum, format!("{}, so {consequence}; {ADVICE}", self.shortfall(copies, server))))
+    }
+
+    /// The shortfall in words.
+    pub(crate) fn shortfall(self, copies: Option<&Copies>, server: &str) -> String {
+        let Self { replicas: needed, within, .. } = self;
+        let (on_disk, replicas) = match copies {
+            Some(Copies::Counted { on_disk, replicas }) => (*on_disk, *replicas),
+            _ => (false, 0),
+        };
+        if self.fsync && !on_disk {
+            return format!("redis at {server} did not have it on its disk within {within:?}");
+        }
+        let disk = if self.fsync { " on their disks" } else { "" };
+        format!("{replicas} of {needed} replicas of redis at {server} had it{disk} within {within:?}")
+    }
+}
+
+fn unsupported(needs: Durability, error: &Error, consequence: &str) -> Error {
+    let word = needs.words().swap_remove(0);
+    let text = format!("its Durability needs {word}, and {error}; {consequence}; see with_best_effort()");
+    Error::new(ErrorKind::Unsupported, text)
+}
+
+/// What a request has reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Copies {
+    /// Whether the disk of the server has the request, where that was asked for, and how many replicas have it.
+    Counted { on_disk: bool, replicas: u64 },
+    /// The key was deleted meanwhile.
+    Gone,
+    /// The server refused to wait.
+    Refused(Refusal),
+}
+
+const SHORTEST: Duration = Duration::from_millis(1);
+const ADVICE: &str = "INFO replication shows its replicas; bring them back, or ask for fewer or for more time";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    fn counted(on_disk: bool, replicas: u64) -> Copies {
+        Copies::Counted { on_disk, replicas }
+    }
+
+    #[test]
+    fn settings_without_meaning_are_refused() {
+        let fails = |setting: Durability| setting.checked(ErrorKind::BadInput, LEASE).is_err();
+        assert!(fails(Durability::replicas(0)));
+        assert!(fails(Durability::replicas(1).within(Duration::ZERO)));
+        assert!(fails(Durability::replicas(1).within(LEASE)));
+        assert!(!fails(Durability::replicas(0).with_fsync()));
+        assert!(!fails(Durability::replicas(1).within(LEASE / 2)));
+    }
+
+    #[test]
+    fn each_setting_judges_what_was_reached() {
+        let check = |setting: Durability, copies: Option<&Copies>| {
+            setting.judge(copies, "h:1/0", "it was given back").map_err(|error| error.kind())
+        };
+        let one = Durability::replicas(1);
+        assert!(check(one, Some(&counted(false, 1))).is_ok());
+        assert_eq!(check(one.and(Durability::replicas(2)), Some(&counted(false, 1))).unwrap_err(), ErrorKind::Quorum);
+        assert_eq!(check(one.with_fsync(), Some(&counted(false, 1))).unwrap_err(), ErrorKind::Quorum);
+        assert!(check(one.with_fsync(), Some(&counted(true, 1))).is_ok());
+        for nothing in [None, Some(&Copies::Gone)] {
+            assert_eq!(check(one, nothing).unwrap_err(), ErrorKind::Quorum, "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn best_effort_bears_a_missing_command_only() {
+        let check = |setting: Durability, word| {
+            let copies = Copies::Refused(Refusal::for_test(word));
+            setting.judge(Some(&copies), "h:1/0", "it was given back").map_err(|error| error.kind())
+        };
+        let one = Durability::replicas(1);
+        assert_eq!(check(one, "NOPERM").unwrap_err(), ErrorKind::Unsupported);
+        assert!(check(one.with_best_effort(), "NOPERM").unwrap().is_some());
+        assert_eq!(check(one.with_best_effort(), "LOADING").unwrap_err(), ErrorKind::Refused);
+        assert_eq!(check(one.with_best_effort().and(one), "NOPERM").unwrap_err(), ErrorKind::Unsupported);
+    }
+}

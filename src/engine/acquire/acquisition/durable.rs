@@ -1,0 +1,30 @@
+//! Grants that count only when replicas have them.
+
+use super::Acquisition;
+use crate::engine::exactly_once::Answer;
+use crate::error::Error;
+use crate::script::{Attempt, durability};
+use crate::transport::Confirmation;
+
+impl Acquisition<'_> {
+    /// What must confirm a grant before it counts.
+    pub(crate) fn confirmation(&self) -> Option<Confirmation> {
+        self.durability.map(|needs| durability::confirmation(self.request.name, needs))
+    }
+
+    /// The replicas do not have the grant, so it is given back: at once, or by the background.
+    pub(super) fn granted_in_one_place(&mut self, answer: &Answer<Attempt>, error: Error) -> Error {
+        if answer.unfenceable {
+            self.in_doubt.get_or_insert_default().unfenceable = true;
+        }
+        self.exclude_older_holds(answer.sent);
+        // Several locks are given back side by side.
+        if self.tells {
+            self.withdraw(self.engine.config.drop_timeout);
+        } else {
+            self.in_doubt.get_or_insert_default();
+        }
+        self.asked = false;
+        error
+    }
+}

@@ -1,0 +1,58 @@
+//! A master with its replicas.
+
+use std::time::Duration;
+
+use lockson::Durability;
+use lockson_harness::{RedisServer, RedisServerBuilder, eventually};
+
+use crate::support::{SOON, ms};
+
+/// A master with replicas that are in step.
+pub(super) struct Copied {
+    pub(super) master: RedisServer,
+    pub(super) replicas: Vec<RedisServer>,
+}
+
+impl Copied {
+    pub(super) fn start(replicas: usize) -> Self {
+        Self::of(&RedisServer::builder(), replicas)
+    }
+
+    /// Servers of one version and with equal settings.
+    pub(super) fn of(builder: &RedisServerBuilder, replicas: usize) -> Self {
+        let start = |_| builder.clone().config("repl-diskless-sync-delay 0").start();
+        let master = start(0);
+        let replicas: Vec<RedisServer> = (0..replicas).map(start).collect();
+        for replica in &replicas {
+            replica.run(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+        }
+        let copied = Self { master, replicas };
+        copied.are_in_step();
+        copied
+    }
+
+    /// Waits until every replica has what was written so far.
+    pub(super) fn are_in_step(&self) {
+        let count = self.replicas.len();
+        eventually(SOON, "the replicas are in step", || {
+            let mut connection = self.master.connection();
+            redis::cmd("SET").arg("in step").arg(1).exec(&mut connection).unwrap();
+            redis::cmd("DEL").arg("in step").exec(&mut connection).unwrap();
+            redis::cmd("WAIT").arg(count).arg(100).query::<usize>(&mut connection).unwrap() == count
+        });
+    }
+}
+
+impl Drop for Copied {
+    /// A stopped server could not write its log.
+    fn drop(&mut self) {
+        self.replicas.iter().filter(|replica| replica.is_running()).for_each(RedisServer::resume);
+    }
+}
+
+/// One replica, in a short time.
+pub(super) fn one() -> Durability {
+    Durability::replicas(1).within(WITHIN)
+}
+
+pub(super) const WITHIN: Duration = ms(200);
