@@ -4,6 +4,7 @@ mod connection;
 mod expected;
 mod frame;
 mod lane;
+mod opaque;
 mod records;
 mod request;
 mod rule;
@@ -17,10 +18,12 @@ use std::time::Duration;
 
 use crate::ports;
 
+pub use opaque::AtByte;
 pub use request::{Fate, Request, When};
 pub use rule::{Direction, HUGE_BULK_HEADER, Then};
 pub use world::{ConnectionInfo, NewConnections, Scope};
 
+use opaque::Limit;
 use run::Shared;
 use world::World;
 
@@ -109,6 +112,14 @@ impl Proxy {
                 connection.muted = None;
             }
         });
+    }
+
+    /// Lets so many further bytes pass, and then cuts or holds, on connections whose bytes the proxy cannot read.
+    ///
+    /// With no byte left to pass, the next byte brings the end. [`Scope::All`] includes later connections, each with a
+    /// count of its own. [`heal`](Proxy::heal) ends the limit.
+    pub fn limit_bytes(&self, scope: Scope, direction: Direction, bytes: usize, then: AtByte) {
+        self.change(|world| world.limit(scope, Limit { direction, left: bytes, then }));
     }
 
     /// Closes connections now, both sides.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::expected::{Expected, Meaning, is_subscribe};
 use super::frame;
 use super::lane::{End, Gate, Lane, Step, Stop};
+use super::opaque::{Limit, Opaque};
 use super::records::Records;
 use super::request::{Fate, Kind, Request};
 use super::rule::{Decision, Direction, Rules, Then};
@@ -32,6 +33,8 @@ pub(super) struct Connection {
     from_server: Vec<u8>,
     requests_garbled: bool,
     replies_garbled: bool,
+    pub(super) opaque_requests: Opaque,
+    pub(super) opaque_replies: Opaque,
     expected: Expected,
 }
 
@@ -65,6 +68,8 @@ impl Connection {
             from_server: Vec::new(),
             requests_garbled: false,
             replies_garbled: false,
+            opaque_requests: Opaque::default(),
+            opaque_replies: Opaque::default(),
             expected: Expected::default(),
         }
     }
@@ -92,7 +97,8 @@ impl Connection {
         }
         if self.requests_garbled && !self.from_client.is_empty() {
             // Not the protocol of Redis, TLS for example: the bytes pass unchanged.
-            self.to_server.push(Step::new(std::mem::take(&mut self.from_client)));
+            let bytes = std::mem::take(&mut self.from_client);
+            self.opaque_requests.steps(bytes).into_iter().for_each(|step| self.to_server.push(step));
         }
         if !alive {
             self.end_client();
@@ -119,7 +125,7 @@ impl Connection {
         }
         if self.replies_garbled && !self.from_server.is_empty() {
             let bytes = std::mem::take(&mut self.from_server);
-            self.push_to_client(Step::new(bytes));
+            self.opaque_replies.steps(bytes).into_iter().for_each(|step| self.push_to_client(step));
         }
         if !alive {
             let rest = std::mem::take(&mut self.from_server);
@@ -189,6 +195,17 @@ impl Connection {
         self.end_server(context.records, why);
     }
 
+    /// Limits the bytes that cannot be read.
+    pub(super) fn limit(&mut self, limit: Limit) {
+        let wanted = |one| limit.direction == one || limit.direction == Direction::Both;
+        if wanted(Direction::Requests) {
+            self.opaque_requests.limit = Some(limit);
+        }
+        if wanted(Direction::Replies) {
+            self.opaque_replies.limit = Some(limit);
+        }
+    }
+
     /// Puts bytes of a test into the line to the client.
     pub(super) fn inject(&mut self, bytes: &[u8]) {
         self.push_to_client(Step::new(bytes));
@@ -218,6 +235,7 @@ impl Connection {
 
     pub(super) fn heal(&mut self) {
         self.muted = None;
+        (self.opaque_requests.limit, self.opaque_replies.limit) = (None, None);
         self.expected.release_all();
         self.to_server.release_all();
         self.to_client.release_all();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{Shutdown, shutdown};
 
 use super::connection::{Connection, Context};
+use super::opaque::Limit;
 use super::records::Records;
 use super::request::{Fate, Kind, Request};
 use super::rule::{Direction, Rules};
@@ -53,6 +54,10 @@ pub struct ConnectionInfo {
     pub client_address: Option<SocketAddr>,
     /// The address in the server's `CLIENT LIST`.
     pub server_side_address: Option<SocketAddr>,
+    /// The number of bytes of the client that the proxy could not read, all bytes of TLS for example.
+    pub opaque_requests: usize,
+    /// The same for bytes of the server.
+    pub opaque_replies: usize,
 }
 
 /// The state of a proxy.
@@ -67,6 +72,8 @@ pub(super) struct World {
     pub(super) rules: Rules,
     pub(super) records: Records,
     pub(super) mutes: Vec<(Scope, Direction)>,
+    /// Limits the bytes of later connections.
+    pub(super) limit: Option<Limit>,
     pub(super) reset: bool,
     pub(super) stopping: bool,
     /// The number of rounds of the thread.
@@ -85,6 +92,7 @@ impl World {
             rules: Rules::default(),
             records: Records::default(),
             mutes: Vec::new(),
+            limit: None,
             reset: false,
             stopping: false,
             rounds: 0,
@@ -108,7 +116,10 @@ impl World {
             }
             // A server that is down closes the client's connection too.
             if let Ok(server) = self.dial() {
-                let connection = Connection::new(index, Some(client), server);
+                let mut connection = Connection::new(index, Some(client), server);
+                if let Some(limit) = self.limit {
+                    connection.limit(limit);
+                }
                 self.connections.insert(index, connection);
             }
         }
@@ -184,10 +195,22 @@ impl World {
         connections.retain(|_, connection| !connection.is_over());
     }
 
+    pub(super) fn limit(&mut self, scope: Scope, limit: Limit) {
+        if scope == Scope::All {
+            self.limit = Some(limit);
+        }
+        for connection in self.connections.values_mut() {
+            if is_in(scope, connection) {
+                connection.limit(limit);
+            }
+        }
+    }
+
     /// Ends every fault; held and delayed bytes go on.
     pub(super) fn heal(&mut self) {
         self.rules.remove_all();
         self.mutes.clear();
+        self.limit = None;
         self.reset = false;
         self.connections.values_mut().for_each(Connection::heal);
         self.set_new_connections(NewConnections::Accept);
@@ -227,6 +250,8 @@ impl World {
             subscriber: connection.subscriber,
             client_address: connection.client_address,
             server_side_address: connection.server_side_address,
+            opaque_requests: connection.opaque_requests.passed,
+            opaque_replies: connection.opaque_replies.passed,
         };
         self.connections.values().map(info).collect()
     }
