@@ -55,7 +55,7 @@ fn an_attempt_gets_a_third_to_a_half_of_the_bound() {
     // The values are spread: no tenth of the range contains more than a third.
     for tenth in 0..10 {
         let from = TIMEOUT / 3 + TIMEOUT / 60 * tenth;
-        let many = parts.iter().filter(|part| (from..from + TIMEOUT / 60).contains(part)).count();
+        let many = parts.iter().filter(|part| (from..from + TIMEOUT / 60).contains(*part)).count();
         assert!(many < parts.len() / 3, "{many} of {} in one tenth", parts.len());
     }
 }

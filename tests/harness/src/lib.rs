@@ -2,6 +2,7 @@
 //!
 //! The rig does not depend on the `lockson` crate.
 
+mod certificates;
 mod cluster;
 mod eventually;
 mod example_server;
@@ -18,6 +19,7 @@ mod stalls;
 mod usage;
 mod witness;
 
+pub use certificates::{Authority, Certificate, Validity};
 pub use cluster::{RedisCluster, slot_of};
 pub use eventually::eventually;
 pub use example_server::ExampleServer;

@@ -68,6 +68,28 @@ impl RedisServer {
         format!("redis://{secret}127.0.0.1:{}/{database}", self.port())
     }
 
+    /// The address of database 0 over TLS.
+    ///
+    /// # Panics
+    ///
+    /// Panics for a server without a port for TLS.
+    #[track_caller]
+    pub fn tls_url(&self) -> String {
+        let secret = self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
+        format!("rediss://{secret}127.0.0.1:{}/0", self.tls_address().port())
+    }
+
+    /// The TCP address of the port for TLS.
+    ///
+    /// # Panics
+    ///
+    /// Panics for a server without a port for TLS.
+    #[track_caller]
+    pub fn tls_address(&self) -> SocketAddr {
+        let port = self.plan.tls_port.expect("the server was started with a certificate");
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    }
+
     /// The address of database 0 over the unix socket.
     pub fn unix_url(&self) -> String {
         let socket = self.plan.socket().display().to_string();

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::RedisServer;
 use super::instance::{Instance, Plan};
+use crate::certificates::Certificate;
 
 /// Settings of a [`RedisServer`].
 #[derive(Debug, Clone)]
@@ -14,12 +15,13 @@ pub struct RedisServerBuilder {
     program: PathBuf,
     lines: Vec<String>,
     password: Option<String>,
+    speaks_tls: bool,
 }
 
 impl RedisServerBuilder {
     pub(super) fn new() -> RedisServerBuilder {
         let program = env::var_os("LOCKSON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
-        RedisServerBuilder { program: program.into(), lines: Vec::new(), password: None }
+        RedisServerBuilder { program: program.into(), lines: Vec::new(), password: None, speaks_tls: false }
     }
 
     /// Runs this program instead of the program from the environment.
@@ -45,6 +47,22 @@ impl RedisServerBuilder {
         self.config(format!("requirepass {password}"))
     }
 
+    /// Opens a port for TLS, too, with this certificate. Clients need no certificate.
+    #[must_use]
+    pub fn tls(mut self, certificate: &Certificate) -> RedisServerBuilder {
+        self.speaks_tls = true;
+        self.config(format!("tls-cert-file {}", certificate.file.display()))
+            .config(format!("tls-key-file {}", certificate.key.display()))
+            .config(format!("tls-ca-cert-file {}", certificate.ca().display()))
+            .config("tls-auth-clients no")
+    }
+
+    /// As [`tls`](Self::tls), for clients with a certificate of the same authority.
+    #[must_use]
+    pub fn mutual_tls(self, certificate: &Certificate) -> RedisServerBuilder {
+        self.tls(certificate).config("tls-auth-clients yes")
+    }
+
     /// Starts the server.
     ///
     /// # Panics
@@ -56,7 +74,13 @@ impl RedisServerBuilder {
             .prefix("lockson-")
             .tempdir()
             .expect("the folder for temporary files can be written");
-        let mut plan = Plan { program: self.program, folder: folder.path().to_owned(), lines: self.lines, port: 0 };
+        let mut plan = Plan {
+            program: self.program,
+            folder: folder.path().to_owned(),
+            lines: self.lines,
+            port: 0,
+            tls_port: self.speaks_tls.then_some(0),
+        };
         plan.wipe_data();
         let instance = Instance::start_on_free_port(&mut plan);
         RedisServer { plan, password: self.password, instance: Mutex::new(Some(instance)), folder: Some(folder) }

@@ -21,6 +21,7 @@ pub(super) struct Plan {
     pub(super) folder: PathBuf,
     pub(super) lines: Vec<String>,
     pub(super) port: u16,
+    pub(super) tls_port: Option<u16>,
 }
 
 impl Plan {
@@ -56,7 +57,8 @@ impl Plan {
             "appendonly no".to_owned(),
             "daemonize no".to_owned(),
         ];
-        let text: String = own.iter().chain(&self.lines).map(|line| format!("{line}\n")).collect();
+        let tls = self.tls_port.map(|port| format!("tls-port {port}"));
+        let text: String = own.iter().chain(&tls).chain(&self.lines).map(|line| format!("{line}\n")).collect();
         fs::write(&path, text).expect("the configuration can be written");
         path
     }
@@ -76,6 +78,7 @@ impl Instance {
         let mut trouble = String::new();
         for _ in 0..PORT_TRIES {
             plan.port = ports::free_port();
+            plan.tls_port = plan.tls_port.map(|_| ports::free_port());
             match Instance::start(plan) {
                 Ok(instance) => return instance,
                 Err(Failure::PortTaken(log)) => trouble = log,
@@ -203,6 +206,7 @@ mod tests {
             folder: folder.path().to_owned(),
             lines: Vec::new(),
             port: other.local_addr().unwrap().port(),
+            tls_port: None,
         };
         plan.wipe_data();
         let failure = Instance::start(&plan).unwrap_err();
