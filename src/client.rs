@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::config::ClientBuilder;
 #[cfg(test)]
 use crate::conn::Topology;
-use crate::conn::{Address, Dialer, Server, Standalone};
+use crate::conn::{Address, Connector, Dialer, Server, Standalone};
 use crate::election::Election;
 use crate::engine::{Engine, Handle, HoldState, Kind};
 use crate::error::{Error, ErrorKind, Result};
@@ -48,7 +48,8 @@ pub struct Client {
 impl Client {
     /// Opens a client with default settings and checks that the server answers.
     ///
-    /// URLs: `redis://[user:password@]host[:port][/database]` and `redis+unix:///path`, both with the parameters
+    /// URLs: `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for TLS (cargo feature `tls`),
+    /// and `redis+unix:///path`, all with the parameters
     /// `?db=n&user=name&pass=word&protocol=resp3`. In user and password `/`, `?`, `#`, `@` and `%` are written `%2F`,
     /// `%3F`, `%23`, `%40` and `%25`. A user without a password logs in with an empty password. Any other part of a
     /// URL is refused by name.
@@ -62,7 +63,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Config` for a malformed URL; `Unsupported` for TLS, a node of a Redis Cluster, or a Sentinel; `Connection`
+    /// `Config` for a malformed URL; `Unsupported` for TLS without the cargo feature `tls`, a node of a Redis Cluster, or a Sentinel; `Connection`
     /// when the server is not reached; `Refused` when the server refuses the login or is a replica.
     pub fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect()
@@ -428,7 +429,8 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// `Config` for impossible settings or a malformed URL, `Unsupported` for TLS.
+    /// `Config` for impossible settings, a malformed URL, or a file for TLS that cannot be used; `Unsupported` for TLS
+    /// without the cargo feature `tls`.
     pub fn connect_lazily(self) -> Result<Client> {
         let Self { url, config } = self;
         let (config, owners) = (config.checked()?, Owners::new());
@@ -437,7 +439,8 @@ impl ClientBuilder {
         let address = Address::parse(&url.0)?;
         #[cfg(feature = "credentials")]
         config.check_credentials(&address)?;
-        let dialer = Dialer::new(ServerNumber::default(), address, shown);
+        let tls = Connector::for_address(config.tls.clone(), &address)?;
+        let dialer = Dialer::new(ServerNumber::default(), address, tls, shown);
         #[cfg(feature = "credentials")]
         let dialer = dialer.with_credentials(config.credentials.clone());
         let server = Server::new(dialer, config.max_connections);

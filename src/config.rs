@@ -4,9 +4,9 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::conn::Address;
 #[cfg(feature = "credentials")]
 use crate::conn::Provider;
+use crate::conn::{Address, Tls};
 #[cfg(feature = "credentials")]
 use crate::credentials::Credentials;
 use crate::durability::Durability;
@@ -64,6 +64,7 @@ pub(crate) struct Config {
     pub(crate) idle_timeout: Duration,
     pub(crate) client_name: String,
     pub(crate) name_prefix: String,
+    pub(crate) tls: Option<Tls>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) has_observer: bool,
     #[cfg(feature = "credentials")]
@@ -293,6 +294,23 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets whom to trust, and the certificate of this client, for a `rediss://` or `valkeys://` URL. Refused with any
+    /// other URL. Defaults to the authorities of the system.
+    ///
+    /// ```no_run
+    /// use lockson::{Client, Tls};
+    ///
+    /// let client = Client::builder("rediss://redis.example")
+    ///     .tls(Tls::new().with_ca_file("/etc/redis/ca.pem"))
+    ///     .connect()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.config.tls = Some(tls);
+        self
+    }
+
     /// Sets the observer, which gets the events of the client. Defaults to no observer.
     ///
     /// ```
@@ -407,6 +425,7 @@ impl Default for Config {
             idle_timeout: Duration::from_secs(30),
             client_name: "lockson".into(),
             name_prefix: String::new(),
+            tls: None,
             observer: Arc::new(NoObserver),
             has_observer: false,
             #[cfg(feature = "credentials")]

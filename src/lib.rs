@@ -136,6 +136,8 @@ mod semaphore;
 mod state;
 mod sync;
 mod time;
+#[cfg(feature = "tls")]
+mod tls;
 mod token;
 mod transport;
 
@@ -161,4 +163,6 @@ pub use permits::{ExpiringPermits, PermitExpirableSemaphore, PermitId};
 #[cfg(feature = "redisson-yaml")]
 pub use redisson_yaml::RedissonConfig;
 pub use semaphore::{Permits, Semaphore};
+#[cfg(feature = "tls")]
+pub use tls::{DangerousNoVerification, Tls};
 pub use token::FencingToken;

@@ -22,7 +22,7 @@ use code::{FOR_TESTS, body_after, is_name_char, without_comments_and_strings, wi
 /// The parts of `src/` that each part may use: the part itself, and the parts in the lines above.
 const LAYERS: &[&[&str]] = &[
     &["error", "owner", "sync", "token"],
-    &["durability", "name", "time"],
+    &["durability", "name", "time", "tls"],
     &["bell", "credentials", "listing", "transport"],
     &["cancel", "event"],
     &["conn", "script"],

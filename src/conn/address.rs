@@ -7,6 +7,8 @@ use std::path::PathBuf;
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(super) endpoint: Endpoint,
+    /// Whether the server is reached by TLS.
+    pub(super) tls: bool,
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: i64,

@@ -16,7 +16,9 @@ use super::command::command;
 use super::credentials::Provider;
 use super::introduction::{Hello, Introduction, Step, text_of};
 use super::resolver::Resolver;
-use super::socket::{Socket, Stream};
+use super::socket::Socket;
+use super::stream::Stream;
+use super::tls::Connector;
 use super::trouble::{self, Moment};
 use crate::error::{Error, ErrorKind, Refusal, Stop};
 use crate::time::Instant;
@@ -30,6 +32,8 @@ pub(crate) struct Dialer {
     /// The address as error texts show it.
     label: Arc<str>,
     introduction: Introduction,
+    /// Begins TLS sessions; `None` for plain connections.
+    tls: Option<Connector>,
     resolver: Resolver,
     /// Gives the credentials of each connection.
     #[cfg(feature = "credentials")]
@@ -67,12 +71,13 @@ enum Purpose {
 
 impl Dialer {
     /// `number` identifies the server within the topology; `client_name` is the name in `CLIENT LIST`.
-    pub(crate) fn new(number: ServerNumber, address: Address, client_name: String) -> Self {
+    pub(crate) fn new(number: ServerNumber, address: Address, tls: Option<Connector>, client_name: String) -> Self {
         let introduction = Introduction::new(&address, &client_name);
         Self {
             number,
             label: address.to_string().into(),
             introduction,
+            tls,
             resolver: Resolver::of_the_system(),
             #[cfg(feature = "credentials")]
             provider: None,
@@ -146,9 +151,17 @@ impl Dialer {
         login: impl FnOnce() -> Result<Option<Login>, Fault>,
     ) -> Result<Connection, Fault> {
         let limit = Instant::now().until(deadline);
-        let socket = Socket::dial(endpoint, &self.resolver, deadline)
-            .map_err(|why| Fault::NotSent(trouble::not_reached(&self.label, endpoint, why, limit)))?;
+        let not_sent = Fault::NotSent;
+        // The files are read first: where they cannot be used, no connection is opened.
+        let session = self.tls.as_ref().map(Connector::session).transpose();
+        let session = session.map_err(|error| not_sent(trouble::not_secured(&self.label, &error)))?;
+        let mut socket = Socket::dial(endpoint, &self.resolver, deadline)
+            .map_err(|why| not_sent(trouble::not_reached(&self.label, endpoint, why, limit)))?;
         opened(Arc::downgrade(socket.stream()));
+        if let Some(session) = session {
+            let secured = socket.secure(session, deadline);
+            secured.map_err(|error| not_sent(trouble::failed(&self.label, Moment::Handshake, error, limit)))?;
+        }
         let server = Arc::clone(&self.label);
         let mut connection = Connection {
             socket,
@@ -273,14 +286,27 @@ impl Connection {
     }
 
     /// Writes what the system takes at once. Returns the number of bytes.
-    pub(super) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub(super) fn send_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.socket.write_now(bytes)
     }
 
     /// Reads the bytes that are there; [`Connection::received`] returns the replies among them.
     pub(super) fn fill_now(&mut self) -> io::Result<()> {
+        self.fill_once()?;
+        self.drain()
+    }
+
+    fn fill_once(&mut self) -> io::Result<()> {
         let read = self.socket.read_now(self.buffer.room())?;
         self.buffer.filled(read);
+        Ok(())
+    }
+
+    /// Takes the decrypted bytes out of a TLS session: a thread that sleeps on the stream would not see them.
+    fn drain(&mut self) -> io::Result<()> {
+        while self.socket.has_decrypted() {
+            self.fill_once()?;
+        }
         Ok(())
     }
 
@@ -363,10 +389,10 @@ impl Connection {
     }
 
     /// Reads the available bytes, at least one.
-    pub(super) fn fill(&mut self, deadline: Instant) -> io::Result<()> {
+    fn fill(&mut self, deadline: Instant) -> io::Result<()> {
         let read = self.socket.read(self.buffer.room(), deadline)?;
         self.buffer.filled(read);
-        Ok(())
+        self.drain()
     }
 
     /// Returns a whole reply if one was read already.
@@ -375,7 +401,7 @@ impl Connection {
     }
 
     /// Whether this idle connection cannot be used any more.
-    pub(super) fn is_stale(&self) -> bool {
+    pub(super) fn is_stale(&mut self) -> bool {
         !self.buffer.is_empty() || self.socket.is_stale()
     }
 

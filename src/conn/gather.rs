@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::connection::Connection;
 use super::server::{Server, is_of_replica};
-use super::socket::timed_out;
+use super::stream::timed_out;
 use super::trouble;
 use crate::durability::Copies;
 use crate::error::{Error, ErrorKind};
@@ -343,7 +343,7 @@ impl<'a, T> Pipeline<'a, T> {
     }
 
     fn write(&mut self) {
-        let Some(connection) = &self.connection else { return };
+        let Some(connection) = &mut self.connection else { return };
         match connection.send_now(&self.batch.bytes[self.batch.written..]) {
             Ok(written) => self.batch.written += written,
             Err(error) => return self.break_off(error),
@@ -367,7 +367,7 @@ impl<'a, T> Pipeline<'a, T> {
             return;
         }
         let has_more = self.outcomes.len() < self.requests.len();
-        if has_more && self.connection.as_ref().is_some_and(Connection::is_stale) {
+        if has_more && self.connection.as_mut().is_some_and(Connection::is_stale) {
             // A reply to no request would be read as the reply to the next one.
             return self.break_off(trouble::odd_reply());
         }

@@ -13,6 +13,8 @@ mod frame;
 mod gather;
 mod introduction;
 mod listener;
+#[cfg(not(feature = "tls"))]
+mod no_tls;
 mod pool;
 mod pub_sub;
 mod resolver;
@@ -22,6 +24,9 @@ mod server;
 mod single_flight;
 mod socket;
 mod standalone;
+mod stream;
+#[cfg(feature = "tls")]
+mod tls;
 mod trouble;
 mod url;
 mod waker;
@@ -37,8 +42,11 @@ pub(crate) use listener::{Audience, ListenerEvent, listen};
 pub(crate) use pub_sub::PubSubChoice;
 pub(crate) use server::{DedicatedConnection, Server};
 pub(crate) use standalone::Standalone;
+pub(crate) use tls::{Connector, Tls};
 pub(crate) use waker::{Sleeper, Waker, sleeper};
 
+#[cfg(not(feature = "tls"))]
+use no_tls as tls;
 use std::fmt;
 use std::sync::Arc;
 

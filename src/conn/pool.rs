@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::socket::Stream;
+use super::stream::Stream;
 use crate::error::{Error, ErrorKind};
 use crate::owner::Home;
 use crate::sync::{Condvar, Mutex};
@@ -190,7 +190,7 @@ impl Pool {
 impl State {
     /// Takes the idle connection that was used last, and drops stale ones.
     fn pop_idle(&mut self) -> Option<Connection> {
-        while let Some(idle) = self.idle.pop() {
+        while let Some(mut idle) = self.idle.pop() {
             // This check costs one system call, on every request: an unexpected byte would be read as the reply to
             // the next request.
             if !idle.connection.is_stale() {

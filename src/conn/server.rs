@@ -66,7 +66,7 @@ impl Server {
     #[cfg(test)]
     pub(crate) fn numbered_for_test(number: ServerNumber, url: &str) -> Self {
         let address = super::Address::parse(url).expect("a test writes a good URL");
-        Self::new(Dialer::new(number, address, "test".into()), 1)
+        Self::new(Dialer::new(number, address, None, "test".into()), 1)
     }
 
     /// Returns the address of the server without credentials.
@@ -399,8 +399,9 @@ impl DedicatedConnection {
 
     /// Sleeps until woken or until `until`. A connection that breaks is closed and ends the sleep.
     pub(crate) fn sleep(&mut self, sleeper: &Sleeper, until: Instant) {
-        // No request is in flight here, so any byte makes the connection unusable.
-        if sleeper.sleep(self.connection.as_ref(), until) {
+        // No request is in flight here, so any byte of a reply makes the connection unusable.
+        let has_bytes = sleeper.sleep(self.connection.as_ref(), until);
+        if has_bytes && self.connection.as_mut().is_some_and(Connection::is_stale) {
             self.hang_up();
         }
     }
@@ -434,18 +435,18 @@ impl DedicatedConnection {
         if self.server.pool.is_forked() {
             return Err(closed());
         }
-        match self.connection.take() {
-            Some(connection) if !connection.is_stale() => Ok(connection),
-            _ => {
-                let connection = self.server.dial(deadline)?;
-                self.generation += 1;
-                if self.led.as_ref().is_some_and(|led| !connection.leads_where(led)) {
-                    self.machine.0 += 1;
-                }
-                self.led = connection.identity().cloned();
-                Ok(connection)
-            }
+        if let Some(mut connection) = self.connection.take()
+            && !connection.is_stale()
+        {
+            return Ok(connection);
         }
+        let connection = self.server.dial(deadline)?;
+        self.generation += 1;
+        if self.led.as_ref().is_some_and(|led| !connection.leads_where(led)) {
+            self.machine.0 += 1;
+        }
+        self.led = connection.identity().cloned();
+        Ok(connection)
     }
 }
 

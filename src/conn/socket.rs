@@ -1,36 +1,24 @@
-//! A stream to a server on which every operation has a deadline.
+//! The bytes of one connection, with a deadline for every operation: plain, or sealed by TLS.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, sockopt};
-
 use super::address::Endpoint;
 use super::resolver::Resolver;
+use super::stream::{Stream, TimedStream, dial_first, dial_unix, left_until};
+use super::tls::Session;
 use super::trouble::NoConnection;
 use crate::time::Instant;
 
-/// A connected stream. Other threads may share the stream, to shut it down.
+/// A connected stream, and the TLS session over the stream.
 #[derive(Debug)]
 pub(super) struct Socket {
-    stream: Arc<Stream>,
-    /// The time-outs that are set on the stream; setting one costs a system call.
-    read_timeout: Option<Duration>,
-    write_timeout: Option<Duration>,
+    stream: TimedStream,
+    session: Option<Box<Session>>,
     /// The time that was left when the last request was started.
     limit: Duration,
-}
-
-#[derive(Debug)]
-pub(super) enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
 }
 
 impl Socket {
@@ -43,8 +31,15 @@ impl Socket {
             }
             Endpoint::Unix(path) => dial_unix(path, deadline).map(Stream::Unix),
         };
-        let stream = Arc::new(stream.map_err(NoConnection::Failed)?);
-        Ok(Self { stream, read_timeout: None, write_timeout: None, limit: Duration::ZERO })
+        let stream = TimedStream::new(stream.map_err(NoConnection::Failed)?);
+        Ok(Self { stream, session: None, limit: Duration::ZERO })
+    }
+
+    /// Makes the handshake of TLS. From then on all bytes go through the session.
+    pub(super) fn secure(&mut self, mut session: Session, deadline: Instant) -> io::Result<()> {
+        session.shake_hands(&mut self.stream, deadline)?;
+        self.session = Some(Box::new(session));
+        Ok(())
     }
 
     /// The time that the server had for the last request.
@@ -54,284 +49,62 @@ impl Socket {
 
     /// Writes all of `bytes`. After an error the server did not receive all of them.
     pub(super) fn write_all(&mut self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
-        let whole = bytes.len();
+        self.limit = left_until(deadline)?;
+        if let Some(session) = &mut self.session {
+            return session.write_all(&mut self.stream, bytes, deadline);
+        }
         while !bytes.is_empty() {
-            let left = left_until(deadline)?;
-            if bytes.len() == whole {
-                self.limit = left;
-            }
-            if needs_setting(self.write_timeout, left) {
-                self.stream.set_write_timeout(left)?;
-                self.write_timeout = Some(left);
-            }
-            match self.stream.write(bytes) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(written) => bytes = &bytes[written..],
-                Err(error) if is_early_wake(&error) => {}
-                Err(error) => return Err(error),
-            }
+            let written = self.stream.write(bytes, deadline)?;
+            bytes = &bytes[written..];
         }
         Ok(())
     }
 
     /// Reads the available bytes, at least one.
     pub(super) fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
-        loop {
-            let left = left_until(deadline)?;
-            if needs_setting(self.read_timeout, left) {
-                self.stream.set_read_timeout(left)?;
-                self.read_timeout = Some(left);
-            }
-            match self.stream.read(buffer) {
-                Ok(0) => return Err(ended()),
-                Err(error) if is_early_wake(&error) => {}
-                other => return other,
-            }
+        match &mut self.session {
+            Some(session) => session.read(&mut self.stream, buffer, deadline),
+            None => self.stream.read(buffer, deadline),
         }
     }
 
-    /// Writes what the system takes at once, which may be nothing. Returns the number of bytes.
-    pub(super) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        match at_once(|| rustix::net::send(&*self.stream, bytes, send_flags()))? {
-            Some(0) => Err(ErrorKind::WriteZero.into()),
-            written => Ok(written.unwrap_or(0)),
+    /// Writes what the system takes at once, which may be nothing. Returns the number of bytes, at most those that the
+    /// server may have received; the next call must begin with the byte after them.
+    pub(super) fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.session {
+            Some(session) => session.write_now(&mut self.stream, bytes),
+            None => Ok(self.stream.write_now(bytes)?.unwrap_or(0)),
         }
     }
 
     /// Reads the bytes that are there, perhaps none. Returns the number of bytes.
-    pub(super) fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match at_once(|| rustix::net::recv(&*self.stream, &mut *buffer, RecvFlags::DONTWAIT))? {
-            Some((_, 0)) => Err(ended()),
-            read => Ok(read.map_or(0, |(_, read)| read)),
+    pub(super) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.session {
+            Some(session) => session.read_now(&mut self.stream, buffer),
+            None => Ok(self.stream.read_now(buffer)?.unwrap_or(0)),
         }
     }
 
-    /// Whether an idle stream is unusable: closed, or with bytes that belong to no request.
-    pub(super) fn is_stale(&self) -> bool {
-        let mut fds = [PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        !matches!(poll(&mut fds, Some(&at_once)), Ok(0))
+    /// Whether bytes were received that [`Socket::read_now`] has not returned: a poll of the stream does not see them.
+    pub(super) fn has_decrypted(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.has_decrypted())
+    }
+
+    /// Whether an idle connection is unusable: closed, or with bytes that belong to no request.
+    pub(super) fn is_stale(&mut self) -> bool {
+        match &mut self.session {
+            Some(session) => session.is_stale(&mut self.stream),
+            None => self.stream.is_readable(),
+        }
     }
 
     /// The address of the server; `None` for a Unix socket.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
-        match &*self.stream {
-            Stream::Tcp(stream) => stream.peer_addr().ok(),
-            Stream::Unix(_) => None,
-        }
+        self.stream.peer()
     }
 
     /// Returns the stream, for polling and for shutdown.
     pub(super) fn stream(&self) -> &Arc<Stream> {
-        &self.stream
-    }
-}
-
-impl Stream {
-    /// Ends every operation on this stream, from any thread.
-    pub(super) fn shut_down(&self) {
-        // An error means that the stream is shut down already.
-        let _ = match self {
-            Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
-            Self::Unix(stream) => stream.shutdown(Shutdown::Both),
-        };
-    }
-
-    fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
-            Self::Unix(stream) => stream.set_read_timeout(Some(timeout)),
-        }
-    }
-
-    fn set_write_timeout(&self, timeout: Duration) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_write_timeout(Some(timeout)),
-            Self::Unix(stream) => stream.set_write_timeout(Some(timeout)),
-        }
-    }
-
-    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => (&*stream).read(buffer),
-            Self::Unix(stream) => (&*stream).read(buffer),
-        }
-    }
-
-    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => (&*stream).write(bytes),
-            Self::Unix(stream) => (&*stream).write(bytes),
-        }
-    }
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-        }
-    }
-}
-
-/// Connects to the first address that accepts the connection. Each address gets an equal share of the time left.
-fn dial_first(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
-    for (index, address) in addresses.iter().enumerate() {
-        let others = u32::try_from(addresses.len() - index).unwrap_or(1);
-        match TcpStream::connect_timeout(address, (left_until(deadline)? / others).max(SHORTEST)) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                // Keepalive keeps an idle connection alive in gateways, and detects a dead server.
-                sockopt::set_socket_keepalive(&stream, true)?;
-                sockopt::set_tcp_keepidle(&stream, KEEP_ALIVE)?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// Connects to a Unix socket. If the backlog of the server is full, the call blocks for the send time-out of the
-/// socket.
-fn dial_unix(path: &Path, deadline: Instant) -> io::Result<UnixStream> {
-    let address = SocketAddrUnix::new(path)?;
-    loop {
-        let socket = unix_socket()?;
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(left_until(deadline)?))?;
-        match rustix::net::connect(&socket, &address) {
-            Ok(()) => return Ok(UnixStream::from(socket)),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-#[cfg(not(target_vendor = "apple"))]
-fn unix_socket() -> rustix::io::Result<OwnedFd> {
-    let for_us_alone = rustix::net::SocketFlags::CLOEXEC;
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, for_us_alone, None)
-}
-
-#[cfg(target_vendor = "apple")]
-fn unix_socket() -> rustix::io::Result<OwnedFd> {
-    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
-    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
-    Ok(socket)
-}
-
-fn left_until(deadline: Instant) -> io::Result<Duration> {
-    let left = Instant::now().until(deadline);
-    if left.is_zero() { Err(timed_out()) } else { Ok(left.max(SHORTEST)) }
-}
-
-/// The error of an operation whose deadline passed.
-pub(super) fn timed_out() -> io::Error {
-    io::Error::new(ErrorKind::TimedOut, "no answer in time")
-}
-
-fn ended() -> io::Error {
-    io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")
-}
-
-/// Runs a system call that does not wait; `None` where the call would have to wait.
-fn at_once<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<Option<T>> {
-    loop {
-        match call() {
-            Ok(done) => return Ok(Some(done)),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// A closed connection must be an error and not a signal; on Apple's systems the stream has an option for that.
-fn send_flags() -> SendFlags {
-    #[cfg(not(target_vendor = "apple"))]
-    return SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    #[cfg(target_vendor = "apple")]
-    return SendFlags::DONTWAIT;
-}
-
-/// Whether the time-out must be set anew. A time-out that ends by the deadline is kept, unless it is so short that
-/// the caller would wake many times.
-fn needs_setting(in_force: Option<Duration>, left: Duration) -> bool {
-    !matches!(in_force, Some(timeout) if timeout <= left + TOLERANCE && timeout >= left / 4)
-}
-
-fn is_early_wake(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-}
-
-/// The system takes a time-out of zero as "without limit".
-const SHORTEST: Duration = Duration::from_micros(100);
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
-const TOLERANCE: Duration = Duration::from_millis(2);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::{IpAddr, Ipv4Addr, TcpListener};
-    use std::os::unix::net::UnixListener;
-
-    const CLOSED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
-
-    fn local(listener: &TcpListener) -> SocketAddr {
-        listener.local_addr().unwrap()
-    }
-
-    #[test]
-    fn the_next_address_is_dialled_when_one_refuses() {
-        let open = TcpListener::bind("127.0.0.1:0").unwrap();
-        let deadline = Instant::now().after(Duration::from_secs(10));
-        let stream = dial_first(&[CLOSED, local(&open)], deadline).unwrap();
-        assert_eq!(stream.peer_addr().unwrap(), local(&open));
-    }
-
-    #[test]
-    fn an_address_that_does_not_answer_leaves_time_for_the_next() {
-        let mute = TcpListener::bind("127.0.0.1:0").unwrap();
-        // The backlog is full once a connection attempt fails, and the test accepts no connection.
-        let mut queue = vec![];
-        while let Ok(stream) = TcpStream::connect_timeout(&local(&mute), Duration::from_millis(200)) {
-            queue.push(stream);
-        }
-        let open = TcpListener::bind("127.0.0.1:0").unwrap();
-        let deadline = Instant::now().after(Duration::from_secs(4));
-        let stream = dial_first(&[local(&mute), local(&open)], deadline).unwrap();
-        assert_eq!(stream.peer_addr().unwrap(), local(&open));
-        assert!(Instant::now() < deadline);
-    }
-
-    #[test]
-    fn the_last_refusal_is_reported_when_every_address_refuses() {
-        let deadline = Instant::now().after(Duration::from_secs(10));
-        let error = dial_first(&[CLOSED, CLOSED], deadline).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-    }
-
-    #[test]
-    fn a_full_unix_socket_costs_the_deadline_and_no_thread() {
-        let folder = std::env::temp_dir().join(format!("lockson-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("mute.sock");
-        let mute = UnixListener::bind(&path).unwrap();
-        let soon = || Instant::now().after(Duration::from_millis(500));
-        let mut queue = vec![];
-        let error = loop {
-            match dial_unix(&path, soon()) {
-                Ok(stream) => queue.push(stream),
-                Err(error) => break error,
-            }
-        };
-        assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
-        assert!(!queue.is_empty(), "{error}");
-        mute.accept().unwrap();
-        dial_unix(&path, Instant::now().after(Duration::from_secs(10))).unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(dial_unix(&path, soon()).unwrap_err().kind(), ErrorKind::NotFound);
+        self.stream.shared()
     }
 }

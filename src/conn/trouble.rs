@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::address::Endpoint;
 use super::frame::Garbled;
+use super::tls::Trouble;
 use crate::error::{Error, ErrorKind};
 
 /// The reason why no connection could be made.
@@ -20,7 +21,9 @@ pub(super) enum NoConnection {
 /// The stage at which a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// The server sent no byte over this connection.
+    /// The TLS handshake is not complete.
+    Handshake,
+    /// The server sent no reply over this connection.
     Greeting,
     Request,
 }
@@ -57,20 +60,38 @@ pub(super) fn not_reached(label: &str, endpoint: &Endpoint, trouble: NoConnectio
     Error::with_source(ErrorKind::Connection, text(&why), error)
 }
 
+/// Builds the error for a connection that was not opened because a file for TLS cannot be used now. The file may be
+/// replaced at this moment, so the next attempt may succeed.
+pub(super) fn not_secured(label: &str, error: &Error) -> Error {
+    Error::new(ErrorKind::Connection, format!("redis at {label} was not asked: {error}"))
+}
+
 /// Builds the error for a connection that failed when `limit` was left for the reply.
 pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Duration) -> Error {
     let garbled = error.get_ref().and_then(|cause| cause.downcast_ref::<Garbled>());
+    if let Some(trouble) = Trouble::of(&error) {
+        let text = format!("redis at {label} {}", trouble.what());
+        return Error::with_source(ErrorKind::Connection, text, error);
+    }
     let what = match (error.kind(), moment) {
+        (io::ErrorKind::TimedOut, Moment::Handshake) => format!(
+            "accepted the connection but did not answer the TLS handshake within {}: it hangs, or the port is a plain \
+             one (redis://)",
+            in_words(limit)
+        ),
+        (kind, Moment::Handshake) if is_end(kind) => {
+            "closed the connection during the TLS handshake: the port may be a plain one (redis://)".to_owned()
+        }
         (io::ErrorKind::TimedOut, Moment::Greeting) => {
             format!("accepted the connection but did not answer within {}: it hangs or is overloaded", in_words(limit))
         }
         (io::ErrorKind::TimedOut, Moment::Request) => format!("did not answer within {}", in_words(limit)),
         (kind, Moment::Greeting) if is_end(kind) => {
-            "closed the connection without a reply, as a port that expects TLS does".to_owned()
+            "closed the connection without a reply, as a port that expects TLS (rediss://) does".to_owned()
         }
         (kind, Moment::Request) if is_end(kind) => "closed the connection before it answered".to_owned(),
         (io::ErrorKind::InvalidData, Moment::Greeting) => {
-            "does not speak Redis's protocol: it is another service, or a port that expects TLS".to_owned()
+            "does not speak Redis's protocol: it is another service, or a port that expects TLS (rediss://)".to_owned()
         }
         (io::ErrorKind::InvalidData, Moment::Request) => match garbled {
             Some(garbled) => format!("sent a reply that cannot be read ({})", garbled.why()),
@@ -153,6 +174,7 @@ mod tests {
             let errors = [
                 not_reached("h:1/0", &endpoint, NoConnection::NotResolved(again()), limit),
                 not_reached("h:1/0", &endpoint, NoConnection::Failed(again()), limit),
+                failed("h:1/0", Moment::Handshake, again(), limit),
                 failed("h:1/0", Moment::Greeting, again(), limit),
                 failed("h:1/0", Moment::Request, again(), limit),
             ];

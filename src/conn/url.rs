@@ -36,7 +36,11 @@ fn parse(url: &str) -> Result<Address> {
     let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, path) = before.find('/').map_or((before, ""), |slash| before.split_at(slash));
     match scheme.to_ascii_lowercase().as_str() {
-        "redis" | "valkey" => {
+        scheme @ ("redis" | "valkey" | "rediss" | "valkeys") => {
+            let is_secure = scheme.ends_with("ss") || scheme.ends_with("ys");
+            if is_secure && cfg!(not(feature = "tls")) {
+                return Err(Error::new(ErrorKind::Unsupported, WITHOUT_TLS));
+            }
             let behind = url.len() - scheme.len() - "://".len() - authority.len();
             if url[url.len() - behind..].contains('@') {
                 return fail(
@@ -44,17 +48,13 @@ fn parse(url: &str) -> Result<Address> {
                 );
             }
             no_fragment(has_fragment)?;
-            tcp(authority, path, query)
+            Ok(Address { tls: is_secure, ..tcp(authority, path, query)? })
         }
         "redis+unix" | "valkey+unix" | "unix" => {
             no_fragment(has_fragment)?;
             unix(authority, path, query)
         }
-        "rediss" | "valkeys" => Err(Error::new(
-            ErrorKind::Unsupported,
-            "the server URL: TLS (rediss://) is not built into this version; use redis:// through a TLS tunnel",
-        )),
-        _ => fail("it must begin with redis://, valkey://, redis+unix:// or unix://"),
+        _ => fail("it must begin with redis://, rediss://, valkey://, valkeys://, redis+unix:// or unix://"),
     }
 }
 
@@ -167,7 +167,14 @@ impl Parts {
 
     fn address(self, endpoint: Endpoint) -> Address {
         let Self { username, password, database, resp3 } = self;
-        Address { endpoint, username, password, database: database.unwrap_or(0), resp3: resp3.unwrap_or(false) }
+        Address {
+            endpoint,
+            tls: false,
+            username,
+            password,
+            database: database.unwrap_or(0),
+            resp3: resp3.unwrap_or(false),
+        }
     }
 }
 
@@ -226,6 +233,8 @@ fn no_fragment(has_fragment: bool) -> Result<()> {
 }
 
 const DEFAULT_PORT: u16 = 6379;
+const WITHOUT_TLS: &str = "the server URL: TLS (rediss://, valkeys://) needs the cargo feature `tls` of lockson; or use \
+                           redis:// through a TLS tunnel";
 
 #[cfg(test)]
 mod tests {
@@ -326,7 +335,36 @@ mod tests {
         check("unix://run/redis.sock", "three slashes");
         check("unix:///", "three slashes");
         check("redis+unix://u:canary@/run/redis.sock", "?user=name&pass=word");
-        assert_eq!(parse("rediss://u:canary@h").unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    #[cfg(not(feature = "tls"))]
+    fn tls_is_refused_by_the_name_of_its_feature() {
+        for url in ["rediss://u:canary@h", "valkeys://h", "REDISS://h"] {
+            let error = parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.to_string().contains("feature `tls`") && !error.to_string().contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn a_url_of_tls_has_the_parts_of_a_plain_one() {
+        for (secure, plain) in [("rediss", "redis"), ("valkeys", "valkey"), ("RedisS", "redis")] {
+            let check = |rest: &str| {
+                let plain = parse(&format!("{plain}://{rest}")).unwrap();
+                assert!(!plain.tls);
+                assert_eq!(
+                    parse(&format!("{secure}://{rest}")).unwrap(),
+                    Address { tls: true, ..plain },
+                    "{secure} {rest}"
+                );
+            };
+            check("user:secret@h:7000/3?protocol=resp3");
+            check("h?db=2&pass=word");
+            check("[::1]");
+        }
+        assert!(!format!("{:?}", parse("rediss://u:canary@h")).contains("canary"));
     }
 
     #[test]

@@ -5,3 +5,5 @@
 #[cfg(feature = "credentials")]
 mod credentials;
 mod durability;
+#[cfg(feature = "tls")]
+mod tls;

@@ -1,0 +1,203 @@
+//! Begins TLS sessions by the settings of a client, with files as they are now.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+use super::session::Session;
+use super::trouble::Facts;
+use super::unverified::Unverified;
+use crate::conn::address::{Address, Endpoint};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Mutex;
+use crate::time::Instant;
+use crate::tls::{ClientCertificate, Pem, Tls};
+
+/// Begins sessions with one server.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    settings: Tls,
+    name: ServerName<'static>,
+    provider: Arc<CryptoProvider>,
+    facts: Arc<Facts>,
+    /// The authorities of the system, and when they were read: they are many, and change with the system.
+    of_system: Mutex<Option<(Instant, Arc<RootCertStore>)>>,
+}
+
+impl Connector {
+    /// The connector for an address; `None` for an address without TLS. Reads all files once, so that a bad setting is
+    /// told before any connection.
+    pub(crate) fn for_address(settings: Option<Tls>, address: &Address) -> Result<Option<Self>> {
+        let host = match (&address.endpoint, address.tls) {
+            (Endpoint::Tcp(host, _), true) => host,
+            _ if settings.is_none() => return Ok(None),
+            (Endpoint::Tcp(..), _) => return fail("tls() needs a URL with TLS: write rediss:// in place of redis://"),
+            (Endpoint::Unix(_), _) => return fail("tls() has no effect on a Unix socket: leave it out"),
+        };
+        let settings = settings.unwrap_or_default();
+        let name = match &settings.server_name {
+            Some(name) => named(name, "the name of with_server_name()")?,
+            None => named(host, "the host of the URL")?,
+        };
+        let facts = Facts {
+            authorities: in_words(&settings.authorities),
+            has_certificate: settings.client_certificate.is_some(),
+        };
+        let provider = Arc::new(ring::default_provider());
+        let connector = Self { settings, name, provider, facts: Arc::new(facts), of_system: Mutex::default() };
+        connector.session()?;
+        Ok(Some(connector))
+    }
+
+    /// Begins a session. Fails with `Config` where a file cannot be used.
+    pub(in crate::conn) fn session(&self) -> Result<Session> {
+        let connection = ClientConnection::new(Arc::new(self.config()?), self.name.clone());
+        Ok(Session::new(connection.map_err(unusable)?, Arc::clone(&self.facts)))
+    }
+
+    fn config(&self) -> Result<ClientConfig> {
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider));
+        let builder = builder.with_safe_default_protocol_versions().map_err(unusable)?;
+        let builder = if self.settings.is_unverified {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(Arc::clone(&self.provider))))
+        } else {
+            builder.with_root_certificates(self.roots()?)
+        };
+        let mut config = match &self.settings.client_certificate {
+            None => builder.with_no_client_auth(),
+            Some(ClientCertificate { chain, key }) => {
+                let (certificates, secret) = (certificates(chain)?, private_key(key)?);
+                builder.with_client_auth_cert(certificates, secret).map_err(|error| match error {
+                    rustls::Error::InconsistentKeys(_) => bad(
+                        key,
+                        "the key does not belong to the client certificate; give the pair that was made together",
+                    ),
+                    _ => bad(
+                        key,
+                        "the key or its certificate is of a kind that is not supported; make an ECDSA or RSA key",
+                    ),
+                })?
+            }
+        };
+        // Each connection verifies certificates anew, so an authority that is not trusted any more counts at once.
+        config.resumption = Resumption::disabled();
+        Ok(config)
+    }
+
+    fn roots(&self) -> Result<Arc<RootCertStore>> {
+        if self.settings.authorities.is_empty() {
+            return self.roots_of_system();
+        }
+        let mut roots = RootCertStore::empty();
+        for pem in &self.settings.authorities {
+            for certificate in certificates(pem)? {
+                roots.add(certificate).map_err(|_| {
+                    bad(pem, "it has a certificate that cannot be read as one of an authority; take that one out")
+                })?;
+            }
+        }
+        Ok(Arc::new(roots))
+    }
+
+    fn roots_of_system(&self) -> Result<Arc<RootCertStore>> {
+        let now = Instant::now();
+        if let Some((read, roots)) = &*self.of_system.lock()
+            && now < read.after(READ_AGAIN)
+        {
+            return Ok(Arc::clone(roots));
+        }
+        let mut roots = RootCertStore::empty();
+        // Systems have single certificates that cannot be read; the others count.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            return fail("this system has no TLS authorities: install ca-certificates, or use Tls::with_ca_file()");
+        }
+        let roots = Arc::new(roots);
+        *self.of_system.lock() = Some((now, Arc::clone(&roots)));
+        Ok(roots)
+    }
+}
+
+fn named(name: &str, what: &str) -> Result<ServerName<'static>> {
+    ServerName::try_from(name.to_owned()).or_else(|_| fail(format!("{what} is no name that a TLS certificate has")))
+}
+
+/// The trusted authorities, as the subject of a sentence in the plural.
+fn in_words(authorities: &[Pem]) -> String {
+    let files: Vec<_> = authorities.iter().map(|pem| format!("{pem:?}")).collect();
+    match files.as_slice() {
+        [] => "the authorities of this system".to_owned(),
+        files => format!("the authorities of {}", files.join(" and ")),
+    }
+}
+
+fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>> {
+    let found = CertificateDer::pem_slice_iter(&bytes_of(pem)?).collect::<std::result::Result<Vec<_>, _>>();
+    match found {
+        Ok(found) if found.is_empty() => {
+            Err(bad(pem, "there is no certificate in PEM format; one begins with -----BEGIN CERTIFICATE"))
+        }
+        Ok(found) => Ok(found),
+        // The error of the parser may quote the text.
+        Err(_) => Err(bad(pem, "its PEM format is damaged; copy the file again")),
+    }
+}
+
+fn private_key(pem: &Pem) -> Result<PrivateKeyDer<'static>> {
+    let why = "there is no private key in PEM format; an encrypted key must be decrypted first (openssl pkey)";
+    PrivateKeyDer::from_pem_slice(&bytes_of(pem)?).map_err(|_| bad(pem, why))
+}
+
+fn bytes_of(pem: &Pem) -> Result<Vec<u8>> {
+    match pem {
+        Pem::Text(text) => Ok(text.clone()),
+        Pem::File(path) => read(path).map_err(|why| bad(pem, &why)),
+    }
+}
+
+/// Reads a file of limited size. Anything but a file could block without end.
+fn read(path: &Path) -> std::result::Result<Vec<u8>, String> {
+    let words = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => "it does not exist; check the path".to_owned(),
+        io::ErrorKind::PermissionDenied => "this process has no right to read it; check its owner and mode".to_owned(),
+        other => format!("it cannot be read: {other}"),
+    };
+    if !path.metadata().map_err(words)?.is_file() {
+        return Err("it is no file; give the path of a file in PEM format".to_owned());
+    }
+    let mut bytes = vec![];
+    File::open(path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes)).map_err(words)?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(format!("it has more than {LARGEST_FILE} bytes; give a file with certificates or a key alone"));
+    }
+    Ok(bytes)
+}
+
+fn bad(pem: &Pem, why: &str) -> Error {
+    let place = match pem {
+        Pem::File(path) => format!("the file {}", path.display()),
+        Pem::Text(_) => "a text in PEM format".to_owned(),
+    };
+    Error::new(ErrorKind::Config, format!("the TLS settings: {place} cannot be used: {why}"))
+}
+
+/// The error of settings that the TLS library refuses for a reason of its own.
+fn unusable(error: rustls::Error) -> Error {
+    Error::with_source(ErrorKind::Config, "the TLS settings cannot be used", error)
+}
+
+fn fail<T>(why: impl Into<String>) -> Result<T> {
+    Err(Error::new(ErrorKind::Config, format!("the TLS settings: {}", why.into())))
+}
+
+/// The authorities of the system are read again after this time.
+const READ_AGAIN: Duration = Duration::from_secs(60);
+const LARGEST_FILE: u64 = 1024 * 1024;

@@ -1,0 +1,212 @@
+//! The TLS session of one connection: seals what is written and opens what is read.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+
+use rustls::ClientConnection;
+
+use super::trouble::Facts;
+use crate::conn::stream::{TimedStream, ended};
+use crate::time::Instant;
+
+/// A session belongs to the thread that uses the connection; only the stream below is shared, to shut it down.
+///
+/// No session says goodbye (`close_notify`): replies of Redis say where they end, and a forked child that drops its
+/// copy of a session would end the session of its parent.
+pub(in crate::conn) struct Session {
+    connection: ClientConnection,
+    facts: Arc<Facts>,
+    /// The number of decrypted bytes that were not read.
+    decrypted: usize,
+    /// The number of bytes in the record that the system has not taken whole.
+    sealed: usize,
+    /// The server ended the session.
+    ended: bool,
+}
+
+impl Session {
+    pub(super) fn new(mut connection: ClientConnection, facts: Arc<Facts>) -> Self {
+        // A request is sealed as a whole; requests have a limit of their own.
+        connection.set_buffer_limit(None);
+        Self { connection, facts, decrypted: 0, sealed: 0, ended: false }
+    }
+
+    /// Makes the handshake. The last message of the handshake is sent with the first request.
+    pub(in crate::conn) fn shake_hands(&mut self, stream: &mut TimedStream, deadline: Instant) -> io::Result<()> {
+        while self.connection.is_handshaking() {
+            self.flush(stream, Some(deadline))?;
+            if self.connection.is_handshaking() {
+                self.receive(stream, Some(deadline))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all of `bytes`. After an error the last record is incomplete, and the server cannot open an incomplete
+    /// record: it did not receive all of `bytes`.
+    pub(in crate::conn) fn write_all(
+        &mut self,
+        stream: &mut TimedStream,
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> io::Result<()> {
+        self.connection.writer().write_all(bytes)?;
+        self.flush(stream, Some(deadline)).map(drop)
+    }
+
+    /// Reads the available bytes, at least one.
+    pub(in crate::conn) fn read(
+        &mut self,
+        stream: &mut TimedStream,
+        buffer: &mut [u8],
+        deadline: Instant,
+    ) -> io::Result<usize> {
+        while self.decrypted == 0 {
+            if self.ended {
+                return Err(ended());
+            }
+            self.receive(stream, Some(deadline))?;
+        }
+        self.take(buffer)
+    }
+
+    /// Writes what the system takes at once. Returns the number of bytes in the records that the system took whole:
+    /// the server cannot open the others. The rest of a record is kept and goes first in the next call, which must
+    /// begin with the bytes of that record.
+    pub(in crate::conn) fn write_now(&mut self, stream: &mut TimedStream, bytes: &[u8]) -> io::Result<usize> {
+        let mut written = 0;
+        while self.flush(stream, None)? {
+            written += std::mem::take(&mut self.sealed);
+            let rest = bytes.get(written..).unwrap_or_default();
+            if rest.is_empty() {
+                break;
+            }
+            self.sealed = rest.len().min(LARGEST_RECORD);
+            self.connection.writer().write_all(&rest[..self.sealed])?;
+        }
+        Ok(written)
+    }
+
+    /// Reads the bytes that are there, perhaps none. Returns the number of bytes.
+    pub(in crate::conn) fn read_now(&mut self, stream: &mut TimedStream, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.decrypted == 0 {
+            if self.ended {
+                return Err(ended());
+            }
+            self.receive(stream, None)?;
+        }
+        if self.decrypted == 0 { Ok(0) } else { self.take(buffer) }
+    }
+
+    pub(in crate::conn) fn has_decrypted(&self) -> bool {
+        self.decrypted > 0
+    }
+
+    /// Whether an idle connection is unusable: closed, or with bytes that belong to no request. Messages of TLS itself,
+    /// like the session tickets after a handshake, are read here and do not count.
+    pub(in crate::conn) fn is_stale(&mut self, stream: &mut TimedStream) -> bool {
+        for _ in 0..MOST_MESSAGES {
+            if self.decrypted > 0 || self.ended {
+                return true;
+            }
+            match self.receive(stream, None) {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(_) => return true,
+            }
+        }
+        true
+    }
+
+    fn take(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.connection.reader().read(buffer)?;
+        self.decrypted -= read.min(self.decrypted);
+        Ok(read)
+    }
+
+    /// Receives bytes from the stream by `when`, or at once, and opens the records that are whole. Returns whether any
+    /// byte was there.
+    fn receive(&mut self, stream: &mut TimedStream, when: Option<Instant>) -> io::Result<bool> {
+        match self.connection.read_tls(&mut Wire { stream, when }) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        match self.connection.process_new_packets() {
+            Ok(state) => {
+                self.decrypted = state.plaintext_bytes_to_read();
+                self.ended |= state.peer_has_closed();
+                Ok(true)
+            }
+            Err(error) => {
+                // The server is told why, if that can be done at once.
+                let _ = self.connection.write_tls(&mut Wire { stream, when: None });
+                Err(self.facts.trouble(error))
+            }
+        }
+    }
+
+    /// Writes the sealed bytes by `when`, or what the system takes at once. Returns whether all were written.
+    fn flush(&mut self, stream: &mut TimedStream, when: Option<Instant>) -> io::Result<bool> {
+        while self.connection.wants_write() {
+            match self.connection.write_tls(&mut Wire { stream, when }) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(self.last_words(stream).unwrap_or(error)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The reason that the server gave before it closed the connection.
+    fn last_words(&mut self, stream: &mut TimedStream) -> Option<io::Error> {
+        for _ in 0..MOST_MESSAGES {
+            match self.receive(stream, None) {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(error).filter(|error| super::Trouble::of(error).is_some()),
+            }
+        }
+        None
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+/// The stream as TLS uses it: by a deadline, or at once.
+struct Wire<'a> {
+    stream: &'a mut TimedStream,
+    when: Option<Instant>,
+}
+
+impl Read for Wire<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.when {
+            Some(deadline) => self.stream.read(buffer, deadline),
+            None => self.stream.read_now(buffer)?.ok_or_else(|| ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+impl Write for Wire<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.when {
+            Some(deadline) => self.stream.write(bytes, deadline),
+            None => self.stream.write_now(bytes)?.ok_or_else(|| ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// So many bytes fit in one record.
+const LARGEST_RECORD: usize = 16 * 1024;
+/// An idle connection has a few messages of TLS itself, not more.
+const MOST_MESSAGES: usize = 16;
