@@ -253,7 +253,7 @@ fn expiring_permits(client: &Client) -> Outcome<String> {
     Ok("of two permits one was kept; the other was leased for 200 ms, and taken again after that".into())
 }
 
-/// One candidate leads, and everybody can ask which one; see `leader`.
+/// One candidate leads, and other processes can ask for its text; see `leader`.
 fn election(client: &Client) -> Outcome<String> {
     let election = client.get_election(name("election"));
     let leadership = election.candidate("host-7").campaign()?;

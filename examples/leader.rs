@@ -40,7 +40,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// What each of the three processes does: it leads when it wins, and ends with the process that started it.
+/// Each of the three processes leads when it wins, and ends with the process that started it.
 fn candidate(url: &str, text: &str) -> Outcome<()> {
     thread::spawn(|| {
         let _ = std::io::stdin().read_line(&mut String::new());

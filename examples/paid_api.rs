@@ -47,7 +47,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// What each of the two processes does: one call that takes longer than a permit lives without a renewal.
+/// Each of the two processes makes one call, which takes longer than a permit lives without a renewal.
 fn caller(url: &str) -> Outcome<()> {
     let permit = semaphore(url)?.acquire(1)?;
     println!("calls");

@@ -2,6 +2,7 @@
 
 mod campaign;
 mod contract;
+mod evolution;
 mod faults;
 mod kinds;
 mod servers;
