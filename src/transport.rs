@@ -91,6 +91,10 @@ impl PubSub {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerNumber(pub(crate) usize);
 
+/// A part of the keys that is on one server at all times; without a cluster all keys are one part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Slot(pub(crate) u16);
+
 /// Tells two machines behind one address apart, as far as their connections do: it grows when the machine changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MachineNumber(pub(crate) u64);

@@ -50,12 +50,17 @@ use no_tls as tls;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::transport::ServerNumber;
+use crate::transport::{ServerNumber, Slot};
 
 /// The servers, and the routing of keys to them.
 pub(crate) trait Topology: fmt::Debug + Send + Sync {
     /// Returns the server that stores `key` at present. Each attempt of a request asks anew.
     fn server_for(&self, key: &[u8]) -> Arc<Server>;
+
+    /// Returns what the servers of one request must have in common: keys of one slot are on one server at all times.
+    fn slot(&self, _key: &[u8]) -> Slot {
+        Slot::default()
+    }
 
     /// Returns the server of this number, so that a request is fenced where the request was sent.
     fn server(&self, number: ServerNumber) -> Option<Arc<Server>>;

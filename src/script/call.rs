@@ -6,7 +6,8 @@ use once_cell::sync::OnceCell;
 use redis::{Cmd, ToRedisArgs, Value};
 
 use super::Publication;
-use crate::error::Stop;
+use super::reply::known;
+use crate::error::{Refusal, Stop};
 use crate::name::LockName;
 use crate::transport::{Confirmation, PubSub, Question};
 
@@ -179,10 +180,46 @@ impl<T> Call<T> {
         })
     }
 
+    /// The command of a call that publishes nothing.
+    fn command(&self, whole: bool) -> Cmd {
+        let mut command = Cmd::new();
+        match self.source.filter(|_| whole) {
+            None => return self.command.clone(),
+            Some(source) => command.arg("EVAL").arg(source),
+        };
+        for word in self.command.args_iter().skip(2) {
+            if let redis::Arg::Simple(bytes) = word {
+                command.arg(bytes);
+            }
+        }
+        command
+    }
+
     /// Whether the call runs a script, so that the source can be sent.
     pub(crate) fn has_source(&self) -> bool {
         self.source.is_some()
     }
+}
+
+/// Sends calls of one script that publish nothing in one write, and returns the answer to each.
+pub(crate) fn pipelined<T>(calls: &[Call<T>], send: &mut Pipeline<'_>) -> Result<Vec<Result<T, Refusal>>, Stop> {
+    let commands: Vec<_> = calls.iter().map(|call| call.command(false)).collect();
+    let mut replies = send(&commands)?;
+    let unknown = |reply: &Value| matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT");
+    let again: Vec<_> = (0..calls.len()).filter(|&place| replies.get(place).is_some_and(unknown)).collect();
+    if !again.is_empty() {
+        // After the first one the server knows the script.
+        let commands: Vec<_> =
+            again.iter().enumerate().map(|(number, &place)| calls[place].command(number == 0)).collect();
+        for (place, reply) in again.iter().zip(send(&commands)?) {
+            replies[*place] = reply;
+        }
+    }
+    let answer = |(call, reply): (&Call<T>, Value)| match reply {
+        Value::ServerError(error) => Some(Err(Refusal::new(&error))),
+        reply => call.read(&reply).map(Ok),
+    };
+    known(calls.iter().zip(replies).map(answer).collect())
 }
 
 impl<T> Question<Value, T> for Call<T> {
@@ -239,6 +276,33 @@ mod tests {
     use crate::owner::{Owners, ThreadNumber};
     use crate::script::plain;
     use crate::time::Lease;
+
+    #[test]
+    fn a_script_that_is_unknown_is_sent_once_for_several_calls() {
+        let (name, (_, owner)) = (LockName::new("n").unwrap(), Owners::new().draw(ThreadNumber(1)));
+        let lease = Lease::new(std::time::Duration::from_secs(1)).unwrap();
+        let calls: Vec<_> = (0..3).map(|_| plain::reenter(&name, &owner, lease, 1)).collect();
+        let mut rounds = vec![
+            (vec!["EVALSHA", "EVALSHA", "EVALSHA"], vec!["-NOSCRIPT no\r\n", ":0\r\n", "-NOSCRIPT no\r\n"]),
+            (vec!["EVAL", "EVALSHA"], vec![":1\r\n", "-ASK 5 127.0.0.1:1\r\n"]),
+        ]
+        .into_iter();
+        let answers = pipelined(&calls, &mut |commands| {
+            let (words, replies) = rounds.next().unwrap();
+            let sent: Vec<_> = commands
+                .iter()
+                .map(|command| match command.args_iter().next() {
+                    Some(redis::Arg::Simple(word)) => String::from_utf8_lossy(word).into_owned(),
+                    _ => String::new(),
+                })
+                .collect();
+            assert_eq!(sent, words);
+            Ok(replies.iter().map(|reply| redis::parse_redis_value(reply.as_bytes()).unwrap()).collect())
+        });
+        let answers = answers.unwrap();
+        assert_eq!(answers[..2], [Ok(Ok(())), Ok(Err(crate::error::Loss::Gone))]);
+        assert_eq!(answers[2].as_ref().unwrap_err().word(), "ASK");
+    }
 
     #[test]
     fn a_call_publishes_by_the_kind_of_pub_sub_at_its_sending() {

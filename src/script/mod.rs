@@ -27,7 +27,7 @@ pub(crate) mod transaction;
 
 pub(crate) use answer::{Attempt, Counts, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side};
 pub(crate) use bundle::Bundle;
-pub(crate) use call::{Call, Pipeline, Script};
+pub(crate) use call::{Call, Pipeline, Script, pipelined};
 pub(crate) use compare_and_delete::CompareAndDelete;
 pub(crate) use rehearsal::Rehearsal;
 pub(crate) use transaction::Opening;

@@ -9,7 +9,7 @@ use super::watch::All;
 use crate::error::{Error, Loss};
 use crate::script::RenewalAnswer;
 use crate::time::{Instant, Lease};
-use crate::transport::MachineNumber;
+use crate::transport::{MachineNumber, Slot};
 
 /// The renewal rounds of one server.
 #[derive(Debug)]
@@ -43,8 +43,13 @@ pub(crate) struct Due<Hold> {
     pub(crate) hold: Hold,
     /// A request covers holds of one family.
     family: &'static str,
+    /// A renewal covers holds of one slot.
+    slot: Slot,
     turn: Turn,
 }
+
+/// The holds that are asked about in one write, by request.
+pub(crate) type Batch<Hold> = Vec<Vec<Due<Hold>>>;
 
 /// The request that a due hold needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,27 +113,33 @@ impl Rounds {
         Scope { is_everything: tick || all.is_some(), renews: tick || all == Some(All::Renew) }
     }
 
-    /// Orders the requests: checks first, because checks are short and holders may be in doubt; then by deadline.
-    pub(crate) fn in_batches<Hold>(&self, mut due: Vec<Due<Hold>>) -> Vec<Vec<Due<Hold>>> {
+    /// Orders the batches: checks first, because checks are short and holders may be in doubt; then by deadline.
+    pub(crate) fn in_batches<Hold>(&self, mut due: Vec<Due<Hold>>) -> Vec<Batch<Hold>> {
         due.sort_by_key(|due| due.turn.good_until);
-        let mut by_kind: HashMap<(bool, &'static str), Vec<Vec<Due<Hold>>>> = HashMap::new();
+        let mut by_kind: HashMap<(bool, &'static str), Vec<Packing<Hold>>> = HashMap::new();
         for due in due {
             let renews = !due.turn.is_look();
             let most = if renews { self.batch } else { LOOKS_AT_ONCE };
-            let batches = by_kind.entry((renews, due.family)).or_default();
-            match batches.last_mut() {
-                Some(batch) if batch.len() < most => batch.push(due),
-                _ => batches.push(vec![due]),
+            // A check has a command for each key, so the keys of a check may be in any slots.
+            let slot = if renews { due.slot } else { Slot::default() };
+            let packings = by_kind.entry((renews, due.family)).or_default();
+            match packings.last_mut() {
+                Some(packing) if packing.has_room(most, slot) => packing.add(slot, due),
+                _ => {
+                    let mut packing = Packing::default();
+                    packing.add(slot, due);
+                    packings.push(packing);
+                }
             }
         }
         let mut batches: Vec<_> = by_kind
             .into_iter()
-            .flat_map(|((renews, _), batches)| {
-                batches.into_iter().map(move |batch| ((renews, batch[0].turn.good_until), batch))
+            .flat_map(|((renews, _), packings)| {
+                packings.into_iter().map(move |packing| ((renews, packing.requests[0][0].turn.good_until), packing))
             })
             .collect();
         batches.sort_by_key(|(order, _)| *order);
-        batches.into_iter().map(|(_, batch)| batch).collect()
+        batches.into_iter().map(|(_, packing)| packing.requests).collect()
     }
 
     /// Returns the time limit of a request whose first hold is this one; `None` if this round sends no more requests:
@@ -163,7 +174,7 @@ impl Rounds {
         }
     }
 
-    /// Records the failure of a request that was sent at `sent` and whose first hold is this one.
+    /// Records the failure of a write that was sent at `sent` and whose first hold is this one.
     pub(crate) fn failed(&mut self, sent: Instant, now: Instant, first: Turn) {
         self.in_vain += sent.until(now);
         self.note_failure(first, sent);
@@ -188,9 +199,39 @@ impl Rounds {
     }
 }
 
+/// A batch that is put together. On a single server it becomes one request.
+#[derive(Debug)]
+struct Packing<Hold> {
+    holds: usize,
+    /// The place of the request of each slot.
+    places: HashMap<Slot, usize>,
+    requests: Batch<Hold>,
+}
+
+impl<Hold> Default for Packing<Hold> {
+    fn default() -> Self {
+        Self { holds: 0, places: HashMap::new(), requests: vec![] }
+    }
+}
+
+impl<Hold> Packing<Hold> {
+    fn has_room(&self, most: usize, slot: Slot) -> bool {
+        self.holds < most && (self.requests.len() < REQUESTS_AT_ONCE || self.places.contains_key(&slot))
+    }
+
+    fn add(&mut self, slot: Slot, due: Due<Hold>) {
+        self.holds += 1;
+        let place = *self.places.entry(slot).or_insert(self.requests.len());
+        match self.requests.get_mut(place) {
+            Some(request) => request.push(due),
+            None => self.requests.push(vec![due]),
+        }
+    }
+}
+
 impl<Hold> Due<Hold> {
-    pub(crate) fn new(hold: Hold, family: &'static str, turn: Turn) -> Self {
-        Self { hold, family, turn }
+    pub(crate) fn new(hold: Hold, family: &'static str, slot: Slot, turn: Turn) -> Self {
+        Self { hold, family, slot, turn }
     }
 
     pub(crate) fn turn(&self) -> Turn {
@@ -292,3 +333,5 @@ const LONGEST_RETRY: Duration = Duration::from_secs(1);
 const PAUSE_OF_A_LOOK: Duration = Duration::from_millis(500);
 /// The number of plain commands that are sent together: the server may run commands of other clients in between.
 const LOOKS_AT_ONCE: usize = 500;
+/// The number of renewals that are sent together, where keys of different slots need different requests.
+const REQUESTS_AT_ONCE: usize = 100;

@@ -10,8 +10,8 @@ use shuttle::thread;
 use super::{START, check};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::registry::Registry;
-use crate::engine::watchdog::renewer::{Asked, Due, RenewalHost, Renewer};
-use crate::error::{Error, Loss};
+use crate::engine::watchdog::renewer::{Asked, Detour, Due, RenewalHost, Renewer, RequestOutcome};
+use crate::error::{Error, Loss, Refusal};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::{RenewalAnswer, RenewalAnswers, Side};
@@ -19,7 +19,7 @@ use crate::state::ledger::{Ledger, Phase, Promise, Release};
 use crate::state::watch::All;
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
-use crate::transport::MachineNumber;
+use crate::transport::{MachineNumber, Slot};
 
 const INTERVAL: Duration = Duration::from_secs(10);
 const PROMISE: Promise = Promise::Renewed { until: None };
@@ -176,7 +176,7 @@ impl Scene {
 struct SceneHost(Arc<Scene>);
 
 impl RenewalHost for SceneHost {
-    fn holds(&self) -> Vec<Arc<HoldState>> {
+    fn holds(&mut self) -> Vec<Arc<HoldState>> {
         self.0.registry.all()
     }
 
@@ -192,15 +192,33 @@ impl RenewalHost for SceneHost {
         self.0.registry.all()
     }
 
-    fn renew(&mut self, batch: &[&Due], _: Instant) -> Result<RenewalAnswers, Error> {
-        let redis = self.0.redis.lock();
-        let answers = batch.iter().map(|due| redis.about(&due.hold.owner)).collect();
-        Ok(RenewalAnswers { server_time_ms: 0, answers })
+    fn renew(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
+        let mut outcomes = vec![];
+        for request in requests {
+            outcomes.push(Ok(RenewalAnswers { server_time_ms: 0, answers: self.look(request, deadline)? }));
+        }
+        Ok(outcomes)
     }
 
-    fn look(&mut self, batch: &[&Due], _: Instant) -> Result<Vec<RenewalAnswer>, Error> {
+    fn look(&mut self, request: &[&Due], _: Instant) -> Result<Vec<RenewalAnswer>, Error> {
         let redis = self.0.redis.lock();
-        Ok(batch.iter().map(|due| redis.about(&due.hold.owner)).collect())
+        Ok(request.iter().map(|due| redis.about(&due.hold.owner)).collect())
+    }
+
+    fn ask_by_route(&mut self, due: &Due, _: Instant) -> Result<RenewalAnswer, Error> {
+        Ok(self.0.redis.lock().about(&due.hold.owner))
+    }
+
+    fn heed(&self, _: &Refusal) -> Detour {
+        Detour::None
+    }
+
+    fn hand_over(&self, _: &Arc<HoldState>) -> bool {
+        false
+    }
+
+    fn slot(&self, _: &HoldState) -> Slot {
+        Slot::default()
     }
 
     fn machine(&self) -> MachineNumber {
@@ -244,7 +262,7 @@ fn holds_come_and_go(thieves: usize) {
         for tick in 1..3 {
             START.after(tick * INTERVAL).comes();
             rounds.round(&mut SceneHost(Arc::clone(&visited)), &Asked::default());
-            rounds.round(&mut SceneHost(Arc::clone(&visited)), &Asked { all: Some(All::Look), holds: vec![] });
+            rounds.round(&mut SceneHost(Arc::clone(&visited)), &Asked { all: Some(All::Look), ..Asked::default() });
         }
     }));
     threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -18,6 +18,8 @@ struct State {
     events: Events,
     questions: Questions,
     granted: Vec<Weak<HoldState>>,
+    /// The holds that another watchdog handed over.
+    moved: Vec<Weak<HoldState>>,
     /// Wakes the watchdog, while one runs.
     waker: Option<Waker>,
     /// Whether the watchdog was woken and has not taken the events.
@@ -63,6 +65,19 @@ impl Inbox {
         if std::mem::take(&mut state.awaits_grants) {
             state.wake();
         }
+    }
+
+    /// Adds a hold whose key moved to the server of this watchdog.
+    pub(crate) fn moved(&self, hold: &Arc<HoldState>) {
+        let mut state = self.0.lock();
+        state.moved.push(Arc::downgrade(hold));
+        state.wake();
+    }
+
+    /// Takes the holds that were handed over.
+    pub(crate) fn take_moved(&self) -> Vec<Arc<HoldState>> {
+        let moved = std::mem::take(&mut self.0.lock().moved);
+        moved.iter().filter_map(Weak::upgrade).collect()
     }
 
     pub(crate) fn take(&self) -> Events {

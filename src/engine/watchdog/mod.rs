@@ -2,5 +2,7 @@
 
 pub(super) mod inbox;
 pub(super) mod renewer;
+mod routes;
+mod server_round;
 pub(super) mod thread;
 mod worker;

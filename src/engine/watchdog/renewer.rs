@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::engine::holds::hold::HoldState;
-use crate::error::Error;
+use crate::error::{Error, Refusal};
 use crate::owner::ThreadId;
 use crate::script::{Renewal, RenewalAnswer, RenewalAnswers};
 use crate::state::clocks::Pace;
@@ -13,12 +13,12 @@ use crate::state::ledger::Ledger;
 use crate::state::renewal::{self, Lesson, Outcome, Rounds, Turn, next_look};
 use crate::state::watch::All;
 use crate::time::Instant;
-use crate::transport::MachineNumber;
+use crate::transport::{MachineNumber, Slot};
 
 /// The surroundings of a round; tests use a model of a server in virtual time.
 pub(crate) trait RenewalHost {
     /// Returns the holds of this server.
-    fn holds(&self) -> Vec<Arc<HoldState>>;
+    fn holds(&mut self) -> Vec<Arc<HoldState>>;
 
     /// Returns the holds that came into question since the start of the round.
     fn urgent(&mut self) -> Vec<Arc<HoldState>>;
@@ -29,11 +29,23 @@ pub(crate) trait RenewalHost {
     /// Records that the thread of this hold has ended: an unreleased hold is left to expire.
     fn abandon(&self, hold: &Arc<HoldState>);
 
-    /// Renews these holds with one request. The slice must not be empty.
-    fn renew(&mut self, batch: &[&Due], deadline: Instant) -> Result<RenewalAnswers, Error>;
+    /// Renews holds by several requests in one write. No request must be empty.
+    fn renew(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error>;
 
     /// Checks once whether these holds still exist. The slice must not be empty.
-    fn look(&mut self, batch: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error>;
+    fn look(&mut self, request: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error>;
+
+    /// Renews or checks a hold over the way that its key has at present, by a few requests if necessary.
+    fn ask_by_route(&mut self, due: &Due, deadline: Instant) -> Result<RenewalAnswer, Error>;
+
+    /// Learns from a refusal, and tells what it means for the holds of the request.
+    fn heed(&self, refusal: &Refusal) -> Detour;
+
+    /// Hands a hold over to the watchdog of another server, if the hold's key is there.
+    fn hand_over(&self, hold: &Arc<HoldState>) -> bool;
+
+    /// Returns the keys that may share a request with the key of this hold.
+    fn slot(&self, hold: &HoldState) -> Slot;
 
     /// Returns the machine that answered last.
     fn machine(&self) -> MachineNumber;
@@ -51,6 +63,20 @@ pub(crate) trait RenewalHost {
     fn recovered(&self, outage: Duration);
 }
 
+/// The answer to one of several renewals in one write.
+pub(crate) type RequestOutcome = Result<RenewalAnswers, Refusal>;
+
+/// What a refusal means for the holds of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detour {
+    /// It is final, or passes on its own.
+    None,
+    /// Some keys are on another server now, so each key is asked about by itself.
+    ByKey,
+    /// All keys moved to another server.
+    Moved,
+}
+
 /// The work of a round in addition to due renewals.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
@@ -58,6 +84,8 @@ pub(crate) struct Asked {
     pub(crate) all: Option<All>,
     /// The holds in question.
     pub(crate) holds: Vec<Arc<HoldState>>,
+    /// The holds that were handed over by other watchdogs.
+    pub(crate) moved: Vec<Arc<HoldState>>,
 }
 
 /// A due hold.
@@ -84,19 +112,21 @@ impl Renewer {
     /// Runs a round: renews due holds and checks holds in question. Returns the time of the next round.
     pub(crate) fn round(&mut self, host: &mut impl RenewalHost, asked: &Asked) -> Instant {
         let scope = self.rounds.begin(Instant::now(), asked.all);
-        let retrying: Vec<_> = std::mem::take(&mut self.retrying).iter().filter_map(Weak::upgrade).collect();
+        let mut retrying: Vec<_> = std::mem::take(&mut self.retrying).iter().filter_map(Weak::upgrade).collect();
+        retrying.retain(|hold| !host.hand_over(hold));
         let all = if scope.is_everything { host.holds() } else { vec![] };
         let mut seen = HashSet::new();
         let mut due = vec![];
-        let named = asked.holds.iter().map(|hold| (hold, true));
-        let others = all.iter().chain(&retrying).map(|hold| (hold, asked.all.is_some()));
+        let moved = asked.moved.iter().map(|hold| (hold, true, true));
+        let named = asked.holds.iter().map(|hold| (hold, scope.renews, true));
+        let others = all.iter().chain(&retrying).map(|hold| (hold, scope.renews, asked.all.is_some()));
         // At a mere tick no hold occurs twice.
-        let twice = !(asked.holds.is_empty() && retrying.is_empty());
-        for (hold, asked) in named.chain(others) {
+        let twice = !(asked.holds.is_empty() && asked.moved.is_empty() && retrying.is_empty());
+        for (hold, renews, asked) in moved.chain(named).chain(others) {
             if !twice || seen.insert(hold.number) {
                 abandon_if_ended(host, hold);
-                let turn = host.with_ledger(hold, |ledger, now| Turn::of(ledger, now, scope.renews, asked));
-                due.extend(turn.map(|turn| due_for(hold, turn)));
+                let turn = host.with_ledger(hold, |ledger, now| Turn::of(ledger, now, renews, asked));
+                due.extend(turn.map(|turn| due_for(host, hold, turn)));
             }
         }
         self.send(host, due);
@@ -129,66 +159,152 @@ impl Renewer {
     fn send(&mut self, host: &mut impl RenewalHost, due: Vec<Due>) {
         for batch in self.rounds.in_batches(due) {
             let urgent = host.urgent();
-            let look = |hold: &Arc<HoldState>| Some(due_for(hold, host.with_ledger(hold, Turn::look)?));
+            let look = |hold: &Arc<HoldState>| Some(due_for(host, hold, host.with_ledger(hold, Turn::look)?));
             let urgent = urgent.iter().filter_map(look).collect();
             for batch in self.rounds.in_batches(urgent).into_iter().chain([batch]) {
-                self.send_batch(host, &batch.iter().collect::<Vec<_>>());
+                self.send_batch(host, batch.iter().map(|request| request.iter().collect()).collect());
             }
         }
     }
 
-    fn send_batch(&mut self, host: &mut impl RenewalHost, batch: &[&Due]) {
+    fn send_batch(&mut self, host: &mut impl RenewalHost, mut requests: Vec<Vec<&Due>>) {
         // Holds that were released during the earlier batches are left out.
-        let wanted = |due: &&Due| host.with_ledger(&due.hold, |ledger, now| due.turn().is_still_due(ledger, now));
-        let batch: Vec<&Due> = batch.iter().copied().filter(wanted).collect();
-        let Some(first) = batch.first().map(|due| due.turn()) else { return };
-        let sent = Instant::now();
-        let Some(deadline) = self.rounds.ask_until(sent, first) else {
-            batch.iter().for_each(|due| self.learn(host, due, due.turn().put_off()));
+        requests.iter_mut().for_each(|request| request.retain(|due| is_still_due(host, due)));
+        requests.retain(|request| !request.is_empty());
+        let Some(first) = requests.iter().map(|request| request[0].turn()).min_by_key(|turn| turn.good_until) else {
             return;
         };
-        match ask(host, &batch, deadline) {
-            Ok((server_time_ms, answers)) => {
-                let machine = host.machine();
-                let pace = |time_ms| self.rounds.pace(machine, sent, Instant::now(), time_ms);
-                let pace = server_time_ms.map_or_else(Pace::default, pace);
-                self.take_answers(host, &batch, answers, sent, pace);
-            }
+        let sent = Instant::now();
+        let Some(deadline) = self.rounds.ask_until(sent, first) else {
+            requests.iter().flatten().for_each(|due| self.learn(host, due, due.turn().put_off()));
+            return;
+        };
+        let outcomes = ask(host, &requests, deadline);
+        let answered = Instant::now();
+        let outcomes = match outcomes {
+            Ok(outcomes) => outcomes,
             // Redis refuses the whole request for one key, so the others are asked about without it.
-            Err(error) if error.forbids_a_key() && batch.len() > 1 => {
-                let (one, other) = batch.split_at(batch.len() / 2);
-                self.send_batch(host, one);
-                self.send_batch(host, other);
+            Err(error) if error.forbids_a_key() && requests[0].len() > 1 => {
+                return self.send_halves(host, &requests[0]);
+            }
+            Err(error) => return self.failed(host, (sent, answered), &requests.concat(), error),
+        };
+        let (mut by_key, mut halved, mut failed, mut cause) = (vec![], vec![], vec![], None);
+        for (request, outcome) in requests.iter().zip(outcomes) {
+            let error = match outcome {
+                Ok(answers) if answers.answers.len() == request.len() => {
+                    by_key.extend(self.take_answers(host, request, answers, sent));
+                    continue;
+                }
+                Ok(_) => Error::odd_count(),
+                Err(refusal) => match host.heed(&refusal) {
+                    Detour::ByKey => {
+                        by_key.extend(request);
+                        continue;
+                    }
+                    Detour::Moved => {
+                        request.iter().for_each(|due| self.hand_over(host, due));
+                        continue;
+                    }
+                    Detour::None => Error::refused(refusal),
+                },
+            };
+            if error.forbids_a_key() && request.len() > 1 {
+                halved.push(request);
+            } else {
+                failed.extend(request);
+                cause.get_or_insert(error);
+            }
+        }
+        if let Some(error) = cause {
+            self.failed(host, (sent, answered), &failed, error);
+        }
+        halved.into_iter().for_each(|request| self.send_halves(host, request));
+        by_key.into_iter().for_each(|due| self.ask_by_route(host, due));
+    }
+
+    fn send_halves(&mut self, host: &mut impl RenewalHost, request: &[&Due]) {
+        let (one, other) = request.split_at(request.len() / 2);
+        self.send_batch(host, vec![one.to_vec()]);
+        self.send_batch(host, vec![other.to_vec()]);
+    }
+
+    /// Asks about a hold whose key may be on another server while its slot moves.
+    fn ask_by_route(&mut self, host: &mut impl RenewalHost, due: &Due) {
+        if !is_still_due(host, due) {
+            return;
+        }
+        let sent = Instant::now();
+        let Some(deadline) = self.rounds.ask_until(sent, due.turn()) else {
+            return self.learn(host, due, due.turn().put_off());
+        };
+        match host.ask_by_route(due, deadline) {
+            Ok(answer) => {
+                let lesson = self.rounds.answered(due.turn(), &answer, sent, Pace::default());
+                self.learn(host, due, lesson);
+                if let RenewalAnswer::Refused(refusal) = answer {
+                    host.failed(1, due.turn().remaining(Instant::now()), Error::refused(refusal));
+                }
             }
             Err(error) => {
-                let now = Instant::now();
-                self.rounds.failed(sent, now, first);
-                batch.iter().for_each(|due| self.learn(host, due, due.turn().after_failure(&error)));
-                host.failed(batch.len(), first.remaining(now), error);
+                let (turn, now) = (due.turn(), Instant::now());
+                self.rounds.failed(sent, now, turn);
+                // Any refusal passes when the slot has moved.
+                self.learn(host, due, turn.put_off());
+                host.failed(1, turn.remaining(now), error);
             }
         }
     }
 
-    fn take_answers(
+    /// Leaves a hold to the watchdog of another server. As long as its route is not known there, it is tried again.
+    fn hand_over(&mut self, host: &impl RenewalHost, due: &Due) {
+        if !host.hand_over(&due.hold) {
+            self.learn(host, due, due.turn().put_off());
+        }
+    }
+
+    /// Takes the failure of requests that were sent and failed at these times.
+    fn failed(&mut self, host: &impl RenewalHost, (sent, now): (Instant, Instant), holds: &[&Due], error: Error) {
+        let Some(first) = holds.iter().map(|due| due.turn()).min_by_key(|turn| turn.good_until) else { return };
+        self.rounds.failed(sent, now, first);
+        holds.iter().for_each(|due| self.learn(host, due, due.turn().after_failure(&error)));
+        host.failed(holds.len(), first.remaining(now), error);
+    }
+
+    /// Takes the answers of a request. Returns the holds that must be asked about by themselves.
+    fn take_answers<'a>(
         &mut self,
         host: &impl RenewalHost,
-        batch: &[&Due],
-        answers: Vec<RenewalAnswer>,
+        request: &[&'a Due],
+        answers: Answers,
         sent: Instant,
-        pace: Pace,
-    ) {
-        let mut refusals = vec![];
-        for (&due, answer) in batch.iter().zip(answers) {
-            let lesson = self.rounds.answered(due.turn(), &answer, sent, pace);
-            self.learn(host, due, lesson);
-            if let RenewalAnswer::Refused(refusal) = answer {
-                refusals.push((refusal, due.turn().remaining(Instant::now())));
+    ) -> Vec<&'a Due> {
+        let machine = host.machine();
+        let pace = |time_ms| self.rounds.pace(machine, sent, Instant::now(), time_ms);
+        let pace = answers.server_time_ms.map_or_else(Pace::default, pace);
+        let (mut refusals, mut by_key) = (vec![], vec![]);
+        for (&due, answer) in request.iter().zip(answers.answers) {
+            let detour = match &answer {
+                RenewalAnswer::Refused(refusal) => host.heed(refusal),
+                _ => Detour::None,
+            };
+            match detour {
+                Detour::ByKey => by_key.push(due),
+                Detour::Moved => self.hand_over(host, due),
+                Detour::None => {
+                    let lesson = self.rounds.answered(due.turn(), &answer, sent, pace);
+                    self.learn(host, due, lesson);
+                    if let RenewalAnswer::Refused(refusal) = answer {
+                        refusals.push((refusal, due.turn().remaining(Instant::now())));
+                    }
+                }
             }
         }
         // Holds with earlier deadlines come first.
         if let Some((refusal, remaining)) = refusals.first() {
             host.failed(refusals.len(), *remaining, Error::refused(refusal.clone()));
         }
+        by_key
     }
 
     fn learn(&mut self, host: &impl RenewalHost, due: &Due, lesson: Lesson) {
@@ -201,26 +317,38 @@ impl Renewer {
     }
 }
 
-/// Sends a batch. Returns the time of the server, where the reply contains it, and one answer for each hold.
-fn ask(
-    host: &mut impl RenewalHost,
-    batch: &[&Due],
-    deadline: Instant,
-) -> Result<(Option<u64>, Vec<RenewalAnswer>), Error> {
-    let (server_time_ms, answers) = if batch.first().is_some_and(|due| due.turn().is_look()) {
-        (None, host.look(batch, deadline)?)
-    } else {
-        let RenewalAnswers { server_time_ms, answers } = host.renew(batch, deadline)?;
-        (Some(server_time_ms), answers)
-    };
-    if answers.len() != batch.len() {
-        return Err(Error::odd_count());
-    }
-    Ok((server_time_ms, answers))
+/// The answers to a request.
+struct Answers {
+    /// The clock of the server, where the reply contains it.
+    server_time_ms: Option<u64>,
+    /// One answer for each hold.
+    answers: Vec<RenewalAnswer>,
 }
 
-fn due_for(hold: &Arc<HoldState>, turn: Turn) -> Due {
-    Due::new(Arc::clone(hold), hold.kind.family(), turn)
+/// Sends a batch. Returns an outcome for each request.
+fn ask(
+    host: &mut impl RenewalHost,
+    requests: &[Vec<&Due>],
+    deadline: Instant,
+) -> Result<Vec<Result<Answers, Refusal>>, Error> {
+    // Checks come in one request.
+    if let [request] = requests
+        && request[0].turn().is_look()
+    {
+        return Ok(vec![Ok(Answers { server_time_ms: None, answers: host.look(request, deadline)? })]);
+    }
+    let outcomes = host.renew(requests, deadline)?;
+    let answers =
+        |RenewalAnswers { server_time_ms, answers }| Answers { server_time_ms: Some(server_time_ms), answers };
+    Ok(outcomes.into_iter().map(|outcome| outcome.map(answers)).collect())
+}
+
+fn is_still_due(host: &impl RenewalHost, due: &Due) -> bool {
+    host.with_ledger(&due.hold, |ledger, now| due.turn().is_still_due(ledger, now))
+}
+
+fn due_for(host: &impl RenewalHost, hold: &Arc<HoldState>, turn: Turn) -> Due {
+    Due::new(Arc::clone(hold), hold.kind.family(), host.slot(hold), turn)
 }
 
 /// The content of the renewal of a hold, if the hold is to be renewed.

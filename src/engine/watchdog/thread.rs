@@ -32,6 +32,19 @@ impl Watchdog {
         }
     }
 
+    /// Takes a hold over from the watchdog of another server: the hold is renewed at once, and watched after a moment.
+    pub(crate) fn takes_over(&self, engine: &Arc<Engine>, server: &Arc<Server>, hub: &Arc<Hub>, hold: &Arc<HoldState>) {
+        self.granted(engine, server, hub, hold);
+        if self.is_running() {
+            self.inbox.moved(hold);
+        }
+    }
+
+    /// Whether the thread was started.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.get().is_some()
+    }
+
     /// Starts the thread unless it runs.
     fn start(&self, engine: &Arc<Engine>, server: &Arc<Server>, hub: &Arc<Hub>) {
         if self.running.get().is_some() {

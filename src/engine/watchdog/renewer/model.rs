@@ -12,6 +12,7 @@ use crate::error::{ErrorKind, Loss, Refusal};
 use crate::name::LockName;
 use crate::state::ledger::{CutNumber, GuardNumber, Phase};
 use crate::time::Lease;
+use crate::transport::Fault;
 
 pub(super) const START: Instant = Instant::from_millis(1_000_000);
 
@@ -34,6 +35,8 @@ pub(super) struct Plan {
     pub(super) lease_ms: u64,
     pub(super) timeout_ms: u64,
     pub(super) batch: usize,
+    /// The number of slots that the locks are spread over.
+    pub(super) slots: usize,
     /// The lead of the clock of the server, in millionths.
     pub(super) drift: i64,
     /// Claims of holders are checked from here on.
@@ -96,9 +99,20 @@ pub(super) enum Fate {
     OneRefused {
         which: usize,
     },
+    /// The slot is on its way to another server.
+    Moving,
+    /// The slot has moved, and the way there is not known.
+    Moved,
     /// The reply is for another number of locks.
     Garbled,
     NotSent,
+}
+
+impl Fate {
+    /// Whether all requests of a write share the fate.
+    fn is_of_all(&self) -> bool {
+        matches!(self, Self::Answered { .. } | Self::NeverArrives | Self::NotSent)
+    }
 }
 
 enum Effect {
@@ -363,7 +377,7 @@ impl World {
 }
 
 impl RenewalHost for World {
-    fn holds(&self) -> Vec<Arc<HoldState>> {
+    fn holds(&mut self) -> Vec<Arc<HoldState>> {
         self.registry.all()
     }
 
@@ -384,20 +398,72 @@ impl RenewalHost for World {
         panic!("no thread ends here");
     }
 
-    fn renew(&mut self, batch: &[&Due], deadline: Instant) -> Result<RenewalAnswers, Error> {
-        assert!(batch.len() <= self.plan.batch);
-        let in_order = self.asked_until <= batch[0].turn().good_until;
-        assert!(in_order || self.thinned, "the batch that ends first comes first");
-        self.asked_until = batch[0].turn().good_until;
-        let locks: Vec<_> =
-            batch.iter().map(|due| (which(&due.hold), Some(renewal(self, due).unwrap().raise.endless))).collect();
-        assert!(locks.iter().all(|&(which, _)| self.held[which].is_watched()), "a lease is never renewed");
-        self.ask(batch, &locks, deadline)
+    fn renew(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
+        assert!(requests.iter().map(Vec::len).sum::<usize>() <= self.plan.batch);
+        let first = requests.iter().map(|request| request[0].turn().good_until).min().unwrap();
+        assert!(self.asked_until <= first || self.thinned, "the batch that ends first comes first");
+        self.asked_until = first;
+        let lease = |due: &&Due| (which(&due.hold), Some(renewal(self, due).unwrap().raise.endless));
+        let locks: Vec<Vec<_>> = requests.iter().map(|request| request.iter().map(lease).collect()).collect();
+        for request in requests {
+            let slot = self.slot(&request[0].hold);
+            assert!(request.iter().all(|due| self.slot(&due.hold) == slot), "a request is for one slot");
+        }
+        let all = locks.concat();
+        assert!(all.iter().all(|&(which, _)| self.held[which].is_watched()), "a lease is never renewed");
+        let fate = self.begin(&requests.iter().map(Vec::as_slice).collect::<Vec<_>>(), &all, deadline);
+        let (first, others) = locks.split_first().unwrap();
+        if fate.is_of_all() {
+            let mut reply = self.ask(&fate, &all, deadline).map_err(Fault::into_error)?;
+            let parts = locks.iter().map(|locks| reply.answers.drain(..locks.len()).collect());
+            return Ok(parts.map(|answers| Ok(RenewalAnswers { answers, ..reply })).collect());
+        }
+        let at_once = Fate::Answered { to_ms: 0, back_ms: 0 };
+        let mut outcomes = vec![];
+        for locks in others {
+            outcomes.push(Ok(self.ask(&at_once, locks, deadline).map_err(Fault::into_error)?));
+        }
+        let first = match self.ask(&fate, first, deadline) {
+            Err(Fault::Refused(refusal)) => Err(refusal),
+            answer => Ok(answer.map_err(Fault::into_error)?),
+        };
+        outcomes.insert(0, first);
+        Ok(outcomes)
     }
 
-    fn look(&mut self, batch: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error> {
-        let locks: Vec<_> = batch.iter().map(|due| (which(&due.hold), None)).collect();
-        Ok(self.ask(batch, &locks, deadline)?.answers)
+    fn look(&mut self, request: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error> {
+        let locks: Vec<_> = request.iter().map(|due| (which(&due.hold), None)).collect();
+        let fate = self.begin(&[request], &locks, deadline);
+        match self.ask(&fate, &locks, deadline) {
+            // Each of the commands is refused.
+            Err(Fault::Refused(refusal)) if matches!(fate, Fate::Moving | Fate::Moved) => {
+                Ok(vec![RenewalAnswer::Refused(refusal); request.len()])
+            }
+            answer => Ok(answer.map_err(Fault::into_error)?.answers),
+        }
+    }
+
+    fn ask_by_route(&mut self, due: &Due, deadline: Instant) -> Result<RenewalAnswer, Error> {
+        let locks = [(which(&due.hold), renewal(self, due).map(|renewal| renewal.raise.endless))];
+        let fate = self.begin(&[&[due]], &locks, deadline);
+        let answers = self.ask(&fate, &locks, deadline).map_err(Fault::into_error)?.answers;
+        answers.into_iter().next().ok_or_else(Error::odd_count)
+    }
+
+    fn heed(&self, refusal: &Refusal) -> Detour {
+        match refusal.word() {
+            "TRYAGAIN" => Detour::ByKey,
+            "MOVED" => Detour::Moved,
+            _ => Detour::None,
+        }
+    }
+
+    fn hand_over(&self, _: &Arc<HoldState>) -> bool {
+        false
+    }
+
+    fn slot(&self, hold: &HoldState) -> Slot {
+        Slot(u16::try_from(which(hold) % self.plan.slots).unwrap())
     }
 
     fn machine(&self) -> MachineNumber {
@@ -421,17 +487,14 @@ impl RenewalHost for World {
 }
 
 impl World {
-    fn ask(
-        &mut self,
-        batch: &[&Due],
-        locks: &[(usize, Option<Lease>)],
-        deadline: Instant,
-    ) -> Result<RenewalAnswers, Error> {
+    /// Begins a write. Returns its fate.
+    fn begin(&mut self, requests: &[&[&Due]], locks: &[(usize, Option<Lease>)], deadline: Instant) -> Fate {
         let sent = Instant::now();
-        assert!(!batch.is_empty());
-        let family = batch[0].hold.kind.family();
-        assert!(batch.iter().all(|due| due.hold.kind.family() == family));
-        assert!(batch.is_sorted_by_key(|due| due.turn().good_until), "those that end first come first");
+        let family = requests[0][0].hold.kind.family();
+        for request in requests {
+            assert!(request.iter().all(|due| due.hold.kind.family() == family));
+            assert!(request.is_sorted_by_key(|due| due.turn().good_until), "those that end first come first");
+        }
         assert!(deadline <= sent.after(ms(self.plan.timeout_ms)));
         assert!(self.vain < ms(self.plan.timeout_ms), "one mute server costs one time-out a round");
         for &(which, lease) in locks {
@@ -440,9 +503,18 @@ impl World {
             held.asked = true;
             held.tried |= lease.is_some();
         }
-        let fate = self.fates.next().unwrap_or(Fate::Answered { to_ms: 0, back_ms: 0 });
+        self.fates.next().unwrap_or(Fate::Answered { to_ms: 0, back_ms: 0 })
+    }
+
+    fn ask(
+        &mut self,
+        fate: &Fate,
+        locks: &[(usize, Option<Lease>)],
+        deadline: Instant,
+    ) -> Result<RenewalAnswers, Fault> {
+        let sent = Instant::now();
         self.asking = true;
-        let answer = self.answer(&fate, sent, deadline, locks);
+        let answer = self.answer(fate, sent, deadline, locks);
         self.asking = false;
         if answer.is_err() {
             self.vain += sent.until(Instant::now());
@@ -456,8 +528,8 @@ impl World {
         sent: Instant,
         deadline: Instant,
         locks: &[(usize, Option<Lease>)],
-    ) -> Result<RenewalAnswers, Error> {
-        let no_answer = || Error::new(ErrorKind::Unknown, "no answer");
+    ) -> Result<RenewalAnswers, Fault> {
+        let no_answer = || Fault::Unanswered(None, Error::new(ErrorKind::Unknown, "no answer"));
         match *fate {
             Fate::Answered { to_ms, back_ms } if sent.after(ms(to_ms + back_ms)) <= deadline => {
                 self.pass_until(sent.after(ms(to_ms)));
@@ -482,7 +554,7 @@ impl World {
             }
             Fate::Refused { after_ms } => {
                 self.pass_until(sent.after(ms(after_ms)).min(deadline));
-                Err(Error::refused(Refusal::for_test("READONLY")))
+                Err(Fault::Refused(Refusal::for_test("READONLY")))
             }
             Fate::OneRefused { which: refused } => {
                 let mut answers = vec![];
@@ -497,7 +569,9 @@ impl World {
                 Ok(RenewalAnswers { server_time_ms: self.server_time_ms(), answers })
             }
             Fate::Garbled => Ok(RenewalAnswers { server_time_ms: self.server_time_ms(), answers: vec![] }),
-            Fate::NotSent => Err(Error::new(ErrorKind::Connection, "not sent")),
+            Fate::NotSent => Err(Fault::NotSent(Error::new(ErrorKind::Connection, "not sent"))),
+            Fate::Moving => Err(Fault::Refused(Refusal::for_test("TRYAGAIN"))),
+            Fate::Moved => Err(Fault::Refused(Refusal::for_test("MOVED"))),
         }
     }
 }

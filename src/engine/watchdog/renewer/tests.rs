@@ -35,6 +35,8 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
         3 => Just(Fate::NeverArrives),
         1 => (0_u64..500).prop_map(|after_ms| Fate::Refused { after_ms }),
         1 => (0_usize..8).prop_map(|which| Fate::OneRefused { which }),
+        1 => Just(Fate::Moving),
+        1 => Just(Fate::Moved),
         1 => Just(Fate::Garbled),
         1 => Just(Fate::NotSent),
     ];
@@ -43,12 +45,13 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
 
 /// A lease of the watchdog, and the lead of a server clock that its margin covers.
 fn any_plan() -> impl Strategy<Value = Plan> {
-    let numbers = (300_u64..60_000, 100_u64..5_000, 1_usize..5, -9_000_i64..9_000);
-    numbers.prop_flat_map(|(lease_ms, timeout_ms, batch, drift)| {
+    let numbers = (300_u64..60_000, 100_u64..5_000, 1_usize..5, 1_usize..4, -9_000_i64..9_000);
+    numbers.prop_flat_map(|(lease_ms, timeout_ms, batch, slots, drift)| {
         (acts(5 * lease_ms), fates()).prop_map(move |(acts, fates)| Plan {
             lease_ms,
             timeout_ms,
             batch,
+            slots,
             drift,
             sure_after_ms: 0,
             acts,
@@ -76,7 +79,7 @@ fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
         if now >= START.after(ms(6 * plan.lease_ms)) {
             return played;
         }
-        let asked = Asked { all: world.all.take(), holds: world.urgent() };
+        let asked = Asked { all: world.all.take(), holds: world.urgent(), moved: vec![] };
         let tick = now >= next_tick;
         while next_tick <= now {
             next_tick = next_tick.after(interval);
@@ -128,7 +131,16 @@ fn a_request_in_vain_is_given_up_for_the_sake_of_the_younger() {
     let fates = [Fate::Answered { to_ms: 0, back_ms: 0 }, Fate::NeverArrives];
     for batch in [1, 2] {
         let (acts, fates) = (acts.to_vec(), fates.to_vec());
-        let rounds = play(&Plan { lease_ms: 1_000, timeout_ms: 3_000, batch, drift: 0, sure_after_ms: 0, acts, fates });
+        let rounds = play(&Plan {
+            lease_ms: 1_000,
+            timeout_ms: 3_000,
+            batch,
+            slots: 1,
+            drift: 0,
+            sure_after_ms: 0,
+            acts,
+            fates,
+        });
         assert_eq!(rounds.last().unwrap().1, [2], "in batches of {batch}");
     }
 }
@@ -138,7 +150,8 @@ fn a_look_in_vain_is_given_up_when_renewals_are_due() {
     // The time-out is as long as the lease, so a hold that waited for the check would be lost.
     let acts = vec![(0, Act::Acquire { leased_ms: None }), (900, Act::Check { which: 0 })];
     let fates = vec![Fate::NeverArrives];
-    let rounds = play(&Plan { lease_ms: 3_000, timeout_ms: 3_000, batch: 2, drift: 0, sure_after_ms: 0, acts, fates });
+    let rounds =
+        play(&Plan { lease_ms: 3_000, timeout_ms: 3_000, batch: 2, slots: 1, drift: 0, sure_after_ms: 0, acts, fates });
     assert_eq!(rounds[0], (START.after(ms(900)), vec![0]), "the look");
     assert_eq!(rounds[1], (START.after(ms(1_000)), vec![0]), "the renewal is in time");
     assert_eq!(rounds.last().unwrap().1, [0], "it is held to the end");
@@ -158,12 +171,12 @@ proptest! {
     /// While the server replies, every tick is on the grid and renews every watched hold once, and no hold is lost.
     #[test]
     fn a_server_that_answers_costs_no_hold_and_no_tick(
-        lease_ms in 3_000_u64..60_000, batch in 1_usize..5, holds in 1_usize..7, drift in -9_000_i64..9_000,
+        lease_ms in 3_000_u64..60_000, batch in 1_usize..5, slots in 1_usize..4, holds in 1_usize..7, drift in -9_000_i64..9_000,
         delays in proptest::collection::vec((0_u64..50, 0_u64..50), 0..60),
     ) {
         let acts = (0..holds).map(|_| (0, Act::Acquire { leased_ms: None })).collect();
         let fates = delays.into_iter().map(|(to_ms, back_ms)| Fate::Answered { to_ms, back_ms }).collect();
-        let rounds = play(&Plan { lease_ms, timeout_ms: 3_000, batch, drift, sure_after_ms: 0, acts, fates });
+        let rounds = play(&Plan { lease_ms, timeout_ms: 3_000, batch, slots, drift, sure_after_ms: 0, acts, fates });
         let interval = ms(lease_ms / 3);
         prop_assert!(rounds.len() >= 17);
         let mut tick = START;
@@ -182,7 +195,7 @@ proptest! {
         let [at, by_ms] = [at, by].map(|leases| (leases * lease_ms as f64) as u64);
         let acquires = (0..holds).map(|_| (0, Act::Acquire { leased_ms: None }));
         let acts = acquires.chain([(at, Act::Step { by_ms })]).collect();
-        let plan = Plan { lease_ms, timeout_ms: 3_000, batch, drift: 0, sure_after_ms: 0, acts, fates: vec![] };
+        let plan = Plan { lease_ms, timeout_ms: 3_000, batch, slots: 1, drift: 0, sure_after_ms: 0, acts, fates: vec![] };
         let rounds = play(&plan);
         prop_assert_eq!(&rounds.last().unwrap().1, &(0..holds).collect::<Vec<_>>(), "all are renewed to the end");
     }
@@ -191,7 +204,7 @@ proptest! {
     /// however many requests a round takes; and no hold is lost to caution.
     #[test]
     fn a_clock_that_runs_fast_is_found_out_by_the_second_round(
-        lease_ms in 6_000_u64..60_000, batch in 1_usize..3, holds in 1_usize..7,
+        lease_ms in 6_000_u64..60_000, batch in 1_usize..3, slots in 1_usize..3, holds in 1_usize..7,
         drift in prop_oneof![10_000_i64..100_000, 100_000_i64..500_000],
         checks in proptest::collection::vec((0_f64..5.0, 0_usize..7), 0..12),
         delays in proptest::collection::vec((0_u64..2, 0_u64..2), 0..60),
@@ -201,7 +214,7 @@ proptest! {
         let acts = acquires.chain(checks.into_iter().map(check)).collect();
         let fates = delays.into_iter().map(|(to_ms, back_ms)| Fate::Answered { to_ms, back_ms }).collect();
         let sure_after_ms = 2 * lease_ms / 3 + 3 * holds as u64;
-        let rounds = play(&Plan { lease_ms, timeout_ms: 3_000, batch, drift, sure_after_ms, acts, fates });
+        let rounds = play(&Plan { lease_ms, timeout_ms: 3_000, batch, slots, drift, sure_after_ms, acts, fates });
         prop_assert_eq!(&rounds.last().unwrap().1, &(0..holds).collect::<Vec<_>>(), "all are renewed to the end");
     }
 }

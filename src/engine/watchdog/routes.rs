@@ -1,0 +1,71 @@
+//! Holds whose keys are on the way to other servers: who asks about them, and which watchdog keeps them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::renewer::Detour;
+use crate::conn::Server;
+use crate::engine::holds::hold::HoldState;
+use crate::engine::{Engine, exactly_once};
+use crate::error::{Refusal, Result};
+use crate::script::durability::confirmation;
+use crate::script::look::Claim;
+use crate::script::{Renewal, RenewalAnswer, RenewalAnswers};
+use crate::state::exchange::Bounds;
+use crate::time::Instant;
+
+impl Engine {
+    /// Learns from the refusal of a renewal or a check.
+    pub(super) fn heed(&self, _server: &Server, refusal: &Refusal) -> Detour {
+        match refusal.word() {
+            "MOVED" => Detour::Moved,
+            "ASK" | "TRYAGAIN" => Detour::ByKey,
+            _ => Detour::None,
+        }
+    }
+
+    /// Renews a hold, or checks it without a renewal, over the way that its key has at present. A late renewal finds
+    /// its owner or changes nothing, so it needs no fence.
+    pub(super) fn ask_about_one(
+        &self,
+        hold: &HoldState,
+        renewal: Option<Renewal>,
+        claim: Claim,
+        limit: Duration,
+    ) -> Result<Vec<RenewalAnswer>> {
+        let now = Instant::now();
+        // A slot that moves may take longer than the watchdog can wait: the next round tries again.
+        let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(now, limit, limit) };
+        let topology = &*self.topology;
+        let Some(renewal) = renewal else {
+            let answer = exactly_once::send(topology, &hold.kind.look(&[claim]), bounds, None);
+            return answer.map(|answer| answer.value).map_err(|failed| failed.error);
+        };
+        let durability = hold.durability();
+        let confirmation = durability.map(|needs| confirmation(&hold.name, needs));
+        let is_renewed = |answers: &RenewalAnswers| matches!(answers.answers.first(), Some(RenewalAnswer::Renewed));
+        let call = hold.kind.renew(&[renewal]).confirmed(confirmation, is_renewed);
+        let answer = exactly_once::send(topology, &call, bounds, None).map_err(|failed| failed.error)?;
+        if let Some(needs) = durability.filter(|_| is_renewed(&answer.value)) {
+            let server = self.node(&hold.name).server.label();
+            let missing = needs.judge(answer.copies.as_ref(), &server, "")?;
+            self.tell_missing(&hold.name, missing);
+        }
+        Ok(answer.value.answers)
+    }
+
+    /// Has the watchdog of the hold's server renew the hold at once. Returns whether that watchdog runs.
+    pub(super) fn watch_over(&self, hold: &Arc<HoldState>) -> bool {
+        let Some(engine) = self.myself.upgrade() else { return false };
+        let node = self.node(&hold.name);
+        node.watchdog.takes_over(&engine, &node.server, &node.hub, hold);
+        node.watchdog.is_running()
+    }
+
+    /// The same, if that watchdog does not run: otherwise it renews the hold at its next tick.
+    pub(super) fn watch_over_unless_watched(&self, hold: &Arc<HoldState>) {
+        if !self.node(&hold.name).watchdog.is_running() {
+            self.watch_over(hold);
+        }
+    }
+}
