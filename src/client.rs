@@ -9,6 +9,7 @@ use crate::config::ClientBuilder;
 #[cfg(test)]
 use crate::conn::Topology;
 use crate::conn::{Address, Connector, Dialer, Server, Standalone};
+use crate::doctor::Finding;
 use crate::election::Election;
 use crate::engine::{Engine, Handle, HoldState, Kind};
 use crate::error::{Error, ErrorKind, Result};
@@ -368,6 +369,29 @@ impl Client {
     /// ```
     pub fn waiting(&self) -> Vec<LockWaiter> {
         self.handle.look().map_or_else(Vec::new, |engine| engine.waiters.all(Instant::now()))
+    }
+
+    /// Looks for settings and states of each server that endanger locks: eviction, persistence, replicas, rights of
+    /// the user, proxies, clocks, and own locks without a time to live. Lists the findings about each server, the worst
+    /// first; a well-kept server has none.
+    ///
+    /// Changes nothing, and takes at most one [`command_timeout`](ClientBuilder::command_timeout) for each server. What
+    /// the user may not ask is a finding, too.
+    ///
+    /// ```no_run
+    /// let client = lockson::Client::connect("redis://localhost")?;
+    /// for finding in client.doctor()? {
+    ///     println!("{finding}");
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect) when no server answers; `Closed` on a closed client. One of several servers that
+    /// does not answer is a finding.
+    pub fn doctor(&self) -> Result<Vec<Finding>> {
+        self.handle.begin()?.examine()
     }
 
     /// Returns the uuid at the start of every owner id of this client, and at the end of the names that `CLIENT LIST`

@@ -115,6 +115,7 @@ mod config;
 mod conn;
 #[cfg(feature = "credentials")]
 mod credentials;
+mod doctor;
 mod durability;
 mod election;
 mod engine;
@@ -146,6 +147,7 @@ pub use client::Client;
 pub use config::ClientBuilder;
 #[cfg(feature = "credentials")]
 pub use credentials::{Credentials, Login};
+pub use doctor::{Finding, FindingKind, Severity};
 pub use durability::Durability;
 pub use election::{Candidate, Election, Leader, Leadership};
 pub use error::{Error, ErrorKind, Loss, Result};

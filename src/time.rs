@@ -92,6 +92,13 @@ mod pretended {
     }
 }
 
+/// The time of day, as the time since 1970; set by the system at any time, so fit for comparisons only.
+pub(crate) fn since_epoch() -> Duration {
+    let reading = clock_gettime(ClockId::Realtime);
+    let seconds = u64::try_from(reading.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(reading.tv_nsec).unwrap_or(0))
+}
+
 /// The moment at which a caller stops waiting, or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deadline {

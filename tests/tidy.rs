@@ -26,7 +26,7 @@ const LAYERS: &[&[&str]] = &[
     &["bell", "credentials", "listing", "transport"],
     &["cancel", "event"],
     &["conn", "script"],
-    &["state"],
+    &["doctor", "state"],
     &["config"],
     &["redisson_yaml"],
     &["engine"],

@@ -6,6 +6,7 @@ mod call;
 mod compare_and_delete;
 pub(crate) mod durability;
 mod entry;
+pub(crate) mod examination;
 pub(crate) mod fair;
 pub(crate) mod fenced;
 pub(crate) mod group;

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "credentials")]
 mod credentials;
+mod doctor;
 mod durability;
 #[cfg(feature = "tls")]
 mod tls;

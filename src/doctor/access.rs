@@ -1,0 +1,138 @@
+//! Findings about what the user may do, what stands between, and the own locks.
+
+use super::Severity::{Danger, Note, Warning};
+use super::{Finding, FindingKind};
+use crate::error::Refusal;
+use crate::script::examination::rights::OF_KINDS;
+use crate::script::examination::{Examination, SETTINGS, Told};
+
+pub(super) fn findings(examination: &Examination) -> Vec<Finding> {
+    let mut findings = vec![];
+    findings.extend(proxy(examination));
+    findings.extend(fencing(&examination.fence));
+    findings.extend(tracking(&examination.tracking));
+    findings.extend(examination.missing.as_ref().ok().and_then(|missing| rights(missing)));
+    findings.extend(examination.endless.iter().flatten().map(|name| endless(name)));
+    findings.extend(not_asked(examination));
+    findings
+}
+
+fn proxy(examination: &Examination) -> Option<Finding> {
+    let ids: Vec<i64> = examination.ids.iter().flatten().copied().chain(id_in_hello(examination)).collect();
+    if ids.windows(2).any(|pair| pair[0] != pair[1]) {
+        return Some(Finding::new(
+            Danger,
+            FindingKind::Proxy,
+            format!("one connection has several ids: {ids:?}"),
+            "a proxy shares connections between clients: fences end requests of others, and waiters are not woken",
+            "connect to the server itself, or through a proxy that carries whole connections",
+        ));
+    }
+    let refusal = examination.hello.as_ref().err()?;
+    Some(Finding::new(
+        Warning,
+        FindingKind::Proxy,
+        format!("HELLO is refused with {}", refusal.word()),
+        "a proxy, or a renamed command: the client cannot see that a server has become a replica until a write fails",
+        "connect to the server itself, or let HELLO pass",
+    ))
+}
+
+fn id_in_hello(examination: &Examination) -> Option<i64> {
+    examination.hello.as_ref().ok().copied().flatten()
+}
+
+fn fencing(fence: &Told<i64>) -> Option<Finding> {
+    let what = match fence {
+        Ok(0) => return None,
+        Ok(killed) => format!("CLIENT KILL of the own connection, which was to be spared, killed {killed}"),
+        Err(refusal) => format!("CLIENT KILL is refused with {}", refusal.word()),
+    };
+    Some(Finding::new(
+        Warning,
+        FindingKind::Fencing,
+        what,
+        "a request whose answer was lost cannot be fenced: a late original may leave a lock without a holder for half \
+         a second",
+        "give the user +client|kill; some providers have no such command",
+    ))
+}
+
+fn tracking(tracking: &Told<()>) -> Option<Finding> {
+    let refusal = tracking.as_ref().err()?;
+    Some(Finding::new(
+        Warning,
+        FindingKind::Tracking,
+        format!("CLIENT TRACKING is refused with {}", refusal.word()),
+        "a lock that was deleted, flushed or taken is told to its holder at the next renewal, not at once",
+        "give the user +client|tracking and &__redis__:invalidate",
+    ))
+}
+
+/// One finding for all kinds: nobody needs all of them.
+fn rights(missing: &[&str]) -> Option<Finding> {
+    let lacks = |lists: &[&[&'static str]]| {
+        let all = lists.iter().copied().flatten();
+        all.filter(|word| missing.contains(word)).map(|word| format!("+{word}")).collect::<Vec<_>>()
+    };
+    let kinds = OF_KINDS.iter().map(|(kind, lists)| (*kind, lacks(lists))).filter(|(_, lacks)| !lacks.is_empty());
+    let kinds: Vec<(&str, Vec<String>)> = kinds.collect();
+    if kinds.is_empty() {
+        return None;
+    }
+    let list = kinds.iter().map(|(kind, lacks)| format!("{kind} ({})", lacks.join(" "))).collect::<Vec<_>>();
+    let is_none_left = kinds.len() == OF_KINDS.len();
+    Some(Finding::new(
+        if is_none_left { Danger } else { Note },
+        FindingKind::Rights,
+        format!("the user lacks rights for: {}", list.join(", ")),
+        "an operation on such a lock fails with NOPERM, or comes late",
+        "give the user of these kinds the lines of docs/operations.md",
+    ))
+}
+
+fn endless(name: &str) -> Finding {
+    Finding::new(
+        Danger,
+        FindingKind::TimeToLive,
+        format!("the lock {name:?}, which this client holds, has no time to live"),
+        "it stays locked for ever if this process dies",
+        "find out who ran PERSIST or wrote the key; releasing the lock mends it",
+    )
+}
+
+fn not_asked(examination: &Examination) -> Vec<Finding> {
+    let Examination { info, settings, clock, missing, endless, ids, .. } = examination;
+    let about = |what: String, right: &str| {
+        Finding::new(
+            Note,
+            FindingKind::NotAsked,
+            what,
+            "what it would show is not among these findings",
+            &format!("let a user with {right} ask, or look at the console of the provider"),
+        )
+    };
+    let mut findings = vec![];
+    let mut push = |question: &str, refusal: &Refusal, right: &str| {
+        findings.push(about(format!("{question} could not be asked: {}", refusal.word()), right));
+    };
+    if let Err(refusal) = info {
+        push("version, memory, persistence, replicas and connections", refusal, "+info");
+    }
+    if let Err(refusal) = settings {
+        push(&format!("the settings {}", SETTINGS.join(", ")), refusal, "+config|get");
+    }
+    if let Err(refusal) = clock {
+        push("the clock", refusal, "+time");
+    }
+    if let Err(refusal) = missing {
+        push("the rights of the user for each kind of lock", refusal, "+multi +discard");
+    }
+    if let Err(refusal) = endless {
+        push("the time to live of the own locks", refusal, "+pttl");
+    }
+    if let Some(refusal) = ids.iter().find_map(|id| id.as_ref().err()) {
+        push("whether a proxy shares connections", refusal, "+client|id");
+    }
+    findings
+}

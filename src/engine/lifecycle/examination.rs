@@ -1,0 +1,55 @@
+//! Examines the servers of a client.
+
+use std::sync::Arc;
+
+use crate::conn::Server;
+use crate::doctor::{Client, Finding, findings};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::name::{GivenName, LockName};
+use crate::script::examination::{Examination, examine};
+use crate::time::Instant;
+use crate::transport::Fault;
+
+impl Engine {
+    /// Examines each server within one command time-out. Fails if no server answers.
+    pub(crate) fn examine(&self) -> Result<Vec<Finding>> {
+        let client = Client {
+            watchdog_interval: self.config.watchdog_interval,
+            // One connection listens, one renews and watches.
+            connections: self.config.max_connections.saturating_add(2),
+        };
+        let (mut all, mut failures) = (vec![], vec![]);
+        let servers = self.topology.servers();
+        for server in &servers {
+            let label = server.label();
+            match self.examine_one(server) {
+                Ok(examination) => all.extend(findings(&label, &examination, client)),
+                Err(error) => {
+                    all.push(Finding::unreachable(&label, &error));
+                    failures.push(error);
+                }
+            }
+        }
+        match failures.pop() {
+            Some(error) if failures.len() + 1 == servers.len() => Err(error),
+            _ => Ok(all),
+        }
+    }
+
+    fn examine_one(&self, server: &Arc<Server>) -> Result<Examination> {
+        let held = self.registry.all();
+        let locks: Vec<LockName> =
+            held.iter().filter(|hold| self.is_on(server, hold)).map(|hold| hold.name.clone()).collect();
+        // A prefix that makes invalid names has no locks.
+        let (named, bare) = (GivenName::new(self.full_name(SAMPLE)), GivenName::new(SAMPLE.into()));
+        let sample = named.checked().or_else(|_| bare.checked())?;
+        let deadline = Instant::now().after(self.config.command_timeout);
+        // The connection is closed afterwards, because a transaction may be open on it.
+        let mut connection = server.connection();
+        connection.round_trips(deadline, |send| examine(send, &locks, sample)).map_err(Fault::into_error)
+    }
+}
+
+/// The name behind the prefix for which rights are asked.
+const SAMPLE: &str = "lockson:doctor";

@@ -1,0 +1,213 @@
+//! Questions about a server that tell whether locks are safe there; they change nothing.
+
+pub(crate) mod rights;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::{Cmd, ServerError, Value};
+
+use super::Pipeline;
+use super::reply::{int, list};
+use crate::error::{Refusal, Stop};
+use crate::name::LockName;
+use crate::time::since_epoch;
+
+/// The answer of a server, or the refusal of the question.
+pub(crate) type Told<T> = Result<T, Refusal>;
+
+/// What a server tells of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Examination {
+    /// The fields of `INFO`.
+    pub(crate) info: Told<BTreeMap<String, String>>,
+    /// The settings of [`SETTINGS`], each by its name.
+    pub(crate) settings: Told<BTreeMap<String, String>>,
+    /// The reply to `HELLO`, which has the id of the connection.
+    pub(crate) hello: Told<Option<i64>>,
+    /// The id of the connection, asked for twice in two round trips.
+    pub(crate) ids: [Told<i64>; 2],
+    /// The number of connections that a fence of the own, spared connection killed.
+    pub(crate) fence: Told<i64>,
+    /// Whether keys can be tracked.
+    pub(crate) tracking: Told<()>,
+    pub(crate) clock: Told<Clock>,
+    /// The words of the commands that the user may not run.
+    pub(crate) missing: Told<Vec<&'static str>>,
+    /// The own locks without a time to live.
+    pub(crate) endless: Told<Vec<String>>,
+}
+
+/// The clock of the server beside the clock of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Clock {
+    /// How far the clocks differ at least, whatever the time that the question took.
+    pub(crate) apart: Duration,
+    pub(crate) server_is_ahead: bool,
+}
+
+/// The settings that decide about locks and are not in `INFO`.
+pub(crate) const SETTINGS: [&str; 4] = ["appendfsync", "save", "timeout", "client-output-buffer-limit"];
+
+/// Asks a server over a connection of its own, which must be closed afterwards. `locks` are the names of own locks;
+/// `sample` is a name like them.
+pub(crate) fn examine(send: &mut Pipeline<'_>, locks: &[LockName], sample: &LockName) -> Result<Examination, Stop> {
+    let replies = send(&[words(&["HELLO"]), words(&["CLIENT", "ID"]), words(&["INFO"])])?;
+    let [hello, first, info] = &replies[..] else { return Err(Stop::NoReply) };
+    let (hello, first) = (told(hello, |reply| Some(id_in_hello(reply)))?, told(first, int)?);
+    let info = told(info, |reply| text(reply).map(|info| fields(&info)))?;
+    let questions: Vec<Cmd> = SETTINGS.iter().map(|name| words(&["CONFIG", "GET", name])).collect();
+    let settings = settings(&send(&questions)?)?;
+    let asked = since_epoch();
+    let reply = only(send(&[words(&["TIME"])])?)?;
+    let clock = told(&reply, server_time)?.map(|time| compared(time, asked, since_epoch()));
+    // No connection has the largest id.
+    let own = first.as_ref().map_or(i64::MAX, |id| *id).to_string();
+    // `SKIPME` spares the connection that asks.
+    let fence = words(&["CLIENT", "KILL", "ID", &own, "SKIPME", "yes"]);
+    let replies = send(&[fence, words(&["CLIENT", "TRACKING", "OFF"]), words(&["CLIENT", "ID"])])?;
+    let [fence, tracking, second] = &replies[..] else { return Err(Stop::NoReply) };
+    let (fence, tracking, second) = (told(fence, int)?, told(tracking, |_| Some(()))?, told(second, int)?);
+    let endless = endless(send, locks)?;
+    // A transaction stays open where the user may not end it, so this question is the last one.
+    let missing = rights::missing(send, sample)?;
+    Ok(Examination { info, settings, hello, ids: [first, second], fence, tracking, clock, missing, endless })
+}
+
+/// The names among `locks` whose keys have no time to live.
+fn endless(send: &mut Pipeline<'_>, locks: &[LockName]) -> Result<Told<Vec<String>>, Stop> {
+    let mut endless = vec![];
+    for locks in locks.chunks(MOST_AT_ONCE) {
+        let questions = locks.iter().map(|lock| {
+            let mut question = words(&["PTTL"]);
+            question.arg(lock.key());
+            question
+        });
+        for (lock, reply) in locks.iter().zip(send(&questions.collect::<Vec<_>>())?) {
+            match told(&reply, int)? {
+                Ok(-1) => endless.push(lock.to_string()),
+                Ok(_) => {}
+                Err(refusal) => return Ok(Err(refusal)),
+            }
+        }
+    }
+    Ok(Ok(endless))
+}
+
+fn settings(replies: &[Value]) -> Result<Told<BTreeMap<String, String>>, Stop> {
+    let mut settings = BTreeMap::new();
+    for reply in replies {
+        match told(reply, setting)? {
+            // A server may lack a setting.
+            Ok(setting) => settings.extend(setting),
+            Err(refusal) => return Ok(Err(refusal)),
+        }
+    }
+    Ok(Ok(settings))
+}
+
+/// The name and the value of a setting; an inner `None` for a setting that the server lacks.
+fn setting(reply: &Value) -> Option<Option<(String, String)>> {
+    match reply {
+        Value::Map(pairs) => pairs.first().map_or(Some(None), |(name, value)| Some(Some((text(name)?, text(value)?)))),
+        Value::Array(values) => match &values[..] {
+            [] => Some(None),
+            [name, value] => Some(Some((text(name)?, text(value)?))),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn server_time(reply: &Value) -> Option<Duration> {
+    let [seconds, micros] = list(reply)? else { return None };
+    Some(Duration::from_secs(text(seconds)?.parse().ok()?) + Duration::from_micros(text(micros)?.parse().ok()?))
+}
+
+/// The server read its clock between the two readings of ours.
+fn compared(server: Duration, before: Duration, after: Duration) -> Clock {
+    let server_is_ahead = server > after;
+    let apart = if server_is_ahead { server - after } else { before.saturating_sub(server) };
+    Clock { apart, server_is_ahead }
+}
+
+fn id_in_hello(reply: &Value) -> Option<i64> {
+    let pairs: Vec<(&Value, &Value)> = match reply {
+        Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
+        Value::Array(values) => values.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect(),
+        _ => vec![],
+    };
+    pairs.into_iter().find(|(name, _)| text(name).as_deref() == Some("id")).and_then(|(_, id)| int(id))
+}
+
+fn fields(info: &str) -> BTreeMap<String, String> {
+    let field = |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+    info.lines().filter_map(field).collect()
+}
+
+/// The answer in a reply, or its refusal; ends the round trips for a reply of an unknown shape.
+fn told<T>(reply: &Value, read: impl FnOnce(&Value) -> Option<T>) -> Result<Told<T>, Stop> {
+    match reply {
+        Value::ServerError(error) => Ok(Err(refusal(error))),
+        reply => read(reply).map(Ok).ok_or(Stop::NoReply),
+    }
+}
+
+fn refusal(error: &ServerError) -> Refusal {
+    Refusal::new(error)
+}
+
+fn only(replies: Vec<Value>) -> Result<Value, Stop> {
+    replies.into_iter().next().ok_or(Stop::NoReply)
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.clone()),
+        Value::Okay => Some("OK".to_owned()),
+        _ => None,
+    }
+}
+
+fn words(words: &[&str]) -> Cmd {
+    let mut command = Cmd::new();
+    for word in words {
+        command.arg(*word);
+    }
+    command
+}
+
+/// So many replies leave room for the requests of other clients.
+const MOST_AT_ONCE: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_differ_by_no_more_than_is_certain() {
+        let (at, ms) = (Duration::from_secs(100), Duration::from_millis);
+        let check = |server, apart, ahead| {
+            let clock = compared(server, at, at + ms(10));
+            assert_eq!((clock.apart, clock.server_is_ahead), (apart, ahead), "{server:?}");
+        };
+        check(at + ms(5), Duration::ZERO, false);
+        check(at + ms(30), ms(20), true);
+        check(at - ms(30), ms(30), false);
+    }
+
+    #[test]
+    fn settings_are_read_in_both_protocols() {
+        let check = |reply: &str, wanted: Option<Option<(&str, &str)>>| {
+            let reply = redis::parse_redis_value(reply.as_bytes()).unwrap();
+            let wanted = wanted.map(|pair| pair.map(|(name, value)| (name.to_owned(), value.to_owned())));
+            assert_eq!(setting(&reply), wanted);
+        };
+        check("*2\r\n$4\r\nsave\r\n$0\r\n\r\n", Some(Some(("save", ""))));
+        check("%1\r\n$4\r\nsave\r\n$5\r\n900 1\r\n", Some(Some(("save", "900 1"))));
+        check("*0\r\n", Some(None));
+        check("%0\r\n", Some(None));
+        check(":1\r\n", None);
+    }
+}
