@@ -49,8 +49,8 @@ fn read(touched: &Value, counted: &Value) -> Option<Copies> {
     match (touched, counted) {
         (Value::ServerError(error), _) => {
             let refusal = Refusal::new(error);
-            // The server became a replica: the request may be lost with its role.
-            (!refusal.is_of_replica()).then_some(Copies::Refused(refusal))
+            // The server became a replica, or the slot moved: the request may be lost with its place.
+            (!refusal.is_of_replica() && !refusal.is_of_routing()).then_some(Copies::Refused(refusal))
         }
         (Value::Int(0), _) => Some(Copies::Gone),
         (Value::Int(1), Value::ServerError(error)) => Some(Copies::Refused(Refusal::new(error))),

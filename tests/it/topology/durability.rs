@@ -1,12 +1,16 @@
 //! Locks that wait for replicas: what counts as taken, and what a master that is cut off can promise.
 
+mod connections;
+mod kinds;
+mod refused;
+mod renewed;
 mod scene;
 
 use std::time::Duration;
 
 use lockson::{Client, Durability, ErrorKind, Lock};
 
-use self::scene::{Copied, WITHIN, one};
+use self::scene::{Copied, WITHIN, none, one};
 use crate::support::{SOON, brisk, fields, fresh, is_free, kind_of, ms, timed};
 
 #[test]
@@ -25,10 +29,11 @@ fn a_granted_lock_is_at_its_replica() {
 fn a_lock_without_its_replica_is_given_back() {
     let copied = Copied::start(2);
     let client = Client::connect(&copied.master.url()).unwrap();
-    let needs = Durability::replicas(2).within(WITHIN);
-    let lock = client.get_lock(fresh("alone")).with_durability(needs);
-    lock.lock().unwrap().unlock().unwrap();
+    let lock = client.get_lock(fresh("alone"));
+    let both = lock.with_durability(Durability::replicas(2));
+    both.lock().unwrap().unlock().unwrap();
     copied.replicas[1].pause();
+    let lock = lock.with_durability(Durability::replicas(2).within(WITHIN));
     let takes: [fn(&Lock) -> lockson::Result<()>; 3] =
         [|lock| lock.try_lock().map(drop), |lock| lock.try_lock_for(SOON).map(drop), |lock| lock.lock().map(drop)];
     for take in takes {
@@ -44,7 +49,7 @@ fn a_lock_without_its_replica_is_given_back() {
     }
     assert!(client.held().is_empty());
     copied.replicas[1].resume();
-    lock.lock().unwrap().unlock().unwrap();
+    both.lock().unwrap().unlock().unwrap();
 }
 
 #[test]
@@ -69,7 +74,7 @@ fn a_waiter_that_gets_a_lock_alone_fails_and_leaves_it_free() {
     let lock = client.get_fair_lock(fresh("waited"));
     let held = lock.owned().lock().unwrap();
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| kind_of(lock.with_durability(one()).try_lock_for(SOON)));
+        let waiter = scope.spawn(|| kind_of(lock.with_durability(none()).try_lock_for(SOON)));
         lockson_harness::eventually(SOON, "a thread waits", || !client.waiting().is_empty());
         copied.replicas[0].pause();
         held.unlock().unwrap();

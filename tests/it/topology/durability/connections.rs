@@ -1,0 +1,122 @@
+//! The wait for replicas on the wire: its connection, its lost answer, a silent server.
+
+use std::thread;
+
+use lockson::{Client, ErrorKind, Lock};
+use lockson_harness::proxy::{Direction, Fate, Proxy, Then, When};
+
+use super::scene::{Copied, WITHIN, none, one};
+use crate::servers::versions;
+use crate::support::{SOON, fields, fresh, kind_of, ms, timed};
+
+fn fences() -> When {
+    When::command("CLIENT").containing("KILL")
+}
+
+fn wait() -> When {
+    When::command("WAIT")
+}
+
+#[test]
+fn a_wait_follows_its_grant_over_the_same_connection() {
+    let copied = Copied::start(1);
+    let proxy = Proxy::start(copied.master.address());
+    let client = Client::builder(&proxy.url()).durability(one()).connect().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..20).for_each(|_| drop(client.get_lock(fresh("one")).lock().unwrap())));
+        }
+    });
+    let locks = [(); 3].map(|()| client.get_lock(fresh("several")));
+    Lock::multi(locks).lock().unwrap().unlock().unwrap();
+    let waits = proxy.fitting(&wait());
+    assert_eq!(waits.len(), 8 * 20 + 1, "one for each grant, and for each request about several locks");
+    for wait in waits {
+        let over = proxy.fitting(&When::any().on_connection(wait.connection));
+        let before: Vec<_> = over.iter().filter(|request| request.number < wait.number).rev().take(2).collect();
+        assert!(before[0].contains("durability/touch") && before[1].command.starts_with("EVAL"), "{before:?}");
+        assert!(!before[1].contains("durability/touch"), "{before:?}");
+    }
+}
+
+/// The server counts what a connection wrote last, and a renewal may write nothing.
+#[test]
+fn another_connection_does_not_confirm_what_it_did_not_write() {
+    for version in versions() {
+        let copied = Copied::of(&version.builder(), 1);
+        let client = Client::connect(&copied.master.url()).unwrap();
+        let guard = client.get_lock(fresh("raised")).with_lease(SOON).with_durability(one()).lock().unwrap();
+        copied.replicas[0].pause();
+        assert_eq!(kind_of(guard.extend(SOON * 20)), ErrorKind::Quorum, "{}", version.label);
+        // The master has the longer time now, so the next request writes nothing, over a connection that wrote nothing.
+        copied.master.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        assert_eq!(kind_of(guard.extend(SOON * 10)), ErrorKind::Quorum, "{}", version.label);
+        assert!(guard.remaining() <= SOON, "{}: {:?}", version.label, guard.remaining());
+    }
+}
+
+#[test]
+fn a_lost_answer_to_the_wait_is_a_doubt_like_any_other() {
+    let copied = Copied::start(1);
+    for then in [Then::SwallowReply, Then::CutReplyAfter(0), Then::CutRequestAfter(3), Then::CutReplyAfter(2)] {
+        let proxy = Proxy::start(copied.master.address());
+        let client = Client::builder(&proxy.url()).connect().unwrap();
+        let lock = client.get_lock(fresh("doubt")).with_durability(one());
+        lock.lock().unwrap().unlock().unwrap(); // the server knows the scripts from here on
+        let (rule, mark) = (proxy.rule(wait(), then.clone()), proxy.mark());
+        let (took, guard) = timed(|| lock.try_lock().unwrap().expect("it is asked for again"));
+        assert_eq!(rule.hits(), 1, "{then:?}");
+        assert!(took < ms(4_000), "{then:?}: {took:?}");
+        let scripts = When::command("EVALSHA").containing(lock.name());
+        let (asked, kills) = (proxy.fitting_since(mark, &scripts), proxy.fitting_since(mark, &fences()));
+        assert_eq!((asked.len(), kills.len()), (2, 1), "{then:?}");
+        assert!(matches!(proxy.fate(&kills[0]), Fate::Answered(_)) && kills[0].number < asked[1].number, "{then:?}");
+        assert_eq!(fields(&copied.master, lock.name()), [(guard.owner().to_owned(), "1".to_owned())], "{then:?}");
+        guard.unlock().unwrap();
+        assert_eq!(copied.master.keys(), Vec::<String>::new(), "{then:?}");
+    }
+}
+
+#[test]
+fn a_wait_that_is_never_answered_ends_in_time() {
+    let copied = Copied::start(1);
+    let proxy = Proxy::start(copied.master.address());
+    let client = Client::builder(&proxy.url()).command_timeout(ms(500)).drop_timeout(ms(200)).connect().unwrap();
+    let rule = proxy.rule(wait().always(), Then::SwallowReply);
+    let lock = client.get_lock(fresh("mute")).with_durability(none());
+    for wait in [ms(0), ms(700)] {
+        let (took, outcome) = timed(|| lock.try_lock_for(wait));
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+        // The wait, one command, the time of the replicas, and half a second for the silence.
+        assert!(took < wait + ms(500) + WITHIN + ms(500) + ms(700), "{took:?}");
+    }
+    rule.remove();
+    lockson_harness::eventually(SOON, "nothing is left", || copied.master.keys().is_empty());
+}
+
+#[test]
+fn a_server_that_falls_silent_in_a_wait_is_left_in_time() {
+    let copied = Copied::start(1);
+    let proxy = Proxy::start(copied.master.address());
+    let client = Client::builder(&proxy.url()).command_timeout(ms(500)).drop_timeout(ms(200)).connect().unwrap();
+    let rule = proxy.rule(wait(), Then::Mute(Direction::Both));
+    let lock = client.get_lock(fresh("silent")).with_durability(none());
+    let (took, outcome) = timed(|| lock.try_lock_for(ms(300)));
+    assert_eq!(rule.hits(), 1);
+    assert!(took < ms(300) + ms(500) + WITHIN + ms(500) + ms(700), "{took:?}: {outcome:?}");
+    drop(outcome);
+    proxy.heal();
+    lockson_harness::eventually(SOON, "nothing is left", || copied.master.keys().is_empty());
+}
+
+#[test]
+fn a_server_without_durability_is_asked_nothing_more() {
+    let copied = Copied::start(1);
+    let client = Client::connect(&copied.master.url()).unwrap();
+    copied.master.reset_counters();
+    for _ in 0..10 {
+        client.get_lock(fresh("usual")).lock().unwrap().unlock().unwrap();
+    }
+    assert_eq!((copied.master.calls_of("wait"), copied.master.calls_of("evalsha")), (0, 20));
+}

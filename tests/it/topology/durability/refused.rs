@@ -1,0 +1,97 @@
+//! Servers and users that cannot wait, and disks.
+
+use std::sync::Arc;
+
+use lockson::{Client, Durability, DurabilityMissing, ErrorKind, Observer};
+use lockson_harness::RedisServer;
+use parking_lot::Mutex;
+
+use super::scene::{Copied, WITHIN, none, one};
+use crate::servers::versions;
+use crate::support::{fresh, kind_of};
+
+/// Records the servers that cannot wait.
+#[derive(Clone, Debug, Default)]
+struct Missing(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Missing {
+    fn durability_missing(&self, event: &DurabilityMissing) {
+        assert!(event.server().contains("127.0.0.1"));
+        self.0.lock().push(event.error().to_string());
+    }
+}
+
+/// The address for a user without a right.
+fn without(server: &RedisServer, right: &str) -> String {
+    server.run(&["ACL", "SETUSER", "meek", "reset", "on", ">secret", "~*", "&*", "+@all", right]);
+    server.url().replace("redis://", "redis://meek:secret@")
+}
+
+#[test]
+fn a_user_without_the_right_is_told_at_the_first_lock() {
+    let copied = Copied::start(1);
+    let missing = Missing::default();
+    let client = Client::builder(&without(&copied.master, "-wait")).observer(missing.clone()).connect().unwrap();
+    let lock = client.get_lock(fresh("refused"));
+    let error = lock.with_durability(one()).try_lock().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    for part in ["WAIT", "NOPERM", "given back", "with_best_effort()"] {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+    assert_eq!(copied.master.keys(), Vec::<String>::new());
+    assert!(missing.0.lock().is_empty(), "the caller knows");
+    for _ in 0..3 {
+        let guard = lock.with_durability(one().with_best_effort()).lock().unwrap();
+        guard.extend(WITHIN * 1_000).unwrap();
+        guard.unlock().unwrap();
+    }
+    assert_eq!(missing.0.lock().len(), 1, "told once");
+    assert!(missing.0.lock()[0].contains("NOPERM"));
+}
+
+#[test]
+fn best_effort_waits_where_it_can() {
+    let copied = Copied::start(1);
+    let client = Client::connect(&copied.master.url()).unwrap();
+    copied.replicas[0].pause();
+    let lock = client.get_lock(fresh("late")).with_durability(none().with_best_effort());
+    assert_eq!(kind_of(lock.try_lock()), ErrorKind::Quorum, "a late replica is no missing command");
+}
+
+/// `WAITAOF` came with Redis 7.2; Valkey has it from the start.
+#[test]
+fn a_disk_counts_where_the_server_has_one() {
+    let disk = Durability::replicas(0).with_fsync().within(WITHIN);
+    let mut waited = 0;
+    for version in versions() {
+        let copied = Copied::of(&version.builder().config("appendonly yes"), 1);
+        let client = Client::connect(&copied.master.url()).unwrap();
+        let lock = client.get_lock(fresh("disk"));
+        if matches!(version.label.as_str(), "Redis 6.2" | "Redis 7.0") {
+            let error = lock.with_durability(disk).try_lock().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            assert!(error.to_string().contains("WAITAOF"), "{error}");
+            continue;
+        }
+        waited += 1;
+        let patient = disk.within(WITHIN * 20);
+        // By default a server writes to its disk once a second.
+        lock.with_durability(patient).lock().unwrap().unlock().unwrap();
+        let both = Durability::replicas(1).with_fsync().within(WITHIN * 20);
+        lock.with_durability(both).lock().unwrap().unlock().unwrap();
+        copied.replicas[0].pause();
+        lock.with_durability(patient).lock().unwrap().unlock().unwrap();
+        let error = lock.with_durability(both.within(WITHIN * 10)).try_lock().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
+        assert!(error.to_string().contains("0 of 1 replicas") && error.to_string().contains("disks"), "{error}");
+        copied.replicas[0].resume();
+        copied.master.run(&["CONFIG", "SET", "appendonly", "no"]);
+        let error = lock.with_durability(disk).try_lock().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("appendonly"), "{error}");
+        assert_eq!(copied.master.keys(), Vec::<String>::new());
+    }
+    if waited == 0 {
+        eprintln!("left out: no server here has WAITAOF; `sh .ci/servers redis-8.0` fetches one");
+    }
+}

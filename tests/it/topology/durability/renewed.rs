@@ -1,0 +1,165 @@
+//! Renewals that the replicas do not have, and the master that believes on its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Client, Durability, ErrorKind, Loss, Observer, OwnedGuard, RenewalFailed};
+use lockson_harness::{RedisServer, eventually};
+use parking_lot::Mutex;
+
+use super::scene::{Copied, one};
+use crate::campaign::Campaign;
+use crate::support::{SOON, TTL, brisk, fresh, kind_of, ms, ttl_ms};
+
+/// Records why renewals failed.
+#[derive(Clone, Debug, Default)]
+struct Failures(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Failures {
+    fn renewal_failed(&self, event: &RenewalFailed) {
+        self.0.lock().push(event.error().to_string());
+    }
+}
+
+#[test]
+fn a_renewal_that_no_replica_has_prolongs_nothing() {
+    let copied = Copied::start(1);
+    let failures = Failures::default();
+    let client = brisk(&copied.master).observer(failures.clone()).connect().unwrap();
+    let durable = client.get_lock(fresh("durable")).owned().with_durability(one()).lock().unwrap();
+    let usual = client.get_lock(fresh("usual")).owned().lock().unwrap();
+    thread::sleep(TTL + ms(500));
+    assert!(durable.is_held(), "its renewals reach the replica");
+    copied.replicas[0].pause();
+    assert_eq!(durable.wait_lost(SOON), Some(Loss::Expired));
+    assert!(ttl_ms(&copied.master, durable.name()) > 0, "the cut-off master goes on renewing");
+    assert!(usual.is_held(), "other locks of the server are renewed all the same");
+    let told = failures.0.lock().clone();
+    assert!(told.iter().all(|what| what.contains("0 of 1 replicas")) && !told.is_empty(), "{told:?}");
+    usual.unlock().unwrap();
+    drop(durable);
+    eventually(SOON, "the lost lock is cleared away", || copied.master.keys().is_empty());
+}
+
+#[test]
+fn a_batch_of_renewals_waits_once() {
+    let copied = Copied::start(1);
+    let client = brisk(&copied.master).durability(one()).connect().unwrap();
+    let guards: Vec<_> = (0..30).map(|_| client.get_lock(fresh("batch")).lock().unwrap()).collect();
+    copied.master.reset_counters();
+    thread::sleep(ms(1_000));
+    let (renewals, waits) = (copied.master.calls_of("evalsha"), copied.master.calls_of("wait"));
+    assert!((5..=renewals).contains(&waits) && waits < 30, "{waits} for {renewals}");
+    assert!(guards.iter().all(|guard| guard.is_held()));
+}
+
+/// A client at a master, and later one at its replica, which leaves the master and becomes one itself.
+struct Split {
+    copied: Copied,
+    at_old: Client,
+    at_new: Client,
+}
+
+impl Split {
+    fn new() -> Self {
+        let copied = Copied::start(1);
+        let lazily = |server: &RedisServer| brisk(server).connect_lazily().unwrap();
+        let (at_old, at_new) = (lazily(&copied.master), lazily(&copied.replicas[0]));
+        Self { copied, at_old, at_new }
+    }
+
+    fn promote(&self) {
+        self.copied.replicas[0].run(&["REPLICAOF", "NO", "ONE"]);
+    }
+}
+
+/// Whether both sides believe that they hold the lock when the promoted replica grants it.
+fn both_believe(needs: Option<Durability>, before: Duration) -> bool {
+    let split = Split::new();
+    let name = fresh("split");
+    let lock = split.at_old.get_lock(&name);
+    let old = needs.map_or_else(|| lock.clone(), |needs| lock.with_durability(needs)).owned().lock().unwrap();
+    thread::sleep(before);
+    split.promote();
+    let new = split.at_new.get_lock(&name).try_lock_for(SOON).unwrap().expect("the copy expires");
+    old.is_held() && new.is_held()
+}
+
+#[test]
+fn a_cut_off_holder_ends_before_the_other_side_begins() {
+    assert!(both_believe(None, ms(50)), "without durability the old master renews for ever");
+    assert!(!both_believe(Some(one()), ms(50)));
+}
+
+#[test]
+fn a_cut_off_master_grants_nothing_that_counts() {
+    let split = Split::new();
+    split.promote();
+    let name = fresh("late");
+    let lock = split.at_old.get_lock(&name);
+    let new = split.at_new.get_lock(&name).try_lock().unwrap().expect("it is free");
+    assert!(lock.try_lock().unwrap().is_some_and(|old| old.is_held() && new.is_held()), "two without durability");
+    assert_eq!(kind_of(lock.with_durability(one()).try_lock()), ErrorKind::Quorum);
+}
+
+/// The deadline of the holder is never later than the expiry of the copy that the other side has.
+#[test]
+fn the_deadline_comes_before_the_copy_expires() {
+    let split = Split::new();
+    let guard = split.at_old.get_lock(fresh("deadline")).with_durability(one()).lock().unwrap();
+    thread::sleep(ms(250));
+    split.promote();
+    let promoted = &split.copied.replicas[0];
+    loop {
+        let left = ttl_ms(promoted, guard.name());
+        let remaining = guard.remaining();
+        assert!(remaining.as_millis() as i64 <= left.max(0), "{remaining:?} of {left} ms");
+        if left < 0 {
+            break;
+        }
+        thread::sleep(ms(5));
+    }
+    assert!(!guard.is_held());
+}
+
+/// Cuts at random moments, with sections of random length on both sides.
+#[test]
+#[ignore = "make topology"]
+fn no_cut_gives_a_durable_lock_two_holders() {
+    let mut campaign = Campaign::start("durable locks of a cut-off master", 100, 10);
+    let mut granted = 0;
+    while campaign.goes_on() {
+        let mut random = campaign.random();
+        let (split, name, over, current) = (Split::new(), fresh("cut"), AtomicBool::new(false), Mutex::new(None));
+        let lock = split.at_old.get_lock(&name).owned().with_durability(one().within(ms(50 + random.below(200))));
+        let (hold, cut) = (ms(1 + random.below(3_000)), ms(random.below(400)));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    // After the cut no try succeeds.
+                    let Ok(Some(guard)) = lock.try_lock() else { continue };
+                    *current.lock() = Some(guard);
+                    let end = Instant::now() + hold;
+                    while Instant::now() < end && !over.load(Ordering::Relaxed) {
+                        thread::sleep(ms(1));
+                    }
+                    drop(current.lock().take());
+                }
+            });
+            thread::sleep(cut);
+            split.promote();
+            let new = split.at_new.get_lock(&name).try_lock_for(SOON).unwrap().expect("the copy expires");
+            for _ in 0..20 {
+                let is_held = current.lock().as_ref().is_some_and(|old: &OwnedGuard| old.is_held());
+                assert!(!(is_held && new.is_held()), "two holders, cut after {cut:?}, sections of {hold:?}");
+                thread::sleep(ms(5));
+            }
+            over.store(true, Ordering::Relaxed);
+            granted += usize::from(new.is_held());
+        });
+        campaign.passed(1);
+    }
+    campaign.end(format!("{granted} granted by the other side, 0 with two holders"));
+}
