@@ -6,9 +6,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::config::ClientBuilder;
-#[cfg(test)]
-use crate::conn::Topology;
-use crate::conn::{Address, Connector, Dialer, Server, Standalone};
+use crate::conn::{Address, Cluster, Connector, Dialer, Members, Place, Server, Standalone, Topology};
 use crate::doctor::Finding;
 use crate::election::Election;
 use crate::engine::{Engine, Handle, HoldState, Kind};
@@ -64,8 +62,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Config` for a malformed URL; `Unsupported` for TLS without the cargo feature `tls`, a node of a Redis Cluster, or a Sentinel; `Connection`
-    /// when the server is not reached; `Refused` when the server refuses the login or is a replica.
+    /// `Config` for a malformed URL; `Unsupported` for TLS without the cargo feature `tls`, a Sentinel, a node of a Redis
+    /// Cluster behind `redis://`, or a server of its own behind `redis+cluster://`; `Connection` when the server is not
+    /// reached; `Refused` when the server refuses the login or is a replica.
     pub fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect()
     }
@@ -327,7 +326,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
-        CountDownLatch::new(&self.handle, self.handle.name(name.as_ref()))
+        CountDownLatch::new(&self.handle, self.handle.name_of_latch(name.as_ref()))
     }
 
     fn fair(&self, name: impl AsRef<str>, reentrant: bool) -> Lock {
@@ -460,15 +459,30 @@ impl ClientBuilder {
         let (config, owners) = (config.checked()?, Owners::new());
         // An owner id in Redis begins with the id of the client, so `CLIENT LIST` leads from an owner to its host.
         let shown = format!("{}:{}", config.client_name, owners.client());
-        let address = Address::parse(&url.0)?;
+        let place = Place::parse(&url.0)?;
         #[cfg(feature = "credentials")]
-        config.check_credentials(&address)?;
-        let tls = Connector::for_address(config.tls.clone(), &address)?;
-        let dialer = Dialer::new(ServerNumber::default(), address, tls, shown);
+        place.addresses().iter().try_for_each(|address| config.check_credentials(address))?;
+        let tls = place.addresses().first().map(|address| Connector::for_address(config.tls.clone(), address));
+        let tls = tls.transpose()?.flatten();
         #[cfg(feature = "credentials")]
-        let dialer = dialer.with_credentials(config.credentials.clone());
-        let server = Server::new(dialer, config.max_connections);
-        let engine = Engine::new(config, owners, Box::new(Standalone::new(server)))?;
+        let provider = config.credentials.clone();
+        let dialer = move |number, address: Address| {
+            let tls = tls.as_ref().map(|tls: &Connector| tls.for_member(&address));
+            let dialer = Dialer::new(number, address, tls, shown.clone());
+            #[cfg(feature = "credentials")]
+            let dialer = dialer.with_credentials(provider.clone());
+            dialer
+        };
+        let topology: Box<dyn Topology> = match place {
+            Place::One(address) => {
+                Box::new(Standalone::new(Server::new(dialer(ServerNumber::default(), address), config.max_connections)))
+            }
+            Place::Cluster(seeds) => {
+                let members = Members::new(dialer, config.max_connections);
+                Box::new(Cluster::new(seeds, members, config.command_timeout)?)
+            }
+        };
+        let engine = Engine::new(config, owners, topology)?;
         Ok(Client { handle: Handle::new(engine) })
     }
 

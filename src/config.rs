@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "credentials")]
+use crate::conn::Address;
+#[cfg(feature = "credentials")]
 use crate::conn::Provider;
-use crate::conn::{Address, Tls};
+use crate::conn::{Place, Tls};
 #[cfg(feature = "credentials")]
 use crate::credentials::Credentials;
 use crate::durability::Durability;
@@ -39,8 +41,8 @@ pub(crate) struct Url(pub(crate) String);
 
 impl std::fmt::Debug for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match Address::parse(&self.0) {
-            Ok(address) => write!(f, "{address}"),
+        match Place::parse(&self.0) {
+            Ok(place) => write!(f, "{place}"),
             Err(error) => write!(f, "{error}"),
         }
     }

@@ -45,6 +45,34 @@ impl GivenName {
         Self { text: format!("{group}[{value}]").into(), checked }
     }
 
+    /// The same name on a cluster, where the keys of one lock need a common slot: braces must make a hash tag.
+    pub(crate) fn in_one_slot(self) -> Self {
+        let has_no_tag = |name: &LockName| name.key.contains(['{', '}']) && hashed_part(name.key()) == name.key();
+        self.refused_if(
+            has_no_tag,
+            "its braces make no hash tag, as in {orders}:42, so its keys would be in several slots",
+        )
+    }
+
+    /// The same name of a kind that adds braces to any name.
+    pub(crate) fn in_one_slot_with_braces(self) -> Self {
+        let has_braces = |name: &LockName| name.key.contains(['{', '}']);
+        self.refused_if(
+            has_braces,
+            "the name of a latch has no braces there, because its channel would be in another slot",
+        )
+    }
+
+    fn refused_if(self, is_refused: impl FnOnce(&LockName) -> bool, why: &str) -> Self {
+        let checked = self.checked.and_then(|name| {
+            if is_refused(&name) {
+                return Err(Error::new(ErrorKind::BadInput, format!("this name cannot be used on a cluster: {why}")));
+            }
+            Ok(name)
+        });
+        Self { checked, ..self }
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
@@ -270,6 +298,33 @@ mod tests {
         let refused = |group: &str, value: &str| GivenName::of_value(&group.into(), value).checked().is_err();
         assert!(refused("", "a") && refused("g", &"x".repeat(LockName::LONGEST + 1)));
         assert!(!refused("g", "") && !refused("g", &"x".repeat(LockName::LONGEST)));
+    }
+
+    #[test]
+    fn on_a_cluster_all_keys_of_a_name_have_one_tag() {
+        for name in ["a", "{a}", "x{a}y", "{a}{b}", "x}{a}", "a{b", "{}x", "a}b", "{", "}", "{}{a}"] {
+            let given = GivenName::new(name.into());
+            let known = given.checked().unwrap().clone();
+            let others = [
+                known.channel(),
+                known.read_write_channel(),
+                known.queue(),
+                known.queue_deadlines(),
+                known.queue_alive(),
+                known.token(),
+                known.taken_permits(),
+                known.semaphore_channel(),
+                known.leader(),
+                known.leader_channel(),
+                known.once("client", 7),
+                known.read_holds(),
+            ];
+            let is_one = |other: &String| hashed_part(other.as_bytes()) == hashed_part(known.key());
+            assert_eq!(given.in_one_slot().checked().is_ok(), others.iter().all(is_one), "{name}");
+            let latch = GivenName::new(name.into()).in_one_slot_with_braces();
+            assert_eq!(latch.checked().is_ok(), !name.contains(['{', '}']), "{name}");
+            assert!(latch.checked().is_err() || is_one(&known.latch_channel()), "{name}");
+        }
     }
 
     #[test]

@@ -38,6 +38,13 @@ impl Address {
     }
 }
 
+impl Address {
+    /// Another server with the same login.
+    pub(super) fn at(&self, host: &str, port: u16) -> Self {
+        Self { endpoint: Endpoint::Tcp(host.to_owned(), port), ..self.clone() }
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -4,7 +4,7 @@ use std::io;
 
 use redis::Value;
 
-use super::frame;
+use super::frame::{self, Largest};
 
 /// Bytes that were received but not parsed.
 #[derive(Debug, Default)]
@@ -12,9 +12,15 @@ pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    largest: Largest,
 }
 
 impl Buffer {
+    /// A buffer for replies up to `largest`.
+    pub(super) fn for_replies(largest: Largest) -> Self {
+        Self { largest, ..Self::default() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
     }
@@ -26,7 +32,9 @@ impl Buffer {
         let garbled =
             |error: Box<dyn std::error::Error + Send + Sync>| io::Error::new(io::ErrorKind::InvalidData, error);
         let here = &self.bytes[self.start..self.end];
-        let Some(length) = frame::length(here).map_err(|error| garbled(error.into()))? else { return Ok(None) };
+        let Some(length) = frame::length(here, self.largest).map_err(|error| garbled(error.into()))? else {
+            return Ok(None);
+        };
         let reply = &here[..length];
         let value = match frame::plain(reply) {
             Some(value) => value,

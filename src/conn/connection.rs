@@ -1,26 +1,30 @@
 //! One connection: sends one request at a time and waits for the whole reply.
 
+mod round_trips;
+
 use std::borrow::Cow;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::address::{Address, Endpoint};
+use super::asking::{asking, with_asked};
 use super::birth::Birth;
 use super::buffer::Buffer;
-use super::command::command;
 #[cfg(feature = "credentials")]
 use super::credentials::Provider;
+use super::frame::Largest;
+use super::identity::{address_of, id_of, server_of};
 use super::introduction::{Hello, Introduction, Step, text_of};
 use super::resolver::Resolver;
 use super::socket::Socket;
 use super::stream::Stream;
 use super::tls::Connector;
 use super::trouble::{self, Moment};
-use crate::error::{Error, ErrorKind, Refusal, Stop};
+use crate::error::{Error, Refusal};
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, Limits, ServerNumber};
 
@@ -38,6 +42,8 @@ pub(crate) struct Dialer {
     /// Gives the credentials of each connection.
     #[cfg(feature = "credentials")]
     provider: Option<Provider>,
+    /// Whether the server is a member of a cluster.
+    in_cluster: bool,
     /// Whether new connections ask when the server started.
     asks_birth: AtomicBool,
 }
@@ -63,10 +69,12 @@ pub(crate) struct Connection {
 
 /// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
+pub(super) enum Purpose {
     Locks,
     /// To end an earlier request. A server that has become a replica since is accepted, too.
     Fence,
+    /// To ask for the map of a cluster, which a replica knows as well.
+    Map,
 }
 
 impl Dialer {
@@ -81,6 +89,7 @@ impl Dialer {
             resolver: Resolver::of_the_system(),
             #[cfg(feature = "credentials")]
             provider: None,
+            in_cluster: false,
             asks_birth: AtomicBool::new(false),
             address,
         }
@@ -92,6 +101,11 @@ impl Dialer {
         Self { provider, ..self }
     }
 
+    /// The same for a member of a cluster: any other server is refused.
+    pub(super) fn in_cluster(self) -> Self {
+        Self { in_cluster: true, ..self }
+    }
+
     /// From now on, new connections ask when the server started.
     pub(super) fn ask_birth(&self) {
         self.asks_birth.store(true, Ordering::Relaxed);
@@ -100,6 +114,10 @@ impl Dialer {
     /// Whether a connection was made before [`Dialer::ask_birth`].
     pub(super) fn is_outdated(&self, connection: &Connection) -> bool {
         !connection.asked_birth && self.asks_birth.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn number(&self) -> ServerNumber {
+        self.number
     }
 
     /// Returns the address of the server without credentials.
@@ -116,6 +134,24 @@ impl Dialer {
     /// sent, so that closing the client can end the dial as well.
     pub(super) fn dial(&self, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Result<Connection, Fault> {
         self.dial_to(&self.address.endpoint, Purpose::Locks, deadline, opened)
+    }
+
+    /// The same for something else than requests about locks.
+    pub(super) fn dial_for(
+        &self,
+        purpose: Purpose,
+        deadline: Instant,
+        opened: impl Fn(Weak<Stream>),
+    ) -> Result<Connection, Fault> {
+        self.dial_to(&self.address.endpoint, purpose, deadline, opened)
+    }
+
+    /// Returns host and port; `None` for a Unix socket.
+    pub(super) fn place(&self) -> Option<(&str, u16)> {
+        match &self.address.endpoint {
+            Endpoint::Tcp(host, port) => Some((host, *port)),
+            Endpoint::Unix(_) => None,
+        }
     }
 
     /// Dials the address to which the connection of this identity led; `None` where the address is not known.
@@ -165,7 +201,7 @@ impl Dialer {
         let server = Arc::clone(&self.label);
         let mut connection = Connection {
             socket,
-            buffer: Buffer::default(),
+            buffer: Buffer::for_replies(if purpose == Purpose::Map { Largest::MAP } else { Largest::REPLY }),
             identity: None,
             server,
             mute: false,
@@ -222,6 +258,11 @@ impl Dialer {
         Ok(())
     }
 
+    /// Checks that the server is of the wanted kind, and a master.
+    pub(super) fn check(&self, server: &Hello) -> Result<(), Fault> {
+        server.check(&self.label, self.in_cluster)
+    }
+
     fn take_step(&self, connection: &mut Connection, step: Step, purpose: Purpose, reply: Value) -> Result<(), Fault> {
         if let Value::ServerError(error) = &reply {
             let refusal = self.introduction.refusal(step, Refusal::new(error));
@@ -230,8 +271,10 @@ impl Dialer {
         match step {
             Step::Hello => {
                 let server = Hello::read(&reply);
-                if purpose == Purpose::Locks {
-                    server.check(&self.label)?;
+                match purpose {
+                    Purpose::Locks => self.check(&server)?,
+                    Purpose::Map => server.check_mode(&self.label, self.in_cluster)?,
+                    Purpose::Fence => {}
                 }
                 connection.identity = server.id.map(Identity::new);
             }
@@ -254,6 +297,30 @@ impl Connection {
     ) -> Result<T, Fault> {
         self.send(request, limits.end()).map_err(|error| Fault::NotSent(self.lost(error, limits)))?;
         let reply = self.receive(limits.answer_by());
+        self.answer(reply, limits, read)
+    }
+
+    /// The same with `ASKING` before the request, in one write.
+    pub(super) fn request_asking<T>(
+        &mut self,
+        request: &[u8],
+        limits: Limits,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, Fault> {
+        let packed = [&asking()[..], request].concat();
+        self.send(&packed, limits.end()).map_err(|error| Fault::NotSent(self.lost(error, limits)))?;
+        let deadline = limits.answer_by();
+        let asked = self.receive(deadline);
+        let reply = asked.and_then(|asked| Ok(with_asked(Some(asked), self.receive(deadline)?)));
+        self.answer(reply, limits, read)
+    }
+
+    fn answer<T>(
+        &mut self,
+        reply: io::Result<Value>,
+        limits: Limits,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, Fault> {
         let error = match reply.and_then(|reply| self.interpret(&reply, read)) {
             Ok(answer) => return answer,
             Err(error) => error,
@@ -323,55 +390,6 @@ impl Connection {
             }
         }
         Fault::Refused(refusal.at(Arc::clone(&self.server)))
-    }
-
-    /// Several round trips, in which a command may depend on the replies before it. `run` is given a function that
-    /// sends commands and returns as many replies, error replies among them. After any fault the connection must
-    /// be dropped: a transaction may be open on it.
-    pub(super) fn round_trips<T>(
-        &mut self,
-        limits: Limits,
-        run: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
-    ) -> Result<T, Fault> {
-        let deadline = limits.answer_by();
-        let (mut failure, mut count) = (None, 0);
-        let outcome = run(&mut |commands| {
-            if failure.is_some() {
-                return Err(Stop::NoReply);
-            }
-            let mut packed = vec![];
-            commands.iter().for_each(|command| command.write_packed_command(&mut packed));
-            count += commands.len();
-            let sent = self.send(&packed, deadline).map_err(|error| (error, false));
-            let received = sent.and_then(|()| {
-                let replies = commands.iter().map(|_| self.receive(deadline));
-                replies.collect::<io::Result<_>>().map_err(|error| (error, true))
-            });
-            received.map_err(|error| {
-                failure = Some(error);
-                Stop::NoReply
-            })
-        });
-        let (error, sent) = match (outcome, failure) {
-            (_, Some(failure)) => failure,
-            (Ok(answer), None) => {
-                self.is_proven = true;
-                return Ok(answer);
-            }
-            (Err(Stop::Refused(refusal)), None) => return Err(self.refused(refusal)),
-            (Err(Stop::Unsupported(why)), None) => {
-                return Err(Fault::NotSent(Error::new(ErrorKind::Unsupported, why).at(&self.server)));
-            }
-            (Err(Stop::NoReply), None) => (trouble::odd_reply(), true),
-        };
-        self.mute = error.kind() == io::ErrorKind::TimedOut;
-        let error = self.lost(error, limits);
-        // With several commands, the first commands may have arrived whole.
-        if !sent && count == 1 {
-            Err(Fault::NotSent(error))
-        } else {
-            Err(Fault::Unanswered(self.identity.clone(), error))
-        }
     }
 
     pub(super) fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
@@ -453,69 +471,5 @@ impl Connection {
         };
         let (address, server) = (address_of(info), server_of(info));
         self.identity = id.map(|id| Identity { address, server, ..Identity::new(id) });
-    }
-}
-
-impl Identity {
-    /// The command that ends this connection on the server, so that the server runs no further request of it.
-    pub(super) fn kill(&self) -> Cmd {
-        let mut kill = command(&["CLIENT", "KILL", "ID", &self.id.to_string()]);
-        if let Some(address) = &self.address {
-            kill.arg("ADDR").arg(address);
-        }
-        kill
-    }
-}
-
-/// Reads the id of this connection from the text of `CLIENT INFO`.
-fn id_of(info: &str) -> Option<u64> {
-    info.strip_prefix("id=")?.split(' ').next()?.parse().ok()
-}
-
-/// Reads the address of the client from the text of `CLIENT INFO`. The path of a Unix socket may contain spaces.
-fn address_of(info: &str) -> Option<String> {
-    let (_, after) = info.split_once(" addr=")?;
-    let (address, _) = after.split_once(" laddr=").or_else(|| after.split_once(" fd="))?;
-    Some(address.to_owned())
-}
-
-/// Reads the address of the server from the text of `CLIENT INFO`.
-fn server_of(info: &str) -> Option<String> {
-    let (_, after) = info.split_once(" laddr=")?;
-    let (address, _) = after.split_once(" fd=")?;
-    Some(address.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fence_names_number_and_address() {
-        let identity = Identity { address: Some("127.0.0.1:50188".into()), ..Identity::new(7) };
-        let words: Vec<_> = identity
-            .kill()
-            .args_iter()
-            .map(|word| match word {
-                redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-                _ => String::new(),
-            })
-            .collect();
-        assert_eq!(words, ["CLIENT", "KILL", "ID", "7", "ADDR", "127.0.0.1:50188"]);
-    }
-
-    #[test]
-    fn the_number_is_read_where_nothing_else_told_it() {
-        assert_eq!(id_of("id=12 addr=127.0.0.1:50188 fd=8"), Some(12));
-        assert_eq!(id_of("addr=127.0.0.1:50188 id=12"), None);
-    }
-
-    #[test]
-    fn the_address_is_read_whole() {
-        let check = |info, address: Option<&str>| assert_eq!(address_of(info).as_deref(), address, "{info}");
-        check("id=3 addr=127.0.0.1:50188 laddr=127.0.0.1:6379 fd=8 name=addr=x", Some("127.0.0.1:50188"));
-        check("id=4 addr=/run/my redis.sock:0 laddr=/run/my redis.sock:0 fd=9 name=", Some("/run/my redis.sock:0"));
-        check("id=5 addr=[::1]:7 fd=9 name=", Some("[::1]:7"));
-        check("id=6", None);
     }
 }

@@ -4,10 +4,29 @@ use std::fmt;
 
 use redis::Value;
 
+/// The limits of one reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Largest {
+    bytes: usize,
+    elements: usize,
+}
+
+impl Largest {
+    pub(super) const REPLY: Self = Self { bytes: 1024 * 1024, elements: 16 * 1024 };
+    /// Every slot of a cluster may be a range of its own, with a master and several replicas.
+    pub(super) const MAP: Self = Self { bytes: 16 * 1024 * 1024, elements: 1024 * 1024 };
+}
+
+impl Default for Largest {
+    fn default() -> Self {
+        Self::REPLY
+    }
+}
+
 /// Returns the length of the reply at the start of `bytes`; `None` while the reply is incomplete.
 ///
 /// Only headers are read. The limits are checked before any memory is reserved, so a hostile length costs nothing.
-pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
+pub(super) fn length(bytes: &[u8], largest: Largest) -> Result<Option<usize>, Garbled> {
     let mut at = 0;
     let mut elements = 0;
     // The number of missing values at each level; the outermost level needs one value.
@@ -19,7 +38,7 @@ pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
         }
         *level -= 1;
         elements += 1;
-        if elements > MOST_ELEMENTS {
+        if elements > largest.elements {
             return Err(Garbled("too many elements"));
         }
         let Some((header, after)) = line(bytes, at)? else { return Ok(None) };
@@ -33,7 +52,7 @@ pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
                 }
             }
             b'*' | b'~' | b'>' | b'%' | b'|' => {
-                let count = size(digits, MOST_ELEMENTS, marker == b'*')?.unwrap_or(0);
+                let count = size(digits, largest.elements, marker == b'*')?.unwrap_or(0);
                 let pairs = if matches!(marker, b'%' | b'|') { 2 } else { 1 };
                 // Attributes precede the value to which they belong.
                 let extra = usize::from(marker == b'|');
@@ -44,7 +63,7 @@ pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
             }
             _ => return Err(Garbled("not a reply of redis")),
         }
-        if at > LONGEST_REPLY {
+        if at > largest.bytes {
             return Err(Garbled("too long"));
         }
         if at > bytes.len() {
@@ -151,9 +170,7 @@ fn size(digits: &[u8], most: usize, may_be_null: bool) -> Result<Option<usize>, 
     }
 }
 
-const LONGEST_REPLY: usize = 1024 * 1024;
 const LONGEST_TEXT: usize = 64 * 1024;
-const MOST_ELEMENTS: usize = 16 * 1024;
 const DEEPEST: usize = 8;
 /// A message about changed keys has a list of them in it.
 const DEEPEST_PLAIN: usize = 2;
@@ -161,6 +178,10 @@ const DEEPEST_PLAIN: usize = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
+        super::length(bytes, Largest::REPLY)
+    }
 
     #[test]
     fn every_shape_of_reply_ends_where_it_ends() {

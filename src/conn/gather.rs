@@ -12,6 +12,7 @@ use std::time::Duration;
 use redis::Value;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::asking::{asking, with_asked};
 use super::connection::Connection;
 use super::server::{Server, is_of_replica};
 use super::stream::timed_out;
@@ -19,12 +20,14 @@ use super::trouble;
 use crate::durability::Copies;
 use crate::error::{Error, ErrorKind};
 use crate::time::Instant;
-use crate::transport::{Fault, Limits, Question, Voting};
+use crate::transport::{Fault, Limits, Question, ServerNumber, Voting};
 use confirmed::{Unconfirmed, confirm_all};
 
 /// One of several requests.
 pub(crate) struct Request<'a, T> {
     pub(crate) server: Arc<Server>,
+    /// Whether the server gets the key at present, and the request must say so.
+    pub(crate) asking: bool,
     pub(crate) packed: Cow<'a, [u8]>,
     pub(crate) limits: Limits,
     pub(crate) voting: Voting,
@@ -36,6 +39,8 @@ pub(crate) struct Request<'a, T> {
 /// The outcome of one of several requests.
 #[derive(Debug)]
 pub(crate) struct Outcome<T> {
+    /// The server that was asked.
+    pub(crate) server: ServerNumber,
     pub(crate) answer: Result<T, Fault>,
     /// A time before the request was sent, from which leases are counted.
     pub(crate) sent: Instant,
@@ -53,8 +58,8 @@ impl<'a, T> Request<'a, T> {
     fn whole(&self) -> Option<Self> {
         let pub_sub = self.server.pub_sub_if_chosen().unwrap_or_default();
         let packed = if self.whole { None } else { self.call.packed_with_source(pub_sub) };
-        let Self { ref server, limits, voting, call, .. } = *self;
-        Some(Request { server: Arc::clone(server), packed: packed?.into(), limits, voting, call, whole: true })
+        let Self { ref server, asking, limits, voting, call, .. } = *self;
+        Some(Request { server: Arc::clone(server), asking, packed: packed?.into(), limits, voting, call, whole: true })
     }
 }
 
@@ -105,6 +110,7 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Outcome<
 
 /// Sends one request.
 pub(crate) fn ask<T>(request: Request<'_, T>) -> Outcome<T> {
+    let server = request.server.number();
     if request.voting != Voting::default() {
         let mut pipeline = Pipeline::new(0, request);
         pipeline.run_alone();
@@ -113,11 +119,12 @@ pub(crate) fn ask<T>(request: Request<'_, T>) -> Outcome<T> {
             return outcome;
         }
         let (error, now) = (trouble::no_time(&pipeline.server.label()), Instant::now());
-        return Outcome { answer: Err(Fault::NotSent(error)), sent: now, ended: now, run_id: None, copies: None };
+        let answer = Err(Fault::NotSent(error));
+        return Outcome { server, answer, sent: now, ended: now, run_id: None, copies: None };
     }
     let sent = Instant::now();
-    let (answer, copies) = request.server.ask(&request.packed, request.limits, request.call);
-    Outcome { answer, sent, ended: Instant::now(), run_id: None, copies }
+    let (answer, copies) = request.server.ask(&request.packed, request.asking, request.limits, request.call);
+    Outcome { server, answer, sent, ended: Instant::now(), run_id: None, copies }
 }
 
 /// The requests to one server, sent in batches over one connection.
@@ -130,6 +137,8 @@ struct Pipeline<'a, T> {
     /// Set while requests are under way.
     connection: Option<Connection>,
     batch: Batch,
+    /// The reply to the `ASKING` before the next request, once it was read.
+    asked: Option<Value>,
     /// Whether the server refused a request because it is a replica.
     is_replica: bool,
     run_id: Option<Arc<str>>,
@@ -205,6 +214,7 @@ impl<'a, T> Pipeline<'a, T> {
             outcomes: vec![],
             connection: None,
             batch,
+            asked: None,
             is_replica: false,
             run_id: None,
             started: None,
@@ -338,8 +348,8 @@ impl<'a, T> Pipeline<'a, T> {
     }
 
     fn end_one(&mut self, answer: Result<T, Fault>, sent: Instant) {
-        let run_id = self.run_id.clone();
-        self.outcomes.push(Outcome { answer, sent, ended: Instant::now(), run_id, copies: None });
+        let (server, run_id) = (self.server.number(), self.run_id.clone());
+        self.outcomes.push(Outcome { server, answer, sent, ended: Instant::now(), run_id, copies: None });
     }
 
     fn write(&mut self) {
@@ -384,6 +394,11 @@ impl<'a, T> Pipeline<'a, T> {
                 return Err(trouble::odd_reply());
             }
             let (place, request) = &self.requests[self.outcomes.len()];
+            if request.asking && self.asked.is_none() {
+                self.asked = Some(reply);
+                continue;
+            }
+            let reply = with_asked(self.asked.take(), reply);
             let answer = connection.interpret(&reply, |reply| request.call.read(reply))?;
             if let Err(Fault::Refused(refusal)) = &answer
                 && refusal.word() == "NOSCRIPT"
@@ -397,7 +412,8 @@ impl<'a, T> Pipeline<'a, T> {
                 self.unconfirmed.add(self.outcomes.len(), confirmation);
             }
             let run_id = self.run_id.clone();
-            self.outcomes.push(Outcome { answer, sent: self.batch.begun, ended: Instant::now(), run_id, copies: None });
+            let (server, sent) = (self.server.number(), self.batch.begun);
+            self.outcomes.push(Outcome { server, answer, sent, ended: Instant::now(), run_id, copies: None });
         }
         self.requests.append(&mut again);
         Ok(())
@@ -448,6 +464,9 @@ impl Batch {
     }
 
     fn add<T>(&mut self, request: &Request<'_, T>) {
+        if request.asking {
+            self.bytes.extend(asking());
+        }
         self.bytes.extend_from_slice(&request.packed);
         self.ends.push(self.bytes.len());
         self.deadline = self.deadline.max(request.limits.end());

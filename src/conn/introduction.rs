@@ -130,14 +130,23 @@ impl Hello {
     }
 
     /// Refuses servers that cannot keep locks.
-    pub(super) fn check(&self, server: &Arc<str>) -> Result<(), Fault> {
-        let what = match (self.mode.as_str(), self.role.as_str()) {
-            ("cluster", _) => "a node of a Redis Cluster, which is not supported: connect to a server of its own",
-            ("sentinel", _) => {
+    pub(super) fn check(&self, server: &Arc<str>, in_cluster: bool) -> Result<(), Fault> {
+        self.check_mode(server, in_cluster)?;
+        match self.role.as_str() {
+            // Treated like a refused write: a moment later, the host name may lead to the master.
+            "replica" | "slave" => Err(Fault::Refused(Refusal::replica().at(Arc::clone(server)))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses servers that are part of something else than the URL says.
+    pub(super) fn check_mode(&self, server: &Arc<str>, in_cluster: bool) -> Result<(), Fault> {
+        let what = match self.mode.as_str() {
+            "cluster" if !in_cluster => "a node of a Redis Cluster: connect with redis+cluster://",
+            "standalone" if in_cluster => "a server of its own and no node of a Redis Cluster: connect with redis://",
+            "sentinel" => {
                 "a Sentinel, which keeps no locks: connect to the master; SENTINEL GET-MASTER-ADDR-BY-NAME tells where it is"
             }
-            // Treated like a refused write: a moment later, the host name may lead to the master.
-            (_, "replica" | "slave") => return Err(Fault::Refused(Refusal::replica().at(Arc::clone(server)))),
             _ => return Ok(()),
         };
         Err(Fault::NotSent(Error::new(ErrorKind::Unsupported, format!("redis at {server} is {what}"))))
@@ -175,7 +184,7 @@ mod tests {
     fn servers_that_keep_no_locks_are_refused_by_name() {
         let check = |mode: &str, role: &str| {
             let told = Hello { id: None, mode: mode.into(), role: role.into() };
-            told.check(&"h:1/0".into()).map_err(|fault| fault.into_error().to_string())
+            told.check(&"h:1/0".into(), false).map_err(|fault| fault.into_error().to_string())
         };
         assert_eq!(check("standalone", "master"), Ok(()));
         assert_eq!(check("", ""), Ok(()));

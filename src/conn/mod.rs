@@ -1,8 +1,10 @@
 //! The connections to Redis: addresses, sockets, framing of replies, pools, routing by key, the listening connection.
 
 mod address;
+mod asking;
 mod birth;
 mod buffer;
+mod cluster;
 mod command;
 mod confirming;
 mod connection;
@@ -11,6 +13,7 @@ mod credentials;
 mod down;
 mod frame;
 mod gather;
+mod identity;
 mod introduction;
 mod listener;
 #[cfg(not(feature = "tls"))]
@@ -32,6 +35,7 @@ mod url;
 mod waker;
 
 pub(crate) use address::Address;
+pub(crate) use cluster::{Cluster, Members};
 pub(crate) use command::command;
 pub(crate) use connection::Dialer;
 #[cfg(feature = "credentials")]
@@ -43,19 +47,39 @@ pub(crate) use pub_sub::PubSubChoice;
 pub(crate) use server::{DedicatedConnection, Server};
 pub(crate) use standalone::Standalone;
 pub(crate) use tls::{Connector, Tls};
+pub(crate) use url::Place;
 pub(crate) use waker::{Sleeper, Waker, sleeper};
 
 #[cfg(not(feature = "tls"))]
 use no_tls as tls;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::transport::{ServerNumber, Slot};
+use crate::error::{Refusal, Result};
+use crate::transport::{Identity, ServerNumber, Slot};
 
 /// The servers, and the routing of keys to them.
 pub(crate) trait Topology: fmt::Debug + Send + Sync {
-    /// Returns the server that stores `key` at present. Each attempt of a request asks anew.
-    fn server_for(&self, key: &[u8]) -> Arc<Server>;
+    /// Returns the way to the server that stores `key` at present. Each attempt of a request asks anew.
+    fn route(&self, key: &[u8]) -> Route;
+
+    /// Learns from a refusal by the server `from`, and tells where the request is to go now.
+    fn heed(&self, _from: ServerNumber, _refusal: &Refusal) -> Heed {
+        Heed::AsItSays
+    }
+
+    /// Records that the server did not answer, so that another server may have taken its place.
+    fn doubt(&self, _server: ServerNumber) {}
+
+    /// Takes over an unanswered copy at a server that does not store the key any more: fences the copy there in the
+    /// background. No caller waits for that server.
+    fn leave_behind(&self, _copy: Identity) {}
+
+    /// Whether keys of different slots are on different servers, so that the keys of one lock need a common slot.
+    fn has_slots(&self) -> bool {
+        false
+    }
 
     /// Returns what the servers of one request must have in common: keys of one slot are on one server at all times.
     fn slot(&self, _key: &[u8]) -> Slot {
@@ -65,6 +89,42 @@ pub(crate) trait Topology: fmt::Debug + Send + Sync {
     /// Returns the server of this number, so that a request is fenced where the request was sent.
     fn server(&self, number: ServerNumber) -> Option<Arc<Server>>;
 
-    /// Returns all servers.
+    /// Returns the servers that store keys at present.
     fn servers(&self) -> Vec<Arc<Server>>;
+
+    /// Returns what votes with one voice for `key`, without credentials and database: a server, or a whole cluster.
+    fn authority(&self, key: &[u8]) -> String {
+        self.route(key).server.endpoint()
+    }
+
+    /// Checks within `limit` that a server answers and accepts the login.
+    fn greet(&self, limit: Duration) -> Result<()>;
+
+    /// Ends every request and closes every connection.
+    fn close(&self);
+}
+
+/// The way of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    pub(crate) server: Arc<Server>,
+    /// Whether the server gets the key at present, and runs only requests that say `ASKING`.
+    pub(crate) asking: bool,
+}
+
+/// What the topology makes of a refusal.
+#[derive(Debug)]
+pub(crate) enum Heed {
+    /// The refusal means the same as on a single server.
+    AsItSays,
+    /// Another server runs the request, which had no effect here.
+    Elsewhere(Route),
+    /// No server runs the request now, but one will.
+    Later,
+}
+
+impl Route {
+    pub(crate) fn to(server: &Arc<Server>) -> Self {
+        Self { server: Arc::clone(server), asking: false }
+    }
 }

@@ -29,6 +29,10 @@ impl Connector {
         Ok(None)
     }
 
+    pub(crate) fn for_member(&self, _address: &Address) -> Self {
+        match *self {}
+    }
+
     pub(super) fn session(&self) -> Result<Session> {
         match *self {}
     }

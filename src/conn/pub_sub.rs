@@ -22,7 +22,6 @@ impl PubSubChoice {
 
     /// The choice on a cluster: sharded where the first server that answers knows sharded pub/sub, as in Redisson.
     /// `is_sharded` replaces the question.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for clusters"))]
     pub(crate) fn on_cluster(is_sharded: Option<bool>) -> Self {
         is_sharded
             .map_or_else(Self::default, |sharded| Self::made(if sharded { PubSub::Sharded } else { PubSub::Plain }))

@@ -7,7 +7,7 @@ use redis::{Cmd, Value};
 
 use super::birth::{Birth, Runs};
 use super::command::command;
-use super::connection::{Connection, Dialer};
+use super::connection::{Connection, Dialer, Purpose};
 use super::down::Down;
 use super::introduction::Hello;
 use super::pool::{Pool, closed};
@@ -18,9 +18,7 @@ use crate::durability::Copies;
 use crate::error::{Error, ErrorKind, Stop};
 use crate::sync::Mutex;
 use crate::time::Instant;
-#[cfg(test)]
-use crate::transport::ServerNumber;
-use crate::transport::{Confirmation, Fault, Identity, Limits, MachineNumber, PubSub, Question};
+use crate::transport::{Confirmation, Fault, Identity, Limits, MachineNumber, PubSub, Question, ServerNumber};
 
 /// A server of the topology.
 #[derive(Debug)]
@@ -52,7 +50,6 @@ impl Server {
     }
 
     /// The server of a client that makes this choice.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for clusters"))]
     pub(crate) fn choosing(self, pub_sub: Arc<PubSubChoice>) -> Self {
         Self { pub_sub, ..self }
     }
@@ -67,6 +64,10 @@ impl Server {
     pub(crate) fn numbered_for_test(number: ServerNumber, url: &str) -> Self {
         let address = super::Address::parse(url).expect("a test writes a good URL");
         Self::new(Dialer::new(number, address, None, "test".into()), 1)
+    }
+
+    pub(crate) fn number(&self) -> ServerNumber {
+        self.dialer.number()
     }
 
     /// Returns the address of the server without credentials.
@@ -91,16 +92,24 @@ impl Server {
         self.confirmed(limits, |connection| connection.request(request, limits, &read), |_| None, is_usable).0
     }
 
-    /// The same for a call, with the wait for replicas that its answer may need.
+    /// The same for a call, with `ASKING` before it where the server gets the key at present, and with the wait for replicas that its answer may need.
     pub(super) fn ask<T>(
         &self,
         request: &[u8],
+        asking: bool,
         limits: Limits,
         call: &dyn Question<Value, T>,
     ) -> (Result<T, Fault>, Option<Copies>) {
         self.confirmed(
             limits,
-            |connection| connection.request(request, limits, |reply| call.read(reply)),
+            |connection| {
+                let read = |reply: &Value| call.read(reply);
+                if asking {
+                    connection.request_asking(request, limits, read)
+                } else {
+                    connection.request(request, limits, read)
+                }
+            },
             |answer| call.confirmation(answer),
             is_usable,
         )
@@ -111,10 +120,11 @@ impl Server {
     pub(crate) fn round_trips<'a, T>(
         &self,
         limits: Limits,
+        asking: bool,
         run: impl Fn(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
         needs: impl FnOnce(&T) -> Option<&'a Confirmation>,
     ) -> (Result<T, Fault>, Option<Copies>) {
-        self.confirmed(limits, |connection| connection.round_trips(limits, &run), needs, Result::is_ok)
+        self.confirmed(limits, |connection| connection.round_trips(limits, asking, &run), needs, Result::is_ok)
     }
 
     /// Sends a request over a pooled connection, and what must confirm its answer over the same one.
@@ -312,6 +322,39 @@ impl Server {
         self.dialer.dial(deadline, |stream| self.pool.opened(stream))
     }
 
+    /// Connects for a look at the map of the cluster.
+    pub(super) fn dial_for_map(&self, deadline: Instant) -> Result<Connection, Fault> {
+        if self.pool.is_closed() {
+            return Err(closed());
+        }
+        self.dialer.dial_for(Purpose::Map, deadline, |stream| self.pool.opened(stream))
+    }
+
+    /// Fences a copy at a member of a cluster, which may not store keys any more. `Ok` when the copy is over, or cannot
+    /// be fenced.
+    pub(super) fn fence_afterwards(&self, copy: &Identity, deadline: Instant) -> Result<(), Fault> {
+        if self.pool.is_closed() {
+            return Err(closed());
+        }
+        let mut connection = self.dialer.dial_for(Purpose::Fence, deadline, |stream| self.pool.opened(stream))?;
+        // A server counts its connections: a later connection with a smaller number is one to a later process.
+        let has_restarted = connection.number().is_some_and(|number| number < copy.id);
+        if has_restarted || !connection.leads_where(copy) {
+            return Ok(());
+        }
+        fenced(kill(&mut connection, copy, Limits::by(deadline))).map(drop)
+    }
+
+    /// Returns host and port; `None` for a Unix socket.
+    pub(super) fn place(&self) -> Option<(&str, u16)> {
+        self.dialer.place()
+    }
+
+    /// Closes the idle connections to a server that stores no keys any more.
+    pub(super) fn leave(&self) {
+        self.pool.close_idle();
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.pool.is_closed()
     }
@@ -366,7 +409,7 @@ impl DedicatedConnection {
         run: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
         let mut connection = self.take(deadline)?;
-        let answer = connection.round_trips(Limits::by(deadline), run);
+        let answer = connection.round_trips(Limits::by(deadline), false, run);
         if answer.is_ok() {
             self.connection = Some(connection);
         }
@@ -423,7 +466,7 @@ impl DedicatedConnection {
             Err(Fault::Refused(_)) => return Ok(()),
             told => told?,
         };
-        told.check(self.server.dialer.label()).inspect_err(|_| self.hang_up())
+        self.server.dialer.check(&told).inspect_err(|_| self.hang_up())
     }
 
     /// Closes the connection; the next request opens another one.

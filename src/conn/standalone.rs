@@ -1,10 +1,13 @@
 //! The simplest topology: one server stores every key.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::Topology;
 use super::server::Server;
-use crate::transport::ServerNumber;
+use super::{Route, Topology, command};
+use crate::error::Result;
+use crate::time::Instant;
+use crate::transport::{Fault, Limits, ServerNumber};
 
 /// One server for all keys.
 #[derive(Debug)]
@@ -19,8 +22,8 @@ impl Standalone {
 }
 
 impl Topology for Standalone {
-    fn server_for(&self, _key: &[u8]) -> Arc<Server> {
-        Arc::clone(&self.server)
+    fn route(&self, _key: &[u8]) -> Route {
+        Route::to(&self.server)
     }
 
     fn server(&self, _number: ServerNumber) -> Option<Arc<Server>> {
@@ -29,5 +32,15 @@ impl Topology for Standalone {
 
     fn servers(&self) -> Vec<Arc<Server>> {
         vec![Arc::clone(&self.server)]
+    }
+
+    fn greet(&self, limit: Duration) -> Result<()> {
+        let ping = command(&["PING"]).get_packed_command();
+        let limits = Limits::by(Instant::now().after(limit));
+        self.server.request(&ping, limits, |_| Some(())).map_err(Fault::into_error)
+    }
+
+    fn close(&self) {
+        self.server.close();
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Error texts repeat only names of parameters: any other part of the URL may be a password.
 
+use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use super::address::{Address, Endpoint};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The settings in a URL.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Parts {
     username: Option<String>,
     password: Option<String>,
@@ -19,13 +20,52 @@ struct Parts {
     resp3: Option<bool>,
 }
 
+#[cfg(test)]
 impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        parse(url)
+        match Place::parse(url)? {
+            Place::One(address) => Ok(address),
+            Place::Cluster(_) => fail("it names a cluster where a single server is expected"),
+        }
     }
 }
 
-fn parse(url: &str) -> Result<Address> {
+/// Where the keys are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On one server.
+    One(Address),
+    /// On the members of a cluster, of which some are known.
+    Cluster(Vec<Address>),
+}
+
+impl Place {
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        parse(url)
+    }
+
+    /// The servers that the URL names.
+    pub(crate) fn addresses(&self) -> &[Address] {
+        match self {
+            Self::One(address) => std::slice::from_ref(address),
+            Self::Cluster(members) => members,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(address) => write!(f, "{address}"),
+            Self::Cluster(members) => {
+                let members: Vec<String> = members.iter().map(|member| member.endpoint.to_string()).collect();
+                write!(f, "{}", members.join(","))
+            }
+        }
+    }
+}
+
+fn parse(url: &str) -> Result<Place> {
     let Some((scheme, rest)) = url.split_once("://") else {
         return fail("it must look like redis://[user:password@]host[:port][/database] or redis+unix:///path");
     };
@@ -35,30 +75,51 @@ fn parse(url: &str) -> Result<Address> {
     let (rest, has_fragment) = rest.split_once('#').map_or((rest, false), |(rest, _)| (rest, true));
     let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, path) = before.find('/').map_or((before, ""), |slash| before.split_at(slash));
-    match scheme.to_ascii_lowercase().as_str() {
+    let behind = url.len() - scheme.len() - "://".len() - authority.len();
+    let scheme = scheme.to_ascii_lowercase();
+    let (scheme, is_cluster) = scheme.strip_suffix("+cluster").map_or((&scheme[..], false), |scheme| (scheme, true));
+    match scheme {
         scheme @ ("redis" | "valkey" | "rediss" | "valkeys") => {
             let is_secure = scheme.ends_with("ss") || scheme.ends_with("ys");
             if is_secure && cfg!(not(feature = "tls")) {
                 return Err(Error::new(ErrorKind::Unsupported, WITHOUT_TLS));
             }
-            let behind = url.len() - scheme.len() - "://".len() - authority.len();
             if url[url.len() - behind..].contains('@') {
                 return fail(
                     "an @ follows the host; in user and password write / as %2F, ? as %3F, # as %23, @ as %40",
                 );
             }
             no_fragment(has_fragment)?;
-            Ok(Address { tls: is_secure, ..tcp(authority, path, query)? })
+            if is_cluster { cluster(authority, path, query, is_secure) } else { tcp(authority, path, query, is_secure) }
         }
-        "redis+unix" | "valkey+unix" | "unix" => {
+        "redis+unix" | "valkey+unix" | "unix" if !is_cluster => {
             no_fragment(has_fragment)?;
-            unix(authority, path, query)
+            unix(authority, path, query).map(Place::One)
         }
-        _ => fail("it must begin with redis://, rediss://, valkey://, valkeys://, redis+unix:// or unix://"),
+        _ => fail(
+            "it must begin with redis://, rediss://, valkey://, valkeys://, redis+cluster://, redis+unix:// or unix://",
+        ),
     }
 }
 
-fn tcp(authority: &str, path: &str, query: &str) -> Result<Address> {
+fn tcp(authority: &str, path: &str, query: &str, is_secure: bool) -> Result<Place> {
+    let (parts, endpoint) = parts(authority, path, query)?;
+    let (host, port) = host_and_port(endpoint)?;
+    Ok(Place::One(Address { tls: is_secure, ..parts.address(Endpoint::Tcp(host, port)) }))
+}
+
+fn cluster(authority: &str, path: &str, query: &str, is_secure: bool) -> Result<Place> {
+    let (parts, endpoints) = parts(authority, path, query)?;
+    if parts.database.is_some_and(|database| database != 0) {
+        return fail("a Redis Cluster has no other database than 0; leave the number out");
+    }
+    let places = endpoints.split(',').map(host_and_port).collect::<Result<Vec<_>>>()?;
+    let member = |(host, port)| Address { tls: is_secure, ..parts.clone().address(Endpoint::Tcp(host, port)) };
+    Ok(Place::Cluster(places.into_iter().map(member).collect()))
+}
+
+/// Reads all but host and port, and returns the text of host and port.
+fn parts<'a>(authority: &'a str, path: &str, query: &str) -> Result<(Parts, &'a str)> {
     let mut parts = Parts::default();
     // A host contains no @, so the last @ ends the login.
     let endpoint = match authority.rsplit_once('@') {
@@ -70,14 +131,13 @@ fn tcp(authority: &str, path: &str, query: &str) -> Result<Address> {
             endpoint
         }
     };
-    let (host, port) = host_and_port(endpoint)?;
     let database = path.strip_prefix('/').unwrap_or(path);
     let database = database.strip_suffix('/').unwrap_or(database);
     if !database.is_empty() {
         parts.database = Some(number_of_database(database)?);
     }
     parts.take_query(query)?;
-    Ok(parts.address(Endpoint::Tcp(host, port)))
+    Ok((parts, endpoint))
 }
 
 fn unix(authority: &str, path: &str, query: &str) -> Result<Address> {
@@ -241,6 +301,10 @@ mod tests {
     use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
     use super::*;
+
+    fn parse(url: &str) -> Result<Address> {
+        Address::parse(url)
+    }
 
     #[test]
     fn good_urls_mean_what_other_programs_read_in_them() {

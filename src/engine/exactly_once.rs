@@ -5,13 +5,13 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::caller::Caller;
-use crate::conn::{Outcome, Request, Server, Topology, ask, gather};
+use crate::conn::{Heed, Outcome, Request, Route, Server, Topology, ask, gather};
 use crate::durability::Copies;
-use crate::error::{Error, Loss};
+use crate::error::{Error, ErrorKind, Loss};
 use crate::script::Call;
 use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
 use crate::time::Instant;
-use crate::transport::{Fault, Identity, Limits, PubSub, Question, Voting};
+use crate::transport::{Fault, Identity, Limits, PubSub, Question, ServerNumber, Voting};
 
 /// A reply, and the history of its request.
 #[derive(Debug)]
@@ -44,7 +44,8 @@ impl<T> Answer<T> {
 /// at that time, and each unanswered copy is fenced at the server to which the copy was sent.
 ///
 /// Before a repetition every unanswered copy is fenced, so no older copy can run after the repetition. Scripts are
-/// written so that a second run right after the first changes nothing.
+/// written so that a second run right after the first changes nothing. Where another server stores the key by now, the
+/// repetition goes there at once: the copy at the former server counts as unfenceable, and the background fences it.
 pub(crate) fn send<T>(
     topology: &dyn Topology,
     call: &Call<T>,
@@ -110,6 +111,9 @@ fn fence_one_connection<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)]) -> b
         return false;
     };
     let topology = first.topology;
+    if first.leave_behind(&identity) {
+        return true;
+    }
     let outcome = fence_copy(topology, &identity, limits);
     let now = Instant::now();
     // The others try again after a failure, because a fault is for one request.
@@ -130,23 +134,25 @@ struct Sending<'a, T> {
     call: &'a Call<T>,
     voting: Voting,
     exchange: Exchange,
+    /// The way of the next attempt only, by the word of the server that was asked last.
+    redirected: Option<Route>,
 }
 
 impl<'a, T> Sending<'a, T> {
     fn new(send: Send<'a, T>) -> Self {
         let Send { topology, call, bounds, in_doubt } = send;
         let exchange = Exchange::new(in_doubt, call.has_source(), bounds, Instant::now());
-        Self { topology, call, voting: bounds.voting, exchange }
+        Self { topology, call, voting: bounds.voting, exchange, redirected: None }
     }
 
     /// The request to send now, if the next step is to send one.
     fn request(&self, now: Instant) -> Option<Request<'_, T>> {
         match self.exchange.next(now) {
             Next::Send { whole, limits } if self.call.round_trips().is_none() => {
-                let server = self.server();
+                let route = self.route();
                 // The first request of a client that publishes asks for the kind of pub/sub, and goes alone.
-                let pub_sub = server.pub_sub_if_chosen().or((!self.call.publishes()).then_some(PubSub::Plain))?;
-                Some(self.request_of(server, pub_sub, whole, limits))
+                let pub_sub = route.server.pub_sub_if_chosen().or((!self.call.publishes()).then_some(PubSub::Plain))?;
+                Some(self.request_of(route, pub_sub, whole, limits))
             }
             _ => None,
         }
@@ -164,6 +170,7 @@ impl<'a, T> Sending<'a, T> {
     fn finish(mut self, caller: Option<&Caller<'_>>) -> Result<Answer<T>, Failed> {
         loop {
             match self.exchange.next(Instant::now()) {
+                Next::Fence(identity, _) if self.leave_behind(&identity) => {}
                 Next::Fence(identity, limits) => {
                     let outcome = fence_copy(self.topology, &identity, limits);
                     self.exchange.fenced(Instant::now(), outcome);
@@ -184,14 +191,17 @@ impl<'a, T> Sending<'a, T> {
     }
 
     fn attempt(&self, whole: bool, limits: Limits) -> Outcome<T> {
-        let (server, sent) = (self.server(), Instant::now());
+        let (Route { server, asking }, sent) = (self.route(), Instant::now());
         let confirmation = |answer: &T| self.call.confirmation(answer);
+        let number = server.number();
         let (answer, copies) = match (self.call.round_trips(), self.pub_sub(&server, limits)) {
-            (None, Ok(pub_sub)) => return ask(self.request_of(server, pub_sub, whole, limits)),
-            (Some(round_trips), Ok(_)) => server.round_trips(limits, |send| round_trips.run(send), confirmation),
+            (None, Ok(pub_sub)) => return ask(self.request_of(Route { server, asking }, pub_sub, whole, limits)),
+            (Some(round_trips), Ok(_)) => {
+                server.round_trips(limits, asking, |send| round_trips.run(send), confirmation)
+            }
             (_, Err(fault)) => (Err(fault), None),
         };
-        Outcome { answer, sent, ended: Instant::now(), run_id: None, copies }
+        Outcome { server: number, answer, sent, ended: Instant::now(), run_id: None, copies }
     }
 
     /// The kind of pub/sub, where the request publishes.
@@ -199,35 +209,65 @@ impl<'a, T> Sending<'a, T> {
         if self.call.publishes() { server.pub_sub(limits) } else { Ok(PubSub::Plain) }
     }
 
-    fn request_of(&self, server: Arc<Server>, pub_sub: PubSub, whole: bool, limits: Limits) -> Request<'_, T> {
+    fn request_of(&self, route: Route, pub_sub: PubSub, whole: bool, limits: Limits) -> Request<'_, T> {
+        let Route { server, asking } = route;
         let with_source = if whole { self.call.packed_with_source(pub_sub) } else { None };
         let packed = with_source.unwrap_or_else(|| self.call.packed(pub_sub)).into();
-        Request { server, packed, limits, voting: self.voting, call: self.call, whole }
+        Request { server, asking, packed, limits, voting: self.voting, call: self.call, whole }
     }
 
     /// Takes the outcome of an attempt.
     fn attempted(&mut self, outcome: Outcome<T>, caller: Option<&Caller<'_>>) -> Option<Answer<T>> {
         let exchange = &mut self.exchange;
+        let (server, sent, ended) = (outcome.server, outcome.sent, outcome.ended);
         match outcome.answer {
             Ok(value) => Some(Answer {
                 value,
-                sent: outcome.sent,
+                sent,
                 repeated: exchange.is_repeated(),
                 unfenceable: exchange.is_unfenceable(),
                 clear_since: exchange.clear_since(),
                 run_id: outcome.run_id,
                 copies: outcome.copies,
             }),
+            // The request with its source goes the same way: `ASKING` was for the first one only.
+            Err(Fault::Refused(refusal)) if refusal.word() == "NOSCRIPT" => {
+                exchange.failed(sent, ended, Fault::Refused(refusal), false);
+                None
+            }
+            Err(Fault::Refused(refusal)) => {
+                self.redirected = None;
+                match self.topology.heed(server, &refusal) {
+                    Heed::AsItSays => exchange.failed(sent, ended, Fault::Refused(refusal), false),
+                    Heed::Later => exchange.postponed(sent, ended, refusal.in_cluster()),
+                    Heed::Elsewhere(route) => {
+                        self.redirected = Some(route);
+                        exchange.redirected(sent, ended, refusal.in_cluster());
+                    }
+                }
+                None
+            }
             Err(fault) => {
-                exchange.failed(outcome.sent, outcome.ended, fault, interruption(caller).is_some());
+                self.redirected = None;
+                doubt(self.topology, server, &fault);
+                exchange.failed(sent, ended, fault, interruption(caller).is_some());
                 None
             }
         }
     }
 
-    /// The server that stores the key now.
-    fn server(&self) -> Arc<Server> {
-        self.topology.server_for(self.call.route().key())
+    /// The way to the server that stores the key now.
+    fn route(&self) -> Route {
+        self.redirected.clone().unwrap_or_else(|| self.topology.route(self.call.route().key()))
+    }
+
+    /// Leaves a copy in doubt to the background if another server stores the key by now.
+    fn leave_behind(&mut self, copy: &Identity) -> bool {
+        let is_elsewhere = is_elsewhere(self.topology, self.call.route().key(), copy);
+        if is_elsewhere && let Some(copy) = self.exchange.left_behind() {
+            self.topology.leave_behind(copy);
+        }
+        is_elsewhere
     }
 }
 
@@ -255,20 +295,53 @@ pub(crate) fn taken_if_overwritten<T>(failed: Failed) -> Result<Answer<Result<T,
     Ok(Answer { value, sent: now, repeated: false, unfenceable, clear_since: now, run_id: None, copies: None })
 }
 
-/// Tries once to fence the copies in doubt.
-pub(crate) fn fence(topology: &dyn Topology, in_doubt: &mut InDoubt, deadline: Instant) -> Result<(), Fault> {
-    while let Some(identity) = in_doubt.fenceable.last() {
-        if !fence_copy(topology, identity, Limits::by(deadline))? {
+/// Tries once to fence the copies in doubt of requests about `key`. Copies at a former server are left to the
+/// background, and count as unfenceable.
+pub(crate) fn fence(
+    topology: &dyn Topology,
+    key: &[u8],
+    in_doubt: &mut InDoubt,
+    deadline: Instant,
+) -> Result<(), Fault> {
+    while let Some(copy) = in_doubt.fenceable.pop() {
+        if is_elsewhere(topology, key, &copy) {
+            topology.leave_behind(copy);
             in_doubt.unfenceable = true;
+            continue;
         }
-        in_doubt.fenceable.pop();
+        match fence_copy(topology, &copy, Limits::by(deadline)) {
+            Ok(fenced) => in_doubt.unfenceable |= !fenced,
+            Err(fault) => {
+                in_doubt.fenceable.push(copy);
+                return Err(fault);
+            }
+        }
     }
     Ok(())
 }
 
+/// Whether another server than the one that got the copy stores the key by now.
+fn is_elsewhere(topology: &dyn Topology, key: &[u8], copy: &Identity) -> bool {
+    topology.route(key).server.number() != copy.number
+}
+
 /// Fences one copy at the server to which the copy was sent. `Ok(false)` where that server cannot fence, or is unknown.
 fn fence_copy(topology: &dyn Topology, identity: &Identity, limits: Limits) -> Result<bool, Fault> {
-    topology.server(identity.number).map_or(Ok(false), |server| server.fence(identity, limits))
+    let Some(server) = topology.server(identity.number) else { return Ok(false) };
+    let outcome = server.fence(identity, limits);
+    if let Err(fault) = &outcome {
+        doubt(topology, identity.number, fault);
+    }
+    outcome
+}
+
+/// Tells the topology of a server that did not answer.
+fn doubt(topology: &dyn Topology, server: ServerNumber, fault: &Fault) {
+    match fault {
+        Fault::NotSent(error) if error.kind() != ErrorKind::Connection => {}
+        Fault::NotSent(_) | Fault::Unanswered(..) => topology.doubt(server),
+        Fault::Refused(refusal) => _ = topology.heed(server, refusal),
+    }
 }
 
 #[cfg(test)]

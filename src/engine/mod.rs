@@ -26,6 +26,7 @@ pub(crate) use lifecycle::handle::Handle;
 pub(crate) use request::{AcquireRequest, Grant, Wait};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -41,6 +42,7 @@ use crate::script::Call;
 use crate::state::exchange::Bounds;
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
+use crate::transport::Slot;
 use acquire::local_queues::LocalQueues;
 use acquire::stand_backs::StandBacks;
 use acquire::waiters::Waiters;
@@ -64,7 +66,8 @@ pub(crate) struct Engine {
     watchdog_lease: Lease,
     pub(crate) fair_patience: Lease,
     topology: Box<dyn Topology>,
-    nodes: Mutex<Vec<Arc<Node>>>,
+    /// The nodes that were made, each at the number of its server.
+    nodes: Mutex<Vec<Option<Arc<Node>>>>,
     local_queues: LocalQueues,
     pub(crate) counted_queues: acquire::counted_queues::Queues,
     numbers: counted::numbered::Numbers,
@@ -178,24 +181,45 @@ impl Engine {
         (number, kind.encode_owner(owner))
     }
 
-    /// Returns the server of a name, with its hub and its watchdog.
+    /// Returns the server that stores a name at present, with its hub and its watchdog.
     fn node(&self, name: &LockName) -> Arc<Node> {
-        let server = self.topology.server_for(name.key());
+        self.node_of(self.topology.route(name.key()).server)
+    }
+
+    /// Returns a server with its hub and its watchdog, which are made at the first use.
+    fn node_of(&self, server: Arc<Server>) -> Arc<Node> {
+        let number = server.number().0;
         let mut nodes = self.nodes.lock();
-        if let Some(node) = nodes.iter().find(|node| Arc::ptr_eq(&node.server, &server)) {
+        if let Some(Some(node)) = nodes.get(number) {
             return Arc::clone(node);
+        }
+        if nodes.len() <= number {
+            nodes.resize(number + 1, None);
         }
         let watchdog = Arc::new(Watchdog::default());
         let reports = Box::new(EngineReports { engine: Weak::clone(&self.myself), watchdog: Arc::clone(&watchdog) });
         let hub = Arc::new(Hub::new(Arc::clone(&server), self.config.command_timeout, reports));
         let node = Arc::new(Node::new(server, hub, watchdog));
-        nodes.push(Arc::clone(&node));
+        nodes[number] = Some(Arc::clone(&node));
         node
     }
 
-    fn is_on(&self, server: &Arc<Server>, hold: &HoldState) -> bool {
-        Arc::ptr_eq(server, &self.topology.server_for(hold.name.key()))
+    /// Returns what the locks of one request must have in common.
+    fn place_of(&self, name: &LockName) -> LockPlace {
+        LockPlace { engine: ptr::from_ref(self).addr(), slot: self.topology.slot(name.key()) }
     }
+
+    fn is_on(&self, server: &Arc<Server>, hold: &HoldState) -> bool {
+        Arc::ptr_eq(server, &self.topology.route(hold.name.key()).server)
+    }
+}
+
+/// A client, and a part of its keys that is on one server at all times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LockPlace {
+    /// The address in memory, which identifies the client.
+    engine: usize,
+    slot: Slot,
 }
 
 /// Passes the reports of the hub to the engine and to the watchdog.

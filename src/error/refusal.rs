@@ -102,6 +102,29 @@ impl Refusal {
         matches!(self.word.as_str(), "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN")
     }
 
+    /// The slot and the address in an answer that sends the request to another server of a cluster.
+    pub(crate) fn redirection(&self) -> Option<(u16, &str)> {
+        let mut words = self.text.split(' ').skip_while(|_| !matches!(self.word.as_str(), "MOVED" | "ASK")).skip(1);
+        // A shortened text may have lost a part of the address.
+        let (slot, address) = (words.next()?.parse().ok()?, words.next().filter(|_| self.text.len() < LONGEST)?);
+        Some((slot, address))
+    }
+
+    /// Whether a script reached a key that another server of the cluster stores.
+    pub(crate) fn is_of_foreign_key(&self) -> bool {
+        self.text.contains("non local key in a cluster node")
+    }
+
+    /// The refusal of a server whose cluster is known to the caller.
+    pub(crate) fn in_cluster(self) -> Self {
+        match self.word.as_str() {
+            "MOVED" | "ASK" => self.advising("the slots of the cluster are moving; try again"),
+            "TRYAGAIN" => self.advising("the slot of the key is moving; try again when it has moved"),
+            "CLUSTERDOWN" => self.advising("no server of the cluster has the slot of the key; see CLUSTER INFO"),
+            _ => self,
+        }
+    }
+
     /// Whether the server lacks the command, or the user has no right to run it.
     pub(crate) fn lacks_command(&self) -> bool {
         matches!(self.word.as_str(), "NOPERM" | "ERR" | "NOPROTO")
@@ -157,7 +180,7 @@ fn by_word(word: &str) -> Option<&'static str> {
         "MAXCLIENTS" => "raise maxclients or close connections",
         "DENIED" => "set a password on the server",
         "MOVED" | "ASK" | "CLUSTERDOWN" | "CROSSSLOT" | "TRYAGAIN" => {
-            "it belongs to a Redis Cluster, which is not supported: connect to a single server"
+            "it belongs to a Redis Cluster: connect with redis+cluster://"
         }
         _ => return None,
     })

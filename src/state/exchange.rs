@@ -5,6 +5,8 @@
 //! | an attempt without a reply     | fencing the copy, then a repetition within the caller's bound      |
 //! | a fence without a reply        | a rest that grows, then the fence again                            |
 //! | transient refusal, not reached | a rest that grows, then another attempt while the caller may retry |
+//! | the word of another server     | an attempt there at once, and after five of them a rest            |
+//! | a copy at a former server      | a repetition at once; nobody waits for the fence of that copy      |
 //! | any other refusal              | the end                                                            |
 
 use std::time::Duration;
@@ -89,6 +91,8 @@ pub(crate) struct Exchange {
     /// The error of the last unanswered copy; set from the first unanswered copy on.
     doubt: Option<Error>,
     whole: bool,
+    /// The number of redirections since the last rest.
+    hops: u32,
     pause: RetryPause,
     /// The duration of the last attempt.
     took: Duration,
@@ -116,6 +120,7 @@ impl Exchange {
             in_doubt,
             doubt: None,
             whole: false,
+            hops: 0,
             pause: RetryPause::new(),
             took: Duration::ZERO,
             clear_since: now,
@@ -196,6 +201,28 @@ impl Exchange {
         }
     }
 
+    /// Takes the word of the server that another server runs the request, which had no effect.
+    pub(crate) fn redirected(&mut self, sent: Instant, now: Instant, refusal: Refusal) {
+        self.hops += 1;
+        if self.hops > MOST_HOPS {
+            self.postponed(sent, now, refusal);
+        }
+    }
+
+    /// Takes the word of the server that no server runs the request now.
+    pub(crate) fn postponed(&mut self, sent: Instant, now: Instant, refusal: Refusal) {
+        self.took = sent.until(now);
+        self.rest_or_end(now, Some(self.bounds.retry_until), Error::refused(refusal));
+    }
+
+    /// Another server stores the key by now. The copy that was to be fenced is left to the background: the former
+    /// server may be dead, and nobody is to wait for its answer.
+    pub(crate) fn left_behind(&mut self) -> Option<Identity> {
+        let copy = self.in_doubt.fenceable.pop();
+        self.in_doubt.unfenceable |= copy.is_some();
+        copy
+    }
+
     fn refused(&mut self, now: Instant, refusal: Refusal) {
         let limit = refusal.is_transient().then_some(self.bounds.retry_until);
         self.rest_or_end(now, limit, Error::refused(refusal));
@@ -231,6 +258,7 @@ impl Exchange {
     /// Ends a rest. With an `interruption` the caller wants no further attempt.
     pub(crate) fn rested(&mut self, now: Instant, interruption: Option<Error>) {
         let State::Resting(_, error) = std::mem::replace(&mut self.state, State::Ready) else { return };
+        self.hops = 0;
         if let Some(interruption) = interruption {
             self.state = State::Over(interruption);
         } else if now.after(self.took.max(SHORTEST_ATTEMPT)) >= self.bounds.end {
@@ -265,6 +293,8 @@ fn no_time() -> Error {
     Error::new(ErrorKind::Connection, "no time was left to send the request")
 }
 
+/// The map of a cluster is wrong for a moment at most.
+const MOST_HOPS: u32 = 5;
 /// With less time left, the reply to another attempt would probably arrive too late.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
 

@@ -2,6 +2,7 @@
 //!
 //! Short tests run in `make test`; the campaigns are ignored there and run in `make topology`.
 
+mod cluster;
 #[cfg(feature = "credentials")]
 mod credentials;
 mod doctor;

@@ -38,6 +38,7 @@ fn silent() -> (TcpListener, Arc<Server>) {
 
 fn request(server: &Arc<Server>, word: &str, limit: Duration) -> Request<'static, String> {
     Request {
+        asking: false,
         server: Arc::clone(server),
         packed: command(&["ECHO", word]).get_packed_command().into(),
         limits: Limits::by(Instant::now().after(limit)),

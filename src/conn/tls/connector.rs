@@ -29,8 +29,11 @@ pub(crate) struct Connector {
     provider: Arc<CryptoProvider>,
     facts: Arc<Facts>,
     /// The authorities of the system, and when they were read: they are many, and change with the system.
-    of_system: Mutex<Option<(Instant, Arc<RootCertStore>)>>,
+    of_system: Arc<Mutex<OfSystem>>,
 }
+
+/// The authorities, with the time when they were read.
+type OfSystem = Option<(Instant, Arc<RootCertStore>)>;
 
 impl Connector {
     /// The connector for an address; `None` for an address without TLS. Reads all files once, so that a bad setting is
@@ -52,9 +55,25 @@ impl Connector {
             has_certificate: settings.client_certificate.is_some(),
         };
         let provider = Arc::new(ring::default_provider());
-        let connector = Self { settings, name, provider, facts: Arc::new(facts), of_system: Mutex::default() };
+        let connector = Self { settings, name, provider, facts: Arc::new(facts), of_system: Arc::default() };
         connector.session()?;
         Ok(Some(connector))
+    }
+
+    /// The connector of another server with the same settings. A host that no certificate can name is verified by the
+    /// name of the first server.
+    pub(crate) fn for_member(&self, address: &Address) -> Self {
+        let own = match (&self.settings.server_name, &address.endpoint) {
+            (None, Endpoint::Tcp(host, _)) => ServerName::try_from(host.clone()).ok(),
+            _ => None,
+        };
+        Self {
+            settings: self.settings.clone(),
+            name: own.unwrap_or_else(|| self.name.clone()),
+            provider: Arc::clone(&self.provider),
+            facts: Arc::clone(&self.facts),
+            of_system: Arc::clone(&self.of_system),
+        }
     }
 
     /// Begins a session. Fails with `Config` where a file cannot be used.

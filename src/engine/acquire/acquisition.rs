@@ -9,13 +9,13 @@ use super::counted_queues::Position;
 use super::waiting::{Asker, Waiting};
 use crate::conn::Topology;
 use crate::durability::Durability;
-use crate::engine::Engine;
 use crate::engine::caller::{Caller, closed};
 use crate::engine::exactly_once::{self, Answer};
 use crate::engine::holds::hold::{Granted, HoldState};
 use crate::engine::kind::{AcquireArgs, Queueing, Waking};
 use crate::engine::release::cleanup::Cleanup;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
+use crate::engine::{Engine, LockPlace};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::bundle::{Bundle, BundlePart};
@@ -162,9 +162,9 @@ impl<'a> Acquisition<'a> {
         BundlePart { name: self.request.name, owner: &self.owner, lease: self.lease }
     }
 
-    /// The server, as a number, and the scripts for several locks. Acquisitions with equal results can share a request.
-    pub(crate) fn bundle(&self) -> Option<(usize, Bundle)> {
-        Some((Arc::as_ptr(&self.waiting.node).addr(), self.request.kind.bundle()?))
+    /// The place of the lock, and the scripts for several locks. Acquisitions with equal results can share a request.
+    pub(crate) fn bundle(&self) -> Option<(LockPlace, Bundle)> {
+        Some((self.engine.place_of(self.request.name), self.request.kind.bundle()?))
     }
 
     pub(crate) fn engine(&self) -> &'a Engine {

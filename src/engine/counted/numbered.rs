@@ -147,7 +147,7 @@ impl Engine {
     }
 
     pub(crate) fn no_counter(&self, name: &LockName) -> Error {
-        let server = self.topology.server_for(name.key());
+        let server = self.topology.route(name.key()).server;
         let text = format!("redis at {} has no counter under this name, but something else", server.label());
         Error::new(ErrorKind::OtherKind, text)
     }

@@ -80,26 +80,34 @@ impl Handle {
 
     /// The server of a lock as error texts show it.
     pub(crate) fn server_of(&self, name: &LockName) -> String {
-        self.0.0.topology.server_for(name.key()).label()
+        self.0.0.topology.route(name.key()).server.label()
     }
 
     pub(crate) fn peer_clock_skew(&self) -> Duration {
         self.0.0.config.peer_clock_skew
     }
 
-    /// The address of the server of a lock, without the database.
-    pub(crate) fn endpoint_of(&self, name: &LockName) -> String {
-        self.0.0.topology.server_for(name.key()).endpoint()
+    /// What votes for a lock with one voice, without the database: its server, or its cluster.
+    pub(crate) fn authority_of(&self, name: &LockName) -> String {
+        self.0.0.topology.authority(name.key())
     }
 
     /// The name that stands in Redis.
     pub(crate) fn name(&self, name: &str) -> GivenName {
-        GivenName::new(self.0.0.full_name(name))
+        let given = GivenName::new(self.0.0.full_name(name));
+        if self.0.0.topology.has_slots() { given.in_one_slot() } else { given }
+    }
+
+    /// The same for a latch.
+    pub(crate) fn name_of_latch(&self, name: &str) -> GivenName {
+        let given = GivenName::new(self.0.0.full_name(name));
+        if self.0.0.topology.has_slots() { given.in_one_slot_with_braces() } else { given }
     }
 
     /// The name of a value of the group.
     pub(crate) fn name_of_value(&self, group: &str, value: &str) -> GivenName {
-        GivenName::of_value(&self.0.0.full_name(group), value)
+        let given = GivenName::of_value(&self.0.0.full_name(group), value);
+        if self.0.0.topology.has_slots() { given.in_one_slot() } else { given }
     }
 }
 

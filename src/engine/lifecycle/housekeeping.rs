@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::conn::{Server, command};
+use crate::conn::Server;
 use crate::engine::Engine;
 use crate::engine::exactly_once;
 use crate::engine::holds::hold::HoldState;
@@ -14,17 +14,11 @@ use crate::name::LockName;
 use crate::state::exchange::Bounds;
 use crate::state::ledger::Phase;
 use crate::time::Instant;
-use crate::transport::{Fault, Limits};
 
 impl Engine {
-    /// Checks that every server answers and accepts the login.
+    /// Checks that a server answers and accepts the login.
     pub(crate) fn greet(&self) -> Result<()> {
-        let ping = command(&["PING"]).get_packed_command();
-        for server in self.topology.servers() {
-            let deadline = Instant::now().after(self.config.command_timeout);
-            server.request(&ping, Limits::by(deadline), |_| Some(())).map_err(Fault::into_error)?;
-        }
-        Ok(())
+        self.topology.greet(self.config.command_timeout)
     }
 
     /// Schedules the closing of connections that stay idle after a burst.
@@ -82,11 +76,9 @@ impl Engine {
         self.under_way.wait_for_others(self.own_operations(), end);
         self.cleaner.finish(end);
         // Called without the mutex, because the cleanup looks up the server of the name.
-        let nodes = self.nodes.lock().clone();
+        let nodes: Vec<_> = self.nodes.lock().iter().flatten().cloned().collect();
         nodes.iter().for_each(|node| node.cleaner.finish(end));
-        for server in self.topology.servers() {
-            server.close();
-        }
+        self.topology.close();
         for node in &nodes {
             node.hub.close();
             node.watchdog.close();

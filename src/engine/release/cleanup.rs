@@ -54,7 +54,8 @@ impl Engine {
             return;
         }
         let limit = self.config.command_timeout;
-        let fenced = exactly_once::fence(&*self.topology, &mut cleanup.in_doubt, Instant::now().after(limit)).is_ok();
+        let deadline = Instant::now().after(limit);
+        let fenced = exactly_once::fence(&*self.topology, cleanup.name.key(), &mut cleanup.in_doubt, deadline).is_ok();
         let call = cleanup.kind.withdraw(&cleanup.name, &cleanup.owner);
         let released = fenced
             && exactly_once::send(&*self.topology, &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
@@ -79,7 +80,7 @@ impl Engine {
                 return;
             }
             let deadline = Instant::now().after(engine.config.command_timeout);
-            let fenced = exactly_once::fence(&*engine.topology, &mut in_doubt, deadline).is_ok();
+            let fenced = exactly_once::fence(&*engine.topology, name.key(), &mut in_doubt, deadline).is_ok();
             if !fenced && !engine.is_closed() {
                 engine.fence_at(Instant::now().after(PAUSE), until, name, in_doubt);
             }

@@ -32,11 +32,6 @@ pub(crate) struct LastRelease<'a> {
 }
 
 impl LastRelease<'_> {
-    /// The server, as a number: requests with equal numbers can go together.
-    pub(crate) fn server(&self) -> usize {
-        Arc::as_ptr(&self.node).addr()
-    }
-
     pub(crate) fn channel(&self) -> &str {
         &self.channel
     }

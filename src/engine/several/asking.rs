@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::engine::Engine;
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::caller::{Caller, closed};
 use crate::engine::exactly_once::{self, Answer, Send};
 use crate::engine::request::Grant;
+use crate::engine::{Engine, LockPlace};
 use crate::error::{Error, Result};
 use crate::script::bundle::{Bundle, BundleAttempt, BundlePart, MOST_PARTS, PartState};
 use crate::script::{Attempt, Call};
@@ -40,8 +40,8 @@ enum Answered {
 
 /// Locks that share a request, by their places in the list.
 struct Share {
-    /// The server and the scripts; `None` for a request of its own.
-    with: Option<(usize, Bundle)>,
+    /// The place of the locks and the scripts; `None` for a request of its own.
+    with: Option<(LockPlace, Bundle)>,
     places: Vec<usize>,
 }
 

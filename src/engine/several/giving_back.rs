@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::engine::Engine;
 use crate::engine::exactly_once::{self, Answer, Send};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::release::{Begun, LastRelease};
+use crate::engine::{Engine, LockPlace};
 use crate::error::{Error, Result};
 use crate::script::bundle::{Bundle, BundleRelease, MOST_PARTS};
 use crate::script::{Call, Released};
@@ -29,8 +29,8 @@ struct Leaving<'a> {
     in_doubt: InDoubt,
 }
 
-/// Holds whose last releases share a request, with their server and scripts; `None` for a request of its own.
-type Share<'a> = (Option<(usize, Bundle)>, Vec<Leaving<'a>>);
+/// Holds whose last releases share a request, with their place and scripts; `None` for a request of its own.
+type Share<'a> = (Option<(LockPlace, Bundle)>, Vec<Leaving<'a>>);
 
 /// Releases every guard within its bounds; a failure of one guard stops no other. Returns the outcomes in order. A
 /// release in doubt is cleaned up in the background.
@@ -44,7 +44,12 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
             Begun::Over(outcome) => outcomes[place] = outcome,
             Begun::Last(last) => {
                 let in_doubt = last.take_in_doubt();
-                let with = held.hold.kind.bundle().filter(|_| in_doubt.is_empty()).map(|one| (last.server(), one));
+                let with = held
+                    .hold
+                    .kind
+                    .bundle()
+                    .filter(|_| in_doubt.is_empty())
+                    .map(|one| (held.engine.place_of(&held.hold.name), one));
                 let leaving = Leaving { place, held: *held, last, in_doubt };
                 let share = shares
                     .iter_mut()
@@ -93,7 +98,7 @@ fn bounds_of<'a>(
     }
 }
 
-fn request(with: Option<(usize, Bundle)>, leaving: &[Leaving<'_>]) -> Call<Vec<Released>> {
+fn request(with: Option<(LockPlace, Bundle)>, leaving: &[Leaving<'_>]) -> Call<Vec<Released>> {
     match (leaving, with) {
         (leaving @ [_, _, ..], Some((_, bundle))) => {
             let parts = leaving.iter().map(|Leaving { held: Held { hold, .. }, last, .. }| BundleRelease {

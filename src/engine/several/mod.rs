@@ -104,7 +104,7 @@ impl Members {
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|one, other| places[*one].cmp(&places[*other]));
         if form == Form::Red {
-            let mut servers: Vec<String> = members.iter().map(|one| one.handle.endpoint_of(&one.name)).collect();
+            let mut servers: Vec<String> = members.iter().map(|one| one.handle.authority_of(&one.name)).collect();
             servers.sort_unstable();
             if let Some(twice) = servers.windows(2).find(|pair| pair[0] == pair[1]) {
                 let text = "its locks must be on independent servers, and two of them are on";

@@ -9,7 +9,7 @@ use super::scene::{PLAIN, Scene, Way};
 pub(crate) const CLUSTERDOWN: Way = Way {
     word: "CLUSTERDOWN",
     when: "a cluster without `HELLO` lacks slots",
-    advice: "connect to a server of its own; clusters are not supported",
+    advice: "connect with `redis+cluster://`",
     lines: CLUSTER,
     prepare: take_slots,
     fail: |scene| {
@@ -23,7 +23,7 @@ pub(crate) const CLUSTERDOWN: Way = Way {
 pub(crate) const MOVED: Way = Way {
     word: "MOVED",
     when: "a cluster without `HELLO`, another server has the key",
-    advice: "connect to a server of its own; clusters are not supported",
+    advice: "connect with `redis+cluster://`",
     lines: CLUSTER,
     prepare: take_slots,
     fail: |scene| {

@@ -147,12 +147,8 @@ fn wrong() -> Vec<Row> {
     let of_sentinel = no_client(&format!("redis://:{CANARY}@127.0.0.1:{}", sentinel.port()));
     let acquire = Client::connect(&lame.url()).unwrap().get_lock("job").try_lock().map(drop).unwrap_err();
     vec![
-        unsupported(
-            "a node of a Cluster",
-            no_client(&cluster.url()),
-            &["Redis Cluster", "not supported", "a server of its own"],
-        )
-        .at(cluster.port(), 0),
+        unsupported("a node of a Cluster", no_client(&cluster.url()), &["Redis Cluster", "redis+cluster://"])
+            .at(cluster.port(), 0),
         unsupported("a Sentinel", no_client(&sentinel.url()), &["Sentinel", "connect to the master"])
             .at(sentinel.port(), 0),
         unsupported("a Sentinel, with the master's password", of_sentinel, &["Sentinel", "connect to the master"])

@@ -1,0 +1,237 @@
+//! A Redis Cluster: each slot is on one of its members, and moves between them.
+
+mod late;
+mod map;
+mod refresh;
+mod slot;
+mod told;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::address::{Address, Endpoint};
+use super::connection::Dialer;
+use super::pub_sub::PubSubChoice;
+use super::server::Server;
+use super::{Heed, Route, Topology};
+use crate::error::{Error, ErrorKind, Refusal, Result};
+use crate::sync::{Condvar, Mutex};
+use crate::transport::{Fault, Identity, ServerNumber, Slot};
+use late::Late;
+use map::Map;
+use refresh::Refreshing;
+use told::{Place, place_in};
+
+/// The members of a cluster, and what this client knows of their slots.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    shared: Arc<Shared>,
+}
+
+/// How the server of a member is made.
+pub(crate) struct Members {
+    dialer: Box<dyn Fn(ServerNumber, Address) -> Dialer + Send + Sync>,
+    most_connections: usize,
+    pub_sub: Arc<PubSubChoice>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// An address with the login of all members.
+    address: Address,
+    making: Members,
+    /// The members of the URL, as texts show them.
+    label: String,
+    /// The time limit of a look at the map of one member.
+    look_limit: Duration,
+    state: Mutex<State>,
+    /// Wakes background threads when the client closes.
+    closing: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    map: Map,
+    /// Every member that this client heard of, by number.
+    servers: Vec<Arc<Server>>,
+    /// The number of members that the URL names; they have the first numbers.
+    seeds: usize,
+    /// The members of the accepted map, replicas among them.
+    members: Vec<ServerNumber>,
+    refreshing: Refreshing,
+    late: Late,
+    closed: bool,
+}
+
+impl Cluster {
+    /// `seeds` are some of the members; they have one login.
+    pub(crate) fn new(seeds: Vec<Address>, making: Members, command_timeout: Duration) -> Result<Self> {
+        let Some(address) = seeds.first().cloned() else { return Err(no_member()) };
+        let mut state = State {
+            map: Map::new(),
+            servers: vec![],
+            seeds: seeds.len(),
+            members: vec![],
+            refreshing: Refreshing::default(),
+            late: Late::default(),
+            closed: false,
+        };
+        for seed in &seeds {
+            let Endpoint::Tcp(host, port) = &seed.endpoint else { return Err(no_member()) };
+            state.number(&(host.clone(), *port), seed, &making);
+        }
+        let label = crate::conn::Place::Cluster(seeds).to_string();
+        let look_limit = (command_timeout / PARTS_OF_A_LOOK).max(SHORTEST_LOOK);
+        let (state, closing) = (Mutex::new(state), Condvar::new());
+        Ok(Self { shared: Arc::new(Shared { address, making, label, look_limit, state, closing }) })
+    }
+}
+
+impl Members {
+    pub(crate) fn new(
+        dialer: impl Fn(ServerNumber, Address) -> Dialer + Send + Sync + 'static,
+        most_connections: usize,
+    ) -> Self {
+        Self { dialer: Box::new(dialer), most_connections, pub_sub: Arc::new(PubSubChoice::on_cluster(None)) }
+    }
+}
+
+impl fmt::Debug for Members {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Members").field("most_connections", &self.most_connections).finish_non_exhaustive()
+    }
+}
+
+impl Topology for Cluster {
+    fn route(&self, key: &[u8]) -> Route {
+        self.shared.state.lock().route(slot::slot_of(key))
+    }
+
+    fn heed(&self, from: ServerNumber, refusal: &Refusal) -> Heed {
+        match refusal.word() {
+            "MOVED" | "ASK" => self.redirected(from, refusal),
+            "TRYAGAIN" => Heed::Later,
+            "CLUSTERDOWN" => {
+                self.doubt(from);
+                Heed::Later
+            }
+            _ if refusal.is_of_foreign_key() => Heed::Later,
+            "LOADING" | "MASTERDOWN" | "READONLY" => {
+                self.doubt(from);
+                Heed::AsItSays
+            }
+            _ => Heed::AsItSays,
+        }
+    }
+
+    fn doubt(&self, server: ServerNumber) {
+        refresh::ask_for(&self.shared, Some(server));
+    }
+
+    fn leave_behind(&self, copy: Identity) {
+        late::fence_later(&self.shared, copy);
+    }
+
+    fn slot(&self, key: &[u8]) -> Slot {
+        slot::slot_of(key)
+    }
+
+    fn has_slots(&self) -> bool {
+        true
+    }
+
+    fn server(&self, number: ServerNumber) -> Option<Arc<Server>> {
+        self.shared.state.lock().servers.get(number.0).cloned()
+    }
+
+    fn servers(&self) -> Vec<Arc<Server>> {
+        let state = self.shared.state.lock();
+        let masters = state.map.masters();
+        if masters.is_empty() {
+            return state.servers.clone();
+        }
+        masters.into_iter().filter_map(|number| state.servers.get(number.0).cloned()).collect()
+    }
+
+    fn authority(&self, _key: &[u8]) -> String {
+        self.shared.label.clone()
+    }
+
+    fn greet(&self, limit: Duration) -> Result<()> {
+        refresh::look(&self.shared, limit).map_err(Fault::into_error)
+    }
+
+    fn close(&self) {
+        let mut state = self.shared.state.lock();
+        state.closed = true;
+        let servers = state.servers.clone();
+        drop(state);
+        self.shared.closing.notify_all();
+        servers.iter().for_each(|server| server.close());
+    }
+}
+
+impl Cluster {
+    /// Follows the word of a member about the place of a slot. An address that nobody can dial is looked up in the map
+    /// of another member.
+    fn redirected(&self, from: ServerNumber, refusal: &Refusal) -> Heed {
+        let asking = refusal.word() == "ASK";
+        if !asking {
+            refresh::ask_for(&self.shared, None);
+        }
+        let mut state = self.shared.state.lock();
+        let spoke = state.servers.get(from.0).and_then(|server| server.place()).map_or("", |(host, _)| host);
+        let place = refusal.redirection().and_then(|(slot, text)| Some((slot, place_in(text, spoke)?)));
+        let Some((slot, place)) = place else {
+            return Heed::Later;
+        };
+        let number = state.number(&place, &self.shared.address, &self.shared.making);
+        if !asking {
+            state.map.moved(Slot(slot), number);
+        }
+        let server = Arc::clone(&state.servers[number.0]);
+        Heed::Elsewhere(Route { server, asking })
+    }
+}
+
+impl State {
+    fn route(&self, slot: Slot) -> Route {
+        let master = self.map.master(slot).and_then(|number| self.servers.get(number.0));
+        // A member that does not store the slot knows which one does.
+        let server = master.unwrap_or_else(|| &self.servers[self.refreshing.turn() % self.servers.len()]);
+        Route::to(server)
+    }
+
+    /// Returns the number of a member, which is made at the first use.
+    fn number(&mut self, place: &Place, address: &Address, making: &Members) -> ServerNumber {
+        let Self { map, servers, closed, .. } = self;
+        map.number(place, |place| add(servers, *closed, place, address, making))
+    }
+}
+
+fn no_member() -> Error {
+    Error::new(ErrorKind::Config, "a cluster is reached by the host and the port of one of its members")
+}
+
+/// Makes the server of a new member.
+fn add(
+    servers: &mut Vec<Arc<Server>>,
+    closed: bool,
+    (host, port): &Place,
+    address: &Address,
+    making: &Members,
+) -> ServerNumber {
+    let number = ServerNumber(servers.len());
+    let dialer = (making.dialer)(number, address.at(host, *port)).in_cluster();
+    let server = Arc::new(Server::new(dialer, making.most_connections).choosing(Arc::clone(&making.pub_sub)));
+    if closed {
+        server.close();
+    }
+    servers.push(server);
+    number
+}
+
+/// A look at the map gets as much of `command_timeout`: several members may be asked within one.
+const PARTS_OF_A_LOOK: u32 = 6;
+const SHORTEST_LOOK: Duration = Duration::from_millis(50);

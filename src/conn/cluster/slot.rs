@@ -1,0 +1,53 @@
+//! The slot of a key: a part of the keys that is on one member of the cluster at all times.
+
+use crate::name::hashed_part;
+use crate::transport::Slot;
+
+/// The number of slots of every cluster.
+pub(super) const SLOTS: u16 = 16_384;
+
+/// Returns the slot of a key.
+pub(super) fn slot_of(key: &[u8]) -> Slot {
+    Slot(crc16(hashed_part(key)) % SLOTS)
+}
+
+/// The CRC-16 of XMODEM: polynomial 0x1021, no reflection, starting with zero.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc: u16, &byte| (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
+}
+
+const TABLE: [u16; 256] = table();
+
+const fn table() -> [u16; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        // As `CLUSTER KEYSLOT` of Redis 7.0 answers; the test of a real server compares many more.
+        let check = |key: &str, slot: u16| assert_eq!(slot_of(key.as_bytes()), Slot(slot), "{key}");
+        check("", 0);
+        check("123456789", 12_739);
+        check("foo", 12_182);
+        check("{foo}bar", 12_182);
+        check("a{foo}{bar}", 12_182);
+        check("foo{}{bar}", 8_363);
+        check("foo{{bar}}zap", 4_015);
+    }
+}

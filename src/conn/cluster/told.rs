@@ -1,0 +1,158 @@
+//! What one member of the cluster tells about all of them: the replies to `CLUSTER INFO` and `CLUSTER SLOTS`.
+
+use redis::Value;
+
+use crate::conn::command;
+use crate::conn::introduction::text_of;
+use crate::conn::server::Server;
+use crate::time::Instant;
+use crate::transport::{Fault, Limits};
+
+/// Host and port.
+pub(super) type Place = (String, u16);
+
+/// The map of the cluster as one member knows it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    /// The last epoch that the member heard of; `None` where the member does not tell.
+    pub(super) epoch: Option<u64>,
+    /// Whether the member serves requests.
+    pub(super) is_well: bool,
+    pub(super) ranges: Vec<Range>,
+}
+
+/// Consecutive slots on one master.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) first: u16,
+    pub(super) last: u16,
+    pub(super) master: Place,
+    pub(super) replicas: Vec<Place>,
+}
+
+/// Asks one member for its map.
+pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<Told, Fault> {
+    let mut connection = server.dial_for_map(deadline)?;
+    let limits = Limits::by(deadline);
+    let spoke = server.place().map_or("", |(host, _)| host);
+    let info = connection.request(&command(&["CLUSTER", "INFO"]).get_packed_command(), limits, text_of);
+    let (epoch, is_well) = match info {
+        Ok(info) => (field(&info, "cluster_current_epoch").and_then(|epoch| epoch.parse().ok()), {
+            field(&info, "cluster_state") == Some("ok")
+        }),
+        // A user without the right to this command takes the first map.
+        Err(Fault::Refused(_)) => (None, true),
+        Err(fault) => return Err(fault),
+    };
+    let slots = command(&["CLUSTER", "SLOTS"]).get_packed_command();
+    let ranges = connection.request(&slots, limits, |reply| ranges(reply, spoke))?;
+    Ok(Told { epoch, is_well, ranges })
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
+}
+
+/// Reads the reply to `CLUSTER SLOTS`; `spoke` is the host that was asked. `None` for a reply of another shape.
+fn ranges(reply: &Value, spoke: &str) -> Option<Vec<Range>> {
+    let Value::Array(ranges) = reply else { return None };
+    let mut all = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let Value::Array(parts) = range else { return None };
+        let [Value::Int(first), Value::Int(last), master, replicas @ ..] = &parts[..] else { return None };
+        // A master whose address nobody knows is found by the next look at the map.
+        let Some(master) = place(master, spoke) else { continue };
+        let replicas = replicas.iter().filter_map(|replica| place(replica, spoke)).collect();
+        all.push(Range { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, master, replicas });
+    }
+    Some(all)
+}
+
+/// Reads the address of a node: host, port, id, and further facts, among them the address where the host is unknown.
+fn place(node: &Value, spoke: &str) -> Option<Place> {
+    let Value::Array(parts) = node else { return None };
+    let [host, Value::Int(port), rest @ ..] = &parts[..] else { return None };
+    let host = match (host, text_of(host).as_deref()) {
+        // A node that does not know its own address is where the answer came from.
+        (Value::Nil, _) | (_, Some("")) => spoke.to_owned(),
+        (_, Some("?")) => address_among(rest.get(1)?)?,
+        (_, host) => host?.to_owned(),
+    };
+    Some((host, u16::try_from(*port).ok().filter(|port| *port != 0)?))
+}
+
+fn address_among(facts: &Value) -> Option<String> {
+    let pairs: Vec<(String, String)> = match facts {
+        Value::Array(facts) => {
+            facts.chunks_exact(2).filter_map(|pair| Some((text_of(&pair[0])?, text_of(&pair[1])?))).collect()
+        }
+        Value::Map(facts) => facts.iter().filter_map(|(name, fact)| Some((text_of(name)?, text_of(fact)?))).collect(),
+        _ => vec![],
+    };
+    pairs.into_iter().find(|(name, address)| name == "ip" && !address.is_empty()).map(|(_, address)| address)
+}
+
+/// Reads the address in a redirection; `spoke` is the host that sent it. `None` where the host is not known.
+pub(super) fn place_in(redirection: &str, spoke: &str) -> Option<Place> {
+    // An IPv6 address has colons and no brackets.
+    let (host, port) = redirection.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    match host {
+        "?" => None,
+        "" => Some((spoke.to_owned(), port)),
+        host => Some((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(reply: &str) -> Option<Vec<(u16, u16, Place, usize)>> {
+        let ranges = ranges(&redis::parse_redis_value(reply.as_bytes()).unwrap(), "spoke")?;
+        Some(ranges.into_iter().map(|range| (range.first, range.last, range.master, range.replicas.len())).collect())
+    }
+
+    fn at(host: &str, port: u16) -> Place {
+        (host.to_owned(), port)
+    }
+
+    #[test]
+    fn a_map_names_masters_by_the_best_address_there_is() {
+        let node = |host: &str| format!("*4\r\n{host}:7000\r\n$2\r\nid\r\n*2\r\n$2\r\nip\r\n$7\r\n1.2.3.4\r\n");
+        let check = |host: &str, found: Option<&str>| {
+            let reply = format!("*1\r\n*4\r\n:0\r\n:5\r\n{0}{0}", node(host));
+            let found = found.map(|host| (0, 5, at(host, 7_000), 1));
+            assert_eq!(read(&reply), Some(found.into_iter().collect()), "{host}");
+        };
+        check("$9\r\n127.0.0.1\r\n", Some("127.0.0.1"));
+        check("$5\r\nhost1\r\n", Some("host1"));
+        check("$3\r\n::1\r\n", Some("::1"));
+        check("$0\r\n\r\n", Some("spoke"));
+        check("$-1\r\n", Some("spoke"));
+        check("$1\r\n?\r\n", Some("1.2.3.4"));
+        assert_eq!(read("*1\r\n*3\r\n:0\r\n:5\r\n*3\r\n$1\r\n?\r\n:7000\r\n$2\r\nid\r\n"), Some(vec![]));
+        assert_eq!(read("+OK\r\n"), None);
+        assert_eq!(read("*1\r\n:1\r\n"), None);
+    }
+
+    #[test]
+    fn a_redirection_names_a_place_in_every_form() {
+        let check = |text: &str, place: Option<Place>| assert_eq!(place_in(text, "spoke"), place, "{text}");
+        check("127.0.0.1:7000", Some(at("127.0.0.1", 7_000)));
+        check("node-1.example:7000", Some(at("node-1.example", 7_000)));
+        check("::1:7000", Some(at("::1", 7_000)));
+        check("[::1]:7000", Some(at("::1", 7_000)));
+        check(":7000", Some(at("spoke", 7_000)));
+        check("?:7000", None);
+        check("host:0", None);
+        check("host", None);
+    }
+
+    #[test]
+    fn the_state_of_a_member_is_read_from_its_text() {
+        let info = "cluster_state:ok\r\ncluster_slots_ok:5\r\ncluster_current_epoch:12\r\ncluster_my_epoch:3\r\n";
+        assert_eq!((field(info, "cluster_state"), field(info, "cluster_current_epoch")), (Some("ok"), Some("12")));
+        assert_eq!(field(info, "cluster"), None);
+    }
+}

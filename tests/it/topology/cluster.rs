@@ -1,0 +1,4 @@
+//! A Redis Cluster: routing by slot, slots that move, members that die.
+
+mod names;
+mod routing;
