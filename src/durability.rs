@@ -13,8 +13,9 @@ use crate::error::{Error, ErrorKind, Refusal, Result};
 /// [`ErrorKind::Quorum`]; a renewal that does not reach them does not prolong the hold, so a holder that is cut off with
 /// an old master loses its lock before the lock expires at the replicas.
 ///
-/// `WAIT` is no consensus: the replica that is promoted must be one that has the grant. Let the promotion need as many
-/// replicas as are left without those that this setting waits for, or wait for all replicas.
+/// `WAIT` is no consensus: a fail-over may promote a replica that lacks the grant. Wait for all replicas, or let the
+/// fail-over choose the replica with the newest data, as Sentinel does among replicas of equal priority. A master without
+/// enough replicas grants nothing, and holders lose their locks when their lease is over.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -46,7 +47,8 @@ impl Durability {
     }
 
     /// Waits also until the server, and each of the replicas, has written the grant to its append-only file, by
-    /// `WAITAOF` of Redis 7.2 and later. All of them need `appendonly yes`.
+    /// `WAITAOF` of Redis 7.2 and later. All of them need `appendonly yes`; with `appendfsync everysec` a write takes up
+    /// to two seconds, so give [`within`](Self::within) more.
     ///
     /// ```
     /// # use lockson::Durability;
