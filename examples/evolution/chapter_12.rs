@@ -38,14 +38,22 @@ fn play(stage: &mut Stage) -> Outcome<Verdict> {
     let servers: Vec<RedisServer> = (0..3).map(|_| RedisServer::start()).collect();
 
     stage.failure("The master dies before the replica has the lock", &["A", "B"]);
-    let (first, second) = dying_master(stage, "hash")?;
+    let seen = dying_master(stage, "hash", true)?;
     stage.seen("A and B both hold; A was told \"yes\" by the master and learns nothing");
-    failed_as_expected(first && second, "one holder")?;
+    failed_as_expected(seen == [true, true], "one holder")?;
 
     stage.mend("WAIT until a replica has the lock", &["A", "B"]);
-    let (first, second) = dying_master(stage, "hash-wait")?;
+    let seen = dying_master(stage, "hash-wait", true)?;
     stage.seen("A was refused, because no replica had the lock after 300 ms; B is the only holder");
-    mended(!first && second, "two holders")?;
+    mended(seen == [false, true], "two holders")?;
+
+    stage.lockson("a lock that counts when its replica has it (Durability); the replica lags", &["A", "B"]);
+    let seen = dying_master(stage, "lockson", true)?;
+    lockson_held(seen == [false, true], "two holders")?;
+    stage.lockson("the same, and the replica keeps up", &["A", "B"]);
+    let seen = dying_master(stage, "lockson", false)?;
+    stage.seen("the lagging replica cost A the lock, not the safety; the other replica kept the lock of A");
+    lockson_held(seen == [true, false], "the lock died with the master")?;
 
     stage.lockson("a red lock on three servers that know nothing of each other", &["A", "B", "C"]);
     red(stage, &servers)?;
@@ -55,35 +63,40 @@ fn play(stage: &mut Stage) -> Outcome<Verdict> {
     );
     Ok(Verdict {
         failure: "fail-over without the lock: 2 holders".into(),
-        lockson: "red lock: 1 holder, 1 of 3 servers dead".into(),
+        lockson: "Durability, red lock: 1 holder".into(),
     })
 }
 
-/// A takes the lock on the master, the master dies, and B takes the lock on the promoted replica.
-fn dying_master(stage: &mut Stage, role: &str) -> Outcome<(bool, bool)> {
+/// A takes the lock on the master, the master dies, and B tries on the promoted replica; tells who had the lock.
+fn dying_master(stage: &mut Stage, role: &str, replica_lags: bool) -> Outcome<[bool; 2]> {
     let master = RedisServer::builder().config("repl-diskless-sync-delay 0").start();
     let link = Proxy::start(master.address());
     let replica = RedisServer::builder().config(format!("replicaof 127.0.0.1 {}", link.port())).start();
     wait_for_info(&replica, "replication", "master_link_status:up")?;
     wait_for_info(&master, "replication", "state=online")?;
     stage.watch(vec![View::new("master", master.url(), "lock"), View::new("replica", replica.url(), "lock")]);
-    let lease = ["lease=10000".to_owned()];
-    let on_replica = [lease[0].clone(), "replica=1".into()];
-    let (mut a, mut b) =
-        (stage.process_at(&master, "A", role, &lease)?, stage.process_at(&replica, "B", "hash", &on_replica)?);
+    let mut a = stage.process_at(&master, "A", role, &["lease=10000".into(), "replicas=1".into()])?;
     stage.start_clock();
-    link.mute(Scope::All, Direction::Both);
+    if replica_lags {
+        link.mute(Scope::All, Direction::Both);
+    }
     let first = a.lock()?;
-    let words =
-        if first { "A takes the lock; the replica lags" } else { "A takes the lock, WAIT says 0, A gives back" };
+    let words = match (first, replica_lags) {
+        (true, true) => "A takes the lock; the replica lags",
+        (true, false) => "A takes the lock; the replica has it",
+        (false, _) => "no replica has the lock in time; A gives back",
+    };
     stage.step(words, &[("A", if first { Holds } else { Idle })]);
     master.kill();
     link.cut(Scope::All);
     stage.step("the master is killed (SIGKILL)", &[]);
     redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec(&mut replica.connection())?;
+    let role = if role == "lockson" { role } else { "hash" };
+    let mut b = stage.process_at(&replica, "B", role, &["lease=10000".into()])?;
     let second = b.lock()?;
-    stage.step("the replica is promoted; B takes the lock there", &[("B", if second { Holds } else { Idle })]);
-    Ok((first, second))
+    let words = if second { "B takes the lock" } else { "B is refused" };
+    stage.step(&format!("the replica is promoted; {words} there"), &[("B", if second { Holds } else { Idle })]);
+    Ok([first, second])
 }
 
 fn red(stage: &mut Stage, servers: &[RedisServer]) -> Outcome<()> {

@@ -44,9 +44,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn new(part: &Part) -> Outcome<Self> {
         let mut redis = part.connect()?;
-        if part.option("replica").is_none() {
-            warm_up(&mut redis)?;
-        }
+        warm_up(&mut redis)?;
         let lease_ms = part.option("lease").unwrap_or("1000").parse()?;
         Ok(Self { redis, me: part.name.clone(), lease_ms })
     }

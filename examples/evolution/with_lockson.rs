@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, Guard, Lock};
+use lockson::{Client, Durability, ErrorKind, Guard, Lock};
 
 use crate::Outcome;
 use crate::actor::{Actor, Part};
@@ -25,6 +25,10 @@ impl Process {
         if let Some(lease) = part.option("lease") {
             lock = lock.with_lease(Duration::from_millis(lease.parse()?));
         }
+        if let Some(replicas) = part.number("replicas")? {
+            let copied = Durability::replicas(u8::try_from(replicas)?).within(Duration::from_millis(300));
+            lock = lock.with_durability(copied);
+        }
         Ok(Self { client, lock, guards: vec![], owner: String::new() })
     }
 
@@ -45,8 +49,12 @@ pub(crate) fn client(url: &str) -> lockson::Result<Client> {
 
 impl Actor for Process {
     fn lock(&mut self) -> Outcome<bool> {
-        let guard = self.lock.try_lock()?;
-        Ok(self.keep(guard))
+        match self.lock.try_lock() {
+            Ok(guard) => Ok(self.keep(guard)),
+            // No replica had the lock in time, so it was given back.
+            Err(error) if error.kind() == ErrorKind::Quorum => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn lock_within(&mut self, patience: Duration) -> Outcome<(bool, u64)> {
