@@ -1,5 +1,6 @@
 //! Chapter 2: the time of the end as the value, by the clock of the client.
 
+use lockson_harness::eventually;
 use lockson_harness::proxy::When;
 
 use crate::actor::{Actor, Part};
@@ -78,11 +79,14 @@ fn two_takers(stage: &mut Stage) -> Outcome<u128> {
     failed_as_expected(c.lock()?, "the lock is free")?;
     c.kill();
     let end: i64 = redis::cmd("GET").arg("lock").query(&mut stage.redis())?;
-    lockson_harness::eventually(BOUND, "the end of C has passed", || now() > end);
+    eventually(BOUND, "the end of C has passed", || now() > end);
     stage.start_clock();
     stage.step("C was killed while it held; its time is over", &[("C", Dead)]);
     let pause = b.tell_and_stop_after("lock", When::command("GET"));
     stage.step("B reads the old end, and is stopped", &[("B", Stopped)]);
+    // Two values of one millisecond would be equal.
+    let stopped_at = now();
+    eventually(BOUND, "a later millisecond", || now() > stopped_at);
     failed_as_expected(a.lock()?, "A takes over")?;
     stage.step("A takes over by GETSET", &[("A", Holds)]);
     b.go_on(pause);

@@ -161,7 +161,8 @@ impl WithRedLock {
     pub(crate) fn new(part: &Part) -> Outcome<Self> {
         let urls = part.option("urls").ok_or("no servers")?;
         let clients: Vec<Client> = urls.split(',').map(client).collect::<lockson::Result<_>>()?;
-        let lock = Lock::red(clients.iter().map(|client| client.get_lock("lock")));
+        let lock = Lock::red(clients.iter().map(|client| client.get_lock("lock")))
+            .with_node_timeout(Duration::from_millis(500));
         Ok(Self { _clients: clients, lock, guard: None })
     }
 }

@@ -26,7 +26,7 @@ impl Process {
             lock = lock.with_lease(Duration::from_millis(lease.parse()?));
         }
         if let Some(replicas) = part.number("replicas")? {
-            let copied = Durability::replicas(u8::try_from(replicas)?).within(Duration::from_millis(300));
+            let copied = Durability::replicas(u8::try_from(replicas)?).within(Duration::from_secs(1));
             lock = lock.with_durability(copied);
         }
         Ok(Self { client, lock, guards: vec![], owner: String::new() })
