@@ -2,7 +2,7 @@
 
 use crate::actor::{Actor, Part};
 use crate::stage::State::{Dead, Holds, Waits};
-use crate::stage::{Stage, Verdict, failed_as_expected, lockson_held, ms};
+use crate::stage::{Stage, Verdict, failed_as_expected, given, lockson_held, ms};
 use crate::{Chapter, Outcome};
 
 pub(crate) const CHAPTER: Chapter =
@@ -43,7 +43,7 @@ fn play(stage: &mut Stage) -> Outcome<Verdict> {
 fn killed_holder(stage: &mut Stage, role: &str) -> Outcome<(u64, Option<u128>)> {
     let (mut a, mut b) = (stage.process("A", role)?, stage.process("B", role)?);
     stage.start_clock();
-    lockson_held(a.lock()?, "the lock is free")?;
+    given(a.lock()?, "the lock is free")?;
     stage.step("A takes the lock", &[("A", Holds)]);
     a.kill();
     stage.step("A is killed (SIGKILL)", &[("A", Dead), ("B", Waits)]);

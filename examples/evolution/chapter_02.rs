@@ -7,7 +7,7 @@ use crate::actor::{Actor, Part};
 use crate::process::BOUND;
 use crate::redis_view::now;
 use crate::stage::State::{Dead, Holds, Idle, Stopped, Waits};
-use crate::stage::{Stage, Verdict, failed_as_expected, lockson_held, ms};
+use crate::stage::{Stage, Verdict, failed_as_expected, given, lockson_held, ms};
 use crate::{Chapter, Outcome};
 
 pub(crate) const CHAPTER: Chapter =
@@ -47,7 +47,7 @@ fn play(stage: &mut Stage) -> Outcome<Verdict> {
     stage.failure("A clock that is 10 s ahead takes a live lock", &["A", "B"]);
     let (mut a, mut b) = (stage.process("A", "getset")?, stage.process_with("B", "getset", &["clock=10000".into()])?);
     stage.start_clock();
-    failed_as_expected(a.lock()?, "the lock is free")?;
+    given(a.lock()?, "the lock is free")?;
     stage.step("A takes the lock", &[("A", Holds)]);
     failed_as_expected(b.lock()?, "a fast clock takes no lock")?;
     stage.step("B, whose clock is 10 s ahead, takes the lock", &[("B", Holds)]);
@@ -57,7 +57,7 @@ fn play(stage: &mut Stage) -> Outcome<Verdict> {
     stage.lockson("the holder is dead, and two processes wait; then one asks for a live lock", &["A", "B", "C"]);
     let next = two_waiters(stage)?;
     let (mut a, mut b) = (stage.process("A", "lockson")?, stage.process("B", "lockson")?);
-    lockson_held(a.lock()?, "the lock is free")?;
+    given(a.lock()?, "the lock is free")?;
     stage.step("A takes the lock", &[("A", Holds)]);
     let refused = !b.lock()?;
     stage.step("B is refused, whatever its clock says", &[]);
@@ -76,7 +76,7 @@ fn play(stage: &mut Stage) -> Outcome<Verdict> {
 fn two_takers(stage: &mut Stage) -> Outcome<u128> {
     let (mut a, mut b, mut c) =
         (stage.process("A", "getset")?, stage.process("B", "getset")?, stage.process("C", "getset")?);
-    failed_as_expected(c.lock()?, "the lock is free")?;
+    given(c.lock()?, "the lock is free")?;
     c.kill();
     let end: i64 = redis::cmd("GET").arg("lock").query(&mut stage.redis())?;
     eventually(BOUND, "the end of C has passed", || now() > end);
@@ -87,7 +87,7 @@ fn two_takers(stage: &mut Stage) -> Outcome<u128> {
     // Two values of one millisecond would be equal.
     let stopped_at = now();
     eventually(BOUND, "a later millisecond", || now() > stopped_at);
-    failed_as_expected(a.lock()?, "A takes over")?;
+    given(a.lock()?, "A takes over")?;
     stage.step("A takes over by GETSET", &[("A", Holds)]);
     b.go_on(pause);
     let got = b.tried()?.held;
@@ -105,7 +105,7 @@ fn two_takers(stage: &mut Stage) -> Outcome<u128> {
 fn two_waiters(stage: &mut Stage) -> Outcome<u128> {
     let (mut first, mut second) = (stage.process("A", "lockson")?, stage.process("B", "lockson")?);
     let mut c = stage.process("C", "lockson")?;
-    lockson_held(c.lock()?, "the lock is free")?;
+    given(c.lock()?, "the lock is free")?;
     c.kill();
     stage.start_clock();
     stage.step("C was killed while it held", &[("C", Dead), ("A", Waits), ("B", Waits)]);

@@ -2,7 +2,7 @@
 
 use crate::actor::{Actor, Part};
 use crate::stage::State::{Holds, Idle};
-use crate::stage::{Stage, Verdict, failed_as_expected, lockson_held};
+use crate::stage::{Stage, Verdict, failed_as_expected, given, lockson_held};
 use crate::{Chapter, Outcome};
 
 pub(crate) const CHAPTER: Chapter =
@@ -48,7 +48,7 @@ fn late_release(stage: &mut Stage, role: &str, options: &[String]) -> Outcome<Se
     let mut a = stage.process_with("A", role, options)?;
     let (mut b, mut c) = (stage.process("B", role)?, stage.process("C", role)?);
     stage.start_clock();
-    failed_as_expected(a.lock()?, "the lock is free")?;
+    given(a.lock()?, "the lock is free")?;
     stage.step("A takes the lock and works", &[("A", Holds)]);
     stage.wait_until_expired("lock");
     if role == "lockson" {
@@ -58,7 +58,7 @@ fn late_release(stage: &mut Stage, role: &str, options: &[String]) -> Outcome<Se
     } else {
         stage.step("the time to live is over; A still works", &[]);
     }
-    failed_as_expected(b.lock()?, "the lock is free again")?;
+    given(b.lock()?, "the lock is free again")?;
     stage.step("B takes the lock", &[("B", Holds)]);
     let answer = a.unlock()?;
     stage.step(&format!("A is done and releases: {answer}"), &[("A", Idle)]);

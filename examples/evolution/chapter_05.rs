@@ -5,7 +5,7 @@ use lockson_harness::proxy::When;
 use crate::actor::{Actor, Part};
 use crate::process::{Pause, Process as Child};
 use crate::stage::State::{Holds, Idle, Stopped};
-use crate::stage::{Stage, Verdict, failed_as_expected, lockson_held};
+use crate::stage::{Stage, Verdict, failed_as_expected, given, lockson_held};
 use crate::{Chapter, Outcome};
 
 pub(crate) const CHAPTER: Chapter =
@@ -67,12 +67,12 @@ pub(crate) fn stopped_release(
     let mut a = stage.process_with("A", role, options)?;
     let (mut b, mut c) = (stage.process("B", role)?, stage.process("C", role)?);
     stage.start_clock();
-    failed_as_expected(a.lock()?, "the lock is free")?;
+    given(a.lock()?, "the lock is free")?;
     stage.step("A takes the lock", &[("A", Holds)]);
     let pause = stop(&mut a);
     stage.step(words, &[("A", Stopped)]);
     stage.wait_until_expired("lock");
-    failed_as_expected(b.lock()?, "the lock is free again")?;
+    given(b.lock()?, "the lock is free again")?;
     stage.step("the time to live is over; B takes the lock", &[("B", Holds)]);
     a.go_on(pause);
     let answer = a.answer()?;

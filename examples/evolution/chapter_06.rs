@@ -6,7 +6,7 @@ use crate::actor::{Actor, Part};
 use crate::chapter_05::{lock, stopped_release};
 use crate::process::Process as Child;
 use crate::stage::State::{Holds, Idle, Waits};
-use crate::stage::{Stage, Verdict, failed_as_expected, lockson_held, mended, ms};
+use crate::stage::{Stage, Verdict, failed_as_expected, given, lockson_held, mended, ms};
 use crate::{Chapter, Outcome};
 
 pub(crate) const CHAPTER: Chapter =
@@ -81,7 +81,7 @@ fn play(stage: &mut Stage) -> Outcome<Verdict> {
 fn long_work(stage: &mut Stage, role: &str) -> Outcome<(u128, bool, String)> {
     let (mut a, mut b) = (stage.process("A", role)?, stage.process("B", role)?);
     stage.start_clock();
-    failed_as_expected(a.lock()?, "the lock is free")?;
+    given(a.lock()?, "the lock is free")?;
     stage.step("A takes the lock and works", &[("A", Holds), ("B", Waits)]);
     let tried = b.lock_within(ms(3_000))?;
     if tried.held {

@@ -10,7 +10,7 @@ use lockson_harness::proxy::{NewConnections, Scope, When};
 use crate::actor::{Actor, Part};
 use crate::process::BOUND;
 use crate::stage::State::{Ended, Holds, Idle, Waits};
-use crate::stage::{Stage, Verdict, failed_as_expected, lockson_held, ms};
+use crate::stage::{Stage, Verdict, failed_as_expected, given, lockson_held, ms};
 use crate::{Chapter, Outcome};
 
 pub(crate) const CHAPTER: Chapter =
@@ -42,7 +42,7 @@ fn play(stage: &mut Stage) -> Outcome<Verdict> {
     stage.failure("The guard thread dies, and the work does not notice", &["A", "B"]);
     let (mut a, mut b) = (stage.process("A", "guard-thread")?, stage.process("B", "guard-thread")?);
     stage.start_clock();
-    failed_as_expected(a.lock()?, "the lock is free")?;
+    given(a.lock()?, "the lock is free")?;
     let of_guard = a.proxy.wait_for(&When::script(), BOUND).connection;
     stage.step("A takes the lock; its guard extends it", &[("A", Holds), ("B", Waits)]);
     a.proxy.cut(Scope::Connection(of_guard));
@@ -65,7 +65,7 @@ fn with_lockson(stage: &mut Stage, tried_in_vain: u128) -> Outcome<Verdict> {
     stage.lockson("all connections of the holder break; then Redis cannot be reached at all", &["A", "B"]);
     let (mut a, mut b) = (stage.process("A", "lockson")?, stage.process("B", "lockson")?);
     stage.start_clock();
-    lockson_held(a.lock()?, "the lock is free")?;
+    given(a.lock()?, "the lock is free")?;
     stage.step("A takes the lock", &[("A", Holds), ("B", Waits)]);
     a.proxy.cut(Scope::All);
     stage.step("all connections of A break", &[]);
@@ -92,7 +92,7 @@ fn with_lockson(stage: &mut Stage, tried_in_vain: u128) -> Outcome<Verdict> {
 fn panicking_work(stage: &mut Stage, role: &str) -> Outcome<(bool, u128)> {
     let (mut a, mut b) = (stage.process("A", role)?, stage.process("B", role)?);
     stage.start_clock();
-    failed_as_expected(a.ask("work that panics")? == "panicked", "the work panics")?;
+    given(a.ask("work that panics")? == "panicked", "the work panics")?;
     stage.step("A takes the lock, and its work panics", &[("A", Ended("its work has ended")), ("B", Waits)]);
     let tried = b.lock_within(ms(2_000))?;
     if tried.held {

@@ -8,7 +8,7 @@ use lockson_harness::proxy::{Then, When};
 use crate::actor::{Actor, Part};
 use crate::process::{BOUND, Process as Child};
 use crate::stage::State::{Dead, Holds, Idle, Waits};
-use crate::stage::{Stage, State, Verdict, failed_as_expected, lockson_held};
+use crate::stage::{Stage, State, Verdict, failed_as_expected, given, lockson_held};
 use crate::with_lockson::numbers;
 use crate::{Chapter, Outcome};
 
@@ -78,7 +78,7 @@ fn play(stage: &mut Stage) -> Outcome<Verdict> {
 fn release_between_tries(stage: &mut Stage, role: &str) -> Outcome<u128> {
     let (mut a, mut b) = (stage.process("A", role)?, stage.process("B", role)?);
     stage.start_clock();
-    failed_as_expected(a.lock()?, "the lock is free")?;
+    given(a.lock()?, "the lock is free")?;
     stage.step("A takes the lock", &[("A", Holds), ("B", Waits)]);
     let take = if role == "lockson" { When::script() } else { When::command("SET") };
     let mark = b.proxy.mark();
@@ -92,7 +92,7 @@ fn release_between_tries(stage: &mut Stage, role: &str) -> Outcome<u128> {
     if role != "lockson" {
         stage.step("A releases", &[("A", Idle)]);
     }
-    failed_as_expected(b.tried()?.held, "the lock is free")?;
+    given(b.tried()?.held, "B has the lock")?;
     let late = released.elapsed().as_millis();
     stage.step("B has the lock", &[("A", Idle), ("B", Holds)]);
     Ok(late)
@@ -121,9 +121,9 @@ fn release_always(stage: &mut Stage) -> Outcome<()> {
     let role = "three-tries";
     let (mut a, mut b, mut c) = (stage.process("A", role)?, stage.process("B", role)?, stage.process("C", role)?);
     stage.start_clock();
-    failed_as_expected(a.lock()?, "the lock is free")?;
+    given(a.lock()?, "the lock is free")?;
     stage.step("A takes the lock", &[("A", Holds), ("B", Waits)]);
-    failed_as_expected(!b.lock()?, "the lock is free")?;
+    given(!b.lock()?, "B gives up")?;
     b.unlock()?;
     stage.step("B gives up, and its finally releases", &[("B", Idle)]);
     let got_in = c.lock()?;
@@ -136,8 +136,11 @@ fn release_always(stage: &mut Stage) -> Outcome<()> {
 fn release_on_success(stage: &mut Stage) -> Outcome<i64> {
     stage.failure("Release only on success: the answer to a take is lost", &["A", "B"]);
     failed_as_expected(!lost_answer(stage, "three-tries")?, "A knows that it holds")?;
+    let mut b = stage.process("B", "three-tries")?;
+    failed_as_expected(!b.lock()?, "no lock is left")?;
+    stage.step("B tries three times in vain", &[("B", Waits)]);
     let left = stage.time_to_live("lock")?;
-    stage.seen(&format!("A reports an error and releases nothing; the lock stays for {left} ms more"));
+    stage.seen(&format!("A reported an error and released nothing; the lock stays for {left} ms more"));
     failed_as_expected(left > 0, "no lock is left")?;
     Ok(left)
 }

@@ -1,7 +1,7 @@
 //! Chapter 9: a function that holds the lock calls another function that takes it.
 
 use crate::stage::State::{Holds, Idle};
-use crate::stage::{Stage, Verdict, failed_as_expected, lockson_held, mended, ms};
+use crate::stage::{Stage, Verdict, given, lockson_held, mended, ms};
 use crate::{Chapter, Outcome};
 
 pub(crate) const CHAPTER: Chapter =
@@ -32,18 +32,18 @@ fn play(stage: &mut Stage) -> Outcome<Verdict> {
 fn nested(stage: &mut Stage, role: &str) -> Outcome<Option<(u64, u128)>> {
     let mut a = stage.process("A", role)?;
     stage.start_clock();
-    failed_as_expected(a.lock()?, "the lock is free")?;
+    given(a.lock()?, "the lock is free")?;
     stage.step("A takes the lock", &[("A", Holds)]);
     let inner = a.lock_within(ms(2_000))?;
     let waited = (!inner.held).then_some((inner.tries, inner.after.as_millis()));
     if inner.held {
         stage.step("an inner function of A takes the lock", &[]);
-        failed_as_expected(a.unlock()? == "released", "the inner hold is released")?;
+        given(a.unlock()? == "released", "the inner hold is released")?;
         stage.step("the inner function releases", &[]);
     } else {
         stage.step("an inner function of A tries, and gives up", &[]);
     }
-    failed_as_expected(a.unlock()? == "released", "the outer hold is released")?;
+    given(a.unlock()? == "released", "the outer hold is released")?;
     stage.step("A releases", &[("A", Idle)]);
     Ok(waited)
 }

@@ -9,7 +9,7 @@ use crate::hash_lock;
 use crate::process::Process as Child;
 use crate::redis_view::View;
 use crate::stage::State::{Holds, Idle, Stopped};
-use crate::stage::{Stage, Verdict, failed_as_expected, lockson_held};
+use crate::stage::{Stage, Verdict, failed_as_expected, given, lockson_held};
 use crate::with_lockson::client;
 use crate::{Chapter, Outcome};
 
@@ -84,7 +84,7 @@ fn begin(stage: &mut Stage, role: &str) -> Outcome<(Child, Child)> {
     let (mut a, b) = (stage.process_with("A", role, &["lease=1000".into()])?, stage.process("B", role)?);
     redis::cmd("SET").arg("account").arg(100).exec(&mut stage.redis())?;
     stage.start_clock();
-    failed_as_expected(a.lock()?, "the lock is free")?;
+    given(a.lock()?, "the lock is free")?;
     a.ask("read")?;
     stage.step("A takes the lock", &[("A", Holds)]);
     Ok((a, b))
@@ -92,7 +92,7 @@ fn begin(stage: &mut Stage, role: &str) -> Outcome<(Child, Child)> {
 
 fn successor(stage: &mut Stage, b: &mut Child) -> Outcome<()> {
     stage.wait_until_expired("lock");
-    failed_as_expected(b.lock()?, "the lock is free again")?;
+    given(b.lock()?, "the lock is free again")?;
     b.ask("read")?;
     b.ask("deposit 50")?;
     stage.step("B takes the lock and writes 100 + 50", &[("B", Holds)]);

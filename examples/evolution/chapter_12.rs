@@ -10,7 +10,7 @@ use crate::actor::{Actor, Part};
 use crate::hash_lock;
 use crate::redis_view::View;
 use crate::stage::State::{Holds, Idle};
-use crate::stage::{Stage, Verdict, failed_as_expected, lockson_held, mended, ms, wait_for_info};
+use crate::stage::{Stage, Verdict, failed_as_expected, given, lockson_held, mended, ms, wait_for_info};
 use crate::with_lockson::client;
 use crate::{Chapter, Outcome};
 
@@ -107,7 +107,7 @@ fn red(stage: &mut Stage, servers: &[RedisServer]) -> Outcome<()> {
     let mut a = stage.process_with("A", "red", &options)?;
     let (mut b, mut c) = (stage.process_with("B", "red", &options)?, stage.process_with("C", "red", &options)?);
     stage.start_clock();
-    lockson_held(a.lock_within(ms(10_000))?.held, "the lock is free")?;
+    given(a.lock_within(ms(10_000))?.held, "the lock is free")?;
     stage.step("A takes the lock on three servers", &[("A", Holds)]);
     servers[0].kill();
     let refused = !b.lock()?;

@@ -34,7 +34,9 @@ impl Picture {
         let rows = names.len() + first.redis.len();
         let texts: Vec<Vec<String>> = self.columns.iter().map(|column| wrapped(&column.what, COLUMN_SIGNS)).collect();
         let head = TITLE + 24 + LINE * texts.iter().map(Vec::len).max().unwrap_or(1);
-        let (width, height) = (LABEL + self.columns.len() * COLUMN + MARGIN, head + rows * ROW + 44);
+        let of_columns = LABEL + self.columns.len() * COLUMN + MARGIN;
+        let of_title = self.title.len() * TITLE_SIGN + 2 * MARGIN;
+        let (width, height) = (of_columns.max(of_title).max(LEAST_WIDTH), head + rows * ROW + 44);
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
              viewBox=\"0 0 {width} {height}\" role=\"img\" \
@@ -73,7 +75,9 @@ impl Picture {
 
     /// Marks the columns with a failure, and names the failure below.
     fn verdicts(&self, svg: &mut String, head: usize, rows: usize) {
-        let verdicts: Vec<&str> = self.columns.iter().map(verdict_of).collect();
+        let mut verdicts: Vec<&str> = self.columns.iter().map(verdict_of).collect();
+        // At the start of a scene nobody has had the time to take a free lock.
+        verdicts[0] = if verdicts[0] == FREE { "" } else { verdicts[0] };
         for (index, count) in runs(&verdicts) {
             if verdicts[index].is_empty() {
                 continue;
@@ -161,6 +165,7 @@ fn verdict_of(column: &Column) -> &'static str {
         2.. => "two holders",
         0 if is_taken && involved == 0 => "locked, and nobody holds it",
         0 if count(|state| matches!(state, State::Both(_))) == 2 => "each waits for the other",
+        0 if !is_taken && count(|state| *state == State::Waits) > 0 => FREE,
         _ => "",
     }
 }
@@ -203,13 +208,16 @@ fn escaped(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
 
+const FREE: &str = "free, and one waits";
 const LABEL: usize = 92;
 const COLUMN: usize = 152;
-const COLUMN_SIGNS: usize = 23;
+const COLUMN_SIGNS: usize = 21;
 const ROW: usize = 44;
 const LINE: usize = 17;
 const MARGIN: usize = 14;
 const TITLE: usize = 36;
+const TITLE_SIGN: usize = 8;
+const LEAST_WIDTH: usize = 560;
 
 const STYLE: &str = "<style>
   .card { fill: #ffffff; stroke: #d0d7de }

@@ -194,6 +194,11 @@ impl Stage {
     }
 }
 
+/// An error unless a scene has come to the state from which it goes on.
+pub(crate) fn given(so: bool, what: &str) -> Outcome<()> {
+    if so { Ok(()) } else { Err(format!("the scene stopped: it is not so that {what}").into()) }
+}
+
 /// An error unless the failure of the recipe has happened.
 pub(crate) fn failed_as_expected(so: bool, what: &str) -> Outcome<()> {
     if so { Ok(()) } else { Err(format!("the failure did not happen: {what}").into()) }
