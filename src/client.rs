@@ -462,7 +462,8 @@ impl ClientBuilder {
         let place = Place::parse(&url.0)?;
         #[cfg(feature = "credentials")]
         place.addresses().iter().try_for_each(|address| config.check_credentials(address))?;
-        let tls = place.addresses().first().map(|address| Connector::for_address(config.tls.clone(), address));
+        let read_by = Instant::now().after(config.command_timeout);
+        let tls = place.addresses().first().map(|address| Connector::for_address(config.tls.clone(), address, read_by));
         let tls = tls.transpose()?.flatten();
         #[cfg(feature = "credentials")]
         let provider = config.credentials.clone();

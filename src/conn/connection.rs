@@ -189,7 +189,7 @@ impl Dialer {
         let limit = Instant::now().until(deadline);
         let not_sent = Fault::NotSent;
         // The files are read first: where they cannot be used, no connection is opened.
-        let session = self.tls.as_ref().map(Connector::session).transpose();
+        let session = self.tls.as_ref().map(|tls| tls.session(deadline)).transpose();
         let session = session.map_err(|error| not_sent(trouble::not_secured(&self.label, &error)))?;
         let mut socket = Socket::dial(endpoint, &self.resolver, deadline)
             .map_err(|why| not_sent(trouble::not_reached(&self.label, endpoint, why, limit)))?;

@@ -25,7 +25,7 @@ pub(super) enum Trouble {}
 
 impl Connector {
     /// No URL asks for TLS here: reading the URL refuses it.
-    pub(crate) fn for_address(_settings: Option<Tls>, _address: &Address) -> Result<Option<Self>> {
+    pub(crate) fn for_address(_: Option<Tls>, _: &Address, _deadline: Instant) -> Result<Option<Self>> {
         Ok(None)
     }
 
@@ -33,7 +33,7 @@ impl Connector {
         match *self {}
     }
 
-    pub(super) fn session(&self) -> Result<Session> {
+    pub(super) fn session(&self, _deadline: Instant) -> Result<Session> {
         match *self {}
     }
 }

@@ -16,6 +16,7 @@ use super::session::Session;
 use super::trouble::Facts;
 use super::unverified::Unverified;
 use crate::conn::address::{Address, Endpoint};
+use crate::conn::single_flight::{NoAnswer, SingleFlight};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 use crate::time::Instant;
@@ -24,12 +25,20 @@ use crate::tls::{ClientCertificate, Pem, Tls};
 /// Begins sessions with one server.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    settings: Tls,
     name: ServerName<'static>,
-    provider: Arc<CryptoProvider>,
     facts: Arc<Facts>,
+    source: Arc<Source>,
+    /// Files are read in a thread of their own, because a file system may hang.
+    reads: Arc<SingleFlight<Result<Arc<ClientConfig>>>>,
+}
+
+/// What a session is made of.
+#[derive(Debug)]
+struct Source {
+    settings: Tls,
+    provider: Arc<CryptoProvider>,
     /// The authorities of the system, and when they were read: they are many, and change with the system.
-    of_system: Arc<Mutex<OfSystem>>,
+    of_system: Mutex<OfSystem>,
 }
 
 /// The authorities, with the time when they were read.
@@ -38,7 +47,7 @@ type OfSystem = Option<(Instant, Arc<RootCertStore>)>;
 impl Connector {
     /// The connector for an address; `None` for an address without TLS. Reads all files once, so that a bad setting is
     /// told before any connection.
-    pub(crate) fn for_address(settings: Option<Tls>, address: &Address) -> Result<Option<Self>> {
+    pub(crate) fn for_address(settings: Option<Tls>, address: &Address, deadline: Instant) -> Result<Option<Self>> {
         let host = match (&address.endpoint, address.tls) {
             (Endpoint::Tcp(host, _), true) => host,
             _ if settings.is_none() => return Ok(None),
@@ -54,34 +63,45 @@ impl Connector {
             authorities: in_words(&settings.authorities),
             has_certificate: settings.client_certificate.is_some(),
         };
-        let provider = Arc::new(ring::default_provider());
-        let connector = Self { settings, name, provider, facts: Arc::new(facts), of_system: Arc::default() };
-        connector.session()?;
+        let source = Source { settings, provider: Arc::new(ring::default_provider()), of_system: Mutex::default() };
+        let reads = Arc::new(SingleFlight::new("lockson-dial"));
+        let connector = Self { name, facts: Arc::new(facts), source: Arc::new(source), reads };
+        connector.session(deadline)?;
         Ok(Some(connector))
     }
 
     /// The connector of another server with the same settings. A host that no certificate can name is verified by the
     /// name of the first server.
     pub(crate) fn for_member(&self, address: &Address) -> Self {
-        let own = match (&self.settings.server_name, &address.endpoint) {
+        let own = match (&self.source.settings.server_name, &address.endpoint) {
             (None, Endpoint::Tcp(host, _)) => ServerName::try_from(host.clone()).ok(),
             _ => None,
         };
         Self {
-            settings: self.settings.clone(),
             name: own.unwrap_or_else(|| self.name.clone()),
-            provider: Arc::clone(&self.provider),
             facts: Arc::clone(&self.facts),
-            of_system: Arc::clone(&self.of_system),
+            source: Arc::clone(&self.source),
+            reads: Arc::clone(&self.reads),
         }
     }
 
-    /// Begins a session. Fails with `Config` where a file cannot be used.
-    pub(in crate::conn) fn session(&self) -> Result<Session> {
-        let connection = ClientConnection::new(Arc::new(self.config()?), self.name.clone());
+    /// Begins a session. Fails with `Config` where a file cannot be used, or is not read by `deadline`.
+    pub(in crate::conn) fn session(&self, deadline: Instant) -> Result<Session> {
+        let source = Arc::clone(&self.source);
+        let config = match self.reads.ask(0, deadline, move || source.config().map(Arc::new)) {
+            Ok((_, config)) => config?,
+            Err(NoAnswer::NotInTime) => return fail("the files were not read in time; their file system may hang"),
+            Err(NoAnswer::NoThread(error)) => {
+                let text = "the TLS settings: the files cannot be read: the system gives no thread";
+                return Err(Error::with_source(ErrorKind::Config, text, error));
+            }
+        };
+        let connection = ClientConnection::new(config, self.name.clone());
         Ok(Session::new(connection.map_err(unusable)?, Arc::clone(&self.facts)))
     }
+}
 
+impl Source {
     fn config(&self) -> Result<ClientConfig> {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(unusable)?;

@@ -1,9 +1,12 @@
 //! Servers behind TLS: what is verified, what is told, and that every promise of a plain connection is kept.
 
+mod kept;
+mod once;
+mod rotated;
 mod verified;
 
 use lockson::{Client, ClientBuilder, Tls};
-use lockson_harness::{Authority, RedisServer};
+use lockson_harness::{Authority, Proxy, RedisServer};
 
 /// A server with a port for TLS, and the authority of its certificate.
 struct Secured {
@@ -32,6 +35,13 @@ impl Secured {
 
     fn builder(&self) -> ClientBuilder {
         Client::builder(&self.server.tls_url()).tls(self.tls())
+    }
+
+    /// A proxy in front of the port for TLS, and the settings of a client through the proxy.
+    fn proxied(&self) -> (Proxy, ClientBuilder) {
+        let proxy = Proxy::start(self.server.tls_address());
+        let url = format!("rediss://127.0.0.1:{}", proxy.port());
+        (proxy, Client::builder(&url).tls(self.tls()))
     }
 
     fn client(&self) -> Client {
