@@ -210,3 +210,6 @@ impl Write for Wire<'_> {
 const LARGEST_RECORD: usize = 16 * 1024;
 /// An idle connection has a few messages of TLS itself, not more.
 const MOST_MESSAGES: usize = 16;
+
+#[cfg(test)]
+mod tests;

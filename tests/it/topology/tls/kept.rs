@@ -87,7 +87,7 @@ fn a_message_behind_another_in_one_record_wakes_at_once() {
                 scope.spawn(move || lock.lock().map(drop))
             };
             let (one, other) = (waits(&first), waits(&second));
-            [&first, &second].map(|name| sleeps(&secured.server, name));
+            [&first, &second].into_iter().for_each(|name| sleeps(&secured.server, name));
             let released = Instant::now();
             let script = "redis.call('DEL', KEYS[1]) redis.call('PUBLISH', ARGV[1], string.rep('x', 9000))
                           redis.call('PUBLISH', ARGV[2], '0')";

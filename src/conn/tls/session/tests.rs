@@ -1,0 +1,198 @@
+//! Tests of a session against a server in this process, over a stream with small buffers.
+#![cfg(test)]
+
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
+
+use lockson_harness::Authority;
+use rustix::net::sockopt;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection};
+
+use super::*;
+use crate::conn::address::Address;
+use crate::conn::stream::Stream;
+use crate::conn::tls::{Connector, Tls};
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn soon() -> Instant {
+    Instant::now().after(SOON)
+}
+
+/// The server's end of a session.
+struct Server {
+    connection: ServerConnection,
+    stream: UnixStream,
+    received: usize,
+}
+
+impl Server {
+    /// Receives what the client's system sent, and counts the bytes that can be decrypted.
+    fn receive(&mut self, most: usize) -> usize {
+        self.stream.set_nonblocking(true).unwrap();
+        let mut left = most;
+        while left > 0 {
+            let mut part = vec![0; left.min(4_096)];
+            match (&self.stream).read(&mut part) {
+                Ok(0) => break,
+                Ok(read) => {
+                    left -= read;
+                    let mut bytes = &part[..read];
+                    while !bytes.is_empty() {
+                        self.connection.read_tls(&mut bytes).unwrap();
+                        self.open();
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.received
+    }
+
+    fn open(&mut self) {
+        let state = self.connection.process_new_packets().unwrap();
+        let mut plain = vec![0; state.plaintext_bytes_to_read()];
+        self.connection.reader().read_exact(&mut plain).unwrap();
+        self.received += plain.len();
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.stream.set_nonblocking(false).unwrap();
+        self.connection.writer().write_all(bytes).unwrap();
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut self.stream).unwrap();
+        }
+    }
+}
+
+/// A session after its handshake. The server has not sent its tickets, unless the handshake made it do so.
+fn session() -> (Session, TimedStream, Server) {
+    let authority = Authority::new();
+    let certificate = authority.server();
+    let chain = CertificateDer::pem_slice_iter(&fs::read(&certificate.file).unwrap()).map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_slice(&fs::read(&certificate.key).unwrap()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
+
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    for stream in [&ours, &theirs] {
+        sockopt::set_socket_send_buffer_size(stream, 8 * 1024).unwrap();
+        sockopt::set_socket_recv_buffer_size(stream, 8 * 1024).unwrap();
+    }
+    let address = Address::parse("rediss://localhost").unwrap();
+    let tls = Tls::new().with_ca_file(authority.file());
+    let mut session = Connector::for_address(Some(tls), &address, soon()).unwrap().unwrap().session(soon()).unwrap();
+    let mut stream = TimedStream::new(Stream::Unix(ours));
+    thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let mut connection = ServerConnection::new(config).unwrap();
+            while connection.is_handshaking() {
+                connection.complete_io(&mut theirs).unwrap();
+            }
+            Server { connection, stream: theirs, received: 0 }
+        });
+        session.shake_hands(&mut stream, soon()).unwrap();
+        // The last message of the handshake goes with the first request, here a ping.
+        session.write_all(&mut stream, b"ping", soon()).unwrap();
+        let mut server = server.join().unwrap();
+        server.open(); // the handshake may have read the ping as well
+        while server.receive(usize::MAX) < 4 {}
+        server.received = 0;
+        server.flush();
+        (session, stream, server)
+    })
+}
+
+#[test]
+fn written_bytes_are_those_that_the_server_can_open() {
+    let (mut session, mut stream, mut server) = session();
+    let bytes = vec![b'x'; 300_000];
+    let mut written = 0;
+    // The server takes odd amounts, so that records break everywhere.
+    for most in (1..).map(|round| round * 1_237 % 20_000) {
+        written += session.write_now(&mut stream, &bytes[written..]).unwrap();
+        if written == bytes.len() {
+            break;
+        }
+        // What is in the buffers of the system counts: the server may receive it at any time.
+        let openable = server.receive(most);
+        assert!(openable <= written, "the server opened {openable} bytes of {written}");
+    }
+    assert_eq!(server.receive(usize::MAX), bytes.len());
+}
+
+#[test]
+fn bytes_that_the_system_holds_count_as_written() {
+    let (mut session, mut stream, mut server) = session();
+    let bytes = vec![b'x'; 300_000];
+    let mut written = 0;
+    while written < bytes.len() {
+        let more = session.write_now(&mut stream, &bytes[written..]).unwrap();
+        written += more;
+        assert_eq!(server.receive(usize::MAX), written, "all that the system took has arrived");
+    }
+}
+
+#[test]
+fn a_request_that_is_broken_off_cannot_be_opened_whole() {
+    let (mut session, mut stream, mut server) = session();
+    let bytes = vec![b'x'; 300_000];
+    let error = session.write_all(&mut stream, &bytes, Instant::now().after(Duration::from_millis(100))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    drop((session, stream));
+    let received = server.receive(usize::MAX);
+    assert!(received < bytes.len(), "{received}");
+}
+
+#[test]
+fn tickets_leave_an_idle_connection_usable() {
+    let (mut session, mut stream, mut server) = session();
+    assert!(stream.is_readable(), "the tickets of the handshake are there");
+    assert!(!session.is_stale(&mut stream));
+    assert!(!stream.is_readable(), "they were read");
+    server.connection.refresh_traffic_keys().unwrap();
+    server.flush();
+    assert!(stream.is_readable() && !session.is_stale(&mut stream), "new keys are no reply");
+    server.send(b"+OK\r\n");
+    assert!(session.is_stale(&mut stream));
+    assert!(session.is_stale(&mut stream), "also the second time");
+    let mut reply = [0; 9];
+    assert_eq!(session.read(&mut stream, &mut reply, soon()).unwrap(), 5);
+}
+
+#[test]
+fn an_end_makes_an_idle_connection_stale() {
+    let (mut one, mut stream, server) = session();
+    assert!(!one.is_stale(&mut stream));
+    drop(server);
+    assert!(one.is_stale(&mut stream));
+    let (mut other, mut stream, mut server) = session();
+    server.connection.send_close_notify();
+    server.flush();
+    assert!(other.is_stale(&mut stream));
+    assert_eq!(other.read(&mut stream, &mut [0], soon()).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn changed_bytes_end_the_session_in_plain_words() {
+    let (mut session, mut stream, mut server) = session();
+    assert!(!session.is_stale(&mut stream));
+    server.stream.write_all(&[0x17, 3, 3, 0, 30]).unwrap();
+    server.stream.write_all(&[7; 30]).unwrap();
+    let error: io::Error = session.read(&mut stream, &mut [0], soon()).unwrap_err();
+    let trouble = super::super::Trouble::of(&error).expect("it is a failure of TLS");
+    assert!(trouble.what().contains("something between client and server may change bytes"), "{}", trouble.what());
+}
