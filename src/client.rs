@@ -479,7 +479,7 @@ impl ClientBuilder {
                 Box::new(Standalone::new(Server::new(dialer(ServerNumber::default(), address), config.max_connections)))
             }
             Place::Cluster(seeds) => {
-                let members = Members::new(dialer, config.max_connections);
+                let members = Members::new(dialer, config.max_connections, config.sharded_pub_sub);
                 Box::new(Cluster::new(seeds, members, config.command_timeout)?)
             }
         };

@@ -62,6 +62,8 @@ pub(crate) struct Config {
     pub(crate) fair_patience: Duration,
     pub(crate) peer_clock_skew: Duration,
     pub(crate) durability: Option<Durability>,
+    /// Redisson's AUTO unless set.
+    pub(crate) sharded_pub_sub: Option<bool>,
     pub(crate) max_connections: usize,
     pub(crate) idle_timeout: Duration,
     pub(crate) client_name: String,
@@ -142,6 +144,25 @@ impl ClientBuilder {
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.config.command_timeout = timeout;
         self.config.has_command_timeout = true;
+        self
+    }
+
+    /// Sets whether a client of a Redis Cluster publishes and subscribes by sharded pub/sub, as Redisson's
+    /// `shardedSubscriptionMode` `ON` and `OFF`. No effect without a cluster.
+    ///
+    /// All clients of a lock must use the same kind: a message of one kind does not reach listeners of the other, whose
+    /// waiters then ask after a second, and those of Redisson after the time to live. Set this only where some clients
+    /// set it. Defaults to Redisson's `AUTO`: sharded where the first node that answers knows sharded pub/sub, which is
+    /// Redis 7.0 and later.
+    ///
+    /// ```
+    /// let client = lockson::Client::builder("redis://localhost")
+    ///     .sharded_pub_sub(false) // the Java side has `shardedSubscriptionMode: OFF`
+    ///     .connect_lazily()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn sharded_pub_sub(mut self, sharded: bool) -> Self {
+        self.config.sharded_pub_sub = Some(sharded);
         self
     }
 
@@ -423,6 +444,7 @@ impl Default for Config {
             fair_patience: Duration::from_secs(5),
             peer_clock_skew: Duration::ZERO,
             durability: None,
+            sharded_pub_sub: None,
             max_connections: 64,
             idle_timeout: Duration::from_secs(30),
             client_name: "lockson".into(),

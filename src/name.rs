@@ -254,6 +254,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_channel_is_in_the_slot_of_its_key() {
+        for name in ["L", "orders:42", "{test}:abc:key", "a{b}c", "a}b", "a}b{c}{d}"] {
+            let name = LockName::new(name).unwrap();
+            let of_waiter = format!("{}:owner:1", name.channel());
+            let mut channels = vec![name.channel(), of_waiter, name.read_write_channel(), name.semaphore_channel()];
+            channels.push(name.leader_channel());
+            if !name.as_str().contains(['{', '}']) {
+                channels.push(name.latch_channel());
+            }
+            for channel in channels {
+                assert_eq!(hashed_part(channel.as_bytes()), hashed_part(name.key()), "{channel}");
+            }
+        }
+    }
+
+    #[test]
     fn a_channel_adds_braces_only_where_the_name_has_none() {
         let check = |name: &str, channel: &str| assert_eq!(LockName::new(name).unwrap().channel(), channel);
         check("L", "redisson_lock__channel:{L}");

@@ -37,7 +37,7 @@ pub(crate) enum ListenerEvent {
     /// Also unasked, when the slot of the channel has left the server.
     Unsubscribed(String),
     /// Another server has the slot of these channels, or no server at present.
-    Elsewhere(Vec<String>),
+    Elsewhere(Vec<String>, Refusal),
     Message {
         channel: String,
         /// As the sender wrote it: any bytes.
@@ -265,7 +265,7 @@ impl<'a> Session<'a> {
                 Some(Sent::Subscribe { channels, .. }) => {
                     let refusal = Refusal::new(&error).at(self.listener.server.label());
                     if refusal.is_of_routing() {
-                        return Ok(self.listener.tell(ListenerEvent::Elsewhere(channels)).is_some());
+                        return Ok(self.listener.tell(ListenerEvent::Elsewhere(channels, refusal)).is_some());
                     }
                     if refusal.is_transient() || (refusal.is_of_login() && self.confirmed) {
                         // The subscription is requested again on the next connection, after a pause.
@@ -388,3 +388,6 @@ const SILENCE_BEFORE_PING: Duration = Duration::from_secs(1);
 const ANSWER_LIMIT: Duration = Duration::from_millis(1_500);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests;

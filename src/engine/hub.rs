@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::bell::Bell;
 use crate::conn::{Audience, ListenerEvent, Server, Waker, listen};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::name::INVALIDATIONS;
 use crate::name::LockName;
 use crate::state::channels::{Channels, Message, Subject};
@@ -52,6 +52,9 @@ pub(crate) trait Reports: std::fmt::Debug + Send + Sync {
 
     /// The state of the listening connection changed; with `lost`, messages may have been missed.
     fn ear_changed(&self, lost: bool);
+
+    /// The server refused a subscription, because another server has the slot.
+    fn elsewhere(&self, server: &Server, refusal: &Refusal);
 
     fn listening_failed(&self, server: &Server, error: Error);
 }
@@ -226,9 +229,8 @@ impl Audience for Hub {
     }
 
     fn handle(&self, event: ListenerEvent) {
-        let (mut announced, mut wakes) = (None, vec![]);
-        let (mut counted, mut failed) = (None, None);
-        let mut ear_changed = false;
+        let (mut announced, mut counted, mut wakes) = (None, None, vec![]);
+        let (mut elsewhere, mut failed, mut ear_changed) = (None, None, false);
         {
             let mut state = self.state.lock();
             let State { channels, connections, number, misled, .. } = &mut *state;
@@ -243,7 +245,9 @@ impl Audience for Hub {
                     wakes = channels.subscribed(&channel);
                 }
                 ListenerEvent::Unsubscribed(channel) => wakes = channels.unsubscribed(&channel, Instant::now()),
-                ListenerEvent::Elsewhere(names) => wakes = channels.elsewhere(&names, Instant::now()),
+                ListenerEvent::Elsewhere(names, refusal) => {
+                    (wakes, elsewhere) = (channels.elsewhere(&names, Instant::now()), Some(refusal));
+                }
                 ListenerEvent::Message { channel, payload } => {
                     let message = channels.message(&channel);
                     counted = message.is_count.then_some((channel, payload));
@@ -270,6 +274,9 @@ impl Audience for Hub {
         }
         if let Some((channel, payload)) = counted {
             self.reports.counted(&channel, &payload);
+        }
+        if let Some(refusal) = elsewhere {
+            self.reports.elsewhere(&self.server, &refusal);
         }
         // The report comes first, so that a woken waiter knows that another client published.
         wakes.iter().for_each(Bell::ring);

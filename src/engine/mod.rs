@@ -34,7 +34,7 @@ use std::time::Duration;
 use crate::bell::Bells;
 use crate::config::Config;
 use crate::conn::{Server, Topology};
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 use crate::event::{ListeningFailed, Observer};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, Home, OwnerId, Owners, ThreadId, ThreadNumber};
@@ -256,8 +256,15 @@ impl Reports for EngineReports {
         self.watchdog.ear_changed(lost);
     }
 
+    fn elsewhere(&self, server: &Server, refusal: &Refusal) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.topology.heed(server.number(), refusal);
+        }
+    }
+
     fn listening_failed(&self, server: &Server, error: Error) {
         if let Some(engine) = self.engine.upgrade() {
+            engine.topology.doubt(server.number());
             engine.observe(|observer| observer.listening_failed(&ListeningFailed { server: server.label(), error }));
         }
     }

@@ -95,7 +95,7 @@ const FORGOTTEN: Duration = Duration::from_secs(2);
 mod tests {
     use super::*;
     use crate::engine::hub::Reports;
-    use crate::error::Error;
+    use crate::error::{Error, Refusal};
     use crate::name::LockName;
 
     #[derive(Debug)]
@@ -109,6 +109,8 @@ mod tests {
         fn invalidated(&self, _: Option<&[String]>) {}
 
         fn ear_changed(&self, _: bool) {}
+
+        fn elsewhere(&self, _: &Server, _: &Refusal) {}
 
         fn listening_failed(&self, _: &Server, _: Error) {}
     }

@@ -92,8 +92,9 @@ impl Members {
     pub(crate) fn new(
         dialer: impl Fn(ServerNumber, Address) -> Dialer + Send + Sync + 'static,
         most_connections: usize,
+        is_sharded: Option<bool>,
     ) -> Self {
-        Self { dialer: Box::new(dialer), most_connections, pub_sub: Arc::new(PubSubChoice::on_cluster(None)) }
+        Self { dialer: Box::new(dialer), most_connections, pub_sub: Arc::new(PubSubChoice::on_cluster(is_sharded)) }
     }
 }
 

@@ -11,7 +11,7 @@ use super::{START, check};
 use crate::bell::Bell;
 use crate::conn::{Audience, ListenerEvent, Server, Sleeper, sleeper};
 use crate::engine::hub::{Hub, Reports, Subscription};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::name::LockName;
 use crate::state::channels::Subject;
 use crate::state::wait_loop::{Outcome, WaitLoop, wait_loop};
@@ -40,6 +40,8 @@ impl Reports for Nobody {
     fn invalidated(&self, _: Option<&[String]>) {}
 
     fn ear_changed(&self, _: bool) {}
+
+    fn elsewhere(&self, _: &Server, _: &Refusal) {}
 
     fn listening_failed(&self, _: &Server, _: Error) {}
 }
