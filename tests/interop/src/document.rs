@@ -17,6 +17,7 @@ use crate::verdict::Verdict;
 pub(crate) struct Results {
     pub(crate) matrix: Vec<Row>,
     pub(crate) matrix_of_3: Vec<Row>,
+    pub(crate) matrix_on_cluster: Vec<Row>,
     pub(crate) names: Vec<names::Column>,
     pub(crate) states: Vec<Compared>,
     pub(crate) loads: Vec<Loaded>,
@@ -31,9 +32,11 @@ pub(crate) struct Results {
 pub(crate) fn write(results: &Results) -> io::Result<()> {
     let [newest, older] = &results.versions;
     let mut text = INTRODUCTION.replace("{newest}", newest).replace("{older}", older);
-    text += &format!("\n## Conformance with Redisson {newest}\n\n{}", matrix(&results.matrix));
+    text += &format!("\n## Conformance with Redisson {newest}\n\n{}", matrix(&results.matrix, Column::ALL));
     text += &format!("\n{}", specials(&results.matrix));
-    text += &format!("\n## Conformance with Redisson {older}\n\n{}", matrix(&results.matrix_of_3));
+    text += &format!("\n## Conformance with Redisson {older}\n\n{}", matrix(&results.matrix_of_3, Column::ALL));
+    let on_cluster = matrix(&results.matrix_on_cluster, Column::ON_CLUSTER);
+    text += &format!("\n## On a cluster\n\n{}\n{on_cluster}", CLUSTER.replace("{newest}", newest));
     text += &format!("\n## Names\n\n{NAMES}\n{}", name_table(&results.names));
     text += &format!("\n## Under load\n\n{}", load_table(&results.loads));
     text += &format!("\n## Shares of a hot lock\n\n{}\n{}", shares(), share_table(&results.fairness));
@@ -62,15 +65,14 @@ fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     text
 }
 
-fn matrix(rows: &[Row]) -> String {
-    let heads: Vec<&str> = ["object"].into_iter().chain(Column::ALL.iter().map(|column| column.title())).collect();
+fn matrix(rows: &[Row], columns: &[Column]) -> String {
+    let heads: Vec<&str> = ["object"].into_iter().chain(columns.iter().map(|column| column.title())).collect();
     let cell = |(cell, column): (&Verdict, &Column)| match cell {
         Verdict::NotDefined if *column == Column::Sequence => "-".to_owned(),
         cell => word(cell).to_owned(),
     };
-    let row = |row: &Row| {
-        [row.kind.title.to_owned()].into_iter().chain(row.cells.iter().zip(Column::ALL).map(cell)).collect()
-    };
+    let row =
+        |row: &Row| [row.kind.title.to_owned()].into_iter().chain(row.cells.iter().zip(columns).map(cell)).collect();
     table(&heads, rows.iter().map(row))
 }
 
@@ -177,6 +179,12 @@ is the whole part, and the longest wait of any thread. The target is {share} of 
 three times as long, and the cell says (missed) if the second result misses the target too. A cell has **FAILED**
 below {starved}, or if the wait was twice the permitted wait. Two Redissons are there for comparison, and no target
 applies to them.
+";
+
+const CLUSTER: &str = "\
+Both languages on a Redis Cluster of three masters, Redisson {newest} by `useClusterServers`. Both choose sharded
+pub/sub, as the servers know it. The locks of a multi-lock are on several masters; the majority of a red lock counts a
+cluster as one server.
 ";
 
 const TOKEN: &str = "\

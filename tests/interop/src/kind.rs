@@ -336,6 +336,19 @@ impl Column {
         Self::Sequence,
     ];
 
+    /// The columns of the matrix on a cluster: what depends on the server that has a lock.
+    pub(crate) const ON_CLUSTER: &'static [Self] = &[
+        Self::JavaWoken,
+        Self::RustWoken,
+        Self::Exclusion,
+        Self::Reentry,
+        Self::RustRenews,
+        Self::JavaRenews,
+        Self::ForceUnlock,
+        Self::Queries,
+        Self::Sequence,
+    ];
+
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::JavaWoken => "Rust holds, Java is woken",

@@ -11,6 +11,7 @@ mod matrix;
 mod names;
 mod options;
 mod peer;
+mod site;
 mod stage;
 mod starved;
 mod state;
@@ -23,12 +24,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson_harness::RedisServer;
+use lockson_harness::{RedisCluster, RedisServer};
 
 use document::Results;
-use kind::{Family, Kind, Shape};
+use kind::{Column, Family, Kind, Shape};
 use options::Options;
 use peer::Peer;
+use site::Site;
 use verdict::{Score, Verdict, caught};
 
 fn main() -> ExitCode {
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
 /// Runs the chosen parts, one after the other.
 fn run(options: &Options, score: &Score) -> Results {
     let server = RedisServer::start();
+    let one = Site::One(&server);
     let cast = options.cast(NEWEST);
     let chosen = |wanted: fn(&Kind) -> bool| -> Vec<&'static Kind> {
         options.kinds().iter().copied().filter(|kind| wanted(kind) && (kind.built || options.rehearse)).collect()
@@ -65,12 +68,12 @@ fn run(options: &Options, score: &Score) -> Results {
             score.attempt(name, work);
         }
     };
-    part("matrix", &mut || results.matrix = matrix::fill(&server, &cast, options.kinds(), score, "matrix"));
+    part("matrix", &mut || results.matrix = matrix::fill(one, &cast, options.kinds(), Column::ALL, score, "matrix"));
     part("redisson3", &mut || {
         let kinds = chosen(|kind| kind.with_redisson3);
-        results.matrix_of_3 = matrix::fill(&server, &options.cast(OLDER), &kinds, score, "Redisson 3");
+        results.matrix_of_3 = matrix::fill(one, &options.cast(OLDER), &kinds, Column::ALL, score, "Redisson 3");
     });
-    part("names", &mut || results.names = names::fill(&server, &cast, options.kinds(), score));
+    part("names", &mut || results.names = names::fill(one, &cast, options.kinds(), score));
     part("state", &mut || results.states = state::compare(&cast, options.kinds(), score));
     part("handover", &mut || {
         for kind in chosen(|kind| kind.is_timed) {
@@ -97,6 +100,17 @@ fn run(options: &Options, score: &Score) -> Results {
             results.loads.push(load::soak(&server, &cast, &[kind], options.soak / 2, score));
         }
     });
+    let on_cluster = Score::default();
+    if options.wants("cluster") {
+        on_cluster.attempt("cluster", || {
+            let cluster = RedisCluster::start(3, 0);
+            let cluster = Site::Cluster(&cluster);
+            results.matrix_on_cluster =
+                matrix::fill(cluster, &cast, options.kinds(), Column::ON_CLUSTER, &on_cluster, "cluster");
+        });
+        println!("cluster: {}", on_cluster.line());
+        score.add(&on_cluster);
+    }
     if options.wants_token() {
         score.attempt("token", || results.token = token::run(&server, score));
     }

@@ -2,17 +2,16 @@
 
 use std::time::Instant;
 
-use lockson_harness::RedisServer;
-
 use crate::actor::Object;
 use crate::checks::check;
 use crate::kind::{Column, Family, Kind};
 use crate::lanes::{self, Job};
 use crate::peer::{Cast, Seat};
+use crate::site::Site;
 use crate::stage::Stage;
 use crate::verdict::{Score, Verdict};
 
-/// One kind and the verdicts of its checks, in the order of [`Column::ALL`].
+/// One kind and the verdicts of its checks, in the order of the columns.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) kind: &'static Kind,
@@ -20,15 +19,22 @@ pub(crate) struct Row {
 }
 
 /// Fills a row for each of these kinds.
-pub(crate) fn fill(server: &RedisServer, cast: &Cast, kinds: &[&'static Kind], score: &Score, title: &str) -> Vec<Row> {
+pub(crate) fn fill(
+    site: Site<'_>,
+    cast: &Cast,
+    kinds: &[&'static Kind],
+    columns: &[Column],
+    score: &Score,
+    title: &str,
+) -> Vec<Row> {
     let job = |kind: &&'static Kind| -> Job<'_, Row> {
         let kind = *kind;
-        Box::new(move |stage| row(stage, kind, score, title))
+        Box::new(move |stage| row(stage, kind, columns, score, title))
     };
-    lanes::run(server, cast, kinds.iter().map(job).collect())
+    lanes::run(site, cast, kinds.iter().map(job).collect())
 }
 
-fn row(stage: &Stage<'_>, kind: &'static Kind, score: &Score, title: &str) -> Row {
+fn row(stage: &Stage<'_>, kind: &'static Kind, columns: &[Column], score: &Score, title: &str) -> Row {
     if !kind.built && !stage.is_rehearsal() {
         if is_known(stage, kind) {
             println!(
@@ -37,11 +43,11 @@ fn row(stage: &Stage<'_>, kind: &'static Kind, score: &Score, title: &str) -> Ro
             );
         }
         let cells =
-            Column::ALL.iter().map(|column| if kind.has(*column) { Verdict::NotBuilt } else { Verdict::NotDefined });
+            columns.iter().map(|column| if kind.has(*column) { Verdict::NotBuilt } else { Verdict::NotDefined });
         return Row { kind, cells: cells.collect() };
     }
     let started = Instant::now();
-    let cells: Vec<Verdict> = Column::ALL.iter().map(|column| cell(stage, kind, *column, score, title)).collect();
+    let cells: Vec<Verdict> = columns.iter().map(|column| cell(stage, kind, *column, score, title)).collect();
     let passed = cells.iter().filter(|cell| **cell == Verdict::Passed).count();
     let checked = cells.iter().filter(|cell| matches!(cell, Verdict::Passed | Verdict::Failed(_))).count();
     let seconds = started.elapsed().as_secs_f64();

@@ -2,12 +2,11 @@
 
 use std::time::Instant;
 
-use lockson_harness::RedisServer;
-
 use crate::checks::{excludes, wakes};
 use crate::kind::{Kind, Shape};
 use crate::lanes::{self, Job};
 use crate::peer::{Cast, Seat};
+use crate::site::Site;
 use crate::stage::Stage;
 use crate::verdict::{Score, Verdict};
 
@@ -22,13 +21,13 @@ pub(crate) struct Column {
 }
 
 /// Tests all sorts of names with each built kind that has a single name.
-pub(crate) fn fill(server: &RedisServer, cast: &Cast, kinds: &[&'static Kind], score: &Score) -> Vec<Column> {
+pub(crate) fn fill(site: Site<'_>, cast: &Cast, kinds: &[&'static Kind], score: &Score) -> Vec<Column> {
     let tried = kinds.iter().filter(|kind| kind.shape == Shape::Single && (kind.built || cast.is_rehearsal()));
     let job = |kind: &&'static Kind| -> Job<'_, Column> {
         let kind = *kind;
         Box::new(move |stage| column(stage, kind, score))
     };
-    lanes::run(server, cast, tried.map(job).collect())
+    lanes::run(site, cast, tried.map(job).collect())
 }
 
 fn column(stage: &Stage<'_>, kind: &'static Kind, score: &Score) -> Column {

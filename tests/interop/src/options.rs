@@ -79,8 +79,9 @@ fn kinds(text: &str) -> Result<Vec<&'static Kind>, String> {
     text.split(',').map(|word| Kind::named(word).ok_or(format!("no such kind: {word}\n{USAGE}"))).collect()
 }
 
-const PARTS: &[&str] = &["matrix", "redisson3", "names", "state", "handover", "fairness", "order", "soak", "token"];
+const PARTS: &[&str] =
+    &["matrix", "redisson3", "names", "state", "handover", "fairness", "order", "soak", "cluster", "token"];
 const USAGE: &str = "\
-usage: lockson-interop [--only matrix,redisson3,names,state,handover,fairness,order,soak,token]
+usage: lockson-interop [--only matrix,redisson3,names,state,handover,fairness,order,soak,cluster,token]
                        [--kinds plain,fair,...] [--soak-seconds 60] [--rehearse]
 --rehearse   Redisson plays the Rust part too: tries the checks themselves, for every kind";

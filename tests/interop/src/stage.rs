@@ -1,4 +1,4 @@
-//! The stage of a check: one Redis, a Rust peer and a Java peer, and fresh names.
+//! The stage of a check: one Redis or a cluster, a Rust peer and a Java peer, and fresh names.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::thread;
@@ -9,6 +9,7 @@ use lockson_harness::RedisServer;
 use crate::actor::{Actor, CLIENTS_OF_SERVERS, Object};
 use crate::kind::Kind;
 use crate::peer::{Cast, Peer, Seat};
+use crate::site::Site;
 use crate::starved::Starved;
 use crate::subscribed::until_subscribed;
 use crate::verdict::Verdict;
@@ -19,29 +20,30 @@ pub(crate) const PATIENT: u32 = 0;
 pub(crate) const BRISK: u32 = 1;
 pub(crate) const BRISK_TTL: Duration = Duration::from_secs(1);
 
-/// One lane's stage; several lanes share a server and use different names.
+/// One lane's stage; several lanes share a site and use different names.
 pub(crate) struct Stage<'s> {
-    server: &'s RedisServer,
+    site: Site<'s>,
     lane: usize,
     cast: Cast,
     peers: [RefCell<Peer>; 2],
     /// Started ahead of time, because a JVM takes a second to come up.
     spares: [RefCell<Option<Peer>>; 2],
-    redis: RefCell<redis::Connection>,
+    /// A connection to each server of the site.
+    redis: RefCell<Vec<redis::Connection>>,
     next_name: Cell<u32>,
     /// Servers that know nothing of the first, for locks on independent servers.
     others: OnceCell<[RedisServer; 2]>,
 }
 
 impl<'s> Stage<'s> {
-    pub(crate) fn new(server: &'s RedisServer, lane: usize, cast: &Cast) -> Self {
+    pub(crate) fn new(site: Site<'s>, lane: usize, cast: &Cast) -> Self {
         let stage = Self {
-            server,
+            site,
             lane,
             cast: cast.clone(),
             peers: Seat::BOTH.map(|seat| RefCell::new(Peer::launch(cast.of(seat)))),
             spares: [RefCell::new(None), RefCell::new(None)],
-            redis: RefCell::new(server.connection()),
+            redis: RefCell::new(connections(site)),
             next_name: Cell::new(0),
             others: OnceCell::new(),
         };
@@ -55,7 +57,7 @@ impl<'s> Stage<'s> {
             self.peer(seat).replace(Peer::launch(self.cast.of(seat)));
             self.settle_in(seat);
         }
-        self.redis.replace(self.server.connection());
+        self.redis.replace(connections(self.site));
     }
 
     pub(crate) fn peer(&self, seat: Seat) -> &RefCell<Peer> {
@@ -111,8 +113,8 @@ impl<'s> Stage<'s> {
         }
         let others = self.others.get_or_init(|| [(); 2].map(|()| RedisServer::start()));
         for (server, further) in others.iter().zip(&CLIENTS_OF_SERVERS[1..]) {
-            open_at(&mut peer, server, PATIENT + further, None);
-            open_at(&mut peer, server, BRISK + further, Some(BRISK_TTL));
+            open_at(&mut peer, Site::One(server), PATIENT + further, None);
+            open_at(&mut peer, Site::One(server), BRISK + further, Some(BRISK_TTL));
         }
         peer.is_at_all_servers = true;
     }
@@ -122,7 +124,8 @@ impl<'s> Stage<'s> {
     /// Redis does not list waiters that poll; for such kinds the function only pauses.
     pub(crate) fn until_waiting(&self, waiter: &Actor<'_>) {
         if !waiter.object.kind.polls {
-            until_subscribed(&mut self.redis.borrow_mut(), &waiter.object.name, SUBSCRIBING);
+            let question = self.site.channels();
+            until_subscribed(&mut self.redis.borrow_mut(), &question, &waiter.object.name, SUBSCRIBING);
         }
         thread::sleep(ASKING_AGAIN);
     }
@@ -150,12 +153,13 @@ impl<'s> Stage<'s> {
 
     fn starved(&self) -> Starved {
         let peers = self.peers.iter().map(|peer| peer.borrow().pid());
-        Starved::watch(peers.chain([self.server.pid()]).collect())
+        Starved::watch(peers.chain(self.site.servers().iter().map(RedisServer::pid)).collect())
     }
 
-    /// Asks Redis itself.
-    pub(crate) fn redis<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
-        command.query(&mut *self.redis.borrow_mut()).expect("Redis answers")
+    /// Asks Redis itself about a key.
+    pub(crate) fn redis<T: redis::FromRedisValue>(&self, key: &str, command: &str) -> T {
+        let connection = &mut self.redis.borrow_mut()[self.site.place_of(key)];
+        redis::cmd(command).arg(key).query(connection).expect("Redis answers")
     }
 
     pub(crate) fn is_rehearsal(&self) -> bool {
@@ -169,15 +173,19 @@ impl<'s> Stage<'s> {
     }
 
     fn open(&self, peer: &mut Peer, client: u32) {
-        open_at(peer, self.server, client, (client == BRISK).then_some(BRISK_TTL));
+        open_at(peer, self.site, client, (client == BRISK).then_some(BRISK_TTL));
     }
 }
 
-/// Opens a client at a server; its holds live for `ttl`.
-pub(crate) fn open_at(peer: &mut Peer, server: &RedisServer, client: u32, ttl: Option<Duration>) {
-    let address = lockson_harness::percent::encode(&server.url());
+fn connections(site: Site<'_>) -> Vec<redis::Connection> {
+    site.servers().iter().map(RedisServer::connection).collect()
+}
+
+/// Opens a client at a site; its holds live for `ttl`.
+pub(crate) fn open_at(peer: &mut Peer, site: Site<'_>, client: u32, ttl: Option<Duration>) {
+    let options = site.options();
     let watchdog = ttl.map_or(String::new(), |ttl| format!(" watchdog_ms={}", ttl.as_millis()));
-    peer.ask(&format!("open client={client} address={address}{watchdog}")).expect_ok();
+    peer.ask(&format!("open client={client} {options}{watchdog}")).expect_ok();
 }
 
 /// The bound of a subscription; a waiter without a subscription has been granted faster.

@@ -4,16 +4,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Waits until a channel with this name has a listener, at most for `most`.
-pub(crate) fn until_subscribed(redis: &mut redis::Connection, name: &str, most: Duration) {
+pub(crate) fn until_subscribed(redis: &mut [redis::Connection], question: &redis::Cmd, name: &str, most: Duration) {
     let end = Instant::now() + most;
-    while subscribed(redis, name) == 0 && Instant::now() < end {
+    while !redis.iter_mut().any(|redis| subscribed_as(redis, question, name) > 0) && Instant::now() < end {
         thread::sleep(Duration::from_millis(2));
     }
 }
 
 /// How many channels with this name have a listener.
 pub(crate) fn subscribed(redis: &mut redis::Connection, name: &str) -> usize {
-    let channels: Vec<Vec<u8>> = redis::cmd("PUBSUB").arg("CHANNELS").query(redis).expect("Redis lists its channels");
+    subscribed_as(redis, redis::cmd("PUBSUB").arg("CHANNELS"), name)
+}
+
+fn subscribed_as(redis: &mut redis::Connection, question: &redis::Cmd, name: &str) -> usize {
+    let channels: Vec<Vec<u8>> = question.query(redis).expect("Redis lists its channels");
     channels.iter().filter(|channel| contains(channel, name.as_bytes())).count()
 }
 

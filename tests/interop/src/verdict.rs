@@ -48,6 +48,12 @@ impl Score {
         };
     }
 
+    /// Counts the checks of a part that has a score of its own.
+    pub(crate) fn add(&self, part: &Self) {
+        self.passed.fetch_add(part.passed.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.failed.fetch_add(part.failed(), Ordering::Relaxed);
+    }
+
     pub(crate) fn failed(&self) -> u32 {
         self.failed.load(Ordering::Relaxed)
     }

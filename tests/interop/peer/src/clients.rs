@@ -137,9 +137,6 @@ fn builder(request: &Request) -> Result<ClientBuilder, Failure> {
     if let Some(option) = request.keys().find(|key| OTHER_OPTIONS.contains(key)) {
         return Err(Failure::unsupported(format!("this library has nothing like {option}")));
     }
-    if request.optional_text("mode")?.is_some_and(|mode| mode != "single") {
-        return Err(Failure::unsupported("this library knows the mode single only"));
-    }
     let mut builder = Client::builder(&url(request)?);
     if let Some(millis) = request.optional_number("watchdog_ms")? {
         let timeout = Duration::from_millis(millis);
@@ -160,6 +157,12 @@ fn builder(request: &Request) -> Result<ClientBuilder, Failure> {
     if let Some(most) = request.optional_number("pool_size")? {
         builder = builder.max_connections(most);
     }
+    builder = match request.optional_text("sharded")?.as_deref() {
+        Some("on") => builder.sharded_pub_sub(true),
+        Some("off") => builder.sharded_pub_sub(false),
+        Some("auto") | None => builder,
+        Some(_) => return Err(Failure::bad_input("sharded is neither auto nor on nor off")),
+    };
     if let Some(name) = request.optional_text("client_name")? {
         builder = builder.client_name(&name);
     }
@@ -168,17 +171,26 @@ fn builder(request: &Request) -> Result<ClientBuilder, Failure> {
 
 /// The address with the given credentials, database and protocol.
 fn url(request: &Request) -> Result<String, Failure> {
-    let [address] = <[String; 1]>::try_from(request.texts("address")?)
-        .map_err(|_| Failure::bad_input("mode single takes one address"))?;
-    let Some((scheme, server)) = address.split_once("://") else {
-        return Err(Failure::bad_input("an address is redis://host:port"));
-    };
+    let (mut scheme, mut servers) = (String::new(), vec![]);
+    for address in request.texts("address")? {
+        let Some((of_all, server)) = address.split_once("://") else {
+            return Err(Failure::bad_input("an address is redis://host:port"));
+        };
+        of_all.clone_into(&mut scheme);
+        servers.push(server.trim_end_matches('/').to_owned());
+    }
+    match request.optional_text("mode")?.as_deref() {
+        Some("cluster") => scheme += "+cluster",
+        Some("single") | None if servers.len() == 1 => {}
+        Some("single") | None => return Err(Failure::bad_input("mode single takes one address")),
+        Some(mode) => return Err(Failure::unsupported(format!("this library has no mode {mode}"))),
+    }
     let mut url = format!("{scheme}://");
     if let Some(password) = request.optional_text("password")? {
         let user = request.optional_text("username")?.unwrap_or_default();
         url.push_str(&format!("{}:{}@", percent::encode(&user), percent::encode(&password)));
     }
-    url.push_str(server.trim_end_matches('/'));
+    url.push_str(&servers.join(","));
     if let Some(database) = request.optional_text("database")? {
         url.push_str(&format!("/{database}"));
     }
@@ -206,6 +218,7 @@ const OPTIONS: &[&str] = &[
     "fair_wait_ms",
     "timeout_ms",
     "pool_size",
+    "sharded",
 ];
 const OTHER_OPTIONS: &[&str] = &[
     "codec",
@@ -227,7 +240,6 @@ const OTHER_OPTIONS: &[&str] = &[
     "read_mode",
     "subscription_mode",
     "scan_interval_ms",
-    "sharded",
     "master_name",
     "sentinel_username",
     "sentinel_password",

@@ -63,7 +63,8 @@ fn play(server: &RedisServer, cast: &Cast, kind: &'static Kind) -> [Way; 2] {
 /// From before the release to after the grant, in milliseconds; `None` if the waiter had not asked by then.
 fn hand_over(holder: &Actor<'_>, waiter: &Actor<'_>, redis: &mut redis::Connection) -> Option<f64> {
     let waiting = waiter.start_waiting(PATIENCE);
-    until_subscribed(redis, &waiter.object.name, SUBSCRIBING);
+    let question = redis::cmd("PUBSUB").arg("CHANNELS").clone();
+    until_subscribed(std::slice::from_mut(redis), &question, &waiter.object.name, SUBSCRIBING);
     thread::sleep(ASKING_AGAIN);
     let released = holder.give_back().expect_ok();
     let granted = waiting.finish();

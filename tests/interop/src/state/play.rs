@@ -11,6 +11,7 @@ use super::scenario::{Action, Command, Scenario};
 use crate::actor::{CLIENTS_OF_SERVERS, Object};
 use crate::kind::Kind;
 use crate::peer::{Answer, Peer, Program, Ticket};
+use crate::site::Site;
 use crate::stage::{BRISK, PATIENT, open_at};
 
 /// The records after each step with a label.
@@ -72,14 +73,14 @@ impl Player {
     }
 
     fn open(&mut self, client: u32) {
-        open_at(&mut self.peer, &self.server, client, (client == BRISK).then_some(TTL));
+        open_at(&mut self.peer, Site::One(&self.server), client, (client == BRISK).then_some(TTL));
     }
 
     fn open_other_servers(&mut self) {
         for further in CLIENTS_OF_SERVERS.iter().skip(1 + self.others.len()) {
             let server = RedisServer::start();
-            open_at(&mut self.peer, &server, PATIENT + further, None);
-            open_at(&mut self.peer, &server, BRISK + further, Some(TTL));
+            open_at(&mut self.peer, Site::One(&server), PATIENT + further, None);
+            open_at(&mut self.peer, Site::One(&server), BRISK + further, Some(TTL));
             self.others.push(server);
         }
     }

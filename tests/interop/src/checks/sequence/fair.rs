@@ -48,7 +48,7 @@ fn in_order(stage: &Stage<'_>, kind: &'static Kind, seats: &[Seat], held: Durati
 
 fn until_queued(stage: &Stage<'_>, name: &str, wanted: usize) {
     let end = Instant::now() + PATIENCE;
-    let length = || -> usize { stage.redis(redis::cmd("LLEN").arg(format!("redisson_lock_queue:{{{name}}}"))) };
+    let length = || -> usize { stage.redis(&format!("redisson_lock_queue:{{{name}}}"), "LLEN") };
     while length() != wanted {
         assert!(Instant::now() < end, "{} wait in the queue instead of {wanted}", length());
         thread::sleep(Duration::from_millis(2));
