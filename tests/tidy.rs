@@ -67,11 +67,9 @@ const BUILT_IN_LUA: &[(&str, &str)] = &[
     ("group/release.lua", "hold .. ':expire_time'"),
     ("group/renew.lua", "field .. ':' .. owner .. ':expire_time'"),
     ("read_write/reenter.lua", "ARGV[2] .. ':write'"),
-    ("read_write/reenter.lua", "ARGV[5] .. i"),
     ("read_write/release.lua", "ARGV[1] .. ':write'"),
     ("read_write/release.lua", "ARGV[5] .. of_owner .. ':rwlock_timeout:' .. number"),
     ("read_write/renew.lua", "owner .. ':write'"),
-    ("read_write/renew.lua", "holds .. i"),
 ];
 
 const MOST_LINES_OF_A_FILE: usize = 400;

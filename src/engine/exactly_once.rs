@@ -196,8 +196,8 @@ impl<'a, T> Sending<'a, T> {
         let number = server.number();
         let (answer, copies) = match (self.call.round_trips(), self.pub_sub(&server, limits)) {
             (None, Ok(pub_sub)) => return ask(self.request_of(Route { server, asking }, pub_sub, whole, limits)),
-            (Some(round_trips), Ok(_)) => {
-                server.round_trips(limits, asking, |send| round_trips.run(send), confirmation)
+            (Some(round_trips), Ok(pub_sub)) => {
+                server.round_trips(limits, asking, |send| round_trips.run(send, pub_sub), confirmation)
             }
             (_, Err(fault)) => (Err(fault), None),
         };

@@ -66,7 +66,7 @@ impl ReadWriteLock {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_read_lock(&self) -> Lock {
-        Lock::new(&self.handle, Arc::new(ReadWrite(Side::Shared)), self.name.clone())
+        self.side(Side::Shared)
     }
 
     /// Returns the write side, which one thread may hold.
@@ -77,7 +77,12 @@ impl ReadWriteLock {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_write_lock(&self) -> Lock {
-        Lock::new(&self.handle, Arc::new(ReadWrite(Side::Exclusive)), self.name.clone())
+        self.side(Side::Exclusive)
+    }
+
+    fn side(&self, side: Side) -> Lock {
+        let kind = ReadWrite { side, on_cluster: self.handle.has_slots() };
+        Lock::new(&self.handle, Arc::new(kind), self.name.clone())
     }
 }
 
@@ -93,7 +98,11 @@ impl fmt::Debug for ReadWriteLock {
 
 /// One side of Redisson's read-write lock.
 #[derive(Debug)]
-struct ReadWrite(Side);
+struct ReadWrite {
+    side: Side,
+    /// Whether the keys of the lock move between servers one by one.
+    on_cluster: bool,
+}
 
 impl Kind for ReadWrite {
     fn label(&self, side: Side) -> LockKind {
@@ -108,18 +117,18 @@ impl Kind for ReadWrite {
     }
 
     fn queueing(&self) -> Queueing {
-        match self.0 {
+        match self.side {
             Side::Exclusive => Queueing::Line,
             Side::Shared => Queueing::Together,
         }
     }
 
     fn side(&self) -> Side {
-        self.0
+        self.side
     }
 
     fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
-        if self.0 == Side::Exclusive && held.exclusive == 0 {
+        if self.side == Side::Exclusive && held.exclusive == 0 {
             return Err("this thread holds the read side and would wait for itself; release the read side first");
         }
         Ok(())
@@ -130,7 +139,7 @@ impl Kind for ReadWrite {
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        match self.0 {
+        match self.side {
             Side::Exclusive => read_write::acquire_write(args.name, args.owner, args.lease),
             Side::Shared => read_write::acquire_read(args.name, args.owner, args.lease),
         }
@@ -141,7 +150,11 @@ impl Kind for ReadWrite {
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
-        read_write::release(name, owner, remaining, &name.read_write_channel())
+        let channel = name.read_write_channel();
+        if self.on_cluster {
+            return read_write::release_on_cluster(name, owner, remaining, &channel);
+        }
+        read_write::release(name, owner, remaining, &channel)
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
@@ -153,7 +166,7 @@ impl Kind for ReadWrite {
     }
 
     fn force_release(&self, name: &LockName) -> Call<bool> {
-        let message = match self.0 {
+        let message = match self.side {
             Side::Exclusive => "1",
             Side::Shared => "0",
         };
@@ -166,7 +179,7 @@ impl Kind for ReadWrite {
     }
 
     fn holder(&self, name: &LockName) -> Call<Option<(String, u64)>> {
-        match self.0 {
+        match self.side {
             Side::Exclusive => query::writer(name),
             Side::Shared => query::reader(name),
         }
@@ -175,7 +188,7 @@ impl Kind for ReadWrite {
 
 impl ReadWrite {
     fn mode(&self) -> &'static str {
-        match self.0 {
+        match self.side {
             Side::Exclusive => "write",
             Side::Shared => "read",
         }

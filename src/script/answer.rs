@@ -107,6 +107,8 @@ pub(crate) struct Renewal {
     pub(crate) name: LockName,
     pub(crate) owner: OwnerId,
     pub(crate) raise: Raise,
+    /// The number of read holds, for a lock with sides.
+    pub(crate) reads: usize,
 }
 
 /// The time to live that a renewal sets.

@@ -50,9 +50,12 @@ type Mapped<T> = dyn Fn(&Value) -> Option<T> + Send + Sync;
 /// A request of several round trips over one connection, where a command depends on the replies before it.
 ///
 /// The function begins from the start at each call, so a repetition needs no state.
-pub(crate) struct RoundTrips<T>(Box<Function<T>>);
+pub(crate) struct RoundTrips<T> {
+    run: Box<Function<T>>,
+    publishes: bool,
+}
 
-type Function<T> = dyn Fn(&mut Pipeline<'_>) -> Result<T, Stop> + Send + Sync;
+type Function<T> = dyn Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync;
 
 /// Sends commands in one write and returns their replies, error replies among them.
 pub(crate) type Pipeline<'a> = dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop> + 'a;
@@ -89,12 +92,24 @@ impl<T> Call<T> {
         Self { route, command, source: None, publishes_at: None, read, round_trips: None, confirmation: None }
     }
 
-    /// Makes a call of several round trips.
+    /// Makes a call of several round trips that publishes nothing.
     pub(super) fn with_round_trips(
         route: &LockName,
         run: impl Fn(&mut Pipeline<'_>) -> Result<T, Stop> + Send + Sync + 'static,
     ) -> Self {
-        let (round_trips, read) = (Some(RoundTrips(Box::new(run))), Read::Plain(|_| None));
+        Self::of_round_trips(route, RoundTrips { run: Box::new(move |send, _| run(send)), publishes: false })
+    }
+
+    /// Makes a call of several round trips that publishes by the kind of pub/sub that `run` is told.
+    pub(super) fn with_publishing_round_trips(
+        route: &LockName,
+        run: impl Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync + 'static,
+    ) -> Self {
+        Self::of_round_trips(route, RoundTrips { run: Box::new(run), publishes: true })
+    }
+
+    fn of_round_trips(route: &LockName, round_trips: RoundTrips<T>) -> Self {
+        let (round_trips, read) = (Some(round_trips), Read::Plain(|_| None));
         let (route, command) = (route.clone(), Cmd::new());
         Self { route, command, source: None, publishes_at: None, read, round_trips, confirmation: None }
     }
@@ -121,7 +136,7 @@ impl<T> Call<T> {
     where
         T: 'static,
     {
-        let round_trips = self.round_trips.map(|all| RoundTrips(Box::new(move |send| all.run(send).map(drop))));
+        let round_trips = self.round_trips.map(|all| all.map(drop));
         let read = Read::Plain(|_| Some(()));
         let Self { route, command, source, publishes_at, .. } = self;
         Call { route, command, source, publishes_at, read, round_trips, confirmation: None }
@@ -133,7 +148,7 @@ impl<T> Call<T> {
         T: 'static,
     {
         let Self { route, command, source, publishes_at, read, round_trips, .. } = self;
-        let round_trips = round_trips.map(|all| RoundTrips(Box::new(move |send| all.run(send).map(convert))));
+        let round_trips = round_trips.map(|all| all.map(convert));
         let read: Box<Mapped<U>> = match read {
             Read::Plain(read) => Box::new(move |reply| read(reply).map(convert)),
             Read::Mapped(read) => Box::new(move |reply| read(reply).map(convert)),
@@ -168,7 +183,7 @@ impl<T> Call<T> {
 
     /// Whether the request publishes, so that the kind of pub/sub must be known before the request is packed.
     pub(crate) fn publishes(&self) -> bool {
-        self.publishes_at.is_some()
+        self.publishes_at.is_some() || self.round_trips.as_ref().is_some_and(|all| all.publishes)
     }
 
     fn words(&self, pub_sub: PubSub) -> impl Iterator<Item = &[u8]> {
@@ -180,19 +195,23 @@ impl<T> Call<T> {
         })
     }
 
-    /// The command of a call that publishes nothing.
-    fn command(&self, whole: bool) -> Cmd {
-        let mut command = Cmd::new();
-        match self.source.filter(|_| whole) {
-            None => return self.command.clone(),
-            Some(source) => command.arg("EVAL").arg(source),
-        };
-        for word in self.command.args_iter().skip(2) {
-            if let redis::Arg::Simple(bytes) = word {
-                command.arg(bytes);
-            }
+    /// The command of the call, for round trips.
+    fn command(&self, whole: bool, pub_sub: PubSub) -> Cmd {
+        let mut command = Cmd::with_capacity(USUAL_WORDS, USUAL_BYTES);
+        let whole = self.source.filter(|_| whole);
+        if let Some(source) = whole {
+            command.arg("EVAL").arg(source);
+        }
+        for word in self.words(pub_sub).skip(if whole.is_some() { 2 } else { 0 }) {
+            command.arg(word);
         }
         command
+    }
+
+    /// Runs the call as one of several round trips.
+    pub(super) fn run(&self, send: &mut Pipeline<'_>, pub_sub: PubSub) -> Result<T, Stop> {
+        let mut answers = pipelined(std::slice::from_ref(self), pub_sub, send)?;
+        known(answers.pop())?.map_err(Stop::Refused)
     }
 
     /// Whether the call runs a script, so that the source can be sent.
@@ -201,16 +220,20 @@ impl<T> Call<T> {
     }
 }
 
-/// Sends calls of one script that publish nothing in one write, and returns the answer to each.
-pub(crate) fn pipelined<T>(calls: &[Call<T>], send: &mut Pipeline<'_>) -> Result<Vec<Result<T, Refusal>>, Stop> {
-    let commands: Vec<_> = calls.iter().map(|call| call.command(false)).collect();
+/// Sends calls of one script in one write, and returns the answer to each.
+pub(crate) fn pipelined<T>(
+    calls: &[Call<T>],
+    pub_sub: PubSub,
+    send: &mut Pipeline<'_>,
+) -> Result<Vec<Result<T, Refusal>>, Stop> {
+    let commands: Vec<_> = calls.iter().map(|call| call.command(false, pub_sub)).collect();
     let mut replies = send(&commands)?;
     let unknown = |reply: &Value| matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT");
     let again: Vec<_> = (0..calls.len()).filter(|&place| replies.get(place).is_some_and(unknown)).collect();
     if !again.is_empty() {
         // After the first one the server knows the script.
         let commands: Vec<_> =
-            again.iter().enumerate().map(|(number, &place)| calls[place].command(number == 0)).collect();
+            again.iter().enumerate().map(|(number, &place)| calls[place].command(number == 0, pub_sub)).collect();
         for (place, reply) in again.iter().zip(send(&commands)?) {
             replies[*place] = reply;
         }
@@ -248,8 +271,16 @@ impl<T> fmt::Debug for Read<T> {
 }
 
 impl<T> RoundTrips<T> {
-    pub(crate) fn run(&self, send: &mut Pipeline<'_>) -> Result<T, Stop> {
-        (self.0)(send)
+    pub(crate) fn run(&self, send: &mut Pipeline<'_>, pub_sub: PubSub) -> Result<T, Stop> {
+        (self.run)(send, pub_sub)
+    }
+
+    fn map<U: 'static>(self, convert: fn(T) -> U) -> RoundTrips<U>
+    where
+        T: 'static,
+    {
+        let Self { run, publishes } = self;
+        RoundTrips { run: Box::new(move |send, pub_sub| run(send, pub_sub).map(convert)), publishes }
     }
 }
 
@@ -287,7 +318,7 @@ mod tests {
             (vec!["EVAL", "EVALSHA"], vec![":1\r\n", "-ASK 5 127.0.0.1:1\r\n"]),
         ]
         .into_iter();
-        let answers = pipelined(&calls, &mut |commands| {
+        let answers = pipelined(&calls, PubSub::Plain, &mut |commands| {
             let (words, replies) = rounds.next().unwrap();
             let sent: Vec<_> = commands
                 .iter()

@@ -118,25 +118,29 @@ const MANY: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::PubSub;
 
     /// Runs the call against a server with these three replies. Returns the requests and the answers.
     fn look(call: &Call<Vec<RenewalAnswer>>, replies: [&[u8]; 3]) -> (Vec<Vec<String>>, Option<Vec<RenewalAnswer>>) {
         let mut asked = vec![];
         let mut replies = replies.into_iter();
-        let outcome = call.round_trips().unwrap().run(&mut |commands| {
-            let words = |command: &Cmd| {
-                let text = |argument: redis::Arg<&[u8]>| match argument {
-                    redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-                    _ => panic!("a plain argument"),
+        let outcome = call.round_trips().unwrap().run(
+            &mut |commands| {
+                let words = |command: &Cmd| {
+                    let text = |argument: redis::Arg<&[u8]>| match argument {
+                        redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+                        _ => panic!("a plain argument"),
+                    };
+                    command.args_iter().map(text).collect::<Vec<_>>().join(" ")
                 };
-                command.args_iter().map(text).collect::<Vec<_>>().join(" ")
-            };
-            asked.push(commands.iter().map(words).collect());
-            match redis::parse_redis_value(known(replies.next())?).unwrap() {
-                Value::Array(replies) => Ok(replies),
-                _ => panic!("a list"),
-            }
-        });
+                asked.push(commands.iter().map(words).collect());
+                match redis::parse_redis_value(known(replies.next())?).unwrap() {
+                    Value::Array(replies) => Ok(replies),
+                    _ => panic!("a list"),
+                }
+            },
+            PubSub::Plain,
+        );
         let answers = match outcome {
             Err(Stop::NoReply) => None,
             outcome => Some(outcome.unwrap()),
@@ -186,22 +190,25 @@ mod tests {
         let (before, after) = (["me:write"], ["me"]);
         for changes_after in 0..=2 {
             let mut asked = 0;
-            let outcome = call.round_trips().unwrap().run(&mut |commands| {
-                let replies = commands.iter().map(|command| {
-                    let words: Vec<_> = command
-                        .args_iter()
-                        .map(|word| match word {
-                            redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-                            _ => String::new(),
-                        })
-                        .collect();
-                    let there = if asked < changes_after { before } else { after };
-                    asked += 1;
-                    let is_there = words[0] == "EXISTS" || there.contains(&words[2].as_str());
-                    Value::Int(is_there.into())
-                });
-                Ok(replies.collect())
-            });
+            let outcome = call.round_trips().unwrap().run(
+                &mut |commands| {
+                    let replies = commands.iter().map(|command| {
+                        let words: Vec<_> = command
+                            .args_iter()
+                            .map(|word| match word {
+                                redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                                _ => String::new(),
+                            })
+                            .collect();
+                        let there = if asked < changes_after { before } else { after };
+                        asked += 1;
+                        let is_there = words[0] == "EXISTS" || there.contains(&words[2].as_str());
+                        Value::Int(is_there.into())
+                    });
+                    Ok(replies.collect())
+                },
+                PubSub::Plain,
+            );
             assert_eq!(outcome.unwrap(), [RenewalAnswer::Renewed], "after {changes_after} commands");
         }
     }

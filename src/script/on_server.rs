@@ -1,11 +1,11 @@
 //! Runs requests against a server: what they answer, and what they leave.
 #![cfg(test)]
 
-use lockson_harness::RedisServer;
+use lockson_harness::{RedisCluster, RedisServer};
 use redis::{ConnectionLike, Value};
 
 use super::Call;
-use crate::error::Refusal;
+use crate::error::{Refusal, Stop};
 use crate::transport::{PubSub, Question};
 
 /// Runs a call. Returns the word of the error where the server refuses.
@@ -50,9 +50,45 @@ pub(crate) fn url_of_user(server: &RedisServer, rights: &[&str]) -> String {
 /// Runs a call of several round trips.
 pub(crate) fn run_pipeline<T>(server: &RedisServer, call: &Call<T>) -> T {
     let mut connection = server.connection();
-    let outcome = call
-        .round_trips()
-        .unwrap()
-        .run(&mut |commands| Ok(commands.iter().map(|command| connection.req_command(command).unwrap()).collect()));
+    let outcome = call.round_trips().unwrap().run(
+        &mut |commands| Ok(commands.iter().map(|command| connection.req_command(command).unwrap()).collect()),
+        PubSub::Plain,
+    );
     outcome.unwrap()
+}
+
+/// Runs a call at the master that has the slot of its key, or with `ASKING` at the master that gets the key. Returns
+/// the word of the error where the master refuses.
+pub(crate) fn run_at_cluster<T>(cluster: &RedisCluster, call: &Call<T>) -> Result<T, String> {
+    let home = cluster.node_of(call.route().key());
+    let once = |node: usize, asks: bool| {
+        let mut connection = cluster.node(node).connection();
+        let mut send = |commands: &[redis::Cmd]| {
+            let send = |command| {
+                if asks {
+                    connection.req_command(&redis::cmd("ASKING")).unwrap();
+                }
+                connection.req_command(command).unwrap()
+            };
+            Ok(commands.iter().map(send).collect())
+        };
+        let outcome = match call.round_trips() {
+            Some(round_trips) => round_trips.run(&mut send, PubSub::Sharded),
+            None => call.run(&mut send, PubSub::Sharded),
+        };
+        match outcome {
+            Ok(answer) => Ok(answer),
+            Err(Stop::Refused(refusal)) => Err(refusal.word().to_owned()),
+            Err(stop) => panic!("{stop:?}"),
+        }
+    };
+    let others = cluster.masters().into_iter().filter(|&node| node != home);
+    match once(home, false) {
+        // The others answer MOVED.
+        Err(word) if word == "ASK" => others
+            .map(|node| once(node, true))
+            .find(|answer| !matches!(answer, Err(word) if word == "MOVED"))
+            .unwrap_or(Err(word)),
+        answer => answer,
+    }
 }

@@ -264,6 +264,7 @@ fn milliseconds(time: &Value) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use crate::transport::PubSub;
     use std::time::Duration;
 
     use super::*;
@@ -276,14 +277,18 @@ mod tests {
             name: LockName::new(&format!("L{place}")).unwrap(),
             owner: OwnerId::encoded(&format!("o{place}")),
             raise: Raise { lease, endless: lease },
+            reads: 0,
         };
         let locks: Vec<_> = (0..count).map(renewal).collect();
         let (mut asked, mut replies) = (vec![], replies.iter());
-        let answers = super::renew(&locks).round_trips().unwrap().run(&mut |commands| {
-            asked.extend(commands.iter().map(in_words));
-            let mut reply = || redis::parse_redis_value(replies.next().unwrap().as_bytes()).unwrap();
-            Ok(commands.iter().map(|_| reply()).collect())
-        });
+        let answers = super::renew(&locks).round_trips().unwrap().run(
+            &mut |commands| {
+                asked.extend(commands.iter().map(in_words));
+                let mut reply = || redis::parse_redis_value(replies.next().unwrap().as_bytes()).unwrap();
+                Ok(commands.iter().map(|_| reply()).collect())
+            },
+            PubSub::Plain,
+        );
         (asked, answers.expect("it is answered"))
     }
 

@@ -395,7 +395,7 @@ impl Ledger {
     }
 
     /// The counts to write to Redis. A side left to expire counts as one, although no guard holds the side.
-    fn counts_on_wire(&self, now: Instant) -> Counts {
+    pub(crate) fn counts_on_wire(&self, now: Instant) -> Counts {
         let mut counts = self.counts();
         for side in [Side::Exclusive, Side::Shared] {
             if self.kept.end(side).is_some_and(|end| end > now) {

@@ -46,8 +46,9 @@ impl Engine {
     ) -> Result<(Extension<'a>, Call<RenewalAnswers>, InDoubt)> {
         self.must_be_live(hold)?;
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
-        let raise = self.with_ledger(hold, |ledger, now| ledger.raise(now, lease));
-        let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise };
+        let (raise, reads) =
+            self.with_ledger(hold, |ledger, now| (ledger.raise(now, lease), ledger.counts_on_wire(now).shared));
+        let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise, reads };
         let durability = hold.durability();
         let confirmation = durability.map(|needs| confirmation(&hold.name, needs));
         let call = hold

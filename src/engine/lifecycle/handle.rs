@@ -54,6 +54,11 @@ impl Handle {
         self.look().ok_or_else(|| Error::new(ErrorKind::Closed, text))
     }
 
+    /// Whether keys of different slots are on different servers.
+    pub(crate) fn has_slots(&self) -> bool {
+        self.0.0.topology.has_slots()
+    }
+
     /// Returns the engine for reads in memory; `None` in a forked child.
     pub(crate) fn look(&self) -> Option<&Arc<Engine>> {
         (!self.0.0.is_forked()).then_some(&self.0.0)
@@ -95,19 +100,19 @@ impl Handle {
     /// The name that stands in Redis.
     pub(crate) fn name(&self, name: &str) -> GivenName {
         let given = GivenName::new(self.0.0.full_name(name));
-        if self.0.0.topology.has_slots() { given.in_one_slot() } else { given }
+        if self.has_slots() { given.in_one_slot() } else { given }
     }
 
     /// The same for a latch.
     pub(crate) fn name_of_latch(&self, name: &str) -> GivenName {
         let given = GivenName::new(self.0.0.full_name(name));
-        if self.0.0.topology.has_slots() { given.in_one_slot_with_braces() } else { given }
+        if self.has_slots() { given.in_one_slot_with_braces() } else { given }
     }
 
     /// The name of a value of the group.
     pub(crate) fn name_of_value(&self, group: &str, value: &str) -> GivenName {
         let given = GivenName::of_value(&self.0.0.full_name(group), value);
-        if self.0.0.topology.has_slots() { given.in_one_slot() } else { given }
+        if self.has_slots() { given.in_one_slot() } else { given }
     }
 }
 

@@ -354,8 +354,9 @@ fn due_for(host: &impl RenewalHost, hold: &Arc<HoldState>, turn: Turn) -> Due {
 /// The content of the renewal of a hold, if the hold is to be renewed.
 pub(crate) fn renewal(host: &impl RenewalHost, due: &Due) -> Option<Renewal> {
     let lease = due.turn().lease()?;
-    let raise = host.with_ledger(&due.hold, |ledger, now| ledger.raise(now, lease));
-    Some(Renewal { name: due.hold.name.clone(), owner: due.hold.owner.clone(), raise })
+    let (raise, reads) =
+        host.with_ledger(&due.hold, |ledger, now| (ledger.raise(now, lease), ledger.counts_on_wire(now).shared));
+    Some(Renewal { name: due.hold.name.clone(), owner: due.hold.owner.clone(), raise, reads })
 }
 
 /// Leaves a hold to expire whose thread has ended: the hold is renewed no more, but its loss is still told.

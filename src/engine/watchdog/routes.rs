@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::renewer::Detour;
-use crate::conn::Server;
+use crate::conn::{Heed, Route, Server};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::{Engine, exactly_once};
 use crate::error::{Refusal, Result};
@@ -16,11 +16,13 @@ use crate::time::Instant;
 
 impl Engine {
     /// Learns from the refusal of a renewal or a check.
-    pub(super) fn heed(&self, _server: &Server, refusal: &Refusal) -> Detour {
-        match refusal.word() {
-            "MOVED" => Detour::Moved,
-            "ASK" | "TRYAGAIN" => Detour::ByKey,
-            _ => Detour::None,
+    pub(super) fn heed(&self, server: &Server, refusal: &Refusal) -> Detour {
+        match self.topology.heed(server.number(), refusal) {
+            Heed::AsItSays => Detour::None,
+            // No server has the slot, so no other way leads to an answer.
+            Heed::Later if refusal.word() == "CLUSTERDOWN" => Detour::None,
+            Heed::Elsewhere(Route { asking: false, .. }) => Detour::Moved,
+            Heed::Elsewhere(_) | Heed::Later => Detour::ByKey,
         }
     }
 

@@ -45,7 +45,7 @@ impl ServerRound<'_> {
         // A renewal publishes nothing.
         let mut answer = match call.round_trips() {
             None => self.connection.request(&call.packed(PubSub::Plain), deadline, read),
-            Some(round_trips) => self.connection.round_trips(deadline, |send| round_trips.run(send)),
+            Some(round_trips) => self.connection.round_trips(deadline, |send| round_trips.run(send, PubSub::Plain)),
         };
         if let Err(Fault::Refused(refusal)) = &answer
             && refusal.word() == "NOSCRIPT"
@@ -54,6 +54,7 @@ impl ServerRound<'_> {
             answer = self.connection.request(&whole, deadline, read);
         }
         self.engine.heartbeat.wakes(Instant::now());
+        self.doubt_after(&answer);
         answer
     }
 
@@ -71,9 +72,17 @@ impl ServerRound<'_> {
             return Ok(answers);
         }
         self.engine.heartbeat.rests(Instant::now(), deadline);
-        let answers = self.connection.round_trips(deadline, |send| pipelined(calls, send));
+        let answers = self.connection.round_trips(deadline, |send| pipelined(calls, PubSub::Plain, send));
         self.engine.heartbeat.wakes(Instant::now());
+        self.doubt_after(&answers);
         answers
+    }
+
+    /// After a missing answer another server may have taken the place of this one.
+    fn doubt_after<T>(&self, answer: &Result<T, Fault>) {
+        if let Err(Fault::NotSent(_) | Fault::Unanswered(..)) = answer {
+            self.engine.topology.doubt(self.server.number());
+        }
     }
 
     /// Counts losses, adds the server to refusals, and leaves a replica, because the next connection may reach the

@@ -48,8 +48,12 @@ impl Values {
 
     fn renew(&self) -> Call<RenewalAnswers> {
         let raise = Raise { lease: self.lease, endless: self.lease };
-        let renewal =
-            |(name, owner): (&LockName, &OwnerId)| Renewal { name: name.clone(), owner: owner.clone(), raise };
+        let renewal = |(name, owner): (&LockName, &OwnerId)| Renewal {
+            name: name.clone(),
+            owner: owner.clone(),
+            raise,
+            reads: 0,
+        };
         super::renew(&self.names.iter().zip(&self.owners).map(renewal).collect::<Vec<_>>(), self.skew_ms)
     }
 

@@ -1,0 +1,123 @@
+//! The scripts of the read-write lock on a cluster, while the slot of the lock migrates.
+#![cfg(test)]
+
+use lockson_harness::{RedisCluster, slot_of};
+
+use super::*;
+use crate::script::on_server::run_at_cluster;
+
+/// A lock on a cluster of two masters, whose slot goes from one to the other.
+struct Scene {
+    cluster: RedisCluster,
+    name: LockName,
+    slot: u16,
+    to: usize,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let cluster = RedisCluster::start(2, 0);
+        let name = LockName::new("n").unwrap();
+        let to = 1 - cluster.node_of("n");
+        Self { cluster, slot: slot_of("n"), name, to }
+    }
+
+    fn run<T>(&self, call: &Call<T>) -> Result<T, String> {
+        run_at_cluster(&self.cluster, call)
+    }
+
+    fn read(&self, owner: &OwnerId) -> Result<Attempt, String> {
+        self.run(&acquire_read(&self.name, owner, lease(30_000)))
+    }
+
+    fn write(&self, owner: &OwnerId) -> Result<Attempt, String> {
+        self.run(&acquire_write(&self.name, owner, lease(30_000)))
+    }
+
+    fn release(&self, owner: &OwnerId) -> Result<Released, String> {
+        self.run(&release_on_cluster(&self.name, owner, None, "channel"))
+    }
+
+    fn renew(&self, owner: &OwnerId, reads: usize) -> Result<Vec<RenewalAnswer>, String> {
+        let raise = Raise { lease: lease(60_000), endless: lease(60_000) };
+        let renewal = Renewal { name: self.name.clone(), owner: owner.clone(), raise, reads };
+        self.run(&renew(&[renewal])).map(|answers| answers.answers)
+    }
+
+    /// Moves the hash of the lock, or the keys of its read holds.
+    fn move_some(&self, hash: bool) {
+        self.cluster.begin_move(self.slot, self.to);
+        assert!(self.cluster.move_keys(self.slot, self.to, |key| (key == b"n") == hash) > 0);
+    }
+
+    fn finish(&self) {
+        self.cluster.finish_move(self.slot, self.to);
+    }
+}
+
+fn lease(millis: u64) -> Lease {
+    Lease::new(std::time::Duration::from_millis(millis)).unwrap()
+}
+
+fn owner(name: &str) -> OwnerId {
+    OwnerId::encoded(&format!("client:{name}"))
+}
+
+fn is_granted(attempt: Result<Attempt, String>) -> bool {
+    attempt == Ok(Attempt::Granted { token: None })
+}
+
+#[test]
+fn a_reader_keeps_a_lock_whose_slot_migrates() {
+    let (one, two, writer) = (owner("1"), owner("2"), owner("3"));
+    for hash_first in [true, false] {
+        let scene = Scene::new();
+        assert!(is_granted(scene.read(&one)) && is_granted(scene.read(&two)));
+        scene.move_some(hash_first);
+        assert_eq!(scene.release(&one).unwrap_err(), "TRYAGAIN", "the other reader's key may be on the other server");
+        assert!(!is_granted(scene.write(&writer)), "both readers hold");
+        assert_eq!(scene.renew(&two, 1).unwrap_err(), "TRYAGAIN");
+        scene.finish();
+        assert_eq!(scene.renew(&two, 1), Ok(vec![RenewalAnswer::Renewed]));
+        assert!(matches!(scene.release(&one), Ok(Ok(_))));
+        assert!(matches!(scene.write(&writer), Ok(Attempt::Busy { ttl_ms: 30_001.. })), "the second reader holds");
+        assert!(matches!(scene.release(&two), Ok(Ok(_))));
+        assert!(is_granted(scene.write(&writer)));
+    }
+}
+
+#[test]
+fn a_writer_is_released_at_either_side_of_a_migration() {
+    let scene = Scene::new();
+    let (one, two) = (owner("1"), owner("2"));
+    assert!(is_granted(scene.write(&one)));
+    scene.cluster.begin_move(scene.slot, scene.to);
+    assert_eq!(scene.renew(&one, 0), Ok(vec![RenewalAnswer::Renewed]));
+    assert!(matches!(scene.release(&one), Ok(Ok(_))));
+    assert!(is_granted(scene.write(&two)), "at the target");
+    assert!(matches!(scene.write(&one), Ok(Attempt::Busy { .. })));
+    assert!(matches!(scene.release(&two), Ok(Ok(_))));
+    scene.cluster.finish_move(scene.slot, scene.to);
+    assert!(is_granted(scene.write(&one)));
+}
+
+#[test]
+fn a_release_learns_of_every_other_reader() {
+    let scene = Scene::new();
+    let owners = ["1", "2", "3"].map(owner);
+    for owner in &owners {
+        assert!(is_granted(scene.read(owner)));
+    }
+    let counts = Counts { exclusive: 0, shared: 3 };
+    let raise = Raise { lease: lease(50_000), endless: lease(50_000) };
+    assert_eq!(scene.run(&reenter(&scene.name, &owners[2], raise, counts)), Ok(Ok(())));
+    assert!(matches!(scene.release(&owners[0]), Ok(Ok(_))));
+    let others = release_with(&scene.name, &owners[1], None, "channel", Some(&[]));
+    let Ok(Err(Readers(readers))) = scene.run(&others) else { panic!("nothing may be done") };
+    assert_eq!(readers, [(owners[2].to_string(), 3)]);
+    assert!(matches!(scene.release(&owners[1]), Ok(Ok(_))));
+    assert!(matches!(scene.write(&owners[1]), Ok(Attempt::Busy { ttl_ms: 40_000.. })));
+    assert!(matches!(scene.release(&owners[2]), Ok(Ok(_))));
+    let master = scene.cluster.node(1 - scene.to);
+    assert_eq!(master.keys(), <[&str; 0]>::default());
+}
