@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::asking::{asking, with_asked};
 use super::command::command;
 use super::connection::Connection;
 use super::trouble;
@@ -14,15 +15,23 @@ use crate::transport::{Confirmation, Fault, Identity};
 
 impl Connection {
     /// Waits until replicas or the disk have everything that was written so far, as long as the setting says. After a
-    /// failure the connection must be dropped.
-    pub(super) fn confirm(&mut self, confirmation: &Confirmation) -> Result<Copies, (Option<Identity>, Error)> {
+    /// failure the connection must be dropped. `asks` where the request followed an `ASKING`.
+    pub(super) fn confirm(
+        &mut self,
+        confirmation: &Confirmation,
+        asks: bool,
+    ) -> Result<Copies, (Option<Identity>, Error)> {
         let words = confirmation.needs.words();
-        let mut packed = confirmation.touch.clone();
+        let mut packed = if asks { asking() } else { vec![] };
+        packed.extend(&confirmation.touch);
         command(&words.iter().map(String::as_str).collect::<Vec<_>>()).write_packed_command(&mut packed);
         let limit = confirmation.needs.limit().saturating_add(GRACE);
         let deadline = Instant::now().after(limit);
         let sent = self.send(&packed, deadline);
-        let replies = sent.and_then(|()| Ok([self.receive(deadline)?, self.receive(deadline)?]));
+        let replies = sent.and_then(|()| {
+            let asked = if asks { Some(self.receive(deadline)?) } else { None };
+            Ok([with_asked(asked, self.receive(deadline)?), self.receive(deadline)?])
+        });
         let copies = replies.and_then(|[touched, counted]| read(&touched, &counted).ok_or_else(trouble::odd_reply));
         copies.map_err(|error| self.broke(error, limit))
     }
@@ -32,9 +41,10 @@ impl Connection {
         &mut self,
         answer: Result<T, Fault>,
         needs: impl FnOnce(&T) -> Option<&'a Confirmation>,
+        asks: bool,
     ) -> (Result<T, Fault>, Option<Copies>) {
         let Some(confirmation) = answer.as_ref().ok().and_then(needs) else { return (answer, None) };
-        match self.confirm(confirmation) {
+        match self.confirm(confirmation, asks) {
             Ok(copies) => (answer, Some(copies)),
             Err((identity, error)) => (Err(Fault::Unanswered(identity, error)), None),
         }

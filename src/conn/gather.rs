@@ -409,7 +409,7 @@ impl<'a, T> Pipeline<'a, T> {
             }
             self.is_replica |= is_of_replica(&answer);
             if let Some(confirmation) = answer.as_ref().ok().and_then(|answer| request.call.confirmation(answer)) {
-                self.unconfirmed.add(self.outcomes.len(), confirmation);
+                self.unconfirmed.add(self.outcomes.len(), confirmation, request.asking);
             }
             let run_id = self.run_id.clone();
             let (server, sent) = (self.server.number(), self.batch.begun);

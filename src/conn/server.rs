@@ -89,10 +89,11 @@ impl Server {
         limits: Limits,
         read: impl Fn(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        self.confirmed(limits, |connection| connection.request(request, limits, &read), |_| None, is_usable).0
+        self.confirmed(limits, |connection| connection.request(request, limits, &read), |_| None, false, is_usable).0
     }
 
-    /// The same for a call, with `ASKING` before it where the server gets the key at present, and with the wait for replicas that its answer may need.
+    /// The same for a call, with `ASKING` before it where the server gets the key at present, and with the wait for
+    /// replicas that its answer may need.
     pub(super) fn ask<T>(
         &self,
         request: &[u8],
@@ -111,6 +112,7 @@ impl Server {
                 }
             },
             |answer| call.confirmation(answer),
+            asking,
             is_usable,
         )
     }
@@ -124,7 +126,7 @@ impl Server {
         run: impl Fn(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
         needs: impl FnOnce(&T) -> Option<&'a Confirmation>,
     ) -> (Result<T, Fault>, Option<Copies>) {
-        self.confirmed(limits, |connection| connection.round_trips(limits, asking, &run), needs, Result::is_ok)
+        self.confirmed(limits, |connection| connection.round_trips(limits, asking, &run), needs, asking, Result::is_ok)
     }
 
     /// Sends a request over a pooled connection, and what must confirm its answer over the same one.
@@ -133,6 +135,7 @@ impl Server {
         limits: Limits,
         send: impl Fn(&mut Connection) -> Result<T, Fault>,
         needs: impl FnOnce(&T) -> Option<&'a Confirmation>,
+        asking: bool,
         is_usable: fn(&Result<T, Fault>) -> bool,
     ) -> (Result<T, Fault>, Option<Copies>) {
         let mut connection = match self.take(limits.end()) {
@@ -148,7 +151,7 @@ impl Server {
             };
             answer = send(&mut connection);
         }
-        let (answer, copies) = connection.confirmed(answer, needs);
+        let (answer, copies) = connection.confirmed(answer, needs, asking);
         self.put_away(connection, is_usable(&answer));
         if is_of_replica(&answer) {
             self.leave_replica();
@@ -397,7 +400,7 @@ impl DedicatedConnection {
                 format!("the connection to redis at {} was lost before its replicas answered", self.server.label());
             return Err(Error::new(ErrorKind::Connection, text));
         };
-        let copies = connection.confirm(confirmation).map_err(|(_, error)| error)?;
+        let copies = connection.confirm(confirmation, false).map_err(|(_, error)| error)?;
         self.connection = Some(connection);
         Ok(copies)
     }

@@ -14,16 +14,21 @@ pub(super) struct Unconfirmed {
     places: Vec<usize>,
     /// The step that confirms all of them.
     confirmation: Option<Confirmation>,
+    /// Whether an `ASKING` precedes that step.
+    asks: bool,
     /// The connection of the answers, when all of them have arrived.
     pub(super) connection: Option<Connection>,
 }
 
 impl Unconfirmed {
-    pub(super) fn add(&mut self, place: usize, confirmation: &Confirmation) {
+    pub(super) fn add(&mut self, place: usize, confirmation: &Confirmation, asks: bool) {
         self.places.push(place);
         match &mut self.confirmation {
             Some(known) => known.needs = known.needs.and(confirmation.needs),
-            None => self.confirmation = Some(confirmation.clone()),
+            None => {
+                self.confirmation = Some(confirmation.clone());
+                self.asks = asks;
+            }
         }
     }
 
@@ -45,9 +50,9 @@ impl Unconfirmed {
 impl<T> Pipeline<'_, T> {
     /// Waits for the replicas over the connection of the answers.
     pub(super) fn confirm(&mut self) {
-        let Unconfirmed { confirmation, connection, places } = &mut self.unconfirmed;
+        let Unconfirmed { confirmation, connection, places, asks } = &mut self.unconfirmed;
         let (Some(confirmation), Some(mut connection)) = (confirmation.take(), connection.take()) else { return };
-        match connection.confirm(&confirmation) {
+        match connection.confirm(&confirmation, *asks) {
             Ok(copies) => {
                 for place in std::mem::take(places) {
                     if let Some(outcome) = self.outcomes.get_mut(place) {

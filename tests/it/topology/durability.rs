@@ -1,5 +1,6 @@
 //! Locks that wait for replicas: what counts as taken, and what a master that is cut off can promise.
 
+mod cluster;
 mod connections;
 mod kinds;
 mod refused;
