@@ -240,7 +240,9 @@ fn a_provider_that_fails_is_the_source_of_the_error() {
 fn a_provider_that_panics_is_told_without_its_words() {
     let server = server(CANARY);
     let provider = || -> Result<Login, Box<dyn StdError + Send + Sync>> { panic!("{CANARY}") };
-    let error = builder(&server, provider).command_timeout(ms(300)).connect().unwrap_err();
+    // The text of a panic, with a backtrace, may take long to print.
+    let client = builder(&server, provider).watchdog(SOON * 2, TICK).command_timeout(SOON);
+    let error = client.connect().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connection);
     assert!(error.to_string().ends_with("the provider of credentials panicked"), "{error}");
     assert!(!texts(&error).contains(CANARY), "{}", texts(&error));
