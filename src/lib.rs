@@ -53,6 +53,7 @@
 //! * [Guarantees and limits](guide::guarantees)
 //! * [Coming from Redisson](guide::redisson): methods, settings, differences, mixed fleets
 //! * [Operations](guide::operations): settings, sizes, rights, errors, and what to do at night
+//! * [Your provider](guide::providers): what works on managed servers, and on programs like Redis
 //! * [Glossary](guide::glossary)
 //! * [Architecture](guide::architecture), [reliability](guide::reliability) and
 //!   [compatibility](guide::compatibility): how it is built, broken and proven
@@ -83,9 +84,13 @@ pub mod guide {
     #[doc = include_str!("../docs/redisson.md")]
     pub mod redisson {}
 
-    #[doc = "[fleet]: redisson#a-mixed-fleet\n[guarantees]: guarantees\n"]
+    #[doc = "[fleet]: redisson#a-mixed-fleet\n[guarantees]: guarantees\n[providers]: providers\n"]
     #[doc = include_str!("../docs/operations.md")]
     pub mod operations {}
+
+    #[doc = "[operations]: operations\n[credentials]: operations#credentials-that-change\n[durability]: operations#locks-that-wait-for-replicas\n"]
+    #[doc = include_str!("../docs/providers.md")]
+    pub mod providers {}
 
     #[doc = include_str!("../docs/glossary.md")]
     pub mod glossary {}
