@@ -14,6 +14,7 @@ use crate::certificates::Certificate;
 pub struct RedisServerBuilder {
     program: PathBuf,
     lines: Vec<String>,
+    arguments: Vec<String>,
     password: Option<String>,
     speaks_tls: bool,
 }
@@ -21,7 +22,13 @@ pub struct RedisServerBuilder {
 impl RedisServerBuilder {
     pub(super) fn new() -> RedisServerBuilder {
         let program = env::var_os("LOCKSON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
-        RedisServerBuilder { program: program.into(), lines: Vec::new(), password: None, speaks_tls: false }
+        RedisServerBuilder {
+            program: program.into(),
+            lines: Vec::new(),
+            arguments: Vec::new(),
+            password: None,
+            speaks_tls: false,
+        }
     }
 
     /// Runs this program instead of the program from the environment.
@@ -37,6 +44,13 @@ impl RedisServerBuilder {
     #[must_use]
     pub fn config(mut self, line: impl Into<String>) -> RedisServerBuilder {
         self.lines.push(line.into());
+        self
+    }
+
+    /// Adds an argument of the program behind the configuration file, for instance `--sentinel`.
+    #[must_use]
+    pub fn argument(mut self, argument: impl Into<String>) -> RedisServerBuilder {
+        self.arguments.push(argument.into());
         self
     }
 
@@ -78,6 +92,7 @@ impl RedisServerBuilder {
             program: self.program,
             folder: folder.path().to_owned(),
             lines: self.lines,
+            arguments: self.arguments,
             port: 0,
             tls_port: self.speaks_tls.then_some(0),
         };

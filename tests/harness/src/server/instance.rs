@@ -20,6 +20,8 @@ pub(super) struct Plan {
     pub(super) program: PathBuf,
     pub(super) folder: PathBuf,
     pub(super) lines: Vec<String>,
+    /// Arguments behind the configuration file.
+    pub(super) arguments: Vec<String>,
     pub(super) port: u16,
     pub(super) tls_port: Option<u16>,
 }
@@ -143,6 +145,7 @@ impl Instance {
             .args(["-c", "read -r word && exec \"$@\" </dev/null", "server"])
             .arg(&plan.program)
             .arg(plan.write_config())
+            .args(&plan.arguments)
             .stdin(Stdio::piped())
             .stdout(log)
             .stderr(also)
@@ -205,6 +208,7 @@ mod tests {
             program: "redis-server".into(),
             folder: folder.path().to_owned(),
             lines: Vec::new(),
+            arguments: Vec::new(),
             port: other.local_addr().unwrap().port(),
             tls_port: None,
         };

@@ -6,6 +6,7 @@ mod proxy;
 mod proxy_faults;
 mod proxy_late;
 mod proxy_network;
+mod sentinel;
 mod server;
 mod wire;
 mod witness;
