@@ -5,8 +5,10 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use crate::config::ClientBuilder;
-use crate::conn::{Address, Cluster, Connector, Dialer, Members, Place, Server, Standalone, Topology};
+use crate::config::{ClientBuilder, Config};
+use crate::conn::{
+    Address, Cluster, Connector, Dialer, MakesDialers, Master, Members, Server, Standalone, Target, Topology,
+};
 use crate::doctor::Finding;
 use crate::election::Election;
 use crate::engine::{Engine, Handle, HoldState, Kind};
@@ -459,30 +461,48 @@ impl ClientBuilder {
         let (config, owners) = (config.checked()?, Owners::new());
         // An owner id in Redis begins with the id of the client, so `CLIENT LIST` leads from an owner to its host.
         let shown = format!("{}:{}", config.client_name, owners.client());
-        let place = Place::parse(&url.0)?;
+        let target = Target::parse(&url.0)?;
         #[cfg(feature = "credentials")]
-        place.addresses().iter().try_for_each(|address| config.check_credentials(address))?;
+        config.check_credentials(&target)?;
         let read_by = Instant::now().after(config.command_timeout);
-        let tls = place.addresses().first().map(|address| Connector::for_address(config.tls.clone(), address, read_by));
+        let tls = target.address().map(|address| Connector::for_address(config.tls.clone(), address, read_by));
         let tls = tls.transpose()?.flatten();
         #[cfg(feature = "credentials")]
         let provider = config.credentials.clone();
-        let dialer = move |number, address: Address| {
+        let plain = move |number, address: Address| {
             let tls = tls.as_ref().map(|tls: &Connector| tls.for_member(&address));
-            let dialer = Dialer::new(number, address, tls, shown.clone());
+            Dialer::new(number, address, tls, shown.clone())
+        };
+        let plain: Arc<MakesDialers> = Arc::new(plain);
+        // Sentinels have a login of their own.
+        let of_sentinel = Arc::clone(&plain);
+        let dialer: Arc<MakesDialers> = Arc::new(move |number, address| {
+            let dialer = plain(number, address);
             #[cfg(feature = "credentials")]
             let dialer = dialer.with_credentials(provider.clone());
             dialer
-        };
-        let topology: Box<dyn Topology> = match place {
-            Place::One(address) => {
-                Box::new(Standalone::new(Server::new(dialer(ServerNumber::default(), address), config.max_connections)))
+        });
+        let (label, endpoint) = (target.label(), target.endpoint());
+        let (command_timeout, number) = (config.command_timeout, ServerNumber::default());
+        let master = Master { label, endpoint, command_timeout, dialer: Arc::clone(&dialer) };
+        let dialer = match target {
+            Target::Fixed(address) => dialer(number, address),
+            Target::Sentinel(service) => master.of_service(service, of_sentinel),
+            Target::Replicated(login, nodes) => master.of_nodes(login, nodes),
+            Target::Cluster(seeds) => {
+                let members = Members::new(
+                    move |number, address| dialer(number, address),
+                    config.max_connections,
+                    config.sharded_pub_sub,
+                );
+                return Self::opened(config, owners, Box::new(Cluster::new(seeds, members, command_timeout)?));
             }
-            Place::Cluster(seeds) => {
-                let members = Members::new(dialer, config.max_connections, config.sharded_pub_sub);
-                Box::new(Cluster::new(seeds, members, config.command_timeout)?)
-            }
         };
+        let server = Server::new(dialer, config.max_connections);
+        Self::opened(config, owners, Box::new(Standalone::new(server)))
+    }
+
+    fn opened(config: Config, owners: Owners, topology: Box<dyn Topology>) -> Result<Client> {
         let engine = Engine::new(config, owners, topology)?;
         Ok(Client { handle: Handle::new(engine) })
     }

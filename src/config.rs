@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "credentials")]
-use crate::conn::Address;
-#[cfg(feature = "credentials")]
 use crate::conn::Provider;
-use crate::conn::{Place, Tls};
+use crate::conn::{Target, Tls};
 #[cfg(feature = "credentials")]
 use crate::credentials::Credentials;
 use crate::durability::Durability;
@@ -41,8 +39,8 @@ pub(crate) struct Url(pub(crate) String);
 
 impl std::fmt::Debug for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match Place::parse(&self.0) {
-            Ok(place) => write!(f, "{place}"),
+        match Target::parse(&self.0) {
+            Ok(target) => write!(f, "{target}"),
             Err(error) => write!(f, "{error}"),
         }
     }
@@ -417,8 +415,8 @@ impl Config {
 
     /// Refuses a URL with credentials where a provider gives others.
     #[cfg(feature = "credentials")]
-    pub(crate) fn check_credentials(&self, address: &Address) -> Result<()> {
-        if self.credentials.is_some() && address.has_login() {
+    pub(crate) fn check_credentials(&self, target: &Target) -> Result<()> {
+        if self.credentials.is_some() && target.has_login() {
             return fail(
                 "credentials() cannot be set where the URL has a user or a password; leave them out of the URL".into(),
             );

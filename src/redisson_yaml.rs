@@ -6,7 +6,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_norway::{Mapping, Value};
 
 use crate::config::ClientBuilder;
-use crate::conn::Place;
+use crate::conn::Target;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The result of reading a Redisson configuration: the settings, and warnings about settings without effect.
@@ -277,7 +277,7 @@ impl Reader {
         };
         let protocol = if self.server.resp3 { "?protocol=resp3" } else { "" };
         let url = format!("{scheme}://{login}{}/{}{protocol}", place.trim_end_matches('/'), self.server.database);
-        Place::parse(&url).map_err(|error| {
+        Target::parse(&url).map_err(|error| {
             let why = error.to_string().replace("the server URL: ", "");
             Error::new(error.kind(), format!("the address in the Redisson configuration: {why}"))
         })?;

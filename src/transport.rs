@@ -112,11 +112,13 @@ pub(crate) struct Identity {
     /// connection reaches the same server.
     pub(crate) server: Option<String>,
     pub(crate) peer: Option<SocketAddr>,
+    /// How often the server had moved to another place when the connection was opened.
+    pub(crate) stay: u64,
 }
 
 impl Identity {
     pub(crate) fn new(id: u64) -> Self {
-        Self { number: ServerNumber::default(), id, address: None, server: None, peer: None }
+        Self { number: ServerNumber::default(), id, address: None, server: None, peer: None, stay: 0 }
     }
 
     #[cfg(test)]

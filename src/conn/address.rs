@@ -16,7 +16,7 @@ pub(crate) struct Address {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Endpoint {
+pub(crate) enum Endpoint {
     Tcp(String, u16),
     Unix(PathBuf),
 }

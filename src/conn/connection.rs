@@ -1,5 +1,6 @@
 //! One connection: sends one request at a time and waits for the whole reply.
 
+mod moving;
 mod round_trips;
 
 use std::borrow::Cow;
@@ -19,6 +20,7 @@ use super::credentials::Provider;
 use super::frame::Largest;
 use super::identity::{address_of, id_of, server_of};
 use super::introduction::{Hello, Introduction, Step, text_of};
+use super::locate::Locator;
 use super::resolver::Resolver;
 use super::socket::Socket;
 use super::stream::Stream;
@@ -27,6 +29,7 @@ use super::trouble::{self, Moment};
 use crate::error::{Error, Refusal};
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, Limits, ServerNumber};
+pub(super) use moving::Moving;
 
 /// Makes connections to one server.
 #[derive(Debug)]
@@ -36,6 +39,9 @@ pub(crate) struct Dialer {
     /// The address as error texts show it.
     label: Arc<str>,
     introduction: Introduction,
+    /// Finds the server, if it moves.
+    moving: Option<Moving>,
+    purpose: Purpose,
     /// Begins TLS sessions; `None` for plain connections.
     tls: Option<Connector>,
     resolver: Resolver,
@@ -71,10 +77,12 @@ pub(crate) struct Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Locks,
-    /// To end an earlier request. A server that has become a replica since is accepted, too.
-    Fence,
+    /// To end an earlier request, or to ask for the role: a replica is accepted, too.
+    AnyRole,
     /// To ask for the map of a cluster, which a replica knows as well.
     Map,
+    /// To ask a Sentinel for the master.
+    Sentinel,
 }
 
 impl Dialer {
@@ -85,6 +93,8 @@ impl Dialer {
             number,
             label: address.to_string().into(),
             introduction,
+            moving: None,
+            purpose: Purpose::Locks,
             tls,
             resolver: Resolver::of_the_system(),
             #[cfg(feature = "credentials")]
@@ -104,6 +114,21 @@ impl Dialer {
     /// The same for a member of a cluster: any other server is refused.
     pub(super) fn in_cluster(self) -> Self {
         Self { in_cluster: true, ..self }
+    }
+
+    /// The same server, for questions.
+    pub(super) fn with_purpose(self, purpose: Purpose) -> Self {
+        Self { purpose, ..self }
+    }
+
+    /// The same server, with another name in texts and events.
+    pub(super) fn with_label(self, label: String) -> Self {
+        Self { label: label.into(), ..self }
+    }
+
+    /// The same login wherever the server is.
+    pub(super) fn moving(self, moving: Moving) -> Self {
+        Self { moving: Some(moving), ..self }
     }
 
     /// From now on, new connections ask when the server started.
@@ -127,13 +152,21 @@ impl Dialer {
 
     /// Returns the address of the server without credentials and database.
     pub(super) fn endpoint(&self) -> String {
-        self.address.endpoint.to_string()
+        self.moving.as_ref().map_or_else(|| self.address.endpoint.to_string(), |moving| moving.endpoint().to_owned())
+    }
+
+    /// Who tells the place of the server, if it moves.
+    pub(super) fn locator(&self) -> Option<&Locator> {
+        self.moving.as_ref().map(Moving::locator)
     }
 
     /// Connects and sends the introduction, all by `deadline`. `opened` gets the stream before the first byte is
     /// sent, so that closing the client can end the dial as well.
     pub(super) fn dial(&self, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Result<Connection, Fault> {
-        self.dial_to(&self.address.endpoint, Purpose::Locks, deadline, opened)
+        match &self.moving {
+            Some(moving) => moving.dial(self.asks_birth.load(Ordering::Relaxed), deadline, opened),
+            None => self.dial_for(self.purpose, deadline, opened),
+        }
     }
 
     /// The same for something else than requests about locks.
@@ -158,7 +191,7 @@ impl Dialer {
     pub(super) fn dial_again(&self, identity: &Identity, deadline: Instant) -> Option<Result<Connection, Fault>> {
         let peer = identity.peer?;
         let endpoint = Endpoint::Tcp(peer.ip().to_string(), peer.port());
-        Some(self.dial_to(&endpoint, Purpose::Fence, deadline, |_| {}))
+        Some(self.dial_to(&endpoint, Purpose::AnyRole, deadline, |_| {}))
     }
 
     fn dial_to(
@@ -274,7 +307,8 @@ impl Dialer {
                 match purpose {
                     Purpose::Locks => self.check(&server)?,
                     Purpose::Map => server.check_mode(&self.label, self.in_cluster)?,
-                    Purpose::Fence => {}
+                    Purpose::Sentinel => server.check_sentinel(&self.label)?,
+                    Purpose::AnyRole => {}
                 }
                 connection.identity = server.id.map(Identity::new);
             }

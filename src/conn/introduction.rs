@@ -129,6 +129,20 @@ impl Hello {
         told
     }
 
+    /// Whether the server is a master; `None` where the server reports no role.
+    pub(super) fn is_master(&self) -> Option<bool> {
+        (!self.role.is_empty()).then(|| self.role == "master")
+    }
+
+    /// Refuses servers that are no Sentinel. An old Sentinel does not know `HELLO`.
+    pub(super) fn check_sentinel(&self, server: &str) -> Result<(), Fault> {
+        if matches!(self.mode.as_str(), "" | "sentinel") {
+            return Ok(());
+        }
+        let text = format!("redis at {server} is no Sentinel: redis+sentinel:// names the Sentinels, not the servers");
+        Err(Fault::NotSent(Error::new(ErrorKind::Unsupported, text)))
+    }
+
     /// Refuses servers that cannot keep locks.
     pub(super) fn check(&self, server: &Arc<str>, in_cluster: bool) -> Result<(), Fault> {
         self.check_mode(server, in_cluster)?;
@@ -145,7 +159,7 @@ impl Hello {
             "cluster" if !in_cluster => "a node of a Redis Cluster: connect with redis+cluster://",
             "standalone" if in_cluster => "a server of its own and no node of a Redis Cluster: connect with redis://",
             "sentinel" => {
-                "a Sentinel, which keeps no locks: connect to the master; SENTINEL GET-MASTER-ADDR-BY-NAME tells where it is"
+                "a Sentinel, which keeps no locks: write redis+sentinel://host1,host2,host3/service to find the master"
             }
             _ => return Ok(()),
         };

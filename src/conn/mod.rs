@@ -13,9 +13,11 @@ mod credentials;
 mod down;
 mod frame;
 mod gather;
+mod guides;
 mod identity;
 mod introduction;
 mod listener;
+mod locate;
 #[cfg(not(feature = "tls"))]
 mod no_tls;
 mod pool;
@@ -28,6 +30,7 @@ mod single_flight;
 mod socket;
 mod standalone;
 mod stream;
+mod target;
 #[cfg(feature = "tls")]
 mod tls;
 mod trouble;
@@ -41,13 +44,14 @@ pub(crate) use connection::Dialer;
 #[cfg(feature = "credentials")]
 pub(crate) use credentials::Provider;
 pub(crate) use gather::{Outcome, Request, ask, gather};
+pub(crate) use guides::{MakesDialers, Master};
 pub(crate) use listener::{Audience, ListenerEvent, listen};
 #[cfg(test)]
 pub(crate) use pub_sub::PubSubChoice;
 pub(crate) use server::{DedicatedConnection, Server};
 pub(crate) use standalone::Standalone;
+pub(crate) use target::Target;
 pub(crate) use tls::{Connector, Tls};
-pub(crate) use url::Place;
 pub(crate) use waker::{Sleeper, Waker, sleeper};
 
 #[cfg(not(feature = "tls"))]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::connection::Connection;
 use super::stream::Stream;
+use super::trouble;
 use crate::error::{Error, ErrorKind};
 use crate::owner::Home;
 use crate::sync::{Condvar, Mutex};
@@ -204,10 +205,7 @@ impl State {
 
 /// The fault of a request on a closed client.
 pub(super) fn closed() -> Fault {
-    Fault::NotSent(Error::new(
-        ErrorKind::Closed,
-        "the client was closed, or opened before this process was forked; open another one",
-    ))
+    Fault::NotSent(trouble::closed())
 }
 
 #[cfg(test)]

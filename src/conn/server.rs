@@ -1,24 +1,24 @@
 //! One server: sends requests over its pool, and fences requests without an answer.
 
+mod dedicated;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 
 use super::birth::{Birth, Runs};
-use super::command::command;
 use super::connection::{Connection, Dialer, Purpose};
 use super::down::Down;
-use super::introduction::Hello;
 use super::pool::{Pool, closed};
 use super::pub_sub::PubSubChoice;
 use super::trouble;
-use super::waker::Sleeper;
 use crate::durability::Copies;
-use crate::error::{Error, ErrorKind, Stop};
+use crate::error::{Error, Stop};
 use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::transport::{Confirmation, Fault, Identity, Limits, MachineNumber, PubSub, Question, ServerNumber};
+use crate::transport::{Confirmation, Fault, Identity, Limits, PubSub, Question, ServerNumber};
+pub(crate) use dedicated::DedicatedConnection;
 
 /// A server of the topology.
 #[derive(Debug)]
@@ -28,18 +28,6 @@ pub(crate) struct Server {
     down: Mutex<Down>,
     runs: Mutex<Runs>,
     pub_sub: Arc<PubSubChoice>,
-}
-
-/// A connection outside the pool, for one thread. A broken connection is replaced at the next request.
-#[derive(Debug)]
-pub(crate) struct DedicatedConnection {
-    server: Arc<Server>,
-    connection: Option<Connection>,
-    /// The number of connections opened here so far.
-    generation: u64,
-    /// Where the last connection led.
-    led: Option<Identity>,
-    machine: MachineNumber,
 }
 
 impl Server {
@@ -62,7 +50,7 @@ impl Server {
 
     #[cfg(test)]
     pub(crate) fn numbered_for_test(number: ServerNumber, url: &str) -> Self {
-        let address = super::Address::parse(url).expect("a test writes a good URL");
+        let address = super::address::Address::parse(url).expect("a test writes a good URL");
         Self::new(Dialer::new(number, address, None, "test".into()), 1)
     }
 
@@ -183,7 +171,20 @@ impl Server {
     /// Closes the idle connections to a server that became a replica: new connections may reach the master, if the
     /// host name points there by then.
     pub(crate) fn leave_replica(&self) {
+        self.suspect();
         self.pool.close_idle();
+    }
+
+    /// Whether the server has moved since the connection of this identity was opened.
+    fn has_moved_since(&self, identity: &Identity) -> bool {
+        self.dialer.locator().is_some_and(|locator| locator.has_moved_since(identity))
+    }
+
+    /// Records a sign that the server may have moved.
+    fn suspect(&self) {
+        if let Some(locator) = self.dialer.locator() {
+            locator.suspect();
+        }
     }
 
     /// Returns an idle connection if there is one.
@@ -281,6 +282,7 @@ impl Server {
             let closes_idle = connection.is_mute() || connection.is_logged_out();
             // The socket must be closed before the request is fenced or repeated.
             drop(connection);
+            self.suspect();
             self.pool.give_up();
             if closes_idle {
                 self.pool.close_idle();
@@ -290,7 +292,13 @@ impl Server {
 
     /// Ensures that the server runs no request of a broken connection from now on. Returns `Ok(false)` when the user
     /// has no right to kill connections, or when the connection led to another server that does not answer now.
+    ///
+    /// After a fail-over nothing is sent to the machine that was left: it may hang, and what it runs late is over when
+    /// it becomes a replica.
     pub(crate) fn fence(&self, identity: &Identity, limits: Limits) -> Result<bool, Fault> {
+        if self.has_moved_since(identity) {
+            return Ok(false);
+        }
         let mut connection = self.take(limits.end())?;
         if connection.leads_where(identity) {
             let outcome = kill(&mut connection, identity, limits);
@@ -298,6 +306,9 @@ impl Server {
             return fenced(outcome);
         }
         self.put_away(connection, true);
+        if self.has_moved_since(identity) {
+            return Ok(false);
+        }
         // By now the host name leads to another server, which never saw the request.
         match self.dialer.dial_again(identity, limits.end()) {
             Some(Ok(mut connection)) if connection.leads_where(identity) => {
@@ -309,13 +320,7 @@ impl Server {
 
     /// Makes a connection for a thread that must not wait for the pool.
     pub(crate) fn connection(self: &Arc<Self>) -> DedicatedConnection {
-        DedicatedConnection {
-            server: Arc::clone(self),
-            connection: None,
-            generation: 0,
-            led: None,
-            machine: MachineNumber::default(),
-        }
+        DedicatedConnection::to(Arc::clone(self))
     }
 
     pub(super) fn dial(&self, deadline: Instant) -> Result<Connection, Fault> {
@@ -339,7 +344,7 @@ impl Server {
         if self.pool.is_closed() {
             return Err(closed());
         }
-        let mut connection = self.dialer.dial_for(Purpose::Fence, deadline, |stream| self.pool.opened(stream))?;
+        let mut connection = self.dialer.dial_for(Purpose::AnyRole, deadline, |stream| self.pool.opened(stream))?;
         // A server counts its connections: a later connection with a smaller number is one to a later process.
         let has_restarted = connection.number().is_some_and(|number| number < copy.id);
         if has_restarted || !connection.leads_where(copy) {
@@ -374,125 +379,9 @@ impl Server {
     /// Ends every request and closes every connection, the listening connection included.
     pub(crate) fn close(&self) {
         self.pool.close();
-    }
-}
-
-impl DedicatedConnection {
-    /// Sends one request and waits for the reply; see [`Server::request`].
-    pub(crate) fn request<T>(
-        &mut self,
-        request: &[u8],
-        deadline: Instant,
-        read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<T, Fault> {
-        let mut connection = self.take(deadline)?;
-        let answer = connection.request(request, Limits::by(deadline), read);
-        if is_usable(&answer) {
-            self.connection = Some(connection);
+        if let Some(locator) = self.dialer.locator() {
+            locator.close();
         }
-        answer
-    }
-
-    /// Waits for replicas over the connection of the last request; without that connection nothing can be confirmed.
-    pub(crate) fn confirm(&mut self, confirmation: &Confirmation) -> Result<Copies, Error> {
-        let Some(mut connection) = self.connection.take() else {
-            let text =
-                format!("the connection to redis at {} was lost before its replicas answered", self.server.label());
-            return Err(Error::new(ErrorKind::Connection, text));
-        };
-        let copies = connection.confirm(confirmation, false).map_err(|(_, error)| error)?;
-        self.connection = Some(connection);
-        Ok(copies)
-    }
-
-    /// Several round trips; see [`Connection::round_trips`].
-    pub(crate) fn round_trips<T>(
-        &mut self,
-        deadline: Instant,
-        run: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
-    ) -> Result<T, Fault> {
-        let mut connection = self.take(deadline)?;
-        let answer = connection.round_trips(Limits::by(deadline), false, run);
-        if answer.is_ok() {
-            self.connection = Some(connection);
-        }
-        answer
-    }
-
-    /// Opens a connection unless one is open.
-    pub(crate) fn open(&mut self, deadline: Instant) -> Result<(), Fault> {
-        self.connection = Some(self.take(deadline)?);
-        Ok(())
-    }
-
-    /// Redirects the invalidation messages about keys that this connection reads to the connection with the id
-    /// `number`.
-    pub(crate) fn track(&mut self, number: u64, deadline: Instant) -> Result<(), Fault> {
-        let number = number.to_string();
-        let request = command(&["CLIENT", "TRACKING", "ON", "REDIRECT", &number, "NOLOOP"]).get_packed_command();
-        self.request(&request, deadline, |reply| matches!(reply, Value::Okay).then_some(()))
-    }
-
-    /// Identifies the connection that is open now: a reconnect changes the number. `None` while none is open.
-    pub(crate) fn generation(&self) -> Option<u64> {
-        self.connection.is_some().then_some(self.generation)
-    }
-
-    /// Returns the machine to which the last connection led.
-    pub(crate) fn machine(&self) -> MachineNumber {
-        self.machine
-    }
-
-    /// Sleeps until woken or until `until`. A connection that breaks is closed and ends the sleep.
-    pub(crate) fn sleep(&mut self, sleeper: &Sleeper, until: Instant) {
-        // No request is in flight here, so any byte of a reply makes the connection unusable.
-        let has_bytes = sleeper.sleep(self.connection.as_ref(), until);
-        if has_bytes && self.connection.as_mut().is_some_and(Connection::is_stale) {
-            self.hang_up();
-        }
-    }
-
-    /// Checks that the server that answered last is a master, as far as the server reports a role. Closes the connection to any other
-    /// server.
-    pub(crate) fn check_role(&mut self, deadline: Instant) -> Result<(), Fault> {
-        let hello = command(&["HELLO"]).get_packed_command();
-        let asked = self.generation();
-        let answer = self.request(&hello, deadline, |reply| Some(Hello::read(reply)));
-        if asked != Some(self.generation) {
-            // The new connection may lead to another server than the one that answered before.
-            let text =
-                format!("the connection to redis at {} was lost before the server told its role", self.server.label());
-            return Err(Fault::NotSent(Error::new(ErrorKind::Connection, text)));
-        }
-        let told = match answer {
-            // `HELLO` is optional, as in the introduction.
-            Err(Fault::Refused(_)) => return Ok(()),
-            told => told?,
-        };
-        self.server.dialer.check(&told).inspect_err(|_| self.hang_up())
-    }
-
-    /// Closes the connection; the next request opens another one.
-    pub(crate) fn hang_up(&mut self) {
-        self.connection = None;
-    }
-
-    fn take(&mut self, deadline: Instant) -> Result<Connection, Fault> {
-        if self.server.pool.is_forked() {
-            return Err(closed());
-        }
-        if let Some(mut connection) = self.connection.take()
-            && !connection.is_stale()
-        {
-            return Ok(connection);
-        }
-        let connection = self.server.dial(deadline)?;
-        self.generation += 1;
-        if self.led.as_ref().is_some_and(|led| !connection.leads_where(led)) {
-            self.machine.0 += 1;
-        }
-        self.led = connection.identity().cloned();
-        Ok(connection)
     }
 }
 

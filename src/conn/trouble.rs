@@ -107,6 +107,11 @@ pub(super) fn logged_out(label: &str) -> Error {
     Error::new(ErrorKind::Connection, format!("redis at {label} ended the login of the connection"))
 }
 
+/// The error for a request on a closed client.
+pub(super) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the client was closed, or opened before this process was forked; open another one")
+}
+
 /// The error for a request whose time was over before it could be sent.
 pub(super) fn no_time(label: &str) -> Error {
     Error::new(ErrorKind::Connection, format!("redis at {label} was not asked: no time was left for the request"))

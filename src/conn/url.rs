@@ -2,70 +2,53 @@
 //!
 //! Error texts repeat only names of parameters: any other part of the URL may be a password.
 
-use std::fmt;
+mod several;
+
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
 use super::address::{Address, Endpoint};
+use super::target::Target;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The settings in a URL.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Parts {
     username: Option<String>,
     password: Option<String>,
     database: Option<i64>,
     resp3: Option<bool>,
+    /// The login at the sentinels, for a URL that may have one.
+    of_sentinels: Option<Login>,
+}
+
+/// A user and a password, either of which may be missing.
+#[derive(Debug, Default)]
+struct Login {
+    username: Option<String>,
+    password: Option<String>,
+}
+
+impl Target {
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        parse(url)
+    }
 }
 
 #[cfg(test)]
 impl Address {
+    /// Parses the URL of a single server.
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        match Place::parse(url)? {
-            Place::One(address) => Ok(address),
-            Place::Cluster(_) => fail("it names a cluster where a single server is expected"),
+        match parse(url)? {
+            Target::Fixed(address) => Ok(address),
+            other => panic!("not the URL of a single server: {other}"),
         }
     }
 }
 
-/// Where the keys are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// On one server.
-    One(Address),
-    /// On the members of a cluster, of which some are known.
-    Cluster(Vec<Address>),
-}
-
-impl Place {
-    pub(crate) fn parse(url: &str) -> Result<Self> {
-        parse(url)
-    }
-
-    /// The servers that the URL names.
-    pub(crate) fn addresses(&self) -> &[Address] {
-        match self {
-            Self::One(address) => std::slice::from_ref(address),
-            Self::Cluster(members) => members,
-        }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::One(address) => write!(f, "{address}"),
-            Self::Cluster(members) => {
-                let members: Vec<String> = members.iter().map(|member| member.endpoint.to_string()).collect();
-                write!(f, "{}", members.join(","))
-            }
-        }
-    }
-}
-
-fn parse(url: &str) -> Result<Place> {
+fn parse(url: &str) -> Result<Target> {
     let Some((scheme, rest)) = url.split_once("://") else {
         return fail("it must look like redis://[user:password@]host[:port][/database] or redis+unix:///path");
     };
@@ -75,69 +58,41 @@ fn parse(url: &str) -> Result<Place> {
     let (rest, has_fragment) = rest.split_once('#').map_or((rest, false), |(rest, _)| (rest, true));
     let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, path) = before.find('/').map_or((before, ""), |slash| before.split_at(slash));
-    let behind = url.len() - scheme.len() - "://".len() - authority.len();
     let scheme = scheme.to_ascii_lowercase();
-    let (scheme, is_cluster) = scheme.strip_suffix("+cluster").map_or((&scheme[..], false), |scheme| (scheme, true));
-    match scheme {
-        scheme @ ("redis" | "valkey" | "rediss" | "valkeys") => {
-            let is_secure = scheme.ends_with("ss") || scheme.ends_with("ys");
-            if is_secure && cfg!(not(feature = "tls")) {
-                return Err(Error::new(ErrorKind::Unsupported, WITHOUT_TLS));
-            }
-            if url[url.len() - behind..].contains('@') {
-                return fail(
-                    "an @ follows the host; in user and password write / as %2F, ? as %3F, # as %23, @ as %40",
-                );
-            }
-            no_fragment(has_fragment)?;
-            if is_cluster { cluster(authority, path, query, is_secure) } else { tcp(authority, path, query, is_secure) }
-        }
-        "redis+unix" | "valkey+unix" | "unix" if !is_cluster => {
-            no_fragment(has_fragment)?;
-            unix(authority, path, query).map(Place::One)
-        }
-        _ => fail(
-            "it must begin with redis://, rediss://, valkey://, valkeys://, redis+cluster://, redis+unix:// or unix://",
-        ),
+    let is_unix = matches!(scheme.as_str(), "redis+unix" | "valkey+unix" | "unix");
+    let behind = url.len() - scheme.len() - "://".len() - authority.len();
+    if !is_unix && url[url.len() - behind..].contains('@') {
+        return fail("an @ follows the host; in user and password write / as %2F, ? as %3F, # as %23, @ as %40");
     }
-}
-
-fn tcp(authority: &str, path: &str, query: &str, is_secure: bool) -> Result<Place> {
-    let (parts, endpoint) = parts(authority, path, query)?;
-    let (host, port) = host_and_port(endpoint)?;
-    Ok(Place::One(Address { tls: is_secure, ..parts.address(Endpoint::Tcp(host, port)) }))
-}
-
-fn cluster(authority: &str, path: &str, query: &str, is_secure: bool) -> Result<Place> {
-    let (parts, endpoints) = parts(authority, path, query)?;
-    if parts.database.is_some_and(|database| database != 0) {
-        return fail("a Redis Cluster has no other database than 0; leave the number out");
+    no_fragment(has_fragment)?;
+    if is_unix {
+        return unix(authority, path, query).map(Target::Fixed);
     }
-    let places = endpoints.split(',').map(host_and_port).collect::<Result<Vec<_>>>()?;
-    let member = |(host, port)| Address { tls: is_secure, ..parts.clone().address(Endpoint::Tcp(host, port)) };
-    Ok(Place::Cluster(places.into_iter().map(member).collect()))
+    let (program, form) = scheme.split_once('+').unwrap_or((&scheme, ""));
+    let tls = matches!(program, "rediss" | "valkeys");
+    if tls && cfg!(not(feature = "tls")) {
+        return Err(Error::new(ErrorKind::Unsupported, WITHOUT_TLS));
+    }
+    match form {
+        _ if !tls && !matches!(program, "redis" | "valkey") => {}
+        "" => return Ok(Target::Fixed(Address { tls, ..tcp(authority, path, query)? })),
+        "cluster" => return several::cluster(authority, path, query, tls),
+        "sentinel" => return several::sentinel(authority, path, query, tls),
+        "replicated" => return several::replicated(authority, path, query, tls),
+        _ => {}
+    }
+    fail(
+        "it must begin with redis://, rediss://, valkey://, valkeys://, redis+cluster://, redis+sentinel://, \
+         redis+replicated://, redis+unix:// or unix://",
+    )
 }
 
-/// Reads all but host and port, and returns the text of host and port.
-fn parts<'a>(authority: &'a str, path: &str, query: &str) -> Result<(Parts, &'a str)> {
+fn tcp(authority: &str, path: &str, query: &str) -> Result<Address> {
     let mut parts = Parts::default();
-    // A host contains no @, so the last @ ends the login.
-    let endpoint = match authority.rsplit_once('@') {
-        None => authority,
-        Some((login, endpoint)) => {
-            let (user, password) = login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word)));
-            parts.username = decoded(user, "user")?;
-            parts.password = password.map_or(Ok(None), |password| decoded(password, "password"))?;
-            endpoint
-        }
-    };
-    let database = path.strip_prefix('/').unwrap_or(path);
-    let database = database.strip_suffix('/').unwrap_or(database);
-    if !database.is_empty() {
-        parts.database = Some(number_of_database(database)?);
-    }
+    let endpoint = host_and_port(parts.take_login(authority)?, DEFAULT_PORT)?;
+    parts.take_database(path)?;
     parts.take_query(query)?;
-    Ok((parts, endpoint))
+    Ok(parts.address(endpoint))
 }
 
 fn unix(authority: &str, path: &str, query: &str) -> Result<Address> {
@@ -156,7 +111,7 @@ fn unix(authority: &str, path: &str, query: &str) -> Result<Address> {
     Ok(parts.address(Endpoint::Unix(PathBuf::from(path))))
 }
 
-fn host_and_port(endpoint: &str) -> Result<(String, u16)> {
+fn host_and_port(endpoint: &str, default_port: u16) -> Result<Endpoint> {
     let (host, port) = match endpoint.strip_prefix('[') {
         Some(rest) => {
             let Some((host, port)) = rest.split_once(']') else { return fail("an IPv6 address lacks its ]") };
@@ -177,7 +132,7 @@ fn host_and_port(endpoint: &str) -> Result<(String, u16)> {
         },
     };
     let port = match port.map(str::parse::<u16>) {
-        None => DEFAULT_PORT,
+        None => default_port,
         Some(Ok(port)) if port != 0 => port,
         _ => return fail("the port must be a number from 1 to 65535"),
     };
@@ -191,10 +146,30 @@ fn host_and_port(endpoint: &str) -> Result<(String, u16)> {
     if !host.chars().all(is_of_host) {
         return fail("the host has a character that no host name has");
     }
-    Ok((host, port))
+    Ok(Endpoint::Tcp(host, port))
 }
 
 impl Parts {
+    /// Takes user and password. Returns the text behind them.
+    fn take_login<'a>(&mut self, authority: &'a str) -> Result<&'a str> {
+        // A host contains no @, so the last @ ends the login.
+        let Some((login, rest)) = authority.rsplit_once('@') else { return Ok(authority) };
+        let (user, password) = login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word)));
+        self.username = decoded(user, "user")?;
+        self.password = password.map_or(Ok(None), |password| decoded(password, "password"))?;
+        Ok(rest)
+    }
+
+    /// Takes the number of the database out of a path.
+    fn take_database(&mut self, path: &str) -> Result<()> {
+        let database = path.strip_prefix('/').unwrap_or(path);
+        let database = database.strip_suffix('/').unwrap_or(database);
+        if !database.is_empty() {
+            self.database = Some(number_of_database(database)?);
+        }
+        Ok(())
+    }
+
     fn take_query(&mut self, query: &str) -> Result<()> {
         let mut seen = vec![];
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -211,6 +186,11 @@ impl Parts {
                 "protocol" => same(name, &mut self.resp3, protocol(value)?)?,
                 "user" => give(name, &mut self.username, decoded(&spaced, name)?)?,
                 "pass" => give(name, &mut self.password, decoded(&spaced, name)?)?,
+                "sentinel_user" | "sentinel_pass" if self.of_sentinels.is_some() => {
+                    let login = self.of_sentinels.get_or_insert_default();
+                    let slot = if name == "sentinel_user" { &mut login.username } else { &mut login.password };
+                    *slot = decoded(&spaced, name)?;
+                }
                 _ => {
                     let is_name =
                         name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
@@ -226,7 +206,7 @@ impl Parts {
     }
 
     fn address(self, endpoint: Endpoint) -> Address {
-        let Self { username, password, database, resp3 } = self;
+        let Self { username, password, database, resp3, of_sentinels: _ } = self;
         Address {
             endpoint,
             tls: false,
@@ -309,7 +289,7 @@ mod tests {
     #[test]
     fn good_urls_mean_what_other_programs_read_in_them() {
         let check = |url: &str| {
-            let ours = parse(url).unwrap();
+            let ours = Address::parse(url).unwrap();
             let theirs = url.into_connection_info().unwrap();
             let endpoint = match theirs.addr() {
                 ConnectionAddr::Tcp(host, port) => Endpoint::Tcp(host.clone(), *port),
@@ -344,13 +324,13 @@ mod tests {
 
     #[test]
     fn parameters_count_wherever_they_stand() {
-        let database = |url: &str| parse(url).unwrap().database;
+        let database = |url: &str| Address::parse(url).unwrap().database;
         assert_eq!(database("redis://h?db=3"), 3);
         assert_eq!(database("redis://h/3?db=3"), 3);
-        let address = parse("redis://h?user=alice&pass=s%26t").unwrap();
+        let address = Address::parse("redis://h?user=alice&pass=s%26t").unwrap();
         assert_eq!(address.login(), Some((Some("alice"), "s&t")));
-        assert_eq!(parse("redis://alice@h").unwrap().login(), Some((Some("alice"), "")));
-        assert_eq!(parse("redis://:@h").unwrap().login(), None);
+        assert_eq!(Address::parse("redis://alice@h").unwrap().login(), Some((Some("alice"), "")));
+        assert_eq!(Address::parse("redis://:@h").unwrap().login(), None);
     }
 
     #[test]
@@ -416,10 +396,10 @@ mod tests {
     fn a_url_of_tls_has_the_parts_of_a_plain_one() {
         for (secure, plain) in [("rediss", "redis"), ("valkeys", "valkey"), ("RedisS", "redis")] {
             let check = |rest: &str| {
-                let plain = parse(&format!("{plain}://{rest}")).unwrap();
+                let plain = Address::parse(&format!("{plain}://{rest}")).unwrap();
                 assert!(!plain.tls);
                 assert_eq!(
-                    parse(&format!("{secure}://{rest}")).unwrap(),
+                    Address::parse(&format!("{secure}://{rest}")).unwrap(),
                     Address { tls: true, ..plain },
                     "{secure} {rest}"
                 );

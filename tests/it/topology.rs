@@ -7,5 +7,6 @@ mod cluster;
 mod credentials;
 mod doctor;
 mod durability;
+mod sentinel;
 #[cfg(feature = "tls")]
 mod tls;

@@ -81,7 +81,7 @@ impl Cluster {
             let Endpoint::Tcp(host, port) = &seed.endpoint else { return Err(no_member()) };
             state.number(&(host.clone(), *port), seed, &making);
         }
-        let label = crate::conn::Place::Cluster(seeds).to_string();
+        let label = super::Target::Cluster(seeds).to_string();
         let look_limit = (command_timeout / PARTS_OF_A_LOOK).max(SHORTEST_LOOK);
         let (state, closing) = (Mutex::new(state), Condvar::new());
         Ok(Self { shared: Arc::new(Shared { address, making, label, look_limit, state, closing }) })

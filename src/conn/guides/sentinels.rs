@@ -1,0 +1,305 @@
+//! Asks the sentinels of a service where its master is.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::MakesDialers;
+use super::succession::{Doubt, Succession, Vote, most_of};
+use crate::conn::address::{Address, Endpoint};
+use crate::conn::command::command;
+use crate::conn::connection::Purpose;
+use crate::conn::gather::{Outcome, Request, gather};
+use crate::conn::introduction::text_of;
+use crate::conn::locate::{Guide, Sighting};
+use crate::conn::server::Server;
+use crate::conn::target::Service;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Mutex;
+use crate::time::Instant;
+use crate::transport::{Fault, Limits, PubSub, Question, ServerNumber, Voting};
+
+/// The sentinels of a service.
+pub(super) struct Sentinels {
+    service: Service,
+    dialer: Arc<MakesDialers>,
+    /// The time limit of one question.
+    limit: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The sentinels that the user named, then those that these told of.
+    sentinels: Vec<Arc<Server>>,
+    succession: Succession,
+    closed: bool,
+}
+
+/// A question to a sentinel. The epoch is asked for before the master: the other way round, the answers of a fail-over
+/// in between would be an old master with a new epoch.
+#[derive(Clone, Copy, Debug)]
+enum Subject {
+    Watched,
+    Master,
+    Id,
+    Others,
+}
+
+#[derive(Clone, Debug)]
+enum Told {
+    Watched {
+        epoch: u64,
+        others: usize,
+        is_up: bool,
+    },
+    /// `None` where the sentinel does not know the service.
+    Master(Option<Endpoint>),
+    Id(String),
+    Others(Vec<(String, Endpoint)>),
+}
+
+/// The answers of all sentinels.
+#[derive(Debug, Default)]
+struct Poll {
+    votes: Vec<Vote>,
+    /// The sentinels that voted.
+    voters: Vec<Arc<Server>>,
+    /// Whether a sentinel says that the master does not answer, or that it is being replaced.
+    is_uneasy: bool,
+    strangers: Vec<String>,
+    errors: Vec<Error>,
+}
+
+impl Sentinels {
+    pub(super) fn new(service: Service, limit: Duration, dialer: Arc<MakesDialers>) -> Self {
+        let sentinels = service.sentinels.iter().map(|address| sentinel(&*dialer, address.clone())).collect();
+        let state = Mutex::new(State { sentinels, ..State::default() });
+        Self { service, dialer, limit, state }
+    }
+
+    /// Asks all sentinels at once. A sentinel that did not answer lately is not asked for a while.
+    fn poll(&self) -> Poll {
+        let sentinels = self.state.lock().sentinels.clone();
+        let subjects = [Subject::Watched, Subject::Master, Subject::Id];
+        let outcomes = self.ask(&sentinels, &subjects);
+        let mut poll = Poll::default();
+        for (sentinel, answers) in sentinels.into_iter().zip(outcomes.chunks_exact(subjects.len())) {
+            poll.count(sentinel, answers);
+        }
+        poll
+    }
+
+    fn ask(&self, sentinels: &[Arc<Server>], subjects: &[Subject]) -> Vec<Outcome<Told>> {
+        let limits = Limits::by(Instant::now().after(self.limit));
+        let voting = Voting { skips_down: true, counts_after: None };
+        let requests = sentinels.iter().flat_map(|server| {
+            subjects.iter().map(|subject| Request {
+                server: Arc::clone(server),
+                packed: subject.packed(&self.service.name).into(),
+                limits,
+                voting,
+                call: subject,
+                whole: true,
+                asking: false,
+            })
+        });
+        gather(requests.collect())
+    }
+
+    /// Adds the sentinels that the voters know. Returns whether there were any.
+    fn discover(&self, poll: &Poll) -> bool {
+        let mut known: Vec<String> = poll.votes.iter().map(|vote| vote.voter.clone()).collect();
+        let Some(template) = self.service.sentinels.first() else { return false };
+        let mut state = self.state.lock();
+        let before = state.sentinels.len();
+        drop(state);
+        let mut found = vec![];
+        for outcome in self.ask(&poll.voters, &[Subject::Others]) {
+            let Ok(Told::Others(others)) = outcome.answer else { continue };
+            for (id, endpoint) in others {
+                if !known.contains(&id) {
+                    known.push(id);
+                    found.push(endpoint);
+                }
+            }
+        }
+        state = self.state.lock();
+        if state.closed {
+            return false;
+        }
+        for endpoint in found {
+            let is_new = !state.sentinels.iter().any(|server| server.endpoint() == endpoint.to_string());
+            if is_new && state.sentinels.len() < MOST_SENTINELS {
+                state.sentinels.push(sentinel(&*self.dialer, template.moved_to(endpoint)));
+            }
+        }
+        state.sentinels.len() > before
+    }
+
+    fn doubt(&self, poll: Poll, doubt: Doubt) -> Error {
+        let Poll { errors, strangers, votes, .. } = poll;
+        let name = &self.service.name;
+        if votes.is_empty() {
+            if !strangers.is_empty() {
+                let strangers = strangers.join(",");
+                let text = format!("the sentinels {strangers} watch no service {name}; SENTINEL MASTERS lists theirs");
+                return Error::new(ErrorKind::Config, text);
+            }
+            // Wrong credentials, or servers that are no sentinels: waiting does not help.
+            if let Some(error) = errors.iter().find(|error| error.kind() != ErrorKind::Connection) {
+                return error.clone();
+            }
+        }
+        let why = match doubt {
+            Doubt::TooFew { answered, known } => {
+                let needed = most_of(known);
+                let error = errors.first().map_or_else(String::new, |error| format!("; {error}"));
+                format!("{answered} of {known} sentinels answer, and {needed} must agree{error}")
+            }
+            Doubt::Disagreement { named, known } => {
+                let named: Vec<_> = named.iter().map(|(master, count)| format!("{count} name {master}")).collect();
+                format!("of {known} sentinels {}, and {} must agree", named.join(", "), most_of(known))
+            }
+            Doubt::Older { master, epoch, accepted } => format!(
+                "the sentinels name {master} of epoch {epoch}, but a master of epoch {accepted} was known before; \
+                 where the sentinels were set up anew, open the client anew, too"
+            ),
+        };
+        Error::new(ErrorKind::Connection, format!("the master of {name} is not known: {why}"))
+    }
+}
+
+impl fmt::Debug for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinels").field("service", &self.service).finish_non_exhaustive()
+    }
+}
+
+impl Guide for Sentinels {
+    fn look_up(&self) -> Result<Sighting> {
+        let mut poll = self.poll();
+        let known = poll.votes.iter().map(|vote| vote.known).max().unwrap_or(0);
+        if known > poll.votes.len() && self.discover(&poll) {
+            poll = self.poll();
+        }
+        let decided = self.state.lock().succession.decide(self.service.sentinels.len(), &poll.votes);
+        match decided {
+            Ok(endpoint) => Ok(Sighting { endpoint, is_calm: !poll.is_uneasy }),
+            Err(doubt) => Err(self.doubt(poll, doubt)),
+        }
+    }
+
+    fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        let sentinels = state.sentinels.clone();
+        drop(state);
+        sentinels.iter().for_each(|sentinel| sentinel.close());
+    }
+}
+
+impl Poll {
+    /// Takes the answers of one sentinel.
+    fn count(&mut self, sentinel: Arc<Server>, answers: &[Outcome<Told>]) {
+        let mut epoch_and_known = None;
+        let (mut master, mut id) = (None, None);
+        for answer in answers {
+            match &answer.answer {
+                Ok(Told::Watched { epoch, others, is_up }) => {
+                    epoch_and_known = Some((*epoch, others + 1));
+                    self.is_uneasy |= !is_up;
+                }
+                Ok(Told::Master(None)) => return self.strangers.push(sentinel.label()),
+                Ok(Told::Master(told)) => master = told.clone(),
+                Ok(Told::Id(told)) => id = Some(told.clone()),
+                Ok(Told::Others(_)) | Err(_) => {}
+            }
+        }
+        if let (Some((epoch, known)), Some(master), Some(voter)) = (epoch_and_known, master, id) {
+            self.votes.push(Vote { voter, master, epoch, known });
+            self.voters.push(sentinel);
+        } else if let Some(error) = answers.iter().find_map(error_of) {
+            self.errors.push(error);
+        }
+    }
+}
+
+fn sentinel(dialer: &MakesDialers, address: Address) -> Arc<Server> {
+    let label = address.endpoint.to_string();
+    let dialer = dialer(ServerNumber::default(), address).with_purpose(Purpose::Sentinel).with_label(label);
+    Arc::new(Server::new(dialer, 1))
+}
+
+fn error_of(outcome: &Outcome<Told>) -> Option<Error> {
+    match &outcome.answer {
+        Ok(_) => None,
+        Err(Fault::NotSent(error) | Fault::Unanswered(_, error)) => Some(error.clone()),
+        Err(Fault::Refused(refusal)) => Some(Error::refused(refusal.clone())),
+    }
+}
+
+impl Subject {
+    fn packed(self, service: &str) -> Vec<u8> {
+        let words: &[&str] = match self {
+            Self::Watched => &["SENTINEL", "MASTER", service],
+            Self::Master => &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service],
+            Self::Id => &["SENTINEL", "MYID"],
+            Self::Others => &["SENTINEL", "SENTINELS", service],
+        };
+        command(words).get_packed_command()
+    }
+}
+
+impl Question<Value, Told> for Subject {
+    fn read(&self, reply: &Value) -> Option<Told> {
+        match (self, reply) {
+            (Self::Watched, reply) => {
+                let epoch = field(reply, "config-epoch")?.parse().ok()?;
+                let others = field(reply, "num-other-sentinels")?.parse().ok()?;
+                let flags = field(reply, "flags")?;
+                let is_up = !flags.split(',').any(|flag| FLAGS_OF_A_MOVE.contains(&flag));
+                Some(Told::Watched { epoch, others, is_up })
+            }
+            (Self::Master, Value::Nil) => Some(Told::Master(None)),
+            (Self::Master, Value::Array(parts)) => {
+                let [host, port] = parts.as_slice() else { return None };
+                Some(Told::Master(Some(endpoint(text_of(host)?, &text_of(port)?)?)))
+            }
+            (Self::Id, reply) => text_of(reply).map(Told::Id),
+            (Self::Others, Value::Array(others)) => {
+                let other =
+                    |other| Some((field(other, "runid")?, endpoint(field(other, "ip")?, &field(other, "port")?)?));
+                // A sentinel that was never reached has no id.
+                let others = others.iter().filter_map(other).filter(|(id, _)| !id.is_empty());
+                Some(Told::Others(others.collect()))
+            }
+            _ => None,
+        }
+    }
+
+    fn packed_with_source(&self, _: PubSub) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+fn endpoint(host: String, port: &str) -> Option<Endpoint> {
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    (!host.is_empty()).then_some(Endpoint::Tcp(host, port))
+}
+
+/// Returns a field of a flat list of names and values, or of a map.
+fn field(reply: &Value, name: &str) -> Option<String> {
+    let is_it = |key: &Value| text_of(key).is_some_and(|key| key == name);
+    let value = match reply {
+        Value::Map(pairs) => pairs.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value),
+        Value::Array(values) => values.chunks_exact(2).find(|pair| is_it(&pair[0])).map(|pair| &pair[1]),
+        _ => None,
+    };
+    text_of(value?)
+}
+
+const FLAGS_OF_A_MOVE: [&str; 5] = ["s_down", "o_down", "failover_in_progress", "disconnected", "master_down"];
+const MOST_SENTINELS: usize = 32;

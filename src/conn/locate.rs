@@ -1,0 +1,291 @@
+//! Finds the place of a server that moves at each dial, and ends the connections to a place that the server has left.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use super::address::Endpoint;
+use super::stream::Stream;
+use super::trouble::closed;
+use crate::error::{Error, ErrorKind};
+use crate::sync::{Condvar, Mutex};
+use crate::time::Instant;
+use crate::transport::{Fault, Identity};
+
+/// Tells where a server is. A thread asks for the place all the time, so that a move is noticed without a dial.
+#[derive(Debug)]
+pub(super) struct Locator(Arc<Shared>);
+
+/// Those who know the place of the server.
+pub(super) trait Guide: fmt::Debug + Send + Sync {
+    fn look_up(&self) -> Result<Sighting, Error>;
+
+    /// Ends the questions under way.
+    fn close(&self);
+}
+
+/// The answer of the guide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sighting {
+    pub(super) endpoint: Endpoint,
+    /// Whether a move is not expected.
+    pub(super) is_calm: bool,
+}
+
+/// The server at one place, until it moves.
+#[derive(Clone, Debug)]
+pub(super) struct Stay {
+    pub(super) number: u64,
+    pub(super) endpoint: Endpoint,
+}
+
+#[derive(Debug)]
+struct Shared {
+    guide: Box<dyn Guide>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stay: Option<Stay>,
+    /// The start of the last look-up that named the place.
+    confirmed: Option<Instant>,
+    /// The error of the last look-up, and the start of the first look-up in vain.
+    trouble: Option<(Error, Instant)>,
+    /// The time since which the guide expects a move.
+    uneasy_since: Option<Instant>,
+    /// A sign of a move was seen less than a while before this moment.
+    hurries_until: Option<Instant>,
+    /// The streams to the place.
+    streams: Vec<Weak<Stream>>,
+    has_thread: bool,
+    closed: bool,
+}
+
+impl Locator {
+    pub(super) fn new(guide: impl Guide + 'static) -> Self {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Self(Arc::new(Shared { guide: Box::new(guide), state, changed }))
+    }
+
+    /// Calls `dial` with the place of the server and a deadline, until it connects or `deadline` is over: a server
+    /// that moves is reached as soon as the new place is known.
+    pub(super) fn dial<T>(
+        &self,
+        deadline: Instant,
+        mut dial: impl FnMut(&Stay, Instant) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let mut last = None;
+        loop {
+            let stay = match self.stay(deadline) {
+                Ok(stay) => stay,
+                Err(error) => return Err(last.unwrap_or(Fault::NotSent(error))),
+            };
+            let begun = Instant::now();
+            let fault = match dial(&stay, deadline.min(begun.after(LONGEST_DIAL))) {
+                Ok(connection) => return Ok(connection),
+                Err(fault) => fault,
+            };
+            self.suspect();
+            let next = Instant::now().after(BETWEEN_DIALS);
+            if !is_of_the_place(&fault) || next >= deadline {
+                return Err(fault);
+            }
+            self.wait_for_a_move(stay.number, next);
+            last = Some(fault);
+        }
+    }
+
+    /// Records a stream to a place, which ends with the stay.
+    pub(super) fn opened(&self, stay: &Stay, stream: Weak<Stream>) {
+        let mut state = self.0.state.lock();
+        if state.is_at(stay.number) {
+            state.streams.retain(|stream| stream.strong_count() > 0);
+            state.streams.push(stream);
+            return;
+        }
+        drop(state);
+        end(&[stream]);
+    }
+
+    /// Whether the server has moved since the connection of this identity was opened.
+    pub(super) fn has_moved_since(&self, identity: &Identity) -> bool {
+        !self.0.state.lock().is_at(identity.stay)
+    }
+
+    /// Records a sign that the server may move, or may have moved: asks often for a while.
+    pub(super) fn suspect(&self) {
+        let mut state = self.0.state.lock();
+        let now = Instant::now();
+        let hurries = state.hurries(now);
+        state.hurries_until = Some(now.after(HURRY));
+        drop(state);
+        if !hurries {
+            self.0.changed.notify_all();
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.0.state.lock().closed = true;
+        self.0.changed.notify_all();
+        self.0.guide.close();
+    }
+
+    /// Returns the place of the server as it was confirmed a moment ago, or as soon as it is known.
+    fn stay(&self, deadline: Instant) -> Result<Stay, Error> {
+        let mut state = self.0.state.lock();
+        if !state.has_thread && !state.closed {
+            let shared = Arc::clone(&self.0);
+            let started = thread::Builder::new().name("lockson-locate".into()).spawn(move || shared.run());
+            started.map_err(|error| {
+                let text = "no thread could be started to look up the place of redis";
+                Error::with_source(ErrorKind::Connection, text, error)
+            })?;
+            state.has_thread = true;
+        }
+        loop {
+            let now = Instant::now();
+            if state.closed {
+                return Err(closed());
+            }
+            if let Some(stay) = state.current(now) {
+                return Ok(stay.clone());
+            }
+            // Another answer needs a change by people.
+            let is_final = |error: &&Error| error.kind() != ErrorKind::Connection;
+            if let Some(error) = state.trouble.as_ref().map(|(error, _)| error).filter(is_final) {
+                return Err(error.clone());
+            }
+            if now >= deadline {
+                let trouble = state.trouble.as_ref().map(|(error, _)| error.clone());
+                return Err(trouble
+                    .unwrap_or_else(|| Error::new(ErrorKind::Connection, "the place of redis was not told in time")));
+            }
+            self.0.changed.wait_for(&mut state, now.nap_until(deadline));
+        }
+    }
+
+    fn wait_for_a_move(&self, stay: u64, until: Instant) {
+        let mut state = self.0.state.lock();
+        while state.is_at(stay) && !state.closed {
+            let left = Instant::now().until(until);
+            if left.is_zero() {
+                return;
+            }
+            self.0.changed.wait_for(&mut state, left);
+        }
+    }
+}
+
+impl Drop for Locator {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    /// Asks for the place until the locator is closed.
+    fn run(&self) {
+        loop {
+            let begun = Instant::now();
+            let seen = self.guide.look_up();
+            let mut state = self.state.lock();
+            let left = state.learn(begun, seen);
+            drop(state);
+            end(&left);
+            self.changed.notify_all();
+            if !self.rest_after(begun) {
+                return;
+            }
+        }
+    }
+
+    /// Rests until the next look-up. Returns whether there is one.
+    fn rest_after(&self, begun: Instant) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            if state.closed {
+                return false;
+            }
+            let now = Instant::now();
+            let left = now.until(begun.after(if state.hurries(now) { HURRIED } else { CALM }));
+            if left.is_zero() {
+                return true;
+            }
+            self.changed.wait_for(&mut state, left);
+        }
+    }
+}
+
+impl State {
+    /// Takes the answer to a look-up that began at `begun`. Returns the streams to a place that the server has left.
+    fn learn(&mut self, begun: Instant, seen: Result<Sighting, Error>) -> Vec<Weak<Stream>> {
+        let Sighting { endpoint, is_calm } = match seen {
+            Ok(sighting) => sighting,
+            Err(error) => {
+                let since = self.trouble.take().map_or(begun, |(_, since)| since);
+                self.trouble = Some((error, since));
+                return vec![];
+            }
+        };
+        (self.trouble, self.confirmed) = (None, Some(begun));
+        self.uneasy_since = if is_calm { None } else { self.uneasy_since.or(Some(begun)) };
+        match &self.stay {
+            Some(stay) if stay.endpoint == endpoint => vec![],
+            other => {
+                let number = other.as_ref().map_or(1, |stay| stay.number + 1);
+                self.stay = Some(Stay { number, endpoint });
+                std::mem::take(&mut self.streams)
+            }
+        }
+    }
+
+    /// The place, if it was confirmed lately.
+    fn current(&self, now: Instant) -> Option<&Stay> {
+        let limit = if self.hurries(now) { FRESH_IN_A_HURRY } else { FRESH };
+        self.confirmed.filter(|confirmed| confirmed.after(limit) > now).and(self.stay.as_ref())
+    }
+
+    fn is_at(&self, stay: u64) -> bool {
+        self.stay.as_ref().is_some_and(|current| current.number == stay)
+    }
+
+    /// Whether a move is expected.
+    fn hurries(&self, now: Instant) -> bool {
+        let is_new = |since: Instant| now < since.after(HURRY);
+        self.hurries_until.is_some_and(|until| now < until)
+            || self.uneasy_since.is_some_and(is_new)
+            || self.trouble.as_ref().is_some_and(|(_, since)| is_new(*since))
+    }
+}
+
+/// Whether another place may help: the place is not reached, or has a replica.
+fn is_of_the_place(fault: &Fault) -> bool {
+    match fault {
+        Fault::NotSent(error) => error.kind() == ErrorKind::Connection,
+        Fault::Refused(refusal) => refusal.is_of_replica(),
+        Fault::Unanswered(..) => false,
+    }
+}
+
+/// Ends every operation on these streams: what a server says late that has lost its place counts for nothing.
+fn end(streams: &[Weak<Stream>]) {
+    streams.iter().filter_map(Weak::upgrade).for_each(|stream| stream.shut_down());
+}
+
+/// The pauses between look-ups, while all is well and while a move is expected.
+const CALM: Duration = Duration::from_secs(1);
+const HURRIED: Duration = Duration::from_millis(100);
+/// How long a sign of a move counts.
+const HURRY: Duration = Duration::from_secs(10);
+/// How long the answer to a look-up counts. A look-up may wait for a silent sentinel.
+const FRESH: Duration = Duration::from_secs(2);
+const FRESH_IN_A_HURRY: Duration = Duration::from_millis(500);
+/// A dial to a machine that is gone ends after this time, because the server may have another place by then.
+const LONGEST_DIAL: Duration = Duration::from_secs(1);
+const BETWEEN_DIALS: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests;

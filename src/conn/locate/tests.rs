@@ -1,0 +1,63 @@
+//! The rules of a stay, on made-up times.
+#![cfg(test)]
+
+use super::*;
+
+const START: Instant = Instant::from_millis(1_000_000);
+
+fn at(millis: u64) -> Instant {
+    START.after(Duration::from_millis(millis))
+}
+
+fn sighting(host: &str, is_calm: bool) -> Result<Sighting, Error> {
+    Ok(Sighting { endpoint: Endpoint::Tcp(host.into(), 1), is_calm })
+}
+
+fn trouble() -> Result<Sighting, Error> {
+    Err(Error::new(ErrorKind::Connection, "not known"))
+}
+
+#[test]
+fn a_place_counts_for_a_while_after_each_look_up() {
+    let mut state = State::default();
+    assert!(state.current(at(0)).is_none());
+    state.learn(at(0), sighting("a", true));
+    assert!(state.current(at(1_999)).is_some());
+    assert!(state.current(at(2_000)).is_none());
+    state.learn(at(1_000), sighting("a", true));
+    assert!(state.current(at(2_999)).is_some());
+    state.hurries_until = Some(at(60_000));
+    assert!(state.current(at(1_500)).is_none());
+}
+
+#[test]
+fn a_move_begins_another_stay_and_ends_the_streams() {
+    let mut state = State::default();
+    assert!(!state.is_at(0), "there is no place");
+    state.learn(at(0), sighting("a", true));
+    assert!(state.is_at(1));
+    state.streams = vec![Weak::new()];
+    assert_eq!(state.learn(at(1), sighting("a", false)).len(), 0);
+    assert_eq!(state.learn(at(2), trouble()).len(), 0);
+    assert!(state.is_at(1), "trouble is no move");
+    assert_eq!(state.learn(at(3), sighting("b", true)).len(), 1);
+    assert!(state.is_at(2) && state.streams.is_empty());
+    state.learn(at(4), sighting("a", true));
+    assert!(state.is_at(3), "a return is a move, too");
+}
+
+#[test]
+fn look_ups_hurry_for_a_while_after_a_sign() {
+    let mut state = State::default();
+    state.learn(at(0), sighting("a", true));
+    assert!(!state.hurries(at(0)));
+    state.learn(at(100), sighting("a", false));
+    state.learn(at(10_000), sighting("a", false));
+    assert!(state.hurries(at(10_000)));
+    assert!(!state.hurries(at(10_100)), "it has lasted for ten seconds");
+    state.learn(at(20_000), sighting("a", true));
+    state.learn(at(20_001), trouble());
+    state.learn(at(30_000), trouble());
+    assert!(state.hurries(at(30_000)));
+    assert!(!state.hurries(at(30_001)));
+}

@@ -1,0 +1,151 @@
+//! A connection outside the pool, for one thread.
+
+use std::sync::Arc;
+
+use redis::{Cmd, Value};
+
+use super::{Server, is_usable};
+use crate::conn::command::command;
+use crate::conn::connection::Connection;
+use crate::conn::introduction::Hello;
+use crate::conn::pool::closed;
+use crate::conn::waker::Sleeper;
+use crate::durability::Copies;
+use crate::error::{Error, ErrorKind, Stop};
+use crate::time::Instant;
+use crate::transport::{Confirmation, Fault, Identity, Limits, MachineNumber};
+
+/// A connection outside the pool, for one thread. A broken connection is replaced at the next request.
+#[derive(Debug)]
+pub(crate) struct DedicatedConnection {
+    server: Arc<Server>,
+    connection: Option<Connection>,
+    /// The number of connections opened here so far.
+    generation: u64,
+    /// Where the last connection led.
+    led: Option<Identity>,
+    machine: MachineNumber,
+}
+
+impl DedicatedConnection {
+    pub(super) fn to(server: Arc<Server>) -> Self {
+        Self { server, connection: None, generation: 0, led: None, machine: MachineNumber::default() }
+    }
+
+    /// Sends one request and waits for the reply; see [`Server::request`].
+    pub(crate) fn request<T>(
+        &mut self,
+        request: &[u8],
+        deadline: Instant,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, Fault> {
+        let mut connection = self.take(deadline)?;
+        let answer = connection.request(request, Limits::by(deadline), read);
+        if is_usable(&answer) {
+            self.connection = Some(connection);
+        }
+        answer
+    }
+
+    /// Waits for replicas over the connection of the last request; without that connection nothing can be confirmed.
+    pub(crate) fn confirm(&mut self, confirmation: &Confirmation) -> Result<Copies, Error> {
+        let Some(mut connection) = self.connection.take() else {
+            let text =
+                format!("the connection to redis at {} was lost before its replicas answered", self.server.label());
+            return Err(Error::new(ErrorKind::Connection, text));
+        };
+        let copies = connection.confirm(confirmation, false).map_err(|(_, error)| error)?;
+        self.connection = Some(connection);
+        Ok(copies)
+    }
+
+    /// Several round trips; see [`Connection::round_trips`].
+    pub(crate) fn round_trips<T>(
+        &mut self,
+        deadline: Instant,
+        run: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
+    ) -> Result<T, Fault> {
+        let mut connection = self.take(deadline)?;
+        let answer = connection.round_trips(Limits::by(deadline), false, run);
+        if answer.is_ok() {
+            self.connection = Some(connection);
+        }
+        answer
+    }
+
+    /// Opens a connection unless one is open.
+    pub(crate) fn open(&mut self, deadline: Instant) -> Result<(), Fault> {
+        self.connection = Some(self.take(deadline)?);
+        Ok(())
+    }
+
+    /// Redirects the invalidation messages about keys that this connection reads to the connection with the id
+    /// `number`.
+    pub(crate) fn track(&mut self, number: u64, deadline: Instant) -> Result<(), Fault> {
+        let number = number.to_string();
+        let request = command(&["CLIENT", "TRACKING", "ON", "REDIRECT", &number, "NOLOOP"]).get_packed_command();
+        self.request(&request, deadline, |reply| matches!(reply, Value::Okay).then_some(()))
+    }
+
+    /// Identifies the connection that is open now: a reconnect changes the number. `None` while none is open.
+    pub(crate) fn generation(&self) -> Option<u64> {
+        self.connection.is_some().then_some(self.generation)
+    }
+
+    /// Returns the machine to which the last connection led.
+    pub(crate) fn machine(&self) -> MachineNumber {
+        self.machine
+    }
+
+    /// Sleeps until woken or until `until`. A connection that breaks is closed and ends the sleep.
+    pub(crate) fn sleep(&mut self, sleeper: &Sleeper, until: Instant) {
+        // No request is in flight here, so any byte of a reply makes the connection unusable.
+        let has_bytes = sleeper.sleep(self.connection.as_ref(), until);
+        if has_bytes && self.connection.as_mut().is_some_and(Connection::is_stale) {
+            self.hang_up();
+        }
+    }
+
+    /// Checks that the server that answered last is a master, as far as the server reports a role. Closes the connection to any other
+    /// server.
+    pub(crate) fn check_role(&mut self, deadline: Instant) -> Result<(), Fault> {
+        let hello = command(&["HELLO"]).get_packed_command();
+        let asked = self.generation();
+        let answer = self.request(&hello, deadline, |reply| Some(Hello::read(reply)));
+        if asked != Some(self.generation) {
+            // The new connection may lead to another server than the one that answered before.
+            let text =
+                format!("the connection to redis at {} was lost before the server told its role", self.server.label());
+            return Err(Fault::NotSent(Error::new(ErrorKind::Connection, text)));
+        }
+        let told = match answer {
+            // `HELLO` is optional, as in the introduction.
+            Err(Fault::Refused(_)) => return Ok(()),
+            told => told?,
+        };
+        self.server.dialer.check(&told).inspect_err(|_| self.hang_up())
+    }
+
+    /// Closes the connection; the next request opens another one.
+    pub(crate) fn hang_up(&mut self) {
+        self.connection = None;
+    }
+
+    fn take(&mut self, deadline: Instant) -> Result<Connection, Fault> {
+        if self.server.pool.is_forked() {
+            return Err(closed());
+        }
+        if let Some(mut connection) = self.connection.take()
+            && !connection.is_stale()
+        {
+            return Ok(connection);
+        }
+        let connection = self.server.dial(deadline)?;
+        self.generation += 1;
+        if self.led.as_ref().is_some_and(|led| !connection.leads_where(led)) {
+            self.machine.0 += 1;
+        }
+        self.led = connection.identity().cloned();
+        Ok(connection)
+    }
+}

@@ -1,0 +1,95 @@
+//! What the URL of a client leads to: a server, a cluster, or a master whose place others tell.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::address::{Address, Endpoint};
+
+/// The server or the servers of a client. The text forms never show a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Fixed(Address),
+    /// Some members of a cluster; login and database are the same for all.
+    Cluster(Vec<Address>),
+    /// The master of a service, where most of the sentinels say.
+    Sentinel(Service),
+    /// The master among the nodes. The first address has login and database, which are the same for all nodes.
+    Replicated(Address, Vec<Endpoint>),
+}
+
+/// A master that sentinels watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Service {
+    pub(crate) name: Arc<str>,
+    /// The sentinels, with the login there.
+    pub(crate) sentinels: Vec<Address>,
+    /// Login and database of the master; its endpoint changes.
+    pub(crate) master: Address,
+}
+
+impl Target {
+    /// An address with the settings of all servers.
+    pub(crate) fn address(&self) -> Option<&Address> {
+        match self {
+            Self::Fixed(address) | Self::Replicated(address, _) => Some(address),
+            Self::Cluster(members) => members.first(),
+            Self::Sentinel(service) => Some(&service.master),
+        }
+    }
+
+    /// Whether the URL has a user or a password of the server.
+    #[cfg(feature = "credentials")]
+    pub(crate) fn has_login(&self) -> bool {
+        self.address().is_some_and(Address::has_login)
+    }
+
+    /// The name of the server in texts and events, without credentials.
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Self::Fixed(address) => address.to_string(),
+            Self::Cluster(members) => list(members.iter().map(|member| &member.endpoint)),
+            Self::Sentinel(service) => format!("{}/{}", service.name, service.master.database),
+            Self::Replicated(node, nodes) => format!("{}/{}", list(nodes.iter()), node.database),
+        }
+    }
+
+    /// What tells this server from all others, without credentials and database.
+    pub(crate) fn endpoint(&self) -> String {
+        match self {
+            Self::Fixed(address) => address.endpoint.to_string(),
+            Self::Cluster(members) => list(members.iter().map(|member| &member.endpoint)),
+            Self::Sentinel(service) => format!("{}@{}", service.name, service.list()),
+            Self::Replicated(_, nodes) => list(nodes.iter()),
+        }
+    }
+}
+
+impl Address {
+    /// The address of another server with the same login and database.
+    pub(super) fn moved_to(&self, endpoint: Endpoint) -> Self {
+        Self { endpoint, ..self.clone() }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sentinel(service) => write!(f, "{} of the sentinels {}", self.label(), service.list()),
+            _ => f.write_str(&self.label()),
+        }
+    }
+}
+
+impl Service {
+    /// The sentinels as texts show them.
+    pub(crate) fn list(&self) -> String {
+        list(self.sentinels.iter().map(|sentinel| &sentinel.endpoint))
+    }
+}
+
+/// The endpoints in the order of their text, so that the same servers in another order are the same list.
+fn list<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) -> String {
+    let mut endpoints: Vec<_> = endpoints.map(ToString::to_string).collect();
+    endpoints.sort();
+    endpoints.join(",")
+}

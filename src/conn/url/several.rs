@@ -1,0 +1,141 @@
+//! URLs that name several servers: the sentinels of a service, the nodes of a replicated set.
+
+use super::{DEFAULT_PORT, Login, Parts, decoded, fail, host_and_port};
+use crate::conn::address::{Address, Endpoint};
+use crate::conn::target::{Service, Target};
+use crate::error::Result;
+
+/// Parses `[user:password@]host[:port],....[?parameters]`.
+pub(super) fn cluster(authority: &str, path: &str, query: &str, tls: bool) -> Result<Target> {
+    let mut parts = Parts::default();
+    let members = endpoints(parts.take_login(authority)?, DEFAULT_PORT)?;
+    parts.take_database(path)?;
+    parts.take_query(query)?;
+    if parts.database.is_some_and(|database| database != 0) {
+        return fail("a Redis Cluster has no other database than 0; leave the number out");
+    }
+    let template = Address { tls, ..parts.address(members[0].clone()) };
+    Ok(Target::Cluster(members.into_iter().map(|member| template.moved_to(member)).collect()))
+}
+
+/// Parses `[user:password@]host[:port],..../service[/database]?parameters`.
+pub(super) fn sentinel(authority: &str, path: &str, query: &str, tls: bool) -> Result<Target> {
+    let mut parts = Parts { of_sentinels: Some(Login::default()), ..Parts::default() };
+    let sentinels = endpoints(parts.take_login(authority)?, SENTINEL_PORT)?;
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let (service, database) = path.split_once('/').unwrap_or((path, ""));
+    let Some(name) = decoded(service, "service")? else {
+        return fail("it names no service of the sentinels, as in redis+sentinel://host1,host2,host3/mymaster");
+    };
+    if !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c)) {
+        return fail("the service has a character that no service of a sentinel has");
+    }
+    parts.take_database(database)?;
+    parts.take_query(query)?;
+    let Login { username, password } = parts.of_sentinels.take().unwrap_or_default();
+    let resp3 = parts.resp3.unwrap_or(false);
+    let at = |endpoint| Address {
+        endpoint,
+        tls,
+        username: username.clone(),
+        password: password.clone(),
+        database: 0,
+        resp3,
+    };
+    // The place of the master is looked up; until then any endpoint will do.
+    let master = Address { tls, ..parts.address(sentinels[0].clone()) };
+    let sentinels = sentinels.into_iter().map(at).collect();
+    Ok(Target::Sentinel(Service { name: name.into(), sentinels, master }))
+}
+
+/// Parses `[user:password@]host[:port],..../database?parameters`.
+pub(super) fn replicated(authority: &str, path: &str, query: &str, tls: bool) -> Result<Target> {
+    let mut parts = Parts::default();
+    let nodes = endpoints(parts.take_login(authority)?, DEFAULT_PORT)?;
+    parts.take_database(path)?;
+    parts.take_query(query)?;
+    Ok(Target::Replicated(Address { tls, ..parts.address(nodes[0].clone()) }, nodes))
+}
+
+/// Parses hosts with commas between, at least one.
+fn endpoints(text: &str, default_port: u16) -> Result<Vec<Endpoint>> {
+    let mut endpoints = vec![];
+    for text in text.split(',') {
+        let endpoint = host_and_port(text, default_port)?;
+        if endpoints.contains(&endpoint) {
+            return fail(format!("the host {endpoint} is given twice"));
+        }
+        endpoints.push(endpoint);
+    }
+    if endpoints.len() > MOST_HOSTS {
+        return fail(format!("it names {} hosts; at most {MOST_HOSTS} are asked", endpoints.len()));
+    }
+    Ok(endpoints)
+}
+
+const SENTINEL_PORT: u16 = 26379;
+const MOST_HOSTS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn service(url: &str) -> Service {
+        match Target::parse(url).unwrap() {
+            Target::Sentinel(service) => service,
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_sentinel_url_has_hosts_service_and_two_logins() {
+        let told =
+            service("redis+sentinel://app:se%2Fcret@a,b:7000,[::1]:1/my.master-1/3?sentinel_user=s&sentinel_pass=t");
+        assert_eq!(told.master.login(), Some((Some("app"), "se/cret")));
+        assert_eq!((told.master.database, &*told.name), (3, "my.master-1"));
+        let shown: Vec<_> = told.sentinels.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["a:26379/0", "b:7000/0", "[::1]:1/0"]);
+        assert!(told.sentinels.iter().all(|sentinel| sentinel.login() == Some((Some("s"), "t"))));
+        let told = service("valkey+sentinel://a/m?db=2&protocol=resp3");
+        assert_eq!((told.master.login(), told.sentinels[0].login()), (None, None));
+        assert_eq!((told.master.database, told.master.resp3, told.sentinels[0].resp3), (2, true, true));
+    }
+
+    #[test]
+    fn a_replicated_url_has_one_login_for_all_nodes() {
+        let target = Target::parse("redis+replicated://:word@b:1,a/2").unwrap();
+        assert_eq!(target.label(), "a:6379,b:1/2");
+        let Target::Replicated(node, nodes) = target else { panic!("another target") };
+        assert_eq!((node.login(), node.database, nodes.len()), (Some((None, "word")), 2, 2));
+    }
+
+    #[test]
+    fn a_faulty_list_is_refused_without_secrets() {
+        let check = |url: &str, words: &str| {
+            let error = Target::parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error}");
+            assert!(error.to_string().contains(words), "{url}: {error}");
+            assert!(!format!("{error} {error:?}").contains("canary"), "{url}: {error:?}");
+        };
+        check("redis+sentinel://u:canary@a,b", "names no service");
+        check("redis+sentinel://u:canary@a,b/", "names no service");
+        check("redis+sentinel://a,,b/m", "names no host");
+        check("redis+sentinel://a,a:26379/m", "given twice");
+        check("redis+sentinel://a/m/canary", "database must be a number");
+        check("redis+sentinel://a/m%20canary", "no service of a sentinel has");
+        check("redis+sentinel://a/m?sentinel_password=canary", "parameter sentinel_password is not known");
+        check("redis+sentinel://u:can/ary@a/m", "%2F");
+        check("redis+replicated://a,b?sentinel_pass=canary", "parameter sentinel_pass is not known");
+        check("redis+replicated://a,b/m", "database must be a number");
+        check("redis://a,b", "character");
+    }
+
+    #[test]
+    fn the_texts_name_the_service_and_no_login() {
+        let target = Target::parse("redis+sentinel://u:canary@b,a:1/m/3?sentinel_pass=canary").unwrap();
+        assert_eq!(target.to_string(), "m/3 of the sentinels a:1,b:26379");
+        assert_eq!((target.label(), target.endpoint()), ("m/3".to_owned(), "m@a:1,b:26379".to_owned()));
+        assert!(!format!("{target:?}").contains("canary"));
+    }
+}
