@@ -1,5 +1,7 @@
 //! All of several locks: the rounds of `state/rounds.rs`, done.
 
+use std::time::Duration;
+
 use super::asking::{self, Reply};
 use super::giving_back::{Held, extend_at_once, release_at_once};
 use super::part::Part;
@@ -26,6 +28,8 @@ pub(super) struct All<'a> {
     thread: Option<ThreadId>,
     wait: Wait,
     deadline: Deadline,
+    /// The end of the last request of the call, except that what is held is given back; `None` for a wait without limit.
+    end: Option<Instant>,
     rounds: Rounds,
     /// The last error of a server that did not answer in this round.
     trouble: Option<Error>,
@@ -33,8 +37,14 @@ pub(super) struct All<'a> {
 
 impl<'a> All<'a> {
     pub(super) fn new(parts: &'a [Part<'a>], caller: &'a Caller<'a>, thread: Option<ThreadId>, wait: Wait) -> Self {
+        let patience = parts.iter().map(|part| part.engine.config.command_timeout).max().unwrap_or_default();
+        let end = match wait.deadline() {
+            Deadline::At(at) => Some(at.max(Instant::now()).after(patience)),
+            Deadline::Never => None,
+        };
         Self {
             parts,
+            end,
             grants: parts.iter().map(|_| None).collect(),
             reentered: vec![false; parts.len()],
             caller,
@@ -106,7 +116,7 @@ impl<'a> All<'a> {
         for (place, Part { engine, request }) in self.parts.iter().enumerate() {
             if let Some(hold) = engine.registry.find(request.name, thread) {
                 let bounds = engine.bounds(&engine.node(request.name), Instant::now(), self.deadline);
-                let grant = engine.reenter(request, hold, self.caller, bounds);
+                let grant = engine.reenter(request, hold, self.caller, until(self.end, bounds));
                 self.grants[place] = Some(grant.map_err(|error| error.about(request.name))?);
                 self.reentered[place] = true;
                 self.rounds.granted(place);
@@ -129,7 +139,8 @@ impl<'a> All<'a> {
         self.caller.check()?;
         let missing = self.missing();
         let asking = missing.iter().map(|place| self.acquisition(*place, Wait::Not)).collect();
-        let replies = asking::ask_at_once(asking, self.caller, |_, bounds| bounds);
+        let end = self.end;
+        let replies = asking::ask_at_once(asking, self.caller, |_, bounds| until(end, bounds));
         let mut failed = None;
         self.trouble = None;
         for (place, heard) in missing.into_iter().zip(replies) {
@@ -177,7 +188,8 @@ impl<'a> All<'a> {
             .iter()
             .filter_map(|(place, lease)| Some((self.parts[*place].engine, &self.grants[*place].as_ref()?.0, *lease)))
             .collect();
-        let extended = extend_at_once(&holds, limit);
+        let end = self.end;
+        let extended = extend_at_once(&holds, |engine| limit(engine, end));
         // A lock that was lost meanwhile is found by the next look.
         let failed = extended.into_iter().filter_map(Result::err).find(|error| !error.is_lost());
         failed.map_or(Ok(()), Err)?;
@@ -221,6 +233,7 @@ impl<'a> All<'a> {
     }
 
     fn release(&mut self, concerns: impl Fn(&Self, usize) -> bool) {
+        let end = self.end;
         let places: Vec<usize> = (0..self.parts.len()).filter(|place| concerns(self, *place)).collect();
         let grants: Vec<_> = places.iter().filter_map(|place| Some((*place, self.grants[*place].take()?))).collect();
         let held: Vec<_> = grants
@@ -229,7 +242,7 @@ impl<'a> All<'a> {
             .collect();
         if !held.is_empty() {
             // What cannot be given back is cleared away in the background; a lost lock is no news here.
-            drop(release_at_once(&held, limit));
+            drop(release_at_once(&held, |engine| limit(engine, end)));
         }
     }
 }
@@ -239,9 +252,17 @@ fn is_outage(error: &Error) -> bool {
     error.is_transient() && error.kind() != ErrorKind::Quorum
 }
 
-fn limit(engine: &Engine) -> Bounds {
-    let limit = engine.config.command_timeout;
-    Bounds::within(Instant::now(), limit, limit)
+/// The same bounds, ended with the call.
+fn until(end: Option<Instant>, bounds: Bounds) -> Bounds {
+    end.map_or(bounds, |end| Bounds { end: bounds.end.min(end), ..bounds })
+}
+
+/// The bounds of what a call does besides taking: the rest of its time, or a moment.
+fn limit(engine: &Engine, end: Option<Instant>) -> Bounds {
+    let now = Instant::now();
+    let patience = engine.config.command_timeout;
+    let limit = end.map_or(patience, |end| patience.min(now.until(end).max(LONGEST_FAREWELL)));
+    Bounds::within(now, limit, limit)
 }
 
 impl Drop for All<'_> {
@@ -254,3 +275,6 @@ impl Drop for All<'_> {
         }
     }
 }
+
+/// The longest delay of a call that is over by its giving back; the background goes on.
+const LONGEST_FAREWELL: Duration = Duration::from_millis(50);

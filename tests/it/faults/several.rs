@@ -8,7 +8,7 @@ use lockson_harness::eventually;
 use lockson_harness::proxy::{Fate, Then, When};
 
 use super::exactly_once::{at_every_byte, faults, lengths, silences};
-use crate::support::faults::{Rig, SOON, fences, ms, rig_without_fences, without_fences};
+use crate::support::faults::{Rig, SLACK, SOON, fences, ms, rig_without_fences, timed, without_fences};
 use crate::support::{elsewhere, is_free, joined};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -203,4 +203,25 @@ fn a_release_in_doubt_is_repeated_for_every_lock() {
     }
     thread::sleep(Duration::from_millis(100));
     rig.assert_no_keys();
+}
+
+/// Each answer takes nearly as long as an attempt waits for it.
+#[test]
+fn a_slow_server_delays_a_multi_lock_no_longer_than_a_lock() {
+    let rig = Rig::start();
+    let client = rig.builder().command_timeout(ms(1_000)).connect().unwrap();
+    let locks: Vec<Lock> = (0..8).map(|number| client.get_lock(format!("slow:{number}"))).collect();
+    let (held, missing) = locks.split_at(6);
+    let guards: Vec<_> = held.iter().map(|lock| lock.lock().unwrap()).collect();
+    let rule = rig.proxy.rule(When::script().always(), Then::DelayReply(ms(300)));
+    let (took, outcome) = timed(|| Lock::multi(locks.iter().cloned()).try_lock());
+    let error = outcome.unwrap_err();
+    assert!(took < ms(1_050) + SLACK, "{took:?}: {error}");
+    rule.remove();
+    for guard in guards {
+        let counted_once = || rig.fields(guard.name()).values().eq(["1"]);
+        eventually(SOON, "the background writes the counts back", counted_once);
+        guard.unlock().unwrap();
+    }
+    assert!(missing.iter().all(is_free));
 }
