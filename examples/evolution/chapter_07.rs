@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use redis::{Connection, RedisResult, Script};
 
-/// Runs beside the work until `done`, and extends the lock three times in each time to live.
+/// Runs beside the work until `done`, and extends the lock of chapter 6 three times in each time to live.
 fn guard(mut redis: Connection, me: String, done: Arc<AtomicBool>) -> RedisResult<()> {
     let extend =
         Script::new("return redis.call('get', KEYS[1]) == ARGV[1] and redis.call('pexpire', KEYS[1], ARGV[2]) or 0");
@@ -81,7 +81,7 @@ fn with_lockson(stage: &mut Stage, tried_in_vain: u128) -> Outcome<Verdict> {
     lockson_held(b.tried()?.held, "the lock of an unreachable holder stayed")?;
     stage.step("B takes the lock", &[("B", Holds)]);
     lockson_held(a.ask("look")? == "false", "two holders")?;
-    stage.seen("a broken connection costs nothing; a holder that cannot renew stops to believe before Redis lets B in");
+    stage.seen("a broken connection costs nothing; a holder that cannot renew stops believing before Redis lets B in");
     Ok(Verdict {
         failure: format!("lock of ended work kept {tried_in_vain} ms; guard dies: 2 holders"),
         lockson: "ends with the work; the holder is told".into(),

@@ -117,7 +117,7 @@ fn contention(stage: &mut Stage, role: &str, names: &[&str]) -> Outcome<(usize, 
 
 /// The `finally` of a loser deletes the lock of the holder.
 fn release_always(stage: &mut Stage) -> Outcome<()> {
-    stage.failure("Release always: who gave up releases, too", &["A", "B", "C"]);
+    stage.failure("Release always: a process that gave up releases, too", &["A", "B", "C"]);
     let role = "three-tries";
     let (mut a, mut b, mut c) = (stage.process("A", role)?, stage.process("B", role)?, stage.process("C", role)?);
     stage.start_clock();

@@ -232,10 +232,10 @@ pub(crate) fn wait_for_info(server: &RedisServer, section: &str, text: &str) -> 
     Ok(())
 }
 
-/// The lines of a file between the two marks.
+/// The lines of a file between the two marks, as a program of one file would have them.
 fn recipe_of(source: &str) -> String {
     let recipe = source.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map_or("", |(recipe, _)| recipe);
-    recipe.trim_matches('\n').to_owned()
+    recipe.trim_matches('\n').replace("pub(crate) ", "")
 }
 
 pub(crate) const fn ms(millis: u64) -> Duration {
