@@ -239,6 +239,9 @@ impl<'a, T> Sending<'a, T> {
                 self.redirected = None;
                 match self.topology.heed(server, &refusal) {
                     Heed::AsItSays => exchange.failed(sent, ended, Fault::Refused(refusal), false),
+                    Heed::Later if refusal.is_of_foreign_key() => {
+                        exchange.cut_short(sent, ended, refusal.in_cluster());
+                    }
                     Heed::Later => exchange.postponed(sent, ended, refusal.in_cluster()),
                     Heed::Elsewhere(route) => {
                         self.redirected = Some(route);

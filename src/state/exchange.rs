@@ -6,6 +6,7 @@
 //! | a fence without a reply        | a rest that grows, then the fence again                            |
 //! | transient refusal, not reached | a rest that grows, then another attempt while the caller may retry |
 //! | the word of another server     | an attempt there at once, and after five of them a rest            |
+//! | a script that was cut short    | a rest that grows, then a repetition: the script has done a part   |
 //! | a copy at a former server      | a repetition at once; nobody waits for the fence of that copy      |
 //! | any other refusal              | the end                                                            |
 
@@ -213,6 +214,16 @@ impl Exchange {
     pub(crate) fn postponed(&mut self, sent: Instant, now: Instant, refusal: Refusal) {
         self.took = sent.until(now);
         self.rest_or_end(now, Some(self.bounds.retry_until), Error::refused(refusal));
+    }
+
+    /// Takes the word of the server that the script came to an end at a key that another server stores. The writes before
+    /// that key stand, as if the answer had been lost; but nothing of the request runs any more.
+    pub(crate) fn cut_short(&mut self, sent: Instant, now: Instant, refusal: Refusal) {
+        self.took = sent.until(now);
+        let error = Error::refused(refusal);
+        self.doubt = Some(error.clone());
+        let limit = if self.bounds.repeat { Some(self.bounds.retry_until) } else { None };
+        self.rest_or_end(now, limit, error);
     }
 
     /// Another server stores the key by now. The copy that was to be fenced is left to the background: the former

@@ -108,6 +108,22 @@ fn a_script_that_is_missing_is_sent_along_at_once() {
 }
 
 #[test]
+fn a_script_that_was_cut_short_has_perhaps_had_its_effect() {
+    let refusal = || Refusal::from_text("ERR Script attempted to access a non local key in a cluster node");
+    let mut exchange = begun(&bounds());
+    exchange.cut_short(at(0), at(1), refusal());
+    let Next::Rest(until) = exchange.next(at(1)) else { panic!("the slot is still moving") };
+    exchange.rested(until, None);
+    assert!(is_send(&exchange.next(until)), "nothing is to be fenced");
+    assert!(exchange.is_repeated() && !exchange.is_unfenceable());
+    let mut exchange = begun(&Bounds { repeat: false, ..bounds() });
+    exchange.cut_short(at(0), at(1), refusal());
+    let Next::Over(error) = exchange.next(at(1)) else { panic!("it is not repeated") };
+    let failed = exchange.give_up(error);
+    assert!(failed.in_doubt.is_some() && failed.error.is_in_doubt());
+}
+
+#[test]
 fn a_server_that_does_not_let_us_fence_haunts() {
     let bounds = bounds();
     let mut exchange = begun(&bounds);
