@@ -1,5 +1,9 @@
 //! A Redis Cluster: routing by slot, slots that move, members that die.
 
+mod failovers;
+mod kinds;
+mod migrations;
+mod moving;
 mod names;
 mod pub_sub;
 mod routing;

@@ -1,0 +1,144 @@
+//! Masters that die: their replicas have the locks, waiters go on, and the holds at other masters are renewed.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Client, Guard};
+use lockson_harness::{RedisCluster, Witness, slot_of};
+
+use super::kinds::brisk;
+use crate::campaign::Campaign;
+use crate::support::{SOON, fresh, joined, ms, timed};
+
+#[test]
+#[ignore = "make topology"]
+fn thirty_masters_die_one_after_another() {
+    let mut campaign = Campaign::start("fail-overs of a cluster", 30, 30);
+    let scene = Scene::new();
+    let mut waits = vec![];
+    while campaign.goes_on() {
+        let master = scene.cluster.masters()[waits.len() % 3];
+        waits.extend(scene.fail_over(master));
+        scene.cluster.start_again(master);
+        scene.cluster.masters().into_iter().for_each(|master| scene.cluster.wait_until_synced(master));
+        campaign.passed(1);
+    }
+    waits.sort();
+    let at = |part: usize| waits[(waits.len() - 1) * part / 100];
+    campaign.end(format!("granted {:.1?} to {:.1?} later, half within {:.1?}", at(0), at(100), at(50)));
+    assert!(at(100) < ms(2_000), "a waiter slept for {:?}", at(100));
+}
+
+#[test]
+fn a_replica_has_the_locks_of_its_dead_master() {
+    let scene = Scene::new();
+    let waits = scene.fail_over(scene.cluster.masters()[0]);
+    assert!(waits.iter().all(|wait| *wait < ms(2_000)), "{waits:?}");
+}
+
+/// A cluster of three masters with a replica each, and two clients.
+struct Scene {
+    cluster: RedisCluster,
+    holder: Client,
+    waiter: Client,
+    witness: Witness,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let cluster = RedisCluster::start(3, 1);
+        let client = || brisk(&cluster).watchdog(LEASE, LEASE / 5).connect().unwrap();
+        let (holder, waiter) = (client(), client());
+        let witness = Witness::at(std::env::temp_dir().join(fresh("lockson-witness")));
+        Scene { holder, waiter, witness, cluster }
+    }
+
+    /// Kills a master whose locks are held and waited for. Returns the time from the release of each lock at its new
+    /// master, which follows the end of the fail-over, until its waiter had it.
+    fn fail_over(&self, master: usize) -> Vec<Duration> {
+        let names: Vec<String> = self.names_at(master).take(LOCKS).collect();
+        let elsewhere: Vec<Guard> = (0..LOCKS).map(|_| self.holder.get_lock(fresh("other")).lock().unwrap()).collect();
+        let mut held: Vec<Guard> = names.iter().map(|name| self.holder.get_lock(name).lock().unwrap()).collect();
+        let inside: Vec<_> = names.iter().map(|name| self.witness.enter(name)).collect();
+        let (tell, granted) = mpsc::channel();
+        let waits = thread::scope(|scope| {
+            let waiters: Vec<_> = names
+                .iter()
+                .map(|name| {
+                    let tell = tell.clone();
+                    scope.spawn(move || {
+                        let guard = self.waiter.get_lock(name).try_lock_for(SOON * 6).unwrap().expect("it is released");
+                        tell.send((name.clone(), Instant::now())).unwrap();
+                        drop(self.witness.enter(name));
+                        guard.unlock().unwrap();
+                    })
+                })
+                .collect();
+            lockson_harness::eventually(SOON, "all wait", || self.waiter.waiting().len() == LOCKS);
+            self.cluster.wait_until_synced(master);
+            self.cluster.fail_over(master);
+            assert!(held.iter().all(Guard::is_held), "the replica had every lock");
+            drop(inside);
+            let mut waits = vec![];
+            for (name, guard) in names.iter().zip(held.drain(..)) {
+                let began = Instant::now();
+                guard.unlock().unwrap();
+                let (who, when) = granted.recv_timeout(SOON).expect("the waiter is woken");
+                assert_eq!(who, *name);
+                waits.push(when.duration_since(began));
+            }
+            waiters.into_iter().for_each(joined);
+            waits
+        });
+        self.witness.assert_no_violation();
+        assert!(elsewhere.iter().all(Guard::is_held), "a hold at another master was lost");
+        waits
+    }
+
+    fn names_at(&self, master: usize) -> impl Iterator<Item = String> {
+        std::iter::repeat_with(|| fresh("failover")).filter(move |name| self.cluster.node_of(name) == master)
+    }
+}
+
+#[test]
+#[ignore = "make topology"]
+fn ten_thousand_locks_outlive_a_master_of_others() {
+    let mut campaign = Campaign::start("ten thousand locks on three masters, one of which dies", 10_000, 10);
+    let least = locks_outlive_a_master_of_others(10_000, LEASE);
+    campaign.passed(10_000);
+    campaign.end(format!("least time left {least:.1?} of {LEASE:?}"));
+}
+
+#[test]
+fn locks_outlive_a_master_of_other_locks() {
+    locks_outlive_a_master_of_others(600, ms(2_500));
+}
+
+/// Kills one of three masters without replicas. Returns the least time that a hold at another master had left.
+fn locks_outlive_a_master_of_others(count: usize, lease: Duration) -> Duration {
+    let cluster = RedisCluster::start_with(3, 0, |builder| builder.config("cluster-require-full-coverage no"));
+    let client = brisk(&cluster).watchdog(lease, lease / 5).connect().unwrap();
+    let ranges: Vec<usize> = (0..3).map(|part| part * 16_384 / 3).collect();
+    let home = |name: &str| ranges.iter().rposition(|from| *from <= usize::from(slot_of(name))).unwrap();
+    let names: Vec<String> = (0..count).map(|_| fresh("many")).collect();
+    let guards: Vec<Guard> = names.iter().map(|name| client.get_lock(name).lock().unwrap()).collect();
+    cluster.kill(2);
+    let (others, of_the_dead): (Vec<_>, Vec<_>) = names.iter().zip(&guards).partition(|(name, _)| home(name) != 2);
+    let mut least = lease;
+    let started = Instant::now();
+    while started.elapsed() < lease * 3 / 2 {
+        least = others.iter().map(|(_, guard)| guard.remaining()).fold(least, Duration::min);
+        thread::sleep(ms(50));
+    }
+    let lost = others.iter().filter(|(_, guard)| !guard.is_held()).count();
+    assert_eq!(lost, 0, "of {}", others.len());
+    assert!(of_the_dead.len() > count / 4 && of_the_dead.iter().all(|(_, guard)| guard.lost().is_some()));
+    let (took, ()) = timed(|| drop(guards));
+    assert!(took < SOON * 6, "giving back took {took:?}");
+    least
+}
+
+const LOCKS: usize = 4;
+/// Longer than a fail-over, which takes two to four seconds here.
+const LEASE: Duration = Duration::from_secs(15);

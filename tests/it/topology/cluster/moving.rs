@@ -1,0 +1,117 @@
+//! Holds whose slot moves to another master: they are renewed on the way and afterwards, and nobody else is let in.
+
+use lockson::{Client, Guard};
+use lockson_harness::{RedisCluster, eventually, slot_of};
+
+use super::kinds::{brisk, names, outlive_a_lease};
+use crate::support::{SOON, elsewhere, fresh, kind_of, ms, timed};
+
+/// A cluster of two masters, and the slot of a tag that goes from one to the other.
+struct Scene {
+    cluster: RedisCluster,
+    tag: String,
+    slot: u16,
+    to: usize,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let cluster = RedisCluster::start(2, 0);
+        let tag = fresh("moving");
+        Self { slot: slot_of(&tag), to: 1 - cluster.node_of(&tag), tag, cluster }
+    }
+}
+
+#[test]
+fn holds_of_every_kind_are_renewed_where_their_slot_goes() {
+    let scene = Scene::new();
+    let (client, other) = (brisk(&scene.cluster).connect().unwrap(), Client::connect(&scene.cluster.url()).unwrap());
+    let guards: Vec<Guard> =
+        names(&scene.tag).iter().map(|(kind, name)| (kind.lock)(&client, name).lock().unwrap()).collect();
+    let all_held = |when: &str| {
+        for ((kind, name), guard) in names(&scene.tag).iter().zip(&guards) {
+            assert!(guard.is_held(), "{} was lost {when}: {:?}", kind.label, guard.lost());
+            let free = elsewhere(|| (kind.lock)(&other.clone(), name).try_lock_for(ms(1)).unwrap_or(None).is_some());
+            assert!(!free, "{} was granted {when}", kind.label);
+        }
+    };
+    scene.cluster.begin_move(scene.slot, scene.to);
+    // Every second key goes first, and the migration pauses.
+    assert!(scene.cluster.move_keys(scene.slot, scene.to, |key| key.len() % 2 == 0) > 0);
+    outlive_a_lease();
+    all_held("while the slot migrated");
+    scene.cluster.finish_move(scene.slot, scene.to);
+    outlive_a_lease();
+    all_held("after the slot had moved");
+    scene.cluster.move_slot(scene.slot, 1 - scene.to);
+    outlive_a_lease();
+    all_held("after the slot had come back");
+    guards.into_iter().for_each(|guard| guard.unlock().unwrap());
+    for (kind, name) in names(&scene.tag) {
+        let guard = (kind.lock)(&other, &name).try_lock_for(SOON).unwrap();
+        guard.unwrap_or_else(|| panic!("{} was not given back", kind.label)).unlock().unwrap();
+    }
+}
+
+#[test]
+fn a_hold_is_renewed_by_a_watchdog_that_never_had_one() {
+    let scene = Scene::new();
+    let client = brisk(&scene.cluster).connect().unwrap();
+    let guard = client.get_lock(&scene.tag).lock().unwrap();
+    scene.cluster.move_slot(scene.slot, scene.to);
+    outlive_a_lease();
+    assert!(guard.is_held(), "{:?}", guard.lost());
+    let target = scene.cluster.node(scene.to);
+    assert!(target.clients_named("lockson") > 0);
+    // The key is watched there, too.
+    eventually(SOON, "the key is watched at the target", || target.tracked_keys() > 0);
+    target.run(&["DEL", &scene.tag]);
+    let (took, lost) = timed(|| guard.wait_lost(SOON));
+    assert!(lost.is_some() && took < ms(1_000), "told after {took:?}");
+}
+
+#[test]
+fn a_reader_keeps_writers_out_while_its_slot_migrates() {
+    let scene = Scene::new();
+    let [one, two, writer] = [(); 3].map(|()| brisk(&scene.cluster).command_timeout(ms(500)).connect().unwrap());
+    let read = |client: &Client| client.get_read_write_lock(&scene.tag).get_read_lock().lock().unwrap();
+    let write = || writer.get_read_write_lock(&scene.tag).get_write_lock();
+    let (first, second) = (read(&one), read(&two));
+    scene.cluster.begin_move(scene.slot, scene.to);
+    // The hash goes, and the keys of the read holds stay.
+    assert_eq!(scene.cluster.move_keys(scene.slot, scene.to, |key| key == scene.tag.as_bytes()), 1);
+    // The release is finished in the background when the slot has moved.
+    kind_of(first.unlock());
+    assert!(!write().try_lock_for(ms(300)).is_ok_and(|guard| guard.is_some()), "the second reader holds");
+    assert!(second.is_held());
+    scene.cluster.finish_move(scene.slot, scene.to);
+    outlive_a_lease();
+    assert!(second.is_held(), "{:?}", second.lost());
+    assert!(write().try_lock_for(ms(300)).unwrap().is_none(), "the second reader holds");
+    second.unlock().unwrap();
+    write().try_lock_for(SOON).unwrap().expect("both readers are gone").unlock().unwrap();
+}
+
+#[test]
+fn locks_of_one_key_go_on_while_their_slot_migrates() {
+    let scene = Scene::new();
+    let client = Client::connect(&scene.cluster.url()).unwrap();
+    scene.cluster.begin_move(scene.slot, scene.to);
+    for (kind, name) in names(&scene.tag) {
+        let lock = (kind.lock)(&client, &name);
+        for _ in 0..2 {
+            let outcome = lock.try_lock_for(ms(300));
+            if kind.goes_on {
+                outcome.unwrap().unwrap_or_else(|| panic!("{} is free", kind.label)).unlock().unwrap();
+            } else {
+                let error = outcome.unwrap_err();
+                assert_eq!(error.redis_word(), Some("TRYAGAIN"), "{}: {error}", kind.label);
+            }
+        }
+    }
+    scene.cluster.finish_move(scene.slot, scene.to);
+    for (kind, name) in names(&scene.tag) {
+        let guard = (kind.lock)(&client, &name).try_lock_for(SOON).unwrap();
+        guard.unwrap_or_else(|| panic!("{} is free", kind.label)).unlock().unwrap();
+    }
+}
