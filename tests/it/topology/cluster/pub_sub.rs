@@ -191,6 +191,15 @@ fn every_kind_is_woken_by_plain_messages() {
     every_kind_is_woken(false, || builder(RedisCluster::shared()).sharded_pub_sub(false).connect().unwrap());
 }
 
+#[test]
+fn a_resp3_client_is_woken_by_sharded_messages() {
+    let cluster = RedisCluster::shared();
+    let open = || Client::connect(&format!("{}?protocol=resp3", cluster.url())).unwrap();
+    let (clients, kind) = ([open(), open()], &KINDS[0]);
+    let took = median(5, |_| woken_after(cluster, &clients, kind, true));
+    assert!(took < ms(150), "{took:?}");
+}
+
 /// The names of all kinds in one slot. The channel of a latch has braces in any case.
 fn names_of_one_slot(tag: &str) -> Vec<String> {
     let name = |kind: &Kind| if kind.label == "latch" { tag.to_owned() } else { format!("{{{tag}}}:{}", kind.label) };
@@ -276,7 +285,7 @@ fn waiters_follow_slots_that_pause_on_their_way() {
 }
 
 #[test]
-fn a_deleted_key_is_told_at_once_on_every_master() {
+fn a_lost_lock_is_told_at_once_on_every_master() {
     let cluster = RedisCluster::start(2, 0);
     // A renewal would reveal the loss after 50 s.
     let client = builder(&cluster).watchdog(ms(150_000), ms(50_000)).connect().unwrap();
@@ -285,8 +294,9 @@ fn a_deleted_key_is_told_at_once_on_every_master() {
     let guards = [0, 1].map(|node| client.get_lock(name_at(node)).owned().lock().unwrap());
     let is_watched = |node| cluster.node(node).tracked_keys() == 1;
     eventually(SOON, "each master tells of its lock", || is_watched(0) && is_watched(1));
-    for (node, guard) in guards.iter().enumerate() {
-        cluster.node(node).run(&["DEL", guard.name()]);
+    cluster.node(0).run(&["DEL", guards[0].name()]);
+    assert!(builder(&cluster).connect().unwrap().get_lock(guards[1].name()).force_unlock().unwrap());
+    for guard in guards {
         assert_eq!(guard.wait_lost(ms(5_000)), Some(Loss::Gone));
     }
 }
