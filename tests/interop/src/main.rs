@@ -93,11 +93,11 @@ fn run(options: &Options, score: &Score) -> Results {
             .into_iter()
             .partition(|kind| kind.family == Family::Lock && kind.shape == Shape::Single);
         if !singles.is_empty() {
-            results.loads.push(load::soak(&server, &cast, &singles, options.soak, score));
+            results.loads.push(load::soak(one, &cast, &singles, options.soak, score));
         }
         // The threads of a kind of several names, or of one with permits, meet each other all the time.
         for kind in others {
-            results.loads.push(load::soak(&server, &cast, &[kind], options.soak / 2, score));
+            results.loads.push(load::soak(one, &cast, &[kind], options.soak / 2, score));
         }
     });
     let on_cluster = Score::default();
@@ -107,6 +107,11 @@ fn run(options: &Options, score: &Score) -> Results {
             let cluster = Site::Cluster(&cluster);
             results.matrix_on_cluster =
                 matrix::fill(cluster, &cast, options.kinds(), Column::ON_CLUSTER, &on_cluster, "cluster");
+            let singles: Vec<_> =
+                chosen(|kind| kind.is_soaked && kind.family == Family::Lock && kind.shape == Shape::Single);
+            if !singles.is_empty() {
+                results.loads_on_cluster.push(load::soak(cluster, &cast, &singles, options.soak / 3, &on_cluster));
+            }
         });
         println!("cluster: {}", on_cluster.line());
         score.add(&on_cluster);

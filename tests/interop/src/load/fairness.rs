@@ -7,6 +7,7 @@ use lockson_harness::RedisServer;
 use super::{Totals, open};
 use crate::kind::Kind;
 use crate::peer::{Cast, Peer, Seat, Ticket};
+use crate::site::Site;
 use crate::verdict::{Score, Verdict, caught};
 
 /// The results of all fights, as a table.
@@ -57,7 +58,7 @@ struct Fight {
 pub(crate) fn fairness(server: &RedisServer, cast: &Cast, kinds: &[&'static Kind], score: &Score) -> Fairness {
     let contests: Vec<&Contest> =
         CONTESTS.iter().filter(|contest| kinds.iter().any(|kind| kind.word == contest.kind)).collect();
-    let mut peers: Vec<Peer> = SEATS.iter().map(|seat| open(server, cast, *seat, "")).collect();
+    let mut peers: Vec<Peer> = SEATS.iter().map(|seat| open(Site::One(server), cast, *seat, "")).collect();
     let mut fairness = Fairness { contests: contests.iter().map(|contest| contest.title()).collect(), rows: vec![] };
     for kind in kinds {
         warm_up(&mut peers, kind);

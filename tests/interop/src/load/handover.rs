@@ -10,6 +10,7 @@ use super::{Loaded, open};
 use crate::actor::{Actor, Object};
 use crate::kind::Kind;
 use crate::peer::{Cast, Peer, Seat};
+use crate::site::Site;
 use crate::starved::Starved;
 use crate::subscribed::until_subscribed;
 use crate::verdict::{Score, Verdict, caught};
@@ -35,7 +36,7 @@ pub(crate) fn handover(server: &RedisServer, cast: &Cast, kind: &'static Kind, s
 }
 
 fn play(server: &RedisServer, cast: &Cast, kind: &'static Kind) -> [Way; 2] {
-    let peers: [RefCell<Peer>; 2] = Seat::BOTH.map(|seat| open(server, cast, seat, "").into());
+    let peers: [RefCell<Peer>; 2] = Seat::BOTH.map(|seat| open(Site::One(server), cast, seat, "").into());
     let object = Object::new(kind, &format!("handover-{}", kind.word));
     let [rust, java] = [0, 1].map(|place| Actor::new(&peers[place], Seat::BOTH[place], object.clone()));
     let mut redis = server.connection();

@@ -3,15 +3,15 @@
 mod fairness;
 mod grants;
 mod handover;
+mod moves;
 mod order;
 mod soak;
 
 use std::ops::AddAssign;
 
-use lockson_harness::RedisServer;
-
 use crate::clock;
 use crate::peer::{Answer, Cast, Peer, Seat};
+use crate::site::Site;
 use crate::verdict::{Score, Verdict};
 
 pub(crate) use fairness::{Fairness, GRACE_MS, LEAST_SHARE, STARVED, fairness};
@@ -20,9 +20,8 @@ pub(crate) use order::order;
 pub(crate) use soak::soak;
 
 /// A peer with one client.
-fn open(server: &RedisServer, cast: &Cast, seat: Seat, options: &str) -> Peer {
-    let address = lockson_harness::percent::encode(&server.url());
-    Peer::open(cast.of(seat), &format!("address={address}{options}"))
+fn open(site: Site<'_>, cast: &Cast, seat: Seat, options: &str) -> Peer {
+    Peer::open(cast.of(seat), &format!("{}{options}", site.options()))
 }
 
 /// A claim about a load, and the verdict.

@@ -7,6 +7,7 @@ use lockson_harness::{QueueStory, QueueWitness, RedisServer};
 use super::{Loaded, open};
 use crate::kind::Kind;
 use crate::peer::{Cast, Seat};
+use crate::site::Site;
 use crate::verdict::{Score, Verdict, caught};
 
 /// Four threads of each language wait in one queue, while a witness watches through Redis alone.
@@ -23,7 +24,7 @@ pub(crate) fn order(server: &RedisServer, cast: &Cast, kind: &'static Kind, scor
 fn stand_in_line(server: &RedisServer, cast: &Cast, kind: &'static Kind) -> QueueStory {
     let name = format!("line-{}", kind.word);
     let witness = QueueWitness::of(server, &name);
-    let mut peers = Seat::BOTH.map(|seat| open(server, cast, seat, ""));
+    let mut peers = Seat::BOTH.map(|seat| open(Site::One(server), cast, seat, ""));
     let command = format!("cycle kind={} names={name} duration_ms={} hold_us=100", kind.word, DURATION.as_millis());
     let started = peers
         .each_mut()
