@@ -125,7 +125,9 @@ impl<'s> Stage<'s> {
     pub(crate) fn until_waiting(&self, waiter: &Actor<'_>) {
         if !waiter.object.kind.polls {
             let question = self.site.channels();
-            until_subscribed(&mut self.redis.borrow_mut(), &question, &waiter.object.name, SUBSCRIBING);
+            let listens = until_subscribed(&mut self.redis.borrow_mut(), &question, &waiter.object.name, SUBSCRIBING);
+            let is_sharded = matches!(self.site, Site::Cluster(_));
+            assert!(listens || !is_sharded, "{} did not listen by sharded pub/sub", waiter.seat.name());
         }
         thread::sleep(ASKING_AGAIN);
     }

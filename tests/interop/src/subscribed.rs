@@ -3,12 +3,21 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Waits until a channel with this name has a listener, at most for `most`.
-pub(crate) fn until_subscribed(redis: &mut [redis::Connection], question: &redis::Cmd, name: &str, most: Duration) {
+/// Waits until a channel with this name has a listener, at most for `most`. Returns whether it has one.
+pub(crate) fn until_subscribed(
+    redis: &mut [redis::Connection],
+    question: &redis::Cmd,
+    name: &str,
+    most: Duration,
+) -> bool {
     let end = Instant::now() + most;
-    while !redis.iter_mut().any(|redis| subscribed_as(redis, question, name) > 0) && Instant::now() < end {
+    while Instant::now() < end {
+        if redis.iter_mut().any(|redis| subscribed_as(redis, question, name) > 0) {
+            return true;
+        }
         thread::sleep(Duration::from_millis(2));
     }
+    false
 }
 
 /// How many channels with this name have a listener.
