@@ -7,6 +7,7 @@ mod cluster;
 mod credentials;
 mod doctor;
 mod durability;
+mod rights;
 mod sentinel;
 #[cfg(feature = "tls")]
 mod tls;

@@ -1,0 +1,231 @@
+//! The least rights of users on a Redis Cluster: the words in `docs/operations.md` are enough, and least.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockson::{Client, Guard, Lock, ReleaseBy, TokenOptions};
+use lockson_harness::{RedisCluster, slot_of};
+use parking_lot::Mutex;
+
+use crate::support::{SOON, TICK, joined, ms};
+
+type Outcome = Result<(), String>;
+
+/// A kind with the name of its user in the document.
+struct Kind {
+    user: &'static str,
+    lock: fn(&Client, &str) -> Lock,
+    listens: bool,
+    /// Whether a slot that moves leads to both of its masters: of several keys some are missing on either.
+    follows: bool,
+}
+
+const KINDS: &[Kind] = &[
+    Kind { user: "plain", lock: |client, name| client.get_lock(name), listens: true, follows: true },
+    Kind { user: "fair", lock: |client, name| client.get_fair_lock(name), listens: true, follows: false },
+    Kind { user: "fenced", lock: |client, name| client.get_fenced_lock(name).into(), listens: true, follows: false },
+    Kind {
+        user: "read-write",
+        lock: |client, name| client.get_read_write_lock(name).get_write_lock(),
+        listens: true,
+        follows: false,
+    },
+    Kind { user: "spin", lock: |client, name| client.get_spin_lock(name), listens: false, follows: true },
+    Kind { user: "token", lock: |client, name| client.get_token_lock(name), listens: false, follows: true },
+    Kind {
+        user: "token-transaction",
+        lock: |client, name| client.get_token_lock_with(name, TokenOptions::new().release_by(ReleaseBy::Transaction)),
+        listens: false,
+        follows: false,
+    },
+];
+
+/// A promise of a kind on a cluster.
+type Deed = fn(&Stage<'_>) -> Outcome;
+
+const DEEDS: &[(&str, Deed)] = &[
+    ("take and give back", take_and_give_back),
+    ("wait", wait),
+    ("wake others", wake_others),
+    ("leave the channel", leave_channel),
+    ("take while the slot moves", take_while_the_slot_moves),
+];
+
+#[test]
+fn the_rights_on_a_cluster_are_enough_and_least() {
+    let cluster =
+        RedisCluster::start_with(2, 0, |builder| builder.config("appendonly yes").config("appendfsync always"));
+    let (cluster, bystander) = (&cluster, &Client::connect(&cluster.url()).unwrap());
+    let (any, messages) = (words("| a Redis Cluster | `"), words("| a Redis Cluster with sharded pub/sub | `"));
+    let mut trials = vec![];
+    for kind in KINDS {
+        let all = if kind.listens { [&any[..], &messages].concat() } else { any.clone() };
+        trials.push((kind, all.clone(), None));
+        for left_out in all.iter().filter(|word| *word != "+asking" || kind.follows) {
+            let rest = all.iter().filter(|word| *word != left_out).cloned().collect();
+            trials.push((kind, rest, Some(left_out.clone())));
+        }
+    }
+    let trials = Mutex::new(trials);
+    let next = || trials.lock().pop();
+    let work = || {
+        while let Some((kind, added, left_out)) = next() {
+            let stage = Stage::open(cluster, bystander, kind, &added);
+            let failed = DEEDS.iter().find_map(|(what, deed)| Some((*what, deed(&stage).err()?)));
+            match left_out {
+                None => assert_eq!(failed, None, "{}: with all words", kind.user),
+                Some(word) => assert!(failed.is_some(), "{}: nothing fails without {word}", kind.user),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().for_each(joined);
+    });
+    let findings = bystander.doctor().unwrap();
+    assert_eq!(findings, [], "the doctor examines each member");
+}
+
+/// One user of the cluster.
+struct Stage<'a> {
+    cluster: &'a RedisCluster,
+    bystander: &'a Client,
+    kind: &'a Kind,
+    user: String,
+}
+
+impl<'a> Stage<'a> {
+    fn open(cluster: &'a RedisCluster, bystander: &'a Client, kind: &'a Kind, added: &[String]) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let user = format!("user{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let line = words(&format!("ACL SETUSER {} ", kind.user));
+        let rights: Vec<String> = line.into_iter().chain(added.iter().cloned()).collect();
+        let rights: Vec<&str> = rights.iter().map(String::as_str).collect();
+        for node in cluster.nodes() {
+            node.run(&[&["ACL", "SETUSER", &user], &rights[..]].concat());
+        }
+        Self { cluster, bystander, kind, user }
+    }
+
+    fn name(&self, what: &str) -> String {
+        format!("app:{}:{what}", self.user)
+    }
+
+    fn client(&self) -> Result<Client, String> {
+        let url = self.cluster.url().replace("://", &format!("://{}:PASSWORD@", self.user));
+        let builder = Client::builder(&url).watchdog(SOON * 3, TICK).command_timeout(SOON / 4).outage_limit(ms(500));
+        builder.drop_timeout(ms(50)).connect().map_err(|error| error.to_string())
+    }
+
+    fn lock(&self, client: &Client, name: &str) -> Lock {
+        (self.kind.lock)(client, name)
+    }
+
+    /// The clients that listen for a release of this lock, by sharded pub/sub.
+    fn listeners(&self, name: &str) -> usize {
+        let channels = |index: usize| -> Vec<String> {
+            self.cluster.node(index).query(&["PUBSUB", "SHARDCHANNELS", &format!("*{name}*")])
+        };
+        (0..self.cluster.nodes().len()).map(|index| channels(index).len()).sum()
+    }
+}
+
+fn take_and_give_back(stage: &Stage<'_>) -> Outcome {
+    let lock = stage.lock(&stage.client()?, &stage.name("taken"));
+    told(lock.lock().and_then(Guard::unlock))
+}
+
+/// The user waits for a release of another client.
+fn wait(stage: &Stage<'_>) -> Outcome {
+    hand_over(stage, &stage.name("waited"), stage.bystander, &stage.client()?)
+}
+
+/// Another client waits for a release of the user.
+fn wake_others(stage: &Stage<'_>) -> Outcome {
+    hand_over(stage, &stage.name("woken"), &stage.client()?, stage.bystander)
+}
+
+/// A waiter that no message wakes asks once a second.
+fn hand_over(stage: &Stage<'_>, name: &str, holder: &Client, waiter: &Client) -> Outcome {
+    if !stage.kind.listens {
+        return Ok(());
+    }
+    let mut fastest = Duration::MAX;
+    // A channel of an earlier round would say nothing about the waiter of this one.
+    for round in 0..2 {
+        let name = format!("{name}:{round}");
+        let (held, awaited) = (stage.lock(holder, &name), stage.lock(waiter, &name));
+        let guard = told(held.lock())?;
+        let late = thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let taken = told(awaited.try_lock_for(SOON))?;
+                let at = Instant::now();
+                told(taken.ok_or("never woken")?.unlock())?;
+                Ok::<_, String>(at)
+            });
+            within(SECOND, || stage.listeners(&name) == 1 || waiter.is_finished());
+            // The waiter asks once more when it listens, and then sleeps.
+            thread::sleep(ms(100));
+            let released = Instant::now();
+            let given = told(guard.unlock());
+            given.and(joined(waiter).map(|at| at.saturating_duration_since(released)))
+        });
+        fastest = fastest.min(late?);
+    }
+    if fastest < SECOND / 4 { Ok(()) } else { Err(format!("{fastest:?} late")) }
+}
+
+fn leave_channel(stage: &Stage<'_>) -> Outcome {
+    let (client, name) = (stage.client()?, stage.name("left"));
+    if !stage.kind.listens {
+        return Ok(());
+    }
+    let held = told(stage.lock(stage.bystander, &name).lock())?;
+    told(stage.lock(&client, &name).try_lock_for(ms(200)).map(drop))?;
+    // A channel is left a second after its last waiter, the connection three seconds after its last channel.
+    let is_left = within(ms(2_500), || stage.listeners(&name) == 0);
+    told(held.unlock())?;
+    if is_left { Ok(()) } else { Err("still subscribed".to_owned()) }
+}
+
+fn take_while_the_slot_moves(stage: &Stage<'_>) -> Outcome {
+    if !stage.kind.follows {
+        return Ok(());
+    }
+    let (client, name) = (stage.client()?, stage.name("moved"));
+    // A cluster is well again when no slot moves.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock();
+    let (slot, from) = (slot_of(&name), stage.cluster.node_of(&name));
+    stage.cluster.begin_move(slot, 1 - from);
+    let outcome = told(stage.lock(&client, &name).lock().and_then(Guard::unlock));
+    stage.cluster.finish_move(slot, 1 - from);
+    outcome
+}
+
+fn told<T>(outcome: lockson::Result<T>) -> Result<T, String> {
+    outcome.map_err(|error| error.to_string())
+}
+
+fn within(limit: Duration, done: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    while !done() {
+        if begun.elapsed() > limit {
+            return false;
+        }
+        thread::sleep(ms(5));
+    }
+    true
+}
+
+/// The words of the line in `docs/operations.md` with this start.
+fn words(start: &str) -> Vec<String> {
+    let line = DOCUMENT.lines().find_map(|line| line.strip_prefix(start));
+    let line = line.unwrap_or_else(|| panic!("no line {start}"));
+    line.trim_end_matches("` |").replace("\\|", "|").split(' ').map(str::to_owned).collect()
+}
+
+const DOCUMENT: &str = include_str!("../../../docs/operations.md");
+const SECOND: Duration = Duration::from_secs(1);
+const WORKERS: usize = 8;
