@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use lockson::{Client, ClientBuilder, Credentials, Error, ErrorKind, Login};
-use lockson_harness::RedisServer;
 use lockson_harness::eventually;
 use lockson_harness::proxy::{Proxy, Then, When};
+use lockson_harness::{RedisCluster, RedisServer};
 use parking_lot::{Condvar, Mutex};
 
 use crate::support::{Events, SCHEDULING, SOON, TICK, TTL, channel, fresh, is_free, joined, ms, timed};
@@ -255,6 +255,40 @@ fn a_url_with_a_login_is_refused_beside_a_provider() {
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().contains("credentials()") && !texts(&error).contains(CANARY), "{error}");
     }
+}
+
+#[test]
+fn all_members_of_a_cluster_share_one_provider() {
+    let cluster = RedisCluster::start(2, 0);
+    let everywhere = |words: &[&str]| cluster.nodes().iter().for_each(|node| node.run(words));
+    let rotate = |number: usize| {
+        everywhere(&[
+            "ACL",
+            "SETUSER",
+            "app",
+            "on",
+            "resetpass",
+            "~*",
+            "&*",
+            "+@all",
+            &format!(">{}", password(number)),
+        ]);
+    };
+    rotate(0);
+    let (vault, events) = (Vault::that_remembers(&password(0)), Events::default());
+    let builder = Client::builder(&cluster.url()).watchdog(TTL, TICK).credentials(vault.clone());
+    let client = builder.observer(events.clone()).connect().unwrap();
+    let names: Vec<String> = (0..8).map(|number| fresh(&format!("member {number}"))).collect();
+    let holders: Vec<usize> = names.iter().map(|name| cluster.node_of(name)).collect();
+    assert!(holders.contains(&0) && holders.contains(&1), "{holders:?}");
+    let guards: Vec<_> = names.iter().map(|name| client.get_lock(name).lock().unwrap()).collect();
+    rotate(1);
+    vault.put(&password(1));
+    everywhere(&["CLIENT", "KILL", "USER", "app"]);
+    let mark = events.count_of("renewed");
+    eventually(SOON, "renewals go on", || events.count_of("renewed") >= mark + 40);
+    guards.into_iter().for_each(|guard| guard.unlock().unwrap());
+    assert_eq!(events.count_of("lost"), 0);
 }
 
 /// A proxy, or a cloud whose tokens end, may end the login of an open connection.
