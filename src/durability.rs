@@ -153,21 +153,24 @@ impl Durability {
         if replicas >= self.replicas.into() && (on_disk || !self.fsync) {
             return Ok(None);
         }
-        Err(Error::new(ErrorKind::Quorum, format!("{}, so {consequence}; {ADVICE}", self.shortfall(copies, server))))
+        Err(Error::new(
+            ErrorKind::Quorum,
+            format!("{}, so {consequence}; {ADVICE}", self.shortfall(copies, &format!(" of redis at {server}"))),
+        ))
     }
 
-    /// The shortfall in words.
-    pub(crate) fn shortfall(self, copies: Option<&Copies>, server: &str) -> String {
+    /// The shortfall in words; `whose` follows the server and its replicas, and may be empty.
+    pub(crate) fn shortfall(self, copies: Option<&Copies>, whose: &str) -> String {
         let Self { replicas: needed, within, .. } = self;
         let (on_disk, replicas) = match copies {
             Some(Copies::Counted { on_disk, replicas }) => (*on_disk, *replicas),
             _ => (false, 0),
         };
         if self.fsync && !on_disk {
-            return format!("redis at {server} did not have it on its disk within {within:?}");
+            return format!("the disk{whose} did not have it within {within:?}");
         }
         let disk = if self.fsync { " on their disks" } else { "" };
-        format!("{replicas} of {needed} replicas of redis at {server} had it{disk} within {within:?}")
+        format!("{replicas} of {needed} replicas{whose} had it{disk} within {within:?}")
     }
 }
 

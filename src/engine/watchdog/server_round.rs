@@ -101,9 +101,7 @@ impl ServerRound<'_> {
             }
         }
     }
-}
 
-impl ServerRound<'_> {
     /// Waits for the replicas of renewed holds, by one request for the batch. What they do not have is not renewed: at a
     /// master that was cut off from its replicas, another client may take the lock from the promoted replica.
     fn confirm<'a>(&mut self, answers: impl Iterator<Item = (&'a Due, &'a mut RenewalAnswer)>) {
@@ -129,7 +127,9 @@ impl ServerRound<'_> {
                 Ok(missing) => self.engine.tell_missing(&hold.name, missing),
                 Err(_) => {
                     is_late = true;
-                    **answer = RenewalAnswer::Refused(Refusal::no_replicas(&needs.shortfall(copies.as_ref(), &server)));
+                    **answer = RenewalAnswer::Refused(
+                        Refusal::no_replicas(&needs.shortfall(copies.as_ref(), "")).at(server.clone()),
+                    );
                 }
             }
         }

@@ -77,6 +77,27 @@ fn a_lost_answer_to_the_wait_is_a_doubt_like_any_other() {
     }
 }
 
+/// The locks are asked for in one write, and one wait follows.
+#[test]
+fn a_lost_answer_leaves_all_locks_of_the_wait_in_doubt() {
+    let copied = Copied::start(1);
+    for then in [Then::SwallowReply, Then::CutReplyAfter(0), Then::CutRequestAfter(3)] {
+        let proxy = Proxy::start(copied.master.address());
+        let client = Client::builder(&proxy.url()).durability(one()).connect().unwrap();
+        let several = Lock::multi([client.get_lock(fresh("plain")), client.get_fair_lock(fresh("fair"))]);
+        several.lock().unwrap().unlock().unwrap(); // the server knows the scripts from here on
+        let (rule, mark) = (proxy.rule(wait(), then.clone()), proxy.mark());
+        let guard = several.try_lock().unwrap().expect("they are asked for again");
+        assert_eq!((rule.hits(), proxy.fitting_since(mark, &fences()).len()), (1, 1), "{then:?}");
+        for member in guard.hold().members() {
+            let held = [(member.owner().to_owned(), "1".to_owned())];
+            assert_eq!(fields(&copied.replicas[0], member.name()), held, "{then:?}");
+        }
+        guard.unlock().unwrap();
+        assert_eq!(copied.master.keys(), Vec::<String>::new(), "{then:?}");
+    }
+}
+
 #[test]
 fn a_wait_that_is_never_answered_ends_in_time() {
     let copied = Copied::start(1);
