@@ -140,7 +140,11 @@ struct Sending<'a, T> {
 
 impl<'a, T> Sending<'a, T> {
     fn new(send: Send<'a, T>) -> Self {
-        let Send { topology, call, bounds, in_doubt } = send;
+        let Send { topology, call, mut bounds, in_doubt } = send;
+        if topology.has_slots() && bounds.repeat {
+            // A member that does not answer may have a successor, which is asked within the bound as well.
+            bounds.command_timeout /= 2;
+        }
         let exchange = Exchange::new(in_doubt, call.has_source(), bounds, Instant::now());
         Self { topology, call, voting: bounds.voting, exchange, redirected: None }
     }

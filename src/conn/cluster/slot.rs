@@ -36,11 +36,12 @@ const fn table() -> [u16; 256] {
 
 #[cfg(test)]
 mod tests {
+    use lockson_harness::RedisServer;
+
     use super::*;
 
     #[test]
     fn slots_are_those_of_redis() {
-        // As `CLUSTER KEYSLOT` of Redis 7.0 answers; the test of a real server compares many more.
         let check = |key: &str, slot: u16| assert_eq!(slot_of(key.as_bytes()), Slot(slot), "{key}");
         check("", 0);
         check("123456789", 12_739);
@@ -49,5 +50,21 @@ mod tests {
         check("a{foo}{bar}", 12_182);
         check("foo{}{bar}", 8_363);
         check("foo{{bar}}zap", 4_015);
+    }
+
+    #[test]
+    fn a_real_server_finds_the_same_slots() {
+        let server = RedisServer::builder().config("cluster-enabled yes").start();
+        let mut connection = server.connection();
+        let mut random = 1_u64;
+        for number in 0..2_000 {
+            let mut key = vec![];
+            for _ in 0..number % 12 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                key.push(b"{}ab\xff\x00:{}z"[(random >> 33) as usize % 10]);
+            }
+            let slot: u16 = redis::cmd("CLUSTER").arg("KEYSLOT").arg(&key).query(&mut connection).unwrap();
+            assert_eq!(slot_of(&key), Slot(slot), "{key:?}");
+        }
     }
 }

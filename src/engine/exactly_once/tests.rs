@@ -447,6 +447,7 @@ fn a_copy_at_a_former_server_delays_nobody() {
     assert!(!asked(&old).contains(&What::Last));
 }
 
+mod redirects;
 mod several;
 
 #[test]
