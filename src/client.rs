@@ -50,7 +50,8 @@ impl Client {
     /// Opens a client with default settings and checks that the server answers.
     ///
     /// URLs: `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for TLS (cargo feature `tls`),
-    /// and `redis+unix:///path`, all with the parameters
+    /// `redis+cluster://[user:password@]host[:port],host[:port]` for a Redis Cluster, `rediss+cluster://` for both, and
+    /// `redis+unix:///path`, all with the parameters
     /// `?db=n&user=name&pass=word&protocol=resp3`. In user and password `/`, `?`, `#`, `@` and `%` are written `%2F`,
     /// `%3F`, `%23`, `%40` and `%25`. A user without a password logs in with an empty password. Any other part of a
     /// URL is refused by name.

@@ -13,6 +13,15 @@ pub(crate) struct Bare {
 
 impl Bare {
     pub(crate) fn new(url: &str, name: &str) -> Self {
+        Self::publishing(url, name, "PUBLISH")
+    }
+
+    /// The same for a member of a cluster.
+    pub(crate) fn sharded(url: &str, name: &str) -> Self {
+        Self::publishing(url, name, "SPUBLISH")
+    }
+
+    fn publishing(url: &str, name: &str, publish: &str) -> Self {
         let mut connection = connect(url);
         // As long as an owner id of the library in the middle of a run.
         let owner = format!("{}:1.10000", uuid::Uuid::new_v4());
@@ -27,7 +36,7 @@ impl Bare {
         let mut reenter = script(REENTER);
         reenter.arg(LEASE_MS).arg(&owner).arg(2);
         let release = |mut call: Cmd, count: usize, lease_ms: u64| {
-            call.arg(&owner).arg(count).arg(lease_ms).arg(channel(name)).arg("0").arg("PUBLISH");
+            call.arg(&owner).arg(count).arg(lease_ms).arg(channel(name)).arg("0").arg(publish);
             call
         };
         let release_part = release(script(RELEASE), 1, LEASE_MS);
@@ -68,6 +77,9 @@ pub(crate) fn connect(url: &str) -> Connection {
 
 /// The channel on which a release of this lock is published.
 pub(crate) fn channel(name: &str) -> String {
+    if name.contains('{') {
+        return format!("redisson_lock__channel:{name}");
+    }
     format!("redisson_lock__channel:{{{name}}}")
 }
 

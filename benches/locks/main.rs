@@ -61,6 +61,7 @@ type Experiment = fn(&RedisServer, &Plan, &mut Report);
 
 const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("pair", pair::uncontended),
+    ("pair-cluster", pair::on_a_cluster),
     ("re-entry", pair::reentry),
     ("semaphore-pair", counted::pair),
     ("semaphore-1000-waiters", counted::waiters),

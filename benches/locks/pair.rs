@@ -1,7 +1,7 @@
 //! One thread, one lock: take and release, first on a free lock and then on a lock held by the same thread.
 
 use lockson::Client;
-use lockson_harness::RedisServer;
+use lockson_harness::{RedisCluster, RedisServer};
 
 use crate::bare::Bare;
 use crate::figure::{Samples, Spread, in_short_turns, timed};
@@ -16,6 +16,19 @@ pub(crate) fn uncontended(server: &RedisServer, plan: &Plan, report: &mut Report
     in_each(server, report, "pair", |placement, report| {
         let ours = || lock.lock().and_then(|guard| guard.unlock()).expect("works");
         compare("pair", placement, plan, report, ours, || bare.pair())
+    });
+}
+
+/// The same on a cluster, beside bare requests to the member that has the slot.
+pub(crate) fn on_a_cluster(_: &RedisServer, plan: &Plan, report: &mut Report) {
+    let cluster = RedisCluster::start(3, 0);
+    let client = Client::connect(&cluster.url()).expect("the cluster is reached");
+    let lock = client.get_lock("{bench:pair-cluster}:ours");
+    let member = cluster.node(cluster.node_of(lock.name()));
+    let mut bare = Bare::sharded(&member.url(), "{bench:pair-cluster}:bare");
+    in_each(member, report, "pair-cluster", |placement, report| {
+        let ours = || lock.lock().and_then(|guard| guard.unlock()).expect("works");
+        compare("pair-cluster", placement, plan, report, ours, || bare.pair())
     });
 }
 
