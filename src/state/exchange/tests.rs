@@ -177,13 +177,45 @@ fn a_caller_that_is_interrupted_does_not_try_again() {
     assert_eq!(error.kind(), ErrorKind::Closed);
 }
 
+#[test]
+fn a_copy_at_a_former_server_is_left_behind() {
+    let mut exchange = begun(&bounds());
+    exchange.failed(START, at(10), unanswered(7), false);
+    assert_eq!(exchange.left_behind(), Some(Identity::for_test(7)));
+    assert!(is_send(&exchange.next(at(10))));
+    assert!(exchange.is_unfenceable() && exchange.is_repeated());
+    assert_eq!(exchange.left_behind(), None);
+}
+
+#[test]
+fn five_redirections_are_followed_without_a_rest() {
+    let mut exchange = begun(&bounds());
+    for hop in 1..=5 {
+        assert!(is_send(&exchange.next(START)), "hop {hop}");
+        exchange.redirected(START, START, Refusal::for_test("MOVED"));
+    }
+    assert!(is_send(&exchange.next(START)));
+    exchange.redirected(START, START, Refusal::for_test("MOVED"));
+    let Next::Rest(until) = exchange.next(START) else { panic!("no rest") };
+    exchange.rested(until, None);
+    exchange.redirected(until, until, Refusal::for_test("MOVED"));
+    assert!(is_send(&exchange.next(until)), "the count begins anew");
+    assert!(!exchange.is_repeated(), "no copy had an effect");
+}
+
 /// The outcome of an attempt, and the used share of its time.
 #[derive(Clone, Debug)]
 enum Fate {
     Answered,
     Refused(&'static str),
     NotSent,
-    Unanswered { identified: bool },
+    Unanswered {
+        identified: bool,
+    },
+    /// Another server runs the request; of a fence: another server stores the key by now.
+    Elsewhere,
+    /// No server runs the request now.
+    Later,
 }
 
 fn fates() -> impl proptest::strategy::Strategy<Value = Vec<(Fate, Fate, u32)>> {
@@ -193,6 +225,8 @@ fn fates() -> impl proptest::strategy::Strategy<Value = Vec<(Fate, Fate, u32)>> 
             2 => Just(Fate::Answered),
             1 => prop_oneof![Just("OOM"), Just("LOADING"), Just("NOSCRIPT"), Just("NOPERM")].prop_map(Fate::Refused),
             2 => Just(Fate::NotSent),
+            2 => Just(Fate::Elsewhere),
+            1 => Just(Fate::Later),
             5 => prop_oneof![9 => Just(true), 1 => Just(false)].prop_map(|identified| Fate::Unanswered { identified }),
         ]
     };
@@ -201,7 +235,7 @@ fn fates() -> impl proptest::strategy::Strategy<Value = Vec<(Fate, Fate, u32)>> 
 
 proptest::proptest! {
     /// For any server: no copy is sent while the server can still run an earlier copy, unless that copy cannot be
-    /// fenced; copies in doubt are returned; no call exceeds its bound.
+    /// fenced; copies in doubt are returned; no call exceeds its bound, or follows many redirections without a rest.
     #[test]
     fn at_most_one_copy_is_ever_on_its_way(fates in fates(), repeat in proptest::bool::weighted(0.8)) {
         let bounds = Bounds { repeat, ..bounds() };
@@ -209,7 +243,7 @@ proptest::proptest! {
         let mut fates = fates.into_iter().cycle();
         let mut now = START;
         // Copies that the server may still run, and copies that cannot be fenced.
-        let (mut on_their_way, mut for_ever, mut sent, mut ids) = (vec![], 0, 0, 0);
+        let (mut on_their_way, mut for_ever, mut sent, mut ids, mut hops) = (vec![], 0, 0, 0, 0);
         for _ in 0..1_000 {
             let (of_request, of_fence, share) = fates.next().unwrap();
             match exchange.next(now) {
@@ -224,6 +258,12 @@ proptest::proptest! {
                         Fate::Answered => return Ok(()),
                         Fate::Refused(word) => exchange.failed(begun, now, refused(word), false),
                         Fate::NotSent => exchange.failed(begun, now, Fault::NotSent(mute()), false),
+                        Fate::Elsewhere => {
+                            hops += 1;
+                            proptest::prop_assert!(hops <= MOST_HOPS + 1, "a storm of requests");
+                            exchange.redirected(begun, now, Refusal::for_test("MOVED"));
+                        }
+                        Fate::Later => exchange.postponed(begun, now, Refusal::for_test("TRYAGAIN")),
                         Fate::Unanswered { identified } => {
                             sent += 1;
                             proptest::prop_assert!(repeat || sent == 1, "sent again");
@@ -236,13 +276,19 @@ proptest::proptest! {
                 }
                 Next::Fence(identity, limits) => {
                     proptest::prop_assert!(now < bounds.end, "fenced after the end");
+                    if matches!(of_fence, Fate::Elsewhere) {
+                        proptest::prop_assert_eq!(exchange.left_behind(), Some(identity.clone()));
+                        on_their_way.retain(|id| Identity::for_test(*id) != identity);
+                        for_ever += 1;
+                        continue;
+                    }
                     now = now.after(now.until(limits.for_test(now)) * share / 100);
                     let outcome = match of_fence {
                         Fate::Answered => Ok(true),
                         Fate::Refused("LOADING") => Err(refused("LOADING")),
                         Fate::Refused(_) => Ok(false),
                         Fate::NotSent => Err(Fault::NotSent(mute())),
-                        Fate::Unanswered { .. } => Err(unanswered(0)),
+                        Fate::Unanswered { .. } | Fate::Elsewhere | Fate::Later => Err(unanswered(0)),
                     };
                     if let Ok(fenced) = outcome {
                         let before = on_their_way.len();
@@ -255,6 +301,7 @@ proptest::proptest! {
                 Next::Rest(until) => {
                     proptest::prop_assert!(until > now && until <= bounds.end);
                     now = until;
+                    hops = 0;
                     exchange.rested(now, None);
                 }
                 Next::Over(error) => {
