@@ -4,6 +4,7 @@
 
 use std::error::Error;
 use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::Client;
@@ -22,6 +23,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         println!("on_lost():   {loss}");
         let _ = tell.send(()); // an error means that the receiver is gone, and then the loss needs no report
     });
+    thread::sleep(Duration::from_millis(400)); // the work; Redis tells of the key once the hold is 0.2 s old
     println!("is_held():   {}, for {:.0?} more without a renewal", guard.is_held(), guard.remaining());
 
     println!("operator:    DEL {}", guard.name());
