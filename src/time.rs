@@ -199,6 +199,15 @@ mod tests {
     }
 
     #[test]
+    fn a_long_sleep_looks_at_the_clock_each_second() {
+        let start = Instant::from_millis(1_000);
+        let nap = |millis: u64| start.nap_until(start.after(Duration::from_millis(millis)));
+        assert_eq!(nap(3_600_000), Duration::from_secs(1));
+        assert_eq!(nap(300), Duration::from_millis(300));
+        assert_eq!(start.after(Duration::from_secs(1)).nap_until(start), Duration::ZERO);
+    }
+
+    #[test]
     fn the_margin_is_one_per_cent_at_least_50_ms_at_most_a_tenth() {
         let check = |lease: u64, margin: u64| {
             let lease = Lease::new(Duration::from_millis(lease)).unwrap();
