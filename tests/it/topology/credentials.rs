@@ -9,7 +9,7 @@ use std::time::Duration;
 use lockson::{Client, ClientBuilder, Credentials, Error, ErrorKind, Login};
 use lockson_harness::eventually;
 use lockson_harness::proxy::{Proxy, Then, When};
-use lockson_harness::{RedisCluster, RedisServer};
+use lockson_harness::{RedisCluster, RedisServer, SentinelSet};
 use parking_lot::{Condvar, Mutex};
 
 use crate::support::{Events, SCHEDULING, SOON, TICK, TTL, channel, fresh, is_free, joined, ms, timed};
@@ -289,6 +289,15 @@ fn all_members_of_a_cluster_share_one_provider() {
     eventually(SOON, "renewals go on", || events.count_of("renewed") >= mark + 40);
     guards.into_iter().for_each(|guard| guard.unlock().unwrap());
     assert_eq!(events.count_of("lost"), 0);
+}
+
+#[test]
+fn sentinels_get_no_credentials_of_the_provider() {
+    let set = SentinelSet::builder(0, 1).password(CANARY).start();
+    let url = set.url().replace(&format!(":{CANARY}@"), "");
+    let client = Client::builder(&url).credentials(|| Ok(Login::with_password(CANARY))).connect().unwrap();
+    assert!(is_free(&client.get_lock(fresh("behind a sentinel"))));
+    assert_eq!(set.sentinels()[0].calls_of("auth"), 0);
 }
 
 /// A proxy, or a cloud whose tokens end, may end the login of an open connection.

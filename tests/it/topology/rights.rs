@@ -1,11 +1,11 @@
-//! The least rights of users on a Redis Cluster: the words in `docs/operations.md` are enough, and least.
+//! The least rights of users on a Redis Cluster and at sentinels: the words in `docs/operations.md` are enough, and least.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::{Client, Guard, Lock, ReleaseBy, TokenOptions};
-use lockson_harness::{RedisCluster, slot_of};
+use lockson_harness::{RedisCluster, SentinelSet, slot_of};
 use parking_lot::Mutex;
 
 use crate::support::{SOON, TICK, joined, ms};
@@ -229,3 +229,28 @@ fn words(start: &str) -> Vec<String> {
 const DOCUMENT: &str = include_str!("../../../docs/operations.md");
 const SECOND: Duration = Duration::from_secs(1);
 const WORKERS: usize = 8;
+
+/// The user of the sentinels has no right beside those that the document lists.
+#[test]
+fn the_rights_at_sentinels_are_enough_and_least() {
+    let set = SentinelSet::start(0, 3);
+    // The client finds the other two, without which there is no majority.
+    let first = set.sentinels()[0].address();
+    let service = set.url();
+    let service = service.rsplit_once('/').expect("the URL names the service").1;
+    let connects = |user: &str, words: &[String]| {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        for sentinel in set.sentinels() {
+            sentinel.run(&[&["ACL", "SETUSER", user, "on", ">PASSWORD", "-@all"], &words[..]].concat());
+        }
+        let url = format!("redis+sentinel://{first}/{service}?sentinel_user={user}&sentinel_pass=PASSWORD");
+        let client = Client::builder(&url).command_timeout(ms(500)).connect();
+        client.map(drop).map_err(|error| error.to_string())
+    };
+    let all = words("| a sentinel, for its own user | `");
+    assert_eq!(connects("whole", &all), Ok(()));
+    for (number, left_out) in all.iter().enumerate() {
+        let rest: Vec<String> = all.iter().filter(|word| *word != left_out).cloned().collect();
+        assert!(connects(&format!("user{number}"), &rest).is_err(), "nothing fails without {left_out}");
+    }
+}
