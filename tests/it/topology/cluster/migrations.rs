@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Lock, Result};
-use lockson_harness::{RedisCluster, Witness, slot_of};
+use lockson::{Client, Lock, Result};
+use lockson_harness::{RedisCluster, Witness, eventually, slot_of};
 
 use super::kinds::{brisk, names};
 use crate::campaign::Campaign;
@@ -66,6 +66,7 @@ fn there_and_back(pause: Duration) -> Told {
     let (tag, told) = (fresh("migration"), Told::default());
     let (moved, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let clients = [(); 2].map(|()| brisk(&cluster).command_timeout(ms(1_000)).connect().unwrap());
+    let (permits, count) = (format!("{{{tag}}}:permits"), format!("{{{tag}}}:count"));
     thread::scope(|scope| {
         let mut workers = vec![];
         for client in &clients {
@@ -87,6 +88,16 @@ fn there_and_back(pause: Duration) -> Told {
         }
         let threads: Vec<_> =
             workers.into_iter().map(|worker| scope.spawn(|| worker.works(&witness, &told, &moved, &ended))).collect();
+        clients[0].get_permit_expirable_semaphore(&permits).set_permits(1).unwrap();
+        clients[0].get_semaphore(&count).set_permits_once(1).unwrap();
+        let counted: Vec<_> = clients
+            .iter()
+            .flat_map(|client| {
+                let (witness, ended, permits, count) = (&witness, &ended, &permits, &count);
+                let of_permits = scope.spawn(move || take_permits(client, permits, witness, ended));
+                [of_permits, scope.spawn(move || take_of_a_count(client, count, witness, ended))]
+            })
+            .collect();
         let slot = slot_of(&tag);
         for _ in 0..2 {
             let to = 1 - cluster.owner_of(slot);
@@ -100,10 +111,51 @@ fn there_and_back(pause: Duration) -> Told {
         thread::sleep(SETTLING);
         ended.store(true, Ordering::Relaxed);
         threads.into_iter().for_each(joined);
+        counted.into_iter().for_each(joined);
+        eventually(SOON, "no permit is gone or there twice", || {
+            let [permits, count] = [
+                clients[0].get_permit_expirable_semaphore(&permits).available(),
+                clients[0].get_semaphore(&count).available(),
+            ];
+            permits.unwrap() == 1 && count.unwrap() == 1
+        });
     });
     witness.assert_no_violation();
     assert_eq!(told.lost.load(Ordering::Relaxed), 0, "no master died, so no hold is lost");
     told
+}
+
+fn take_permits(client: &Client, name: &str, witness: &Witness, ended: &AtomicBool) {
+    let semaphore = client.get_permit_expirable_semaphore(name);
+    while !ended.load(Ordering::Relaxed) {
+        match semaphore.try_acquire_for(1, ms(500)) {
+            Ok(Some(permits)) => {
+                drop(witness.enter(name));
+                assert_eq!(permits.lost(), None);
+                if let Err(error) = permits.release() {
+                    assert!(error.is_transient() || error.is_in_doubt(), "{name}: {error}");
+                }
+            }
+            Ok(None) => {}
+            Err(error) => assert!(error.is_transient() || error.is_in_doubt(), "{name}: {error}"),
+        }
+    }
+}
+
+fn take_of_a_count(client: &Client, name: &str, witness: &Witness, ended: &AtomicBool) {
+    let semaphore = client.get_semaphore(name);
+    while !ended.load(Ordering::Relaxed) {
+        match semaphore.try_acquire_for(1, ms(500)) {
+            Ok(Some(permits)) => {
+                drop(witness.enter(name));
+                if let Err(error) = permits.release() {
+                    assert!(error.is_transient() || error.is_in_doubt(), "{name}: {error}");
+                }
+            }
+            Ok(None) => {}
+            Err(error) => assert!(error.is_transient() || error.is_in_doubt(), "{name}: {error}"),
+        }
+    }
 }
 
 struct Worker {
