@@ -69,12 +69,15 @@ fn wait_for_turn(shared: &Shared) -> bool {
 pub(super) fn look(shared: &Shared, limit: Duration) -> Result<(), Fault> {
     let end = Instant::now().after(limit);
     let (mut best, mut failure): (Option<Told>, Option<Fault>) = (None, None);
-    for member in begin(shared) {
+    let members = begin(shared);
+    for (left, member) in (1..=members.len()).rev().zip(&members) {
         let now = Instant::now();
         if now >= end {
             break;
         }
-        let told = match told::ask(&member, now.after(shared.look_limit).min(end)) {
+        // A member that does not answer leaves time for the others.
+        let share = now.until(end) / u32::try_from(left).unwrap_or(u32::MAX);
+        let told = match told::ask(member, now.after(share.max(shared.look_limit)).min(end)) {
             Ok(told) => told,
             Err(fault) => {
                 failure = Some(fault);

@@ -17,6 +17,14 @@ type Ports = Arc<OnceLock<[u16; 2]>>;
 
 /// Members that answer requests about locks so: by their place, the purpose of the request and its number there.
 fn pair(answer: impl Fn(usize, What, usize, &[u16; 2]) -> Reaction + Clone + Send + Sync + 'static) -> Pair {
+    pair_within(PATIENCE, answer)
+}
+
+/// The same with this `command_timeout`.
+fn pair_within(
+    limit: Duration,
+    answer: impl Fn(usize, What, usize, &[u16; 2]) -> Reaction + Clone + Send + Sync + 'static,
+) -> Pair {
     let (ports, master) = (Ports::default(), Arc::new(AtomicUsize::new(0)));
     let members = [0, 1].map(|member| {
         let (ports, master, answer) = (Arc::clone(&ports), Arc::clone(&master), answer.clone());
@@ -41,7 +49,7 @@ fn pair(answer: impl Fn(usize, What, usize, &[u16; 2]) -> Reaction + Clone + Sen
     let places = [0, 1].map(|member: usize| members[member].url().trim_start_matches("redis://").to_owned());
     ports.set(places.each_ref().map(|place| place.rsplit(':').next().unwrap().parse().unwrap())).unwrap();
     let url = format!("redis+cluster://{}", places.join(","));
-    let client = Client::builder(&url).command_timeout(TIMEOUT).drop_timeout(TIMEOUT).connect().unwrap();
+    let client = Client::builder(&url).command_timeout(limit).drop_timeout(TIMEOUT).connect().unwrap();
     Pair { members, master, client }
 }
 
@@ -72,7 +80,7 @@ fn moved_is_followed_at_once_and_remembered() {
         pair.master.store(1, Ordering::SeqCst);
         let began = Instant::now();
         let guard = pair.client.get_lock("{moved}").try_lock().unwrap().expect("the second member grants it");
-        assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
+        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
         guard.unlock().unwrap();
         assert_eq!(pair.asked(1, What::Acquire), 1);
         assert_eq!(pair.asked(1, What::Last), 1);
@@ -108,9 +116,10 @@ fn asking_precedes_the_source_of_a_script_as_well() {
         (1, What::Acquire, 0) => text("-NOSCRIPT No matching script.\r\n"),
         (_, what, _) => usual(what),
     });
-    drop(pair.client.get_lock("asked").try_lock().unwrap().expect("the second member grants it"));
+    let guard = pair.client.get_lock("asked").try_lock().unwrap().expect("the second member grants it");
     assert_eq!(pair.words(1)[..4], ["ASKING", "EVALSHA", "ASKING", "EVAL"]);
-    assert_eq!(pair.asked(0, What::Acquire), 1, "it was asked once");
+    assert_eq!(pair.words(0), ["EVALSHA"], "it was asked once");
+    drop(guard);
 }
 
 #[test]
@@ -138,7 +147,8 @@ fn a_script_that_met_a_foreign_key_is_sent_again_later() {
 
 #[test]
 fn members_that_name_each_other_get_few_requests() {
-    let pair = pair(|member, _, _, ports| text(&format!("-MOVED 1234 127.0.0.1:{}\r\n", ports[1 - member])));
+    let pair =
+        pair_within(TIMEOUT, |member, _, _, ports| text(&format!("-MOVED 1234 127.0.0.1:{}\r\n", ports[1 - member])));
     let began = Instant::now();
     let error = pair.client.get_lock("storm").try_lock().unwrap_err();
     assert!(began.elapsed() < TIMEOUT * 2, "{:?}", began.elapsed());
@@ -152,7 +162,7 @@ fn members_that_name_each_other_get_few_requests() {
 
 #[test]
 fn a_copy_at_a_dead_member_is_fenced_while_the_caller_goes_on() {
-    let pair = pair(|member, what, number, _| match (member, what, number) {
+    let pair = pair_within(TIMEOUT, |member, what, number, _| match (member, what, number) {
         (0, What::Acquire, _) | (0, What::Fence, 0) => Reaction::Mute,
         (_, what, _) => usual(what),
     });
@@ -166,3 +176,6 @@ fn a_copy_at_a_dead_member_is_fenced_while_the_caller_goes_on() {
     eventually("the release is repeated", || pair.asked(1, What::Last) > 1);
     assert_eq!(pair.asked(0, What::Last), 0);
 }
+
+/// A busy machine answers within a part of this time.
+const PATIENCE: Duration = Duration::from_secs(8);
