@@ -1,0 +1,213 @@
+//! Tests of Redisson configurations.
+#![cfg(test)]
+
+use std::time::Duration;
+
+use super::values::substitute;
+use super::*;
+use crate::error::ErrorKind;
+
+const FULL: &str = r#"
+singleServerConfig:
+  address: "redis://cache.example:7000"
+  database: 3
+  username: service
+  password: "p@ss/word canary"
+  clientName: orders
+  timeout: 1500
+  connectionPoolSize: 12
+  idleConnectionTimeout: 20000
+  retryAttempts: 4
+  subscriptionsPerConnection: 5
+lockWatchdogTimeout: 60000
+lockWatchdogBatchSize: 50
+fairLockWaitTimeout: 8000
+checkLockSyncedSlaves: true
+codec: !<org.redisson.codec.Kryo5Codec> {}
+protocol: RESP3
+nameMapper: !<com.acme.Prefixer> { prefix: "app:" }
+"#;
+
+#[test]
+fn every_setting_is_honoured_or_named() {
+    let read = ClientBuilder::from_redisson_yaml(FULL).unwrap();
+    let config = &read.builder.config;
+    assert_eq!(read.builder.url.0, "redis://service:p%40ss%2Fword%20canary@cache.example:7000/3?protocol=resp3");
+    assert_eq!((config.watchdog_timeout, config.watchdog_interval), (Duration::from_secs(60), Duration::from_secs(20)));
+    assert_eq!((config.watchdog_batch, config.max_connections), (50, 12));
+    assert_eq!((config.command_timeout, config.fair_patience), (Duration::from_millis(1_500), Duration::from_secs(8)));
+    assert_eq!((config.client_name.as_str(), config.name_prefix.as_str()), ("orders", "app:"));
+    let named: Vec<_> = read.warnings.iter().map(|warning| warning.split(':').next().unwrap()).collect();
+    assert_eq!(named, ["retryAttempts", "subscriptionsPerConnection", "codec", "nameMapper", "checkLockSyncedSlaves"]);
+    assert!(!format!("{read:?}").contains("canary"));
+}
+
+#[test]
+fn a_setting_that_splits_the_fleet_is_an_error() {
+    let check = |yaml: &str, kind| {
+        let error = ClientBuilder::from_redisson_yaml(yaml).map(drop).unwrap_err();
+        assert_eq!(error.kind(), kind, "{yaml}: {error}");
+        assert!(!error.to_string().contains("canary"));
+    };
+    check("clusterServersConfig: {nodeAddresses: []}", ErrorKind::Config);
+    check("clusterServersConfig: {nodeAddresses: ['redis://h'], database: 3}", ErrorKind::Config);
+    check("sentinelServersConfig: {sentinelAddresses: ['redis://h'], password: canary}", ErrorKind::Config);
+    check("replicatedServersConfig: {nodeAddresses: ['redis://h', 'rediss://g']}", ErrorKind::Config);
+    check("replicatedServersConfig: {nodeAddresses: ['redis://u:canary@h'], password: canary}", ErrorKind::Config);
+    check("clusterServersConfig: {nodeAddresses: ['redis://h'], shardedSubscriptionMode: YES}", ErrorKind::Config);
+    check(
+        "clusterServersConfig: {nodeAddresses: ['redis://h'], natMapper: !<com.acme.Nat> {}}",
+        ErrorKind::Unsupported,
+    );
+    let two = "singleServerConfig: {address: 'redis://h'}\nclusterServersConfig: {nodeAddresses: ['redis://h']}";
+    check(two, ErrorKind::Config);
+    check("singleServerConfig: {address: 'redis://h'}\nnameMapper: !<com.acme.Mapper> {}", ErrorKind::Unsupported);
+    let mapped = |mapper: &str| format!("singleServerConfig: {{address: 'redis://h'}}\nnameMapper: {mapper}\n");
+    check(&mapped("!<com.acme.DefaultMapper> {}"), ErrorKind::Unsupported);
+    check(&mapped("!<com.acme.Mapper>"), ErrorKind::Unsupported);
+    let commented = format!("# nameMapper: !<{}> {{}}\n", CLASSES_OF_NOTHING[0]);
+    check(&(commented + &mapped("!<com.acme.Mapper> {}")), ErrorKind::Unsupported);
+    let inside = "singleServerConfig: {address: 'redis://h', nameMapper: !<com.acme.Mapper> {}}";
+    check(&format!("{inside}\nnameMapper: !<{}> {{}}", CLASSES_OF_NOTHING[0]), ErrorKind::Unsupported);
+    let resolved = "singleServerConfig: {address: 'redis://h', credentialsResolver: !<com.acme.Vault> {}}";
+    check(resolved, ErrorKind::Unsupported);
+    check("singleServerConfig: {address: 'redis://u:canary@h', password: canary}", ErrorKind::Config);
+    check("singleServerConfig: {address: 'redis://h', protocol: RESP4}", ErrorKind::Config);
+    check("singleServerConfig: {password: canary}", ErrorKind::Config);
+    check("singleServerConfig: {address: 'redis://h', timeout: canary}", ErrorKind::Config);
+    check("password: [canary", ErrorKind::Config);
+    check("singleServerConfig: {address: 'redis://h', password: 1.50}", ErrorKind::Config);
+    check("", ErrorKind::Config);
+}
+
+#[test]
+fn a_text_names_the_setting_or_the_line_and_what_to_do() {
+    let check = |yaml: &str, words: &[&str]| {
+        let error = ClientBuilder::from_redisson_yaml(yaml).map(drop).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{yaml}: {error}");
+    };
+    check("singleServerConfig:\n\taddress: 'redis://h'", &["line 2", "tab", "spaces"]);
+    check("singleServerConfig:\n  address: 'redis://h'\n  password: 'canary\n", &["not valid YAML", "line"]);
+    check("singleServerConfig: {adress: 'redis://h'}", &["adress in", "is address meant?"]);
+    check("singleServerConfig: {address: 'redis://h', databse: 3}", &["databse", "is database meant?"]);
+    check("lockWatchDogTimout: 3", &["lockWatchDogTimout", "is lockWatchdogTimeout meant?"]);
+    check(
+        "singleServerConfig: {address: 'redis://h', credentialsResolver: !<a.B> {}}",
+        &["credentialsResolver", "username"],
+    );
+    check("singleServerConfig: {address: 'redis://h:0'}", &["address", "port"]);
+    check("singleServerConfig: {address: 'redis://h', timeout: soon}", &["timeout", "whole number"]);
+    let unknown = "singleServerConfig: {address: 'redis://h', newlyInvented: 1, sslProtocols: x, tcpUserTimeout: 1}";
+    let warnings = ClientBuilder::from_redisson_yaml(unknown).unwrap().warnings;
+    assert!(warnings[0].starts_with("newlyInvented: it is not known"), "{warnings:?}");
+    assert!(warnings[1..].iter().all(|warning| warning.contains("has no effect here")), "{warnings:?}");
+}
+
+#[test]
+fn an_idle_mapper_is_none_and_a_prefix_mapper_is_kept() {
+    let read = |mapper: &str| {
+        let yaml = format!("singleServerConfig: {{address: 'redis://h', password: 'a!<b'}}\nnameMapper: {mapper}\n");
+        let read = ClientBuilder::from_redisson_yaml(&yaml).unwrap();
+        assert_eq!(read.builder.url.0, "redis://:a%21%3Cb@h/0");
+        (read.builder.config.name_prefix, read.warnings.len())
+    };
+    for class in &CLASSES_OF_NOTHING[..3] {
+        assert_eq!(read(&format!("!<{class}> {{}}")), (String::new(), 0));
+    }
+    assert_eq!(read("null"), (String::new(), 0));
+    assert_eq!(read("!<com.acme.DefaultPrefixer> {prefix: 't:'}"), ("t:".to_owned(), 1));
+}
+
+#[test]
+fn the_environment_fills_in() {
+    let path = std::env::var("PATH").unwrap();
+    assert_eq!(substitute("a ${PATH} b ${NOT_SET_HERE:-c:d}").unwrap(), format!("a {path} b c:d"));
+    assert_eq!(substitute("${NOT_SET_HERE}").unwrap_err().kind(), ErrorKind::Config);
+}
+
+/// The URL and the warnings of a configuration.
+fn read(yaml: &str) -> (String, RedissonConfig) {
+    let read = ClientBuilder::from_redisson_yaml(yaml).unwrap();
+    (read.builder.url.0.clone(), read)
+}
+
+#[test]
+fn a_section_of_sentinels_names_service_and_logins() {
+    let yaml = "
+sentinelServersConfig:
+  masterName: mymaster
+  sentinelAddresses: ['redis://s1:26379', 'redis://s2:26379']
+  username: app
+  password: p/w
+  database: 2
+  scanInterval: 1000
+  checkSentinelsList: true
+  natMapper: !<org.redisson.api.DefaultNatMapper> {}
+  masterConnectionPoolSize: 7
+";
+    let (url, read) = self::read(yaml);
+    assert_eq!(url, "redis+sentinel://app:p%2Fw@s1:26379,s2:26379/mymaster/2?sentinel_user=app&sentinel_pass=p%2Fw");
+    assert_eq!(read.builder.config.max_connections, 7);
+    assert_eq!(read.warnings.len(), 2, "{:?}", read.warnings);
+    let own = yaml.replace("  database: 2", "  sentinelUsername: watcher\n  sentinelPassword: other");
+    let (url, _) = self::read(&own);
+    assert!(url.ends_with("/mymaster/0?sentinel_user=watcher&sentinel_pass=other"), "{url}");
+}
+
+#[test]
+fn a_section_of_a_cluster_names_nodes_and_pub_sub() {
+    let yaml = "clusterServersConfig: {nodeAddresses: ['redis://a:1', 'redis://b:2'], shardedSubscriptionMode: OFF}";
+    let (url, read) = read(yaml);
+    assert_eq!(url, "redis+cluster://a:1,b:2/0");
+    assert_eq!(read.builder.config.sharded_pub_sub, Some(false));
+    assert!(read.warnings.is_empty(), "{:?}", read.warnings);
+}
+
+#[test]
+fn other_sections_find_the_master() {
+    let (url, _) = read("replicatedServersConfig: {nodeAddresses: ['redis://a:1', 'redis://b:2'], database: 1}");
+    assert_eq!(url, "redis+replicated://a:1,b:2/1");
+    let yaml =
+        "masterSlaveServersConfig: {masterAddress: 'redis://m:1', slaveAddresses: ['redis://s:1'], readMode: SLAVE}";
+    let (url, read) = read(yaml);
+    assert_eq!(url, "redis://m:1/0");
+    let named: Vec<_> = read.warnings.iter().map(|warning| warning.split(':').next().unwrap()).collect();
+    assert_eq!(named, ["slaveAddresses", "readMode"]);
+}
+
+#[test]
+fn checked_replicas_are_waited_for_where_there_are_any() {
+    let common = "\ncheckLockSyncedSlaves: true\nslavesSyncTimeout: 400\n";
+    let waited = Durability::replicas(1).within(Duration::from_millis(400));
+    let (_, read) = read(&format!("replicatedServersConfig: {{nodeAddresses: ['redis://a']}}{common}"));
+    assert_eq!(read.builder.config.durability, Some(waited));
+    let (_, read) = self::read(&format!("singleServerConfig: {{address: 'redis://a'}}{common}"));
+    assert_eq!(read.builder.config.durability, None);
+    let unchecked = common.replace("true", "false");
+    let (_, read) = self::read(&format!("replicatedServersConfig: {{nodeAddresses: ['redis://a']}}{unchecked}"));
+    assert_eq!((read.builder.config.durability, read.warnings.len()), (None, 1));
+}
+
+#[test]
+#[cfg(feature = "tls")]
+fn files_of_tls_are_taken_and_keystores_of_java_refused() {
+    let server = |scheme: &str, more: &str| {
+        ClientBuilder::from_redisson_yaml(&format!("singleServerConfig: {{address: '{scheme}://h'{more}}}"))
+    };
+    let refused = |more: &str, words: &str| {
+        let error = server("rediss", more).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains(words), "{error}");
+    };
+    assert!(server("rediss", "").unwrap().builder.config.tls.is_none());
+    let pem = ", sslTruststore: 'file:/etc/ca.pem', sslKeystore: 'file:///etc/pair', sslKeystoreType: PEM";
+    let shown = format!("{:?}", server("rediss", pem).unwrap().builder.config.tls.unwrap());
+    assert!(shown.contains("/etc/ca.pem") && shown.contains("/etc/pair"), "{shown}");
+    refused(", sslTruststore: 'file:/etc/trust.jks'", "PEM");
+    refused(", sslKeystore: 'file:/etc/key.p12', sslKeystoreType: PKCS12", "PEM");
+    refused(", sslVerificationMode: NONE", "without_verification");
+    refused(", sslVerificationMode: CA_ONLY", "with_server_name");
+    refused(", sslEnableEndpointIdentification: false", "with_server_name");
+    let plain = server("redis", ", sslTruststore: 'file:/etc/trust.jks', sslVerificationMode: NONE").unwrap();
+    assert_eq!(plain.warnings.len(), 2, "{:?}", plain.warnings);
+}

@@ -1,0 +1,108 @@
+//! The values of settings, and the errors about them.
+
+use std::time::Duration;
+
+use serde_norway::Value;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The error text for a file that is not YAML. The message of the parser is dropped, because the message may quote a
+/// line with a password.
+pub(super) fn not_yaml(yaml: &str, line: Option<usize>) -> String {
+    // The parser stops at a tab, or a line later.
+    let indented_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
+    let tab = yaml.lines().position(indented_by_tab).map(|at| at + 1);
+    match (tab, line) {
+        (Some(tab), _) => {
+            format!("line {tab} of the Redisson configuration begins with a tab; YAML takes only spaces there")
+        }
+        (None, Some(line)) => format!("the Redisson configuration is not valid YAML, see its line {line}"),
+        (None, None) => "the Redisson configuration is not valid YAML".to_owned(),
+    }
+}
+
+/// Whether two names differ by at most two letters, ignoring case.
+pub(super) fn is_almost(one: &str, other: &str) -> bool {
+    let (one, other) = (one.to_lowercase(), other.to_lowercase());
+    let other: Vec<char> = other.chars().collect();
+    let mut costs: Vec<usize> = (0..=other.len()).collect();
+    for (row, letter) in one.chars().enumerate() {
+        let mut before = std::mem::replace(&mut costs[0], row + 1);
+        for (column, counterpart) in other.iter().enumerate() {
+            let changed = before + usize::from(letter != *counterpart);
+            before = costs[column + 1];
+            costs[column + 1] = changed.min(before + 1).min(costs[column] + 1);
+        }
+    }
+    costs[other.len()] <= 2
+}
+
+/// Replaces `${NAME}` and `${NAME:-default}` by the environment.
+pub(super) fn substitute(yaml: &str) -> Result<String> {
+    let mut out = String::with_capacity(yaml.len());
+    let mut rest = yaml;
+    while let Some(start) = rest.find("${") {
+        let Some(length) = rest[start..].find('}') else {
+            return Err(config("a ${ without its } in the configuration"));
+        };
+        let inside = &rest[start + 2..start + length];
+        let (variable, default) =
+            inside.split_once(":-").map_or((inside, None), |(name, default)| (name, Some(default)));
+        out.push_str(&rest[..start]);
+        match (std::env::var(variable), default) {
+            (Ok(value), _) => out.push_str(&value),
+            (Err(_), Some(default)) => out.push_str(default),
+            (Err(_), None) => return Err(config(&format!("the environment variable {variable} is not set"))),
+        }
+        rest = &rest[start + length + 1..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// The Java class that a setting is tagged with.
+pub(super) fn class_of(settings: Option<&Value>, key: &str) -> Option<String> {
+    match settings?.get(key)? {
+        Value::Tagged(tagged) => Some(tagged.tag.to_string().trim_start_matches('!').to_owned()),
+        _ => None,
+    }
+}
+
+/// The prefix in the fields of a mapper, if the mapper has one.
+pub(super) fn prefix(fields: &Value) -> Option<String> {
+    Some(fields.as_mapping()?.get("prefix")?.as_str()?.to_owned())
+}
+
+pub(super) fn name(key: &Value) -> Result<&str> {
+    key.as_str().ok_or_else(|| config("a setting without a name in the Redisson configuration"))
+}
+
+pub(super) fn text(key: &str, value: &Value) -> Result<String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        // YAML reads a password of digits as a number. The text of other numbers is lost.
+        Value::Number(number) if number.is_u64() => Ok(number.to_string()),
+        Value::Number(_) => Err(config(&format!("put the value of {key} in quotes: without, it is a number"))),
+        _ => Err(bad(key, "a text")),
+    }
+}
+
+pub(super) fn number(key: &str, value: &Value) -> Result<u64> {
+    value.as_u64().ok_or_else(|| bad(key, "a whole number"))
+}
+
+pub(super) fn millis(key: &str, value: &Value) -> Result<Duration> {
+    number(key, value).map(Duration::from_millis)
+}
+
+pub(super) fn config(text: &str) -> Error {
+    Error::new(ErrorKind::Config, text)
+}
+
+pub(super) fn bad(key: &str, wanted: &str) -> Error {
+    config(&format!("the value of {key} in the Redisson configuration is not possible; it must be {wanted}"))
+}
+
+pub(super) fn unsupported(key: &str, why: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("{key} in the Redisson configuration: {why}"))
+}
