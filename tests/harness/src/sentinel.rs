@@ -105,8 +105,18 @@ impl SentinelSet {
     /// Panics when the server runs, or when there is no master.
     #[track_caller]
     pub fn rejoin(&self, index: usize) {
-        let master = self.servers[self.master().expect("there is a master")].port();
         self.servers[index].start_again();
+        self.follow_master(index);
+    }
+
+    /// Makes a server that runs a replica of the master, as the sentinels do themselves after some ten seconds.
+    ///
+    /// # Panics
+    ///
+    /// Panics when there is no master.
+    #[track_caller]
+    pub fn follow_master(&self, index: usize) {
+        let master = self.servers[self.master().expect("there is a master")].port();
         follow(&self.servers[index], master);
     }
 

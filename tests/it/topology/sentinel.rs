@@ -1,5 +1,7 @@
 //! Clients behind sentinels: the master is found, and found again after a fail-over.
 
+mod fail_overs;
+
 use std::thread;
 use std::time::{Duration, Instant};
 
