@@ -49,7 +49,7 @@ topology:
 
 bench:
 	@sh .ci/need cc redis-server
-	$(CARGO) bench --bench '*' -- $(BENCH)
+	$(CARGO) bench --all-features --bench '*' -- $(BENCH)
 
 fmt:
 	@sh .ci/need rustfmt

@@ -2,9 +2,11 @@
 
 use redis::{Cmd, Connection, Value};
 
+use crate::wire::Wire;
+
 /// One connection and the requests for one lock, encoded anew for each call as by a simple caller.
 pub(crate) struct Bare {
-    connection: Connection,
+    connection: Wire,
     acquire: Cmd,
     reenter: Cmd,
     release_part: Cmd,
@@ -22,11 +24,12 @@ impl Bare {
     }
 
     fn publishing(url: &str, name: &str, publish: &str) -> Self {
-        let mut connection = connect(url);
+        let mut connection = Wire::open(url);
         // As long as an owner id of the library in the middle of a run.
         let owner = format!("{}:1.10000", uuid::Uuid::new_v4());
         let mut script = |source: &str| {
-            let hash: String = redis::cmd("SCRIPT").arg("LOAD").arg(source).query(&mut connection).expect("loads");
+            let hash = connection.ask(redis::cmd("SCRIPT").arg("LOAD").arg(source));
+            let hash: String = redis::from_redis_value(hash).expect("loads");
             let mut call = redis::cmd("EVALSHA");
             call.arg(hash).arg(1).arg(name);
             call
@@ -46,21 +49,20 @@ impl Bare {
 
     /// Sends one acquire request; returns `false` when another owner holds the lock.
     pub(crate) fn acquire(&mut self) -> bool {
-        first(&self.acquire.query(&mut self.connection).expect("redis answers")) == 1
+        first(&self.connection.ask(&self.acquire)) == 1
     }
 
     pub(crate) fn reenter(&mut self) {
-        let reply: i64 = self.reenter.query(&mut self.connection).expect("redis answers");
-        assert_eq!(reply, 1, "the lock was not held");
+        assert_eq!(self.connection.ask(&self.reenter), Value::Int(1), "the lock was not held");
     }
 
     pub(crate) fn release_part(&mut self) {
-        let reply = self.release_part.query(&mut self.connection).expect("redis answers");
+        let reply = self.connection.ask(&self.release_part);
         assert_eq!(first(&reply), 1, "the lock was not held");
     }
 
     pub(crate) fn release(&mut self) {
-        let reply = self.release.query(&mut self.connection).expect("redis answers");
+        let reply = self.connection.ask(&self.release);
         assert_eq!(first(&reply), 1, "the lock was not held");
     }
 

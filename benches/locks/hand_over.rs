@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockson::{Client, Guard, Lock};
+use lockson::{Guard, Lock};
 use lockson_harness::RedisServer;
 
 use crate::bare::Bare;
@@ -12,6 +12,7 @@ use crate::placement::in_each;
 use crate::plan::Plan;
 use crate::remote::{BareWaiter, InProcess, InThread, LocksonWaiter, Remote, now};
 use crate::report::Report;
+use crate::wire;
 
 pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let mut all: [Vec<Samples>; 2] = [vec![], vec![]];
@@ -33,6 +34,20 @@ pub(crate) fn run(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let [ours, floor] = [&all[0], &all[1]].map(|rounds| p99(&Samples::pooled(rounds)));
     report.figure("p99 of all rounds, lockson and bare", format!("{ours:.1} and {floor:.1}"), "us");
     report.ratio_of("hand-over-p99", ours / floor, Spread::ratio(&all[0], &all[1], p99));
+}
+
+/// As [`run`], over TLS.
+#[cfg(feature = "tls")]
+pub(crate) fn over_tls(_: &RedisServer, plan: &Plan, report: &mut Report) {
+    let (server, target, _authority) = crate::placement::secured();
+    in_each(&server, report, "hand-over-tls", |placement, report| {
+        let values = measure(&target, plan);
+        let suffix = placement.suffix();
+        vec![
+            compare(report, &format!("hand-over-tls-threads{suffix}"), &values[0], &values[1]),
+            compare(report, &format!("hand-over-tls-processes{suffix}"), &values[2], &values[3]),
+        ]
+    });
 }
 
 /// Measures two clients in one process, lockson and bare, and then both again with the waiter in another process.
@@ -81,7 +96,7 @@ struct LocksonHolder {
 
 impl LocksonHolder {
     fn new(url: &str, name: &str) -> Self {
-        Self { lock: Client::connect(url).expect("redis is reached").get_lock(name), guard: None }
+        Self { lock: wire::client(url).get_lock(name), guard: None }
     }
 }
 

@@ -21,6 +21,7 @@ mod report;
 mod several;
 mod usage;
 mod waiting;
+mod wire;
 
 use lockson_harness::RedisServer;
 
@@ -63,11 +64,15 @@ const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("pair", pair::uncontended),
     ("pair-cluster", pair::on_a_cluster),
     ("re-entry", pair::reentry),
+    #[cfg(feature = "tls")]
+    ("pair-tls", pair::over_tls),
     ("semaphore-pair", counted::pair),
     ("semaphore-1000-waiters", counted::waiters),
     ("multi", several::multi),
     ("red", several::red),
     ("hand-over", hand_over::run),
+    #[cfg(feature = "tls")]
+    ("hand-over-tls", hand_over::over_tls),
     ("hot", hot::run),
     ("distinct", distinct::run),
     ("renewal", renewal::run),

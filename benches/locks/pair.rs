@@ -32,6 +32,18 @@ pub(crate) fn on_a_cluster(_: &RedisServer, plan: &Plan, report: &mut Report) {
     });
 }
 
+/// As [`uncontended`], over TLS: the floor is a session on one connection.
+#[cfg(feature = "tls")]
+pub(crate) fn over_tls(_: &RedisServer, plan: &Plan, report: &mut Report) {
+    let (server, target, _authority) = crate::placement::secured();
+    let lock = crate::wire::client(&target).get_lock("bench:pair-tls:ours");
+    let mut bare = Bare::new(&target, "bench:pair-tls:bare");
+    in_each(&server, report, "pair-tls", |placement, report| {
+        let ours = || lock.lock().and_then(|guard| guard.unlock()).expect("works");
+        compare("pair-tls", placement, plan, report, ours, || bare.pair())
+    });
+}
+
 pub(crate) fn reentry(server: &RedisServer, plan: &Plan, report: &mut Report) {
     let client = Client::connect(&server.url()).expect("redis is reached");
     let lock = client.get_lock("bench:re-entry:ours");

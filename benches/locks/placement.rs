@@ -30,6 +30,15 @@ impl Placement {
     }
 }
 
+/// A server behind TLS, its target, and the authority whose file the target names.
+#[cfg(feature = "tls")]
+pub(crate) fn secured() -> (RedisServer, String, lockson_harness::Authority) {
+    let authority = lockson_harness::Authority::new();
+    let server = RedisServer::builder().tls(&authority.server()).start();
+    let target = format!("{} {}", server.tls_url(), authority.file().display());
+    (server, target, authority)
+}
+
 /// Runs an experiment once for each placement that this machine offers. Returns the ratios of the experiment's
 /// variants; the ratio of the whole is the worst of all placements.
 pub(crate) fn in_each(

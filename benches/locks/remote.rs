@@ -4,12 +4,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, Lock};
+use lockson::Lock;
 use lockson_harness::HelperProcess;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::bare::{self, Bare};
 use crate::child;
+use crate::wire::{self, Wire};
 
 /// Waits for the lock when told to.
 pub(crate) trait Waiter {
@@ -30,7 +31,7 @@ pub(crate) struct LocksonWaiter(Lock);
 
 impl LocksonWaiter {
     pub(crate) fn new(url: &str, name: &str) -> Self {
-        Self(Client::connect(url).expect("redis is reached").get_lock(name))
+        Self(wire::client(url).get_lock(name))
     }
 }
 
@@ -52,13 +53,9 @@ pub(crate) struct BareWaiter {
 impl BareWaiter {
     pub(crate) fn new(url: &str, name: &str) -> Self {
         let (sender, messages) = channel();
-        let mut connection = bare::connect(url);
+        let connection = Wire::open(url);
         let channel = bare::channel(name);
-        thread::spawn(move || {
-            let mut pubsub = connection.as_pubsub();
-            pubsub.subscribe(channel).expect("redis accepts the subscription");
-            while pubsub.get_message().is_ok() && sender.send(()).is_ok() {}
-        });
+        thread::spawn(move || connection.listen(&channel, || sender.send(()).is_ok()));
         Self { bare: Bare::new(url, name), messages }
     }
 }

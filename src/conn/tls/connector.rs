@@ -55,6 +55,11 @@ impl Connector {
             (Endpoint::Unix(_), _) => return fail("tls() has no effect on a Unix socket: leave it out"),
         };
         let settings = settings.unwrap_or_default();
+        if settings.is_unverified && !settings.authorities.is_empty() {
+            return fail(
+                "without_verification() trusts anyone, so with_ca_file() has no effect: leave one of them out",
+            );
+        }
         let name = match &settings.server_name {
             Some(name) => named(name, "the name of with_server_name()")?,
             None => named(host, "the host of the URL")?,

@@ -136,6 +136,7 @@ fn settings_that_cannot_work_are_refused_by_file_and_remedy() {
     check(mine(&good.file, &other.key), &["does not belong to the client certificate"]);
     check(mine(&good.key, &good.key), &["no certificate"]);
     check(secured.tls().with_server_name("two words"), &["with_server_name()"]);
+    check(secured.tls().without_verification(DangerousNoVerification), &["without_verification()", "with_ca_file()"]);
     for url in ["redis://localhost", "unix:///run/redis.sock"] {
         told(Client::builder(url).tls(Tls::new()).connect().map(drop), ErrorKind::Config, &["tls()"]);
     }
