@@ -90,12 +90,16 @@ impl Connector {
         }
     }
 
-    /// Begins a session. Fails with `Config` where a file cannot be used, or is not read by `deadline`.
+    /// Begins a session. Fails with `Config` where a file cannot be used, and with `Connection` where
+    /// it is not read by `deadline`.
     pub(in crate::conn) fn session(&self, deadline: Instant) -> Result<Session> {
         let source = Arc::clone(&self.source);
         let config = match self.reads.ask(0, deadline, move || source.config().map(Arc::new)) {
             Ok((_, config)) => config?,
-            Err(NoAnswer::NotInTime) => return fail("the files were not read in time; their file system may hang"),
+            Err(NoAnswer::NotInTime) => {
+                let text = "the TLS settings: the files were not read in time; their file system may hang";
+                return Err(Error::new(ErrorKind::Connection, text));
+            }
             Err(NoAnswer::NoThread(error)) => {
                 let text = "the TLS settings: the files cannot be read: the system gives no thread";
                 return Err(Error::with_source(ErrorKind::Config, text, error));
