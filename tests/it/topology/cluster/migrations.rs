@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lockson::{Client, Lock, Result};
 use lockson_harness::{RedisCluster, Witness, eventually, slot_of};
 
-use super::kinds::{brisk, names};
+use super::kinds::{LEASE, brisk, names};
 use crate::campaign::Campaign;
 use crate::support::{SOON, fresh, joined, ms};
 
@@ -200,10 +200,10 @@ impl Worker {
         thread::sleep(ms(2));
         drop(inside);
         let lost = guard.lost().is_some();
-        let before = granted.elapsed();
         if let Err(error) = guard.unlock() {
-            let known = lost || error.is_in_doubt() || error.is_transient();
-            assert!(known, "{}: {error}, given back after {before:?} to {:?}", self.lock.name(), granted.elapsed());
+            // A release that is refused for most of a lease may find the lock expired; this is told, too.
+            let late = error.is_lost() && granted.elapsed() > LEASE / 3;
+            assert!(late || lost || error.is_in_doubt() || error.is_transient(), "{}: {error}", self.lock.name());
         }
         Ok(Some(lost))
     }
