@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::script::examination::Examination;
+use crate::transport::PubSub;
 
 /// Something about a server, or about the rights of the user, that endangers locks or hides a danger.
 ///
@@ -82,6 +83,8 @@ pub enum FindingKind {
     Fencing,
     /// Losses are told late, because keys cannot be tracked.
     Tracking,
+    /// This client and others of the cluster may not hear each other.
+    PubSub,
     /// Something between client and server answers in place of the server.
     Proxy,
     /// The clocks of server and client differ.
@@ -106,6 +109,8 @@ pub(crate) struct Client {
     pub(crate) watchdog_interval: Duration,
     /// The most connections that this client opens.
     pub(crate) connections: usize,
+    /// The kind of pub/sub, where it is chosen.
+    pub(crate) pub_sub: Option<PubSub>,
 }
 
 impl Finding {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Severity::{Danger, Note, Warning};
 use super::{Client, Finding, FindingKind};
 use crate::script::examination::Examination;
+use crate::transport::PubSub;
 
 type Fields = BTreeMap<String, String>;
 
@@ -19,6 +20,7 @@ pub(super) fn findings(examination: &Examination, client: Client) -> Vec<Finding
         findings.extend(writes(info));
         findings.extend(replicas(info));
         findings.extend(connections(info, client.connections));
+        findings.extend(client.pub_sub.and_then(|chosen| pub_sub(info, chosen)));
     }
     if let Ok(settings) = &examination.settings {
         findings.extend(idle_timeout(settings, client.watchdog_interval));
@@ -65,6 +67,31 @@ fn version(info: &Fields) -> Option<Finding> {
             "use Redis 6.2 or later, or Valkey 8 or later",
         )
     })
+}
+
+/// On a cluster all clients of a lock must use the same kind of pub/sub.
+fn pub_sub(info: &Fields, chosen: PubSub) -> Option<Finding> {
+    info.get("redis_mode").filter(|mode| *mode == "cluster")?;
+    // Redis 7.0 brought sharded pub/sub; a Valkey tells a version of Redis that has it.
+    let major = info.get("redis_version")?.split('.').next()?.parse::<u32>().ok()?;
+    match (chosen, major >= 7) {
+        (PubSub::Plain, true) => Some(Finding::new(
+            Warning,
+            FindingKind::PubSub,
+            "this client uses plain pub/sub on a cluster that knows sharded pub/sub",
+            "each message goes to all members, and clients that listen by sharded pub/sub, as Redisson does here by \
+             default, are not woken",
+            "leave out sharded_pub_sub(false) unless all clients are set so, and give the user +ssubscribe and +spublish",
+        )),
+        (PubSub::Sharded, false) => Some(Finding::new(
+            Danger,
+            FindingKind::PubSub,
+            "this client uses sharded pub/sub, which this member does not know",
+            "releases there fail, and nobody is woken",
+            "upgrade the member to Redis 7.0, or set sharded_pub_sub(false) for all clients",
+        )),
+        _ => None,
+    }
 }
 
 fn eviction(info: &Fields) -> Option<Finding> {
@@ -240,6 +267,7 @@ const MOST_REPLICAS: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::Severity;
 
     fn fields(text: &str) -> Fields {
         text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name.into(), value.into())).collect()
@@ -254,6 +282,19 @@ mod tests {
         check(0, 0);
         check(LONGEST_LAG, 0);
         check(LONGEST_LAG + 1, 1);
+    }
+
+    #[test]
+    fn both_kinds_of_pub_sub_are_judged_by_the_version_on_a_cluster() {
+        let check = |mode: &str, version: &str, chosen: PubSub, severity: Option<Severity>| {
+            let info = fields(&format!("redis_mode:{mode}\nredis_version:{version}"));
+            assert_eq!(pub_sub(&info, chosen).map(|finding| finding.severity()), severity, "{mode} {version}");
+        };
+        check("cluster", "7.0.15", PubSub::Sharded, None);
+        check("cluster", "7.0.15", PubSub::Plain, Some(Warning));
+        check("cluster", "6.2.14", PubSub::Plain, None);
+        check("cluster", "6.2.14", PubSub::Sharded, Some(Danger));
+        check("standalone", "7.0.15", PubSub::Plain, None);
     }
 
     #[test]

@@ -18,13 +18,17 @@ impl Engine {
             watchdog_interval: self.config.watchdog_interval,
             // One connection listens, one renews and watches.
             connections: self.config.max_connections.saturating_add(2),
+            pub_sub: None,
         };
         let (mut all, mut failures) = (vec![], vec![]);
         let servers = self.topology.servers();
         for server in &servers {
             let label = server.label();
             match self.examine_one(server) {
-                Ok(examination) => all.extend(findings(&label, &examination, client)),
+                Ok(examination) => {
+                    let client = Client { pub_sub: server.pub_sub_if_chosen(), ..client };
+                    all.extend(findings(&label, &examination, client));
+                }
                 Err(error) => {
                     all.push(Finding::unreachable(&label, &error));
                     failures.push(error);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockson::{Client, ErrorKind, Finding, FindingKind, Severity};
 use lockson_harness::proxy::{NewConnections, Proxy, Then, When};
-use lockson_harness::{RedisServer, RedisServerBuilder, eventually};
+use lockson_harness::{RedisCluster, RedisServer, RedisServerBuilder, eventually};
 
 use crate::support::{SCHEDULING, SOON, fresh, ms, timed, ttl_ms};
 
@@ -233,6 +233,19 @@ fn a_server_that_does_not_answer_costs_one_time_limit() {
     assert_eq!(client.doctor().unwrap_err().kind(), ErrorKind::Connection);
     client.close();
     assert_eq!(client.doctor().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn plain_pub_sub_on_a_cluster_is_found() {
+    let cluster = RedisCluster::shared();
+    let about_pub_sub = |client: Client| {
+        let all = findings(&client).into_iter().filter(|finding| finding.kind() == FindingKind::PubSub);
+        all.map(|finding| (finding.severity(), finding.server().to_owned())).collect::<Vec<_>>()
+    };
+    let plain = about_pub_sub(Client::builder(&cluster.url()).sharded_pub_sub(false).connect().unwrap());
+    assert_eq!(plain.len(), 3, "each master tells: {plain:?}");
+    assert!(plain.iter().all(|(severity, _)| *severity == Severity::Warning));
+    assert_eq!(about_pub_sub(Client::builder(&cluster.url()).sharded_pub_sub(true).connect().unwrap()), []);
 }
 
 #[test]
