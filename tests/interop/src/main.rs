@@ -149,4 +149,4 @@ impl Score {
 const NEWEST: &str = "redisson4";
 const OLDER: &str = "redisson3";
 /// The limit of everything but the soaks.
-const LIMIT: Duration = Duration::from_secs(660);
+const LIMIT: Duration = Duration::from_secs(740);
