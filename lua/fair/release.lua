@@ -29,8 +29,11 @@ if redis.call('hdel', lock, ARGV[1]) == 0 then
   return {redis.call('exists', lock) * 2}
 end
 -- On a cluster this is refused while the slot migrates: a key that was deleted counts as one on the other server.
-if redis.pcall('exists', lock) == 1 then
+local left = redis.pcall('exists', lock)
+if left == 1 then
   return {1, 0}
+elseif type(left) == 'table' and not string.find(left.err, 'non local key', 1, true) then
+  return left
 end
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

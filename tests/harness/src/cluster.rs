@@ -6,6 +6,8 @@ mod view;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use crate::{RedisServer, RedisServerBuilder, eventually, pids};
 use view::View;
 
@@ -19,6 +21,8 @@ pub use view::slot_of;
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
     ids: Vec<String>,
+    /// Two slots that change hands at once may leave nodes that each believe the other one has a slot, for ever.
+    giving: Mutex<()>,
 }
 
 impl RedisCluster {
@@ -48,7 +52,7 @@ impl RedisCluster {
             .map(|builder| settings(builder).start())
             .collect();
         let ids = nodes.iter().map(|node| node.query(&["CLUSTER", "MYID"])).collect();
-        let cluster = RedisCluster { nodes, ids };
+        let cluster = RedisCluster { nodes, ids, giving: Mutex::new(()) };
         cluster.form(masters, replicas_per_master);
         cluster
     }

@@ -63,6 +63,7 @@ impl RedisCluster {
         // The source creates no key of the slot any more. It deletes keys that it still has when it hears of the new
         // owner, so none may be left.
         while self.move_keys(slot, to, |_| true) > 0 {}
+        let _alone = self.giving.lock();
         let masters = self.masters();
         let others = masters.into_iter().filter(|&node| node != to && node != from);
         for node in [to, from].into_iter().chain(others) {

@@ -149,9 +149,9 @@ fn wrong() -> Vec<Row> {
     vec![
         unsupported("a node of a Cluster", no_client(&cluster.url()), &["Redis Cluster", "redis+cluster://"])
             .at(cluster.port(), 0),
-        unsupported("a Sentinel", no_client(&sentinel.url()), &["Sentinel", "connect to the master"])
+        unsupported("a Sentinel", no_client(&sentinel.url()), &["Sentinel", "redis+sentinel://"])
             .at(sentinel.port(), 0),
-        unsupported("a Sentinel, with the master's password", of_sentinel, &["Sentinel", "connect to the master"])
+        unsupported("a Sentinel, with the master's password", of_sentinel, &["Sentinel", "redis+sentinel://"])
             .at(sentinel.port(), 0),
         Row::refused("a replica", no_client(&replica.url()), "READONLY", &["is a replica", "connect to its master"])
             .passing()

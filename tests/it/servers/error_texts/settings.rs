@@ -20,7 +20,6 @@ fn urls() -> Vec<Row> {
         let error = Client::connect(url).map(drop).expect_err("it is refused before anything is opened");
         Row::new(situation, error, ErrorKind::Config, &[&["the server URL"], says].concat())
     };
-    let tls = Client::connect("rediss://u:canary@h").map(drop).unwrap_err();
     vec![
         row("a parameter of another library", "redis://h?timeout=3s", &["timeout", "db, user, pass and protocol"]),
         row("a parameter that is almost right", "redis://h?database=3", &["database", "db, user"]),
@@ -43,7 +42,10 @@ fn urls() -> Vec<Row> {
         row("no URL", "localhost:6379", &["redis://", "host[:port]"]),
         row("a Unix socket without its path", "unix://redis.sock", &["three slashes"]),
         row("a login before a Unix socket", "unix://u:canary@/run/redis.sock", &["?user=name&pass=word"]),
-        Row::new("TLS", tls, ErrorKind::Unsupported, &["the server URL", "TLS", "tunnel"]),
+        row("a port that is none, over TLS", "rediss://u:canary@h:port", &["port", "1 to 65535"]),
+        row("a cluster without hosts", "redis+cluster://", &["host"]),
+        row("a database of a cluster", "redis+cluster://u:canary@h/3", &["database"]),
+        row("a Sentinel without its service", "redis+sentinel://u:canary@h", &["service"]),
     ]
 }
 
@@ -115,13 +117,8 @@ fn files() -> Vec<Row> {
         row("a tab", &single("\tdatabase: 3\n"), ErrorKind::Config, &["line 4", "tab", "spaces"]),
         row("a misspelled setting", &single("  databse: 3\n"), ErrorKind::Config, &["databse", "is database meant?"]),
         row("no YAML", "singleServerConfig: {password: canary", ErrorKind::Config, &["not valid YAML", "line"]),
-        row("no server", "lockWatchdogTimeout: 3000", ErrorKind::Config, &["needs an address"]),
-        row(
-            "another topology",
-            "clusterServersConfig: {}",
-            ErrorKind::Unsupported,
-            &["clusterServersConfig", "singleServerConfig"],
-        ),
+        row("no server", "lockWatchdogTimeout: 3000", ErrorKind::Config, &["names no servers", "singleServerConfig"]),
+        row("a cluster without addresses", "clusterServersConfig: {}", ErrorKind::Config, &["nodeAddresses"]),
         row(
             "a mapper in Java",
             &single("nameMapper: !<com.acme.M> {}\n"),
