@@ -8,8 +8,8 @@ use zeroize::Zeroizing;
 /// Gives user and password whenever the client connects: rotated passwords, tokens that expire, secrets of a vault.
 ///
 /// Closures that return a [`Login`] are providers, too. The client calls a provider on a thread of its own and waits at
-/// most for the [command timeout](crate::ClientBuilder::command_timeout); callers of the same moment share one call. A
-/// provider that always blocks blocks one thread. Panics are caught and reported as errors.
+/// most for the [command timeout](crate::ClientBuilder::command_timeout); callers of the same moment share one call. While a
+/// provider blocks, it is called on one more thread each minute: give it a time-out of its own. Panics are caught and reported as errors.
 ///
 /// ```no_run
 /// use lockson::{Client, Login};

@@ -10,6 +10,8 @@ if ttl_ms == -2 then
   return 0
 end
 if ttl_ms == -1 then
+  -- Without the right to PERSIST the script ends here, and the key stays endless.
+  redis.call('persist', KEYS[1])
   redis.call('pexpire', KEYS[1], 86400000)
   redis.call('persist', KEYS[1])
 else

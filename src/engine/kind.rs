@@ -64,6 +64,11 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// The channel on which releases are published for this waiter; empty for a kind without messages.
     fn channel(&self, name: &LockName, owner: &OwnerId) -> String;
 
+    /// The key that has the hold.
+    fn held_under(&self, name: &LockName) -> Vec<u8> {
+        name.key().to_vec()
+    }
+
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt>;
 
     /// The scripts that take several locks of this kind in one call; `None` for a kind that is asked for one lock at a

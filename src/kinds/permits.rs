@@ -56,6 +56,11 @@ impl Kind for PermitLock {
         name.semaphore_channel()
     }
 
+    /// The counter may be gone while permits are taken.
+    fn held_under(&self, name: &LockName) -> Vec<u8> {
+        name.taken_permits().into_bytes()
+    }
+
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         permits::acquire(args.name, args.owner, args.lease, self.skew_ms)
     }

@@ -61,10 +61,8 @@ pub(crate) fn examine(send: &mut Pipeline<'_>, locks: &[LockName], sample: &Lock
     let asked = since_epoch();
     let reply = only(send(&[words(&["TIME"])])?)?;
     let clock = told(&reply, server_time)?.map(|time| compared(time, asked, since_epoch()));
-    // No connection has the largest id.
-    let own = first.as_ref().map_or(i64::MAX, |id| *id).to_string();
-    // `SKIPME` spares the connection that asks.
-    let fence = words(&["CLIENT", "KILL", "ID", &own, "SKIPME", "yes"]);
+    // No connection has the largest id. Behind a proxy the own id may be that of another client.
+    let fence = words(&["CLIENT", "KILL", "ID", &i64::MAX.to_string(), "SKIPME", "yes"]);
     let replies = send(&[fence, words(&["CLIENT", "TRACKING", "OFF"]), words(&["CLIENT", "ID"])])?;
     let [fence, tracking, second] = &replies[..] else { return Err(Stop::NoReply) };
     let (fence, tracking, second) = (told(fence, int)?, told(tracking, |_| Some(()))?, told(second, int)?);

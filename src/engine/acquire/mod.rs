@@ -59,7 +59,8 @@ impl Engine {
         let raise = self.with_ledger(&hold, |ledger, now| ledger.raise(now, lease));
         // The inner section raises the deadline of the outer one, which must have reached as much.
         let needs = Durability::all([hold.durability(), self.durability_of(request)]);
-        let confirmation = needs.map(|needs| durability::confirmation(request.name, needs));
+        let confirmation =
+            needs.map(|needs| durability::confirmation(request.name, &hold.kind.held_under(request.name), needs));
         let call = hold.kind.reenter(request.name, &hold.owner, raise, counts).confirmed(confirmation, Outcome::is_ok);
         let server = needs.map(|_| self.node(request.name).server.label()).unwrap_or_default();
         let mut missing = None;

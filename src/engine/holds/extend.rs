@@ -50,7 +50,7 @@ impl Engine {
             self.with_ledger(hold, |ledger, now| (ledger.raise(now, lease), ledger.counts_on_wire(now).shared));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise, reads };
         let durability = hold.durability();
-        let confirmation = durability.map(|needs| confirmation(&hold.name, needs));
+        let confirmation = durability.map(|needs| confirmation(&hold.name, &hold.kind.held_under(&hold.name), needs));
         let call = hold
             .kind
             .renew(&[renewal])

@@ -44,7 +44,7 @@ impl Engine {
             return answer.map(|answer| answer.value).map_err(|failed| failed.error);
         };
         let durability = hold.durability();
-        let confirmation = durability.map(|needs| confirmation(&hold.name, needs));
+        let confirmation = durability.map(|needs| confirmation(&hold.name, &hold.kind.held_under(&hold.name), needs));
         let is_renewed = |answers: &RenewalAnswers| matches!(answers.answers.first(), Some(RenewalAnswer::Renewed));
         let call = hold.kind.renew(&[renewal]).confirmed(confirmation, is_renewed);
         let answer = exactly_once::send(topology, &call, bounds, None).map_err(|failed| failed.error)?;

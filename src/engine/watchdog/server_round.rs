@@ -116,7 +116,8 @@ impl ServerRound<'_> {
         let patience = self.engine.config.command_timeout;
         let copies = (self.waited < patience).then(|| {
             self.engine.heartbeat.rests(began, began.after(needs.limit()));
-            let copies = self.connection.confirm(&confirmation(&first.name, needs));
+            let key = first.kind.held_under(&first.name);
+            let copies = self.connection.confirm(&confirmation(&first.name, &key, needs));
             self.engine.heartbeat.wakes(Instant::now());
             copies.ok()
         });

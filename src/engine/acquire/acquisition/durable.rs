@@ -2,6 +2,7 @@
 
 use super::Acquisition;
 use crate::engine::exactly_once::Answer;
+use crate::engine::request::AcquireRequest;
 use crate::error::Error;
 use crate::script::{Attempt, durability};
 use crate::transport::Confirmation;
@@ -9,7 +10,8 @@ use crate::transport::Confirmation;
 impl Acquisition<'_> {
     /// What must confirm a grant before it counts.
     pub(crate) fn confirmation(&self) -> Option<Confirmation> {
-        self.durability.map(|needs| durability::confirmation(self.request.name, needs))
+        let AcquireRequest { name, kind, .. } = self.request;
+        self.durability.map(|needs| durability::confirmation(name, &kind.held_under(name), needs))
     }
 
     /// The replicas do not have the grant, so it is given back: at once, or by the background.
