@@ -23,6 +23,8 @@ pub(crate) struct Rounds {
     failing_since: Option<Instant>,
     /// The time that this round has spent on failed requests.
     in_vain: Duration,
+    /// The same for requests that went to other servers.
+    in_vain_elsewhere: Duration,
     renewed: usize,
     /// The sending time of the first failed request of this round.
     failed: Option<Instant>,
@@ -38,7 +40,7 @@ pub(crate) struct Scope {
 }
 
 /// A due hold, with the identification that the caller uses.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Due<Hold> {
     pub(crate) hold: Hold,
     /// A request covers holds of one family.
@@ -96,6 +98,7 @@ impl Rounds {
             command_timeout,
             failing_since: None,
             in_vain: Duration::ZERO,
+            in_vain_elsewhere: Duration::ZERO,
             renewed: 0,
             failed: None,
         }
@@ -108,7 +111,7 @@ impl Rounds {
 
     /// Starts a round; `all` is the request about all holds, if any.
     pub(crate) fn begin(&mut self, now: Instant, all: Option<All>) -> Scope {
-        self.in_vain = Duration::ZERO;
+        (self.in_vain, self.in_vain_elsewhere) = (Duration::ZERO, Duration::ZERO);
         let tick = self.grid.tick(now);
         Scope { is_everything: tick || all.is_some(), renews: tick || all == Some(All::Renew) }
     }
@@ -153,6 +156,18 @@ impl Rounds {
         Some(now.after(self.command_timeout).min(end.max(now.after(SHORTEST_ASK))))
     }
 
+    /// Returns the time limit of a request to another server, about this hold; `None` if this round sends no more of
+    /// them. They follow the batches, and `began` is the sending time of the first one. No other server delays the
+    /// next tick.
+    pub(crate) fn ask_elsewhere_until(&self, began: Instant, now: Instant, turn: Turn) -> Option<Instant> {
+        let end = self.grid.next.max(began.after(SHORTEST_ASK));
+        if self.in_vain_elsewhere >= self.command_timeout || now >= end {
+            return None;
+        }
+        let own_end = turn.good_until.max(now.after(SHORTEST_ASK));
+        Some(now.after(self.command_timeout).min(own_end).min(end))
+    }
+
     /// Records the time of the server in a reply. Returns the pace of its clock.
     pub(crate) fn pace(&mut self, machine: MachineNumber, sent: Instant, now: Instant, server_time_ms: u64) -> Pace {
         self.clocks.read(machine, sent, now, server_time_ms)
@@ -178,6 +193,12 @@ impl Rounds {
     pub(crate) fn failed(&mut self, sent: Instant, now: Instant, first: Turn) {
         self.in_vain += sent.until(now);
         self.note_failure(first, sent);
+    }
+
+    /// Records the failure of a request to another server, which says nothing about this server.
+    pub(crate) fn failed_elsewhere(&mut self, sent: Instant, now: Instant, turn: Turn) {
+        self.in_vain_elsewhere += sent.until(now);
+        self.note_failure(turn, sent);
     }
 
     fn note_failure(&mut self, turn: Turn, sent: Instant) {

@@ -97,11 +97,13 @@ pub(crate) struct Renewer {
     rounds: Rounds,
     /// The holds whose last request failed.
     retrying: Vec<Weak<HoldState>>,
+    /// The holds of this round that are asked about by themselves, after the batches: another server may answer late.
+    by_key: Vec<Due>,
 }
 
 impl Renewer {
     pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
-        Self { rounds: Rounds::new(now, interval, batch, command_timeout), retrying: vec![] }
+        Self { rounds: Rounds::new(now, interval, batch, command_timeout), retrying: vec![], by_key: vec![] }
     }
 
     /// The time of the next renewal of all holds.
@@ -165,6 +167,10 @@ impl Renewer {
                 self.send_batch(host, batch.iter().map(|request| request.iter().collect()).collect());
             }
         }
+        let began = Instant::now();
+        for due in std::mem::take(&mut self.by_key) {
+            self.ask_by_route(host, &due, began);
+        }
     }
 
     fn send_batch(&mut self, host: &mut impl RenewalHost, mut requests: Vec<Vec<&Due>>) {
@@ -189,17 +195,17 @@ impl Renewer {
             }
             Err(error) => return self.failed(host, (sent, answered), &requests.concat(), error),
         };
-        let (mut by_key, mut halved, mut failed, mut cause) = (vec![], vec![], vec![], None);
+        let (mut halved, mut failed, mut cause) = (vec![], vec![], None);
         for (request, outcome) in requests.iter().zip(outcomes) {
             let error = match outcome {
                 Ok(answers) if answers.answers.len() == request.len() => {
-                    by_key.extend(self.take_answers(host, request, answers, sent));
+                    self.take_answers(host, request, answers, sent);
                     continue;
                 }
                 Ok(_) => Error::odd_count(),
                 Err(refusal) => match host.heed(&refusal) {
                     Detour::ByKey => {
-                        by_key.extend(request);
+                        self.by_key.extend(request.iter().copied().cloned());
                         continue;
                     }
                     Detour::Moved => {
@@ -220,7 +226,6 @@ impl Renewer {
             self.failed(host, (sent, answered), &failed, error);
         }
         halved.into_iter().for_each(|request| self.send_halves(host, request));
-        by_key.into_iter().for_each(|due| self.ask_by_route(host, due));
     }
 
     fn send_halves(&mut self, host: &mut impl RenewalHost, request: &[&Due]) {
@@ -230,12 +235,12 @@ impl Renewer {
     }
 
     /// Asks about a hold whose key may be on another server while its slot moves.
-    fn ask_by_route(&mut self, host: &mut impl RenewalHost, due: &Due) {
+    fn ask_by_route(&mut self, host: &mut impl RenewalHost, due: &Due, began: Instant) {
         if !is_still_due(host, due) {
             return;
         }
         let sent = Instant::now();
-        let Some(deadline) = self.rounds.ask_until(sent, due.turn()) else {
+        let Some(deadline) = self.rounds.ask_elsewhere_until(began, sent, due.turn()) else {
             return self.learn(host, due, due.turn().put_off());
         };
         match host.ask_by_route(due, deadline) {
@@ -248,7 +253,7 @@ impl Renewer {
             }
             Err(error) => {
                 let (turn, now) = (due.turn(), Instant::now());
-                self.rounds.failed(sent, now, turn);
+                self.rounds.failed_elsewhere(sent, now, turn);
                 // Any refusal passes when the slot has moved.
                 self.learn(host, due, turn.put_off());
                 host.failed(1, turn.remaining(now), error);
@@ -271,25 +276,19 @@ impl Renewer {
         host.failed(holds.len(), first.remaining(now), error);
     }
 
-    /// Takes the answers of a request. Returns the holds that must be asked about by themselves.
-    fn take_answers<'a>(
-        &mut self,
-        host: &impl RenewalHost,
-        request: &[&'a Due],
-        answers: Answers,
-        sent: Instant,
-    ) -> Vec<&'a Due> {
+    /// Takes the answers of a request.
+    fn take_answers(&mut self, host: &impl RenewalHost, request: &[&Due], answers: Answers, sent: Instant) {
         let machine = host.machine();
         let pace = |time_ms| self.rounds.pace(machine, sent, Instant::now(), time_ms);
         let pace = answers.server_time_ms.map_or_else(Pace::default, pace);
-        let (mut refusals, mut by_key) = (vec![], vec![]);
+        let mut refusals = vec![];
         for (&due, answer) in request.iter().zip(answers.answers) {
             let detour = match &answer {
                 RenewalAnswer::Refused(refusal) => host.heed(refusal),
                 _ => Detour::None,
             };
             match detour {
-                Detour::ByKey => by_key.push(due),
+                Detour::ByKey => self.by_key.push(due.clone()),
                 Detour::Moved => self.hand_over(host, due),
                 Detour::None => {
                     let lesson = self.rounds.answered(due.turn(), &answer, sent, pace);
@@ -304,7 +303,6 @@ impl Renewer {
         if let Some((refusal, remaining)) = refusals.first() {
             host.failed(refusals.len(), *remaining, Error::refused(refusal.clone()));
         }
-        by_key
     }
 
     fn learn(&mut self, host: &impl RenewalHost, due: &Due, lesson: Lesson) {

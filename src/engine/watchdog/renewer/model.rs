@@ -37,6 +37,8 @@ pub(super) struct Plan {
     pub(super) batch: usize,
     /// The number of slots that the locks are spread over.
     pub(super) slots: usize,
+    /// Whether the server that a slot moves to never answers.
+    pub(super) hangs_elsewhere: bool,
     /// The lead of the clock of the server, in millionths.
     pub(super) drift: i64,
     /// Claims of holders are checked from here on.
@@ -190,6 +192,10 @@ pub(super) struct World {
     pub(super) all: Option<All>,
     /// The time that this round waited for failed requests.
     pub(super) vain: Duration,
+    /// The same for requests that went to the server that the slot moves to.
+    pub(super) vain_elsewhere: Duration,
+    /// Whether the round asks the other server by now.
+    pub(super) is_elsewhere: bool,
 }
 
 impl World {
@@ -210,6 +216,8 @@ impl World {
             thinned: false,
             all: None,
             vain: Duration::ZERO,
+            vain_elsewhere: Duration::ZERO,
+            is_elsewhere: false,
         };
         for (at, act) in plan.acts.clone() {
             world.at(START.after(ms(at)), Effect::Act(act));
@@ -399,6 +407,7 @@ impl RenewalHost for World {
     }
 
     fn renew(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
+        assert!(!self.is_elsewhere, "no other server delays a batch");
         assert!(requests.iter().map(Vec::len).sum::<usize>() <= self.plan.batch);
         let first = requests.iter().map(|request| request[0].turn().good_until).min().unwrap();
         assert!(self.asked_until <= first || self.thinned, "the batch that ends first comes first");
@@ -432,6 +441,7 @@ impl RenewalHost for World {
     }
 
     fn look(&mut self, request: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error> {
+        assert!(!self.is_elsewhere, "no other server delays a batch");
         let locks: Vec<_> = request.iter().map(|due| (which(&due.hold), None)).collect();
         let fate = self.begin(&[request], &locks, deadline);
         match self.ask(&fate, &locks, deadline) {
@@ -445,8 +455,15 @@ impl RenewalHost for World {
 
     fn ask_by_route(&mut self, due: &Due, deadline: Instant) -> Result<RenewalAnswer, Error> {
         let locks = [(which(&due.hold), renewal(self, due).map(|renewal| renewal.raise.endless))];
-        let fate = self.begin(&[&[due]], &locks, deadline);
-        let answers = self.ask(&fate, &locks, deadline).map_err(Fault::into_error)?.answers;
+        self.is_elsewhere = true;
+        std::mem::swap(&mut self.vain, &mut self.vain_elsewhere);
+        let mut fate = self.begin(&[&[due]], &locks, deadline);
+        if self.plan.hangs_elsewhere {
+            fate = Fate::NeverArrives;
+        }
+        let answers = self.ask(&fate, &locks, deadline);
+        std::mem::swap(&mut self.vain, &mut self.vain_elsewhere);
+        let answers = answers.map_err(Fault::into_error)?.answers;
         answers.into_iter().next().ok_or_else(Error::odd_count)
     }
 

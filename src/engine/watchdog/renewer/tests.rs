@@ -45,13 +45,14 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
 
 /// A lease of the watchdog, and the lead of a server clock that its margin covers.
 fn any_plan() -> impl Strategy<Value = Plan> {
-    let numbers = (300_u64..60_000, 100_u64..5_000, 1_usize..5, 1_usize..4, -9_000_i64..9_000);
-    numbers.prop_flat_map(|(lease_ms, timeout_ms, batch, slots, drift)| {
+    let numbers = (300_u64..60_000, 100_u64..5_000, 1_usize..5, 1_usize..4, any::<bool>(), -9_000_i64..9_000);
+    numbers.prop_flat_map(|(lease_ms, timeout_ms, batch, slots, hangs_elsewhere, drift)| {
         (acts(5 * lease_ms), fates()).prop_map(move |(acts, fates)| Plan {
             lease_ms,
             timeout_ms,
             batch,
             slots,
+            hangs_elsewhere,
             drift,
             sure_after_ms: 0,
             acts,
@@ -94,6 +95,7 @@ fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
             }
         }
         (world.vain, world.asked_until, world.thinned) = (Duration::ZERO, START, false);
+        (world.vain_elsewhere, world.is_elsewhere) = (Duration::ZERO, false);
         wake = rounds.round(&mut world, &asked);
         world.check();
         assert!(wake <= next_tick, "a tick is never slept over");
@@ -136,6 +138,7 @@ fn a_request_in_vain_is_given_up_for_the_sake_of_the_younger() {
             timeout_ms: 3_000,
             batch,
             slots: 1,
+            hangs_elsewhere: false,
             drift: 0,
             sure_after_ms: 0,
             acts,
@@ -150,11 +153,44 @@ fn a_look_in_vain_is_given_up_when_renewals_are_due() {
     // The time-out is as long as the lease, so a hold that waited for the check would be lost.
     let acts = vec![(0, Act::Acquire { leased_ms: None }), (900, Act::Check { which: 0 })];
     let fates = vec![Fate::NeverArrives];
-    let rounds =
-        play(&Plan { lease_ms: 3_000, timeout_ms: 3_000, batch: 2, slots: 1, drift: 0, sure_after_ms: 0, acts, fates });
+    let rounds = play(&Plan {
+        lease_ms: 3_000,
+        timeout_ms: 3_000,
+        batch: 2,
+        slots: 1,
+        hangs_elsewhere: false,
+        drift: 0,
+        sure_after_ms: 0,
+        acts,
+        fates,
+    });
     assert_eq!(rounds[0], (START.after(ms(900)), vec![0]), "the look");
     assert_eq!(rounds[1], (START.after(ms(1_000)), vec![0]), "the renewal is in time");
     assert_eq!(rounds.last().unwrap().1, [0], "it is held to the end");
+}
+
+#[test]
+fn a_server_that_a_slot_moves_to_costs_no_other_hold() {
+    // The slot of the first hold moves to a server that never answers.
+    let acts = (0..6).map(|at| (at, Act::Acquire { leased_ms: None })).collect();
+    let at_once = || Fate::Answered { to_ms: 0, back_ms: 0 };
+    let tick = || std::iter::once(Fate::Moving).chain((0..6).map(|_| at_once()));
+    let retry = || [Fate::Moving, at_once()];
+    let period = || tick().chain(retry()).chain(retry());
+    let fates = period().chain(period()).collect();
+    let rounds = play(&Plan {
+        lease_ms: 9_000,
+        timeout_ms: 1_000,
+        batch: 1,
+        slots: 6,
+        hangs_elsewhere: true,
+        drift: 0,
+        sure_after_ms: 0,
+        acts,
+        fates,
+    });
+    assert_eq!(rounds[0].1, [0, 1, 2, 3, 4, 5], "all have their turn at the first tick");
+    assert_eq!(rounds.last().unwrap().1, [1, 2, 3, 4, 5], "the others are held to the end");
 }
 
 proptest! {
@@ -176,7 +212,7 @@ proptest! {
     ) {
         let acts = (0..holds).map(|_| (0, Act::Acquire { leased_ms: None })).collect();
         let fates = delays.into_iter().map(|(to_ms, back_ms)| Fate::Answered { to_ms, back_ms }).collect();
-        let rounds = play(&Plan { lease_ms, timeout_ms: 3_000, batch, slots, drift, sure_after_ms: 0, acts, fates });
+        let rounds = play(&Plan { lease_ms, timeout_ms: 3_000, batch, slots, hangs_elsewhere: false, drift, sure_after_ms: 0, acts, fates });
         let interval = ms(lease_ms / 3);
         prop_assert!(rounds.len() >= 17);
         let mut tick = START;
@@ -195,7 +231,7 @@ proptest! {
         let [at, by_ms] = [at, by].map(|leases| (leases * lease_ms as f64) as u64);
         let acquires = (0..holds).map(|_| (0, Act::Acquire { leased_ms: None }));
         let acts = acquires.chain([(at, Act::Step { by_ms })]).collect();
-        let plan = Plan { lease_ms, timeout_ms: 3_000, batch, slots: 1, drift: 0, sure_after_ms: 0, acts, fates: vec![] };
+        let plan = Plan { lease_ms, timeout_ms: 3_000, batch, slots: 1, hangs_elsewhere: false, drift: 0, sure_after_ms: 0, acts, fates: vec![] };
         let rounds = play(&plan);
         prop_assert_eq!(&rounds.last().unwrap().1, &(0..holds).collect::<Vec<_>>(), "all are renewed to the end");
     }
@@ -214,7 +250,7 @@ proptest! {
         let acts = acquires.chain(checks.into_iter().map(check)).collect();
         let fates = delays.into_iter().map(|(to_ms, back_ms)| Fate::Answered { to_ms, back_ms }).collect();
         let sure_after_ms = 2 * lease_ms / 3 + 3 * holds as u64;
-        let rounds = play(&Plan { lease_ms, timeout_ms: 3_000, batch, slots, drift, sure_after_ms, acts, fates });
+        let rounds = play(&Plan { lease_ms, timeout_ms: 3_000, batch, slots, hangs_elsewhere: false, drift, sure_after_ms, acts, fates });
         prop_assert_eq!(&rounds.last().unwrap().1, &(0..holds).collect::<Vec<_>>(), "all are renewed to the end");
     }
 }
