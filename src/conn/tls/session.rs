@@ -21,6 +21,8 @@ pub(in crate::conn) struct Session {
     decrypted: usize,
     /// The number of bytes in the record that the system has not taken whole.
     sealed: usize,
+    /// The error that the next write at once returns.
+    broke: Option<io::Error>,
     /// The server ended the session.
     ended: bool,
 }
@@ -29,7 +31,7 @@ impl Session {
     pub(super) fn new(mut connection: ClientConnection, facts: Arc<Facts>) -> Self {
         // A request is sealed as a whole; requests have a limit of their own.
         connection.set_buffer_limit(None);
-        Self { connection, facts, decrypted: 0, sealed: 0, ended: false }
+        Self { connection, facts, decrypted: 0, sealed: 0, broke: None, ended: false }
     }
 
     /// Makes the handshake. The last message of the handshake is sent with the first request.
@@ -73,10 +75,22 @@ impl Session {
 
     /// Writes what the system takes at once. Returns the number of bytes in the records that the system took whole:
     /// the server cannot open the others. The rest of a record is kept and goes first in the next call, which must
-    /// begin with the bytes of that record.
+    /// begin with the bytes of that record. Records before an error count, and the next call returns the error.
     pub(in crate::conn) fn write_now(&mut self, stream: &mut TimedStream, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(error) = self.broke.take() {
+            return Err(error);
+        }
         let mut written = 0;
-        while self.flush(stream, None)? {
+        loop {
+            match self.flush(stream, None) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if written > 0 => {
+                    self.broke = Some(error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
             written += std::mem::take(&mut self.sealed);
             let rest = bytes.get(written..).unwrap_or_default();
             if rest.is_empty() {

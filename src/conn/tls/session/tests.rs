@@ -147,6 +147,22 @@ fn bytes_that_the_system_holds_count_as_written() {
 }
 
 #[test]
+fn records_before_an_error_count_as_written() {
+    let (mut session, mut stream, mut server) = session();
+    let bytes = vec![b'x'; 300_000];
+    let written = session.write_now(&mut stream, &bytes).unwrap();
+    while !session.flush(&mut stream, None).unwrap() {
+        server.receive(usize::MAX);
+    }
+    let received = server.receive(usize::MAX);
+    assert!(received > written, "the server has a record more");
+    drop(server);
+    let more = session.write_now(&mut stream, &bytes[written..]).unwrap();
+    assert_eq!(written + more, received, "the next record met the end of the connection");
+    assert!(session.write_now(&mut stream, &bytes[received..]).is_err(), "the next call tells the error");
+}
+
+#[test]
 fn a_request_that_is_broken_off_cannot_be_opened_whole() {
     let (mut session, mut stream, mut server) = session();
     let bytes = vec![b'x'; 300_000];
