@@ -54,10 +54,48 @@ impl Master {
         }))
     }
 
-    /// The time limit of the questions of one look-up.
-    fn limit(&self) -> Duration {
-        self.command_timeout / QUESTIONS_IN_A_COMMAND
+    fn limit(&self) -> Limit {
+        Limit::of(self.command_timeout)
     }
 }
 
-const QUESTIONS_IN_A_COMMAND: u32 = 6;
+/// The time limit of one question of a look-up. A caller with less time stops waiting by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limit {
+    /// Until a master was found: all connections are to be opened.
+    first: Duration,
+    usual: Duration,
+}
+
+impl Limit {
+    fn of(command_timeout: Duration) -> Self {
+        let usual = (command_timeout / 6).clamp(SHORTEST, LONGEST);
+        Self { first: (command_timeout / 3).clamp(SHORTEST, LONGEST_FIRST), usual }
+    }
+
+    fn get(self, is_found: bool) -> Duration {
+        if is_found { self.usual } else { self.first }
+    }
+}
+
+const SHORTEST: Duration = Duration::from_millis(250);
+/// An answer that is older than that counts for nothing while a move is expected.
+const LONGEST: Duration = Duration::from_millis(500);
+const LONGEST_FIRST: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_has_time_whatever_the_time_of_a_command() {
+        let limits = |millis| {
+            let Limit { first, usual } = Limit::of(Duration::from_millis(millis));
+            (first.as_millis(), usual.as_millis())
+        };
+        assert_eq!(limits(100), (250, 250));
+        assert_eq!(limits(1_200), (400, 250));
+        assert_eq!(limits(3_000), (1_000, 500));
+        assert_eq!(limits(60_000), (1_000, 500));
+    }
+}

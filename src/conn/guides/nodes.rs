@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::Limit;
 use crate::conn::address::Endpoint;
 use crate::conn::command::command;
 use crate::conn::gather::{Request, gather};
@@ -20,46 +21,66 @@ use crate::transport::{Limits, PubSub, Question, Voting};
 #[derive(Debug)]
 pub(super) struct Nodes {
     nodes: Vec<(Endpoint, Arc<Server>)>,
-    limit: Duration,
-    /// The master of the last look-up that found one.
-    master: Mutex<Option<Endpoint>>,
+    limit: Limit,
+    reign: Mutex<Reign>,
 }
 
 /// Asks for the role.
 #[derive(Debug)]
 struct Role;
 
+/// The master of the last look-up that found one, and what is known against the others.
+///
+/// A node that was the master a moment ago stays the master: an old master that comes back calls itself master until
+/// it is told otherwise.
+#[derive(Debug, Default)]
+struct Reign {
+    master: Option<Endpoint>,
+    /// Whether the master said so in the last look-up.
+    is_sure: bool,
+    /// The time since which the master has not answered.
+    silent_since: Option<Instant>,
+    /// The nodes that may be old masters: such a node called itself master beside the master, or was the master
+    /// before. A node that calls itself replica is none.
+    rivals: Vec<Endpoint>,
+}
+
 impl Nodes {
-    pub(super) fn new(nodes: Vec<(Endpoint, Arc<Server>)>, limit: Duration) -> Self {
-        Self { nodes, limit, master: Mutex::default() }
+    pub(super) fn new(nodes: Vec<(Endpoint, Arc<Server>)>, limit: Limit) -> Self {
+        Self { nodes, limit, reign: Mutex::default() }
     }
 }
 
 impl Guide for Nodes {
     fn look_up(&self) -> Result<Sighting, Error> {
-        let limits = Limits::by(Instant::now().after(self.limit));
+        let begun = Instant::now();
+        let reign = self.reign.lock();
+        // A node that was silent may be the next master.
+        let (skips_down, limit) = (reign.is_sure, self.limit.get(reign.master.is_some()));
+        drop(reign);
+        let limits = Limits::by(begun.after(limit));
         let requests = self.nodes.iter().map(|(_, server)| Request {
             server: Arc::clone(server),
             packed: command(&["HELLO"]).get_packed_command().into(),
             limits,
-            voting: Voting { skips_down: true, counts_after: None },
+            voting: Voting { skips_down, counts_after: None },
             call: &Role,
             whole: true,
             asking: false,
         });
-        let (mut masters, mut errors) = (vec![], vec![]);
-        for ((endpoint, _), outcome) in self.nodes.iter().zip(gather(requests.collect())) {
+        let (mut masters, mut replicas, mut errors) = (vec![], vec![], vec![]);
+        for ((endpoint, server), outcome) in self.nodes.iter().zip(gather(requests.collect())) {
             match outcome.answer {
-                Ok(true) => masters.push(endpoint.clone()),
-                Ok(false) => {}
+                Ok(is_master) => {
+                    server.answered(None, outcome.sent);
+                    if is_master { &mut masters } else { &mut replicas }.push(endpoint.clone());
+                }
                 Err(fault) => errors.push(fault.into_error()),
             }
         }
-        let mut last = self.master.lock();
-        let endpoint = choose(last.as_ref(), &masters)
-            .ok_or_else(|| no_master(&masters, self.nodes.len(), errors.iter().collect()))?;
-        *last = Some(endpoint.clone());
-        Ok(Sighting { endpoint, is_calm: errors.is_empty() && masters.len() == 1 })
+        let endpoint = self.reign.lock().choose(&masters, &replicas, begun);
+        let endpoint = endpoint.ok_or_else(|| no_master(&masters, self.nodes.len(), errors.iter().collect()))?;
+        Ok(Sighting { is_calm: errors.is_empty() && masters == [endpoint.clone()], endpoint })
     }
 
     fn close(&self) {
@@ -67,24 +88,46 @@ impl Guide for Nodes {
     }
 }
 
-/// Chooses among the nodes that call themselves master. A node that was the master a moment ago stays the master: an
-/// old master that comes back calls itself master until it is told otherwise.
-fn choose(last: Option<&Endpoint>, masters: &[Endpoint]) -> Option<Endpoint> {
-    match (masters, last) {
-        ([master], _) => Some(master.clone()),
-        (masters, Some(last)) if masters.contains(last) => Some(last.clone()),
-        _ => None,
+impl Reign {
+    /// Chooses the master by the answers to a look-up at `now`.
+    fn choose(&mut self, masters: &[Endpoint], replicas: &[Endpoint], now: Instant) -> Option<Endpoint> {
+        self.rivals.retain(|rival| !replicas.contains(rival));
+        self.is_sure = self.master.as_ref().is_some_and(|last| masters.contains(last));
+        let is_replica = self.master.as_ref().is_some_and(|last| replicas.contains(last));
+        if self.is_sure || is_replica {
+            self.silent_since = None;
+        }
+        if self.is_sure {
+            let others = masters.iter().filter(|master| Some(*master) != self.master.as_ref());
+            let others: Vec<_> = others.filter(|other| !self.rivals.contains(other)).cloned().collect();
+            self.rivals.extend(others);
+            return self.master.clone();
+        }
+        let [next] = masters else { return None };
+        if let Some(last) = self.master.clone().filter(|_| !is_replica) {
+            let since = *self.silent_since.get_or_insert(now);
+            if self.rivals.contains(next) && now < since.after(SILENCE) {
+                return Some(last);
+            }
+            self.rivals.push(last);
+        }
+        self.rivals.retain(|rival| rival != next);
+        (self.is_sure, self.silent_since) = (true, None);
+        self.master = Some(next.clone());
+        self.master.clone()
     }
 }
 
 fn no_master(masters: &[Endpoint], nodes: usize, errors: Vec<&Error>) -> Error {
-    if masters.is_empty() && errors.len() == nodes {
+    let is_final = |error: &&&Error| error.kind() != ErrorKind::Connection;
+    let cause = errors.iter().find(is_final).or(errors.first());
+    if let Some(error) = cause
+        && errors.iter().filter(is_final).count() == nodes
+    {
         // Wrong credentials: waiting does not help.
-        if let Some(error) = errors.iter().find(|error| error.kind() != ErrorKind::Connection) {
-            return (*error).clone();
-        }
+        return (*error).clone();
     }
-    let why = match (masters, errors.first()) {
+    let why = match (masters, cause) {
         ([], Some(error)) => format!("none of {nodes} nodes is a master; {error}"),
         ([], None) => format!("none of {nodes} nodes is a master"),
         (masters, _) => {
@@ -105,6 +148,9 @@ impl Question<Value, bool> for Role {
     }
 }
 
+/// A master that is silent for so long, in several look-ups, is gone.
+const SILENCE: Duration = Duration::from_secs(3);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,14 +159,45 @@ mod tests {
         Endpoint::Tcp(host.into(), 1)
     }
 
+    fn moment(millis: u64) -> Instant {
+        Instant::from_millis(1_000_000 + millis)
+    }
+
+    fn choose(last: Option<&str>, masters: &[Endpoint]) -> Option<Endpoint> {
+        let mut reign = Reign { master: last.map(at), ..Reign::default() };
+        reign.choose(masters, &[], moment(0))
+    }
+
     #[test]
     fn a_master_that_comes_back_does_not_take_over() {
         assert_eq!(choose(None, &[at("a")]), Some(at("a")));
-        assert_eq!(choose(Some(&at("a")), &[at("b")]), Some(at("b")));
-        assert_eq!(choose(Some(&at("b")), &[at("a"), at("b")]), Some(at("b")));
+        assert_eq!(choose(Some("a"), &[at("b")]), Some(at("b")));
+        assert_eq!(choose(Some("b"), &[at("a"), at("b")]), Some(at("b")));
         assert_eq!(choose(None, &[at("a"), at("b")]), None);
-        assert_eq!(choose(Some(&at("c")), &[at("a"), at("b")]), None);
-        assert_eq!(choose(Some(&at("a")), &[]), None);
+        assert_eq!(choose(Some("c"), &[at("a"), at("b")]), None);
+        assert_eq!(choose(Some("a"), &[]), None);
+    }
+
+    #[test]
+    fn a_master_that_misses_a_look_up_keeps_its_place() {
+        let (a, b) = ([at("a")], [at("b")]);
+        let mut reign = Reign { master: Some(at("b")), ..Reign::default() };
+        assert_eq!(reign.choose(&[at("a"), at("b")], &[], moment(0)), Some(at("b")));
+        assert_eq!(reign.choose(&a, &[], moment(100)), Some(at("b")), "an old master is there alone");
+        assert!(!reign.is_sure);
+        assert_eq!(reign.choose(&b, &[], moment(1_000)), Some(at("b")));
+        assert_eq!(reign.choose(&a, &[], moment(2_000)), Some(at("b")));
+        assert_eq!(reign.choose(&a, &[], moment(4_999)), Some(at("b")));
+        assert_eq!(reign.choose(&a, &[], moment(5_000)), Some(at("a")), "the master is gone for good");
+        assert_eq!(reign.choose(&b, &[], moment(5_100)), Some(at("a")), "now the other one is the old master");
+        assert_eq!(reign.choose(&b, &a, moment(5_200)), Some(at("b")), "a replica says so itself");
+    }
+
+    #[test]
+    fn a_replica_that_is_promoted_is_no_old_master() {
+        let mut reign = Reign { master: Some(at("b")), rivals: vec![at("a")], ..Reign::default() };
+        assert_eq!(reign.choose(&[at("b")], &[at("a")], moment(0)), Some(at("b")));
+        assert_eq!(reign.choose(&[at("a")], &[], moment(100)), Some(at("a")), "it was told otherwise before");
     }
 
     #[test]

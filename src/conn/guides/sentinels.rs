@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::Value;
 
-use super::MakesDialers;
 use super::succession::{Doubt, Succession, Vote, most_of};
+use super::{Limit, MakesDialers};
 use crate::conn::address::{Address, Endpoint};
 use crate::conn::command::command;
 use crate::conn::connection::Purpose;
@@ -25,8 +24,7 @@ use crate::transport::{Fault, Limits, PubSub, Question, ServerNumber, Voting};
 pub(super) struct Sentinels {
     service: Service,
     dialer: Arc<MakesDialers>,
-    /// The time limit of one question.
-    limit: Duration,
+    limit: Limit,
     state: Mutex<State>,
 }
 
@@ -74,13 +72,14 @@ struct Poll {
 }
 
 impl Sentinels {
-    pub(super) fn new(service: Service, limit: Duration, dialer: Arc<MakesDialers>) -> Self {
+    pub(super) fn new(service: Service, limit: Limit, dialer: Arc<MakesDialers>) -> Self {
         let sentinels = service.sentinels.iter().map(|address| sentinel(&*dialer, address.clone())).collect();
         let state = Mutex::new(State { sentinels, ..State::default() });
         Self { service, dialer, limit, state }
     }
 
-    /// Asks all sentinels at once. A sentinel that did not answer lately is not asked for a while.
+    /// Asks all sentinels at once. A sentinel that did not answer lately is not asked for a while, unless most did not:
+    /// after an outage they may all be back.
     fn poll(&self) -> Poll {
         let sentinels = self.state.lock().sentinels.clone();
         let subjects = [Subject::Watched, Subject::Master, Subject::Id];
@@ -93,8 +92,10 @@ impl Sentinels {
     }
 
     fn ask(&self, sentinels: &[Arc<Server>], subjects: &[Subject]) -> Vec<Outcome<Told>> {
-        let limits = Limits::by(Instant::now().after(self.limit));
-        let voting = Voting { skips_down: true, counts_after: None };
+        let now = Instant::now();
+        let limits = Limits::by(now.after(self.limit.get(self.state.lock().succession.has_begun())));
+        let up = sentinels.iter().filter(|sentinel| sentinel.why_down(now).is_none()).count();
+        let voting = Voting { skips_down: up >= most_of(sentinels.len()), counts_after: None };
         let requests = sentinels.iter().flat_map(|server| {
             subjects.iter().map(|subject| Request {
                 server: Arc::clone(server),
@@ -142,22 +143,26 @@ impl Sentinels {
     fn doubt(&self, poll: Poll, doubt: Doubt) -> Error {
         let Poll { errors, strangers, votes, .. } = poll;
         let name = &self.service.name;
-        if votes.is_empty() {
-            if !strangers.is_empty() {
-                let strangers = strangers.join(",");
-                let text = format!("the sentinels {strangers} watch no service {name}; SENTINEL MASTERS lists theirs");
-                return Error::new(ErrorKind::Config, text);
-            }
-            // Wrong credentials, or servers that are no sentinels: waiting does not help.
-            if let Some(error) = errors.iter().find(|error| error.kind() != ErrorKind::Connection) {
+        let watch_none = || format!("the sentinels {} watch no service {name}", strangers.join(","));
+        // Another sentinel, which is silent now, may know the service.
+        let is_final = errors.iter().all(|error| error.kind() != ErrorKind::Connection);
+        if votes.is_empty() && is_final {
+            if let Some(error) = errors.first() {
+                // Wrong credentials, or servers that are no sentinels: waiting does not help.
                 return error.clone();
+            }
+            if !strangers.is_empty() {
+                let text = format!("{}; SENTINEL MASTERS lists theirs", watch_none());
+                return Error::new(ErrorKind::Config, text);
             }
         }
         let why = match doubt {
             Doubt::TooFew { answered, known } => {
                 let needed = most_of(known);
-                let error = errors.first().map_or_else(String::new, |error| format!("; {error}"));
-                format!("{answered} of {known} sentinels answer, and {needed} must agree{error}")
+                let strangers = if strangers.is_empty() { String::new() } else { format!("; {}", watch_none()) };
+                let cause = errors.iter().find(|error| error.kind() != ErrorKind::Connection).or(errors.first());
+                let error = cause.map_or_else(String::new, |error| format!("; {error}"));
+                format!("{answered} of {known} sentinels answer, and {needed} must agree{strangers}{error}")
             }
             Doubt::Disagreement { named, known } => {
                 let named: Vec<_> = named.iter().map(|(master, count)| format!("{count} name {master}")).collect();
@@ -204,6 +209,9 @@ impl Guide for Sentinels {
 impl Poll {
     /// Takes the answers of one sentinel.
     fn count(&mut self, sentinel: Arc<Server>, answers: &[Outcome<Told>]) {
+        if let Some(answer) = answers.iter().find(|answer| answer.answer.is_ok()) {
+            sentinel.answered(None, answer.sent);
+        }
         let mut epoch_and_known = None;
         let (mut master, mut id) = (None, None);
         for answer in answers {
@@ -303,3 +311,46 @@ fn field(reply: &Value, name: &str) -> Option<String> {
 
 const FLAGS_OF_A_MOVE: [&str; 5] = ["s_down", "o_down", "failover_in_progress", "disconnected", "master_down"];
 const MOST_SENTINELS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conn::connection::Dialer;
+    use std::time::Duration;
+
+    /// Sentinels at ports where nobody listens.
+    fn sentinels() -> Sentinels {
+        let address = |port| Address::parse(&format!("redis://127.0.0.1:{port}")).expect("it is an address");
+        let service = Service { name: "main".into(), sentinels: [1, 2, 3].map(address).into(), master: address(4) };
+        let dialer = |number, address| Dialer::new(number, address, None, "test".into());
+        Sentinels::new(service, Limit::of(Duration::from_secs(3)), Arc::new(dialer))
+    }
+
+    #[test]
+    fn a_silent_sentinel_may_know_the_service() {
+        let doubt = |errors: &[ErrorKind]| {
+            let errors = errors.iter().map(|kind| Error::new(*kind, "no answer")).collect();
+            let poll = Poll { strangers: vec!["a:1".into()], errors, ..Poll::default() };
+            sentinels().doubt(poll, Doubt::TooFew { answered: 0, known: 3 })
+        };
+        let error = doubt(&[ErrorKind::Connection, ErrorKind::Refused]);
+        assert_eq!(error.kind(), ErrorKind::Connection);
+        assert!(error.to_string().contains("2 must agree; the sentinels a:1 watch no service main; no"), "{error}");
+        assert_eq!(doubt(&[]).kind(), ErrorKind::Config);
+        assert_eq!(doubt(&[ErrorKind::Refused]).kind(), ErrorKind::Refused);
+    }
+
+    #[test]
+    fn all_sentinels_are_asked_while_most_are_down() {
+        let sentinels = sentinels();
+        let servers = sentinels.state.lock().sentinels.clone();
+        let skipped = || {
+            let errors = sentinels.poll().errors;
+            assert_eq!(errors.len(), 3);
+            errors.iter().filter(|error| error.to_string().contains("was not asked")).count()
+        };
+        servers[0].did_not_answer(Instant::now());
+        assert_eq!(skipped(), 1, "the others, which are asked, are down now");
+        assert_eq!(skipped(), 0);
+    }
+}

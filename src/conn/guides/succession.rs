@@ -32,6 +32,11 @@ pub(super) enum Doubt {
 }
 
 impl Succession {
+    /// Whether a master was ever accepted.
+    pub(super) fn has_begun(&self) -> bool {
+        self.epoch.is_some()
+    }
+
     /// Counts the votes; `configured` is the number of sentinels that the user named.
     ///
     /// More sentinels than the user named may exist, and one sentinel may not know all others. The largest number
