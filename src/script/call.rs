@@ -163,6 +163,29 @@ impl<T> Call<T> {
         Self { confirmation, ..self }
     }
 
+    /// The same call, where a reply that names another server ends the round trips, so that the whole call goes there.
+    pub(crate) fn following_its_key(self) -> Self
+    where
+        T: 'static,
+    {
+        let names_another = |reply: &Value| match reply {
+            Value::ServerError(error) => Some(Refusal::new(error)).filter(Refusal::is_of_routing),
+            _ => None,
+        };
+        let following = |RoundTrips { run, publishes }| {
+            let run = move |send: &mut Pipeline<'_>, pub_sub| {
+                let mut send = |commands: &[Cmd]| {
+                    let replies = send(commands)?;
+                    replies.iter().find_map(names_another).map_or(Ok(()), |refusal| Err(Stop::Refused(refusal)))?;
+                    Ok(replies)
+                };
+                run(&mut send, pub_sub)
+            };
+            RoundTrips { run: Box::new(run), publishes }
+        };
+        Self { round_trips: self.round_trips.map(following), ..self }
+    }
+
     /// The key that decides which server gets the request.
     pub(crate) fn route(&self) -> &LockName {
         &self.route

@@ -240,6 +240,34 @@ mod tests {
     }
 
     #[test]
+    fn a_look_that_follows_its_key_ends_at_another_server() {
+        let by_field = || fields(&claims(&["a"]), |owner| vec![owner.to_string()]);
+        let ends = |call: Call<Vec<RenewalAnswer>>, first: &[u8]| {
+            let mut replies = [first, b"*1\r\n-ASK 5 127.0.0.1:1\r\n"].into_iter();
+            let outcome = call.round_trips().unwrap().run(
+                &mut |_| match redis::parse_redis_value(known(replies.next())?).unwrap() {
+                    Value::Array(replies) => Ok(replies),
+                    _ => panic!("a list"),
+                },
+                PubSub::Plain,
+            );
+            match outcome {
+                Err(Stop::Refused(refusal)) => Some(refusal.word().to_owned()),
+                _ => None,
+            }
+        };
+        for word in ["MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"] {
+            let reply = format!("*1\r\n-{word} 5 127.0.0.1:1\r\n");
+            for call in [by_field, || values(&claims(&["a"]))] {
+                assert_eq!(ends(call().following_its_key(), reply.as_bytes()).as_deref(), Some(word));
+                assert_eq!(ends(call(), reply.as_bytes()), None, "the refusal is the answer for one of several");
+            }
+        }
+        assert_eq!(ends(by_field().following_its_key(), b"*1\r\n-WRONGTYPE no\r\n"), None);
+        assert_eq!(ends(by_field().following_its_key(), b"*1\r\n:0\r\n").as_deref(), Some("ASK"), "the last command");
+    }
+
+    #[test]
     fn a_reply_of_unknown_shape_is_no_answer() {
         let call = fields(&claims(&["a"]), |owner| vec![owner.to_string()]);
         assert!(look(&call, [b"*1\r\n+what\r\n", b"*0\r\n", b"*0\r\n"]).1.is_none());

@@ -40,7 +40,8 @@ impl Engine {
         let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(now, limit, limit) };
         let topology = &*self.topology;
         let Some(renewal) = renewal else {
-            let answer = exactly_once::send(topology, &hold.kind.look(&[claim]), bounds, None);
+            let look = hold.kind.look(&[claim]).following_its_key();
+            let answer = exactly_once::send(topology, &look, bounds, None);
             return answer.map(|answer| answer.value).map_err(|failed| failed.error);
         };
         let durability = hold.durability();
