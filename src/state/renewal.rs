@@ -195,6 +195,12 @@ impl Rounds {
         self.note_failure(first, sent);
     }
 
+    /// The effect of a check at another server: nothing there reports changes of the key to this client. So the hold is
+    /// checked again at the next tick, until its slot has moved and the hold is handed over.
+    pub(crate) fn look_at_tick(&self, now: Instant) -> Lesson {
+        Lesson::LookAgain(now.until(self.grid.next).max(PAUSE_OF_A_LOOK))
+    }
+
     /// Records the failure of a request to another server, which says nothing about this server.
     pub(crate) fn failed_elsewhere(&mut self, sent: Instant, now: Instant, turn: Turn) {
         self.in_vain_elsewhere += sent.until(now);

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::requests::Requests;
 use crate::bell::{Bell, Bells, Hung};
@@ -17,6 +18,7 @@ use crate::state::exchange::InDoubt;
 use crate::state::ledger::{Ledger, Phase};
 use crate::sync::Mutex;
 use crate::time::Instant;
+use crate::transport::ServerNumber;
 
 /// The identity of a hold, and its state.
 pub(crate) struct HoldState {
@@ -36,8 +38,8 @@ pub(crate) struct HoldState {
     /// holds with one bell.
     ended: Bells,
     pub(crate) requests: Requests,
-    /// Whether the server was asked to report changes of the key.
-    watched: AtomicBool,
+    /// The number of the server that was asked last to report changes of the key.
+    watched_at: AtomicUsize,
 }
 
 /// A callback that runs once, at the loss of the hold.
@@ -51,6 +53,8 @@ struct State {
     pending_check: Option<Ticket>,
     /// What a request must have reached before it prolongs the hold.
     durability: Option<Durability>,
+    /// The time of the last move to another server.
+    moved_on: Option<Instant>,
 }
 
 /// A new loss, which must be reported.
@@ -84,7 +88,8 @@ pub(crate) struct Granted {
 impl HoldState {
     pub(crate) fn new(granted: Granted) -> Self {
         let Granted { name, kind, number, owner, thread, group, since, in_doubt, token, ledger, durability } = granted;
-        let state = Mutex::new(State { ledger, on_lost: vec![], told: false, pending_check: None, durability });
+        let state = State { ledger, on_lost: vec![], told: false, pending_check: None, durability, moved_on: None };
+        let state = Mutex::new(state);
         Self {
             name,
             kind,
@@ -97,7 +102,7 @@ impl HoldState {
             state,
             requests: Requests::new(in_doubt),
             ended: Bells::default(),
-            watched: AtomicBool::new(false),
+            watched_at: AtomicUsize::new(NOWHERE),
         }
     }
 
@@ -162,13 +167,29 @@ impl HoldState {
         }
     }
 
-    /// Records that the server is asked to report changes of the key.
-    pub(crate) fn watch(&self) {
-        self.watched.store(true, Ordering::Release);
+    /// Records that this server is asked to report changes of the key.
+    pub(crate) fn watch(&self, at: ServerNumber) {
+        self.watched_at.store(at.0, Ordering::Release);
     }
 
     pub(crate) fn is_watched(&self) -> bool {
-        self.watched.load(Ordering::Acquire)
+        self.watched_at.load(Ordering::Acquire) != NOWHERE
+    }
+
+    /// Whether this server was the last one that was asked to report changes of the key.
+    pub(crate) fn is_watched_at(&self, server: ServerNumber) -> bool {
+        self.watched_at.load(Ordering::Acquire) == server.0
+    }
+
+    /// Records that another server has the key now. Returns `false` if that was recorded within the last `pause`: two
+    /// servers that each name the other one would pass the hold to and fro without a rest.
+    pub(crate) fn moves_on(&self, now: Instant, pause: Duration) -> bool {
+        let mut state = self.state.lock();
+        let may_move = state.moved_on.is_none_or(|at| at.after(pause) <= now);
+        if may_move {
+            state.moved_on = Some(now);
+        }
+        may_move
     }
 
     /// Whether no thread can use the hold any more: it is not live, and its thread has ended.
@@ -230,6 +251,9 @@ impl HoldState {
     }
 }
 
+/// No server has this number.
+const NOWHERE: usize = usize::MAX;
+
 #[cfg(test)]
 impl HoldState {
     /// A hold of the plain lock, made without a request to Redis.
@@ -270,8 +294,6 @@ impl fmt::Debug for HoldState {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::engine::background::Background;
     use crate::script::Side;
@@ -291,6 +313,24 @@ mod tests {
         let (ledger, guard) = Ledger::granted(lease, since, lease, Side::Exclusive, Promise::Renewed { until: None });
         let owner = (HoldNumber(1), OwnerId::encoded("me"));
         (HoldState::for_test(&LockName::new("n").unwrap(), owner, None, since, ledger), guard)
+    }
+
+    #[test]
+    fn a_hold_moves_on_once_in_a_pause() {
+        let (hold, _) = hold(at(0));
+        let pause = Duration::from_millis(100);
+        let moves = [0, 1, 99, 100, 150, 199, 200].map(|millis| hold.moves_on(at(millis), pause));
+        assert_eq!(moves, [true, false, false, true, false, false, true]);
+    }
+
+    #[test]
+    fn a_hold_is_watched_at_the_last_server() {
+        let (hold, _) = hold(at(0));
+        let [first, second] = [0, 1].map(ServerNumber);
+        assert!(!hold.is_watched() && !hold.is_watched_at(first));
+        hold.watch(first);
+        hold.watch(second);
+        assert!(hold.is_watched() && hold.is_watched_at(second) && !hold.is_watched_at(first));
     }
 
     #[test]

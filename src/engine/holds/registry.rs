@@ -135,6 +135,7 @@ mod tests {
     use crate::script::Side;
     use crate::state::ledger::{Ledger, Promise};
     use crate::time::{Instant, Lease};
+    use crate::transport::ServerNumber;
 
     fn hold(owners: &Owners, name: usize) -> Arc<HoldState> {
         hold_of(owners, &LockName::new(&format!("name:{name}")).unwrap())
@@ -176,7 +177,7 @@ mod tests {
         }
         let keys = ["name:1", "name:2", "name:3"].map(str::to_owned);
         assert!(registry.watched(&keys).is_empty());
-        watched.watch();
+        watched.watch(ServerNumber(0));
         assert_eq!(
             registry.watched(&keys),
             std::slice::from_ref(&watched.name),
@@ -199,7 +200,7 @@ mod tests {
         let whole = name("1").whole();
         assert_eq!(numbers(registry.under(&whole)), [one.number, other.number]);
         assert!(registry.find(&whole, thread).is_none());
-        other.watch();
+        other.watch(ServerNumber(0));
         assert_eq!(registry.watched(&["group".to_owned()]), [whole]);
         assert!(registry.remove(&one) && registry.contains(&other) && !registry.contains(&one));
     }

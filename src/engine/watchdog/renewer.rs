@@ -245,7 +245,10 @@ impl Renewer {
         };
         match host.ask_by_route(due, deadline) {
             Ok(answer) => {
-                let lesson = self.rounds.answered(due.turn(), &answer, sent, Pace::default());
+                let lesson = match self.rounds.answered(due.turn(), &answer, sent, Pace::default()) {
+                    Lesson::Looked => self.rounds.look_at_tick(Instant::now()),
+                    lesson => lesson,
+                };
                 self.learn(host, due, lesson);
                 if let RenewalAnswer::Refused(refusal) = answer {
                     host.failed(1, due.turn().remaining(Instant::now()), Error::refused(refusal));

@@ -145,7 +145,11 @@ impl RenewalHost for ServerRound<'_> {
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             self.engine.registry.all().into_iter().partition(|hold| self.engine.is_on(self.server, hold));
         // A slot may have moved to a server where this client has no watchdog.
-        elsewhere.iter().for_each(|hold| self.engine.watch_over_unless_watched(hold));
+        let was_here = |hold: &&Arc<HoldState>| hold.is_watched_at(self.server.number());
+        let (left, others): (Vec<_>, Vec<_>) = elsewhere.iter().partition(was_here);
+        others.into_iter().for_each(|hold| self.engine.watch_over_unless_watched(hold));
+        // The next renewal there may be far away, and a lease is never renewed.
+        left.into_iter().for_each(|hold| _ = self.hand_over(hold));
         *self.nothing_here = here.is_empty();
         here
     }
@@ -176,7 +180,7 @@ impl RenewalHost for ServerRound<'_> {
     }
 
     fn renew(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
-        requests.iter().flatten().for_each(|due| due.hold.watch());
+        requests.iter().flatten().for_each(|due| due.hold.watch(self.server.number()));
         let call = |request: &Vec<&Due>| {
             let renewals: Vec<_> = request.iter().filter_map(|due| renewal(self, due)).collect();
             request[0].hold.kind.renew(&renewals)
@@ -196,7 +200,7 @@ impl RenewalHost for ServerRound<'_> {
     }
 
     fn look(&mut self, request: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error> {
-        request.iter().for_each(|due| due.hold.watch());
+        request.iter().for_each(|due| due.hold.watch(self.server.number()));
         let claims: Vec<_> = request.iter().map(|due| claim(due)).collect();
         let call = request[0].hold.kind.look(&claims);
         let mut answers = self.request(&call, deadline).map_err(Fault::into_error)?;
@@ -224,7 +228,9 @@ impl RenewalHost for ServerRound<'_> {
     }
 
     fn hand_over(&self, hold: &Arc<HoldState>) -> bool {
-        !self.engine.is_on(self.server, hold) && self.engine.watch_over(hold)
+        // A tenth of a tick is the pause before a failed renewal is repeated.
+        let pause = (self.engine.config.watchdog_interval / 10).min(LONGEST_STAY);
+        !self.engine.is_on(self.server, hold) && hold.moves_on(Instant::now(), pause) && self.engine.watch_over(hold)
     }
 
     fn slot(&self, hold: &HoldState) -> Slot {
@@ -260,5 +266,7 @@ fn claim(due: &Due) -> Claim {
     Claim { name: due.hold.name.clone(), owner: due.hold.owner.clone() }
 }
 
+/// A hold that was handed over stays this long at most.
+const LONGEST_STAY: Duration = Duration::from_secs(1);
 /// With less time left, a reply would probably arrive too late.
 pub(super) const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);

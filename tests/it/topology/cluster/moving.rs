@@ -71,6 +71,26 @@ fn a_hold_is_renewed_by_a_watchdog_that_never_had_one() {
 }
 
 #[test]
+fn a_leased_hold_is_watched_where_a_watchdog_runs() {
+    let scene = Scene::new();
+    let client = brisk(&scene.cluster).connect().unwrap();
+    let target = scene.cluster.node(scene.to);
+    // A hold at the target, so that its watchdog runs.
+    let there =
+        (0..).map(|number| format!("{}-{number}", scene.tag)).find(|name| scene.cluster.node_of(name) == scene.to);
+    let other = client.get_lock(there.unwrap()).lock().unwrap();
+    eventually(SOON, "the other key is watched", || target.tracked_keys() == 1);
+    let guard = client.get_lock(&scene.tag).with_lease(ms(60_000)).lock().unwrap();
+    eventually(SOON, "the key is watched", || scene.cluster.node(1 - scene.to).tracked_keys() == 1);
+    scene.cluster.move_slot(scene.slot, scene.to);
+    eventually(SOON, "the key is watched at the target", || target.tracked_keys() == 2);
+    target.run(&["DEL", &scene.tag]);
+    let (took, lost) = timed(|| guard.wait_lost(SOON));
+    assert!(lost.is_some() && took < ms(1_000), "told after {took:?}");
+    other.unlock().unwrap();
+}
+
+#[test]
 fn a_reader_keeps_writers_out_while_its_slot_migrates() {
     let scene = Scene::new();
     let [one, two, writer] = [(); 3].map(|()| brisk(&scene.cluster).command_timeout(ms(500)).connect().unwrap());
