@@ -21,7 +21,7 @@ pub use view::slot_of;
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
     ids: Vec<String>,
-    /// Two slots that change hands at once may leave nodes that each believe the other one has a slot, for ever.
+    /// One slot changes hands at a time, because the nodes count epochs without asking each other.
     giving: Mutex<()>,
 }
 

@@ -208,9 +208,10 @@ fn an_unanswered_fence_never_causes_an_unsent_release() {
     let deaf = rig.proxy.rule(fences().times(9), Then::SwallowRequest);
     assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unknown, "re-entered or not");
     assert_eq!(lost.hits(), 1);
-    deaf.remove();
     rig.server.run(&["DEL", NAME]);
+    // The background fences, too.
     let fence = rig.proxy.rule(fences(), Then::CutReplyAfter(0));
+    deaf.remove();
     let mark = rig.proxy.mark();
     // The release is sent once and finds nothing: a loss, and nothing is in doubt.
     assert_eq!(outer.unlock().unwrap_err().kind(), ErrorKind::Lost(Loss::Gone));
