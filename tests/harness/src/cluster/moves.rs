@@ -1,9 +1,6 @@
 //! The steps of moving a slot from one master to another.
 
-use std::time::{Duration, Instant};
-
 use super::{BOUND, RedisCluster, SLOTS};
-use crate::eventually;
 
 impl RedisCluster {
     /// Moves a slot with all its keys, and waits until all nodes agree.
@@ -67,26 +64,17 @@ impl RedisCluster {
         // owner, so none may be left.
         while self.move_keys(slot, to, |_| true) > 0 {}
         let _alone = self.giving.lock();
+        // The target must know the newest epoch, so that its own is newer: a ping of the source that is on its way takes
+        // the slot back else, at the target alone.
+        self.wait_until_well();
         let masters = self.masters();
         let others = masters.into_iter().filter(|&node| node != to && node != from);
-        let all: Vec<usize> = [to, from].into_iter().chain(others).collect();
-        let number = slot.to_string();
-        let words = ["CLUSTER", "SETSLOT", number.as_str(), "NODE", self.ids[to].as_str()];
-        all.iter().for_each(|&node| self.nodes[node].run(&words));
-        let mut told = Instant::now();
-        eventually(BOUND, "the nodes agree that the cluster is well", || {
-            // A ping that the source sent just before may have given the slot back at the target, which has heard of
-            // no newer epoch. Nobody would ever tell the two again.
-            if told.elapsed() > HEARSAY {
-                told = Instant::now();
-                all.iter().for_each(|&node| drop(self.nodes[node].try_query::<()>(&words)));
-            }
-            self.is_well()
-        });
+        for node in [to, from].into_iter().chain(others) {
+            self.nodes[node].run(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &self.ids[to]]);
+        }
+        self.wait_until_well();
     }
 }
 
 /// So many keys in one MIGRATE: the source answers nobody meanwhile.
 const KEYS: usize = 100;
-/// Nodes ping each other once a second.
-const HEARSAY: Duration = Duration::from_secs(2);

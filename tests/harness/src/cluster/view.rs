@@ -17,6 +17,7 @@ struct Entry {
     /// Empty for a master.
     master: String,
     slots: Vec<(u16, u16)>,
+    epoch: String,
     /// Not a part of the agreement: a killed node may be down for some and doubtful for others.
     joined: bool,
 }
@@ -49,7 +50,7 @@ impl View {
     pub(super) fn agrees_with(&self, other: &View) -> bool {
         let pairs = self.nodes.iter().zip(&other.nodes);
         let same = |((id, mine), (other_id, theirs)): ((&String, &Entry), (&String, &Entry))| {
-            id == other_id && mine.master == theirs.master && mine.slots == theirs.slots
+            id == other_id && (&mine.master, &mine.slots, &mine.epoch) == (&theirs.master, &theirs.slots, &theirs.epoch)
         };
         self.nodes.len() == other.nodes.len() && pairs.into_iter().all(same)
     }
@@ -62,9 +63,10 @@ impl Entry {
         let id = words.next()?.to_owned();
         let flags = words.nth(1)?;
         let master = words.next()?.replace('-', "");
-        let slots = words.skip(4).filter_map(range).collect();
+        let epoch = words.nth(2)?.to_owned();
+        let slots = words.skip(1).filter_map(range).collect();
         let joined = !flags.split(',').any(|flag| flag == "handshake" || flag == "noaddr");
-        Some((id, Entry { master, slots, joined }))
+        Some((id, Entry { master, slots, epoch, joined }))
     }
 }
 
@@ -98,7 +100,10 @@ mod tests {
         let line = "ab12 127.0.0.1:1@2,host myself,master - 0 5 2 connected 0-9 93 [93->-cd34] [7-<-cd34]";
         let (id, entry) = Entry::read(line).unwrap();
         assert_eq!(id, "ab12");
-        assert_eq!(entry, Entry { master: String::new(), slots: vec![(0, 9), (93, 93)], joined: true });
+        assert_eq!(
+            entry,
+            Entry { master: String::new(), slots: vec![(0, 9), (93, 93)], epoch: "1".into(), joined: true }
+        );
     }
 
     #[test]
