@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(id, "ab12");
         assert_eq!(
             entry,
-            Entry { master: String::new(), slots: vec![(0, 9), (93, 93)], epoch: "1".into(), joined: true }
+            Entry { master: String::new(), slots: vec![(0, 9), (93, 93)], epoch: "2".into(), joined: true }
         );
     }
 
