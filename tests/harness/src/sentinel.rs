@@ -170,7 +170,11 @@ impl SentinelSet {
 
     #[track_caller]
     fn field_of(&self, index: usize, name: &str) -> String {
-        let info: String = self.servers[index].query(&["INFO", "replication"]);
+        let mut info = String::new();
+        // A sentinel that makes a server a replica also ends the server's connections.
+        eventually(LIMIT, "the server answers", || {
+            self.servers[index].try_query(&["INFO", "replication"]).map(|text| info = text).is_ok()
+        });
         info.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned()
     }
 
