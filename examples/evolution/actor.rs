@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lockson_harness::helper;
+use redis::{Connection, RedisResult};
 
 use crate::Outcome;
 
@@ -38,6 +39,28 @@ pub(crate) trait Actor {
     }
 }
 
+/// A process whose recipe is two functions, which get the value of the process.
+pub(crate) struct Recipe {
+    pub(crate) redis: Connection,
+    pub(crate) value: String,
+    pub(crate) lock: fn(&mut Connection, &str) -> RedisResult<bool>,
+    pub(crate) unlock: fn(&mut Connection, &str) -> RedisResult<bool>,
+}
+
+impl Actor for Recipe {
+    fn lock(&mut self) -> Outcome<bool> {
+        Ok((self.lock)(&mut self.redis, &self.value)?)
+    }
+
+    fn unlock(&mut self) -> Outcome<bool> {
+        Ok((self.unlock)(&mut self.redis, &self.value)?)
+    }
+
+    fn value(&self) -> String {
+        self.value.clone()
+    }
+}
+
 /// The arguments of a process.
 pub(crate) struct Part {
     pub(crate) role: String,
@@ -56,7 +79,7 @@ impl Part {
         Ok(self.option(name).map(str::parse).transpose()?)
     }
 
-    pub(crate) fn connect(&self) -> redis::RedisResult<redis::Connection> {
+    pub(crate) fn connect(&self) -> RedisResult<Connection> {
         redis::Client::open(self.url.as_str())?.get_connection()
     }
 }

@@ -1,6 +1,6 @@
 //! Chapter 1: a lock without an end.
 
-use crate::actor::{Actor, Part};
+use crate::actor::{Part, Recipe};
 use crate::stage::State::{Dead, Holds, Waits};
 use crate::stage::{Stage, Verdict, failed_as_expected, given, lockson_held, ms};
 use crate::{Chapter, Outcome};
@@ -56,25 +56,12 @@ fn killed_holder(stage: &mut Stage, role: &str) -> Outcome<(u64, Option<u128>)> 
     Ok((waited.tries, waited.held.then_some(waited.after.as_millis())))
 }
 
-pub(crate) struct Process(Connection);
-
-impl Process {
-    pub(crate) fn new(part: &Part) -> Outcome<Self> {
-        Ok(Self(part.connect()?))
-    }
-}
-
-impl Actor for Process {
-    fn lock(&mut self) -> Outcome<bool> {
-        Ok(lock(&mut self.0)?)
-    }
-
-    fn unlock(&mut self) -> Outcome<bool> {
-        unlock(&mut self.0)?;
-        Ok(true)
-    }
-
-    fn value(&self) -> String {
-        String::new() // every process writes the same
-    }
+/// Every process writes the same value.
+pub(crate) fn process(part: &Part) -> Outcome<Recipe> {
+    Ok(Recipe {
+        redis: part.connect()?,
+        value: String::new(),
+        lock: |redis, _| lock(redis),
+        unlock: |redis, _| unlock(redis).map(|()| true),
+    })
 }

@@ -1,6 +1,6 @@
 //! Chapter 4: a release that deletes the lock of any holder.
 
-use crate::actor::{Actor, Part};
+use crate::actor::{Part, Recipe};
 use crate::stage::State::{Holds, Idle};
 use crate::stage::{Stage, Verdict, failed_as_expected, given, lockson_held};
 use crate::{Chapter, Outcome};
@@ -62,34 +62,16 @@ fn late_release(stage: &mut Stage, role: &str, options: &[String]) -> Outcome<Se
     stage.step("B takes the lock", &[("B", Holds)]);
     let answer = a.unlock()?;
     stage.step(&format!("A is done and releases: {answer}"), &[("A", Idle)]);
-    let third_got_in = c.lock()?;
-    if third_got_in {
-        stage.step("C takes the lock", &[("C", Holds)]);
-    } else {
-        stage.step("C is refused", &[]);
-    }
+    let third_got_in = stage.third_tries(&mut c)?;
     Ok(Seen { answer, third_got_in })
 }
 
-pub(crate) struct Process(Connection);
-
-impl Process {
-    pub(crate) fn new(part: &Part) -> Outcome<Self> {
-        Ok(Self(part.connect()?))
-    }
-}
-
-impl Actor for Process {
-    fn lock(&mut self) -> Outcome<bool> {
-        Ok(lock(&mut self.0)?)
-    }
-
-    fn unlock(&mut self) -> Outcome<bool> {
-        unlock(&mut self.0)?;
-        Ok(true)
-    }
-
-    fn value(&self) -> String {
-        String::new() // every process writes the same
-    }
+/// Every process writes the same value.
+pub(crate) fn process(part: &Part) -> Outcome<Recipe> {
+    Ok(Recipe {
+        redis: part.connect()?,
+        value: String::new(),
+        lock: |redis, _| lock(redis),
+        unlock: |redis, _| unlock(redis).map(|()| true),
+    })
 }

@@ -2,7 +2,7 @@
 
 use lockson_harness::proxy::When;
 
-use crate::actor::{Actor, Part};
+use crate::actor::{Part, Recipe};
 use crate::process::{Pause, Process as Child};
 use crate::stage::State::{Holds, Idle, Stopped};
 use crate::stage::{Stage, Verdict, failed_as_expected, given, lockson_held};
@@ -77,36 +77,10 @@ pub(crate) fn stopped_release(
     a.go_on(pause);
     let answer = a.answer()?;
     stage.step(&format!("A goes on with its release: {answer}"), &[("A", Idle)]);
-    let third_got_in = c.lock()?;
-    if third_got_in {
-        stage.step("C takes the lock", &[("C", Holds)]);
-    } else {
-        stage.step("C is refused", &[]);
-    }
+    let third_got_in = stage.third_tries(&mut c)?;
     Ok(Seen { answer, third_got_in })
 }
 
-pub(crate) struct Process {
-    redis: Connection,
-    me: String,
-}
-
-impl Process {
-    pub(crate) fn new(part: &Part) -> Outcome<Self> {
-        Ok(Self { redis: part.connect()?, me: part.name.clone() })
-    }
-}
-
-impl Actor for Process {
-    fn lock(&mut self) -> Outcome<bool> {
-        Ok(lock(&mut self.redis, &self.me)?)
-    }
-
-    fn unlock(&mut self) -> Outcome<bool> {
-        Ok(unlock(&mut self.redis, &self.me)?)
-    }
-
-    fn value(&self) -> String {
-        self.me.clone()
-    }
+pub(crate) fn process(part: &Part) -> Outcome<Recipe> {
+    Ok(Recipe { redis: part.connect()?, value: part.name.clone(), lock, unlock })
 }

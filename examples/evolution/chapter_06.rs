@@ -2,7 +2,7 @@
 
 use lockson_harness::proxy::When;
 
-use crate::actor::{Actor, Part};
+use crate::actor::{Part, Recipe};
 use crate::chapter_05::{lock, stopped_release};
 use crate::process::Process as Child;
 use crate::stage::State::{Holds, Idle, Waits};
@@ -95,36 +95,14 @@ fn long_work(stage: &mut Stage, role: &str) -> Outcome<(u128, bool, String)> {
     Ok((tried.after.as_millis(), tried.held, answer))
 }
 
-pub(crate) struct Process {
-    redis: Connection,
-    me: String,
-    unlock: fn(&mut Connection, &str) -> RedisResult<bool>,
-}
-
-impl Process {
-    pub(crate) fn new(part: &Part) -> Outcome<Self> {
-        let mut redis = part.connect()?;
-        // The first call of a script sends its text; the scenes are about later calls.
-        unlock_by_script(&mut redis, "warm-up")?;
-        let unlock = match part.role.as_str() {
-            "watch" => unlock_by_transaction,
-            "script" => unlock_by_script,
-            _ => unlock_by_command,
-        };
-        Ok(Self { redis, me: part.name.clone(), unlock })
-    }
-}
-
-impl Actor for Process {
-    fn lock(&mut self) -> Outcome<bool> {
-        Ok(lock(&mut self.redis, &self.me)?)
-    }
-
-    fn unlock(&mut self) -> Outcome<bool> {
-        Ok((self.unlock)(&mut self.redis, &self.me)?)
-    }
-
-    fn value(&self) -> String {
-        self.me.clone()
-    }
+pub(crate) fn process(part: &Part) -> Outcome<Recipe> {
+    let mut redis = part.connect()?;
+    // The first call of a script sends its text; the scenes are about later calls.
+    unlock_by_script(&mut redis, "warm-up")?;
+    let unlock = match part.role.as_str() {
+        "watch" => unlock_by_transaction,
+        "script" => unlock_by_script,
+        _ => unlock_by_command,
+    };
+    Ok(Recipe { redis, value: part.name.clone(), lock, unlock })
 }

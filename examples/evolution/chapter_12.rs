@@ -6,7 +6,7 @@ use lockson::{Client, ErrorKind, Guard, Lock};
 use lockson_harness::proxy::{Direction, Scope};
 use lockson_harness::{Proxy, RedisServer};
 
-use crate::actor::{Actor, Part};
+use crate::actor::{Actor, Part, Recipe};
 use crate::hash_lock;
 use crate::redis_view::View;
 use crate::stage::State::{Holds, Idle};
@@ -125,29 +125,9 @@ fn red(stage: &mut Stage, servers: &[RedisServer]) -> Outcome<()> {
 }
 
 /// The lock of chapter 9 with `WAIT`.
-pub(crate) struct Process {
-    redis: Connection,
-    me: String,
-}
-
-impl Process {
-    pub(crate) fn new(part: &Part) -> Outcome<Self> {
-        Ok(Self { redis: part.connect()?, me: part.name.clone() })
-    }
-}
-
-impl Actor for Process {
-    fn lock(&mut self) -> Outcome<bool> {
-        Ok(lock_and_wait(&mut self.redis, &self.me)?)
-    }
-
-    fn unlock(&mut self) -> Outcome<bool> {
-        Ok(hash_lock::unlock(&mut self.redis, "lock", &self.me)?)
-    }
-
-    fn value(&self) -> String {
-        self.me.clone()
-    }
+pub(crate) fn process(part: &Part) -> Outcome<Recipe> {
+    let unlock = |redis: &mut Connection, me: &str| hash_lock::unlock(redis, "lock", me);
+    Ok(Recipe { redis: part.connect()?, value: part.name.clone(), lock: lock_and_wait, unlock })
 }
 
 pub(crate) struct WithRedLock {

@@ -158,6 +158,17 @@ impl Stage {
         }
     }
 
+    /// The third process asks once. Returns whether it has the lock.
+    pub(crate) fn third_tries(&mut self, third: &mut Process) -> Outcome<bool> {
+        let got_in = third.lock()?;
+        if got_in {
+            self.step("C takes the lock", &[("C", State::Holds)]);
+        } else {
+            self.step("C is refused", &[]);
+        }
+        Ok(got_in)
+    }
+
     /// Says in numbers what was seen.
     pub(crate) fn seen(&mut self, what: &str) {
         let mut lines = vec!["\n   Seen:".to_owned()];
