@@ -24,8 +24,8 @@ pub trait Credentials: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Whatever keeps the provider from them. The attempt to connect then fails with a `Connection` error whose
-    /// source is this error; its text is shown, so it must not contain a secret.
+    /// Any error of the provider. The attempt to connect then fails with a `Connection` error whose source is this
+    /// error. The text of the error is shown, so it must not contain a secret.
     fn credentials(&self) -> Result<Login, Box<dyn Error + Send + Sync>>;
 
     /// Tells that a server refused the last credentials. The provider is asked once more afterwards: a provider that

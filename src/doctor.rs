@@ -103,7 +103,7 @@ pub enum FindingKind {
     NotAsked,
 }
 
-/// What the findings depend on beside the server.
+/// The properties of the client that the findings depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     pub(crate) watchdog_interval: Duration,

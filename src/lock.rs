@@ -1,6 +1,7 @@
 //! The handle of every lock except the read-write pair: takes, queries and force-releases a lock.
 
 mod one;
+mod owned;
 mod several;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use crate::script::Side;
 use crate::time::{Deadline, Lease};
 use crate::token::FencingToken;
 use one::One;
+pub use owned::OwnedLock;
 use several::Several;
 
 /// A lock by its name. Making a handle does no I/O and cannot fail.
@@ -69,20 +71,6 @@ enum Target {
     One(One),
     Several(Arc<Several>),
 }
-
-/// The lock with guards that may move between threads; every take has an owner of its own.
-///
-/// ```no_run
-/// # let client = lockson::Client::connect("redis://localhost")?;
-/// let guard = client.get_lock("import").owned().lock()?;
-/// std::thread::spawn(move || {
-///     // ... the work, on another thread ...
-///     guard.unlock()
-/// });
-/// # Ok::<(), lockson::Error>(())
-/// ```
-#[must_use = "a handle does nothing until it is locked"]
-pub struct OwnedLock<T = ()>(Lock<T>);
 
 /// An owner of a lock, as stored in Redis.
 ///
@@ -318,7 +306,7 @@ impl<T> Lock<T> {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn owned(&self) -> OwnedLock<T> {
-        OwnedLock(self.clone())
+        OwnedLock::new(self.clone())
     }
 
     /// Returns the name of the lock, with the [prefix](crate::ClientBuilder::name_prefix) of the client. `get_lock` and
@@ -752,138 +740,6 @@ impl<T> fmt::Debug for Lock<T> {
             .field("kind", &kind)
             .field("lease", &self.lease)
             .finish_non_exhaustive()
-    }
-}
-
-impl<T> Clone for OwnedLock<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<T> fmt::Debug for OwnedLock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OwnedLock").field(&self.0).finish()
-    }
-}
-
-impl<T> OwnedLock<T> {
-    /// Returns a handle that takes the lock for `lease` and never renews it; see [`Lock::with_lease`].
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let lock = client.get_lock("import").owned();
-    /// let guard = lock.with_lease(Duration::from_secs(5)).lock()?;
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn with_lease(&self, lease: Duration) -> Self {
-        Self(self.0.with_lease(lease))
-    }
-
-    /// Returns a handle whose locks are renewed for at most `most`; see [`Lock::with_max_hold`].
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let lock = client.get_lock("import").owned();
-    /// let guard = lock.with_max_hold(Duration::from_secs(3_600)).lock()?;
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn with_max_hold(&self, most: Duration) -> Self {
-        Self(self.0.with_max_hold(most))
-    }
-
-    /// Returns a handle whose locks count as taken when replicas, or a disk, have them; see
-    /// [`Lock::with_durability`].
-    ///
-    /// ```no_run
-    /// # use lockson::Durability;
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let lock = client.get_lock("import").owned();
-    /// let guard = lock.with_durability(Durability::replicas(1)).lock()?;
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn with_durability(&self, durability: Durability) -> Self {
-        Self(self.0.with_durability(durability))
-    }
-
-    /// Returns a handle whose waits end when `cancel` is used; see [`Lock::with_cancel`].
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let stop = lockson::Cancel::new();
-    /// let guard = client.get_lock("import").owned().with_cancel(&stop).lock()?;
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn with_cancel(&self, cancel: &Cancel) -> Self {
-        Self(self.0.with_cancel(cancel))
-    }
-
-    /// Returns the name of the lock.
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let lock = client.get_lock("import").owned();
-    /// assert_eq!(lock.name(), "import");
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    /// Takes the lock, waiting for it without limit; see [`Lock::lock`].
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let guard = client.get_lock("import").owned().lock()?;
-    /// std::thread::spawn(move || guard.unlock());
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Lock::lock`].
-    pub fn lock(&self) -> Result<OwnedGuard<T>> {
-        let Lock { carried, .. } = &self.0;
-        self.0.take_for_ever(true).and_then(|grant| OwnedGuard::new(grant, *carried))
-    }
-
-    /// Takes the lock if it is free, without waiting; see [`Lock::try_lock`].
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// if let Some(guard) = client.get_lock("import").owned().try_lock()? {
-    ///     std::thread::spawn(move || guard.unlock());
-    /// }
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Lock::try_lock`].
-    pub fn try_lock(&self) -> Result<Option<OwnedGuard<T>>> {
-        let Lock { carried, .. } = &self.0;
-        self.0.take(Wait::Not, true)?.map(|grant| OwnedGuard::new(grant, *carried)).transpose()
-    }
-
-    /// Takes the lock; waits for at most `wait`. [`Duration::MAX`] waits as [`lock`](Self::lock) does.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// if let Some(guard) = client.get_lock("import").owned().try_lock_for(Duration::from_secs(2))? {
-    ///     std::thread::spawn(move || guard.unlock());
-    /// }
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Lock::try_lock_for`].
-    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<OwnedGuard<T>>> {
-        let Lock { carried, .. } = &self.0;
-        self.0.take(within(wait), true)?.map(|grant| OwnedGuard::new(grant, *carried)).transpose()
     }
 }
 

@@ -1,9 +1,9 @@
-//! The settings of TLS: whom to trust, and how to prove who we are.
+//! The settings of TLS: trusted authorities, and the certificate of this client.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The settings of TLS for a `rediss://` or `valkeys://` URL: whom to trust, and the certificate of this client.
+/// The settings of TLS for a `rediss://` or `valkeys://` URL: trusted authorities, and the certificate of this client.
 ///
 /// Without settings, the certificate of the server must come from an authority that the system trusts, and be valid for
 /// the host in the URL. Versions 1.2 and 1.3 of TLS are spoken. Files are read anew for each connection, so replaced

@@ -270,7 +270,7 @@ fn is_of_the_place(fault: &Fault) -> bool {
     }
 }
 
-/// Ends every operation on these streams: what a server says late that has lost its place counts for nothing.
+/// Ends every operation on these streams, so that a late reply of a former master counts for nothing.
 fn end(streams: &[Weak<Stream>]) {
     streams.iter().filter_map(Weak::upgrade).for_each(|stream| stream.shut_down());
 }

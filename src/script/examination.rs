@@ -16,7 +16,7 @@ use crate::time::since_epoch;
 /// The answer of a server, or the refusal of the question.
 pub(crate) type Told<T> = Result<T, Refusal>;
 
-/// What a server tells of itself.
+/// The answers of one server to the questions of the doctor.
 #[derive(Clone, Debug)]
 pub(crate) struct Examination {
     /// The fields of `INFO`.

@@ -1,4 +1,4 @@
-//! Runs requests against a server: what they answer, and what they leave.
+//! Runs requests on a test server, and reads the keys that a request leaves.
 #![cfg(test)]
 
 use lockson_harness::{RedisCluster, RedisServer};

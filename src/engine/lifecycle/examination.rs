@@ -14,19 +14,18 @@ use crate::transport::Fault;
 impl Engine {
     /// Examines each server within one command time-out. Fails if no server answers.
     pub(crate) fn examine(&self) -> Result<Vec<Finding>> {
-        let client = Client {
-            watchdog_interval: self.config.watchdog_interval,
-            // One connection listens, one renews and watches.
-            connections: self.config.max_connections.saturating_add(2),
-            pub_sub: None,
-        };
         let (mut all, mut failures) = (vec![], vec![]);
         let servers = self.topology.servers();
         for server in &servers {
             let label = server.label();
             match self.examine_one(server) {
                 Ok(examination) => {
-                    let client = Client { pub_sub: server.pub_sub_if_chosen(), ..client };
+                    let client = Client {
+                        watchdog_interval: self.config.watchdog_interval,
+                        // One connection listens, one renews and watches.
+                        connections: self.config.max_connections.saturating_add(2),
+                        pub_sub: server.pub_sub_if_chosen(),
+                    };
                     all.extend(findings(&label, &examination, client));
                 }
                 Err(error) => {

@@ -1,4 +1,4 @@
-//! Holds whose keys are on the way to other servers: who asks about them, and which watchdog keeps them.
+//! Holds whose slot moves to another server: finds the server to ask, and hands the holds to its watchdog.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The scripts for several locks against a server: what they write, answer and publish.
+//! Tests of the scripts for several locks on a server: their writes, replies and messages.
 #![cfg(test)]
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The rounds of a take: who waits for what, what a waiter holds, and what failed rounds leave behind.
+//! The rounds of a take: the lock a caller waits for, the locks a waiter holds, and the keys that failed rounds leave.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
