@@ -3,6 +3,7 @@
 mod events;
 pub(crate) mod faults;
 mod peer;
+mod scheduling;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -17,12 +18,10 @@ use parking_lot::Mutex;
 pub(crate) use events::Events;
 pub(crate) use lockson_harness::percent::encode;
 pub(crate) use peer::Peer;
+pub(crate) use scheduling::{SCHEDULING, STANDSTILLS};
 
 /// The bound of a wait for an event that is immediate on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
-
-/// The delay that a busy machine may add to a time that the library promises.
-pub(crate) const SCHEDULING: Duration = Duration::from_secs(1);
 
 /// The delay that the library may add to a wait while the server answers.
 pub(crate) const GRACE: Duration = Duration::from_millis(50);
@@ -38,6 +37,7 @@ pub(crate) const fn ms(millis: u64) -> Duration {
 
 /// A name that no other test uses; later names sort behind earlier names.
 pub(crate) fn fresh(what: &str) -> String {
+    scheduling::watch_the_machine();
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{what}:{:05}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
@@ -69,6 +69,7 @@ pub(crate) fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
 
 /// The duration and the outcome of `work`.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+    scheduling::watch_the_machine();
     let started = Instant::now();
     let outcome = work();
     (started.elapsed(), outcome)

@@ -226,7 +226,7 @@ fn a_waiter_takes_over_from_a_lease_that_ends() {
                 }
             });
         });
-        assert!(took <= ms(300) + 2 * SCHEDULING, "{took:?}");
+        assert!(took <= ms(300) + SCHEDULING * 2, "{took:?}");
     });
 }
 

@@ -6,7 +6,7 @@ use lockson::{Client, Error, ErrorKind, Result};
 use lockson_harness::eventually;
 use lockson_harness::proxy::{Fate, When};
 
-use crate::support::faults::{Rig, SLACK, SOON, timed};
+use crate::support::faults::{Rig, SCHEDULING, SOON, timed};
 
 /// Calls that take a free lock.
 pub(crate) const ACQUIRES: [&str; 3] = ["try_lock", "try_lock_for", "lock"];
@@ -95,7 +95,7 @@ fn answer(rig: &Rig, call: &'static str, bound: Duration, make: &mut dyn FnMut()
     let mark = rig.proxy.mark();
     let connections = rig.proxy.connections_made();
     let (took, answer) = timed(make);
-    assert!(took < PATIENCE * 3 + SLACK, "{call} took {took:?}");
+    assert!(took < PATIENCE * 3 + SCHEDULING, "{call} took {took:?}");
     let sent = rig.proxy.fitting_since(mark, &When::any());
     let refusal = answer.err().map(|error: Error| (error.kind(), error.redis_word().map(str::to_owned)));
     // Both conditions, because the background sends requests too, and because a busy machine is slow.

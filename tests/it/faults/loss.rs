@@ -9,7 +9,7 @@ use lockson::{Cancel, Client, ErrorKind, Loss, OwnedGuard};
 use lockson_harness::proxy::{Direction, Fate, NewConnections, Request, Scope, Then};
 use lockson_harness::{Stalls, eventually};
 
-use crate::support::faults::{Rig, SLACK, SOON, ms, timed};
+use crate::support::faults::{Rig, SCHEDULING, SOON, ms, timed};
 use crate::support::{Notes, joined};
 
 /// Long enough for a margin of 200 ms: the test compares the order of two moments, while other tests run.
@@ -211,7 +211,7 @@ fn a_flush_is_reported_once_per_lock_by_the_next_renewal() {
     }
     rig.server.run(&["FLUSHALL"]);
     let (took, ()) = timed(|| guards.iter().for_each(|guard| assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone))));
-    assert!(took < ms(500) + SLACK * 2, "{took:?}");
+    assert!(took < ms(500) + SCHEDULING * 2, "{took:?}");
     drop(tell);
     assert_eq!(called.iter().take(LOCKS).filter(|loss| *loss == Loss::Gone).count(), LOCKS);
     for guard in guards {

@@ -8,7 +8,7 @@ use lockson_harness::proxy::{Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use crate::servers::refuses;
-use crate::support::faults::{PATIENCE, Rig, SLACK, SOON, ms, timed};
+use crate::support::faults::{PATIENCE, Rig, SCHEDULING, SOON, ms, timed};
 
 #[test]
 fn a_wait_that_is_long_enough_sees_the_end_of_a_busy_time() {
@@ -35,7 +35,7 @@ fn a_server_that_is_busy_for_ever_costs_the_bound_and_no_more() {
         eventually(SOON, "the lock is busy", || refuses(&rig, "BUSY"));
         let (took, answer) = timed(|| client.get_lock("wanted").lock());
         assert_eq!(answer.unwrap_err().redis_word(), Some("BUSY"));
-        assert!(took < PATIENCE * 3 + SLACK, "{took:?}");
+        assert!(took < PATIENCE * 3 + SCHEDULING, "{took:?}");
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
         rig.server.kill();
     });

@@ -9,7 +9,7 @@ use lockson_harness::proxy::{Direction, Fate, Scope, Then};
 use lockson_harness::{RedisServer, eventually};
 
 use crate::support::Notes;
-use crate::support::faults::{Rig, SLACK, SOON, ms};
+use crate::support::faults::{Rig, SCHEDULING, SOON, ms};
 
 const LEASE: Duration = Duration::from_secs(20);
 
@@ -73,7 +73,7 @@ fn a_lost_renewal_is_sent_again_at_once_and_not_a_tick_later() {
 #[test]
 fn a_renewal_that_gets_no_answer_delays_no_other_loss() {
     let rig = Rig::start();
-    let patience = SLACK * 4;
+    let patience = ms(4_000);
     let client = rig.builder().watchdog(LEASE, ms(200)).command_timeout(patience).connect().unwrap();
     let renewed = client.get_lock("renewed").lock().unwrap();
     let rule = rig.proxy.rule(rig.script("renew"), Then::Mute(Direction::Both));
@@ -83,7 +83,7 @@ fn a_renewal_that_gets_no_answer_delays_no_other_loss() {
     let (tell, told) = unbounded();
     short.on_lost(move |_| tell.send(Instant::now()).unwrap());
     let at = told.recv_timeout(SOON).unwrap();
-    assert!(at - taken < ms(1_000) + SLACK, "told after {:?}, the watchdog waits for {patience:?}", at - taken);
+    assert!(at - taken < ms(1_000) + SCHEDULING, "told after {:?}, the watchdog waits for {patience:?}", at - taken);
     assert!(renewed.is_held());
 }
 

@@ -8,7 +8,7 @@ use lockson_harness::eventually;
 use lockson_harness::proxy::{Fate, Then, When};
 
 use super::exactly_once::{at_every_byte, faults, lengths, silences};
-use crate::support::faults::{Rig, SLACK, SOON, fences, ms, rig_without_fences, timed, without_fences};
+use crate::support::faults::{Rig, SCHEDULING, SOON, fences, ms, rig_without_fences, timed, without_fences};
 use crate::support::{elsewhere, is_free, joined};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -217,7 +217,7 @@ fn a_slow_server_delays_a_multi_lock_no_longer_than_a_lock() {
     let rule = rig.proxy.rule(When::script().always(), Then::DelayReply(ms(300)));
     let (took, outcome) = timed(|| Lock::multi(locks.iter().cloned()).try_lock());
     let error = outcome.unwrap_err();
-    assert!(took < ms(1_050) + SLACK, "{took:?}: {error}");
+    assert!(took < ms(1_050) + SCHEDULING, "{took:?}: {error}");
     rule.remove();
     for guard in guards {
         let counted_once = || rig.fields(guard.name()).values().eq(["1"]);

@@ -9,7 +9,7 @@ use lockson::{Cancel, Client, ErrorKind};
 use lockson_harness::proxy::{Direction, Proxy, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
-use crate::support::faults::{PATIENCE, Rig, SLACK, SOON, ms, timed};
+use crate::support::faults::{PATIENCE, Rig, SCHEDULING, SOON, ms, timed};
 use crate::support::{Peer, Random, joined};
 
 #[test]
@@ -34,7 +34,7 @@ pub(crate) fn chaos(seed: u64, how_long: Duration) -> usize {
                 let lock = client.get_lock("chaos");
                 while !calm.load(Ordering::Relaxed) {
                     let (took, answer) = timed(|| lock.try_lock_for(WAIT));
-                    assert!(took < WAIT + PATIENCE + SLACK, "try_lock_for took {took:?}");
+                    assert!(took < WAIT + PATIENCE + SCHEDULING, "try_lock_for took {took:?}");
                     let Ok(Some(guard)) = answer else { continue };
                     let alone = inside.fetch_add(1, Ordering::SeqCst) == 0;
                     thread::yield_now();
@@ -44,7 +44,7 @@ pub(crate) fn chaos(seed: u64, how_long: Duration) -> usize {
                     assert!(guard.is_held());
                     taken.fetch_add(1, Ordering::Relaxed);
                     let (took, answer) = timed(|| guard.unlock());
-                    assert!(took < PATIENCE + SLACK, "unlock took {took:?}");
+                    assert!(took < PATIENCE + SCHEDULING, "unlock took {took:?}");
                     if let Err(error) = answer {
                         let kinds = [ErrorKind::Connection, ErrorKind::Unknown];
                         assert!(kinds.contains(&error.kind()), "{error:?}");

@@ -7,7 +7,7 @@ use lockson::{Client, Lock};
 use lockson_harness::proxy::{Direction, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
-use crate::support::faults::{Rig, SLACK};
+use crate::support::faults::Rig;
 use crate::support::{Peer, SCHEDULING, SOON, channel, client, encode, fresh, joined, ms, timed};
 
 /// The shares of two processes in one lock: grants, and the longest wait of any thread in milliseconds.
@@ -95,7 +95,7 @@ fn a_question_while_standing_back_keeps_the_bound() {
                     rig.proxy.mute(Scope::All, Direction::Both);
                     let (took, answer) = joined(waiter);
                     answer.unwrap_err();
-                    assert!(took < wait + timeout + SLACK, "{took:?}");
+                    assert!(took < wait + timeout + SCHEDULING, "{took:?}");
                 }
                 question.remove();
                 has_asked

@@ -8,7 +8,7 @@ use lockson::{Backoff, Client, ErrorKind, Lock, Loss, ReleaseBy, TokenOptions};
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Then, When};
 
-use crate::support::faults::Rig;
+use crate::support::faults::{Rig, STANDSTILLS};
 use crate::support::{SOON, TTL, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, timed, ttl_ms};
 
 /// The forms of release that every server supports.
@@ -166,7 +166,7 @@ fn a_waiter_sleeps_no_longer_than_the_lock_lives_or_a_second() {
         client().get_token_lock_with(&name, TokenOptions::new().backoff(Backoff::fixed(Duration::from_secs(60))));
     server.run(&["SET", &name, "theirs", "PX", "300"]);
     let (took, guard) = timed(|| lock.lock().unwrap());
-    assert!(took < ms(900), "{took:?}");
+    assert!(took < ms(900) + STANDSTILLS, "{took:?}");
     drop(guard);
     server.run(&["SET", &name, "theirs", "PX", "30000"]);
     thread::scope(|scope| {
@@ -297,5 +297,5 @@ fn a_value_function_that_panics_harms_no_later_call() {
     assert!(!lock.is_held_by_current_thread());
     client.get_token_lock(&name).lock().unwrap().unlock().unwrap();
     let (took, ()) = timed(|| client.close());
-    assert!(took < ms(500), "{took:?}");
+    assert!(took < ms(500) + STANDSTILLS, "{took:?}");
 }

@@ -7,10 +7,7 @@ use lockson::{Client, ClientBuilder};
 use lockson_harness::proxy::{Fate, Proxy, Request, When};
 use lockson_harness::{RedisServer, eventually};
 
-pub(crate) use crate::support::{SOON, ms, timed};
-
-/// The delay that a machine busy with other tests may add to a bound.
-pub(crate) const SLACK: Duration = Duration::from_secs(1);
+pub(crate) use crate::support::{SCHEDULING, SOON, STANDSTILLS, ms, timed};
 
 /// A server, and a proxy in front of the server.
 pub(crate) struct Rig {

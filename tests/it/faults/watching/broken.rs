@@ -8,7 +8,7 @@ use lockson_harness::proxy::{Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{AT_ONCE, all_are_told, patient_client, watched};
-use crate::support::faults::Rig;
+use crate::support::faults::{Rig, SCHEDULING};
 use crate::support::{SOON, ms};
 
 #[test]
@@ -24,7 +24,7 @@ fn a_restart_without_data_is_told_within_a_second_of_its_end() {
         let since = Instant::now();
         all_are_told(&guards, since, Loss::Gone, "restart");
         let took = since.elapsed();
-        assert!(took < ms(1_000), "{took:?} after {outage} ms without the server");
+        assert!(took < ms(750) + SCHEDULING / 4, "{took:?} after {outage} ms without the server");
     }
 }
 

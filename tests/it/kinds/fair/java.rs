@@ -39,7 +39,7 @@ fn a_waiter_between_two_of_java_keeps_its_place() {
             assert_eq!(queue.owners(), order[1..], "while Java held the lock");
         });
         assert_eq!(before.unlock(), Some(1));
-        eventually(SCHEDULING, "ours is in", || fields(&server, "job").first().is_some_and(|(by, _)| *by == order[1]));
+        eventually(PATIENCE, "ours is in", || fields(&server, "job").first().is_some_and(|(by, _)| *by == order[1]));
         assert!(behind.ask().is_some());
         assert_eq!(queue.owners(), order[2..]);
         go.send(()).unwrap();

@@ -125,7 +125,7 @@ fn a_withdrawal_whose_answer_was_lost_leaves_no_entry() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let proxy = Proxy::start(server.address());
-    let disturbed = Client::builder(&proxy.url()).command_timeout(SCHEDULING).connect().unwrap();
+    let disturbed = Client::builder(&proxy.url()).command_timeout(ms(1_000)).connect().unwrap();
     let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
     let leaving: String = server.query(&["SCRIPT", "LOAD", include_str!("../../../../lua/fair/leave.lua")]);
     for then in [Then::SwallowReply, Then::SwallowRequest, Then::CutBeforeRequest, Then::CutReplyAfter(1)] {
@@ -133,7 +133,7 @@ fn a_withdrawal_whose_answer_was_lost_leaves_no_entry() {
         let rule = proxy.rule(When::script().that(move |request| request.text(0) == leaving), then.clone());
         let (took, got) = timed(|| disturbed.get_fair_lock("job").try_lock_for(ms(100)).unwrap().is_some());
         assert!(!got);
-        assert!(took <= ms(100) + GRACE + 2 * SCHEDULING, "{then:?}: {took:?}");
+        assert!(took <= ms(100) + GRACE + SCHEDULING * 2, "{then:?}: {took:?}");
         rule.wait_hit(SOON);
         eventually(SOON, "the waiter is out of the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
     }

@@ -118,7 +118,7 @@ fn unreleased_leases_are_followed_in_order() {
         });
     });
     assert_eq!(order.into_inner(), [0, 1, 2, 3, 4]);
-    assert!(took <= LEASE * 5 + 2 * SCHEDULING, "{took:?}");
+    assert!(took <= LEASE * 5 + SCHEDULING * 2, "{took:?}");
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn a_callback_follows_a_deadline_that_was_lowered() {
     inner.on_lost(move |loss| told.send(*loss).unwrap());
     drop(outer);
     // No call asks about the hold meanwhile.
-    assert_eq!(heard.recv_timeout(ms(500) + GRACE + 2 * SCHEDULING), Ok(Loss::Expired));
+    assert_eq!(heard.recv_timeout(ms(500) + GRACE + SCHEDULING * 2), Ok(Loss::Expired));
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn an_extension_that_is_answered_after_the_loss_says_so() {
 #[test]
 fn a_partial_release_that_arrives_late_lowers_nothing() {
     let proxy = Proxy::start(RedisServer::shared().address());
-    let client = Client::builder(&proxy.url()).command_timeout(SCHEDULING).connect().unwrap();
+    let client = Client::builder(&proxy.url()).command_timeout(ms(1_000)).connect().unwrap();
     let lock = client.get_lock(fresh("race"));
     // A server that lacks the script would refuse the late original.
     let warm = lock.lock().unwrap();
