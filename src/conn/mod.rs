@@ -10,6 +10,7 @@ mod confirming;
 mod connection;
 #[cfg(feature = "credentials")]
 mod credentials;
+mod dialer;
 mod down;
 mod frame;
 mod gather;
@@ -40,9 +41,9 @@ mod waker;
 pub(crate) use address::Address;
 pub(crate) use cluster::{Cluster, Members};
 pub(crate) use command::command;
-pub(crate) use connection::Dialer;
 #[cfg(feature = "credentials")]
 pub(crate) use credentials::Provider;
+pub(crate) use dialer::Dialer;
 pub(crate) use gather::{Outcome, Request, ask, gather};
 pub(crate) use guides::{MakesDialers, Master};
 pub(crate) use listener::{Audience, ListenerEvent, listen};

@@ -8,7 +8,8 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::birth::{Birth, Runs};
-use super::connection::{Connection, Dialer, Purpose};
+use super::connection::Connection;
+use super::dialer::{Dialer, Purpose};
 use super::down::Down;
 use super::pool::{Pool, closed};
 use super::pub_sub::PubSubChoice;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::{Address, Endpoint};
-use super::connection::Dialer;
+use super::dialer::Dialer;
 use super::pub_sub::PubSubChoice;
 use super::server::Server;
 use super::{Heed, Route, Topology};

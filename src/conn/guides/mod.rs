@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::{Address, Endpoint};
-use super::connection::{Dialer, Moving, Purpose};
+use super::dialer::{Dialer, Moving, Purpose};
 use super::locate::{Guide, Locator};
 use super::server::Server;
 use super::target::Service;

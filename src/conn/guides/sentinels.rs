@@ -9,7 +9,7 @@ use super::succession::{Doubt, Succession, Vote, most_of};
 use super::{Limit, MakesDialers};
 use crate::conn::address::{Address, Endpoint};
 use crate::conn::command::command;
-use crate::conn::connection::Purpose;
+use crate::conn::dialer::Purpose;
 use crate::conn::gather::{Outcome, Request, gather};
 use crate::conn::introduction::text_of;
 use crate::conn::locate::{Guide, Sighting};
@@ -315,7 +315,7 @@ const MOST_SENTINELS: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conn::connection::Dialer;
+    use crate::conn::dialer::Dialer;
     use std::time::Duration;
 
     /// Sentinels at ports where nobody listens.

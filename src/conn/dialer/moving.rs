@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use super::{Connection, Dialer};
+use super::Dialer;
 use crate::conn::address::Endpoint;
+use crate::conn::connection::Connection;
 use crate::conn::locate::{Locator, Stay};
 use crate::conn::stream::Stream;
 use crate::sync::Mutex;

@@ -1,0 +1,288 @@
+//! Makes connections to one server: connects, secures, logs in, and checks what the server is.
+
+mod moving;
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use redis::Value;
+
+use super::address::{Address, Endpoint};
+use super::birth::Birth;
+use super::connection::Connection;
+#[cfg(feature = "credentials")]
+use super::credentials::Provider;
+use super::frame::Largest;
+use super::introduction::{Hello, Introduction, Step, text_of};
+use super::locate::Locator;
+use super::resolver::Resolver;
+use super::socket::Socket;
+use super::stream::Stream;
+use super::tls::Connector;
+use super::trouble::{self, Moment};
+use crate::error::Refusal;
+use crate::time::Instant;
+use crate::transport::{Fault, Identity, ServerNumber};
+pub(super) use moving::Moving;
+
+/// Makes connections to one server.
+#[derive(Debug)]
+pub(crate) struct Dialer {
+    number: ServerNumber,
+    address: Address,
+    /// The address as error texts show it.
+    label: Arc<str>,
+    introduction: Introduction,
+    /// Finds the server, if it moves.
+    moving: Option<Moving>,
+    purpose: Purpose,
+    /// Begins TLS sessions; `None` for plain connections.
+    tls: Option<Connector>,
+    resolver: Resolver,
+    /// Gives the credentials of each connection.
+    #[cfg(feature = "credentials")]
+    provider: Option<Provider>,
+    /// Whether the server is a member of a cluster.
+    in_cluster: bool,
+    /// Whether new connections ask when the server started.
+    asks_birth: AtomicBool,
+}
+
+/// The purpose of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Locks,
+    /// To end an earlier request, or to ask for the role: a replica is accepted, too.
+    AnyRole,
+    /// To ask for the map of a cluster, which a replica knows as well.
+    Map,
+    /// To ask a Sentinel for the master.
+    Sentinel,
+}
+
+impl Dialer {
+    /// `number` identifies the server within the topology; `client_name` is the name in `CLIENT LIST`.
+    pub(crate) fn new(number: ServerNumber, address: Address, tls: Option<Connector>, client_name: String) -> Self {
+        let introduction = Introduction::new(&address, &client_name);
+        Self {
+            number,
+            label: address.to_string().into(),
+            introduction,
+            moving: None,
+            purpose: Purpose::Locks,
+            tls,
+            resolver: Resolver::of_the_system(),
+            #[cfg(feature = "credentials")]
+            provider: None,
+            in_cluster: false,
+            asks_birth: AtomicBool::new(false),
+            address,
+        }
+    }
+
+    /// Takes the credentials of each connection from a provider.
+    #[cfg(feature = "credentials")]
+    pub(crate) fn with_credentials(self, provider: Option<Provider>) -> Self {
+        Self { provider, ..self }
+    }
+
+    /// The same for a member of a cluster: any other server is refused.
+    pub(super) fn in_cluster(self) -> Self {
+        Self { in_cluster: true, ..self }
+    }
+
+    /// The same server, for questions.
+    pub(super) fn with_purpose(self, purpose: Purpose) -> Self {
+        Self { purpose, ..self }
+    }
+
+    /// The same server, with another name in texts and events.
+    pub(super) fn with_label(self, label: String) -> Self {
+        Self { label: label.into(), ..self }
+    }
+
+    /// The same login wherever the server is.
+    pub(super) fn moving(self, moving: Moving) -> Self {
+        Self { moving: Some(moving), ..self }
+    }
+
+    /// From now on, new connections ask when the server started.
+    pub(super) fn ask_birth(&self) {
+        self.asks_birth.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a connection was made before [`Dialer::ask_birth`].
+    pub(super) fn is_outdated(&self, connection: &Connection) -> bool {
+        !connection.asked_birth && self.asks_birth.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn number(&self) -> ServerNumber {
+        self.number
+    }
+
+    /// Returns the address of the server without credentials.
+    pub(crate) fn label(&self) -> &Arc<str> {
+        &self.label
+    }
+
+    /// Returns the address of the server without credentials and database.
+    pub(super) fn endpoint(&self) -> String {
+        self.moving.as_ref().map_or_else(|| self.address.endpoint.to_string(), |moving| moving.endpoint().to_owned())
+    }
+
+    /// Who tells the place of the server, if it moves.
+    pub(super) fn locator(&self) -> Option<&Locator> {
+        self.moving.as_ref().map(Moving::locator)
+    }
+
+    /// Connects and sends the introduction, all by `deadline`. `opened` gets the stream before the first byte is
+    /// sent, so that closing the client can end the dial as well.
+    pub(super) fn dial(&self, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Result<Connection, Fault> {
+        match &self.moving {
+            Some(moving) => moving.dial(self.asks_birth.load(Ordering::Relaxed), deadline, opened),
+            None => self.dial_for(self.purpose, deadline, opened),
+        }
+    }
+
+    /// The same for something else than requests about locks.
+    pub(super) fn dial_for(
+        &self,
+        purpose: Purpose,
+        deadline: Instant,
+        opened: impl Fn(Weak<Stream>),
+    ) -> Result<Connection, Fault> {
+        self.dial_to(&self.address.endpoint, purpose, deadline, opened)
+    }
+
+    /// Returns host and port; `None` for a Unix socket.
+    pub(super) fn place(&self) -> Option<(&str, u16)> {
+        match &self.address.endpoint {
+            Endpoint::Tcp(host, port) => Some((host, *port)),
+            Endpoint::Unix(_) => None,
+        }
+    }
+
+    /// Dials the address to which the connection of this identity led; `None` where the address is not known.
+    pub(super) fn dial_again(&self, identity: &Identity, deadline: Instant) -> Option<Result<Connection, Fault>> {
+        let peer = identity.peer?;
+        let endpoint = Endpoint::Tcp(peer.ip().to_string(), peer.port());
+        Some(self.dial_to(&endpoint, Purpose::AnyRole, deadline, |_| {}))
+    }
+
+    fn dial_to(
+        &self,
+        endpoint: &Endpoint,
+        purpose: Purpose,
+        deadline: Instant,
+        opened: impl Fn(Weak<Stream>),
+    ) -> Result<Connection, Fault> {
+        #[cfg(feature = "credentials")]
+        if let Some(provider) = &self.provider {
+            return provider.dial(&self.label, deadline, |login| {
+                self.dial_once(endpoint, purpose, deadline, &opened, || login().map(Some))
+            });
+        }
+        self.dial_once(endpoint, purpose, deadline, &opened, || Ok(None::<Vec<u8>>))
+    }
+
+    /// `login` gives the command that logs in, unless the introduction does; it is called when the server is connected.
+    fn dial_once<Login: AsRef<[u8]>>(
+        &self,
+        endpoint: &Endpoint,
+        purpose: Purpose,
+        deadline: Instant,
+        opened: &dyn Fn(Weak<Stream>),
+        login: impl FnOnce() -> Result<Option<Login>, Fault>,
+    ) -> Result<Connection, Fault> {
+        let limit = Instant::now().until(deadline);
+        let not_sent = Fault::NotSent;
+        // The files are read first: where they cannot be used, no connection is opened.
+        let session = self.tls.as_ref().map(|tls| tls.session(deadline)).transpose();
+        let session = session.map_err(|error| not_sent(trouble::not_secured(&self.label, &error)))?;
+        let mut socket = Socket::dial(endpoint, &self.resolver, deadline)
+            .map_err(|why| not_sent(trouble::not_reached(&self.label, endpoint, why, limit)))?;
+        opened(Arc::downgrade(socket.stream()));
+        if let Some(session) = session {
+            let secured = socket.secure(session, deadline);
+            secured.map_err(|error| not_sent(trouble::failed(&self.label, Moment::Handshake, error, limit)))?;
+        }
+        let largest = if purpose == Purpose::Map { Largest::MAP } else { Largest::REPLY };
+        let mut connection = Connection::new(socket, Arc::clone(&self.label), largest);
+        connection.asked_birth = self.asks_birth.load(Ordering::Relaxed);
+        let (login, peer) = (login()?, connection.peer());
+        self.introduce(&mut connection, purpose, login.as_ref().map(AsRef::as_ref), deadline)?;
+        if let Some(identity) = &mut connection.identity {
+            (identity.number, identity.peer) = (self.number, peer);
+        }
+        Ok(connection)
+    }
+
+    /// Sends the introduction in one round trip. Requests of callers come later: until the replies are checked, the
+    /// server may be of the wrong kind.
+    fn introduce(
+        &self,
+        connection: &mut Connection,
+        purpose: Purpose,
+        login: Option<&[u8]>,
+        deadline: Instant,
+    ) -> Result<(), Fault> {
+        let limit = Instant::now().until(deadline);
+        let mut moment = Moment::Greeting;
+        let lost = |moment, error| Fault::NotSent(trouble::failed(&self.label, moment, error, limit));
+        let (mut packed, mut steps) = (Cow::Borrowed(self.introduction.packed()), self.introduction.steps().to_vec());
+        if connection.asked_birth {
+            packed.to_mut().extend(Introduction::ask_birth());
+            steps.push(Step::Birth);
+        }
+        if let Some(login) = login {
+            steps.insert(0, Step::Login);
+            connection.send(login, deadline).map_err(|error| lost(moment, error))?;
+        }
+        connection.send(&packed, deadline).map_err(|error| lost(moment, error))?;
+        let mut refused_login = None;
+        for step in &steps {
+            let reply = match connection.receive(deadline) {
+                Ok(reply) => reply,
+                Err(error) => return Err(refused_login.unwrap_or_else(|| lost(moment, error))),
+            };
+            moment = Moment::Request;
+            match (self.take_step(connection, *step, purpose, reply), refused_login.take()) {
+                (Ok(()), None) => {}
+                // The reply to `HELLO` explains more than the refused password: keep reading.
+                (Err(fault), None) if *step == Step::Login => refused_login = Some(fault),
+                (Err(Fault::NotSent(error)), _) => return Err(Fault::NotSent(error)),
+                (_, Some(fault)) | (Err(fault), None) => return Err(fault),
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the server is of the wanted kind, and a master.
+    pub(super) fn check(&self, server: &Hello) -> Result<(), Fault> {
+        server.check(&self.label, self.in_cluster)
+    }
+
+    fn take_step(&self, connection: &mut Connection, step: Step, purpose: Purpose, reply: Value) -> Result<(), Fault> {
+        if let Value::ServerError(error) = &reply {
+            let refusal = self.introduction.refusal(step, Refusal::new(error));
+            return refusal.map_or(Ok(()), |refusal| Err(Fault::Refused(refusal.at(Arc::clone(&self.label)))));
+        }
+        match step {
+            Step::Hello => {
+                let server = Hello::read(&reply);
+                match purpose {
+                    Purpose::Locks => self.check(&server)?,
+                    Purpose::Map => server.check_mode(&self.label, self.in_cluster)?,
+                    Purpose::Sentinel => server.check_sentinel(&self.label)?,
+                    Purpose::AnyRole => {}
+                }
+                connection.identity = server.id.map(Identity::new);
+            }
+            Step::Info => connection.learn_from(&text_of(&reply).unwrap_or_default()),
+            Step::Birth => connection.birth = text_of(&reply).and_then(|info| Birth::read(&info, Instant::now())),
+            Step::Login | Step::Database | Step::Name => {}
+        }
+        Ok(())
+    }
+}
