@@ -50,8 +50,10 @@ impl Client {
     /// Opens a client with default settings and checks that the server answers.
     ///
     /// URLs: `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for TLS (cargo feature `tls`),
-    /// `redis+cluster://[user:password@]host[:port],host[:port]` for a Redis Cluster, `rediss+cluster://` for both, and
-    /// `redis+unix:///path`, all with the parameters
+    /// `redis+cluster://[user:password@]host[:port],host[:port]` for a Redis Cluster,
+    /// `redis+sentinel://[user:password@]host[:port],host[:port]/service[/database]` for the master behind these
+    /// sentinels, `redis+replicated://host,host[/database]` for the master of these servers, the same three with
+    /// `rediss+` for TLS, and `redis+unix:///path`, all with the parameters
     /// `?db=n&user=name&pass=word&protocol=resp3`. In user and password `/`, `?`, `#`, `@` and `%` are written `%2F`,
     /// `%3F`, `%23`, `%40` and `%25`. A user without a password logs in with an empty password. Any other part of a
     /// URL is refused by name.
@@ -65,9 +67,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Config` for a malformed URL; `Unsupported` for TLS without the cargo feature `tls`, a Sentinel, a node of a Redis
-    /// Cluster behind `redis://`, or a server of its own behind `redis+cluster://`; `Connection` when the server is not
-    /// reached; `Refused` when the server refuses the login or is a replica.
+    /// `Config` for a malformed URL; `Unsupported` for TLS without the cargo feature `tls`, a Sentinel or a node of a
+    /// Redis Cluster behind `redis://`, or a server of its own behind `redis+cluster://`; `Connection` when the server
+    /// is not reached; `Refused` when the server refuses the login or is a replica.
     pub fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect()
     }
@@ -280,9 +282,10 @@ impl Client {
     /// by side, and a thread that holds some values may take a set with further ones. The values of a group are on one
     /// server. At most 1,000 values; a value that is named twice counts once.
     ///
-    /// Redisson judges the ends of such holds by the clocks of its clients. Where Java holds locks of the group, set
-    /// [`peer_clock_skew`](ClientBuilder::peer_clock_skew) to the largest difference between the clock of a Java machine
-    /// and that of the server.
+    /// Java clients of the group must use `StringCodec`: with the default codec of Redisson the same values get other
+    /// fields, and both sides hold them at once. Redisson judges the ends of such holds by the clocks of its clients.
+    /// Where Java holds locks of the group, set [`peer_clock_skew`](ClientBuilder::peer_clock_skew) to the largest
+    /// difference between the clock of a Java machine and that of the server.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -360,12 +363,13 @@ impl Client {
         held
     }
 
-    /// Lists the threads of this client that wait for a lock, the longest wait first; empty in a forked child.
+    /// Lists the threads of this client that wait for a lock, permits or a leadership, the longest wait first; empty in
+    /// a forked child. Waits for latches are not listed.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// for waiter in client.waiting() {
-    ///     println!("{:?} waits for {} since {:?}", waiter.thread_name(), waiter.name(), waiter.waited());
+    ///     println!("{:?} has waited for {} for {:?}", waiter.thread_name(), waiter.name(), waiter.waited());
     /// }
     /// # Ok::<(), lockson::Error>(())
     /// ```

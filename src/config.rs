@@ -112,8 +112,8 @@ impl ClientBuilder {
     /// Sets the prefix of every name, in Redis and in all texts, as a Redisson `NameMapper` that adds a prefix. At
     /// most 4,095 bytes, because a whole name has at most 4,096. Defaults to no prefix.
     ///
-    /// Handles, guards, events and lists show the name with the prefix; given to `get_lock`, such a name gets the prefix
-    /// a second time.
+    /// Handles, guards, events and lists show the name with the prefix; given to `get_lock`, such a name gets the
+    /// prefix a second time.
     ///
     /// ```
     /// let client = lockson::Client::builder("redis://localhost")
@@ -213,12 +213,13 @@ impl ClientBuilder {
     }
 
     /// Sets the largest difference between the clock of the server and the clocks of Redisson clients that use the same
-    /// group locks.
+    /// group locks and expiring permits.
     ///
-    /// The values of a group have deadlines in place of times to live, and Redisson judges the deadlines by the clock of
-    /// its machine. The time is added to each deadline that this client writes, and to each that it judges: another
-    /// client takes the value of a crashed holder by so much later. Other locks have no use for it. At most 1 hour.
-    /// Defaults to zero, for fleets without Redisson or with clocks in step.
+    /// The values of a group have deadlines in place of times to live, and Redisson judges the deadlines by the clock
+    /// of its machine. The time is added to each deadline that this client writes, and to each that it judges: another
+    /// client takes the value of a crashed holder by so much later. Expiring permits stay taken for that much longer
+    /// than their holder believes. Other locks have no use for it. At most 1 hour. Defaults to zero, for fleets without
+    /// Redisson or with clocks in step.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -315,8 +316,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whom to trust, and the certificate of this client, for a `rediss://` or `valkeys://` URL. Refused with any
-    /// other URL. Defaults to the authorities of the system.
+    /// Sets whom to trust, and the certificate of this client, for a URL with TLS: `rediss://`, `valkeys://`, or
+    /// `rediss+` with `cluster`, `sentinel` or `replicated`. Refused with any other URL. Defaults to the authorities of
+    /// the system. Needs the cargo feature `tls`.
     ///
     /// ```no_run
     /// use lockson::{Client, Tls};

@@ -6,10 +6,12 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 /// Gives user and password whenever the client connects: rotated passwords, tokens that expire, secrets of a vault.
+/// Needs the cargo feature `credentials`.
 ///
 /// Closures that return a [`Login`] are providers, too. The client calls a provider on a thread of its own and waits at
-/// most for the [command timeout](crate::ClientBuilder::command_timeout); callers of the same moment share one call. While a
-/// provider blocks, it is called on one more thread each minute: give it a time-out of its own. Panics are caught and reported as errors.
+/// most for the [command timeout](crate::ClientBuilder::command_timeout); callers of the same moment share one call.
+/// While a provider blocks, it is called on one more thread each minute: give it a time-out of its own. Panics are
+/// caught and reported as errors.
 ///
 /// ```no_run
 /// use lockson::{Client, Login};
@@ -68,7 +70,7 @@ where
     }
 }
 
-/// User and password for one login.
+/// User and password for one login. Needs the cargo feature `credentials`.
 ///
 /// The memory of a login is overwritten when the login is dropped, and so are the bytes that are sent. Copies of the
 /// provider, of the system and of a TLS library are not. No text form shows a part of it.
@@ -103,7 +105,8 @@ impl Login {
         Self { username: None, password: Zeroizing::new(password.into()) }
     }
 
-    /// The command `AUTH` as Redis reads it. Its memory is reserved beforehand, because memory that grows leaves copies.
+    /// The command `AUTH` as Redis reads it. Its memory is reserved beforehand, because memory that grows leaves
+    /// copies.
     pub(crate) fn packed(&self) -> Zeroizing<Vec<u8>> {
         let words = [Some("AUTH"), self.username.as_ref().map(|name| name.as_str()), Some(&self.password)];
         let words = || words.iter().copied().flatten();

@@ -10,12 +10,12 @@ use crate::error::{Error, ErrorKind, Refusal, Result};
 /// gives the lock to another client, and both believe that they hold it. With this setting the client waits for the
 /// replicas after each grant, each re-entry, each [`extend`](crate::Guard::extend) and each renewal, by `WAIT` or
 /// `WAITAOF` of Redis. A grant that does not reach them in time is given back, and the call fails with
-/// [`ErrorKind::Quorum`]; a renewal that does not reach them does not prolong the hold, so a holder that is cut off with
-/// an old master loses its lock before the lock expires at the replicas.
+/// [`ErrorKind::Quorum`]; a renewal that does not reach them does not prolong the hold, so a holder that is cut off
+/// with an old master loses its lock before the lock expires at the replicas.
 ///
 /// `WAIT` is no consensus: a fail-over may promote a replica that lacks the grant. Wait for all replicas, or let the
-/// fail-over choose the replica with the newest data, as Sentinel does among replicas of equal priority. A master without
-/// enough replicas grants nothing, and holders lose their locks when their lease is over.
+/// fail-over choose the replica with the newest data, as Sentinel does among replicas of equal priority. A master
+/// without enough replicas grants nothing, and holders lose their locks when their lease is over.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -47,8 +47,8 @@ impl Durability {
     }
 
     /// Waits also until the server, and each of the replicas, has written the grant to its append-only file, by
-    /// `WAITAOF` of Redis 7.2 and later. All of them need `appendonly yes`; with `appendfsync everysec` a write takes up
-    /// to two seconds, so give [`within`](Self::within) more.
+    /// `WAITAOF` of Redis 7.2 and later. All of them need `appendonly yes`; with `appendfsync everysec` a write takes
+    /// up to two seconds, so give [`within`](Self::within) more.
     ///
     /// ```
     /// # use lockson::Durability;

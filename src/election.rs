@@ -67,8 +67,8 @@ pub struct Candidate {
 
 /// The leadership of this process; dropping it resigns.
 ///
-/// The leadership is renewed until then. A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout); where
-/// the outcome matters, call [`resign`](Self::resign). A leadership may move to another thread.
+/// The leadership is renewed until then. A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout);
+/// where the outcome matters, call [`resign`](Self::resign). A leadership may move to another thread.
 ///
 /// ```no_run
 /// # use std::time::Duration;

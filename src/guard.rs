@@ -64,7 +64,8 @@ trait StaysOnItsThreadUnlessTakenByOwned: Sync + Unpin + UnwindSafe + RefUnwindS
 /// A lock held by the owner of this guard, which may move to another thread.
 ///
 /// An owned lock cannot be re-entered: every take through an [`OwnedLock`](crate::OwnedLock) has an owner of its own,
-/// and a second take waits for the first. Otherwise as a [`Guard`].
+/// and a second take waits for the first. A leaked owned guard is renewed until the client is closed, because it
+/// belongs to no thread; [`with_max_hold`](crate::OwnedLock::with_max_hold) bounds that. Otherwise as a [`Guard`].
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -207,8 +208,8 @@ macro_rules! answer_as_the_hold {
         }
 
         impl<T> $guard<T> {
-            /// Lends the hold of this guard; see [`Hold`]. A clone of the hold may move to another thread and outlive the
-            /// guard.
+            /// Lends the hold of this guard; see [`Hold`]. A clone of the hold may move to another thread and outlive
+            /// the guard.
             pub fn hold(&self) -> &Hold {
                 &self.inner.hold
             }
@@ -259,8 +260,8 @@ macro_rules! answer_as_the_hold {
         }
 
         impl $guard<FencingToken> {
-            /// Returns the fencing token of the grant, for the store; see [`Hold::token`]. A re-entry does not change the
-            /// token.
+            /// Returns the fencing token of the grant, for the store; see [`Hold::token`]. A re-entry does not change
+            /// the token.
             pub fn token(&self) -> FencingToken {
                 self.carried
             }

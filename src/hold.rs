@@ -52,8 +52,8 @@ pub(crate) enum Taken {
 /// cannot promise more: a thread may be stopped between the check and the next write. Where such a late write does
 /// harm, let the resource refuse late writers.
 ///
-/// A guard has the same methods. [`Guard::hold`](crate::Guard::hold) lends the hold itself; a clone of the hold keeps the client alive
-/// but not the lock, and may move to a thread that watches the hold:
+/// A guard has the same methods. [`Guard::hold`](crate::Guard::hold) lends the hold itself; a clone of the hold keeps
+/// the client alive but not the lock, and may move to a thread that watches the hold:
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -170,8 +170,8 @@ impl Hold {
 
     /// Runs `callback` once, on a thread of the client, when the lock is lost; at once after an earlier loss.
     ///
-    /// A released lock runs no callback. A slow callback delays no other callback. In a forked child, where the
-    /// client has no threads, the callback runs on the calling thread.
+    /// A released lock runs no callback. A slow callback delays the next one by 10 ms at most. In a forked child, where
+    /// the client has no threads, the callback runs on the calling thread.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -200,7 +200,8 @@ impl Hold {
     /// # Errors
     ///
     /// `BadInput` for a duration that is not a possible lease, `Lost` when the lock is lost, `NotHeld` after a
-    /// release; otherwise refusals and outages of the server.
+    /// release; `Quorum` for a red lock without a majority, and for a [`Durability`](crate::Durability) that is not
+    /// reached; otherwise refusals and outages of the server.
     pub fn extend(&self, duration: Duration) -> Result<()> {
         let lease = Lease::new(duration).map_err(|error| error.about(self.name()))?;
         match &self.0 {
@@ -211,7 +212,8 @@ impl Hold {
         }
     }
 
-    /// Returns the fencing token of the grant; only fenced locks have a token. A re-entry does not change the token.
+    /// Returns the fencing token of the grant; only fenced locks and leaderships have one. A re-entry does not change
+    /// the token.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;

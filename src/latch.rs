@@ -83,7 +83,8 @@ impl CountDownLatch {
     /// # Errors
     ///
     /// `BadInput` for an impossible name or count. `Unknown` when Redis did not reply: the request may have run, or may
-    /// still run until the background has closed it. `OtherKind` when the key is no counter. `Connection` and `Refused` as their names say.
+    /// still run until the background has closed it. `OtherKind` when the key is no counter. `Connection` and `Refused`
+    /// as their names say.
     pub fn set_count_once(&self, count: u32) -> Result<bool> {
         if i32::try_from(count).is_err() {
             let text = format!("a count of {count} is not possible; give at most {}", i32::MAX);

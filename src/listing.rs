@@ -110,7 +110,7 @@ impl HeldLock {
         self.hold_count
     }
 
-    /// Returns the fencing token; only fenced locks have one.
+    /// Returns the fencing token; only fenced locks and leaderships have one.
     pub fn token(&self) -> Option<FencingToken> {
         self.token
     }

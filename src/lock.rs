@@ -104,10 +104,11 @@ impl Lock {
     /// is held with at least half of its lease.
     ///
     /// [`with_lease`](Self::with_lease) and [`with_max_hold`](Self::with_max_hold) of the multi-lock replace those of
-    /// its locks; a [`with_cancel`](Self::with_cancel) counts on the multi-lock only. The guard is held while all locks are; [`Hold::members`] tells each lock. A release releases all
-    /// locks, also after failures, and its error names those that failed. [`holder`](Self::holder) and
-    /// [`remaining_time_to_live`](Self::remaining_time_to_live) are `Unsupported` for more than one lock: ask the single
-    /// locks, and a value of a group by a group lock of that value alone.
+    /// its locks; a [`with_cancel`](Self::with_cancel) counts on the multi-lock only. The guard is held while all locks
+    /// are; [`Hold::members`] tells each lock. A release releases all locks, also after failures, and its error names
+    /// those that failed. [`holder`](Self::holder) and [`remaining_time_to_live`](Self::remaining_time_to_live) are
+    /// `Unsupported` for more than one lock: ask the single locks, and a value of a group by a group lock of that value
+    /// alone.
     ///
     /// Redisson's `getMultiLock`, in the rounds of C++'s `std::lock`. Each lock is stored as if taken alone, so other
     /// clients, Java ones included, see no difference.
@@ -217,10 +218,10 @@ impl<T> Lock<T> {
 
     /// Returns a handle whose locks count as taken when replicas, or a disk, have them; see [`Durability`].
     ///
-    /// A lock that does not reach them in time is given back, and the call fails with `Quorum`: it does not wait and ask
-    /// again. A busy lock is `None` as ever. A thread that re-enters a lock needs what its outer section needs, or more.
-    /// Of several locks each waits, those of one server together. A server of a red lock whose replicas are late does
-    /// not vote; several independent servers seldom need replicas as well.
+    /// A lock that does not reach them in time is given back, and the call fails with `Quorum`: it does not wait and
+    /// ask again. A busy lock is `None` as ever. A thread that re-enters a lock needs what its outer section needs, or
+    /// more. Of several locks each waits, those of one server together. A server of a red lock whose replicas are late
+    /// does not vote; several independent servers seldom need replicas as well.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -260,8 +261,8 @@ impl<T> Lock<T> {
     /// Returns a [red lock](Self::red) that waits for at most `limit` for each server, 1 ms to 10 s. Default: 50 ms.
     ///
     /// Much shorter than the lease, and longer than a new connection with its login takes; the `command_timeout` of the
-    /// clients bounds it, too. Where the lease is not longer, one silent server makes a take fail as if the lock were busy.
-    /// For another lock the setting is `BadInput`.
+    /// clients bounds it, too. Where the lease is not longer, one silent server makes a take fail as if the lock were
+    /// busy. For another lock the setting is `BadInput`.
     ///
     /// ```no_run
     /// # use lockson::Lock;
@@ -280,8 +281,8 @@ impl<T> Lock<T> {
     ///
     /// A server that restarts without its data has forgotten its vote, and a second vote could make a second majority.
     /// After the longest lease in use, each lock of the time before is over. Zero is for servers that were never used
-    /// before, as in tests: without it, servers that have just been started for the first time make every take fail with
-    /// [`ErrorKind::Quorum`]. A server whose user may not ask `INFO server` always votes. For another lock it is
+    /// before, as in tests: without it, servers that have just been started for the first time make every take fail
+    /// with [`ErrorKind::Quorum`]. A server whose user may not ask `INFO server` always votes. For another lock it is
     /// `BadInput`.
     ///
     /// ```no_run
@@ -340,7 +341,9 @@ impl<T> Lock<T> {
     /// `BadInput` for an impossible name or lease, before any request. After
     /// [`outage_limit`](crate::ClientBuilder::outage_limit) without a reply of Redis: `Connection`, or `Unknown` if a
     /// request was sent, or `Refused` if Redis kept refusing for a transient reason like `LOADING`. `Lost` when this
-    /// thread held the lock and lost it. `Cancelled`, `Closed`, `AlreadyHeld` and `OtherKind` as their names say.
+    /// thread held the lock and lost it. `Quorum` for a red lock without a majority, and for a [`Durability`] that is
+    /// not reached; `Unsupported` where the server lacks `WAIT` or `WAITAOF`. `Cancelled`, `Closed`, `AlreadyHeld` and
+    /// `OtherKind` as their names say.
     pub fn lock(&self) -> Result<Guard<T>> {
         self.take_for_ever(false).and_then(|grant| Guard::new(grant, self.carried))
     }
@@ -556,7 +559,7 @@ impl<T> Lock<T> {
     ///
     /// # Errors
     ///
-    /// Refusals and outages of the server.
+    /// `BadInput` for an impossible name; refusals and outages of the server.
     pub fn is_locked(&self) -> Result<bool> {
         match &self.target {
             Target::One(one) => one.is_locked(),
@@ -611,7 +614,7 @@ impl<T> Lock<T> {
     ///
     /// # Errors
     ///
-    /// Refusals and outages of the server.
+    /// `BadInput` for an impossible name; `Unsupported` for several locks; refusals and outages of the server.
     pub fn remaining_time_to_live(&self) -> Result<Option<Duration>> {
         match &self.target {
             Target::One(one) => one.remaining_time_to_live(),
@@ -635,7 +638,7 @@ impl<T> Lock<T> {
     ///
     /// # Errors
     ///
-    /// Refusals and outages of the server.
+    /// `BadInput` for an impossible name; `Unsupported` for several locks; refusals and outages of the server.
     pub fn holder(&self) -> Result<Option<Holder>> {
         let holder = match &self.target {
             Target::One(one) => one.holder(),

@@ -48,7 +48,7 @@ pub struct PermitExpirableSemaphore {
     durability: Option<Durability>,
 }
 
-/// ExpiringPermits that were taken together; dropping them gives them back.
+/// Expiring permits that were taken together; dropping them gives them back.
 ///
 /// They belong to no thread and may move to another one. They are lost together: when one of them is gone, the others
 /// are given back with the drop. A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout).
@@ -327,9 +327,9 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// `Unknown` when Redis did not reply: the request may have run, or may still run until the background has closed
-    /// it. `OtherKind` for a name of another kind, but for the name of a
-    /// semaphore or a latch, which are counters, too: use each name for one kind.
+    /// `BadInput` for an impossible name or more than 2,147,483,647 permits. `Unknown` when Redis did not reply: the
+    /// request may have run, or may still run until the background has closed it. `OtherKind` for a name of another
+    /// kind, but for the name of a semaphore or a latch, which are counters, too: use each name for one kind.
     pub fn set_permits(&self, permits: u32) -> Result<()> {
         let name = self.name.checked()?;
         query::check_permits(permits).map_err(|error| error.about(name))?;

@@ -15,7 +15,8 @@ use servers::{Layout, Servers};
 use tls::TlsSettings;
 use values::{bad, class_of, config, is_almost, millis, name, not_yaml, number, prefix, substitute, text, unsupported};
 
-/// The result of reading a Redisson configuration: the settings, and warnings about settings without effect.
+/// The result of reading a Redisson configuration: the settings, and warnings about settings without effect. Needs the
+/// cargo feature `redisson-yaml`.
 ///
 /// ```no_run
 /// # let yaml = String::new();
@@ -32,7 +33,8 @@ use values::{bad, class_of, config, is_almost, millis, name, not_yaml, number, p
 pub struct RedissonConfig {
     /// The settings, ready for [`connect`](ClientBuilder::connect).
     pub builder: ClientBuilder,
-    /// One sentence for each setting without effect here; the sentence begins with the name of the setting.
+    /// One sentence for each setting that has no effect here, or another one than in Redisson; the sentence begins
+    /// with the name of the setting.
     pub warnings: Vec<String>,
 }
 
@@ -42,7 +44,7 @@ impl ClientBuilder {
     ///
     /// `${NAME}` and `${NAME:-default}` are replaced by environment variables, as in Redisson. A setting without
     /// effect here is named in [`RedissonConfig::warnings`]. A setting that would make both sides use different names
-    /// or servers is an error.
+    /// or servers is an error. Needs the cargo feature `redisson-yaml`.
     ///
     /// ```
     /// # use lockson::ClientBuilder;
@@ -60,7 +62,8 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// `Config` for a file that is not a Redisson configuration; `Unsupported` for mappers of names, addresses
-    /// or commands that are Java code, for keystores of Java, and for TLS without the cargo feature `tls`.
+    /// or commands and a `credentialsResolver` that are Java code, for keystores of Java, for TLS that is not verified,
+    /// and for TLS without the cargo feature `tls`.
     pub fn from_redisson_yaml(yaml: &str) -> Result<RedissonConfig> {
         let yaml = substitute(yaml)?;
         let malformed = |error: serde_norway::Error| config(&not_yaml(&yaml, error.location().map(|at| at.line())));
@@ -195,7 +198,8 @@ impl Reader {
                     self.shared(key, value, class)?;
                 }
                 "useScriptCache" if value == &Value::Bool(true) => {}
-                "codec" => self.warn(key, "locks are stored as plain text, whatever the codec"),
+                "codec" => self.warn(key, "locks are stored as plain text, whatever the codec; only the values of getMultiLock(group, values) need \
+                                      StringCodec in Java"),
                 "checkLockSyncedSlaves" => self.copies.checked = value == &Value::Bool(true),
                 "slavesSyncTimeout" => self.copies.within = Some(millis(key, value)?),
                 _ => match (Layout::of_section(key), value) {
@@ -272,7 +276,7 @@ impl Reader {
             },
             ("credentialsResolver", _) => {
                 let why = "this Java class, which gives user and password, cannot be run here; give them as username and \
-                           password, or in the URL of Client::builder()";
+                           password, or open the client by Client::builder(url).credentials(..), a cargo feature";
                 return Err(unsupported(key, why));
             }
             ("natMapper", _) => {

@@ -246,15 +246,16 @@ impl Semaphore {
     /// # Errors
     ///
     /// `Unknown` when Redis did not reply: the request may have run, or may still run until the background has closed
-    /// it. Otherwise as [`available`](Self::available).
+    /// it. `BadInput` for more than 2,147,483,647 permits. Otherwise as [`available`](Self::available).
     pub fn set_permits_once(&self, permits: u32) -> Result<bool> {
         self.set_once(permits, None)
     }
 
     /// Makes the semaphore for a time if there is none. Returns whether it was made.
     ///
-    /// At the end of `time_to_live` (1 ms to 365 days) the semaphore is gone with all its permits, and `Permits` taken
-    /// before are then not given back to a newer one that does not exist.
+    /// At the end of `time_to_live` (1 ms to 365 days) the semaphore is gone with all its permits. A release of permits
+    /// that were taken before makes no new one. If a new semaphore has been made under the name meanwhile, the release
+    /// adds to it, so use a new name for each period.
     ///
     /// ```no_run
     /// # use std::time::Duration;

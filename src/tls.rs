@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The settings of TLS for a `rediss://` or `valkeys://` URL: trusted authorities, and the certificate of this client.
+/// The settings of TLS for a URL like `rediss://`: trusted authorities, and the certificate of this client. Needs the
+/// cargo feature `tls`.
 ///
 /// Without settings, the certificate of the server must come from an authority that the system trusts, and be valid for
 /// the host in the URL. Versions 1.2 and 1.3 of TLS are spoken. Files are read anew for each connection, so replaced
@@ -29,7 +30,7 @@ pub struct Tls {
 }
 
 /// Says that a connection may lead to anyone: whoever stands between client and server reads the password, and grants
-/// and takes locks. For tests only.
+/// and takes locks. For tests only. Needs the cargo feature `tls`.
 ///
 /// ```no_run
 /// use lockson::{Client, DangerousNoVerification, Tls};

@@ -89,8 +89,8 @@ impl Engine {
         request.durability.or_else(usual)
     }
 
-    /// Judges what a request about this lock has reached, where it must reach anything. `consequence` tells what becomes
-    /// of the lock otherwise. The caller must hold no mutex, because the observer may be told.
+    /// Judges what a request about this lock has reached, where it must reach anything. `consequence` tells what
+    /// becomes of the lock otherwise. The caller must hold no mutex, because the observer may be told.
     pub(super) fn judge(
         &self,
         name: &LockName,

@@ -79,7 +79,8 @@ pub(super) fn read_outcome(reply: &Value) -> Option<Result<(), Loss>> {
     }
 }
 
-/// Reads the reply to a release: {1, receivers} = done | {0} = lost, the lock is free | {2} = lost, another owner has it.
+/// Reads the reply to a release: {1, receivers} = done | {0} = lost, the lock is free | {2} = lost, another owner has
+/// it.
 pub(super) fn read_release(reply: &Value) -> Option<Released> {
     match list(reply)? {
         [Value::Int(1), receivers] => Some(Ok(u64::try_from(int(receivers)?).ok())),

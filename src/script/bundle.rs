@@ -86,8 +86,8 @@ impl Bundle {
         }
     }
 
-    /// Releases all locks, also when some of them are lost. The same rules apply to `parts`. A message on a channel that
-    /// several parts share is published once, and counted for the first part.
+    /// Releases all locks, also when some of them are lost. The same rules apply to `parts`. A message on a channel
+    /// that several parts share is published once, and counted for the first part.
     pub(crate) fn release(self, parts: &[BundleRelease<'_>]) -> Call<Vec<Released>> {
         match self {
             Self::Plain => {

@@ -216,8 +216,8 @@ impl Exchange {
         self.rest_or_end(now, Some(self.bounds.retry_until), Error::refused(refusal));
     }
 
-    /// Takes the word of the server that the script came to an end at a key that another server stores. The writes before
-    /// that key stand, as if the answer had been lost; but nothing of the request runs any more.
+    /// Takes the word of the server that the script came to an end at a key that another server stores. The writes
+    /// before that key stand, as if the answer had been lost; but nothing of the request runs any more.
     pub(crate) fn cut_short(&mut self, sent: Instant, now: Instant, refusal: Refusal) {
         self.took = sent.until(now);
         let error = Error::refused(refusal);

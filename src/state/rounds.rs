@@ -1,9 +1,9 @@
 //! The rounds of a caller that takes all of several locks: what it asks for, gives back and waits for.
 //!
-//! A caller that sleeps holds no part of its take, so callers never block each other in a circle, whatever the order
-//! of their locks and whatever they hold already. The caller sleeps at one busy part, the blocker, and asks for the
-//! other parts at once when it has the blocker. Locks that are nearly always busy would starve such a caller. After
-//! some rounds in vain, the caller therefore keeps the granted parts while it waits for a missing part, for a bounded time.
+//! A caller that sleeps holds no part of its take, so callers never block each other in a circle, whatever the order of
+//! their locks and whatever they hold already. The caller sleeps at one busy part, the blocker, and asks for the other
+//! parts at once when it has the blocker. Locks that are nearly always busy would starve such a caller. After some
+//! rounds in vain, the caller therefore keeps the granted parts while it waits for a missing part, for a bounded time.
 
 use std::time::Duration;
 

@@ -106,8 +106,8 @@ impl DedicatedConnection {
         }
     }
 
-    /// Checks that the server that answered last is a master, as far as the server reports a role. Closes the connection to any other
-    /// server.
+    /// Checks that the server that answered last is a master, as far as the server reports a role. Closes the
+    /// connection to any other server.
     pub(crate) fn check_role(&mut self, deadline: Instant) -> Result<(), Fault> {
         let hello = command(&["HELLO"]).get_packed_command();
         let asked = self.generation();

@@ -94,8 +94,8 @@ impl<'a> Acquisition<'a> {
         self.conclude(outcome)
     }
 
-    /// Takes the outcome of the one request that [`ask`](Self::ask) or a bundle built. The caller tells the observer of a
-    /// grant.
+    /// Takes the outcome of the one request that [`ask`](Self::ask) or a bundle built. The caller tells the observer of
+    /// a grant.
     pub(crate) fn hear(mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<Outcome<Grant>> {
         self.tells = false;
         let mut busy = LONGEST_SLEEP;

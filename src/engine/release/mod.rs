@@ -177,8 +177,8 @@ impl Engine {
         }
     }
 
-    /// Counts a release whose message `receivers` clients got, this one among them if it is `listening`. Returns whether
-    /// the next thread of this process may ask at once.
+    /// Counts a release whose message `receivers` clients got, this one among them if it is `listening`. Returns
+    /// whether the next thread of this process may ask at once.
     fn turn_goes_on(&self, hold: &HoldState, receivers: Option<u64>, listening: bool) -> bool {
         if !hold.kind.stands_back() {
             return false;

@@ -28,7 +28,8 @@ pub(super) struct All<'a> {
     thread: Option<ThreadId>,
     wait: Wait,
     deadline: Deadline,
-    /// The end of the last request of the call, except that what is held is given back; `None` for a wait without limit.
+    /// The end of the last request of the call, except that what is held is given back; `None` for a wait without
+    /// limit.
     end: Option<Instant>,
     rounds: Rounds,
     /// The last error of a server that did not answer in this round.

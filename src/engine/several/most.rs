@@ -111,7 +111,8 @@ impl<'a> Most<'a> {
         replies.into_iter().flatten().zip(is_reentry).collect()
     }
 
-    /// Whether enough servers are not down. After a stop of this process all of them seem down, and are worth a request.
+    /// Whether enough servers are not down. After a stop of this process all of them seem down, and are worth a
+    /// request.
     fn has_quorum_up(&self) -> bool {
         let now = Instant::now();
         let is_up = |waiting: &&Waiting<'_>| waiting.node.server.why_down(now).is_none();
