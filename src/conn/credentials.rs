@@ -76,9 +76,9 @@ impl Provider {
     /// Returns credentials other than those of the asking `refused`, and the number of the asking.
     fn ask(&self, refused: u64, server: &str, deadline: Instant) -> Result<(u64, PackedLogin), Fault> {
         let (limit, provider) = (Instant::now().until(deadline), Arc::clone(&self.provider));
-        let asked = self.asked.ask(refused, deadline, move || {
+        let asked = self.asked.ask(refused, deadline, move |last_were_refused| {
             let login = catch_unwind(AssertUnwindSafe(|| {
-                if refused > 0 {
+                if last_were_refused {
                     provider.refused();
                 }
                 provider.credentials().map(|login| PackedLogin(Arc::new(login.packed())))
@@ -144,3 +144,41 @@ impl StdError for ProviderError {
 
 const TWICE: &str = "these are the credentials of the provider, which was asked once more after the first refusal";
 const SAME: &str = "these are the credentials of the provider, which gave the same ones once more after the refusal";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::credentials::Login;
+
+    /// Keeps a token until it is refused.
+    #[derive(Clone, Default)]
+    struct Tokens(Arc<AtomicUsize>);
+
+    impl Credentials for Tokens {
+        fn credentials(&self) -> Result<Login, Box<dyn StdError + Send + Sync>> {
+            Ok(Login::with_password(format!("token {}", self.0.load(Ordering::SeqCst))))
+        }
+
+        fn refused(&self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn good_credentials_are_not_refused_for_older_ones() {
+        let tokens = Tokens::default();
+        let provider = Provider::new(tokens.clone());
+        let ask = |refused| provider.ask(refused, "h", Instant::now().after(Duration::from_secs(10))).ok().unwrap();
+        let (stale, _) = ask(0);
+        let (_, fresh) = ask(stale);
+        // Another connection had the stale ones, too, and was refused a moment later.
+        let (number, same) = ask(stale);
+        assert!(same == fresh);
+        assert_eq!(tokens.0.load(Ordering::SeqCst), 1);
+        assert!(ask(number).1 != fresh);
+        assert_eq!(tokens.0.load(Ordering::SeqCst), 2);
+    }
+}

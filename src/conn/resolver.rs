@@ -36,7 +36,7 @@ impl Resolver {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
         let (look_up, host) = (Arc::clone(&self.look_up), host.to_owned());
-        let look_up = move || look_up(&host, port).map_err(|error| (error.kind(), error.to_string()));
+        let look_up = move |_| look_up(&host, port).map_err(|error| (error.kind(), error.to_string()));
         match self.look_ups.ask(0, deadline, look_up) {
             Ok((_, Ok(addresses))) if addresses.is_empty() => Err(not_resolved(io::ErrorKind::NotFound, "no address")),
             Ok((_, Ok(addresses))) => Ok(addresses),

@@ -32,6 +32,8 @@ struct Shared<T> {
 struct State<T> {
     /// The number of askings that were started.
     begun: u64,
+    /// The last asking that was started because an answer was of no use.
+    renewed: u64,
     /// The last asking that was started, until its end.
     under_way: Option<UnderWay>,
     /// The number and the answer of the last finished asking, while a caller waits for it.
@@ -49,20 +51,24 @@ struct UnderWay {
 
 impl<T: Clone + Send + 'static> SingleFlight<T> {
     pub(super) fn new(thread_name: &'static str) -> Self {
-        let state = Mutex::new(State { begun: 0, under_way: None, answer: None, waiting: 0 });
+        let state = Mutex::new(State { begun: 0, renewed: 0, under_way: None, answer: None, waiting: 0 });
         Self { thread_name, shared: Arc::new(Shared { state, done: Condvar::new() }) }
     }
 
     /// Returns the number of an asking and its answer, by `deadline`. The answer number `after` is of no use to the
     /// caller: the asking was started with that knowledge. Numbers begin with 1.
+    ///
+    /// `question` is told whether the newest answers are of no use. They may be of use where another caller with an old
+    /// answer was the first to say so.
     pub(super) fn ask(
         &self,
         after: u64,
         deadline: Instant,
-        question: impl FnOnce() -> T + Send + 'static,
+        question: impl FnOnce(bool) -> T + Send + 'static,
     ) -> Result<(u64, T), NoAnswer> {
         let mut state = self.shared.state.lock();
         let now = Instant::now();
+        let after = if after < state.renewed { 0 } else { after };
         let is_joined = |asking: UnderWay| asking.begun.after(HOPELESS) > now && asking.after >= after;
         if !state.under_way.is_some_and(is_joined) {
             self.begin(&mut state, UnderWay { begun: now, after }, question).map_err(NoAnswer::NoThread)?;
@@ -90,11 +96,11 @@ impl<T: Clone + Send + 'static> SingleFlight<T> {
         &self,
         state: &mut State<T>,
         asking: UnderWay,
-        question: impl FnOnce() -> T + Send + 'static,
+        question: impl FnOnce(bool) -> T + Send + 'static,
     ) -> io::Result<()> {
         let (shared, number) = (Arc::clone(&self.shared), state.begun + 1);
         thread::Builder::new().name(self.thread_name.into()).spawn(move || {
-            let answer = question();
+            let answer = question(asking.after > 0);
             let mut state = shared.state.lock();
             if state.begun == number {
                 state.under_way = None;
@@ -111,6 +117,9 @@ impl<T: Clone + Send + 'static> SingleFlight<T> {
             drop(outdated);
         })?;
         (state.begun, state.under_way) = (number, Some(asking));
+        if asking.after > 0 {
+            state.renewed = number;
+        }
         Ok(())
     }
 }
@@ -149,7 +158,7 @@ mod tests {
     impl Slow {
         fn ask(&self, after: u64, limit: Duration) -> Result<(u64, u32), NoAnswer> {
             let (answers, asked) = (self.answers.clone(), Arc::clone(&self.asked));
-            self.flight.ask(after, Instant::now().after(limit), move || {
+            self.flight.ask(after, Instant::now().after(limit), move |_| {
                 asked.fetch_add(1, Ordering::SeqCst);
                 answers.recv().unwrap_or_default()
             })
@@ -195,6 +204,19 @@ mod tests {
         (0..3).for_each(|_| answer.send(7).unwrap());
         assert_eq!(slow.ask(0, SOON).unwrap().1, 7);
         assert!(slow.flight.shared.state.lock().begun >= 2);
+    }
+
+    #[test]
+    fn only_the_newest_answers_are_told_to_be_of_no_use() {
+        let flight = SingleFlight::new("test");
+        let ask = |after| flight.ask(after, Instant::now().after(SOON), |are_useless| are_useless).unwrap();
+        assert_eq!(ask(0), (1, false));
+        assert_eq!(ask(0), (2, false));
+        assert_eq!(ask(1), (3, true), "the second answer may be the same as the first one");
+        assert_eq!(ask(1), (4, false));
+        assert_eq!(ask(2), (5, false));
+        assert_eq!(ask(3), (6, true));
+        assert_eq!(ask(5), (7, false));
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Connector {
     /// it is not read by `deadline`.
     pub(in crate::conn) fn session(&self, deadline: Instant) -> Result<Session> {
         let source = Arc::clone(&self.source);
-        let config = match self.reads.ask(0, deadline, move || source.config().map(Arc::new)) {
+        let config = match self.reads.ask(0, deadline, move |_| source.config().map(Arc::new)) {
             Ok((_, config)) => config?,
             Err(NoAnswer::NotInTime) => {
                 let text = "the TLS settings: the files were not read in time; their file system may hang";
