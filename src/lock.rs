@@ -145,7 +145,7 @@ impl Lock {
     /// [`Hold::remaining`] counts until the moment from which on fewer than a majority are held, [`Hold::lost`] tells
     /// the loss after which too few were left, and [`Hold::members`] lists the locks that were granted. Too few servers
     /// for a majority are [`ErrorKind::Quorum`]. Everything else is as with [`multi`](Self::multi). A red lock cannot
-    /// contain a group, be a part of one, or have two locks on one server.
+    /// contain a group, be a part of one, have two locks on one server, or contain a token lock without scripts.
     ///
     /// The algorithm is Redlock of the Redis documentation; Redisson has it as `RedissonRedLock`.
     ///

@@ -45,6 +45,11 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         self.queueing() == Queueing::Line && matches!(self.waking(), Waking::Message)
     }
 
+    /// Whether a take can be a vote of a red lock: one round trip, with the question when the server started.
+    fn can_vote(&self) -> bool {
+        true
+    }
+
     /// Whether a hold that was lost may have left parts in Redis, which its last guard gives back.
     fn may_leave_parts(&self) -> bool {
         false

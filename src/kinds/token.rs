@@ -208,6 +208,10 @@ impl Kind for TokenLock {
         if self.by_script() { "token" } else { "token without scripts" }
     }
 
+    fn can_vote(&self) -> bool {
+        self.by_script()
+    }
+
     fn encode_owner(&self, owner: OwnerId) -> OwnerId {
         OwnerId::encoded(&(self.0.value)(owner.as_str()))
     }

@@ -104,6 +104,11 @@ impl Members {
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|one, other| places[*one].cmp(&places[*other]));
         if form == Form::Red {
+            if let Some(member) = members.iter().find(|member| !member.kind.can_vote()) {
+                let text = "a token lock is part of a red lock only with ReleaseBy::Script: without scripts it is not \
+                            noticed that a server restarted without its locks";
+                return Err(bad(text.to_owned()).about(&member.name));
+            }
             let mut servers: Vec<String> = members.iter().map(|one| one.handle.authority_of(&one.name)).collect();
             servers.sort_unstable();
             if let Some(twice) = servers.windows(2).find(|pair| pair[0] == pair[1]) {

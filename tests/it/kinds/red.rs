@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, ErrorKind, Lock, Loss};
+use lockson::{Client, ErrorKind, Lock, Loss, ReleaseBy, TokenOptions};
 use lockson_harness::RedisServer;
 
 use crate::support::{SCHEDULING, SOON, client, fresh, joined, kind_of, ms, timed};
@@ -144,7 +144,9 @@ fn impossible_red_locks_are_refused_before_any_request() {
     let endless = Lock::red([client.get_lock(&name)]).with_node_timeout(Duration::ZERO);
     let database = Client::connect(&RedisServer::shared().url_db(1)).unwrap();
     let databases = Lock::red([client.get_lock(&name), database.get_lock(&name)]);
-    for bad in [Lock::red([]), other_name, nested, not_red, within, endless, databases] {
+    let by = |release_by| client.get_token_lock_with(&name, TokenOptions::new().release_by(release_by));
+    let [by_transaction, by_command] = [ReleaseBy::Transaction, ReleaseBy::Server].map(|form| Lock::red([by(form)]));
+    for bad in [Lock::red([]), other_name, nested, not_red, within, endless, databases, by_transaction, by_command] {
         assert_eq!(kind_of(bad.lock()), ErrorKind::BadInput, "{bad:?}");
     }
 }
