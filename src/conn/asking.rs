@@ -9,9 +9,13 @@ pub(super) fn asking() -> Vec<u8> {
     command(&["ASKING"]).get_packed_command()
 }
 
-/// The reply to a request. Where `ASKING` was refused before, the refusal explains more than the reply.
+/// The reply to a request. Where `ASKING` was refused before, the refusal explains more than that of the request. A
+/// server that has just become the owner of the slot runs the request all the same.
 pub(super) fn with_asked(asked: Option<Value>, reply: Value) -> Value {
-    asked.filter(|asked| matches!(asked, Value::ServerError(_))).unwrap_or(reply)
+    match asked {
+        Some(refused @ Value::ServerError(_)) if matches!(reply, Value::ServerError(_)) => refused,
+        _ => reply,
+    }
 }
 
 /// Which commands of several round trips follow an `ASKING`: each of them, but a transaction as a whole.
@@ -58,8 +62,10 @@ mod tests {
 
     #[test]
     fn a_refused_asking_explains_more_than_the_reply() {
-        let refused = redis::parse_redis_value(b"-NOPERM no\r\n").unwrap();
-        assert_eq!(with_asked(Some(refused.clone()), Value::Int(1)), refused);
+        let [refused, moved] =
+            ["NOPERM", "MOVED"].map(|word| redis::parse_redis_value(format!("-{word} 1\r\n").as_bytes()).unwrap());
+        assert_eq!(with_asked(Some(refused.clone()), moved), refused);
+        assert_eq!(with_asked(Some(refused), Value::Int(1)), Value::Int(1), "the request ran");
         assert_eq!(with_asked(Some(Value::Okay), Value::Int(1)), Value::Int(1));
         assert_eq!(with_asked(None, Value::Int(1)), Value::Int(1));
     }
