@@ -226,6 +226,12 @@ impl Connection {
         self.mute
     }
 
+    /// Whether this connection is one to a later process of the server than that of `copy`: a server counts its
+    /// connections. An older connection, which has answered before, tells nothing.
+    pub(super) fn is_of_later_process(&self, copy: &Identity) -> bool {
+        !self.is_proven && self.number().is_some_and(|number| number < copy.id)
+    }
+
     /// Whether this connection reaches the same server as the connection of `identity`.
     pub(super) fn leads_where(&self, identity: &Identity) -> bool {
         let Some(own) = &self.identity else { return self.socket.peer() == identity.peer };

@@ -3,6 +3,7 @@
 mod moving;
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -164,10 +165,18 @@ impl Dialer {
     }
 
     /// Dials the address to which the connection of this identity led; `None` where the address is not known.
-    pub(super) fn dial_again(&self, identity: &Identity, deadline: Instant) -> Option<Result<Connection, Fault>> {
-        let peer = identity.peer?;
-        let endpoint = Endpoint::Tcp(peer.ip().to_string(), peer.port());
-        Some(self.dial_to(&endpoint, Purpose::AnyRole, deadline, |_| {}))
+    pub(super) fn dial_again(
+        &self,
+        identity: &Identity,
+        deadline: Instant,
+        opened: impl Fn(Weak<Stream>),
+    ) -> Option<Result<Connection, Fault>> {
+        let host = match identity.peer? {
+            SocketAddr::V6(peer) if peer.scope_id() > 0 => format!("{}%{}", peer.ip(), peer.scope_id()),
+            peer => peer.ip().to_string(),
+        };
+        let endpoint = Endpoint::Tcp(host, identity.peer?.port());
+        Some(self.dial_to(&endpoint, Purpose::AnyRole, deadline, opened))
     }
 
     fn dial_to(

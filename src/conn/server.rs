@@ -192,7 +192,7 @@ impl Server {
     pub(super) fn take_idle(&self) -> Result<Option<Connection>, Fault> {
         loop {
             match self.pool.take_idle()? {
-                Some(connection) if self.dialer.is_outdated(&connection) => self.put_away(connection, false),
+                Some(connection) if self.dialer.is_outdated(&connection) => self.close_one(connection),
                 taken => return Ok(taken),
             }
         }
@@ -209,7 +209,7 @@ impl Server {
     pub(super) fn take_or_reserve(&self, deadline: Instant) -> Result<Option<Connection>, Fault> {
         loop {
             match self.pool.take(deadline)? {
-                Some(connection) if self.dialer.is_outdated(&connection) => self.put_away(connection, false),
+                Some(connection) if self.dialer.is_outdated(&connection) => self.close_one(connection),
                 taken => return Ok(taken),
             }
         }
@@ -274,6 +274,12 @@ impl Server {
         }
     }
 
+    /// Closes a connection of the pool. The socket must be closed before the request is fenced or repeated.
+    fn close_one(&self, connection: Connection) {
+        drop(connection);
+        self.pool.give_up();
+    }
+
     /// Returns a connection to the pool, or closes it.
     pub(super) fn put_away(&self, connection: Connection, usable: bool) {
         if usable && !connection.is_logged_out() {
@@ -281,10 +287,8 @@ impl Server {
         } else {
             // The cause may affect idle connections as well, for instance a gateway that lost its table.
             let closes_idle = connection.is_mute() || connection.is_logged_out();
-            // The socket must be closed before the request is fenced or repeated.
-            drop(connection);
             self.suspect();
-            self.pool.give_up();
+            self.close_one(connection);
             if closes_idle {
                 self.pool.close_idle();
             }
@@ -302,16 +306,24 @@ impl Server {
         }
         let mut connection = self.take(limits.end())?;
         if connection.leads_where(identity) {
-            let outcome = kill(&mut connection, identity, limits);
+            // With the address, no other connection can be meant.
+            let has_restarted = identity.address.is_none() && connection.is_of_later_process(identity);
+            let outcome = if has_restarted { Ok(false) } else { kill(&mut connection, identity, limits) };
+            let is_there = has_restarted || connection.peer() == identity.peer;
             self.put_away(connection, is_usable(&outcome));
-            return fenced(outcome);
+            // Servers on two machines may have the same inner address. Where the connection was not found behind
+            // another outer address, it is looked for where it led.
+            if is_there || !matches!(outcome, Ok(false)) {
+                return fenced(outcome);
+            }
+        } else {
+            self.put_away(connection, true);
         }
-        self.put_away(connection, true);
         if self.has_moved_since(identity) {
             return Ok(false);
         }
         // By now the host name leads to another server, which never saw the request.
-        match self.dialer.dial_again(identity, limits.end()) {
+        match self.dialer.dial_again(identity, limits.end(), |stream| self.pool.opened(stream)) {
             Some(Ok(mut connection)) if connection.leads_where(identity) => {
                 fenced(kill(&mut connection, identity, limits))
             }
@@ -346,9 +358,7 @@ impl Server {
             return Err(closed());
         }
         let mut connection = self.dialer.dial_for(Purpose::AnyRole, deadline, |stream| self.pool.opened(stream))?;
-        // A server counts its connections: a later connection with a smaller number is one to a later process.
-        let has_restarted = connection.number().is_some_and(|number| number < copy.id);
-        if has_restarted || !connection.leads_where(copy) {
+        if connection.is_of_later_process(copy) || !connection.leads_where(copy) {
             return Ok(());
         }
         fenced(kill(&mut connection, copy, Limits::by(deadline))).map(drop)
@@ -386,15 +396,18 @@ impl Server {
     }
 }
 
-fn kill(connection: &mut Connection, identity: &Identity, limits: Limits) -> Result<(), Fault> {
-    connection.request(&identity.kill().get_packed_command(), limits, |reply| {
-        matches!(reply, Value::Int(_) | Value::Okay).then_some(())
+/// Ends a connection on the server. Returns whether it was still there.
+fn kill(connection: &mut Connection, identity: &Identity, limits: Limits) -> Result<bool, Fault> {
+    connection.request(&identity.kill().get_packed_command(), limits, |reply| match reply {
+        Value::Int(ended) => Some(*ended > 0),
+        Value::Okay => Some(true),
+        _ => None,
     })
 }
 
-fn fenced(outcome: Result<(), Fault>) -> Result<bool, Fault> {
+fn fenced(outcome: Result<bool, Fault>) -> Result<bool, Fault> {
     match outcome {
-        Ok(()) => Ok(true),
+        Ok(_) => Ok(true),
         Err(Fault::Refused(refusal)) if refusal.is_transient() => Err(Fault::Refused(refusal)),
         Err(Fault::Refused(_)) => Ok(false),
         Err(fault) => Err(fault),

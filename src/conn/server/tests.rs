@@ -79,3 +79,29 @@ fn another_machine_behind_the_address_is_noticed() {
     assert_ne!(second, first);
     assert_eq!(reconnect(), second);
 }
+
+/// Servers on two machines may have the same inner address.
+#[test]
+fn a_copy_is_looked_for_where_it_led_too() {
+    let machines = [(); 2].map(|()| served(Reaction::Reply(":0\r\n")));
+    machines.iter().for_each(|(scripted, _)| scripted.becomes("172.17.0.2:6379"));
+    let [(first, at_first), (second, at_second)] = &machines;
+    let copy = at_first.dial(soon()).unwrap().identity().cloned().unwrap();
+    assert!(at_second.fence(&copy, Limits::by(soon())).unwrap());
+    for scripted in [first, second] {
+        assert_eq!(scripted.seen().iter().filter(|seen| seen.words[..2] == ["CLIENT", "KILL"]).count(), 1);
+    }
+}
+
+/// A process that started later counts its connections from one again.
+#[test]
+fn a_restarted_server_is_asked_to_end_no_connection() {
+    let (scripted, server) = served(Reaction::Reply(":1\r\n"));
+    let mut copy = server.dial(soon()).unwrap().identity().cloned().unwrap();
+    (copy.id, copy.address) = (9, None);
+    assert!(server.fence(&copy, Limits::by(soon())).unwrap());
+    assert!(scripted.seen().is_empty());
+    copy.id = 1;
+    assert!(server.fence(&copy, Limits::by(soon())).unwrap());
+    assert_eq!(scripted.seen().len(), 1);
+}
