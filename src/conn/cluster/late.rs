@@ -59,11 +59,18 @@ fn work(shared: &Shared) {
             return;
         }
         drop(state);
+        // A member that is gone must not delay the copies at the others.
+        let mut gone = vec![];
         for (copy, _) in copies {
+            if gone.contains(&copy.number) {
+                continue;
+            }
             let server = shared.state.lock().servers.get(copy.number.0).cloned();
             let deadline = Instant::now().after(shared.look_limit);
             if server.is_none_or(|server| server.fence_afterwards(&copy, deadline).is_ok()) {
                 shared.state.lock().late.copies.retain(|(known, _)| *known != copy);
+            } else {
+                gone.push(copy.number);
             }
         }
         let mut state = shared.state.lock();

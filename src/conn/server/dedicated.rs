@@ -41,7 +41,7 @@ impl DedicatedConnection {
     ) -> Result<T, Fault> {
         let mut connection = self.take(deadline)?;
         let answer = connection.request(request, Limits::by(deadline), read);
-        if is_usable(&answer) {
+        if is_usable(&answer) && !connection.is_logged_out() {
             self.connection = Some(connection);
         }
         answer
