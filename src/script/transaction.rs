@@ -1,5 +1,7 @@
 //! The token lock without scripts: plain commands, and transactions where two commands belong together.
 
+use std::collections::VecDeque;
+
 use redis::{Cmd, ServerError, Value};
 
 use super::answer::{Attempt, Released, Renewal, RenewalAnswer, RenewalAnswers, without_receivers};
@@ -7,7 +9,7 @@ use super::compare_and_delete::CompareAndDelete;
 use super::entry::{Entry, command, word};
 use super::reply::{int, known, list, refused};
 use super::{Call, Pipeline, Rehearsal};
-use crate::error::{Loss, Stop};
+use crate::error::{Loss, Refusal, Stop};
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::time::Lease;
@@ -177,46 +179,75 @@ fn change(
     }
 }
 
+/// Renews the locks in one transaction. A change of one key undoes the transaction, so each half is then renewed by
+/// itself: no key that changes all the time delays the other locks.
 fn renew_all(send: &mut Pipeline<'_>, locks: &[(Entry, Lease)]) -> Result<RenewalAnswers, Stop> {
-    loop {
-        let keys: Vec<_> = locks.iter().map(|(entry, _)| entry.name.key()).collect();
-        let mut questions = vec![word("TIME"), command("WATCH", keys)];
-        questions.extend(locks.iter().flat_map(|(entry, _)| [entry.command("GET"), entry.command("PTTL")]));
-        let replies = send(&questions)?;
-        let (first, states) = known(replies.split_at_checked(2))?;
-        check_replies(first)?;
-        let server_time_ms = known(milliseconds(&first[0]))?;
-        let (mut answers, mut raised, mut to_do) = (vec![], vec![], vec![]);
-        for ((entry, lease), state) in locks.iter().zip(states.chunks_exact(2)) {
-            match &state[0] {
-                Value::BulkString(value) if entry.is(value) && matches!(state[1], Value::ServerError(_)) => {
-                    answers.push(known(RenewalAnswer::read(&state[1]))?);
-                }
-                Value::BulkString(value) if entry.is(value) => {
-                    if let Some(raise) = entry.raise(*lease, known(int(&state[1]))?) {
-                        raised.push(answers.len());
-                        to_do.push(raise);
-                    }
-                    answers.push(RenewalAnswer::Renewed);
-                }
-                Value::BulkString(_) => answers.push(RenewalAnswer::Lost(Loss::Taken)),
-                Value::Nil => answers.push(RenewalAnswer::Lost(Loss::Gone)),
-                other => answers.push(known(RenewalAnswer::read(other))?),
+    let mut answers = vec![None; locks.len()];
+    let mut parts = VecDeque::from([((0..locks.len()).collect::<Vec<_>>(), 0)]);
+    let mut server_time_ms = 0;
+    while let Some((part, tries)) = parts.pop_front() {
+        let left;
+        (server_time_ms, left) = renew_part(send, locks, &part, &mut answers)?;
+        match left[..] {
+            [] => {}
+            [place] if tries + 1 == TRIES_ALONE => {
+                let refusal = Refusal::from_text("BUSY the key changes again and again");
+                answers[place] = Some(RenewalAnswer::Refused(refusal));
             }
-        }
-        if to_do.is_empty() {
-            send(&[word("UNWATCH")])?;
-            return Ok(RenewalAnswers { server_time_ms, answers });
-        }
-        // The reads follow the writes, so that a connection with tracking is told of later changes to these keys.
-        to_do.extend(raised.iter().map(|&place| locks[place].0.command("PTTL")));
-        if let Some(results) = transact(send, to_do)? {
-            for (place, result) in raised.into_iter().zip(&results) {
-                answers[place] = known(RenewalAnswer::read(result))?;
-            }
-            return Ok(RenewalAnswers { server_time_ms, answers });
+            [_] => parts.push_back((left, tries + 1)),
+            _ => parts.extend(left.chunks(left.len().div_ceil(2)).map(|half| (half.to_vec(), 0))),
         }
     }
+    Ok(RenewalAnswers { server_time_ms, answers: known(answers.into_iter().collect())? })
+}
+
+/// Renews the locks at these places in one transaction. Returns the time of the server, and the places that have no
+/// answer yet because a watched key was changed.
+fn renew_part(
+    send: &mut Pipeline<'_>,
+    locks: &[(Entry, Lease)],
+    part: &[usize],
+    answers: &mut [Option<RenewalAnswer>],
+) -> Result<(u64, Vec<usize>), Stop> {
+    let keys: Vec<_> = part.iter().map(|&place| locks[place].0.name.key()).collect();
+    let mut questions = vec![word("TIME"), command("WATCH", keys)];
+    let states = part.iter().map(|&place| &locks[place].0);
+    questions.extend(states.flat_map(|entry| [entry.command("GET"), entry.command("PTTL")]));
+    let replies = send(&questions)?;
+    let (first, states) = known(replies.split_at_checked(2))?;
+    check_replies(first)?;
+    let server_time_ms = known(milliseconds(&first[0]))?;
+    let (mut raised, mut to_do) = (vec![], vec![]);
+    for (&place, state) in part.iter().zip(states.chunks_exact(2)) {
+        let (entry, lease) = &locks[place];
+        answers[place] = match &state[0] {
+            Value::BulkString(value) if entry.is(value) && matches!(state[1], Value::ServerError(_)) => {
+                Some(known(RenewalAnswer::read(&state[1]))?)
+            }
+            Value::BulkString(value) if entry.is(value) => match entry.raise(*lease, known(int(&state[1]))?) {
+                Some(raise) => {
+                    raised.push(place);
+                    to_do.push(raise);
+                    None
+                }
+                None => Some(RenewalAnswer::Renewed),
+            },
+            Value::BulkString(_) => Some(RenewalAnswer::Lost(Loss::Taken)),
+            Value::Nil => Some(RenewalAnswer::Lost(Loss::Gone)),
+            other => Some(known(RenewalAnswer::read(other))?),
+        };
+    }
+    if to_do.is_empty() {
+        send(&[word("UNWATCH")])?;
+        return Ok((server_time_ms, vec![]));
+    }
+    // The reads follow the writes, so that a connection with tracking is told of later changes to these keys.
+    to_do.extend(raised.iter().map(|&place| locks[place].0.command("PTTL")));
+    let Some(results) = transact(send, to_do)? else { return Ok((server_time_ms, raised)) };
+    for (place, result) in raised.into_iter().zip(&results) {
+        answers[place] = Some(known(RenewalAnswer::read(result))?);
+    }
+    Ok((server_time_ms, vec![]))
 }
 
 /// Runs the commands in a transaction; `None` if a watched key was changed.
@@ -262,23 +293,32 @@ fn milliseconds(time: &Value) -> Option<u64> {
     }
 }
 
+/// A lock whose key changes before each of this many transactions of its own is not renewed this time.
+const TRIES_ALONE: usize = 8;
+
 #[cfg(test)]
 mod tests {
-    use crate::transport::PubSub;
     use std::time::Duration;
+
+    use lockson_harness::RedisServer;
+    use redis::ConnectionLike;
 
     use super::*;
     use crate::script::answer::Raise;
+    use crate::transport::PubSub;
 
-    /// Renews locks on a server with these replies. Returns the requests and the answers.
-    fn renew(count: usize, replies: &[&str]) -> (Vec<String>, RenewalAnswers) {
+    fn renewal(place: usize) -> Renewal {
         let lease = Lease::new(Duration::from_secs(30)).unwrap();
-        let renewal = |place| Renewal {
+        Renewal {
             name: LockName::new(&format!("L{place}")).unwrap(),
             owner: OwnerId::encoded(&format!("o{place}")),
             raise: Raise { lease, endless: lease },
             reads: 0,
-        };
+        }
+    }
+
+    /// Renews locks on a server with these replies. Returns the requests and the answers.
+    fn renew(count: usize, replies: &[&str]) -> (Vec<String>, RenewalAnswers) {
         let locks: Vec<_> = (0..count).map(renewal).collect();
         let (mut asked, mut replies) = (vec![], replies.iter());
         let answers = super::renew(&locks).round_trips().unwrap().run(
@@ -336,6 +376,52 @@ mod tests {
         let written = ["PEXPIRE L0 30000", "PEXPIRE L2 30000", "PEXPIRE L5 30000"];
         let read = ["PTTL L0", "PTTL L2", "PTTL L5"];
         assert_eq!(asked[14..], [&["MULTI"], &written[..], &read[..], &["EXEC"]].concat());
+    }
+
+    /// Renews five locks of one owner each, while another client changes one of the keys before each `EXEC`.
+    fn renew_beside(change: &[&str]) -> (Vec<RenewalAnswer>, Vec<i64>) {
+        let server = RedisServer::start();
+        let (locks, keys): (Vec<_>, Vec<_>) = (0..5).map(|place| (renewal(place), format!("L{place}"))).unzip();
+        keys.iter().zip(0..).for_each(|(key, place)| server.run(&["SET", key, &format!("o{place}"), "PX", "9000"]));
+        let (mut connection, mut writes) = (server.connection(), 0);
+        let answers = super::renew(&locks).round_trips().unwrap().run(
+            &mut |commands| {
+                if commands.iter().any(|command| in_words(command) == "EXEC") {
+                    server.run(change);
+                    writes += 1;
+                }
+                // The time is up.
+                if writes > 30 {
+                    return Err(Stop::NoReply);
+                }
+                Ok(commands.iter().map(|command| connection.req_command(command).unwrap()).collect())
+            },
+            PubSub::Plain,
+        );
+        let answers = answers.expect("it is answered").answers;
+        (answers, keys.iter().map(|key| server.query(&["PTTL", key])).collect())
+    }
+
+    #[test]
+    fn a_key_that_others_take_again_and_again_delays_nobody() {
+        let (answers, ttls) = renew_beside(&["SET", "L2", "other", "PX", "9000"]);
+        use RenewalAnswer::{Lost, Renewed};
+        assert_eq!(answers, [Renewed, Renewed, Lost(Loss::Taken), Renewed, Renewed]);
+        ttls.iter().enumerate().for_each(|(place, &ttl)| assert_eq!(ttl > 9_000, place != 2, "{place}: {ttl}"));
+    }
+
+    #[test]
+    fn an_own_key_that_changes_all_the_time_delays_nobody() {
+        let (answers, ttls) = renew_beside(&["PEXPIRE", "L2", "9000"]);
+        for (place, (answer, ttl)) in answers.iter().zip(ttls).enumerate() {
+            match (place, answer) {
+                (2, RenewalAnswer::Refused(refusal)) => assert_eq!(refusal.word(), "BUSY"),
+                _ => assert!(
+                    place != 2 && *answer == RenewalAnswer::Renewed && ttl > 9_000,
+                    "{place}: {answer:?}, {ttl}"
+                ),
+            }
+        }
     }
 
     #[test]
