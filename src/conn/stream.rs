@@ -68,7 +68,7 @@ impl TimedStream {
 
     /// Writes what the system takes at once; `None` for no byte. Returns the number of bytes.
     pub(super) fn write_now(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        match at_once(|| rustix::net::send(&*self.stream, bytes, send_flags()))? {
+        match at_once(|| rustix::net::send(&*self.stream, bytes, SendFlags::DONTWAIT | quietly()))? {
             Some(0) => Err(ErrorKind::WriteZero.into()),
             written => Ok(written),
         }
@@ -137,7 +137,7 @@ impl Stream {
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => (&*stream).write(bytes),
-            Self::Unix(stream) => (&*stream).write(bytes),
+            Self::Unix(stream) => Ok(rustix::net::send(stream, bytes, quietly())?),
         }
     }
 }
@@ -226,11 +226,11 @@ fn at_once<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<Opt
 }
 
 /// A closed connection must be an error and not a signal; on Apple's systems the stream has an option for that.
-fn send_flags() -> SendFlags {
+pub(super) fn quietly() -> SendFlags {
     #[cfg(not(target_vendor = "apple"))]
-    return SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    return SendFlags::NOSIGNAL;
     #[cfg(target_vendor = "apple")]
-    return SendFlags::DONTWAIT;
+    return SendFlags::empty();
 }
 
 /// Whether the time-out must be set anew. A time-out that ends by the deadline is kept, unless it is so short that

@@ -1,6 +1,6 @@
 //! Lets a thread sleep on a connection, and lets other threads wake it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::connection::Connection;
+use super::stream::quietly;
 use crate::time::Instant;
 
 /// Wakes a sleeping thread, from any thread.
@@ -29,7 +30,7 @@ pub(crate) fn sleeper() -> io::Result<(Waker, Sleeper)> {
 impl Waker {
     pub(crate) fn wake(&self) {
         // A full pipe means that the thread is awake, a closed pipe that the thread ended.
-        let _ = (&*self.0).write(&[0]);
+        let _ = rustix::net::send(&*self.0, &[0], quietly());
     }
 }
 
