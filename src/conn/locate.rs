@@ -31,6 +31,8 @@ pub(super) struct Sighting {
     pub(super) endpoint: Endpoint,
     /// Whether a move is not expected.
     pub(super) is_calm: bool,
+    /// A time before the questions were sent whose answers name the place.
+    pub(super) asked: Instant,
 }
 
 /// The server at one place, until it moves.
@@ -50,7 +52,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     stay: Option<Stay>,
-    /// The start of the last look-up that named the place.
+    /// A time before the questions whose answers named the place last.
     confirmed: Option<Instant>,
     /// The error of the last look-up, and the start of the first look-up in vain.
     trouble: Option<(Error, Instant)>,
@@ -192,7 +194,7 @@ impl Shared {
             let begun = Instant::now();
             let seen = self.guide.look_up();
             let mut state = self.state.lock();
-            let left = state.learn(begun, seen);
+            let left = state.learn(seen.as_ref().map_or(begun, |sighting| sighting.asked), seen);
             drop(state);
             end(&left);
             self.changed.notify_all();
@@ -220,9 +222,9 @@ impl Shared {
 }
 
 impl State {
-    /// Takes the answer to a look-up that began at `begun`. Returns the streams to a place that the server has left.
+    /// Takes the answer to questions that were sent after `begun`. Returns the streams to a place that the server has left.
     fn learn(&mut self, begun: Instant, seen: Result<Sighting, Error>) -> Vec<Weak<Stream>> {
-        let Sighting { endpoint, is_calm } = match seen {
+        let Sighting { endpoint, is_calm, .. } = match seen {
             Ok(sighting) => sighting,
             Err(error) => {
                 let since = self.trouble.take().map_or(begun, |(_, since)| since);
@@ -280,9 +282,12 @@ const CALM: Duration = Duration::from_secs(1);
 const HURRIED: Duration = Duration::from_millis(100);
 /// How long a sign of a move counts.
 const HURRY: Duration = Duration::from_secs(10);
-/// How long the answer to a look-up counts. A look-up may wait for a silent sentinel.
+/// How long the answer to a question counts. Each answer must count for a while after the look-up, which may wait for
+/// a silent sentinel for [`LONGEST_QUESTION`].
 const FRESH: Duration = Duration::from_secs(2);
-const FRESH_IN_A_HURRY: Duration = Duration::from_millis(500);
+const FRESH_IN_A_HURRY: Duration = Duration::from_millis(750);
+/// The longest time that a look-up may wait for answers, once the place was known.
+pub(super) const LONGEST_QUESTION: Duration = Duration::from_millis(500);
 /// A dial to a machine that is gone ends after this time, because the server may have another place by then.
 const LONGEST_DIAL: Duration = Duration::from_secs(1);
 const BETWEEN_DIALS: Duration = Duration::from_millis(250);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::address::{Address, Endpoint};
 use super::dialer::{Dialer, Moving, Purpose};
-use super::locate::{Guide, Locator};
+use super::locate::{Guide, LONGEST_QUESTION, Locator};
 use super::server::Server;
 use super::target::Service;
 use crate::transport::ServerNumber;
@@ -69,7 +69,7 @@ struct Limit {
 
 impl Limit {
     fn of(command_timeout: Duration) -> Self {
-        let usual = (command_timeout / 6).clamp(SHORTEST, LONGEST);
+        let usual = (command_timeout / 6).clamp(SHORTEST, LONGEST_QUESTION);
         Self { first: (command_timeout / 3).clamp(SHORTEST, LONGEST_FIRST), usual }
     }
 
@@ -79,8 +79,6 @@ impl Limit {
 }
 
 const SHORTEST: Duration = Duration::from_millis(250);
-/// An answer that is older than that counts for nothing while a move is expected.
-const LONGEST: Duration = Duration::from_millis(500);
 const LONGEST_FIRST: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ impl Guide for Nodes {
         }
         let endpoint = self.reign.lock().choose(&masters, &replicas, begun);
         let endpoint = endpoint.ok_or_else(|| no_master(&masters, self.nodes.len(), errors.iter().collect()))?;
-        Ok(Sighting { is_calm: errors.is_empty() && masters == [endpoint.clone()], endpoint })
+        Ok(Sighting { is_calm: errors.is_empty() && masters == [endpoint.clone()], endpoint, asked: begun })
     }
 
     fn close(&self) {

@@ -32,6 +32,8 @@ pub(super) struct Sentinels {
 struct State {
     /// The sentinels that the user named, then those that these told of.
     sentinels: Vec<Arc<Server>>,
+    /// How many sentinels there are, by those that voted last.
+    known: usize,
     succession: Succession,
     closed: bool,
 }
@@ -93,9 +95,13 @@ impl Sentinels {
 
     fn ask(&self, sentinels: &[Arc<Server>], subjects: &[Subject]) -> Vec<Outcome<Told>> {
         let now = Instant::now();
-        let limits = Limits::by(now.after(self.limit.get(self.state.lock().succession.has_begun())));
+        let state = self.state.lock();
+        let limits = Limits::by(now.after(self.limit.get(state.succession.has_begun())));
+        // Not by the number of addresses: a silent sentinel may have two, a name and what the others call it.
+        let needed = most_of(state.known.max(self.service.sentinels.len()));
+        drop(state);
         let up = sentinels.iter().filter(|sentinel| sentinel.why_down(now).is_none()).count();
-        let voting = Voting { skips_down: up >= most_of(sentinels.len()), counts_after: None };
+        let voting = Voting { skips_down: up >= needed, counts_after: None };
         let requests = sentinels.iter().flat_map(|server| {
             subjects.iter().map(|subject| Request {
                 server: Arc::clone(server),
@@ -110,34 +116,51 @@ impl Sentinels {
         gather(requests.collect())
     }
 
-    /// Adds the sentinels that the voters know. Returns whether there were any.
+    /// Adds the sentinels that the voters know, and drops those that the user did not name and most voters do not know.
+    /// Returns whether any was added.
     fn discover(&self, poll: &Poll) -> bool {
-        let mut known: Vec<String> = poll.votes.iter().map(|vote| vote.voter.clone()).collect();
         let Some(template) = self.service.sentinels.first() else { return false };
+        let named = self.service.sentinels.len();
+        let voters = poll.distinct();
+        let has_voted = |server: &Arc<Server>| voters.iter().any(|(_, voter)| Arc::ptr_eq(voter, server));
         let mut state = self.state.lock();
-        let before = state.sentinels.len();
+        let known = state.known;
+        if voters.len() >= known && state.sentinels.iter().skip(named).all(has_voted) {
+            return false;
+        }
         drop(state);
-        let mut found = vec![];
+        let (mut silent, mut is_complete) = (vec![], voters.len() >= most_of(known.max(named)));
         for outcome in self.ask(&poll.voters, &[Subject::Others]) {
-            let Ok(Told::Others(others)) = outcome.answer else { continue };
-            for (id, endpoint) in others {
-                if !known.contains(&id) {
-                    known.push(id);
-                    found.push(endpoint);
-                }
-            }
+            let Ok(Told::Others(others)) = outcome.answer else {
+                is_complete = false;
+                continue;
+            };
+            let others = others.into_iter().filter(|(id, _)| voters.iter().all(|(voter, _)| voter != id));
+            silent.extend(others.map(|(_, endpoint)| endpoint));
         }
         state = self.state.lock();
         if state.closed {
             return false;
         }
-        for endpoint in found {
+        let mut forgotten = vec![];
+        if is_complete {
+            let told = state.sentinels.split_off(named);
+            let is_silent = |server: &Arc<Server>| silent.iter().any(|other| server.endpoint() == other.to_string());
+            let (kept, left): (Vec<_>, _) = told.into_iter().partition(|server| has_voted(server) || is_silent(server));
+            state.sentinels.extend(kept);
+            forgotten = left;
+        }
+        let before = state.sentinels.len();
+        for endpoint in silent {
             let is_new = !state.sentinels.iter().any(|server| server.endpoint() == endpoint.to_string());
             if is_new && state.sentinels.len() < MOST_SENTINELS {
                 state.sentinels.push(sentinel(&*self.dialer, template.moved_to(endpoint)));
             }
         }
-        state.sentinels.len() > before
+        let has_more = state.sentinels.len() > before;
+        drop(state);
+        forgotten.iter().for_each(|server| server.close());
+        has_more
     }
 
     fn doubt(&self, poll: Poll, doubt: Doubt) -> Error {
@@ -185,14 +208,18 @@ impl fmt::Debug for Sentinels {
 
 impl Guide for Sentinels {
     fn look_up(&self) -> Result<Sighting> {
+        let mut asked = Instant::now();
         let mut poll = self.poll();
-        let known = poll.votes.iter().map(|vote| vote.known).max().unwrap_or(0);
-        if known > poll.votes.len() && self.discover(&poll) {
-            poll = self.poll();
+        if !poll.votes.is_empty() {
+            self.state.lock().known = poll.known();
+            if self.discover(&poll) {
+                asked = Instant::now();
+                poll = self.poll();
+            }
         }
         let decided = self.state.lock().succession.decide(self.service.sentinels.len(), &poll.votes);
         match decided {
-            Ok(endpoint) => Ok(Sighting { endpoint, is_calm: !poll.is_uneasy }),
+            Ok(endpoint) => Ok(Sighting { endpoint, is_calm: !poll.is_uneasy, asked }),
             Err(doubt) => Err(self.doubt(poll, doubt)),
         }
     }
@@ -207,6 +234,22 @@ impl Guide for Sentinels {
 }
 
 impl Poll {
+    /// How many sentinels there are, by the vote that knows most.
+    fn known(&self) -> usize {
+        self.votes.iter().map(|vote| vote.known).max().unwrap_or(0)
+    }
+
+    /// The voters with their ids, each under the first of its addresses.
+    fn distinct(&self) -> Vec<(&str, &Arc<Server>)> {
+        let mut distinct: Vec<(&str, &Arc<Server>)> = vec![];
+        for (vote, voter) in self.votes.iter().zip(&self.voters) {
+            if distinct.iter().all(|(id, _)| *id != vote.voter) {
+                distinct.push((&vote.voter, voter));
+            }
+        }
+        distinct
+    }
+
     /// Takes the answers of one sentinel.
     fn count(&mut self, sentinel: Arc<Server>, answers: &[Outcome<Told>]) {
         if let Some(answer) = answers.iter().find(|answer| answer.answer.is_ok()) {
@@ -314,16 +357,112 @@ const MOST_SENTINELS: usize = 32;
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::time::Duration;
+
     use super::*;
     use crate::conn::dialer::Dialer;
-    use std::time::Duration;
+    use crate::conn::scripted::{Reaction, Scripted};
 
     /// Sentinels at ports where nobody listens.
     fn sentinels() -> Sentinels {
-        let address = |port| Address::parse(&format!("redis://127.0.0.1:{port}")).expect("it is an address");
-        let service = Service { name: "main".into(), sentinels: [1, 2, 3].map(address).into(), master: address(4) };
+        sentinels_at([1, 2, 3].map(|port| format!("redis://127.0.0.1:{port}")))
+    }
+
+    fn sentinels_at(urls: impl IntoIterator<Item = String>) -> Sentinels {
+        let address = |url: String| Address::parse(&url).expect("it is an address");
+        let sentinels = urls.into_iter().map(address).collect();
+        let service = Service { name: "main".into(), sentinels, master: address("redis://127.0.0.1:4".into()) };
         let dialer = |number, address| Dialer::new(number, address, None, "test".into());
-        Sentinels::new(service, Limit::of(Duration::from_secs(3)), Arc::new(dialer))
+        Sentinels::new(service, Limit::of(Duration::from_millis(100)), Arc::new(dialer))
+    }
+
+    /// The others that two sentinels tell of, by id and port; `None` while they do not tell.
+    type Others = Arc<Mutex<Option<Vec<(&'static str, u16)>>>>;
+
+    /// Two sentinels that tell of others.
+    fn two_that_tell(others: &Others) -> [Scripted; 2] {
+        ["a", "b"].map(|id| {
+            let others = Arc::clone(others);
+            Scripted::start(move |seen| {
+                let others = others.lock().clone();
+                let reply = match seen.words[1].as_str() {
+                    "MASTER" => array(&["flags", "master", "config-epoch", "1", "num-other-sentinels", "2"]),
+                    "MYID" => array(&[id])[4..].to_owned(),
+                    "SENTINELS" => others.map_or("-ERR busy\r\n".into(), |others| {
+                        let other = |(id, port): &(&str, u16)| {
+                            array(&["runid", id, "ip", "127.0.0.1", "port", &port.to_string()])
+                        };
+                        format!("*{}\r\n{}", others.len(), others.iter().map(other).collect::<String>())
+                    }),
+                    _ => array(&["127.0.0.1", "4"]),
+                };
+                Reaction::Reply(reply.leak())
+            })
+        })
+    }
+
+    fn array(words: &[&str]) -> String {
+        let words: Vec<_> = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        format!("*{}\r\n{}", words.len(), words.concat())
+    }
+
+    /// A port whose listener takes connections and never answers.
+    fn silent() -> (TcpListener, u16) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (listener, port)
+    }
+
+    fn ports(sentinels: &Sentinels) -> Vec<u16> {
+        let servers = sentinels.state.lock().sentinels.clone();
+        servers.iter().map(|server| server.place().unwrap().1).collect()
+    }
+
+    #[test]
+    fn a_silent_sentinel_with_two_addresses_counts_once() {
+        let (_listener, port) = silent();
+        let others: Others = Arc::new(Mutex::new(Some(vec![("c", port)])));
+        let two = two_that_tell(&others);
+        let named = format!("redis://localhost:{port}");
+        let sentinels = sentinels_at([two[0].url(), two[1].url(), named]);
+        sentinels.look_up().unwrap();
+        assert_eq!(ports(&sentinels)[2..], [port, port]);
+        let servers = sentinels.state.lock().sentinels.clone();
+        servers[2..].iter().for_each(|server| server.did_not_answer(Instant::now()));
+        let errors = sentinels.poll().errors;
+        assert_eq!(errors.len(), 2);
+        assert!(errors.iter().all(|error| error.to_string().contains("was not asked")), "{errors:?}");
+    }
+
+    #[test]
+    fn a_sentinel_that_nobody_knows_any_more_is_dropped() {
+        let ((_old, first), (_new, second)) = (silent(), silent());
+        let others: Others = Arc::new(Mutex::new(Some(vec![("c", first)])));
+        let two = two_that_tell(&others);
+        let sentinels = sentinels_at([two[0].url(), two[1].url()]);
+        let told = |others_now| {
+            *others.lock() = others_now;
+            sentinels.look_up().unwrap();
+            ports(&sentinels)[2..].to_vec()
+        };
+        assert_eq!(told(Some(vec![("c", first)])), [first]);
+        let server = Arc::clone(&sentinels.state.lock().sentinels[2]);
+        assert_eq!(told(None), [first], "nobody tells");
+        assert_eq!(told(Some(vec![("c", second)])), [second]);
+        assert!(server.is_closed());
+        assert_eq!(told(Some(vec![])), []);
+    }
+
+    #[test]
+    fn a_sentinel_with_two_addresses_is_asked_at_one() {
+        let others: Others = Arc::new(Mutex::new(Some(vec![])));
+        let two = two_that_tell(&others);
+        let sentinels = sentinels_at(two.iter().map(Scripted::url));
+        let again = Address::parse(&two[1].url().replace("127.0.0.1", "localhost")).unwrap();
+        sentinels.state.lock().sentinels.push(sentinel(&*sentinels.dialer, again));
+        sentinels.look_up().unwrap();
+        assert_eq!(ports(&sentinels).len(), 2);
     }
 
     #[test]

@@ -10,7 +10,7 @@ fn at(millis: u64) -> Instant {
 }
 
 fn sighting(host: &str, is_calm: bool) -> Result<Sighting, Error> {
-    Ok(Sighting { endpoint: Endpoint::Tcp(host.into(), 1), is_calm })
+    Ok(Sighting { endpoint: Endpoint::Tcp(host.into(), 1), is_calm, asked: START })
 }
 
 fn trouble() -> Result<Sighting, Error> {
@@ -27,7 +27,17 @@ fn a_place_counts_for_a_while_after_each_look_up() {
     state.learn(at(1_000), sighting("a", true));
     assert!(state.current(at(2_999)).is_some());
     state.hurries_until = Some(at(60_000));
-    assert!(state.current(at(1_500)).is_none());
+    assert!(state.current(at(1_750)).is_none());
+}
+
+/// A sentinel may be silent, and a machine may be slow.
+#[test]
+fn the_longest_look_up_tells_a_place_that_counts() {
+    let mut state = State { hurries_until: Some(at(60_000)), ..State::default() };
+    state.learn(at(0), sighting("a", false));
+    let learned = at(0).after(LONGEST_QUESTION);
+    assert!(state.current(learned.after(Duration::from_millis(200))).is_some());
+    assert!(state.current(at(1_000)).is_none(), "an old master counts for no longer");
 }
 
 #[test]

@@ -81,6 +81,29 @@ fn a_master_that_hangs_is_left_and_grants_nothing_later() {
     held.unlock().unwrap();
 }
 
+/// The sentinels know each other by address, and the URL has names: a sentinel that falls silent with its machine must
+/// not count twice.
+#[test]
+fn the_machine_of_the_master_may_have_a_sentinel() {
+    let set = SentinelSet::start(1, 3);
+    let client = builder(&set.url().replace("127.0.0.1", "localhost")).connect().unwrap();
+    client.get_lock(fresh("before")).lock().unwrap().unlock().unwrap();
+    set.sentinels()[2].pause();
+    set.server(0).pause();
+    let asking = thread::spawn({
+        let client = client.clone();
+        // Finds out that the master is silent.
+        move || client.get_lock(fresh("asked")).try_lock_for(LONG).map(drop)
+    });
+    set.wait_for_another_master(0);
+    let moved = Instant::now();
+    eventually(SOON, "a lock at the new master", || client.get_lock(fresh("after")).try_lock().is_ok());
+    let took = moved.elapsed();
+    println!("granted {took:?} after the fail-over");
+    let _ = asking.join().unwrap();
+    assert!(took < Duration::from_secs(4) + STANDSTILLS, "{took:?}");
+}
+
 #[test]
 fn most_sentinels_must_agree() {
     let set = SentinelSet::start(0, 3);
