@@ -85,6 +85,19 @@ impl ServerRound<'_> {
         }
     }
 
+    /// Fails where a replica tells of a loss: a server that became one replies to reads, too, and may lack data of the
+    /// master.
+    fn check_losses<'a>(
+        &mut self,
+        answers: impl IntoIterator<Item = &'a RenewalAnswer>,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        if answers.into_iter().any(|answer| matches!(answer, RenewalAnswer::Lost(_))) {
+            self.connection.check_role(deadline).map_err(Fault::into_error)?;
+        }
+        Ok(())
+    }
+
     /// Counts losses, adds the server to refusals, and leaves a replica, because the next connection may reach the
     /// master.
     fn look_through(&mut self, answers: &mut [RenewalAnswer]) {
@@ -188,6 +201,7 @@ impl RenewalHost for ServerRound<'_> {
         let calls: Vec<_> = requests.iter().map(call).collect();
         // A late renewal finds its owner or changes nothing, so it needs no fence.
         let mut outcomes = self.requests(&calls, deadline).map_err(Fault::into_error)?;
+        self.check_losses(outcomes.iter().flatten().flat_map(|answers| &answers.answers), deadline)?;
         for answers in outcomes.iter_mut().filter_map(|outcome| outcome.as_mut().ok()) {
             self.look_through(&mut answers.answers);
         }
@@ -204,10 +218,7 @@ impl RenewalHost for ServerRound<'_> {
         let claims: Vec<_> = request.iter().map(|due| claim(due)).collect();
         let call = request[0].hold.kind.look(&claims);
         let mut answers = self.request(&call, deadline).map_err(Fault::into_error)?;
-        if answers.iter().any(|answer| matches!(answer, RenewalAnswer::Lost(_))) {
-            // A server that became a replica replies, too, and may lack data of the master.
-            self.connection.check_role(deadline).map_err(Fault::into_error)?;
-        }
+        self.check_losses(&answers, deadline)?;
         self.look_through(&mut answers);
         Ok(answers)
     }

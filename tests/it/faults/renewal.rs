@@ -88,6 +88,30 @@ fn a_renewal_that_gets_no_answer_delays_no_other_loss() {
 }
 
 #[test]
+fn a_loss_that_a_demoted_master_tells_is_no_loss() {
+    let rig = Rig::start();
+    let empty = RedisServer::builder().config("repl-diskless-sync-delay 0").start();
+    let successor = RedisServer::start();
+    let client = rig.builder().watchdog(LEASE, ms(300)).command_timeout(SOON).connect().unwrap();
+    let guard = client.get_lock("kept").owned().lock().unwrap();
+    rig.proxy.wait_for(&rig.script("renew"), SOON); // over the connection that stays
+    successor.run(&["HSET", "kept", guard.owner(), "1"]);
+    successor.run(&["PEXPIRE", "kept", "20000"]);
+    let renewal = rig.proxy.rule(rig.script("renew"), Then::HoldRequest);
+    renewal.wait_hit(SOON);
+    rig.proxy.retarget(successor.address());
+    // The data that the server takes over lacks the key. A script that only reads is not refused with `READONLY`.
+    rig.server.run(&["REPLICAOF", "127.0.0.1", &empty.port().to_string()]);
+    eventually(SOON, "the replica lacks the key", || rig.server.keys().is_empty());
+    renewal.release();
+    let is_asked = || successor.calls_of("hexists") > 0;
+    eventually(SOON, "the master is asked", || guard.lost().is_some() || is_asked());
+    assert_eq!(guard.wait_lost(ms(200)), None, "the master has the key");
+    guard.unlock().unwrap();
+    assert!(successor.keys().is_empty());
+}
+
+#[test]
 fn no_hold_is_renewed_after_any_outcome_of_its_release() {
     let rig = Rig::start();
     let client = rig.impatient().watchdog(Duration::from_secs(2), ms(100)).connect().unwrap();
