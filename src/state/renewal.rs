@@ -23,7 +23,8 @@ pub(crate) struct Rounds {
     failing_since: Option<Instant>,
     /// The time that this round has spent on failed requests.
     in_vain: Duration,
-    /// The same for requests that went to other servers.
+    /// The same for requests that went to other servers, since the last tick: checks wait meanwhile. A later round has
+    /// a part of a time-out for them anyhow, because a server may answer again.
     in_vain_elsewhere: Duration,
     renewed: usize,
     /// The sending time of the first failed request of this round.
@@ -111,8 +112,9 @@ impl Rounds {
 
     /// Starts a round; `all` is the request about all holds, if any.
     pub(crate) fn begin(&mut self, now: Instant, all: Option<All>) -> Scope {
-        (self.in_vain, self.in_vain_elsewhere) = (Duration::ZERO, Duration::ZERO);
         let tick = self.grid.tick(now);
+        let most = if tick { Duration::ZERO } else { self.command_timeout - self.command_timeout / 10 };
+        (self.in_vain, self.in_vain_elsewhere) = (Duration::ZERO, self.in_vain_elsewhere.min(most));
         Scope { is_everything: tick || all.is_some(), renews: tick || all == Some(All::Renew) }
     }
 
@@ -161,11 +163,12 @@ impl Rounds {
     /// next tick.
     pub(crate) fn ask_elsewhere_until(&self, began: Instant, now: Instant, turn: Turn) -> Option<Instant> {
         let end = self.grid.next.max(began.after(SHORTEST_ASK));
-        if self.in_vain_elsewhere >= self.command_timeout || now >= end {
+        let patience = self.command_timeout.saturating_sub(self.in_vain_elsewhere);
+        if patience.is_zero() || now >= end {
             return None;
         }
         let own_end = turn.good_until.max(now.after(SHORTEST_ASK));
-        Some(now.after(self.command_timeout).min(own_end).min(end))
+        Some(now.after(patience.max(SHORTEST_ASK).min(self.command_timeout)).min(own_end).min(end))
     }
 
     /// Records the time of the server in a reply. Returns the pace of its clock.
@@ -353,7 +356,8 @@ impl Grid {
     }
 }
 
-/// The shortest time limit of a batch, also when its first hold is about to expire, for the sake of the other holds.
+/// The shortest time limit of a batch, also when its first hold is about to expire, for the sake of the other holds; and
+/// of a request to another server.
 const SHORTEST_ASK: Duration = Duration::from_millis(50);
 const SHORTEST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
