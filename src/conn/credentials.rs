@@ -95,7 +95,10 @@ impl Provider {
         let error = match asked {
             Ok((number, Ok(login))) => return Ok((number, login)),
             Ok((_, Err(NoLogin::Failed(error)))) => Error::with_source(ErrorKind::Connection, text("failed"), error),
-            Ok((_, Err(NoLogin::Panicked))) => Error::new(ErrorKind::Connection, text("panicked")),
+            Ok((_, Err(NoLogin::Panicked))) => {
+                let words: Box<dyn StdError + Send + Sync> = "its words may be secret and are not told".into();
+                Error::with_source(ErrorKind::Connection, text("panicked"), ProviderError(words.into()))
+            }
             Err(NoAnswer::NotInTime) => {
                 Error::new(ErrorKind::Connection, text(&format!("did not answer within {}", in_words(limit))))
             }
@@ -111,6 +114,11 @@ impl AsRef<[u8]> for PackedLogin {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// Whether the provider of credentials failed. The server has no part in that.
+pub(super) fn is_of_provider(error: &Error) -> bool {
+    error.source().is_some_and(|source| source.is::<ProviderError>())
 }
 
 /// The value of a panic may panic when it is dropped.

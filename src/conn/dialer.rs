@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use redis::Value;
 
@@ -18,10 +19,10 @@ use super::frame::Largest;
 use super::introduction::{Hello, Introduction, Step, text_of};
 use super::locate::Locator;
 use super::resolver::Resolver;
-use super::socket::Socket;
+use super::socket::{Socket, sooner};
 use super::stream::Stream;
 use super::tls::Connector;
-use super::trouble::{self, Moment};
+use super::trouble::{self, Moment, NoConnection};
 use crate::error::Refusal;
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, ServerNumber};
@@ -38,6 +39,8 @@ pub(crate) struct Dialer {
     /// Finds the server, if it moves.
     moving: Option<Moving>,
     purpose: Purpose,
+    /// How long the server may be silent; `None` where the deadline of the caller suffices.
+    longest_silence: Option<Duration>,
     /// Begins TLS sessions; `None` for plain connections.
     tls: Option<Connector>,
     resolver: Resolver,
@@ -72,6 +75,7 @@ impl Dialer {
             introduction,
             moving: None,
             purpose: Purpose::Locks,
+            longest_silence: None,
             tls,
             resolver: Resolver::of_the_system(),
             #[cfg(feature = "credentials")]
@@ -101,6 +105,12 @@ impl Dialer {
     /// The same server, with another name in texts and events.
     pub(super) fn with_label(self, label: String) -> Self {
         Self { label: label.into(), ..self }
+    }
+
+    /// The same server, which is not waited for any longer. Name look-ups, files and the provider of credentials have
+    /// no part in that.
+    pub(super) fn with_longest_silence(self, silence: Duration) -> Self {
+        Self { longest_silence: Some(silence), ..self }
     }
 
     /// The same login wherever the server is.
@@ -204,22 +214,26 @@ impl Dialer {
         opened: &dyn Fn(Weak<Stream>),
         login: impl FnOnce() -> Result<Option<Login>, Fault>,
     ) -> Result<Connection, Fault> {
-        let limit = Instant::now().until(deadline);
+        let whole = Instant::now().until(deadline);
+        let limit = self.longest_silence.map_or(whole, |silence| whole.min(silence));
         let not_sent = Fault::NotSent;
         // The files are read first: where they cannot be used, no connection is opened.
         let session = self.tls.as_ref().map(|tls| tls.session(deadline)).transpose();
         let session = session.map_err(|error| not_sent(trouble::not_secured(&self.label, &error)))?;
-        let mut socket = Socket::dial(endpoint, &self.resolver, deadline)
-            .map_err(|why| not_sent(trouble::not_reached(&self.label, endpoint, why, limit)))?;
+        let mut socket = Socket::dial(endpoint, &self.resolver, deadline, self.longest_silence).map_err(|why| {
+            let limit = if matches!(why, NoConnection::NotResolvedInTime) { whole } else { limit };
+            not_sent(trouble::not_reached(&self.label, endpoint, why, limit))
+        })?;
         opened(Arc::downgrade(socket.stream()));
         if let Some(session) = session {
-            let secured = socket.secure(session, deadline);
+            let secured = socket.secure(session, sooner(deadline, self.longest_silence));
             secured.map_err(|error| not_sent(trouble::failed(&self.label, Moment::Handshake, error, limit)))?;
         }
         let largest = if purpose == Purpose::Map { Largest::MAP } else { Largest::REPLY };
         let mut connection = Connection::new(socket, Arc::clone(&self.label), largest);
         connection.asked_birth = self.asks_birth.load(Ordering::Relaxed);
         let (login, peer) = (login()?, connection.peer());
+        let deadline = sooner(deadline, self.longest_silence);
         self.introduce(&mut connection, purpose, login.as_ref().map(AsRef::as_ref), deadline)?;
         if let Some(identity) = &mut connection.identity {
             (identity.number, identity.peer) = (self.number, peer);

@@ -6,6 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::address::Endpoint;
+#[cfg(feature = "credentials")]
+use super::credentials::is_of_provider;
 use super::stream::Stream;
 use super::trouble::closed;
 use crate::error::{Error, ErrorKind};
@@ -72,27 +74,32 @@ impl Locator {
         Self(Arc::new(Shared { guide: Box::new(guide), state, changed }))
     }
 
-    /// Calls `dial` with the place of the server and a deadline, until it connects or `deadline` is over: a server
-    /// that moves is reached as soon as the new place is known.
+    /// Calls `dial` with the place of the server, until it connects or `deadline` is over: a server that moves is
+    /// reached as soon as the new place is known.
     pub(super) fn dial<T>(
         &self,
         deadline: Instant,
-        mut dial: impl FnMut(&Stay, Instant) -> Result<T, Fault>,
+        mut dial: impl FnMut(&Stay) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let mut last = None;
         loop {
             let stay = match self.stay(deadline) {
                 Ok(stay) => stay,
-                Err(error) => return Err(last.unwrap_or(Fault::NotSent(error))),
+                Err(error) => {
+                    let last = last.filter(|_| error.kind() != ErrorKind::Closed);
+                    return Err(last.unwrap_or(Fault::NotSent(error)));
+                }
             };
-            let begun = Instant::now();
-            let fault = match dial(&stay, deadline.min(begun.after(LONGEST_DIAL))) {
+            let fault = match dial(&stay) {
                 Ok(connection) => return Ok(connection),
                 Err(fault) => fault,
             };
+            if !is_of_the_place(&fault) {
+                return Err(fault);
+            }
             self.suspect();
             let next = Instant::now().after(BETWEEN_DIALS);
-            if !is_of_the_place(&fault) || next >= deadline {
+            if next >= deadline {
                 return Err(fault);
             }
             self.wait_for_a_move(stay.number, next);
@@ -266,6 +273,8 @@ impl State {
 /// Whether another place may help: the place is not reached, or has a replica.
 fn is_of_the_place(fault: &Fault) -> bool {
     match fault {
+        #[cfg(feature = "credentials")]
+        Fault::NotSent(error) if is_of_provider(error) => false,
         Fault::NotSent(error) => error.kind() == ErrorKind::Connection,
         Fault::Refused(refusal) => refusal.is_of_replica(),
         Fault::Unanswered(..) => false,
@@ -288,8 +297,8 @@ const FRESH: Duration = Duration::from_secs(2);
 const FRESH_IN_A_HURRY: Duration = Duration::from_millis(750);
 /// The longest time that a look-up may wait for answers, once the place was known.
 pub(super) const LONGEST_QUESTION: Duration = Duration::from_millis(500);
-/// A dial to a machine that is gone ends after this time, because the server may have another place by then.
-const LONGEST_DIAL: Duration = Duration::from_secs(1);
+/// A machine that is gone is waited for during this time, because the server may have another place by then.
+pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(1);
 const BETWEEN_DIALS: Duration = Duration::from_millis(250);
 
 #[cfg(test)]

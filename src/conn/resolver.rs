@@ -26,7 +26,7 @@ impl Resolver {
         Self::new(|host, port| (host, port).to_socket_addrs().map(Iterator::collect))
     }
 
-    fn new(look_up: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Self {
+    pub(super) fn new(look_up: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Self {
         Self { look_up: Arc::new(look_up), look_ups: SingleFlight::new("lockson-dial") }
     }
 

@@ -22,14 +22,20 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn dial(endpoint: &Endpoint, resolver: &Resolver, deadline: Instant) -> Result<Self, NoConnection> {
+    /// Connects by `deadline`. The server gets at most the time `longest`, if any, once its name is resolved.
+    pub(super) fn dial(
+        endpoint: &Endpoint,
+        resolver: &Resolver,
+        deadline: Instant,
+        longest: Option<Duration>,
+    ) -> Result<Self, NoConnection> {
         let stream = match endpoint {
             // The name is resolved for each connection, because the answer may have changed.
             Endpoint::Tcp(host, port) => {
                 let addresses = resolver.addresses(host, *port, deadline)?;
-                dial_first(&addresses, deadline).map(Stream::Tcp)
+                dial_first(&addresses, sooner(deadline, longest)).map(Stream::Tcp)
             }
-            Endpoint::Unix(path) => dial_unix(path, deadline).map(Stream::Unix),
+            Endpoint::Unix(path) => dial_unix(path, sooner(deadline, longest)).map(Stream::Unix),
         };
         let stream = TimedStream::new(stream.map_err(NoConnection::Failed)?);
         Ok(Self { stream, session: None, limit: Duration::ZERO })
@@ -106,5 +112,32 @@ impl Socket {
     /// Returns the stream, for polling and for shutdown.
     pub(super) fn stream(&self) -> &Arc<Stream> {
         self.stream.shared()
+    }
+}
+
+/// The deadline, or the end of the time `longest` from now on, if that comes before.
+pub(super) fn sooner(deadline: Instant, longest: Option<Duration>) -> Instant {
+    longest.map_or(deadline, |longest| deadline.min(Instant::now().after(longest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_slow_resolver_leaves_the_server_its_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let longest = Duration::from_millis(500);
+        let resolver = Resolver::new(move |_, _| {
+            thread::sleep(longest);
+            Ok(vec![address])
+        });
+        let endpoint = Endpoint::Tcp("h".into(), 1);
+        let deadline = Instant::now().after(Duration::from_secs(10));
+        assert!(Socket::dial(&endpoint, &resolver, deadline, Some(longest)).is_ok());
     }
 }

@@ -48,7 +48,7 @@ impl Moving {
         deadline: Instant,
         opened: impl Fn(Weak<Stream>),
     ) -> Result<Connection, Fault> {
-        self.locator.dial(deadline, |stay, deadline| {
+        self.locator.dial(deadline, |stay| {
             let dialer = self.dialer(stay);
             if asks_birth {
                 dialer.ask_birth();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::address::{Address, Endpoint};
 use super::dialer::{Dialer, Moving, Purpose};
-use super::locate::{Guide, LONGEST_QUESTION, Locator};
+use super::locate::{Guide, LONGEST_QUESTION, LONGEST_SILENCE, Locator};
 use super::server::Server;
 use super::target::Service;
 use crate::transport::ServerNumber;
@@ -50,7 +50,7 @@ impl Master {
         let whole = dialer(ServerNumber::default(), login.clone()).with_label(label.clone());
         whole.moving(Moving::new(Locator::new(guide), endpoint, move |endpoint| {
             let dialer = dialer(ServerNumber::default(), login.moved_to(endpoint.clone()));
-            dialer.with_label(format!("{endpoint} ({label})"))
+            dialer.with_label(format!("{endpoint} ({label})")).with_longest_silence(LONGEST_SILENCE)
         }))
     }
 

@@ -71,3 +71,41 @@ fn look_ups_hurry_for_a_while_after_a_sign() {
     assert!(state.hurries(at(30_000)));
     assert!(!state.hurries(at(30_001)));
 }
+
+/// A guide that knows one place.
+#[derive(Debug)]
+struct Sure;
+
+impl Guide for Sure {
+    fn look_up(&self) -> Result<Sighting, Error> {
+        Ok(Sighting { endpoint: Endpoint::Tcp("a".into(), 1), is_calm: true, asked: Instant::now() })
+    }
+
+    fn close(&self) {}
+}
+
+#[test]
+fn a_dial_that_close_ends_says_so() {
+    let locator = Locator::new(Sure);
+    let dialled = locator.dial(Instant::now().after(Duration::from_secs(10)), |_| {
+        locator.close();
+        Err::<(), _>(Fault::NotSent(Error::new(ErrorKind::Connection, "shut down")))
+    });
+    assert_eq!(dialled.unwrap_err().into_error().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn only_a_fault_of_the_place_is_a_sign_of_a_move() {
+    let locator = Locator::new(Sure);
+    let hurries = |kind| {
+        let _ = locator.dial(Instant::now().after(Duration::from_secs(10)), |_| {
+            if kind == ErrorKind::Connection {
+                locator.close();
+            }
+            Err::<(), _>(Fault::NotSent(Error::new(kind, "no")))
+        });
+        locator.0.state.lock().hurries(Instant::now())
+    };
+    assert!(!hurries(ErrorKind::Unsupported));
+    assert!(hurries(ErrorKind::Connection));
+}

@@ -302,6 +302,48 @@ fn sentinels_get_no_credentials_of_the_provider() {
     assert_eq!(set.sentinels()[0].calls_of("auth"), 0);
 }
 
+/// A connection to a master behind sentinels, or of a replicated set, waits for its provider as long as any other.
+#[test]
+fn a_slow_provider_is_waited_for_where_the_master_moves() {
+    let set = SentinelSet::builder(0, 1).password(CANARY).start();
+    for url in [set.url(), set.replicated_url()] {
+        let url = url.replace(&format!(":{CANARY}@"), "");
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let provider = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            thread::sleep(ms(1_150));
+            Ok(Login::with_password(CANARY))
+        };
+        let client = Client::builder(&url).credentials(provider).command_timeout(SOON).connect().unwrap();
+        let asked = asked.load(Ordering::SeqCst);
+        // The nodes of a set have the same provider, and less time for each question.
+        assert!(asked == 1 || url.contains("replicated"), "{asked} times");
+        assert!(is_free(&client.get_lock(fresh("slow"))));
+    }
+}
+
+/// No other place of the master helps.
+#[test]
+fn a_provider_that_fails_is_asked_once_where_the_master_moves() {
+    let set = SentinelSet::builder(0, 1).password(CANARY).start();
+    let url = set.url().replace(&format!(":{CANARY}@"), "");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let provider = move || -> Result<Login, Box<dyn StdError + Send + Sync>> {
+        match counted.fetch_add(1, Ordering::SeqCst) % 2 {
+            0 => Err("the vault is sealed".into()),
+            _ => panic!("{CANARY}"),
+        }
+    };
+    let client = Client::builder(&url).credentials(provider).command_timeout(SOON).connect_lazily().unwrap();
+    for (number, words) in ["failed", "panicked"].into_iter().enumerate() {
+        let error = client.get_lock(fresh("sealed")).try_lock().unwrap_err();
+        assert_eq!(asked.load(Ordering::SeqCst), number + 1);
+        assert!(error.to_string().contains(words) && !texts(&error).contains(CANARY), "{}", texts(&error));
+    }
+}
+
 /// A proxy, or a cloud whose tokens end, may end the login of an open connection.
 #[test]
 fn a_connection_that_wants_a_login_is_made_anew() {
