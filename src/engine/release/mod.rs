@@ -1,7 +1,7 @@
 //! Releases: of one guard, of a whole hold, or of a hold of another owner.
 
 pub(super) mod cleanup;
-mod partial;
+pub(super) mod partial;
 
 use std::result::Result as Outcome;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use crate::script::Released;
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::{GuardNumber, Release};
 use crate::time::Instant;
+use partial::PartRelease;
 
 /// The last release of a hold, from its request to its reply.
 pub(crate) struct LastRelease<'a> {
@@ -42,9 +43,10 @@ impl LastRelease<'_> {
     }
 }
 
-/// The release of a guard: over without a reply that frees the lock, or the last one of its hold.
+/// The release of a guard: over without a request, or one that leaves a part held, or the last one of its hold.
 pub(crate) enum Begun<'a> {
     Over(Result<()>),
+    Part(PartRelease<'a>),
     Last(LastRelease<'a>),
 }
 
@@ -54,6 +56,11 @@ impl Engine {
         let bounds = Bounds::within(Instant::now(), limit, self.config.command_timeout);
         match self.begin_release(hold, guard, bounds) {
             Begun::Over(outcome) => outcome,
+            Begun::Part(part) => {
+                let in_doubt = part.take_in_doubt();
+                let outcome = exactly_once::send_after(in_doubt, &*self.topology, &part.call(), bounds, None);
+                self.finish_part(part, outcome)
+            }
             Begun::Last(last) => {
                 let call = hold.kind.release(&hold.name, &hold.owner, None);
                 let in_doubt = last.turn.take_in_doubt();
@@ -63,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// Releases one guard as far as that goes without the request that frees the lock.
+    /// Releases one guard as far as that goes without a request.
     pub(crate) fn begin_release<'a>(
         self: &Arc<Self>,
         hold: &'a Arc<HoldState>,
@@ -74,7 +81,11 @@ impl Engine {
             Release::Partial(remaining) => {
                 self.schedule_if_observed(hold);
                 self.forget_if_empty(hold);
-                self.release_part(hold, remaining, bounds)
+                match self.begin_part(hold, remaining, bounds) {
+                    Ok(Some(part)) => return Begun::Part(part),
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(error),
+                }
             }
             Release::Last => {
                 self.registry.remove(hold);

@@ -5,59 +5,98 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::engine::exactly_once;
+use crate::engine::exactly_once::{self, Answer};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::in_turn::{no_turn, still_kept};
 use crate::engine::holds::requests::Turn;
 use crate::error::{Loss, Result};
-use crate::state::exchange::Bounds;
+use crate::script::{Call, Released};
+use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Remaining;
 use crate::time::Instant;
 
-impl Engine {
-    pub(super) fn release_part(
-        self: &Arc<Self>,
-        hold: &Arc<HoldState>,
-        remaining: Remaining,
-        bounds: Bounds,
-    ) -> Result<()> {
-        let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn);
-        let outcome = turn.and_then(|turn| self.write_remaining(hold, &turn, remaining, bounds));
-        // Until the counts are written, the key has a time to live or a side that no guard was promised.
-        outcome.inspect_err(|_| self.repeat_release(hold))?.map_err(|loss| self.lost(hold, loss))
+/// A partial release, from its request to its reply.
+pub(crate) struct PartRelease<'a> {
+    hold: &'a Arc<HoldState>,
+    remaining: Remaining,
+    turn: Turn<'a>,
+}
+
+impl<'a> PartRelease<'a> {
+    fn new(hold: &'a Arc<HoldState>, turn: Turn<'a>, remaining: Remaining) -> Self {
+        turn.cuts(remaining.cut);
+        Self { hold, remaining, turn }
     }
 
-    /// Writes the counts and the lease that remain.
-    fn write_remaining(
-        &self,
-        hold: &HoldState,
-        turn: &Turn<'_>,
+    /// The request, which writes the counts and the lease that remain.
+    pub(crate) fn call(&self) -> Call<Released> {
+        let Remaining { counts, lease, .. } = self.remaining;
+        self.hold.kind.release(&self.hold.name, &self.hold.owner, Some((counts, lease)))
+    }
+
+    /// Takes the earlier copies that must be fenced before the release.
+    pub(crate) fn take_in_doubt(&self) -> InDoubt {
+        self.turn.take_in_doubt()
+    }
+}
+
+impl Engine {
+    /// Builds the request that writes what remains; `None` where nothing does by now.
+    pub(super) fn begin_part<'a>(
+        self: &Arc<Self>,
+        hold: &'a Arc<HoldState>,
         remaining: Remaining,
         bounds: Bounds,
-    ) -> Result<Outcome<(), Loss>> {
+    ) -> Result<Option<PartRelease<'a>>> {
+        let Some(turn) = hold.requests.turn(bounds.end) else {
+            self.repeat_release(hold);
+            return Err(no_turn());
+        };
         // A later release may have been written already; then these numbers are outdated.
         let newest = if turn.last_cut() > remaining.cut {
             self.with_ledger(hold, |ledger, now| ledger.repeated_release(now))
         } else {
             Some(remaining)
         };
-        let Some(Remaining { counts, lease, cut }) = newest else { return Ok(Ok(())) };
-        let call = hold.kind.release(&hold.name, &hold.owner, Some((counts, lease)));
-        turn.cuts(cut);
-        let send = |in_doubt| {
-            exactly_once::send_after(in_doubt, &*self.topology, &call, bounds, None)
-                .or_else(exactly_once::taken_if_overwritten)
-        };
-        self.in_turn(hold, turn, send, |ledger, now, answer| {
-            if !answer.unfenceable {
-                ledger.cut_is_over(cut, now);
-            }
-            // A later release may have missed its turn and rely on the background.
-            if ledger.is_newest(cut) {
-                turn.written();
-            }
-            still_kept(ledger, now, &answer.value)
-        })
+        Ok(newest.map(|newest| PartRelease::new(hold, turn, newest)))
+    }
+
+    /// Takes the outcome of the request.
+    pub(crate) fn finish_part(
+        self: &Arc<Self>,
+        part: PartRelease<'_>,
+        outcome: Outcome<Answer<Released>, Failed>,
+    ) -> Result<()> {
+        let hold = part.hold;
+        let outcome = self.learn_of_part(&part, outcome);
+        drop(part);
+        // Until the counts are written, the key has a time to live or a side that no guard was promised.
+        let kept = outcome.inspect_err(|_| self.repeat_release(hold));
+        kept.and_then(|kept| kept.map_err(|loss| self.lost(hold, loss))).map_err(|error| error.about(&hold.name))
+    }
+
+    fn learn_of_part(
+        &self,
+        part: &PartRelease<'_>,
+        outcome: Outcome<Answer<Released>, Failed>,
+    ) -> Result<Outcome<(), Loss>> {
+        let PartRelease { hold, remaining: Remaining { cut, .. }, turn } = part;
+        let outcome = outcome.or_else(exactly_once::taken_if_overwritten);
+        self.in_turn(
+            hold,
+            turn,
+            |_| outcome,
+            |ledger, now, answer| {
+                if !answer.unfenceable {
+                    ledger.cut_is_over(*cut, now);
+                }
+                // A later release may have missed its turn and rely on the background.
+                if ledger.is_newest(*cut) {
+                    turn.written();
+                }
+                still_kept(ledger, now, &answer.value)
+            },
+        )
     }
 
     /// Writes the remaining counts in the background, after a partial release failed.
@@ -99,8 +138,10 @@ impl Engine {
             }
             return true;
         };
+        let part = PartRelease::new(hold, turn, remaining);
+        let outcome = exactly_once::send_after(part.take_in_doubt(), &*self.topology, &part.call(), bounds, None);
         // A loss is reported by `with`; no caller waits here.
-        self.write_remaining(hold, &turn, remaining, bounds).is_ok() && !turn.has_unwritten()
+        self.learn_of_part(&part, outcome).is_ok() && !part.turn.has_unwritten()
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::exactly_once::{self, Answer, Send};
 use crate::engine::holds::hold::HoldState;
+use crate::engine::release::partial::PartRelease;
 use crate::engine::release::{Begun, LastRelease};
 use crate::engine::{Engine, LockPlace};
 use crate::error::{Error, Result};
@@ -37,11 +38,12 @@ type Share<'a> = (Option<(LockPlace, Bundle)>, Vec<Leaving<'a>>);
 pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bounds) -> Vec<Result<()>> {
     let mut outcomes: Vec<Result<()>> = held.iter().map(|_| Ok(())).collect();
     let bounds = bounds_of(held.iter().map(|held| &**held.engine), bounds);
-    let mut shares: Vec<Share<'_>> = vec![];
+    let (mut shares, mut parts): (Vec<Share<'_>>, Vec<(usize, PartRelease<'_>)>) = (vec![], vec![]);
     for place in in_order(held.iter().map(|held| held.hold)) {
-        let held = &held[place];
+        let held = held[place];
         match held.engine.begin_release(held.hold, held.guard, bounds(place)) {
             Begun::Over(outcome) => outcomes[place] = outcome,
+            Begun::Part(part) => parts.push((place, part)),
             Begun::Last(last) => {
                 let in_doubt = last.take_in_doubt();
                 let with = held
@@ -50,7 +52,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
                     .bundle()
                     .filter(|_| in_doubt.is_empty())
                     .map(|one| (held.engine.place_of(&held.hold.name), one));
-                let leaving = Leaving { place, held: *held, last, in_doubt };
+                let leaving = Leaving { place, held, last, in_doubt };
                 let share = shares
                     .iter_mut()
                     .find(|(other, leaving)| with.is_some() && *other == with && leaving.len() < MOST_PARTS);
@@ -61,18 +63,26 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
             }
         }
     }
-    let calls: Vec<Call<Vec<Released>>> = shares.iter().map(|(with, leaving)| request(*with, leaving)).collect();
-    let sends = shares.iter_mut().zip(&calls).map(|((_, leaving), call)| Send {
-        topology: &*leaving[0].held.engine.topology,
+    // No server delays the releases at another one, so all requests go out at once.
+    let calls = shares.iter().map(|(with, leaving)| request(*with, leaving));
+    let calls: Vec<Call<Vec<Released>>> =
+        calls.chain(parts.iter().map(|(_, part)| part.call().map(|one| vec![one]))).collect();
+    let whole = shares.iter_mut().map(|(_, leaving)| (leaving[0].place, std::mem::take(&mut leaving[0].in_doubt)));
+    let sends = whole.chain(parts.iter().map(|(place, part)| (*place, part.take_in_doubt()))).zip(&calls);
+    let sends = sends.map(|((place, in_doubt), call)| Send {
+        topology: &*held[place].engine.topology,
         call,
-        bounds: bounds(leaving[0].place),
-        in_doubt: std::mem::take(&mut leaving[0].in_doubt),
+        bounds: bounds(place),
+        in_doubt,
     });
-    let answers = exactly_once::send_all(sends.collect(), None);
-    for ((_, leaving), answer) in shares.into_iter().zip(answers) {
+    let mut answers = exactly_once::send_all(sends.collect(), None).into_iter();
+    for ((_, leaving), answer) in shares.into_iter().zip(answers.by_ref()) {
         for (index, Leaving { place, held, last, .. }) in leaving.into_iter().enumerate() {
             outcomes[place] = held.engine.finish_release(last, part_of(&answer, index));
         }
+    }
+    for ((place, part), answer) in parts.into_iter().zip(answers) {
+        outcomes[place] = held[place].engine.finish_part(part, part_of(&answer, 0));
     }
     outcomes
 }

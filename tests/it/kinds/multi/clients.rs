@@ -129,6 +129,29 @@ fn a_re_entered_group_ends_within_one_limit_at_a_mute_server() {
 }
 
 #[test]
+fn a_part_released_at_a_mute_server_delays_no_other() {
+    for mute in [0, 1] {
+        let pair = Pair::start();
+        let locks = pair.clients.each_ref().map(|client| [client.get_lock("job"), client.get_lock("outer")]);
+        let outer = [&locks[0][1], &locks[1][1]].map(|lock| lock.lock().unwrap());
+        let guard = Lock::multi(locks.concat()).lock().unwrap();
+        pair.servers[mute].pause();
+        let (took, outcome) = timed(|| guard.unlock());
+        assert!(took <= PATIENCE + SCHEDULING, "{took:?}");
+        let well = &pair.servers[1 - mute];
+        assert_eq!(well.keys(), ["outer"], "the last release has come");
+        let counts = || pair.servers.each_ref().map(|server| fields(server, "outer")[0].1.clone());
+        assert_eq!(fields(well, "outer")[0].1, "1", "the other part has come");
+        assert!(outcome.unwrap_err().is_in_doubt());
+        pair.servers[mute].resume();
+        eventually(SOON, "the background writes the count", || counts() == ["1", "1"]);
+        outer.into_iter().for_each(|guard| guard.unlock().unwrap());
+        eventually(SOON, "the release is repeated", || pair.servers[mute].keys().is_empty());
+        pair.assert_nothing_left();
+    }
+}
+
+#[test]
 fn the_close_of_one_client_ends_the_wait_of_the_group() {
     for closes_waited in [false, true] {
         let (ours, theirs, [one, two]) = (client(), client(), names());
