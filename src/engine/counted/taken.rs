@@ -38,6 +38,9 @@ pub(crate) struct Taken {
 /// The request that gives so many permits back.
 pub(crate) type GiveBack = fn(&LockName, &Once, i64) -> Call<()>;
 
+/// All permits of one semaphore: its name, how they are given back, and how many they are.
+pub(in crate::engine) type AllOfOne = (LockName, GiveBack, i64);
+
 impl AllTaken {
     /// Records a grant; `None` after the client was closed.
     pub(crate) fn add(&self, taken: Taken) -> Option<Ticket> {
@@ -58,7 +61,7 @@ impl AllTaken {
     }
 
     /// Refuses later grants. Returns the permits of each semaphore together.
-    fn close(&self) -> Vec<(LockName, GiveBack, i64)> {
+    pub(in crate::engine) fn close(&self) -> Vec<AllOfOne> {
         let mut register = self.0.lock();
         register.closed = true;
         let taken = std::mem::take(&mut register.taken);
@@ -73,14 +76,14 @@ impl AllTaken {
 }
 
 impl Engine {
-    /// Gives back all permits, because the client closes. What is not given back by `end` is lost.
-    pub(in crate::engine) fn give_back_permits(&self, end: Instant) {
-        for (name, give_back, permits) in self.taken.close() {
+    /// Gives back permits, because the client closes. What is not given back by `end` is lost.
+    pub(in crate::engine) fn give_back_permits(&self, permits: &[AllOfOne], end: Instant) {
+        for (name, give_back, permits) in permits {
             let left = Instant::now().until(end);
             let Some(engine) = self.myself.upgrade().filter(|_| !left.is_zero()) else { return };
-            let call = |once: &Once| give_back(&name, once, permits);
+            let call = |once: &Once| give_back(name, once, *permits);
             let given_up = |given_up: &Once, _: &Once| call(given_up);
-            let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(&name, &call) };
+            let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
             let _ = engine.once(&request, Bounds::within(Instant::now(), left, left), None);
         }
     }

@@ -2,18 +2,21 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
+use std::{io, marker};
 
 use crate::conn::Server;
 use crate::engine::Engine;
-use crate::engine::exactly_once;
+use crate::engine::exactly_once::{self, Send};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::node::Node;
 use crate::error::{Loss, Result};
 use crate::name::LockName;
-use crate::state::exchange::Bounds;
+use crate::state::exchange::{Bounds, InDoubt};
 use crate::state::ledger::Phase;
 use crate::time::Instant;
+use crate::transport::Limits;
 
 impl Engine {
     /// Checks that a server answers and accepts the login.
@@ -67,12 +70,19 @@ impl Engine {
         }
         let end = Instant::now().after(self.config.drop_timeout);
         self.closing.ring_all();
-        // Permits come first: what is not given back in time is lost, while a hold expires.
-        self.give_back_permits(end);
-        // All losses are reported before the first release, because each release takes a request.
-        let mut held = self.registry.close();
-        held.retain(|hold| self.end_hold(hold));
-        held.iter().for_each(|hold| self.give_back(hold, end));
+        let permits = self.by_server(self.taken.close(), |(name, ..)| name);
+        let give_back_permits = || side_by_side(&permits, |(_, permits)| self.give_back_permits(permits, end));
+        thread::scope(|scope| {
+            // Permits come first: what is not given back in time is lost, while a hold expires.
+            if permits.is_empty() || start(scope, give_back_permits).is_err() {
+                give_back_permits();
+            }
+            // All losses are reported before the first release, because each release takes a request.
+            let mut held = self.registry.close();
+            held.retain(|hold| self.end_hold(hold));
+            let held = self.by_server(held, |hold| &hold.name);
+            side_by_side(&held, |(server, holds)| self.give_back(server, holds, end));
+        });
         self.under_way.wait_for_others(self.own_operations(), end);
         self.cleaner.finish(end);
         // Called without the mutex, because the cleanup looks up the server of the name.
@@ -95,13 +105,54 @@ impl Engine {
         })
     }
 
-    /// Releases an abandoned hold, if possible by `end`.
-    fn give_back(&self, hold: &HoldState, end: Instant) {
-        let left = Instant::now().until(end);
-        if !left.is_zero() {
-            // A lock that is not released in time expires.
-            let call = hold.kind.release(&hold.name, &hold.owner, None);
-            let _ = exactly_once::send(&*self.topology, &call, Bounds::within(Instant::now(), left, left), None);
+    /// Sorts what a closing client has by server: a mute server must not take the time of the others.
+    fn by_server<T>(&self, all: Vec<T>, name: impl Fn(&T) -> &LockName) -> Vec<(Arc<Server>, Vec<T>)> {
+        let mut shares: Vec<(Arc<Server>, Vec<T>)> = vec![];
+        for one in all {
+            let server = self.topology.route(name(&one).key()).server;
+            match shares.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &server)) {
+                Some((_, share)) => share.push(one),
+                None => shares.push((server, vec![one])),
+            }
         }
+        shares
     }
+
+    /// Releases abandoned holds on one server, if possible by `end`. Locks that are not released in time expire.
+    fn give_back(&self, server: &Server, holds: &[Arc<HoldState>], end: Instant) {
+        let now = Instant::now();
+        let left = now.until(end);
+        if left.is_zero() {
+            return;
+        }
+        // Before the choice of the kind of pub/sub, releases would go one by one.
+        let _ = server.pub_sub(Limits::answered_within(end, left / 3));
+        let calls: Vec<_> = holds.iter().map(|hold| hold.kind.release(&hold.name, &hold.owner, None)).collect();
+        let send = |call| Send {
+            topology: &*self.topology,
+            call,
+            bounds: Bounds::within(now, left, left),
+            in_doubt: InDoubt::default(),
+        };
+        drop(exactly_once::send_all(calls.iter().map(send).collect(), None));
+    }
+}
+
+/// Works on all shares at once, each but the first on a thread of its own.
+fn side_by_side<T: Sync>(shares: &[T], work: impl Fn(&T) + Sync) {
+    let Some((own, others)) = shares.split_first() else { return };
+    let work = &work;
+    thread::scope(|scope| {
+        let left: Vec<&T> = others.iter().filter(|share| start(scope, || work(share)).is_err()).collect();
+        work(own);
+        left.into_iter().for_each(work);
+    });
+}
+
+/// Starts a thread of a closing client.
+fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() + marker::Send + 'scope,
+) -> io::Result<ScopedJoinHandle<'scope, ()>> {
+    thread::Builder::new().name("lockson-close".into()).spawn_scoped(scope, work)
 }

@@ -92,6 +92,24 @@ fn close_is_bounded(soon: Duration, fault: fn(&Rig)) {
 }
 
 #[test]
+fn close_gives_all_holds_back_at_once() {
+    const HOLDS: usize = 50;
+    let rig = Rig::start();
+    let client = rig.builder().drop_timeout(SOON).connect().unwrap();
+    let guards: Vec<_> = (0..HOLDS).map(|number| client.get_lock(format!("held:{number}")).lock().unwrap()).collect();
+    let release = rig.script("release");
+    let replies = rig.proxy.rule(release.clone().always(), Then::HoldReply);
+    thread::scope(|scope| {
+        let closing = scope.spawn(|| client.close());
+        eventually(SOON, "no release waits for the reply of another", || rig.proxy.count(&release) >= HOLDS);
+        replies.release();
+        joined(closing);
+    });
+    rig.assert_no_keys();
+    assert!(guards.iter().all(|guard| guard.lost() == Some(Loss::Closed)));
+}
+
+#[test]
 fn dropping_a_guard_is_bounded_and_made_up_for_later() {
     let faults: [fn(&Rig); 4] = [
         |rig| rig.proxy.mute(Scope::All, Direction::Both),

@@ -4,6 +4,7 @@ use lockson::{Client, Guard};
 use lockson_harness::proxy::{Fate, Proxy, RuleHandle, Then, When};
 use lockson_harness::{RedisCluster, eventually, slot_of};
 
+use super::proxies_of;
 use crate::support::faults::fences;
 use crate::support::{SOON, fresh, ms};
 
@@ -22,17 +23,7 @@ struct Scene {
 impl Scene {
     fn start() -> Scene {
         let cluster = RedisCluster::start(2, 0);
-        let proxies: Vec<Proxy> = cluster.nodes().iter().map(|node| Proxy::start(node.address())).collect();
-        for (node, proxy) in cluster.nodes().iter().zip(&proxies) {
-            node.run(&["CONFIG", "SET", "cluster-announce-port", &proxy.port().to_string()]);
-        }
-        let knows = |port: u16| {
-            cluster
-                .nodes()
-                .iter()
-                .all(|node| node.query::<String>(&["CLUSTER", "NODES"]).contains(&format!(":{port}@")))
-        };
-        eventually(SOON, "the nodes announce the proxies", || proxies.iter().all(|proxy| knows(proxy.port())));
+        let proxies = proxies_of(&cluster);
         let url = format!("redis+cluster://{}", proxies[0].address());
         let client = Client::builder(&url).command_timeout(ms(600)).drop_timeout(ms(300)).connect().unwrap();
         let name = fresh("in-doubt");
