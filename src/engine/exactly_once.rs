@@ -77,14 +77,18 @@ pub(crate) struct Send<'a, T> {
 }
 
 /// Sends several calls at once: one round trip where every server answers. Each call has its own bounds and its own
-/// history. A connection with several unanswered copies is fenced once. Calls of several round trips, and calls that
-/// are repeated after a rest, follow one by one. Returns the answers in the order of the calls.
+/// history. A connection with several unanswered copies is fenced once. Calls of several round trips follow one by one.
+/// Returns the answers in the order of the calls.
 pub(crate) fn send_all<T: marker::Send>(
     sends: Vec<Send<'_, T>>,
     caller: Option<&Caller<'_>>,
 ) -> Vec<Result<Answer<T>, Failed>> {
     let mut all: Vec<_> = sends.into_iter().map(|send| (Sending::new(send), None)).collect();
-    while attempt_all(&mut all, caller) || fence_one_connection(&mut all) {}
+    while attempt_all(&mut all, caller)
+        || end_rests(&mut all, caller)
+        || fence_one_connection(&mut all)
+        || rest_together(&mut all, caller)
+    {}
     all.into_iter().map(|(sending, answer)| answer.map_or_else(|| sending.finish(caller), Ok)).collect()
 }
 
@@ -99,6 +103,30 @@ fn attempt_all<T: marker::Send>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)],
         *answer = sending.attempted(outcome, caller);
     }
     !places.is_empty()
+}
+
+/// Ends the rests that are over. Returns whether any was.
+fn end_rests<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller: Option<&Caller<'_>>) -> bool {
+    let (now, interruption) = (Instant::now(), interruption(caller));
+    let mut any = false;
+    for sending in all.iter_mut().filter(|(_, answer)| answer.is_none()).map(|(sending, _)| sending) {
+        if sending.rests_until(now).is_some_and(|until| until <= now || interruption.is_some()) {
+            sending.exchange.rested(now, interruption.clone());
+            any = true;
+        }
+    }
+    any
+}
+
+/// Rests until the first of the calls may go on. Returns whether any rests.
+fn rest_together<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller: Option<&Caller<'_>>) -> bool {
+    let now = Instant::now();
+    let unanswered = all.iter().filter(|(_, answer)| answer.is_none());
+    let first = unanswered.filter_map(|(sending, _)| sending.rests_until(now)).min();
+    if let Some(until) = first {
+        rest(caller, until);
+    }
+    first.is_some()
 }
 
 /// Fences a connection with unanswered copies, for all calls that were sent over it. Returns whether there was any.
@@ -166,6 +194,14 @@ impl<'a, T> Sending<'a, T> {
     fn fence(&self, now: Instant) -> Option<(Identity, Limits)> {
         match self.exchange.next(now) {
             Next::Fence(identity, limits) => Some((identity, limits)),
+            _ => None,
+        }
+    }
+
+    /// The end of the rest, if the next step is to rest.
+    fn rests_until(&self, now: Instant) -> Option<Instant> {
+        match self.exchange.next(now) {
+            Next::Rest(until) => Some(until),
             _ => None,
         }
     }

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{SOON, TIMEOUT, eventually};
 use crate::conn::scripted::{Reaction, Scripted, Seen};
@@ -197,4 +198,20 @@ fn a_dead_node_is_asked_once_and_not_waited_for() {
         }
     }
     assert!(begun.until(Instant::now()) < MARGIN, "a rest helps no vote");
+}
+
+/// A mute server takes the whole bound; a call that is to be repeated after a rest must not wait for it.
+#[test]
+fn a_rest_does_not_wait_for_a_mute_server() {
+    let (_mute, first) = served(|_| Reaction::Mute);
+    let is_loaded = AtomicBool::new(false);
+    let (_loading, second) = served(move |_| match is_loaded.swap(true, Ordering::Relaxed) {
+        false => Reaction::Reply("-LOADING Redis is loading the dataset in memory\r\n"),
+        true => ONE,
+    });
+    let calls = calls(&["a", "b"]);
+    let sends = [&first, &second].into_iter().zip(&calls).map(|(topology, call)| send(topology, call, within(TIMEOUT)));
+    let answers = send_all(sends.collect(), None);
+    assert!(answers[0].is_err());
+    assert!(answers[1].as_ref().is_ok_and(|answer| answer.value), "{:?}", answers[1]);
 }
