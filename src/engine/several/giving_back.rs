@@ -12,7 +12,7 @@ use crate::script::bundle::{Bundle, BundleRelease, MOST_PARTS};
 use crate::script::{Call, Released};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::GuardNumber;
-use crate::time::Lease;
+use crate::time::{Instant, Lease};
 
 /// A guard of a hold, with its client.
 #[derive(Clone, Copy)]
@@ -37,11 +37,12 @@ type Share<'a> = (Option<(LockPlace, Bundle)>, Vec<Leaving<'a>>);
 /// release in doubt is cleaned up in the background.
 pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bounds) -> Vec<Result<()>> {
     let mut outcomes: Vec<Result<()>> = held.iter().map(|_| Ok(())).collect();
+    let start = Instant::now();
     let bounds = bounds_of(held.iter().map(|held| &**held.engine), bounds);
     let (mut shares, mut parts): (Vec<Share<'_>>, Vec<(usize, PartRelease<'_>)>) = (vec![], vec![]);
     for place in in_order(held.iter().map(|held| held.hold)) {
         let held = held[place];
-        match held.engine.begin_release(held.hold, held.guard, bounds(place)) {
+        match held.engine.begin_release(held.hold, held.guard, for_turn(start, bounds(place))) {
             Begun::Over(outcome) => outcomes[place] = outcome,
             Begun::Part(part) => parts.push((place, part)),
             Begun::Last(last) => {
@@ -108,6 +109,13 @@ fn bounds_of<'a>(
     }
 }
 
+/// The bounds of the wait for a turn, which comes late or never after an unanswered request of the hold. The requests of
+/// the other holds follow all turns, and half of the time is theirs.
+fn for_turn(start: Instant, bounds: Bounds) -> Bounds {
+    let end = if bounds.repeat { start.after(start.until(bounds.end) / 2) } else { bounds.end };
+    Bounds { end, ..bounds }
+}
+
 fn request(with: Option<(LockPlace, Bundle)>, leaving: &[Leaving<'_>]) -> Call<Vec<Released>> {
     match (leaving, with) {
         (leaving @ [_, _, ..], Some((_, bundle))) => {
@@ -145,11 +153,12 @@ pub(crate) fn extend_at_once(
     bounds: impl Fn(&Engine) -> Bounds,
 ) -> Vec<Result<()>> {
     let mut outcomes: Vec<Result<()>> = holds.iter().map(|_| Ok(())).collect();
+    let start = Instant::now();
     let bounds = bounds_of(holds.iter().map(|(engine, ..)| &***engine), bounds);
     let (mut places, mut begun) = (vec![], vec![]);
     for place in in_order(holds.iter().map(|(_, hold, _)| *hold)) {
         let (engine, hold, lease) = holds[place];
-        match engine.begin_extension(hold, lease, bounds(place)) {
+        match engine.begin_extension(hold, lease, for_turn(start, bounds(place))) {
             Ok(extension) => {
                 places.push(place);
                 begun.push(extension);

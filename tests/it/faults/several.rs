@@ -3,13 +3,13 @@
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, Lock};
-use lockson_harness::eventually;
+use lockson::{Client, ClientBuilder, Lock};
 use lockson_harness::proxy::{Fate, Then, When};
+use lockson_harness::{RedisServer, eventually};
 
 use super::exactly_once::{at_every_byte, faults, lengths, silences};
-use crate::support::faults::{Rig, SCHEDULING, SOON, fences, ms, rig_without_fences, timed, without_fences};
-use crate::support::{elsewhere, is_free, joined};
+use crate::support::faults::{PATIENCE, Rig, SCHEDULING, SOON, fences, ms, rig_without_fences, timed, without_fences};
+use crate::support::{Note, Notes, elsewhere, is_free, joined};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -225,4 +225,27 @@ fn a_slow_server_delays_a_multi_lock_no_longer_than_a_lock() {
         guard.unlock().unwrap();
     }
     assert!(missing.iter().all(is_free));
+}
+
+#[test]
+fn a_turn_that_does_not_come_delays_no_other_release() {
+    let (rig, well, notes) = (Rig::start(), RedisServer::start(), Notes::default());
+    let settings = |builder: ClientBuilder| builder.command_timeout(ms(2_000)).drop_timeout(PATIENCE);
+    let silent = settings(rig.builder()).connect().unwrap();
+    let answering = settings(Client::builder(&well.url())).observer(notes.clone()).connect().unwrap();
+    let lock = silent.get_lock("a");
+    let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
+    let guard = Lock::multi([lock, answering.get_lock("b")]).lock().unwrap();
+    let release = rig.script("release");
+    let rule = rig.proxy.rule(release.clone().always(), Then::SwallowReply);
+    drop(inner);
+    // The background has the turn from here on, for as long as a command may take.
+    rig.proxy.wait_for_since(rig.proxy.mark(), &release, SOON);
+    let (took, ()) = timed(|| drop(guard));
+    assert!(took < PATIENCE + SCHEDULING, "{took:?}");
+    assert_eq!(notes.of("b").last(), Some(&Note::Released("b".into())));
+    rule.remove();
+    eventually(SOON, "the background writes the count", || rig.fields("a").values().eq(["1"]));
+    outer.unlock().unwrap();
+    rig.eventually_no_keys(SOON);
 }
