@@ -21,8 +21,9 @@ pub use view::slot_of;
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
     ids: Vec<String>,
-    /// One slot changes hands at a time, because the nodes count epochs without asking each other.
-    giving: Mutex<()>,
+    /// One slot changes hands at a time, because the nodes count epochs without asking each other. Keys move one way at
+    /// a time, because two nodes that send keys to each other wait for each other.
+    moving: Mutex<()>,
 }
 
 impl RedisCluster {
@@ -52,7 +53,7 @@ impl RedisCluster {
             .map(|builder| settings(builder).start())
             .collect();
         let ids = nodes.iter().map(|node| node.query(&["CLUSTER", "MYID"])).collect();
-        let cluster = RedisCluster { nodes, ids, giving: Mutex::new(()) };
+        let cluster = RedisCluster { nodes, ids, moving: Mutex::new(()) };
         cluster.form(masters, replicas_per_master);
         cluster
     }

@@ -42,6 +42,7 @@ impl RedisCluster {
         ask.arg("GETKEYSINSLOT").arg(slot).arg(count);
         let mut keys: Vec<Vec<u8>> = ask.query(&mut connection).expect("a master lists the keys of its slot");
         keys.retain(|key| choose(key));
+        let _alone = self.moving.lock();
         for some in keys.chunks(KEYS) {
             let mut migrate = redis::cmd("MIGRATE");
             migrate.arg("127.0.0.1").arg(self.nodes[to].port()).arg("").arg(0).arg(BOUND.as_millis() as u64);
@@ -63,7 +64,7 @@ impl RedisCluster {
         // The source creates no key of the slot any more. It deletes keys that it still has when it hears of the new
         // owner, so none may be left.
         while self.move_keys(slot, to, |_| true) > 0 {}
-        let _alone = self.giving.lock();
+        let _alone = self.moving.lock();
         // The target must know the newest epoch, so that its own is newer: a ping of the source that is on its way takes
         // the slot back else, at the target alone.
         self.wait_until_well();

@@ -1,6 +1,8 @@
 //! The promises of the harness about clusters.
 
+use std::sync::Barrier;
 use std::time::Duration;
+use std::{iter, thread};
 
 use lockson_harness::{RedisCluster, eventually, slot_of};
 
@@ -69,4 +71,26 @@ fn a_paused_master_loses_its_slots_to_its_replica() {
     eventually(SOON, "the replica takes over", || cluster.is_well() && cluster.node_of("key") == replica);
     cluster.node(master).resume();
     eventually(SOON, "the old master follows", || cluster.is_well() && cluster.replicas_of(replica) == [master]);
+}
+
+/// Two nodes that send keys to each other would wait for each other.
+#[test]
+fn keys_move_both_ways_at_once() {
+    const KEYS: usize = 5_000;
+    let (cluster, together) = (RedisCluster::start(2, 0), Barrier::new(2));
+    thread::scope(|scope| {
+        for from in [0, 1] {
+            let (cluster, together) = (&cluster, &together);
+            scope.spawn(move || {
+                let is_there = |tag: &String| cluster.owner_of(slot_of(tag)) == from;
+                let tag = (0..).map(|number| number.to_string()).find(is_there).expect("it has slots");
+                let pairs = (0..KEYS).flat_map(|key| [format!("{{{tag}}}{key}"), "value".to_owned()]);
+                let words: Vec<String> = iter::once("MSET".to_owned()).chain(pairs).collect();
+                cluster.node(from).run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+                cluster.begin_move(slot_of(&tag), 1 - from);
+                together.wait();
+                assert_eq!(cluster.move_keys(slot_of(&tag), 1 - from, |_| true), KEYS);
+            });
+        }
+    });
 }
