@@ -61,6 +61,12 @@ fn any_plan() -> impl Strategy<Value = Plan> {
     })
 }
 
+/// A plan with one slot, one hold for each request, and two clocks that run alike.
+fn simple(lease_ms: u64, timeout_ms: u64, acts: Vec<(u64, Act)>, fates: Vec<Fate>) -> Plan {
+    let (batch, slots, hangs_elsewhere, drift, sure_after_ms) = (1, 1, false, 0, 0);
+    Plan { lease_ms, timeout_ms, batch, slots, hangs_elsewhere, drift, sure_after_ms, acts, fates }
+}
+
 /// The time until a failed request about a hold is repeated, for renewals and checks.
 fn soon(plan: &Plan) -> Duration {
     (ms(plan.lease_ms) / 30).clamp(ms(500), ms(1_000))
@@ -140,18 +146,7 @@ fn a_request_in_vain_is_given_up_for_the_sake_of_the_younger() {
     let acts = [(0, Act::Acquire { leased_ms: None }), (0, leased), (500, Act::Acquire { leased_ms: None })];
     let fates = [Fate::Answered { to_ms: 0, back_ms: 0 }, Fate::NeverArrives];
     for batch in [1, 2] {
-        let (acts, fates) = (acts.to_vec(), fates.to_vec());
-        let rounds = play(&Plan {
-            lease_ms: 1_000,
-            timeout_ms: 3_000,
-            batch,
-            slots: 1,
-            hangs_elsewhere: false,
-            drift: 0,
-            sure_after_ms: 0,
-            acts,
-            fates,
-        });
+        let rounds = play(&Plan { batch, ..simple(1_000, 3_000, acts.to_vec(), fates.to_vec()) });
         assert_eq!(rounds.last().unwrap().1, [2], "in batches of {batch}");
     }
 }
@@ -161,17 +156,7 @@ fn a_look_in_vain_is_given_up_when_renewals_are_due() {
     // The time-out is as long as the lease, so a hold that waited for the check would be lost.
     let acts = vec![(0, Act::Acquire { leased_ms: None }), (900, Act::Check { which: 0 })];
     let fates = vec![Fate::NeverArrives];
-    let rounds = play(&Plan {
-        lease_ms: 3_000,
-        timeout_ms: 3_000,
-        batch: 2,
-        slots: 1,
-        hangs_elsewhere: false,
-        drift: 0,
-        sure_after_ms: 0,
-        acts,
-        fates,
-    });
+    let rounds = play(&Plan { batch: 2, ..simple(3_000, 3_000, acts, fates) });
     assert_eq!(rounds[0], (START.after(ms(900)), vec![0]), "the look");
     assert_eq!(rounds[1], (START.after(ms(1_000)), vec![0]), "the renewal is in time");
     assert_eq!(rounds.last().unwrap().1, [0], "it is held to the end");
@@ -187,17 +172,7 @@ fn a_server_that_a_slot_moves_to_costs_no_other_hold() {
     // The first request takes a second, each later one a tenth of it, with pauses of 300 ms.
     let period = || tick().chain((0..5).flat_map(|_| retry()));
     let fates = period().chain(period()).collect();
-    let rounds = play(&Plan {
-        lease_ms: 9_000,
-        timeout_ms: 1_000,
-        batch: 1,
-        slots: 6,
-        hangs_elsewhere: true,
-        drift: 0,
-        sure_after_ms: 0,
-        acts,
-        fates,
-    });
+    let rounds = play(&Plan { slots: 6, hangs_elsewhere: true, ..simple(9_000, 1_000, acts, fates) });
     assert_eq!(rounds[0].1, [0, 1, 2, 3, 4, 5], "all have their turn at the first tick");
     assert_eq!(rounds.last().unwrap().1, [1, 2, 3, 4, 5], "the others are held to the end");
 }
@@ -216,12 +191,13 @@ proptest! {
     /// While the server replies, every tick is on the grid and renews every watched hold once, and no hold is lost.
     #[test]
     fn a_server_that_answers_costs_no_hold_and_no_tick(
-        lease_ms in 3_000_u64..60_000, batch in 1_usize..5, slots in 1_usize..4, holds in 1_usize..7, drift in -9_000_i64..9_000,
+        lease_ms in 3_000_u64..60_000, batch in 1_usize..5, slots in 1_usize..4, holds in 1_usize..7,
+        drift in -9_000_i64..9_000,
         delays in proptest::collection::vec((0_u64..50, 0_u64..50), 0..60),
     ) {
         let acts = (0..holds).map(|_| (0, Act::Acquire { leased_ms: None })).collect();
         let fates = delays.into_iter().map(|(to_ms, back_ms)| Fate::Answered { to_ms, back_ms }).collect();
-        let rounds = play(&Plan { lease_ms, timeout_ms: 3_000, batch, slots, hangs_elsewhere: false, drift, sure_after_ms: 0, acts, fates });
+        let rounds = play(&Plan { batch, slots, drift, ..simple(lease_ms, 3_000, acts, fates) });
         let interval = ms(lease_ms / 3);
         prop_assert!(rounds.len() >= 17);
         let mut tick = START;
@@ -240,8 +216,7 @@ proptest! {
         let [at, by_ms] = [at, by].map(|leases| (leases * lease_ms as f64) as u64);
         let acquires = (0..holds).map(|_| (0, Act::Acquire { leased_ms: None }));
         let acts = acquires.chain([(at, Act::Step { by_ms })]).collect();
-        let plan = Plan { lease_ms, timeout_ms: 3_000, batch, slots: 1, hangs_elsewhere: false, drift: 0, sure_after_ms: 0, acts, fates: vec![] };
-        let rounds = play(&plan);
+        let rounds = play(&Plan { batch, ..simple(lease_ms, 3_000, acts, vec![]) });
         prop_assert_eq!(&rounds.last().unwrap().1, &(0..holds).collect::<Vec<_>>(), "all are renewed to the end");
     }
 
@@ -259,7 +234,7 @@ proptest! {
         let acts = acquires.chain(checks.into_iter().map(check)).collect();
         let fates = delays.into_iter().map(|(to_ms, back_ms)| Fate::Answered { to_ms, back_ms }).collect();
         let sure_after_ms = 2 * lease_ms / 3 + 3 * holds as u64;
-        let rounds = play(&Plan { lease_ms, timeout_ms: 3_000, batch, slots, hangs_elsewhere: false, drift, sure_after_ms, acts, fates });
+        let rounds = play(&Plan { batch, slots, drift, sure_after_ms, ..simple(lease_ms, 3_000, acts, fates) });
         prop_assert_eq!(&rounds.last().unwrap().1, &(0..holds).collect::<Vec<_>>(), "all are renewed to the end");
     }
 }
