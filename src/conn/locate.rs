@@ -201,7 +201,7 @@ impl Shared {
             let begun = Instant::now();
             let seen = self.guide.look_up();
             let mut state = self.state.lock();
-            let left = state.learn(seen.as_ref().map_or(begun, |sighting| sighting.asked), seen);
+            let left = state.learn(begun, seen);
             drop(state);
             end(&left);
             self.changed.notify_all();
@@ -229,9 +229,9 @@ impl Shared {
 }
 
 impl State {
-    /// Takes the answer to questions that were sent after `begun`. Returns the streams to a place that the server has left.
+    /// Takes the answer to a look-up that began at `begun`. Returns the streams to a place that the server has left.
     fn learn(&mut self, begun: Instant, seen: Result<Sighting, Error>) -> Vec<Weak<Stream>> {
-        let Sighting { endpoint, is_calm, .. } = match seen {
+        let Sighting { endpoint, is_calm, asked } = match seen {
             Ok(sighting) => sighting,
             Err(error) => {
                 let since = self.trouble.take().map_or(begun, |(_, since)| since);
@@ -239,8 +239,8 @@ impl State {
                 return vec![];
             }
         };
-        (self.trouble, self.confirmed) = (None, Some(begun));
-        self.uneasy_since = if is_calm { None } else { self.uneasy_since.or(Some(begun)) };
+        (self.trouble, self.confirmed) = (None, Some(asked));
+        self.uneasy_since = if is_calm { None } else { self.uneasy_since.or(Some(asked)) };
         match &self.stay {
             Some(stay) if stay.endpoint == endpoint => vec![],
             other => {

@@ -9,8 +9,10 @@ fn at(millis: u64) -> Instant {
     START.after(Duration::from_millis(millis))
 }
 
-fn sighting(host: &str, is_calm: bool) -> Result<Sighting, Error> {
-    Ok(Sighting { endpoint: Endpoint::Tcp(host.into(), 1), is_calm, asked: START })
+/// Takes the answer of a look-up that asked at this moment.
+fn learn(state: &mut State, asked: Instant, host: &str, is_calm: bool) -> usize {
+    let sighting = Sighting { endpoint: Endpoint::Tcp(host.into(), 1), is_calm, asked };
+    state.learn(asked, Ok(sighting)).len()
 }
 
 fn trouble() -> Result<Sighting, Error> {
@@ -21,10 +23,10 @@ fn trouble() -> Result<Sighting, Error> {
 fn a_place_counts_for_a_while_after_each_look_up() {
     let mut state = State::default();
     assert!(state.current(at(0)).is_none());
-    state.learn(at(0), sighting("a", true));
+    learn(&mut state, at(0), "a", true);
     assert!(state.current(at(1_999)).is_some());
     assert!(state.current(at(2_000)).is_none());
-    state.learn(at(1_000), sighting("a", true));
+    learn(&mut state, at(1_000), "a", true);
     assert!(state.current(at(2_999)).is_some());
     state.hurries_until = Some(at(60_000));
     assert!(state.current(at(1_750)).is_none());
@@ -34,7 +36,7 @@ fn a_place_counts_for_a_while_after_each_look_up() {
 #[test]
 fn the_longest_look_up_tells_a_place_that_counts() {
     let mut state = State { hurries_until: Some(at(60_000)), ..State::default() };
-    state.learn(at(0), sighting("a", false));
+    learn(&mut state, at(0), "a", false);
     let learned = at(0).after(LONGEST_QUESTION);
     assert!(state.current(learned.after(Duration::from_millis(200))).is_some());
     assert!(state.current(at(1_000)).is_none(), "an old master counts for no longer");
@@ -44,28 +46,28 @@ fn the_longest_look_up_tells_a_place_that_counts() {
 fn a_move_begins_another_stay_and_ends_the_streams() {
     let mut state = State::default();
     assert!(!state.is_at(0), "there is no place");
-    state.learn(at(0), sighting("a", true));
+    learn(&mut state, at(0), "a", true);
     assert!(state.is_at(1));
     state.streams = vec![Weak::new()];
-    assert_eq!(state.learn(at(1), sighting("a", false)).len(), 0);
+    assert_eq!(learn(&mut state, at(1), "a", false), 0);
     assert_eq!(state.learn(at(2), trouble()).len(), 0);
     assert!(state.is_at(1), "trouble is no move");
-    assert_eq!(state.learn(at(3), sighting("b", true)).len(), 1);
+    assert_eq!(learn(&mut state, at(3), "b", true), 1);
     assert!(state.is_at(2) && state.streams.is_empty());
-    state.learn(at(4), sighting("a", true));
+    learn(&mut state, at(4), "a", true);
     assert!(state.is_at(3), "a return is a move, too");
 }
 
 #[test]
 fn look_ups_hurry_for_a_while_after_a_sign() {
     let mut state = State::default();
-    state.learn(at(0), sighting("a", true));
+    learn(&mut state, at(0), "a", true);
     assert!(!state.hurries(at(0)));
-    state.learn(at(100), sighting("a", false));
-    state.learn(at(10_000), sighting("a", false));
+    learn(&mut state, at(100), "a", false);
+    learn(&mut state, at(10_000), "a", false);
     assert!(state.hurries(at(10_000)));
     assert!(!state.hurries(at(10_100)), "it has lasted for ten seconds");
-    state.learn(at(20_000), sighting("a", true));
+    learn(&mut state, at(20_000), "a", true);
     state.learn(at(20_001), trouble());
     state.learn(at(30_000), trouble());
     assert!(state.hurries(at(30_000)));
