@@ -356,8 +356,8 @@ impl Grid {
     }
 }
 
-/// The shortest time limit of a batch, also when its first hold is about to expire, for the sake of the other holds; and
-/// of a request to another server.
+/// The shortest time limit of a batch, also when its first hold is about to expire, for the sake of the other holds;
+/// and of a request to another server.
 const SHORTEST_ASK: Duration = Duration::from_millis(50);
 const SHORTEST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);

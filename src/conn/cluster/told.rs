@@ -1,4 +1,4 @@
-//! What one member of the cluster tells about all of them: the replies to `CLUSTER INFO` and `CLUSTER SLOTS`.
+//! The words of a member about the whole cluster: its replies to `CLUSTER INFO` and `CLUSTER SLOTS`, and redirections.
 
 use redis::Value;
 

@@ -1,4 +1,4 @@
-//! Those who know where the master is: the sentinels of a service, the nodes of a replicated set.
+//! Guides to the master: the sentinels of a service, the nodes of a replicated set.
 
 mod nodes;
 mod sentinels;

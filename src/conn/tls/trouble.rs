@@ -135,7 +135,7 @@ impl Trouble {
         error.get_ref().and_then(|cause| cause.downcast_ref())
     }
 
-    /// What the server did, and what helps; the server is the subject.
+    /// The deed of the server and the remedy; the server is the subject of the sentence.
     pub(in crate::conn) fn what(&self) -> &str {
         &self.what
     }

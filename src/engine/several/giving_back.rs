@@ -109,8 +109,8 @@ fn bounds_of<'a>(
     }
 }
 
-/// The bounds of the wait for a turn, which comes late or never after an unanswered request of the hold. The requests of
-/// the other holds follow all turns, and half of the time is theirs.
+/// The bounds of the wait for a turn, which comes late or never after an unanswered request of the hold. The requests
+/// of the other holds follow all turns, and half of the time is theirs.
 fn for_turn(start: Instant, bounds: Bounds) -> Bounds {
     let end = if bounds.repeat { start.after(start.until(bounds.end) / 2) } else { bounds.end };
     Bounds { end, ..bounds }

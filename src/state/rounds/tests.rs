@@ -242,7 +242,7 @@ fn a_lost_part_is_never_waited_for() {
     caller.is_told(Step::Wait(0));
 }
 
-/// What the surroundings answer about one part.
+/// An answer about one part.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Granted,

@@ -1,4 +1,4 @@
-//! Expiring permits: what Redisson's tests ask of them, and what is special here.
+//! Expiring permits: the promises that Redisson's tests check, and those of this crate alone.
 
 mod counts;
 mod doubt;

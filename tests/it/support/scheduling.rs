@@ -20,7 +20,7 @@ pub(crate) struct Scheduling(Duration);
 
 impl Scheduling {
     /// The allowance at this moment.
-    pub(crate) fn now(self) -> Duration {
+    fn now(self) -> Duration {
         self.0 + stood_still()
     }
 }

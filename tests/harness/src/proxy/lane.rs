@@ -51,7 +51,7 @@ pub(super) enum End {
 pub(super) enum Stop {
     /// Nothing to send before another event.
     Idle,
-    /// The sink takes no more for now.
+    /// The sink is full at this moment.
     Full,
     /// The next byte may leave at this moment.
     Until(Instant),

@@ -3,7 +3,7 @@
 use super::lane::{End, Gate, Step};
 use super::rule::Direction;
 
-/// What happens behind the last byte that passes.
+/// The treatment of the bytes behind the last one that passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtByte {
     /// The connection is cut.

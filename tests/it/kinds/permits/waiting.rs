@@ -1,4 +1,4 @@
-//! Waiters for permits: whom a message wakes, how often they ask, and how they leave.
+//! Waiters for permits: the waiter that a message wakes, the number of questions, and the ends of a wait.
 
 use std::sync::mpsc::channel;
 use std::thread;

@@ -1,4 +1,4 @@
-//! Waiters of a semaphore: whom a message wakes, how often they ask, and how they leave.
+//! Waiters of a semaphore: the waiter that a message wakes, the number of questions, and the ends of a wait.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
