@@ -50,7 +50,7 @@ impl Scene {
         let cluster = RedisCluster::start(3, 1);
         let client = || brisk(&cluster).watchdog(LEASE, LEASE / 5).connect().unwrap();
         let (holder, waiter) = (client(), client());
-        let witness = Witness::at(std::env::temp_dir().join(fresh("lockson-witness")));
+        let witness = Witness::at(cluster.node(0).data_folder().join("witness"));
         Scene { holder, waiter, witness, cluster }
     }
 
