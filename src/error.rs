@@ -172,8 +172,23 @@ impl Error {
         if total == 1 {
             return Err(first.clone());
         }
-        let texts: Vec<String> = failures.iter().take(MOST_NAMED).map(Self::to_string).collect();
-        let more = failures.len() - texts.len();
+        let (named, more) = failures.split_at(failures.len().min(MOST_NAMED));
+        // Each text once, behind the locks that it is about.
+        let mut texts: Vec<(&str, Vec<String>)> = vec![];
+        for error in named {
+            let name = error.lock_name().map(|name| format!("{name:?}"));
+            match texts.iter_mut().find(|(known, _)| *known == error.0.text) {
+                Some((_, names)) => names.extend(name),
+                None => texts.push((&error.0.text, Vec::from_iter(name))),
+            }
+        }
+        let is_about_all = texts.len() == 1 && named.len() == total;
+        let texts = texts.into_iter().map(|(text, names)| match &names[..] {
+            [] => text.to_owned(),
+            _ if is_about_all => text.to_owned(),
+            names => format!("lock {}: {text}", names.join(", ")),
+        });
+        let (texts, more): (Vec<String>, _) = (texts.collect(), more.len());
         let rest = if more == 0 { String::new() } else { format!("; and {more} more") };
         let text = format!("{} of {total} locks: {}{rest}", failures.len(), texts.join("; "));
         let (kind, in_doubt) = (first.kind(), failures.iter().any(Self::is_in_doubt));

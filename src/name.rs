@@ -66,7 +66,8 @@ impl GivenName {
     fn refused_if(self, is_refused: impl FnOnce(&LockName) -> bool, why: &str) -> Self {
         let checked = self.checked.and_then(|name| {
             if is_refused(&name) {
-                return Err(Error::new(ErrorKind::BadInput, format!("this name cannot be used on a cluster: {why}")));
+                let text = format!("this name cannot be used on a cluster: {why}");
+                return Err(Error::new(ErrorKind::BadInput, text).about(&name));
             }
             Ok(name)
         });

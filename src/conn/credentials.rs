@@ -94,7 +94,9 @@ impl Provider {
         let text = |why: &str| format!("redis at {server} was not asked: the provider of credentials {why}");
         let error = match asked {
             Ok((number, Ok(login))) => return Ok((number, login)),
-            Ok((_, Err(NoLogin::Failed(error)))) => Error::with_source(ErrorKind::Connection, text("failed"), error),
+            Ok((_, Err(NoLogin::Failed(error)))) => {
+                Error::with_source(ErrorKind::Connection, text("failed; source() of this error has its reason"), error)
+            }
             Ok((_, Err(NoLogin::Panicked))) => {
                 let words: Box<dyn StdError + Send + Sync> = "its words may be secret and are not told".into();
                 Error::with_source(ErrorKind::Connection, text("panicked"), ProviderError(words.into()))

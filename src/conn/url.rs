@@ -52,6 +52,9 @@ fn parse(url: &str) -> Result<Target> {
     let Some((scheme, rest)) = url.split_once("://") else {
         return fail("it must look like redis://[user:password@]host[:port][/database] or redis+unix:///path");
     };
+    if url != url.trim() {
+        return fail("it has a space or a line break at its start or end; cut it off, as trim() does");
+    }
     if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return fail("it contains a space or a line break; write a space as %20");
     }
@@ -81,10 +84,12 @@ fn parse(url: &str) -> Result<Target> {
         "replicated" => return several::replicated(authority, path, query, tls),
         _ => {}
     }
-    fail(
+    let meant = ["cluster", "sentinel", "replicated", "unix"].into_iter().find(|form| scheme.contains(form));
+    let meant = meant.map_or_else(String::new, |form| format!("; is redis+{form}:// meant?"));
+    fail(format!(
         "it must begin with redis://, rediss://, valkey://, valkeys://, redis+cluster://, redis+sentinel://, \
-         redis+replicated://, redis+unix:// or unix://",
-    )
+         redis+replicated://, redis+unix:// or unix://{meant}"
+    ))
 }
 
 fn tcp(authority: &str, path: &str, query: &str) -> Result<Address> {
@@ -112,6 +117,12 @@ fn unix(authority: &str, path: &str, query: &str) -> Result<Address> {
 }
 
 fn host_and_port(endpoint: &str, default_port: u16) -> Result<Endpoint> {
+    if endpoint.contains(',') {
+        return fail(
+            "it names several hosts; write redis+sentinel:// for sentinels, redis+cluster:// for a Redis Cluster, or \
+             redis+replicated:// for a master with its replicas",
+        );
+    }
     let (host, port) = match endpoint.strip_prefix('[') {
         Some(rest) => {
             let Some((host, port)) = rest.split_once(']') else { return fail("an IPv6 address lacks its ]") };
@@ -238,7 +249,7 @@ fn number_of_database(text: &str) -> Result<i64> {
     match text.parse::<i32>() {
         Ok(number) if is_number => Ok(number.into()),
         _ if text.contains('/') => {
-            fail("there is more than one part behind the host; only the database's number may follow")
+            fail("there are too many parts behind the host; write redis://host/3, or redis+sentinel://host/service/3")
         }
         _ => fail("the database must be a number, as in redis://host/3"),
     }
@@ -252,8 +263,12 @@ fn protocol(text: &str) -> Result<bool> {
     }
 }
 
-/// Decodes %XX in a text; `None` for an empty text. A % without two hex digits stays.
+/// Decodes %XX in a text; `None` for an empty text. Refuses a % without two hex digits, which may be meant as a %.
 fn decoded(text: &str, what: &str) -> Result<Option<String>> {
+    let is_escape = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    if !text.split('%').skip(1).all(is_escape) {
+        return fail(format!("a % in the {what} is followed by no two hex digits; write % as %25"));
+    }
     match percent_decode_str(text).decode_utf8() {
         Ok(plain) => Ok(Some(plain.into_owned()).filter(|plain| !plain.is_empty())),
         Err(_) => fail(format!("the {what} is not UTF-8 once its %XX are read")),
@@ -314,7 +329,7 @@ mod tests {
         check("redis://user:secret@127.0.0.1:7000/3?protocol=resp3");
         check("redis://:p%40ss%2Fword%20100%25@h/0");
         check("redis://:p@ss@h");
-        check("redis://u:100%sure:x@h?protocol=2");
+        check("redis://u:100%25sure:x@h?protocol=2");
         check("redis://alice@h/15/");
         check("redis://[::1]:6380/1");
         check("redis://[FE80::0:1]");
@@ -373,7 +388,7 @@ mod tests {
         check("redis://h/canary", "database must be a number");
         check("redis://h/-1", "database must be a number");
         check("redis://h/+1", "database must be a number");
-        check("redis://h/1/canary", "more than one part");
+        check("redis://h/1/canary", "too many parts");
         check("redis://h?db=", "database must be a number");
         check("redis://%ff:canary@h", "user is not UTF-8");
         check("unix://run/redis.sock", "three slashes");

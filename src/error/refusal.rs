@@ -171,12 +171,15 @@ fn by_word(word: &str) -> Option<&'static str> {
         "OOM" => "free memory or raise maxmemory; held locks can still be renewed and released",
         "MISCONF" => "free its disk; until then held locks expire",
         "NOREPLICAS" => "bring its replicas back, or lower min-replicas-to-write; until then held locks expire",
-        "NOPERM" => "give the user the rights listed in docs/operations.md; ACL LOG names what was refused",
+        "NOPERM" => {
+            "give the user the line of this kind of lock in docs/operations.md#rights; ACL LOG names what was refused"
+        }
+        "BUSY" => "end that script with SCRIPT KILL, never with SHUTDOWN NOSAVE, which drops locks",
         "NOAUTH" => "put the password into the URL, as in redis://user:password@host",
         "WRONGPASS" => "correct user and password in the URL; ACL LIST shows which users there are",
-        REPLICA | "MASTERDOWN" => "connect to its master",
+        REPLICA | "MASTERDOWN" => "connect to its master, which INFO replication names",
         "LOADING" => "try again when the server has loaded its data",
-        "WRONGTYPE" => "the key of this name is not a lock of this kind: use another name, or delete the key",
+        "WRONGTYPE" => "the key of this name is no lock of this kind, perhaps data: use another name",
         "MAXCLIENTS" => "raise maxclients or close connections",
         "DENIED" => "set a password on the server",
         "MOVED" | "ASK" | "CLUSTERDOWN" | "CROSSSLOT" | "TRYAGAIN" => {
@@ -192,6 +195,9 @@ fn by_text(text: &str) -> Option<&'static str> {
         _ if text.starts_with(NO_PASSWORD_SET) => "leave the password out of the URL, or name a user there",
         _ if text.starts_with("DB index is out of range") => {
             "the URL names a database that the server does not have; see `databases` in its configuration"
+        }
+        _ if text.contains("WAITAOF") => {
+            "Redis has WAITAOF since version 7.2; redis_version in INFO tells this server's"
         }
         _ if text.starts_with("unknown command") || text.starts_with("Unknown Redis command") => {
             "locks need this command: it was renamed, or a proxy does not know it"
@@ -244,7 +250,9 @@ fn without_places(text: &str) -> &str {
 fn shortened(text: &str) -> String {
     let text = buried(text).unwrap_or(text);
     // "... script: <hash>, on @user_script:9." since 7.0; "unknown command 'X', with args beginning with: ...".
-    let ends = [" script: ", " Script: ", ", with args beginning with"].map(|end| text.find(end).unwrap_or(text.len()));
+    // "BUSY ... script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE." would be bad advice.
+    let ends = [" script: ", " Script: ", ", with args beginning with", " You can only call"];
+    let ends = ends.map(|end| text.find(end).unwrap_or(text.len()));
     let text = &text[..ends.into_iter().min().unwrap_or(text.len())];
     let text = match text.char_indices().nth(LONGEST) {
         None => text,
@@ -322,13 +330,18 @@ mod tests {
     #[test]
     fn a_refusal_says_its_word_once_where_and_what_to_do() {
         let check = |text: &str, shown: &str| assert_eq!(Refusal::from_text(text).at("h:1/0").to_string(), shown);
-        check("BUSY Redis is busy running a script.", "redis at h:1/0 refused: BUSY Redis is busy running a script");
+        check(
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+            "redis at h:1/0 refused: BUSY Redis is busy running a script; end that script with SCRIPT KILL, never with \
+             SHUTDOWN NOSAVE, which drops locks",
+        );
         check(
             "ERR max number of clients reached",
             "redis at h:1/0 refused with MAXCLIENTS: max number of clients reached; raise maxclients or close connections",
         );
         check("ERR odd", "redis at h:1/0 refused: odd");
-        assert_eq!(Refusal::replica().at("h:1/0").to_string(), "redis at h:1/0 is a replica; connect to its master");
+        let replica = "redis at h:1/0 is a replica; connect to its master, which INFO replication names";
+        assert_eq!(Refusal::replica().at("h:1/0").to_string(), replica);
         let login = Refusal::from_text("ODD password canary").of_login();
         assert!(!login.to_string().contains("canary"), "{login}");
     }

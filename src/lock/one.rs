@@ -47,8 +47,9 @@ impl One {
         };
         let hold = engine.registry.find(name, ThreadId::current().number()).ok_or_else(not_held)?;
         if hold.kind.family() != self.kind.family() {
-            let other = "this thread holds another kind of lock of this name; unlock that one";
-            return Err(Error::new(ErrorKind::OtherKind, other).about(name));
+            let (held, wanted) = (hold.label(), self.kind.label(self.kind.side()));
+            let text = format!("this thread holds it as {held}, not as {wanted}; unlock the lock that was taken");
+            return Err(Error::new(ErrorKind::OtherKind, text).about(name));
         }
         let guard = engine.with_ledger(&hold, |ledger, _| ledger.newest_left_to_unlock(self.kind.side()));
         Ok((hold, guard.ok_or_else(not_held)?))

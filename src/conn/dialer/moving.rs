@@ -57,7 +57,10 @@ impl Moving {
                 self.locator.opened(stay, Weak::clone(&stream));
                 opened(stream);
             };
-            let mut connection = dialer.dial_for(dialer.purpose, deadline, opened)?;
+            let mut connection = dialer.dial_for(dialer.purpose, deadline, opened).map_err(|fault| match fault {
+                Fault::Refused(refusal) if refusal.is_of_replica() => Fault::Refused(refusal.advising(NOT_MASTER)),
+                fault => fault,
+            })?;
             if let Some(identity) = &mut connection.identity {
                 identity.stay = stay.number;
             }
@@ -77,6 +80,10 @@ impl Moving {
         }
     }
 }
+
+/// The advice for a replica at the place that was told for the master.
+const NOT_MASTER: &str = "the sentinels or nodes of the URL call it the master: a fail-over is under way, or SENTINEL \
+                          MONITOR names a replica";
 
 impl fmt::Debug for Moving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

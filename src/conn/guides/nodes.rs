@@ -79,7 +79,8 @@ impl Guide for Nodes {
             }
         }
         let endpoint = self.reign.lock().choose(&masters, &replicas, begun);
-        let endpoint = endpoint.ok_or_else(|| no_master(&masters, self.nodes.len(), errors.iter().collect()))?;
+        let endpoint =
+            endpoint.ok_or_else(|| no_master(&masters, &replicas, self.nodes.len(), errors.iter().collect()))?;
         Ok(Sighting { is_calm: errors.is_empty() && masters == [endpoint.clone()], endpoint, asked: begun })
     }
 
@@ -118,7 +119,8 @@ impl Reign {
     }
 }
 
-fn no_master(masters: &[Endpoint], nodes: usize, errors: Vec<&Error>) -> Error {
+fn no_master(masters: &[Endpoint], replicas: &[Endpoint], nodes: usize, errors: Vec<&Error>) -> Error {
+    let list = |nodes: &[Endpoint]| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let is_final = |error: &&&Error| error.kind() != ErrorKind::Connection;
     let cause = errors.iter().find(is_final).or(errors.first());
     if let Some(error) = cause
@@ -129,11 +131,13 @@ fn no_master(masters: &[Endpoint], nodes: usize, errors: Vec<&Error>) -> Error {
     }
     let why = match (masters, cause) {
         ([], Some(error)) => format!("none of {nodes} nodes is a master; {error}"),
-        ([], None) => format!("none of {nodes} nodes is a master"),
-        (masters, _) => {
-            let masters: Vec<_> = masters.iter().map(ToString::to_string).collect();
-            format!("several nodes call themselves master: {}", masters.join(", "))
+        ([], None) => {
+            let replicas = list(replicas);
+            format!(
+                "none of {nodes} nodes is a master; name the master, too, which INFO replication tells at {replicas}"
+            )
         }
+        (masters, _) => format!("several nodes call themselves master: {}", list(masters)),
     };
     Error::new(ErrorKind::Connection, format!("the master of the replicated set is not known: {why}"))
 }
@@ -202,8 +206,8 @@ mod tests {
 
     #[test]
     fn a_set_without_one_master_says_why() {
-        let text = |masters: &[Endpoint]| no_master(masters, 3, vec![]).to_string();
-        assert!(text(&[]).ends_with("none of 3 nodes is a master"), "{}", text(&[]));
+        let text = |masters: &[Endpoint]| no_master(masters, &[at("c"), at("d")], 3, vec![]).to_string();
+        assert!(text(&[]).ends_with("name the master, too, which INFO replication tells at c:1, d:1"), "{}", text(&[]));
         let two = text(&[at("a"), at("b")]);
         assert!(two.ends_with("several nodes call themselves master: a:1, b:1"), "{two}");
     }

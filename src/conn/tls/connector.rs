@@ -51,7 +51,11 @@ impl Connector {
         let host = match (&address.endpoint, address.tls) {
             (Endpoint::Tcp(host, _), true) => host,
             _ if settings.is_none() => return Ok(None),
-            (Endpoint::Tcp(..), _) => return fail("tls() needs a URL with TLS: write rediss:// in place of redis://"),
+            (Endpoint::Tcp(..), _) => {
+                return fail(
+                    "tls() needs a URL with TLS: write rediss in place of redis, as in rediss:// or rediss+cluster://",
+                );
+            }
             (Endpoint::Unix(_), _) => return fail("tls() has no effect on a Unix socket: leave it out"),
         };
         let settings = settings.unwrap_or_default();

@@ -128,7 +128,7 @@ mod tests {
         check("redis+sentinel://u:can/ary@a/m", "%2F");
         check("redis+replicated://a,b?sentinel_pass=canary", "parameter sentinel_pass is not known");
         check("redis+replicated://a,b/m", "database must be a number");
-        check("redis://a,b", "character");
+        check("redis://a,b", "several hosts");
     }
 
     #[test]

@@ -207,7 +207,7 @@ impl<'a> Acquisition<'a> {
                         Err(Error::new(
                             ErrorKind::OtherKind,
                             format!(
-                                "redis at {} has another kind of lock under this name; use one kind for one name",
+                                "redis at {} has another kind of lock under this name, or data that is no lock; use another name",
                                 node.server.label()
                             ),
                         ))

@@ -52,7 +52,9 @@ impl Engine {
             self.with_ledger(&hold, |ledger, now| (ledger.counts(), ledger.counts_after_reentry(now, side)));
         let counts = counts.map_err(|loss| self.lost(&hold, loss))?;
         if hold.kind.family() != request.kind.family() {
-            return Err(Error::new(ErrorKind::OtherKind, "this thread holds another kind of lock of this name"));
+            let (held, wanted) = (hold.label(), request.kind.label(side));
+            let text = format!("this thread holds it as {held} and wants it as {wanted}; use one kind for one name");
+            return Err(Error::new(ErrorKind::OtherKind, text));
         }
         request.kind.check_reentry(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
         let lease = self.lease_of(request);

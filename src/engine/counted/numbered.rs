@@ -148,7 +148,8 @@ impl Engine {
 
     pub(crate) fn no_counter(&self, name: &LockName) -> Error {
         let server = self.topology.route(name.key()).server;
-        let text = format!("redis at {} has no counter under this name, but something else", server.label());
+        let text =
+            format!("redis at {} has no counter under this name, but a lock or data; use another name", server.label());
         Error::new(ErrorKind::OtherKind, text)
     }
 

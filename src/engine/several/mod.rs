@@ -86,7 +86,7 @@ impl Members {
         let kind = if form == Form::Multi { "multi-lock" } else { "red lock" };
         let bad = |text: String| Error::new(ErrorKind::BadInput, text);
         if members.is_empty() {
-            return Err(bad(format!("a {kind} needs at least one lock")));
+            return Err(bad(format!("a {kind} needs at least one lock, a group lock at least one value")));
         }
         if members.len() > MOST_MEMBERS {
             return Err(bad(format!("a {kind} has at most {MOST_MEMBERS} locks; this one has {}", members.len())));
@@ -197,9 +197,14 @@ impl Members {
     }
 }
 
-/// `multi(a, b)` or `red(a, b)`; of many members only the first are named.
+/// `multi(a, b)`, `group(a[1], a[2])` or `red(a, b)`; of many members only the first are named.
 fn name_of(members: &[Member], form: Form) -> Arc<str> {
-    let kind = if form == Form::Multi { "multi" } else { "red" };
+    let is_group = members.iter().all(|member| member.kind.family() == "group");
+    let kind = match form {
+        Form::Multi if is_group => "group",
+        Form::Multi => "multi",
+        Form::Red => "red",
+    };
     let named: Vec<&str> = members.iter().take(MOST_NAMED).map(|member| member.name.as_str()).collect();
     let more = members.len() - named.len();
     let rest = if more == 0 { String::new() } else { format!(", and {more} more") };

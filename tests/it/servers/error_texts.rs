@@ -76,6 +76,8 @@ impl Row {
         fault(text.contains("user_script") || text.contains("with args"), "quotes a script or arguments");
         fault(self.word.is_some_and(|word| text.matches(word).count() > 1), "says the word of Redis twice");
         fault(text.matches("redis at ").count() > 1, "names the server twice");
+        let sentences: Vec<&str> = text.split(": ").collect();
+        fault((1..sentences.len()).any(|n| sentences[..n].contains(&sentences[n])), "says a sentence twice");
         fault(text.contains(".;") || text.contains("?;") || text.ends_with('.'), "has a stray full stop");
         fault(text.contains("see the server's log"), "sends the reader elsewhere");
         fault(text.len() > 420 || text.contains('\n'), "is too long");

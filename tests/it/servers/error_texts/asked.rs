@@ -41,7 +41,7 @@ fn refusals() -> Vec<Row> {
         "something else under the name",
         take(&client),
         "WRONGTYPE",
-        &["wrong kind of value", "delete the key"],
+        &["wrong kind of value", "perhaps data: use another name"],
     ));
     server.run(&["DEL", "job"]);
     let says = |text: &str| {
@@ -59,7 +59,10 @@ fn refusals() -> Vec<Row> {
         &["unable to persist to disk", "free its disk"],
     ));
     let busy = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
-    rows.push(Row::refused("a script without end", says(busy), "BUSY", &["SCRIPT KILL"]).passing());
+    rows.push(
+        Row::refused("a script without end", says(busy), "BUSY", &["SCRIPT KILL, never with SHUTDOWN NOSAVE"])
+            .passing(),
+    );
     rows.push(Row::refused(
         "a cluster behind a proxy",
         says("MOVED 866 10.0.0.7:6379"),
@@ -86,7 +89,7 @@ fn refusals() -> Vec<Row> {
         "another kind of lock",
         take(&client),
         ErrorKind::OtherKind,
-        &["another kind of lock", "one kind for one name"],
+        &["another kind of lock", "data that is no lock", "use another name"],
     ));
     rows.into_iter().map(|row| row.at(port, 0).of("job")).collect()
 }
@@ -122,10 +125,10 @@ fn rights() -> Vec<Row> {
         "no right to scripts",
         &["-evalsha"],
         &["+evalsha"],
-        &["'evalsha' command", "docs/operations.md", "ACL LOG"],
+        &["'evalsha' command", "docs/operations.md#rights", "ACL LOG"],
     );
-    without("no right to a command in a script", &["-hset"], &["+hset"], &["command", "docs/operations.md", "ACL LOG"]);
-    without("no right to the key", &["resetkeys"], &["~*"], &["key", "docs/operations.md"]);
+    without("no right to a command in a script", &["-hset"], &["+hset"], &["command", "docs/operations.md#rights"]);
+    without("no right to the key", &["resetkeys"], &["~*"], &["key", "line of this kind of lock", "#rights"]);
     let held = client.get_lock("job").lock().unwrap();
     set(&["resetchannels"]);
     let wait = || client.get_lock("job").owned().try_lock_for(SOON).map(drop).expect_err("it may not listen");
@@ -226,8 +229,31 @@ fn holds() -> Vec<Row> {
     let again = once.lock().map(drop).unwrap_err();
     rows.push(Row::new("a lock that is taken once", again, ErrorKind::AlreadyHeld, &["this thread"]).of("once"));
     let other = client.get_read_write_lock("once").get_write_lock().lock().map(drop).unwrap_err();
-    rows.push(Row::new("a hold of another kind", other, ErrorKind::OtherKind, &["another kind"]).of("once"));
+    rows.push(
+        Row::new(
+            "a hold of another kind",
+            other,
+            ErrorKind::OtherKind,
+            &["holds it as non-reentrant and wants it as write"],
+        )
+        .of("once"),
+    );
     held.unlock().unwrap();
+    let both = lockson::Lock::multi([client.get_lock("a"), client.get_lock("b")]);
+    let says = ["2 of 2 locks: this thread has no hold"];
+    rows.push(Row::new("no hold of two", both.unlock().unwrap_err(), ErrorKind::NotHeld, &says).of("multi(a, b)"));
+    let seats = client.get_group_lock("hall", ["1", "2"]).lock().unwrap();
+    server.run(&["FLUSHALL"]);
+    let lost = seats.unlock().unwrap_err();
+    let says = ["2 of 2 locks: the lock at redis", "unprotected"];
+    rows.push(Row::new("two values lost", lost, ErrorKind::Lost(Loss::Gone), &says).of("group(hall[1], hall[2])"));
+    server.run(&["SET", "stock", "99 pieces"]);
+    let permits = client.get_permit_expirable_semaphore("stock").try_acquire(1).map(drop).unwrap_err();
+    rows.push(Row::new("permits on data", permits, ErrorKind::OtherKind, &["or data", "use another name"]).of("stock"));
+    server.run(&["DEL", "stock"]);
+    server.run(&["HSET", "stock", "pieces", "99"]);
+    let counted = client.get_semaphore("stock").try_acquire(1).map(drop).unwrap_err();
+    rows.push(Row::new("a semaphore on data", counted, ErrorKind::OtherKind, &["or data", "another name"]).of("stock"));
     rows.push(
         Row::new("nothing to give back", lock.unlock().unwrap_err(), ErrorKind::NotHeld, &["this thread has no hold"])
             .of("job"),

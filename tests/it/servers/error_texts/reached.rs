@@ -138,6 +138,13 @@ fn unwilling() -> Vec<Row> {
     rows
 }
 
+/// A sentinel that takes a replica for a master.
+fn sentinel_of(replica: u16) -> RedisServer {
+    let sentinel = sentinel();
+    sentinel.run(&["SENTINEL", "MONITOR", "shop", "127.0.0.1", &replica.to_string(), "1"]);
+    sentinel
+}
+
 fn wrong() -> Vec<Row> {
     let (cluster, sentinel) = (cluster_node(), sentinel());
     let (master, replica) = (RedisServer::start(), RedisServer::start());
@@ -145,6 +152,10 @@ fn wrong() -> Vec<Row> {
     let lame = RedisServer::builder().config("rename-command EVALSHA \"\"").config("rename-command EVAL \"\"").start();
     let unsupported = |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::Unsupported, says);
     let of_sentinel = no_client(&format!("redis://:{CANARY}@127.0.0.1:{}", sentinel.port()));
+    let set = no_client(&format!("redis+replicated://127.0.0.1:{}", replica.port()));
+    let watcher = sentinel_of(replica.port());
+    let misled = no_client(&format!("redis+sentinel://127.0.0.1:{}/shop", watcher.port()));
+    let replica_place = format!("at 127.0.0.1:{}", replica.port());
     let acquire = Client::connect(&lame.url()).unwrap().get_lock("job").try_lock().map(drop).unwrap_err();
     vec![
         unsupported("a node of a Cluster", no_client(&cluster.url()), &["Redis Cluster", "redis+cluster://"])
@@ -156,6 +167,14 @@ fn wrong() -> Vec<Row> {
         Row::refused("a replica", no_client(&replica.url()), "READONLY", &["is a replica", "connect to its master"])
             .passing()
             .at(replica.port(), 0),
+        Row::new(
+            "a replicated set of a replica",
+            set,
+            ErrorKind::Connection,
+            &["name the master, too", "INFO replication", &replica_place],
+        )
+        .passing(),
+        Row::refused("sentinels of a replica", misled, "READONLY", &["fail-over", "MONITOR names a replica"]).passing(),
         Row::refused(
             "a server that runs no scripts",
             acquire,

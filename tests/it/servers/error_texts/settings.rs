@@ -34,7 +34,19 @@ fn urls() -> Vec<Row> {
         row("port 0", "redis://h:0", &["port", "1 to 65535"]),
         row("no host", "redis://u:canary@:6379", &["no host", "redis://host:6379"]),
         row("a database that is no number", "redis://h/cache", &["database must be a number", "redis://host/3"]),
-        row("a path of several parts", "redis://h/0/canary", &["more than one part"]),
+        row("a path of several parts", "redis://h/0/canary", &["too many parts", "redis://host/3"]),
+        row("a path behind the database", "redis+sentinel://h/shop/0/canary", &["too many parts", "/service/3"]),
+        row(
+            "several hosts with ports",
+            "redis://h:1,i:2",
+            &["several hosts", "redis+cluster://", "redis+replicated://"],
+        ),
+        row("several hosts", "redis://u:canary@h,i", &["several hosts", "redis+sentinel://"]),
+        row("a blank before the URL", " redis://u:canary@h", &["at its start or end", "trim()"]),
+        row("a line break behind the URL", "redis://u:canary@h\n", &["at its start or end", "trim()"]),
+        row("a % that is no escape", "redis://u:%zzcanary@h", &["a % in the password", "%25"]),
+        row("a % at the end", "redis://u%2:canary@h", &["a % in the user", "%25"]),
+        row("a scheme with another sign", "redis-sentinel://u:canary@h/shop", &["is redis+sentinel:// meant?"]),
         row("an IPv6 address without brackets", "redis://::1:6379", &["[::1]:6379"]),
         row("the address of all interfaces", "redis://0.0.0.0:6379", &["0.0.0.0", "127.0.0.1"]),
         row("a protocol that there is not", "redis://h?protocol=4", &["protocol", "resp2 or resp3"]),
@@ -93,6 +105,7 @@ fn calls() -> Vec<Row> {
     let take = |lock: lockson::Lock| lock.try_lock().map(drop).unwrap_err();
     let row = |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::BadInput, says);
     vec![
+        row("a group of no values", take(client.get_group_lock("hall", [""; 0])), &["at least one value"]),
         row("a lock without a name", take(client.get_lock("")), &["cannot be empty"]),
         row("a name too long", take(client.get_lock("x".repeat(5_000))), &["4096 bytes", "5000"]),
         row("no lease", take(client.get_lock("job").with_lease(Duration::ZERO)), &["lease of 0ns", "1 ms to 365 days"])

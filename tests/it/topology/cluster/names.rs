@@ -18,6 +18,7 @@ fn names_whose_braces_make_no_tag_are_refused_at_once() {
             let error = outcome.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BadInput, "{what} {name}: {error}");
             assert!(error.to_string().contains("on a cluster"), "{error}");
+            assert!(error.lock_name().is_some_and(|told| told.starts_with(&name)), "{error}");
         };
         refused("lock", client.get_lock(&name).try_lock().map(drop));
         refused("fair", client.get_fair_lock(&name).try_lock().map(drop));
@@ -35,7 +36,8 @@ fn names_whose_braces_make_no_tag_are_refused_at_once() {
 #[test]
 fn a_latch_has_no_braces_on_a_cluster() {
     let client = client();
-    let error = client.get_count_down_latch(fresh("{tag}")).count().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
+    let name = fresh("{tag}");
+    let error = client.get_count_down_latch(&name).count().unwrap_err();
+    assert_eq!((error.kind(), error.lock_name()), (ErrorKind::BadInput, Some(&*name)), "{error}");
     assert_eq!(client.get_count_down_latch(fresh("latch")).count().unwrap(), 0);
 }
