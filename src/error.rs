@@ -69,7 +69,7 @@ pub enum ErrorKind {
     Lost(Loss),
     /// This thread has no such hold: never taken, released already, or held by another thread.
     NotHeld,
-    /// The name belongs to another kind of lock.
+    /// The name belongs to another kind of lock, or to data that is no lock.
     OtherKind,
     /// So few servers of a [red lock](crate::Lock::red) voted that no majority is possible, or so few replicas had the
     /// lock that its [`Durability`](crate::Durability) was not reached; the text says what the others said.

@@ -538,8 +538,9 @@ impl<T> Lock<T> {
     /// # Errors
     ///
     /// `Unknown` when Redis did not reply: the lock may have been released or not. The request is not repeated,
-    /// because another owner may hold the lock by then; read [`holder`](Self::holder) and decide. `Connection` when
-    /// the server was not reached, `Refused` when Redis refused the request.
+    /// because another owner may hold the lock by then; read [`holder`](Self::holder) and decide. `OtherKind` for a
+    /// hash that is no such lock, which stays. `Connection` when the server was not reached, `Refused` when Redis
+    /// refused the request.
     pub fn force_unlock(&self) -> Result<bool> {
         match &self.target {
             Target::One(one) => one.force_unlock(),
@@ -559,7 +560,8 @@ impl<T> Lock<T> {
     ///
     /// # Errors
     ///
-    /// `BadInput` for an impossible name; refusals and outages of the server.
+    /// `BadInput` for an impossible name; `OtherKind` for a hash that is no such lock; refusals and outages of the
+    /// server.
     pub fn is_locked(&self) -> Result<bool> {
         match &self.target {
             Target::One(one) => one.is_locked(),
@@ -638,7 +640,8 @@ impl<T> Lock<T> {
     ///
     /// # Errors
     ///
-    /// `BadInput` for an impossible name; `Unsupported` for several locks; refusals and outages of the server.
+    /// `BadInput` for an impossible name; `OtherKind` for a hash that is no such lock; `Unsupported` for several locks;
+    /// refusals and outages of the server.
     pub fn holder(&self) -> Result<Option<Holder>> {
         let holder = match &self.target {
             Target::One(one) => one.holder(),

@@ -12,7 +12,7 @@
 -- ARGV[5] message
 -- ARGV[6] command that publishes
 --
--- reply: {1} = granted | {0, ms} = busy, ask again after this time | {2} = the name belongs to another kind of lock
+-- reply: {1} = granted | {0, ms} = busy, ask again after this time | {2} = the key is another kind of lock, or no lock
 local lock, queue, deadlines, alive, owner = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[2]
 local patience_ms = tonumber(ARGV[3])
 local time = redis.call('time')
@@ -25,14 +25,23 @@ local day_ms = 86400000
 local left_ms = redis.call('pttl', lock)
 local free = left_ms == -2
 if not free then
-  if redis.call('hexists', lock, 'mode') == 1 then
-    return {2}
-  end
   -- An earlier copy of this request was granted and its reply was lost: grant again.
   if redis.call('hexists', lock, owner) == 1 then
     redis.call('pexpire', lock, math.max(tonumber(ARGV[1]), left_ms))
     redis.call('hset', lock, owner, 1)
     return {1}
+  end
+  -- A lock is a hash of one field, its owner: an id, a colon, a number. A user who may not read fields is told of a
+  -- lock with sides only.
+  local fields = redis.pcall('hrandfield', lock, 2)
+  local is_other
+  if fields.err then
+    is_other = redis.call('hexists', lock, 'mode') == 1
+  else
+    is_other = #fields ~= 1 or not string.find(fields[1], ':%-?%d[%d.]*%f[:%z]')
+  end
+  if is_other then
+    return {2}
   end
 end
 

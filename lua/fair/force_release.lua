@@ -10,9 +10,15 @@
 -- ARGV[3] command that publishes
 --
 -- reply: 1 = the lock was held | 0 = the lock was free
+--        | 2 = the key is another kind of lock, or no lock
 local queue, deadlines, alive = KEYS[2], KEYS[3], KEYS[4]
-if redis.call('hlen', KEYS[1]) == 0 then
+local fields = redis.call('hrandfield', KEYS[1], 2)
+if #fields == 0 then
   return 0
+end
+-- A lock is a hash of one field, its owner: an id, a colon, a number.
+if #fields > 1 or not string.find(fields[1], ':%-?%d[%d.]*%f[:%z]') then
+  return 2
 end
 redis.call('del', KEYS[1])
 local time = redis.call('time')

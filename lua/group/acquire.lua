@@ -7,7 +7,7 @@
 --         of clocks, ms
 --
 -- reply: {1} = granted | {0, state of each value in order} = nothing was changed; a state is
---        -2 = free | ms = busy, with the time until the hold expires | -3 = the key belongs to another kind of lock
+--        -2 = free | ms = busy, with the time until the hold expires | -3 = the key is another kind of lock, or no lock
 --        | -4 = held by this owner
 local FREE, OTHER_KIND, OURS = -2, -3, -4
 local skew_ms = tonumber(ARGV[#ARGV])
@@ -24,16 +24,25 @@ local function count_of(field, owner)
   return field .. ':' .. owner .. ':lock_count'
 end
 
+-- Every field of a group is a hash in Base64, alone or with the end of one of the two fields beside it. A user who may
+-- not read fields is told of a lock of one name only: one field, or a mode.
+local function is_group(key)
+  local field = length[key] > 0 and redis.pcall('hrandfield', key)
+  if not field then
+    return true
+  elseif type(field) == 'table' then
+    return length[key] > 1 and redis.call('hexists', key, 'mode') == 0
+  end
+  return string.find(field, ':expire_time$') or string.find(field, ':lock_count$')
+    or #field >= 22 and not string.find(field, '[^%w+/=]')
+end
+
 -- Returns the state of a value, and the owner whose hold has expired.
 local function state_of(key, field, owner)
   length[key] = length[key] or redis.call('hlen', key)
   local holder = redis.call('hget', key, field)
   if not holder then
-    -- A lock of one name has one field, or says its mode; a hold in a group has three fields.
-    if length[key] == 1 or redis.call('hexists', key, 'mode') == 1 then
-      return OTHER_KIND
-    end
-    return FREE
+    return is_group(key) and FREE or OTHER_KIND
   end
   -- An earlier copy of this request was granted and its reply was lost: grant again. If another owner has one of the
   -- values by now, the caller gives back the others.

@@ -11,7 +11,7 @@
 -- ARGV[5] command that publishes
 --
 -- reply: {1, token} = granted | {0, ms} = busy, with the time to live of the lock (-1 = no expiry)
---        | {2} = the name belongs to another kind of lock
+--        | {2} = the key is another kind of lock, or no lock
 local time = redis.call('time')
 -- The clock of the server is a lower bound of the counter: tokens rise even after the counter was lost.
 local function draw()
@@ -62,7 +62,16 @@ if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
   redis.call('del', KEYS[3])
   return lead(tonumber(redis.call('get', KEYS[2])) or draw(), lease_ms)
 end
-if redis.call('hexists', KEYS[1], 'mode') == 1 then
+-- A lock is a hash of one field, its owner: an id, a colon, a number. A user who may not read fields is told of a lock
+-- with sides only.
+local fields = redis.pcall('hrandfield', KEYS[1], 2)
+local is_other
+if fields.err then
+  is_other = redis.call('hexists', KEYS[1], 'mode') == 1
+else
+  is_other = #fields ~= 1 or not string.find(fields[1], ':%-?%d[%d.]*%f[:%z]')
+end
+if is_other then
   return {2}
 end
 return {0, redis.call('pttl', KEYS[1])}

@@ -9,8 +9,14 @@
 -- ARGV[4] command that publishes
 --
 -- reply: 1 = the lock was held | 0 = the lock was free
-if redis.call('hlen', KEYS[1]) == 0 then
+--        | 2 = the key is another kind of lock, or no lock
+local fields = redis.call('hrandfield', KEYS[1], 2)
+if #fields == 0 then
   return 0
+end
+-- A lock is a hash of one field, its owner: an id, a colon, a number.
+if #fields > 1 or not string.find(fields[1], ':%-?%d[%d.]*%f[:%z]') then
+  return 2
 end
 redis.call('del', KEYS[1], KEYS[2])
 redis.pcall(ARGV[4], ARGV[1], '0')

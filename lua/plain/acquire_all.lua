@@ -6,7 +6,7 @@
 --
 -- reply: {1} = granted | {0, state of each key in order} = nothing was changed; a state is
 --        -2 = free | ms = busy, with the time to live of the lock (-1 = no expiry)
---        | -3 = the name belongs to another kind of lock | -4 = held by this owner | text of an error
+--        | -3 = the key is another kind of lock, or no lock | -4 = held by this owner | text of an error
 local FREE, OTHER_KIND, OURS = -2, -3, -4
 
 local function state_of(key, owner)
@@ -23,7 +23,16 @@ local function state_of(key, owner)
   if held == 1 then
     return OURS
   end
-  if redis.call('hexists', key, 'mode') == 1 then
+  -- A lock is a hash of one field, its owner: an id, a colon, a number. A user who may not read fields is told of a
+  -- lock with sides only.
+  local fields = redis.pcall('hrandfield', key, 2)
+  local is_other
+  if fields.err then
+    is_other = redis.call('hexists', key, 'mode') == 1
+  else
+    is_other = #fields ~= 1 or not string.find(fields[1], ':%-?%d[%d.]*%f[:%z]')
+  end
+  if is_other then
     return OTHER_KIND
   end
   return redis.call('pttl', key)

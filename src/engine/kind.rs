@@ -9,7 +9,7 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::{self, Claim};
 use crate::script::{
-    Attempt, Bundle, Call, Counts, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, plain, query,
+    Attempt, Bundle, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, plain, query,
 };
 use crate::time::Lease;
 
@@ -104,10 +104,10 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         look::fields(claims, |owner| vec![owner.to_string()])
     }
 
-    fn force_release(&self, name: &LockName) -> Call<bool>;
+    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>>;
 
-    fn is_locked(&self, name: &LockName) -> Call<bool> {
-        query::exists(name)
+    fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
+        query::is_held(name)
     }
 
     /// Reads the time to live of the lock; `None` for a free lock, the longest duration without an expiry.
@@ -116,7 +116,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     }
 
     /// Reads an owner of the lock, and its hold count.
-    fn holder(&self, name: &LockName) -> Call<Option<(String, u64)>> {
+    fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
         query::holder(name)
     }
 }

@@ -34,11 +34,11 @@ use std::time::Duration;
 use crate::bell::Bells;
 use crate::config::Config;
 use crate::conn::{Server, Topology};
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::event::{ListeningFailed, Observer};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, Home, OwnerId, Owners, ThreadId, ThreadNumber};
-use crate::script::Call;
+use crate::script::{Call, IfLock, NotALock};
 use crate::state::exchange::Bounds;
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
@@ -126,6 +126,19 @@ impl Engine {
     pub(crate) fn ask_within<T>(&self, call: &Call<T>, limit: Duration) -> Result<T> {
         // A query has no effect, so its failure leaves no doubt.
         self.send(call, true, limit).map_err(Error::without_effect)
+    }
+
+    /// Takes the answer about a lock of whatever owner.
+    pub(crate) fn of_lock<T>(&self, name: &LockName, answer: Result<IfLock<T>>) -> Result<T> {
+        answer?.map_err(|NotALock| self.other_kind(name))
+    }
+
+    pub(crate) fn other_kind(&self, name: &LockName) -> Error {
+        let text = format!(
+            "redis at {} has another kind of lock under this name, or data that is no lock; use another name",
+            self.topology.route(name.key()).server.label()
+        );
+        Error::new(ErrorKind::OtherKind, text)
     }
 
     /// Runs a request once, whatever owner it concerns, within `limit`.

@@ -5,7 +5,7 @@ use crate::engine::{AcquireArgs, Kind, Queueing, Waking};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Released, Side, fair};
+use crate::script::{Attempt, Call, Counts, IfLock, Released, Side, fair};
 use crate::time::Lease;
 
 /// Redisson's fair lock, and its non-reentrant sister.
@@ -51,7 +51,7 @@ impl Kind for Fair {
         fair::leave(name, owner, self.patience, unlocked(&name.channel()))
     }
 
-    fn force_release(&self, name: &LockName) -> Call<bool> {
+    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
         fair::force_release(name, unlocked(&name.channel()))
     }
 }

@@ -5,7 +5,7 @@ use crate::engine::{AcquireArgs, Kind};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Released, Side, fenced, plain};
+use crate::script::{Attempt, Call, Counts, IfLock, Released, Side, fenced, plain};
 use crate::time::Lease;
 
 /// Redisson's fenced lock.
@@ -55,7 +55,7 @@ impl Kind for Fenced {
         plain::release(name, owner, remaining, unlocked(&name.channel()))
     }
 
-    fn force_release(&self, name: &LockName) -> Call<bool> {
+    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
         plain::force_release(name, unlocked(&name.channel()))
     }
 }

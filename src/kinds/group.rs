@@ -10,7 +10,7 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::{self, Claim};
 use crate::script::{
-    Attempt, Bundle, Call, Counts, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, group,
+    Attempt, Bundle, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, group,
 };
 use crate::time::Lease;
 
@@ -75,20 +75,20 @@ impl Kind for Group {
         look::owners(claims)
     }
 
-    fn force_release(&self, name: &LockName) -> Call<bool> {
-        group::force_release(name, unlocked(&name.channel()))
+    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
+        group::force_release(name, unlocked(&name.channel())).map(Ok)
     }
 
-    fn is_locked(&self, name: &LockName) -> Call<bool> {
-        group::look(name, self.skew_ms, |reply| Some(group::read_hold(reply)?.is_some()))
+    fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
+        group::look(name, self.skew_ms, |reply| Some(Ok(group::read_hold(reply)?.is_some())))
     }
 
     fn time_to_live(&self, name: &LockName) -> Call<Option<Duration>> {
         group::look(name, self.skew_ms, |reply| Some(group::read_hold(reply)?.map(|hold| hold.left)))
     }
 
-    fn holder(&self, name: &LockName) -> Call<Option<(String, u64)>> {
-        group::look(name, self.skew_ms, |reply| Some(group::read_hold(reply)?.map(|hold| (hold.owner, hold.count))))
+    fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
+        group::look(name, self.skew_ms, |reply| Some(Ok(group::read_hold(reply)?.map(|hold| (hold.owner, hold.count)))))
     }
 }
 

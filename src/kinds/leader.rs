@@ -7,7 +7,7 @@ use crate::engine::{AcquireArgs, Kind};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, Released, Renewal, RenewalAnswers, Side, leader};
+use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswers, Side, leader};
 use crate::time::Lease;
 
 /// The lock of an election, for one candidate.
@@ -48,7 +48,7 @@ impl Kind for LeaderLock {
         leader::renew(locks)
     }
 
-    fn force_release(&self, name: &LockName) -> Call<bool> {
+    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
         leader::force_release(name, unlocked(&name.channel()))
     }
 }

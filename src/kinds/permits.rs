@@ -7,7 +7,7 @@ use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::Claim;
-use crate::script::{Attempt, Call, Counts, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, permits};
+use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, permits};
 use crate::time::Lease;
 
 /// Permits of Redisson's permit-expirable semaphore, taken together.
@@ -78,7 +78,7 @@ impl Kind for PermitLock {
         permits::look(claims)
     }
 
-    fn force_release(&self, name: &LockName) -> Call<bool> {
+    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
         permits::force_release(name)
     }
 }

@@ -5,7 +5,7 @@ use crate::engine::{AcquireArgs, Kind};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Bundle, Call, Counts, Released, Side, plain};
+use crate::script::{Attempt, Bundle, Call, Counts, IfLock, Released, Side, plain};
 use crate::time::Lease;
 
 /// Redisson's `RLock`, and its non-reentrant lock: the same state in Redis, but a second take is an error.
@@ -40,7 +40,7 @@ impl Kind for Plain {
         plain::release(name, owner, remaining, unlocked(&name.channel()))
     }
 
-    fn force_release(&self, name: &LockName) -> Call<bool> {
+    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
         plain::force_release(name, unlocked(&name.channel()))
     }
 }

@@ -12,7 +12,7 @@ use crate::name::{GivenName, LockName};
 use crate::owner::OwnerId;
 use crate::script::look::Claim;
 use crate::script::{
-    Attempt, Call, Counts, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, query,
+    Attempt, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, query,
     read_write,
 };
 use crate::time::Lease;
@@ -165,7 +165,7 @@ impl Kind for ReadWrite {
         read_write::look(claims)
     }
 
-    fn force_release(&self, name: &LockName) -> Call<bool> {
+    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
         let message = match self.side {
             Side::Exclusive => "1",
             Side::Shared => "0",
@@ -174,11 +174,11 @@ impl Kind for ReadWrite {
         read_write::force_release(name, self.mode(), Publication { channel: &channel, message })
     }
 
-    fn is_locked(&self, name: &LockName) -> Call<bool> {
-        read_write::is_locked(name, self.mode())
+    fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
+        read_write::is_locked(name, self.mode()).map(Ok)
     }
 
-    fn holder(&self, name: &LockName) -> Call<Option<(String, u64)>> {
+    fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
         match self.side {
             Side::Exclusive => query::writer(name),
             Side::Shared => query::reader(name),

@@ -11,7 +11,7 @@ use crate::engine::{AcquireArgs, Kind, Pauses, Waking};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Bundle, Call, Counts, Publication, Released, Side, plain};
+use crate::script::{Attempt, Bundle, Call, Counts, IfLock, Publication, Released, Side, plain};
 use crate::time::Lease;
 
 /// Redisson's spin lock.
@@ -129,7 +129,7 @@ impl Kind for Spin {
         plain::release(name, owner, remaining, NO_MESSAGE)
     }
 
-    fn force_release(&self, name: &LockName) -> Call<bool> {
+    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
         plain::force_release(name, NO_MESSAGE)
     }
 }

@@ -13,8 +13,8 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::{self, Claim};
 use crate::script::{
-    Attempt, Call, CompareAndDelete, Counts, Opening, Raise, Rehearsal, Released, Renewal, RenewalAnswer,
-    RenewalAnswers, Side, token, transaction,
+    Attempt, Call, CompareAndDelete, Counts, IfLock, Opening, Raise, Rehearsal, Released, Renewal, RenewalAnswer,
+    RenewalAnswers, Side, query, token, transaction,
 };
 use crate::time::Lease;
 
@@ -253,12 +253,16 @@ impl Kind for TokenLock {
         look::values(claims)
     }
 
-    fn force_release(&self, name: &LockName) -> Call<bool> {
+    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
         if self.by_script() { token::force_release(name) } else { transaction::force_release(name) }
     }
 
-    fn holder(&self, name: &LockName) -> Call<Option<(String, u64)>> {
-        token::holder(name)
+    fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
+        query::exists(name).map(Ok)
+    }
+
+    fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
+        token::holder(name).map(Ok)
     }
 }
 

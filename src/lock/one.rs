@@ -9,7 +9,6 @@ use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::hold::Taken;
 use crate::name::{GivenName, LockName};
 use crate::owner::ThreadId;
-use crate::script::Call;
 use crate::state::ledger::{GuardNumber, Phase};
 
 /// One lock by its name.
@@ -67,7 +66,8 @@ impl One {
         let limit = limit.unwrap_or(engine.config.command_timeout);
         // Read before the request: a later owner keeps the lock.
         let holds = engine.registry.under(name);
-        let outcome = engine.command_within(&self.kind.force_release(name), limit).map_err(|error| error.about(name));
+        let outcome = engine.command_within(&self.kind.force_release(name), limit);
+        let outcome = engine.of_lock(name, outcome).map_err(|error| error.about(name));
         match outcome {
             Ok(true) => self.force_lost(&engine, &holds),
             Ok(false) => {}
@@ -96,17 +96,20 @@ impl One {
         let call = self.kind.is_locked(name);
         let asked = self.handle.begin();
         asked
-            .and_then(|engine| engine.ask_within(&call, limit.unwrap_or(engine.config.command_timeout)))
+            .and_then(|engine| {
+                let limit = limit.unwrap_or(engine.config.command_timeout);
+                engine.of_lock(name, engine.ask_within(&call, limit))
+            })
             .map_err(|error| error.about(name))
     }
 
     pub(super) fn remaining_time_to_live(&self) -> Result<Option<Duration>> {
-        self.ask(|name| self.kind.time_to_live(name))
+        self.ask(|engine, name| engine.ask(&self.kind.time_to_live(name)))
     }
 
     /// Reads an owner of the lock, and its hold count.
     pub(super) fn holder(&self) -> Result<Option<(String, u64)>> {
-        self.ask(|name| self.kind.holder(name))
+        self.ask(|engine, name| engine.of_lock(name, engine.ask(&self.kind.holder(name))))
     }
 
     /// The hold count of this thread, as far as this process knows.
@@ -120,8 +123,8 @@ impl One {
         u64::try_from(count).unwrap_or(u64::MAX)
     }
 
-    fn ask<A>(&self, call: impl FnOnce(&LockName) -> Call<A>) -> Result<A> {
+    fn ask<A>(&self, ask: impl FnOnce(&Engine, &LockName) -> Result<A>) -> Result<A> {
         let name = self.name.checked()?;
-        self.handle.begin().and_then(|engine| engine.ask(&call(name))).map_err(|error| error.about(name))
+        self.handle.begin().and_then(|engine| ask(&engine, name)).map_err(|error| error.about(name))
     }
 }

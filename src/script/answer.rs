@@ -90,6 +90,22 @@ pub(super) fn read_release(reply: &Value) -> Option<Released> {
     }
 }
 
+/// A key that the kind of lock that asks cannot have written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotALock;
+
+/// The answer to a question about a lock of whatever owner.
+pub(crate) type IfLock<T> = Result<T, NotALock>;
+
+/// Reads the reply to a forced release: 1 = the lock was held | 0 = the lock was free | 2 = the key is no such lock.
+pub(super) fn read_forced(reply: &Value) -> Option<IfLock<bool>> {
+    match int(reply)? {
+        held @ (0 | 1) => Some(Ok(held == 1)),
+        2 => Some(Err(NotALock)),
+        _ => None,
+    }
+}
+
 /// The answer to a release that publishes no message.
 pub(super) fn without_receivers(outcome: Result<(), Loss>) -> Released {
     outcome.map(|()| Some(0))

@@ -1,6 +1,6 @@
 //! The scripts of the fair lock: the state of the plain lock, and a queue in keys of its own.
 
-use super::answer::{Attempt, Publication, Released, read_release};
+use super::answer::{Attempt, IfLock, Publication, Released, read_forced, read_release};
 use super::reply::int;
 use super::{Call, Script, lua};
 use crate::name::LockName;
@@ -72,6 +72,6 @@ pub(crate) fn leave(name: &LockName, owner: &OwnerId, patience: Lease, publicati
         .publishing(publication)
 }
 
-pub(crate) fn force_release(name: &LockName, publication: Publication<'_>) -> Call<bool> {
-    FORCE_RELEASE.call(name, &Keys::of(name).list(), |reply| Some(int(reply)? == 1)).publishing(publication)
+pub(crate) fn force_release(name: &LockName, publication: Publication<'_>) -> Call<IfLock<bool>> {
+    FORCE_RELEASE.call(name, &Keys::of(name).list(), read_forced).publishing(publication)
 }

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::answer::{Attempt, Publication, Released, Renewal, RenewalAnswers, read_release};
+use super::answer::{Attempt, IfLock, Publication, Released, Renewal, RenewalAnswers, read_forced, read_release};
 use super::reply::{int, list};
 use super::{Call, Script, lua};
 use crate::name::LockName;
@@ -61,9 +61,9 @@ pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
 }
 
 /// Ends the leadership of whatever owner; `publication` is the message to candidates.
-pub(crate) fn force_release(name: &LockName, publication: Publication<'_>) -> Call<bool> {
+pub(crate) fn force_release(name: &LockName, publication: Publication<'_>) -> Call<IfLock<bool>> {
     FORCE_RELEASE
-        .call(name, &[name.key(), name.leader().as_bytes()], |reply| Some(int(reply)? == 1))
+        .call(name, &[name.key(), name.leader().as_bytes()], read_forced)
         .arg(name.leader_channel())
         .publishing(publication)
 }

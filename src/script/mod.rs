@@ -26,7 +26,9 @@ pub(crate) mod semaphore;
 pub(crate) mod token;
 pub(crate) mod transaction;
 
-pub(crate) use answer::{Attempt, Counts, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side};
+pub(crate) use answer::{
+    Attempt, Counts, IfLock, NotALock, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side,
+};
 pub(crate) use bundle::Bundle;
 pub(crate) use call::{Call, Pipeline, Script, pipelined};
 pub(crate) use compare_and_delete::CompareAndDelete;

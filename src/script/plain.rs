@@ -1,7 +1,8 @@
 //! The scripts of locks that are stored as a hash of one owner and its hold count.
 
-use super::answer::{Attempt, Publication, Released, Renewal, RenewalAnswers, read_outcome, read_release};
-use super::reply::int;
+use super::answer::{
+    Attempt, IfLock, Publication, Released, Renewal, RenewalAnswers, read_forced, read_outcome, read_release,
+};
 use super::{Call, Script, lua};
 use crate::error::Loss;
 use crate::name::LockName;
@@ -40,6 +41,6 @@ pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
     locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
 }
 
-pub(crate) fn force_release(name: &LockName, publication: Publication<'_>) -> Call<bool> {
-    FORCE_RELEASE.call(name, &[name.key()], |reply| Some(int(reply)? == 1)).publishing(publication)
+pub(crate) fn force_release(name: &LockName, publication: Publication<'_>) -> Call<IfLock<bool>> {
+    FORCE_RELEASE.call(name, &[name.key()], read_forced).publishing(publication)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::Call;
+use super::answer::{IfLock, NotALock};
 use super::reply::{int, list};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
@@ -38,25 +39,52 @@ pub(crate) fn count(name: &LockName) -> Call<Result<i64, NotANumber>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotANumber;
 
-/// One of the owners in a hash of owners and hold counts.
-pub(crate) fn holder(name: &LockName) -> Call<Option<(String, u64)>> {
-    some_fields(name, |reply| Some(read_fields(reply)?.into_iter().find_map(counted)))
+/// The owner in a hash of one owner and its hold count.
+pub(crate) fn holder(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
+    some_fields(name, |reply| Some(sole_owner(read_fields(reply)?).map(|owner| owner.and_then(counted))))
+}
+
+/// Whether a lock that is a hash of one owner and its hold count is held.
+pub(crate) fn is_held(name: &LockName) -> Call<IfLock<bool>> {
+    some_fields(name, |reply| Some(sole_owner(read_fields(reply)?).map(|owner| owner.is_some())))
+}
+
+fn sole_owner(mut fields: Vec<(String, String)>) -> IfLock<Option<(String, String)>> {
+    match fields.pop() {
+        Some(field) if !fields.is_empty() || !is_owner(&field.0) => Err(NotALock),
+        owner => Ok(owner),
+    }
+}
+
+/// Whether a field looks like the owner of a lock: an id, a colon and a number, as in the scripts.
+fn is_owner(field: &str) -> bool {
+    let is_number = |part: &str| {
+        let digits = part.strip_prefix('-').unwrap_or(part);
+        digits.starts_with(|first: char| first.is_ascii_digit())
+            && digits.chars().all(|letter| letter.is_ascii_digit() || letter == '.')
+    };
+    field.split(':').skip(1).any(is_number)
 }
 
 /// The writer in the hash of a read-write lock.
-pub(crate) fn writer(name: &LockName) -> Call<Option<(String, u64)>> {
+pub(crate) fn writer(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
     some_fields(name, |reply| {
         let of_writer = |(field, count): (String, String)| counted((field.strip_suffix(":write")?.to_owned(), count));
-        Some(read_fields(reply)?.into_iter().find_map(of_writer))
+        Some(with_sides(read_fields(reply)?).map(|fields| fields.into_iter().find_map(of_writer)))
     })
 }
 
 /// One of the readers in the hash of a read-write lock.
-pub(crate) fn reader(name: &LockName) -> Call<Option<(String, u64)>> {
+pub(crate) fn reader(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
     some_fields(name, |reply| {
         let reads = |(field, _): &(String, String)| field != "mode" && !field.ends_with(":write");
-        Some(read_fields(reply)?.into_iter().filter(reads).find_map(counted))
+        Some(with_sides(read_fields(reply)?).map(|fields| fields.into_iter().filter(reads).find_map(counted)))
     })
+}
+
+/// The fields of a read-write lock, which are owners and `mode`.
+fn with_sides(fields: Vec<(String, String)>) -> IfLock<Vec<(String, String)>> {
+    if fields.iter().all(|(field, _)| field == "mode" || is_owner(field)) { Ok(fields) } else { Err(NotALock) }
 }
 
 /// Reads three random fields of a hash, because a hash may have one field for each of many readers. Three suffice:
@@ -94,6 +122,10 @@ pub(crate) fn check_permits(permits: u32) -> Result<(), Error> {
 
 pub(crate) fn too_many_permits(permits: u64) -> Error {
     Error::new(ErrorKind::BadInput, format!("{permits} permits are not possible; give at most {MOST_PERMITS}"))
+}
+
+pub(crate) fn too_many_free() -> Error {
+    Error::new(ErrorKind::BadInput, format!("more than {MOST_PERMITS} permits would be free; nothing was changed"))
 }
 
 /// Redisson counts permits as a Java `int`.

@@ -3,7 +3,8 @@
 use redis::Value;
 
 use super::answer::{
-    Attempt, Counts, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, read_outcome, read_release,
+    Attempt, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, read_forced,
+    read_outcome, read_release,
 };
 use super::look::{self, Claim};
 use super::reply::{int, list};
@@ -145,8 +146,8 @@ pub(crate) fn look(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
 }
 
 /// Releases the side `mode` of whatever owner.
-pub(crate) fn force_release(name: &LockName, mode: &str, publication: Publication<'_>) -> Call<bool> {
-    FORCE_RELEASE.call(name, &[name.key()], |reply| Some(int(reply)? == 1)).arg(mode).publishing(publication)
+pub(crate) fn force_release(name: &LockName, mode: &str, publication: Publication<'_>) -> Call<IfLock<bool>> {
+    FORCE_RELEASE.call(name, &[name.key()], read_forced).arg(mode).publishing(publication)
 }
 
 pub(crate) fn is_locked(name: &LockName, mode: &str) -> Call<bool> {

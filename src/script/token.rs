@@ -2,8 +2,7 @@
 
 use redis::Value;
 
-use super::answer::{Attempt, Released, Renewal, RenewalAnswers, read_outcome, without_receivers};
-use super::reply::int;
+use super::answer::{Attempt, IfLock, Released, Renewal, RenewalAnswers, read_forced, read_outcome, without_receivers};
 use super::{Call, Script, lua};
 use crate::error::Loss;
 use crate::name::LockName;
@@ -44,8 +43,8 @@ pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
     locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
 }
 
-pub(crate) fn force_release(name: &LockName) -> Call<bool> {
-    FORCE_RELEASE.call(name, &[name.key()], |reply| Some(int(reply)? == 1))
+pub(crate) fn force_release(name: &LockName) -> Call<IfLock<bool>> {
+    FORCE_RELEASE.call(name, &[name.key()], read_forced)
 }
 
 /// Reads the value of the holder. The hold count is not stored, so it counts as 1.

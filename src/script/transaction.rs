@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use redis::{Cmd, ServerError, Value};
 
-use super::answer::{Attempt, Released, Renewal, RenewalAnswer, RenewalAnswers, without_receivers};
+use super::answer::{Attempt, IfLock, Released, Renewal, RenewalAnswer, RenewalAnswers, without_receivers};
 use super::compare_and_delete::CompareAndDelete;
 use super::entry::{Entry, command, word};
 use super::reply::{int, known, list, refused};
@@ -62,10 +62,10 @@ pub(crate) fn release(name: &LockName, owner: &OwnerId, remaining: Option<Lease>
     })
 }
 
-pub(crate) fn force_release(name: &LockName) -> Call<bool> {
+pub(crate) fn force_release(name: &LockName) -> Call<IfLock<bool>> {
     let name = name.clone();
     Call::with_round_trips(&name.clone(), move |send| {
-        Ok(change(send, &name, |_| true, |_| Some(command("DEL", name.key())))?.is_ok())
+        Ok(Ok(change(send, &name, |_| true, |_| Some(command("DEL", name.key())))?.is_ok()))
     })
 }
 

@@ -9,6 +9,7 @@ mod doubt;
 mod ended;
 mod exclusion;
 mod extended;
+mod foreign;
 mod forks;
 mod keeping;
 mod leases;

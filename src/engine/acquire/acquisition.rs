@@ -204,13 +204,7 @@ impl<'a> Acquisition<'a> {
                         if answer.unfenceable {
                             self.in_doubt.get_or_insert_default().unfenceable = true;
                         }
-                        Err(Error::new(
-                            ErrorKind::OtherKind,
-                            format!(
-                                "redis at {} has another kind of lock under this name, or data that is no lock; use another name",
-                                node.server.label()
-                            ),
-                        ))
+                        Err(self.engine.other_kind(self.request.name))
                     }
                     Attempt::Busy { ttl_ms } => {
                         if answer.unfenceable {
@@ -342,7 +336,8 @@ impl<'a> Acquisition<'a> {
         match answer {
             Ok(answer) => {
                 let ours = self.engine.owners.client();
-                let owner = answer.value.map(|(owner, _)| owner).filter(|owner| !owner.starts_with(ours));
+                let owner =
+                    answer.value.ok().flatten().map(|(owner, _)| owner).filter(|owner| !owner.starts_with(ours));
                 stand_backs.looked(self.request.name, owner.as_deref(), now);
             }
             Err(_) => stand_backs.cannot_look(self.request.name, now),

@@ -113,7 +113,7 @@ mod tests {
     use crate::engine::{AcquireArgs, Kind};
     use crate::kinds::Plain;
     use crate::owner::OwnerId;
-    use crate::script::{Attempt, Call, Counts, Released, Renewal, RenewalAnswers, Side};
+    use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswers, Side};
     use crate::state::ledger::{Ledger, Promise};
     use crate::time::{Instant, Lease};
 
@@ -147,7 +147,7 @@ mod tests {
             PLAIN.renew(locks)
         }
 
-        fn force_release(&self, name: &LockName) -> Call<bool> {
+        fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
             PLAIN.force_release(name)
         }
     }

@@ -143,7 +143,7 @@ fn a_lock_of_the_whole_key_is_another_kind() {
     assert_eq!((error.kind(), error.lock_name()), (ErrorKind::OtherKind, Some("group[1]")));
     plain.unlock().unwrap();
     let value = scene.value("1").lock().unwrap();
-    assert!(scene.client.get_lock("group").try_lock().unwrap().is_none());
+    assert_eq!(scene.client.get_lock("group").try_lock().unwrap_err().kind(), ErrorKind::OtherKind);
     value.unlock().unwrap();
 }
 

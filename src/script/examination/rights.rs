@@ -126,7 +126,7 @@ mod tests {
                 "latch" => documented("The user of a semaphore"),
                 "expiring permits" => {
                     let all = documented("The user of expiring permits");
-                    let optional = ["zcount", "zcard", "set", "zmscore", "del", "hget", "hmget"];
+                    let optional = ["zcount", "zcard", "set", "zmscore", "del", "hget", "hmget", "hrandfield"];
                     all.into_iter().filter(|word| !optional.contains(word)).collect()
                 }
                 kind => line(kind),

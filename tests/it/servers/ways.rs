@@ -118,8 +118,8 @@ pub(crate) const NO_COMMAND: Way = Way {
     when: "no right to the commands in the scripts",
     advice: "see Rights",
     login: Login::User,
-    fail: |scene| scene.set_user(&["-exists", "-hexists", "-hlen"]),
-    heal: |scene| scene.set_user(&["+exists", "+hexists", "+hlen"]),
+    fail: |scene| scene.set_user(&["-exists", "-hexists", "-hrandfield"]),
+    heal: |scene| scene.set_user(&["+exists", "+hexists", "+hrandfield"]),
     ..PLAIN
 };
 

@@ -80,7 +80,7 @@ fn a_message_behind_another_in_one_record_wakes_at_once() {
         let client = secured.client(); // a new one: its buffer has not grown
         let (first, second) = (fresh("first"), fresh("second"));
         for name in [&first, &second] {
-            secured.server.run(&["HSET", name, "somebody", "1"]);
+            secured.server.run(&["HSET", name, "somebody:1", "1"]);
             secured.server.run(&["PEXPIRE", name, "60000"]);
         }
         thread::scope(|scope| {

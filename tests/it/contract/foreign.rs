@@ -1,0 +1,112 @@
+//! Keys that are no lock: nothing takes, asks or frees them as one; and owners of other clients, which are.
+
+use std::thread;
+
+use lockson::{ErrorKind, Lock};
+use lockson_harness::{RedisServer, eventually};
+
+use super::for_every_single_kind;
+use crate::support::{SOON, client, fields, fresh, kind_of, listeners, ms, timed};
+
+#[test]
+fn data_is_neither_taken_nor_asked_nor_freed_as_a_lock() {
+    let server = RedisServer::shared();
+    for_every_single_kind(|kind| {
+        for data in [&["customer", "7", "total", "99"][..], &["only", "1"], &["item:1", "4", "item:2", "5"]] {
+            let lock = kind.get_lock(&client(), &kind.fresh());
+            server.run(&[&["HSET", lock.name()], data].concat());
+            let before = fields(server, lock.name());
+            assert_eq!(kind_of(lock.lock()), ErrorKind::OtherKind, "{data:?}");
+            assert_eq!(kind_of(lock.try_lock_for(SOON)), ErrorKind::OtherKind, "{data:?}");
+            assert_eq!(kind_of(lock.try_lock()), ErrorKind::OtherKind, "{data:?}");
+            // A read-write lock says its mode; without one it is free. A token lock is no hash.
+            if !kind.label.starts_with("token") && kind.label != "write" {
+                assert_eq!(kind_of(lock.is_locked()), ErrorKind::OtherKind, "{data:?}");
+                assert_eq!(kind_of(lock.holder()), ErrorKind::OtherKind, "{data:?}");
+                assert_eq!(kind_of(lock.force_unlock()), ErrorKind::OtherKind, "{data:?}");
+            } else {
+                let _ = lock.force_unlock();
+                assert!(!matches!(lock.holder(), Ok(Some(_))), "{data:?}");
+            }
+            assert_eq!(fields(server, lock.name()), before);
+        }
+    });
+}
+
+#[test]
+fn a_group_is_not_taken_inside_data() {
+    let (server, name) = (RedisServer::shared(), fresh("foreign"));
+    server.run(&["HSET", &name, "customer", "7", "total", "99", "day", "3"]);
+    let lock = client().get_group_lock(&name, ["hall"]);
+    assert_eq!(kind_of(lock.try_lock()), ErrorKind::OtherKind);
+    assert_eq!(fields(server, &name).len(), 3);
+}
+
+#[test]
+fn several_locks_are_not_taken_where_one_is_data() {
+    let (server, name) = (RedisServer::shared(), fresh("foreign"));
+    server.run(&["HSET", &name, "customer", "7"]);
+    let client = client();
+    let free = client.get_lock(fresh("foreign"));
+    let both = Lock::multi([client.get_lock(&name), free.clone()]);
+    assert_eq!(kind_of(both.try_lock()), ErrorKind::OtherKind);
+    assert!(!free.is_locked().unwrap());
+}
+
+#[test]
+fn a_waiter_learns_that_the_key_became_data() {
+    let (server, client) = (RedisServer::shared(), client());
+    let lock = client.get_lock(fresh("foreign"));
+    let guard = lock.lock().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| kind_of(crate::support::client().get_lock(lock.name()).lock()));
+        eventually(SOON, "it waits", || listeners(server, lock.name()) == 1);
+        server.run(&["DEL", lock.name()]);
+        server.run(&["HSET", lock.name(), "customer", "7"]);
+        assert_eq!(waiter.join().unwrap(), ErrorKind::OtherKind);
+    });
+    drop(guard);
+}
+
+#[test]
+fn owners_of_other_clients_hold_their_locks() {
+    let server = RedisServer::shared();
+    let id = "6f1c0d5e-8a0b-4f5e-9d3c-2b1a00c0ffee";
+    let owners = [
+        format!("{id}:77"),
+        format!("{id}:-3"),
+        format!("{id}:77:5b2f0a"), // of a transaction
+        format!("{id}:7.19"),
+        "billing service:1".to_owned(),
+        "a:b:12".to_owned(),
+    ];
+    for_every_single_kind(|kind| {
+        if kind.label.starts_with("token") || kind.label == "write" {
+            return;
+        }
+        for owner in &owners {
+            let lock = kind.get_lock(&client(), &kind.fresh());
+            server.run(&["HSET", lock.name(), owner, "2"]);
+            server.run(&["PEXPIRE", lock.name(), "30000"]);
+            assert!(lock.try_lock().unwrap().is_none(), "{owner}");
+            assert!(lock.try_lock_for(ms(20)).unwrap().is_none(), "{owner}");
+            assert!(lock.is_locked().unwrap(), "{owner}");
+            assert_eq!(lock.holder().unwrap().map(|holder| holder.owner().to_owned()).as_ref(), Some(owner));
+            assert!(lock.force_unlock().unwrap(), "{owner}");
+            assert!(!lock.is_locked().unwrap(), "{owner}");
+        }
+    });
+}
+
+#[test]
+fn without_the_right_to_read_fields_a_busy_lock_stays_busy() {
+    let server = RedisServer::start();
+    server.run(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-hrandfield"]);
+    let client = lockson::Client::connect(&format!("redis://app:secret@127.0.0.1:{}", server.port())).unwrap();
+    server.run(&["HSET", "busy", "somebody:1", "1"]);
+    assert!(client.get_lock("busy").try_lock().unwrap().is_none());
+    server.run(&["HSET", "sides", "mode", "read", "somebody:1", "1"]);
+    assert_eq!(kind_of(client.get_lock("sides").try_lock()), ErrorKind::OtherKind);
+    let (took, outcome) = timed(|| client.get_fair_lock("busy").try_lock_for(ms(50)).unwrap().is_none());
+    assert!(outcome && took < SOON);
+}
