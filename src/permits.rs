@@ -148,6 +148,8 @@ impl PermitExpirableSemaphore {
 
     /// Takes this many permits, all or none; waits without limit. 1 to 1,000 permits.
     ///
+    /// A wish for many permits may wait for ever beside busy wishes for few: what is free is never saved up.
+    ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// let permit = client.get_permit_expirable_semaphore("paid-api").acquire(1)?;
@@ -282,7 +284,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// Refusals and outages of the server.
+    /// `OtherKind` when the key is no counter; refusals and outages of the server.
     pub fn available(&self) -> Result<i64> {
         self.ask(permits::count).map(|permits| permits.free)
     }
@@ -297,7 +299,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// Refusals and outages of the server.
+    /// As [`available`](Self::available).
     pub fn acquired(&self) -> Result<i64> {
         self.ask(permits::count).map(|permits| permits.taken)
     }
@@ -312,7 +314,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// Refusals and outages of the server.
+    /// As [`available`](Self::available).
     pub fn permits(&self) -> Result<i64> {
         self.ask(permits::count).map(|permits| permits.free.saturating_add(permits.taken))
     }
@@ -337,7 +339,7 @@ impl PermitExpirableSemaphore {
     }
 
     /// Sets the number of all permits if there is no semaphore of this name. Returns whether it was set. At most
-    /// 2,147,483,647, as for every change of the number.
+    /// 2,147,483,647.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -365,7 +367,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`set_permits`](Self::set_permits).
+    /// As [`set_permits`](Self::set_permits). `BadInput` also where more than 2,147,483,647 permits would be free.
     pub fn add_permits(&self, permits: i64) -> Result<()> {
         let name = self.name.checked()?;
         if permits.unsigned_abs() > query::MOST_PERMITS.into() {
@@ -430,7 +432,11 @@ impl PermitExpirableSemaphore {
 
     fn ask<A>(&self, call: impl FnOnce(&LockName) -> Call<A>) -> Result<A> {
         let name = self.name.checked()?;
-        self.handle.begin().and_then(|engine| engine.ask(&call(name))).map_err(|error| error.about(name))
+        let asked = self
+            .handle
+            .begin()
+            .and_then(|engine| engine.ask(&call(name)).map_err(|error| engine.of_counter(name, error)));
+        asked.map_err(|error| error.about(name))
     }
 
     /// Runs a request whose effect must come once, also where an answer is lost.

@@ -104,8 +104,8 @@ impl Semaphore {
         self.name.as_str()
     }
 
-    /// Takes permits, all or none; waits without limit, also for a semaphore that does not exist. Zero permits are
-    /// granted without a request.
+    /// Takes permits, all or none; waits without limit, also for a semaphore that does not exist, of which
+    /// [`Observer::still_waiting`](crate::Observer::still_waiting) tells. Zero permits are granted without a request.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -175,8 +175,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// `Unknown` when Redis did not reply; the request then goes on in the background, once. Otherwise as
-    /// [`acquire`](Self::acquire).
+    /// `Unknown` when Redis did not reply; the request then goes on in the background, once. `BadInput` where more than
+    /// 2,147,483,647 permits would be free. Otherwise as [`acquire`](Self::acquire).
     pub fn release(&self, permits: u32) -> Result<()> {
         self.give_back(permits, true).map(drop)
     }
@@ -285,7 +285,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// `BadInput` beyond ±2,147,483,647. `Unknown` when Redis did not reply: the request may have run, or may still run
+    /// `BadInput` beyond ±2,147,483,647, and where more than that would be free. `Unknown` when Redis did not reply: the request may have run, or may still run
     /// until the background has closed it. Otherwise as [`available`](Self::available).
     pub fn add_permits(&self, permits: i64) -> Result<()> {
         if permits.unsigned_abs() > query::MOST_PERMITS.into() {

@@ -19,6 +19,13 @@ end
 if number == tonumber(ARGV[1]) then
   return 1
 end
+-- A key that is no counter is data, or a lock: it stays. The keys beside a counter are sorted sets.
+if not tonumber(redis.call('get', KEYS[1]) or 0) then
+  return redis.error_reply('WRONGTYPE the key holds no number')
+end
+for i = 3, #KEYS do
+  redis.call('zscore', KEYS[i], '')
+end
 local keys = {KEYS[1], unpack(KEYS, 3)}
 if redis.call('exists', unpack(keys)) == 0 then
   return 0

@@ -22,6 +22,9 @@ local free = tonumber(redis.call('get', KEYS[1]) or 0)
 if not free then
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
+if tonumber(ARGV[3]) > 0 and free + ARGV[3] > 2147483647 then
+  return redis.error_reply('OVERFLOW Redisson cannot count so many free permits')
+end
 redis.call('set', KEYS[2], string.format('%s %.0f', ARGV[1], free + ARGV[3]), 'PX', ARGV[2])
 free = redis.pcall('incrby', KEYS[1], ARGV[3])
 if type(free) == 'table' then

@@ -8,6 +8,9 @@
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local free = redis.call('get', KEYS[1])
+if not tonumber(free or 0) then
+  return redis.error_reply('WRONGTYPE the key holds no number')
+end
 local taken = redis.call('zcount', KEYS[2], string.format('(%.0f', now), '+inf')
 -- Without a counter there is no semaphore to which permits could return.
 if not free then

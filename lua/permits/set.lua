@@ -21,11 +21,11 @@ if number == tonumber(ARGV[1]) then
   return tonumber(answer)
 end
 local free = redis.call('get', KEYS[1])
-if free and ARGV[4] == '1' then
-  return 0
-end
 if not tonumber(free or 0) then
   return redis.error_reply('WRONGTYPE the key holds no number')
+end
+if free and ARGV[4] == '1' then
+  return 0
 end
 -- Permits that are still taken count, also after the counter was deleted: they return when they are given back.
 local change = ARGV[3] - redis.call('zcard', KEYS[2]) - (free or 0)

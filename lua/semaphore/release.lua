@@ -1,5 +1,5 @@
 -- semaphore/release.lua
--- Gives permits back, or adds permits, and publishes the number of free permits.
+-- Gives permits back, or adds permits, and publishes the number of free permits if there are any.
 --
 -- KEYS[1] counter of free permits
 -- KEYS[2] idempotency key: the number of the last request with an effect, and its answer
@@ -27,6 +27,10 @@ end
 if not tonumber(free or 0) then
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
+-- Permits of a holder always come back.
+if ARGV[4] == '1' and tonumber(ARGV[3]) > 0 and (free or 0) + ARGV[3] > 2147483647 then
+  return redis.error_reply('OVERFLOW Redisson cannot count so many free permits')
+end
 -- After this first write, a full memory does not refuse the release.
 redis.call('pexpire', KEYS[2], ARGV[2])
 redis.call('set', KEYS[2], string.format('%s %s', ARGV[1], ARGV[3]), 'PX', ARGV[2])
@@ -35,8 +39,12 @@ if type(free) == 'table' then
   redis.call('pexpire', KEYS[2], 0)
   return free
 end
-local receivers = redis.pcall(ARGV[6], ARGV[5], free)
-if type(receivers) ~= 'number' then
-  receivers = -1
+local receivers = 0
+-- Listeners of Redisson fail on a negative number.
+if free > 0 then
+  receivers = redis.pcall(ARGV[6], ARGV[5], free)
+  if type(receivers) ~= 'number' then
+    receivers = -1
+  end
 end
 return {1, free, receivers}

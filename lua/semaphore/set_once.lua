@@ -19,7 +19,11 @@ end
 if number == tonumber(ARGV[1]) then
   return 1
 end
-if redis.call('exists', KEYS[1]) == 1 then
+local count = redis.call('get', KEYS[1])
+if not tonumber(count or 0) then
+  return redis.error_reply('WRONGTYPE the key holds no number')
+end
+if count then
   return 0
 end
 if ARGV[4] == '0' then

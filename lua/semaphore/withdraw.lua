@@ -26,7 +26,10 @@ end
 redis.call('pexpire', KEYS[2], ARGV[2])
 if taken > 0 then
   local free = redis.call('incrby', KEYS[1], taken)
-  redis.pcall(ARGV[5], ARGV[4], free)
+  -- Listeners of Redisson fail on a negative number.
+  if free > 0 then
+    redis.pcall(ARGV[5], ARGV[4], free)
+  end
 end
 redis.call('set', KEYS[2], string.format('%s %d', ARGV[1], taken), 'PX', ARGV[2])
 return taken

@@ -143,7 +143,11 @@ impl Engine {
     }
 
     pub(crate) fn of_counter(&self, name: &LockName, error: Error) -> Error {
-        if error.redis_word() == Some("WRONGTYPE") { self.no_counter(name) } else { error }
+        match error.redis_word() {
+            Some("WRONGTYPE") => self.no_counter(name),
+            Some("OVERFLOW") => query::too_many_free(),
+            _ => error,
+        }
     }
 
     pub(crate) fn no_counter(&self, name: &LockName) -> Error {

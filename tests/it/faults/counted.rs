@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockson::{Client, ErrorKind, Permits, Semaphore};
 use lockson_harness::eventually;
-use lockson_harness::proxy::{Fate, Then, When};
+use lockson_harness::proxy::{Fate, Request, Then, When};
 
 use super::exactly_once::{faults, lengths, silences};
 use crate::support::faults::{PATIENCE, Rig, SOON, fences, ms, rig_without_fences, without_fences};
@@ -274,6 +274,25 @@ fn a_late_copy_of_a_request_does_nothing() {
 /// The URL of a user that may not kill connections.
 fn meek(rig: &Rig) -> String {
     format!("redis://meek:secret@127.0.0.1:{}", rig.proxy.port())
+}
+
+#[test]
+fn a_withdrawal_makes_no_deleted_semaphore_anew() {
+    let rig = Rig::start();
+    let client = rig.impatient().connect().unwrap();
+    let semaphore = semaphore(&rig, &client, 5);
+    let withdraw = script!(&rig, "semaphore/withdraw.lua");
+    let silent = rig.proxy.rule(script!(&rig, "semaphore/acquire.lua").always(), Then::SwallowReply);
+    let held = rig.proxy.rule(withdraw.clone().always(), Then::HoldRequest);
+    assert!(semaphore.try_acquire(2).is_err());
+    held.wait_hit(SOON);
+    assert_eq!(free(&rig), 3);
+    assert!(rig.direct().get_semaphore(NAME).delete().unwrap());
+    silent.remove();
+    held.remove();
+    let is_answered = |sent: &Request| matches!(rig.proxy.fate(sent), Fate::Answered(_));
+    eventually(SOON, "the take is withdrawn", || rig.proxy.fitting(&withdraw).iter().any(is_answered));
+    assert_eq!(rig.server.query::<u8>(&["EXISTS", NAME]), 0);
 }
 
 #[test]

@@ -24,11 +24,11 @@ fn channel_of(latch: &CountDownLatch) -> String {
 /// The time from `open` until `waiters` threads are free.
 fn freed_after(latch: &CountDownLatch, server: &RedisServer, waiters: usize, open: impl FnOnce()) -> Duration {
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..waiters).map(|_| scope.spawn(|| latch.wait())).collect();
+        let threads: Vec<_> = (0..waiters).map(|_| scope.spawn(|| latch.wait_for(SOON))).collect();
         eventually(SOON, "the channel is subscribed", || server.subscribers(&channel_of(latch)) == 1);
         let (took, ()) = timed(|| {
             open();
-            threads.into_iter().for_each(|thread| joined(thread).unwrap());
+            threads.into_iter().for_each(|thread| assert!(joined(thread).unwrap()));
         });
         took
     })
@@ -54,7 +54,7 @@ fn the_last_count_down_opens_and_leaves_no_key() {
     assert_eq!(server.query::<u32>(&["EXISTS", latch.name()]), 0);
     latch.count_down().unwrap();
     assert_eq!(server.query::<u32>(&["EXISTS", latch.name()]), 0, "an open latch stays open");
-    latch.wait().unwrap();
+    assert!(latch.wait_for(SOON).unwrap());
     assert!(latch.set_count_once(1).unwrap());
 }
 
@@ -117,8 +117,8 @@ fn waits_end_by_cancel_and_close() {
     let client = client();
     let (latch, cancel) = (latch_of(&client, 1), Cancel::new());
     thread::scope(|scope| {
-        let cancelled = scope.spawn(|| latch.with_cancel(&cancel).wait());
-        let closed = scope.spawn(|| latch.wait());
+        let cancelled = scope.spawn(|| latch.with_cancel(&cancel).wait_for(SOON));
+        let closed = scope.spawn(|| latch.wait_for(SOON));
         eventually(SOON, "both wait", || RedisServer::shared().subscribers(&channel_of(&latch)) == 1);
         cancel.cancel();
         assert_eq!(kind_of(joined(cancelled)), ErrorKind::Cancelled);
@@ -136,6 +136,18 @@ fn a_key_that_is_no_count_is_another_kind() {
         assert_eq!(kind_of(latch.count_down()), ErrorKind::OtherKind);
         assert_eq!(kind_of(latch.count()), ErrorKind::OtherKind);
         assert_eq!(kind_of(latch.wait()), ErrorKind::OtherKind);
-        assert!(!latch.set_count_once(1).unwrap());
+        assert_eq!(kind_of(latch.set_count_once(1)), ErrorKind::OtherKind);
     }
+}
+
+/// Java's waiters of an older count close their gate by this message.
+#[test]
+fn a_new_count_is_published() {
+    let (server, latch) = (RedisServer::shared(), client().get_count_down_latch(fresh("latch")));
+    let mut stranger = server.connection();
+    let mut messages = stranger.as_pubsub();
+    messages.set_read_timeout(Some(SOON)).unwrap();
+    messages.subscribe(channel_of(&latch)).unwrap();
+    assert!(latch.set_count_once(3).unwrap());
+    assert_eq!(messages.get_message().unwrap().get_payload::<String>().unwrap(), "1");
 }

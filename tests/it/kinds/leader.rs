@@ -12,7 +12,8 @@ use lockson_harness::{HelperProcess, RedisServer, eventually, helper};
 use crate::faults::exactly_once::at_every_byte;
 use crate::support::faults::Rig;
 use crate::support::{
-    SCHEDULING, SOON, TICK, TTL, brisk, client, elsewhere, fields, fresh, joined, kind_of, median, ms, timed, ttl_ms,
+    SCHEDULING, SOON, TICK, TTL, brisk, client, elsewhere, fields, fresh, joined, kind_of, median, ms, prefixed, timed,
+    ttl_ms,
 };
 
 #[test]
@@ -35,6 +36,14 @@ fn one_candidate_leads_and_everybody_can_ask_which() {
     assert_eq!(ttl_ms(server, &leader_key(&name)), -2, "the text goes with the lock");
     let next = theirs.candidate("b").try_campaign().unwrap().expect("nobody leads");
     assert!(next.token() > leader.token());
+}
+
+#[test]
+fn a_token_exceeds_the_last_one_where_the_clock_is_behind() {
+    let (server, name) = (RedisServer::shared(), fresh("election"));
+    server.run(&["SET", &prefixed("redisson_lock_token", &name), "9000000000000000"]);
+    let leadership = client().get_election(&name).candidate("a").campaign().unwrap();
+    assert_eq!(leadership.token().value(), 9_000_000_000_000_001);
 }
 
 #[test]

@@ -3,12 +3,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Client, ExpiringPermits, Loss};
+use lockson::{Client, ErrorKind, ExpiringPermits, Loss};
+use lockson_harness::proxy::Then;
 use lockson_harness::{RedisServer, eventually};
 
 use super::{free, taken, taken_key};
 use crate::faults::other_process::OtherProcess;
-use crate::support::{SOON, TICK, TTL, ms};
+use crate::support::faults::Rig;
+use crate::support::{SOON, TICK, TTL, joined, kind_of, ms};
 
 /// The ways to lose permits.
 const ENDS: [(&str, &[&str]); 4] = [
@@ -46,6 +48,39 @@ fn lost_permits_are_told_and_not_invented() {
             assert_eq!((free(&server, "calls"), taken(&server, "calls").len()), (counter, 0), "{what}");
         }
     }
+}
+
+/// The release itself finds that one of the permits had ended.
+#[test]
+fn a_release_of_permits_of_which_one_ended_is_lost() {
+    let server = RedisServer::start();
+    let calls = patient(&server).get_permit_expirable_semaphore("calls");
+    calls.set_permits(5).unwrap();
+    let three = calls.with_lease(LEASE).acquire(3).unwrap();
+    server.run(&["ZREMRANGEBYRANK", &taken_key("calls"), "0", "0"]);
+    assert_eq!(kind_of(three.release()), ErrorKind::Lost(Loss::Gone));
+    assert_eq!((free(&server, "calls"), taken(&server, "calls").len()), (Some(4), 0));
+}
+
+/// A hold that began after the deletion was sent may be of the semaphore that was made anew.
+#[test]
+fn a_deletion_tells_no_loss_to_later_holders() {
+    let rig = Rig::start();
+    let calls = rig.client().get_permit_expirable_semaphore("calls");
+    calls.set_permits(1).unwrap();
+    let delete = rig.script_of(include_str!("../../../../lua/once/delete.lua"));
+    let held = rig.proxy.rule(delete, Then::HoldReply);
+    thread::scope(|scope| {
+        let deletes = scope.spawn(|| calls.delete());
+        held.wait_hit(SOON);
+        eventually(SOON, "the old one is gone", || free(&rig.server, "calls").is_none());
+        calls.set_permits(2).unwrap();
+        let later = calls.acquire(1).unwrap();
+        held.release();
+        assert!(joined(deletes).unwrap());
+        assert_eq!(later.lost(), None);
+        later.release().unwrap();
+    });
 }
 
 /// One of several permits was given back by another client: the holder has fewer than it took.

@@ -69,8 +69,83 @@ fn a_key_that_is_no_counter_is_another_kind() {
         assert_eq!(kind_of(semaphore.drain()), ErrorKind::OtherKind);
         assert_eq!(kind_of(semaphore.available()), ErrorKind::OtherKind);
         assert_eq!(kind_of(semaphore.add_permits(1)), ErrorKind::OtherKind);
-        assert!(!semaphore.set_permits_once(1).unwrap());
+        assert_eq!(kind_of(semaphore.set_permits_once(1)), ErrorKind::OtherKind);
+        assert_eq!(kind_of(semaphore.set_permits_once_for(1, ms(5_000))), ErrorKind::OtherKind);
     }
+}
+
+/// A deletion by a wrong name would free a lock that is at work, or delete data.
+#[test]
+fn a_deletion_deletes_no_lock_and_no_data() {
+    let (server, client) = (RedisServer::shared(), client());
+    let election = client.get_election(fresh("semaphore"));
+    let locks = [
+        client.get_lock(fresh("semaphore")),
+        client.get_fair_lock(fresh("semaphore")),
+        client.get_read_write_lock(fresh("semaphore")).get_read_lock(),
+        client.get_read_write_lock(fresh("semaphore")).get_write_lock(),
+        client.get_token_lock(fresh("semaphore")),
+    ];
+    let guards = locks.each_ref().map(|lock| lock.lock().unwrap());
+    let leadership = election.candidate("a").campaign().unwrap();
+    let mut names: Vec<String> = locks.iter().map(|lock| lock.name().to_owned()).collect();
+    names.push(election.name().to_owned());
+    for data in [["SET", "some text"], ["RPUSH", "1"], ["SADD", "1"]] {
+        names.push(fresh("semaphore"));
+        server.run(&[data[0], names.last().unwrap(), data[1]]);
+    }
+    for name in &names {
+        assert_eq!(kind_of(client.get_semaphore(name).delete()), ErrorKind::OtherKind, "{name}");
+        assert_eq!(kind_of(client.get_count_down_latch(name).delete()), ErrorKind::OtherKind, "{name}");
+        let permits = client.get_permit_expirable_semaphore(name);
+        assert_eq!(kind_of(permits.delete()), ErrorKind::OtherKind, "{name}");
+        assert_eq!(kind_of(permits.set_permits_once(1)), ErrorKind::OtherKind, "{name}");
+        assert_eq!(kind_of(permits.available()), ErrorKind::OtherKind, "{name}");
+        assert_eq!(server.query::<u8>(&["EXISTS", name]), 1, "{name}");
+    }
+    assert!(guards.iter().all(|guard| guard.is_held()) && leadership.is_leader());
+    // What stands in the place of the taken permits stays, too.
+    let permits = client.get_permit_expirable_semaphore(fresh("semaphore"));
+    permits.set_permits(1).unwrap();
+    let beside = format!("{{{}}}:timeout", permits.name());
+    server.run(&["SET", &beside, "text"]);
+    assert_eq!(kind_of(permits.delete()), ErrorKind::OtherKind);
+    assert_eq!(server.query::<u8>(&["EXISTS", &beside]), 1);
+}
+
+#[test]
+fn no_number_of_free_permits_passes_what_java_counts() {
+    const MOST: u32 = 2_147_483_647;
+    let client = client();
+    let semaphore = semaphore_with(&client, MOST);
+    assert_eq!(kind_of(semaphore.release(1)), ErrorKind::BadInput);
+    assert_eq!(kind_of(semaphore.add_permits(MOST.into())), ErrorKind::BadInput);
+    semaphore.acquire(2).unwrap().release().unwrap();
+    assert_eq!(free(&semaphore), MOST.into());
+    semaphore.add_permits(-1).unwrap();
+    semaphore.release(1).unwrap();
+    let permits = client.get_permit_expirable_semaphore(fresh("semaphore"));
+    permits.set_permits(MOST).unwrap();
+    assert_eq!(kind_of(permits.add_permits(1)), ErrorKind::BadInput);
+    assert_eq!(permits.available().unwrap(), MOST.into());
+}
+
+/// Redisson's waiters listen for these numbers, and its listeners fail on a negative one.
+#[test]
+fn messages_tell_numbers_of_free_permits() {
+    let (server, client) = (RedisServer::shared(), client());
+    let semaphore = client.get_semaphore(fresh("semaphore"));
+    let mut stranger = server.connection();
+    let mut messages = stranger.as_pubsub();
+    messages.set_read_timeout(Some(SOON)).unwrap();
+    messages.subscribe(prefixed("redisson_sc", semaphore.name())).unwrap();
+    let mut told = || messages.get_message().unwrap().get_payload::<String>().unwrap();
+    assert!(semaphore.set_permits_once(3).unwrap());
+    assert_eq!(told(), "3");
+    semaphore.add_permits(-4).unwrap();
+    semaphore.release(1).unwrap();
+    semaphore.release(2).unwrap();
+    assert_eq!(told(), "2", "-1 and 0 are no news");
 }
 
 #[test]

@@ -1,19 +1,55 @@
 //! Waiters of a semaphore: the waiter that a message wakes, the number of questions, and the ends of a wait.
 
-use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Cancel, Client, ErrorKind, LockKind};
+use lockson::{Cancel, Client, ErrorKind, LockKind, Observer, WaitLasts};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{free, semaphore_with};
-use crate::support::{Events, SCHEDULING, SOON, STANDSTILLS, client, joined, kind_of, median, ms, prefixed, timed};
+use crate::support::{
+    Events, SCHEDULING, SOON, STANDSTILLS, client, fresh, joined, kind_of, median, ms, prefixed, timed,
+};
 
 /// Waits until so many threads of the client sleep.
 fn wait_for_waiters(client: &Client, waiters: usize) {
     eventually(SOON, "the threads wait", || client.waiting().len() == waiters);
+}
+
+/// The waits that last, as the observer is told.
+#[derive(Debug, Default, Clone)]
+struct Lasting(Arc<Mutex<Vec<(String, LockKind, Duration)>>>);
+
+impl Observer for Lasting {
+    fn still_waiting(&self, event: &WaitLasts) {
+        self.0.lock().unwrap().push((event.name().to_owned(), event.kind(), event.waited()));
+    }
+}
+
+/// Nobody set the permits, or fewer than are wanted, or a holder never ends: the caller sees nothing of it.
+#[test]
+fn a_wait_that_lasts_is_told_once() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let lasting = Lasting::default();
+    let builder = Client::builder(&RedisServer::shared().url()).watchdog(SECOND, ms(100)).observer(lasting.clone());
+    let client = builder.connect().unwrap();
+    let (unset, few) = (client.get_semaphore(fresh("unset")), client.get_permit_expirable_semaphore(fresh("few")));
+    few.set_permits(2).unwrap();
+    let busy = client.get_lock(fresh("busy"));
+    let _held = crate::support::client().get_lock(busy.name()).lock().unwrap();
+    thread::scope(|scope| {
+        let unset = scope.spawn(|| unset.try_acquire_for(1, SECOND * 3).unwrap().is_none());
+        let few = scope.spawn(|| few.try_acquire_for(3, SECOND * 3).unwrap().is_none());
+        let busy = scope.spawn(|| busy.try_lock_for(SECOND * 3).unwrap().is_none());
+        assert!(joined(unset) && joined(few) && joined(busy));
+    });
+    let mut told = lasting.0.lock().unwrap().clone();
+    told.sort_by(|one, other| one.0.cmp(&other.0));
+    let waits = [(busy.name(), LockKind::Plain), (few.name(), LockKind::Permit), (unset.name(), LockKind::Semaphore)];
+    assert_eq!(told.iter().map(|(name, kind, _)| (name.as_str(), *kind)).collect::<Vec<_>>(), waits);
+    assert!(told.iter().all(|(.., waited)| *waited >= SECOND), "{told:?}");
 }
 
 #[test]
