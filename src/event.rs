@@ -63,6 +63,11 @@ observer! {
         /// `gave_up` follows.
         fn waiting(&self, event: &WaitStarted);
 
+        /// A thread has waited for longer than a crashed holder can keep the lock, so another owner lives and stays,
+        /// others come first, or the wait can never end: nobody set the permits, or fewer than are wanted. Called once
+        /// for each wait; waits for a latch or for a change of leader are not told.
+        fn still_waiting(&self, event: &WaitLasts);
+
         /// A wait ended without the lock: its time was up, or the call failed.
         fn gave_up(&self, event: &WaitGivenUp);
 
@@ -159,6 +164,33 @@ event! {
         group: Option<String> => [Option<&str>],
         /// The owner id of the future hold.
         owner: String => [&str],
+    }
+}
+
+event! {
+    /// A thread waits for longer than the watchdog's time to live.
+    ///
+    /// ```
+    /// # use lockson::{WaitLasts, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn still_waiting(&self, event: &WaitLasts) {
+    ///     println!("{} waits for {} ({}) for {:?}", event.owner(), event.name(), event.kind(), event.waited());
+    /// }
+    /// # }
+    /// ```
+    WaitLasts {
+        /// The name of the lock.
+        name: String => [&str],
+        /// The kind of the lock.
+        kind: LockKind => [LockKind],
+        /// The name of the group, if the lock was taken as a part of several locks.
+        group: Option<String> => [Option<&str>],
+        /// The owner id of the future hold.
+        owner: String => [&str],
+        /// The duration of the call so far.
+        waited: Duration => [Duration],
     }
 }
 

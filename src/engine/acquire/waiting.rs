@@ -11,7 +11,7 @@ use crate::engine::hub::Subscription;
 use crate::engine::kind::Queueing;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
-use crate::event::{WaitGivenUp, WaitStarted};
+use crate::event::{WaitGivenUp, WaitLasts, WaitStarted};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
@@ -34,6 +34,8 @@ pub(crate) struct Waiting<'a> {
     /// Set from the first sleep to the end of the wait.
     listed: Option<Listed<'a>>,
     has_slept: bool,
+    /// Whether the observer knows that the wait lasts.
+    lasts: bool,
 }
 
 /// The owner for which a thread waits, as lists and events show it.
@@ -65,6 +67,7 @@ impl<'a> Waiting<'a> {
             subscription: None,
             listed: None,
             has_slept: false,
+            lasts: false,
         }
     }
 
@@ -130,6 +133,15 @@ impl<'a> Waiting<'a> {
     pub(crate) fn sleep(&mut self, until: Instant, asker: Asker<'_>) -> Result<()> {
         if self.listed.is_none() {
             self.tell_wait(asker);
+        }
+        let waited = self.started.until(Instant::now());
+        if !self.lasts && waited >= self.engine.config.watchdog_timeout {
+            self.lasts = true;
+            self.engine.observe(|observer| {
+                let (name, owner) = (self.name.to_string(), asker.owner.to_string());
+                let group = self.group.map(|group| group.to_string());
+                observer.still_waiting(&WaitLasts { name, kind: self.kind, group, owner, waited });
+            });
         }
         self.caller.sleep(until)
     }
