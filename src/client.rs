@@ -400,8 +400,8 @@ impl Client {
         self.handle.begin()?.examine()
     }
 
-    /// Returns the uuid at the start of every owner id of this client, and at the end of the names that `CLIENT LIST`
-    /// shows for its connections.
+    /// Returns the uuid at the start of the owner ids of this client, and at the end of the names that `CLIENT LIST`
+    /// shows for its connections. The id of an expiring permit begins with the first 16 digits of the uuid.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::answer::{Attempt, Released, Renewal, RenewalAnswer, RenewalAnswers};
+use super::answer::{Attempt, IfLock, Released, Renewal, RenewalAnswer, RenewalAnswers};
 use super::entry::command;
 use super::look::Claim;
 use super::once::{self, Once};
@@ -41,17 +41,14 @@ pub(crate) enum TimeToLive {
     Endless,
 }
 
-/// Returns the owner of `count` permits in place of `owner`. The ids of the permits follow from the owner: 8 bytes of
-/// the client, 6 bytes of the hold's number, 2 bytes of the index.
+/// Returns the owner of `count` permits in place of `owner`. The ids of the permits follow from the owner: the first 8
+/// bytes of the client's id, so that a permit leads to its client, 6 bytes of the hold's number, 2 bytes of the index.
 pub(crate) fn owner_of(owner: &OwnerId, count: u32) -> OwnerId {
     let text = owner.as_str();
     let (client, hold) = (text.split(':').next().unwrap_or(text), text.rsplit('.').next().unwrap_or(text));
-    let digits: Vec<u64> = client.chars().filter_map(|c| c.to_digit(16)).map(u64::from).collect();
-    let half = |digits: &[u64]| digits.iter().fold(0_u64, |number, digit| number << 4 | digit);
-    // Both halves of the uuid have fixed bits, at different places.
-    let client = digits.chunks(16).map(half).fold(0, |all, half| all ^ half);
+    let client: String = client.chars().filter(char::is_ascii_hexdigit).take(16).collect();
     let hold = hold.parse().unwrap_or(0_u64) & 0xffff_ffff_ffff;
-    OwnerId::encoded(&format!("{client:016x}{hold:012x}.{count}"))
+    OwnerId::encoded(&format!("{client:0>16}{hold:012x}.{count}"))
 }
 
 /// The ids of the permits of an owner that [`owner_of`] made.
@@ -158,8 +155,8 @@ pub(crate) fn delete(name: &LockName, once: &Once) -> Call<bool> {
 }
 
 /// The same without a number, so that a copy must not be repeated.
-pub(crate) fn force_release(name: &LockName) -> Call<bool> {
-    Call::plain(&["DEL"], name, |reply| Some(int(reply)? > 0)).arg(name.taken_permits())
+pub(crate) fn force_release(name: &LockName) -> Call<IfLock<bool>> {
+    Call::plain(&["DEL"], name, |reply| Some(Ok(int(reply)? > 0))).arg(name.taken_permits())
 }
 
 fn with_ids<T>(call: Call<T>, ids: &[impl AsRef<[u8]>]) -> Call<T> {
@@ -196,7 +193,7 @@ mod tests {
     fn an_id_is_client_hold_and_index() {
         let owner = OwnerId::encoded("00010203-0405-4607-8809-0a0b0c0d0e0f:7.258");
         let owner = owner_of(&owner, 2);
-        assert_eq!(owner.as_str(), "880808080808480800000000000102"[..16].to_owned() + "000000000102.2");
+        assert_eq!(owner.as_str(), "0001020304054607000000000102.2");
         let ids = ids_of(&owner);
         assert_eq!(ids[1][8..], [0, 0, 0, 0, 1, 2, 0, 1]);
     }
