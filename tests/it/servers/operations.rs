@@ -7,7 +7,7 @@ use std::path::Path;
 use std::{fs, thread};
 
 use redis_cli::{lines_of, words_of};
-use scenes::{SCENES, Scene};
+use scenes::{House, SCENES, Scene};
 
 use crate::support::joined;
 
@@ -27,11 +27,13 @@ fn each_command_of_the_page_does_what_the_page_says() {
         SCENES.iter().map(|scene| scene.name).filter(|name| blocks.iter().all(|block| block.scene != *name)).collect();
     assert_eq!(unused, Vec::<&str>::new(), "scenes that the page does not name");
     // A few blocks at a time, because each block has its own server.
-    for few in blocks.chunks(4) {
-        thread::scope(|scope| {
-            let runs: Vec<_> = few.iter().map(|block| scope.spawn(|| run(block))).collect();
-            runs.into_iter().for_each(joined);
-        });
+    for few in blocks.chunks(8) {
+        for on_cluster in [false, true] {
+            thread::scope(|scope| {
+                let runs: Vec<_> = few.iter().map(|block| scope.spawn(move || run(block, on_cluster))).collect();
+                runs.into_iter().for_each(joined);
+            });
+        }
     }
 }
 
@@ -43,16 +45,34 @@ fn no_command_stands_outside_a_scene() {
 }
 
 /// Sets the scene, runs the commands and compares the shape of the answers.
-fn run(block: &Block) {
+fn run(block: &Block, on_cluster: bool) {
     let scene = SCENES.iter().find(|scene| scene.name == block.scene);
     let scene = scene.unwrap_or_else(|| panic!("no scene {:?}", block.scene));
-    (scene.play)(&mut |server, owners| {
+    (scene.play)(&House::start(on_cluster), &mut |server, owners| {
         for (words, wanted) in &block.commands {
-            let words: Vec<String> = words.iter().map(|word| owners.put_into(word)).collect();
+            let mut words: Vec<String> = words.iter().map(|word| owners.put_into(word)).collect();
+            if on_cluster {
+                words.iter_mut().for_each(|word| *word = sharded(word));
+            }
             let answer = lines_of(server, &words);
             compare(scene, &words, wanted, &answer);
         }
     });
+}
+
+/// A word of a command as the page's table tells it for a cluster.
+fn sharded(word: &str) -> String {
+    let page = page();
+    let (_, table) = page.split_once("| one server | Redis Cluster |").expect("a table of words");
+    let pairs =
+        table.lines().skip(2).map_while(|line| line.strip_prefix("| `")?.strip_suffix("` |")?.split_once("` | `"));
+    let mut word = word.to_owned();
+    for (plain, sharded) in pairs {
+        if word == plain || plain.contains('\'') {
+            word = word.replace(plain, sharded);
+        }
+    }
+    word
 }
 
 fn compare(scene: &Scene, words: &[String], wanted: &[String], answer: &[String]) {
@@ -93,6 +113,7 @@ fn shape(word: &str) -> String {
     while let Some(first) = rest.chars().next() {
         let (mark, length) = match owner_length(rest) {
             Some(length) => ("<owner>", length),
+            None if is_permit(rest) => ("<permit>", 32),
             None if first.is_ascii_digit() => ("9", rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())),
             None => ("", first.len_utf8()),
         };
@@ -100,6 +121,11 @@ fn shape(word: &str) -> String {
         rest = &rest[length..];
     }
     shape
+}
+
+/// Whether the text begins with the id of a permit.
+fn is_permit(text: &str) -> bool {
+    text.get(..32).is_some_and(|id| id.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// The length of the owner id at the start of the text, or of the client id alone: a uuid, and for an owner a colon and

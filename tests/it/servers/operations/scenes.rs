@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, Lock};
+use lockson::{Client, ClientBuilder, Hold, Lock, Loss};
 use lockson_harness::proxy::When;
 use lockson_harness::{RedisServer, eventually};
 
@@ -15,7 +15,50 @@ pub(crate) struct Scene {
     pub(crate) name: &'static str,
     /// The page shows some lines of many.
     pub(crate) is_partial: bool,
-    pub(crate) play: fn(&mut Commands<'_>),
+    pub(crate) play: fn(&House, &mut Commands<'_>),
+}
+
+/// One server, or a cluster of one master, behind a proxy.
+pub(crate) struct House {
+    rig: Rig,
+    is_cluster: bool,
+}
+
+impl House {
+    pub(crate) fn start(is_cluster: bool) -> House {
+        if !is_cluster {
+            return House { rig: Rig::start(), is_cluster };
+        }
+        let rig = Rig::around(RedisServer::builder().config("cluster-enabled yes").start());
+        // Clients are sent to the proxy, as on one server.
+        rig.server.run(&["CONFIG", "SET", "cluster-announce-port", &rig.proxy.port().to_string()]);
+        rig.server.run(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+        let state = || rig.server.query::<String>(&["CLUSTER", "INFO"]);
+        eventually(SOON, "the cluster is well", || state().contains("cluster_state:ok"));
+        House { rig, is_cluster }
+    }
+
+    pub(crate) fn server(&self) -> &RedisServer {
+        &self.rig.server
+    }
+
+    fn url(&self) -> String {
+        let url = self.rig.proxy.url();
+        if self.is_cluster { url.replace("redis://", "redis+cluster://") } else { url }
+    }
+
+    fn builder(&self) -> ClientBuilder {
+        Client::builder(&self.url())
+    }
+
+    fn client(&self) -> Client {
+        self.builder().connect().unwrap()
+    }
+
+    fn channels(&self) -> Vec<String> {
+        let which = if self.is_cluster { "SHARDCHANNELS" } else { "CHANNELS" };
+        self.server().query(&["PUBSUB", which])
+    }
 }
 
 /// Runs the commands of a block.
@@ -26,69 +69,101 @@ type Commands<'a> = dyn FnMut(&RedisServer, &Owners) + 'a;
 pub(crate) struct Owners {
     holder: String,
     other: String,
+    /// The id of a permit.
+    permit: String,
 }
 
 impl Owners {
     fn new(holder: &str, other: &str) -> Owners {
-        Owners { holder: holder.to_owned(), other: other.to_owned() }
+        Owners { holder: holder.to_owned(), other: other.to_owned(), permit: String::new() }
     }
 
     pub(crate) fn put_into(&self, word: &str) -> String {
         let client = |owner: &str| owner.split(':').next().unwrap_or_default().to_owned();
-        let word = word.replace(HOLDER_OF_THE_PAGE, &self.holder).replace(OTHER_OF_THE_PAGE, &self.other);
-        word.replace(&client(HOLDER_OF_THE_PAGE), &client(&self.holder))
+        let word = word
+            .replace(PERMIT_OF_THE_PAGE, &self.permit)
+            .replace(HOLDER_OF_THE_PAGE, &self.holder)
+            .replace(OTHER_OF_THE_PAGE, &self.other);
+        let word = word.replace(&client(HOLDER_OF_THE_PAGE), &client(&self.holder));
+        word.replace("d57e342e-f1e6-4b24", client(&self.holder).get(..18).unwrap_or_default())
     }
 }
 
 pub(crate) const SCENES: &[Scene] = &[
     Scene { name: "plain lock held twice", play: plain_held_twice, ..WHOLE },
     Scene { name: "plain lock without time to live", play: persisted, ..WHOLE },
-    Scene { name: "plain lock with a waiter", play: |run| waited_for(|c| c.get_lock(NAME), run), ..WHOLE },
-    Scene { name: "plain lock to be freed", play: |run| freed(|c| c.get_lock(NAME), true, run), ..WHOLE },
-    Scene { name: "any lock to be deleted", play: |run| freed(|c| c.get_fair_lock(NAME), false, run), ..WHOLE },
-    Scene { name: "fenced lock held", play: |run| held(|c| c.get_fenced_lock(NAME).into(), run), ..WHOLE },
-    Scene { name: "token lock held", play: |run| held(|c| c.get_token_lock(NAME), run), ..WHOLE },
-    Scene { name: "token lock to be freed", play: |run| freed(|c| c.get_token_lock(NAME), false, run), ..WHOLE },
-    Scene { name: "fair lock with a waiter", play: |run| waited_for(|c| c.get_fair_lock(NAME), run), ..WHOLE },
-    Scene { name: "fair lock to be freed", play: |run| freed(|c| c.get_fair_lock(NAME), true, run), ..WHOLE },
+    Scene {
+        name: "plain lock with a waiter",
+        play: |house, run| waited_for(house, |c| c.get_lock(NAME), run),
+        ..WHOLE
+    },
+    Scene { name: "plain lock to be freed", play: |house, run| freed(house, |c| c.get_lock(NAME), true, run), ..WHOLE },
+    Scene {
+        name: "any lock to be deleted",
+        play: |house, run| freed(house, |c| c.get_fair_lock(NAME), false, run),
+        ..WHOLE
+    },
+    Scene {
+        name: "fenced lock held",
+        play: |house, run| held(house, |c| c.get_fenced_lock(NAME).into(), run),
+        ..WHOLE
+    },
+    Scene { name: "token lock held", play: |house, run| held(house, |c| c.get_token_lock(NAME), run), ..WHOLE },
+    Scene {
+        name: "token lock to be freed",
+        play: |house, run| freed(house, |c| c.get_token_lock(NAME), false, run),
+        ..WHOLE
+    },
+    Scene {
+        name: "fair lock with a waiter",
+        play: |house, run| waited_for(house, |c| c.get_fair_lock(NAME), run),
+        ..WHOLE
+    },
+    Scene {
+        name: "fair lock to be freed",
+        play: |house, run| freed(house, |c| c.get_fair_lock(NAME), true, run),
+        ..WHOLE
+    },
     Scene { name: "fair lock with a dead waiter", play: dead_waiter, ..WHOLE },
     Scene { name: "read-write lock held by a writer that reads", play: writer_that_reads, ..WHOLE },
     Scene { name: "read-write lock held by two readers", play: two_readers, ..WHOLE },
-    Scene { name: "write lock with a waiter", play: |run| waited_for(write_lock, run), ..WHOLE },
-    Scene { name: "write lock to be freed", play: |run| freed(write_lock, true, run), ..WHOLE },
+    Scene { name: "write lock with a waiter", play: |house, run| waited_for(house, write_lock, run), ..WHOLE },
+    Scene { name: "write lock to be freed", play: |house, run| freed(house, write_lock, true, run), ..WHOLE },
     Scene { name: "readers to be freed", play: readers_freed, ..WHOLE },
+    Scene { name: "semaphore with a waiter", play: semaphore_awaited, ..WHOLE },
+    Scene { name: "latch with a waiter", play: latch_awaited, ..WHOLE },
+    Scene { name: "permit to be freed", play: permit_freed, ..WHOLE },
+    Scene { name: "value of a group to be freed", play: |house, run| freed(house, value, true, run), ..WHOLE },
+    Scene { name: "leader to be deposed", play: leader_deposed, ..WHOLE },
     Scene { name: "a client that holds and waits", play: connections, ..WHOLE },
     Scene { name: "a server that was flushed", play: flushed, is_partial: true },
 ];
 
-const WHOLE: Scene = Scene { name: "", is_partial: false, play: |_| {} };
+const WHOLE: Scene = Scene { name: "", is_partial: false, play: |_, _| {} };
 
-fn plain_held_twice(run: &mut Commands<'_>) {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+fn plain_held_twice(house: &House, run: &mut Commands<'_>) {
+    let client = house.client();
     let lock = client.get_lock(NAME);
     let (outer, _inner) = (lock.lock().unwrap(), lock.lock().unwrap());
-    run(&server, &Owners::new(outer.owner(), ""));
+    run(house.server(), &Owners::new(outer.owner(), ""));
     assert!(outer.is_held());
 }
 
-fn held(lock: fn(&Client) -> Lock, run: &mut Commands<'_>) {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+fn held(house: &House, lock: fn(&Client) -> Lock, run: &mut Commands<'_>) {
+    let client = house.client();
     let guard = lock(&client).lock().unwrap();
-    run(&server, &Owners::new(guard.owner(), ""));
+    run(house.server(), &Owners::new(guard.owner(), ""));
     assert!(guard.is_held());
     guard.unlock().unwrap();
 }
 
-fn persisted(run: &mut Commands<'_>) {
-    let server = RedisServer::start();
-    let client = Client::builder(&server.url()).watchdog(SOON, ms(1_000)).connect().unwrap();
+fn persisted(house: &House, run: &mut Commands<'_>) {
+    let client = house.builder().watchdog(SOON, ms(1_000)).connect().unwrap();
     let guard = client.get_lock(NAME).lock().unwrap();
-    server.run(&["PERSIST", NAME]);
-    run(&server, &Owners::new(guard.owner(), ""));
+    house.server().run(&["PERSIST", NAME]);
+    run(house.server(), &Owners::new(guard.owner(), ""));
     // As the page says of a watched hold.
-    eventually(SOON, "the lock has a time to live again", || ttl_ms(&server, NAME) > 0);
+    eventually(SOON, "the lock has a time to live again", || ttl_ms(house.server(), NAME) > 0);
     assert!(guard.is_held());
 }
 
@@ -97,15 +172,14 @@ fn write_lock(client: &Client) -> Lock {
 }
 
 /// A lock with a holder and a waiter.
-fn waited_for(lock: fn(&Client) -> Lock, run: &mut Commands<'_>) {
-    let rig = Rig::start();
-    let (holding, waiting) = (rig.direct(), rig.client());
+fn waited_for(house: &House, lock: fn(&Client) -> Lock, run: &mut Commands<'_>) {
+    let (holding, waiting) = (house.client(), house.client());
     let guard = lock(&holding).owned().lock().unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| drop(lock(&waiting).lock().unwrap()));
-        await_sleep(&rig, &waiting);
+        await_sleep(house, &waiting);
         let listed = waiting.waiting();
-        run(&rig.server, &Owners::new(guard.owner(), listed[0].owner()));
+        run(house.server(), &Owners::new(guard.owner(), listed[0].owner()));
         assert!(guard.is_held(), "a look changes nothing");
         guard.unlock().unwrap();
         joined(waiter);
@@ -113,58 +187,110 @@ fn waited_for(lock: fn(&Client) -> Lock, run: &mut Commands<'_>) {
 }
 
 /// A lock with a waiter that must be granted. With `told`, a message wakes the waiter before its own next request.
-fn freed(lock: fn(&Client) -> Lock, told: bool, run: &mut Commands<'_>) {
-    let rig = Rig::start();
-    let (holding, waiting) = (rig.direct(), rig.client());
+fn freed(house: &House, lock: fn(&Client) -> Lock, told: bool, run: &mut Commands<'_>) {
+    let (holding, waiting) = (house.client(), house.client());
     let guard = lock(&holding).owned().lock().unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let guard = lock(&waiting).try_lock_for(SOON).unwrap().expect("the lock is free");
-            let asked = rig.proxy.fitting(&When::script().containing(guard.owner()));
+            let asked = house.rig.proxy.fitting(&When::script().containing(owner(guard.hold())));
             let [.., before, granted] = &asked[..] else { panic!("the client did not wait") };
             assert!(!told || granted.at - before.at < ms(950), "no message arrived");
         });
-        await_sleep(&rig, &waiting);
-        run(&rig.server, &Owners::new(guard.owner(), ""));
+        await_sleep(house, &waiting);
+        run(house.server(), &Owners::new(owner(guard.hold()), ""));
         joined(waiter);
     });
 }
 
-fn readers_freed(run: &mut Commands<'_>) {
-    let rig = Rig::start();
-    let (holding, waiting) = (rig.direct(), rig.client());
+/// The owner of a hold, or of the hold on the value of a group.
+fn owner(hold: &Hold) -> &str {
+    hold.members()[0].owner()
+}
+
+fn value(client: &Client) -> Lock {
+    client.get_group_lock(NAME, ["student:001"])
+}
+
+/// The permit that the commands add goes to the waiter.
+fn semaphore_awaited(house: &House, run: &mut Commands<'_>) {
+    let (client, waiting) = (house.client(), house.client());
+    client.get_semaphore(NAME).set_permits_once(0).unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| waiting.get_semaphore(NAME).try_acquire_for(1, SOON).unwrap().is_some());
+        eventually(SOON, "it waits", || !house.channels().is_empty());
+        run(house.server(), &Owners::new("", ""));
+        assert!(joined(waiter));
+    });
+}
+
+/// The commands open the latch.
+fn latch_awaited(house: &House, run: &mut Commands<'_>) {
+    let (client, waiting) = (house.client(), house.client());
+    client.get_count_down_latch(NAME).set_count_once(2).unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| waiting.get_count_down_latch(NAME).wait_for(SOON).unwrap());
+        eventually(SOON, "it waits", || !house.channels().is_empty());
+        run(house.server(), &Owners::new("", ""));
+        assert!(joined(waiter));
+    });
+}
+
+fn permit_freed(house: &House, run: &mut Commands<'_>) {
+    let client = house.client();
+    let calls = client.get_permit_expirable_semaphore(NAME);
+    calls.set_permits(1).unwrap();
+    let permit = calls.acquire(1).unwrap();
+    let id = permit.ids()[0].to_string();
+    assert_eq!(id[..16], client.id().replace('-', "")[..16], "a permit leads to its client");
+    run(house.server(), &Owners { permit: id, ..Owners::new(client.id(), "") });
+    assert_eq!(permit.wait_lost(SOON), Some(Loss::Gone));
+    assert_eq!(calls.available().unwrap(), 1);
+}
+
+fn leader_deposed(house: &House, run: &mut Commands<'_>) {
+    let (leading, waiting) = (house.client(), house.client());
+    let leadership = leading.get_election(NAME).candidate("host-7").campaign().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| drop(waiting.get_election(NAME).candidate("host-8").campaign().unwrap()));
+        await_sleep(house, &waiting);
+        run(house.server(), &Owners::new(leadership.hold().owner(), ""));
+        joined(waiter);
+    });
+    assert!(leadership.wait_lost(SOON).is_some());
+}
+
+fn readers_freed(house: &House, run: &mut Commands<'_>) {
+    let (holding, waiting) = (house.client(), house.client());
     let _readers = [(); 2].map(|()| holding.get_read_write_lock(NAME).get_read_lock().owned().lock().unwrap());
     thread::scope(|scope| {
         let waiter = scope.spawn(|| assert!(write_lock(&waiting).try_lock_for(SOON).unwrap().is_some()));
-        await_sleep(&rig, &waiting);
-        run(&rig.server, &Owners::new("", ""));
+        await_sleep(house, &waiting);
+        run(house.server(), &Owners::new("", ""));
         joined(waiter);
     });
 }
 
-fn writer_that_reads(run: &mut Commands<'_>) {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+fn writer_that_reads(house: &House, run: &mut Commands<'_>) {
+    let client = house.client();
     let lock = client.get_read_write_lock(NAME);
     let (writing, _reading) = (lock.get_write_lock().lock().unwrap(), lock.get_read_lock().lock().unwrap());
-    run(&server, &Owners::new(writing.owner(), ""));
+    run(house.server(), &Owners::new(writing.owner(), ""));
 }
 
-fn two_readers(run: &mut Commands<'_>) {
-    let server = RedisServer::start();
-    let clients = [(); 2].map(|()| Client::connect(&server.url()).unwrap());
+fn two_readers(house: &House, run: &mut Commands<'_>) {
+    let clients = [(); 2].map(|()| house.client());
     let [one, other] =
         clients.each_ref().map(|client| client.get_read_write_lock(NAME).get_read_lock().lock().unwrap());
-    run(&server, &Owners::new(one.owner(), other.owner()));
+    run(house.server(), &Owners::new(one.owner(), other.owner()));
 }
 
 /// The first of two waiters was killed; after the commands, the second waiter is first.
-fn dead_waiter(run: &mut Commands<'_>) {
-    let rig = Rig::start();
-    let (holding, waiting) = (rig.direct(), rig.client());
+fn dead_waiter(house: &House, run: &mut Commands<'_>) {
+    let (holding, waiting) = (house.client(), house.client());
     let guard = holding.get_fair_lock(NAME).owned().lock().unwrap();
-    let queue = || rig.server.query::<Vec<String>>(&["LRANGE", &prefixed("redisson_lock_queue", NAME), "0", "-1"]);
-    let mut peer = Peer::open(&format!("address={} client_name=dead", rig.server.url()));
+    let queue = || house.server().query::<Vec<String>>(&["LRANGE", &prefixed("redisson_lock_queue", NAME), "0", "-1"]);
+    let mut peer = Peer::open(&format!("address={} client_name=dead", house.url()));
     peer.send(&format!("lock kind=fair name={}", crate::support::encode(NAME)));
     eventually(SOON, "it waits", || queue().len() == 1);
     peer.kill();
@@ -172,43 +298,40 @@ fn dead_waiter(run: &mut Commands<'_>) {
     thread::scope(|scope| {
         let waiter = scope.spawn(|| drop(waiting.get_fair_lock(NAME).lock().unwrap()));
         eventually(SOON, "another one waits behind", || queue().len() == 2 && !waiting.waiting().is_empty());
-        run(&rig.server, &Owners::new(guard.owner(), &dead));
+        run(house.server(), &Owners::new(guard.owner(), &dead));
         assert_eq!(queue(), [waiting.waiting()[0].owner()]);
         guard.unlock().unwrap();
         joined(waiter);
     });
 }
 
-fn connections(run: &mut Commands<'_>) {
-    let server = RedisServer::start();
-    let builder = Client::builder(&server.url()).client_name("orders").watchdog(SOON, TICK);
-    let client = builder.connect().unwrap();
+fn connections(house: &House, run: &mut Commands<'_>) {
+    let client = house.builder().client_name("orders").watchdog(SOON, TICK).connect().unwrap();
     let guard = client.get_lock(NAME).owned().lock().unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| drop(client.get_lock(NAME).lock().unwrap()));
         let with = |flags: &str| {
-            let clients = server.clients();
+            let clients = house.server().clients();
             clients.iter().filter(|client| client["name"].starts_with("orders:") && client["flags"] == flags).count()
         };
         eventually(SOON, "the client listens and watches", || with("N") >= 1 && with("t") == 1 && with("P") == 1);
-        run(&server, &Owners::new(guard.owner(), ""));
+        run(house.server(), &Owners::new(guard.owner(), ""));
         guard.unlock().unwrap();
         joined(waiter);
     });
 }
 
-fn flushed(run: &mut Commands<'_>) {
-    let server = RedisServer::start();
-    server.run(&["FLUSHALL"]);
-    run(&server, &Owners::new("", ""));
+fn flushed(house: &House, run: &mut Commands<'_>) {
+    house.server().run(&["FLUSHALL"]);
+    run(house.server(), &Owners::new("", ""));
 }
 
 /// Waits until this client's thread sleeps until a message, or until the end of a pause.
-fn await_sleep(rig: &Rig, waiting: &Client) {
+fn await_sleep(house: &House, waiting: &Client) {
     eventually(SOON, "it waits", || !waiting.waiting().is_empty());
     let owner = waiting.waiting()[0].owner().to_owned();
-    let listens = || !rig.server.channels().is_empty();
-    let asked = || rig.proxy.count(&When::script().containing(&*owner)) >= 2;
+    let listens = || !house.channels().is_empty();
+    let asked = || house.rig.proxy.count(&When::script().containing(&*owner)) >= 2;
     let pauses = || waiting.waiting().iter().any(|waiter| waiter.waited() > Duration::from_millis(200));
     eventually(SOON, "it sleeps", || asked() && (listens() || pauses()));
 }
@@ -216,4 +339,5 @@ fn await_sleep(rig: &Rig, waiting: &Client) {
 const NAME: &str = "orders:42";
 /// The owners in the page's text.
 const HOLDER_OF_THE_PAGE: &str = "d57e342e-f1e6-4b24-b3b6-7551a58aea46:7.19";
+const PERMIT_OF_THE_PAGE: &str = "d57e342ef1e64b240000000000130000";
 const OTHER_OF_THE_PAGE: &str = "0f3c8a2b-7d51-4a39-9a55-2f8f4f3f1d10:4.23";
