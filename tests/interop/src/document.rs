@@ -189,8 +189,9 @@ pub/sub, as the servers know it. The locks of a multi-lock are on several master
 cluster as one server.
 
 In the load the slots of all names move from master to master, with a pause in the middle of each move. Required are no
-overlap and nobody stuck in both languages, and of this crate no error, no lost lock and no long wait. Redisson's
-sharded subscriptions do not follow a slot: its calls may fail with time-outs, or wait for the end of the time to live.
+overlap in both languages, and of this crate nobody stuck, no error, no lost lock and no long wait. Redisson's sharded
+subscriptions do not follow a slot: its calls may fail with time-outs, wait for the end of the time to live, or, in the
+queue of a fair lock, sleep for minutes.
 ";
 
 const TOKEN: &str = "\
