@@ -16,7 +16,6 @@ fn data_is_neither_taken_nor_asked_nor_freed_as_a_lock() {
             let lock = kind.get_lock(&client(), &kind.fresh());
             server.run(&[&["HSET", lock.name()], data].concat());
             let before = fields(server, lock.name());
-            assert_eq!(kind_of(lock.lock()), ErrorKind::OtherKind, "{data:?}");
             assert_eq!(kind_of(lock.try_lock_for(SOON)), ErrorKind::OtherKind, "{data:?}");
             assert_eq!(kind_of(lock.try_lock()), ErrorKind::OtherKind, "{data:?}");
             // A read-write lock says its mode; without one it is free. A token lock is no hash.
@@ -59,7 +58,7 @@ fn a_waiter_learns_that_the_key_became_data() {
     let lock = client.get_lock(fresh("foreign"));
     let guard = lock.lock().unwrap();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| kind_of(crate::support::client().get_lock(lock.name()).lock()));
+        let waiter = scope.spawn(|| kind_of(crate::support::client().get_lock(lock.name()).try_lock_for(SOON)));
         eventually(SOON, "it waits", || listeners(server, lock.name()) == 1);
         server.run(&["DEL", lock.name()]);
         server.run(&["HSET", lock.name(), "customer", "7"]);
