@@ -62,4 +62,4 @@ fn expect(holds: bool) -> Outcome<()> {
     if holds { Ok(()) } else { Err("this example did not show what it promises".into()) }
 }
 
-const NAME: &str = "orders:42";
+const NAME: &str = "lock:orders:42";

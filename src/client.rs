@@ -405,7 +405,7 @@ impl Client {
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let guard = client.get_lock("orders:42").lock()?;
+    /// let guard = client.get_lock("lock:orders:42").lock()?;
     /// assert!(guard.owner().starts_with(client.id()));
     /// # Ok::<(), lockson::Error>(())
     /// ```

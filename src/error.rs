@@ -232,7 +232,7 @@ impl Error {
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// use lockson::ErrorKind;
     ///
-    /// let Err(error) = client.get_lock("orders:42").lock() else { return Ok(()) };
+    /// let Err(error) = client.get_lock("lock:orders:42").lock() else { return Ok(()) };
     /// match error.kind() {
     ///     ErrorKind::Closed => println!("we are shutting down"),
     ///     kind => eprintln!("{kind:?}: {error}"),
@@ -248,8 +248,8 @@ impl Error {
     /// ```
     /// # use std::time::Duration;
     /// # let client = lockson::Client::builder("redis://localhost").connect_lazily()?;
-    /// let impossible = client.get_lock("orders:42").with_lease(Duration::ZERO);
-    /// assert_eq!(impossible.lock().unwrap_err().lock_name(), Some("orders:42"));
+    /// let impossible = client.get_lock("lock:orders:42").with_lease(Duration::ZERO);
+    /// assert_eq!(impossible.lock().unwrap_err().lock_name(), Some("lock:orders:42"));
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn lock_name(&self) -> Option<&str> {
@@ -262,7 +262,7 @@ impl Error {
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// # let Err(error) = client.get_lock("orders:42").lock() else { return Ok(()) };
+    /// # let Err(error) = client.get_lock("lock:orders:42").lock() else { return Ok(()) };
     /// if error.redis_word() == Some("OOM") {
     ///     eprintln!("Redis is full: {error}");
     /// }

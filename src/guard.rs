@@ -22,10 +22,9 @@ use crate::token::FencingToken;
 /// the background, and its failure is reported to the [`Observer`](crate::Observer). Where the outcome matters, call
 /// [`unlock`](Self::unlock).
 ///
-/// `let _ = lock.lock()?;` drops the guard in that very statement, and no attribute can warn of it;
-/// clippy's `let_underscore_must_use` does. `lock.try_lock()?;` does the same, and the compiler does not look into the
-/// `Option`. Write `let _guard = lock.lock()?;`, or have the lock [run](crate::Lock::run) the work, which leaves
-/// nothing to drop.
+/// `let _ = lock.lock()?;`, `lock.try_lock()?;` and `if lock.try_lock()?.is_some() { .. }` drop the guard at once. Of
+/// the first two the compiler warns where a crate asks for it: `#![warn(unused_results, let_underscore_drop)]`. Write
+/// `let _guard = lock.lock()?;`, or have the lock [run](crate::Lock::run) the work, which leaves nothing to drop.
 ///
 /// A guard that is leaked with [`std::mem::forget`] is renewed until its thread ends or the client is closed;
 /// [`Client::held`](crate::Client::held) lists the hold.

@@ -9,7 +9,7 @@
 //! use lockson::Client;
 //!
 //! let client = Client::connect("redis://localhost")?;
-//! let lock = client.get_lock("orders:42");
+//! let lock = client.get_lock("lock:orders:42");
 //! lock.run(|_| println!("one machine at a time"))?; // renewed while it runs
 //!
 //! if let Some(guard) = lock.try_lock_for(Duration::from_secs(2))? {

@@ -29,6 +29,18 @@ fn a_guard_sent_to_a_thread_is_told_of_owned() {
 }
 
 #[test]
+fn lints_of_the_compiler_find_guards_dropped_at_once() {
+    let hold = |statement: &str| {
+        let lints = "#![deny(unused_results, let_underscore_drop)]";
+        compile(&format!("{lints} pub fn hold(lock: &lockson::Lock) -> lockson::Result<()> {{ {statement} Ok(()) }}"))
+    };
+    for dropped in ["lock.try_lock()?;", "lock.try_lock_for(std::time::Duration::MAX)?;", "let _ = lock.lock()?;"] {
+        hold(dropped).expect_err(dropped);
+    }
+    hold("let _guard = lock.lock()?;").expect("a guard with a name is held");
+}
+
+#[test]
 fn all_that_can_be_had_may_cross_a_caught_panic() {
     fn check<T: UnwindSafe + RefUnwindSafe>() {}
     check::<(Client, ClientBuilder, Lock, Lock<FencingToken>, OwnedLock, ReadWriteLock)>();
