@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::several::{LEASE_AND_LIMIT, NodeTerms, Terms};
+use crate::engine::several::{NodeTerms, Terms, fault_of_limits};
 use crate::engine::{Handle, Kind, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, OwnedGuard};
@@ -46,7 +46,7 @@ use several::Several;
 /// ```no_run
 /// use std::time::Duration;
 /// # let client = lockson::Client::connect("redis://localhost")?;
-/// let lock = client.get_lock("orders:42");
+/// let lock = client.get_lock("lock:orders:42");
 /// match lock.try_lock_for(Duration::from_secs(2))? {
 ///     Some(_guard) => println!("held until the end of this block"),
 ///     None => println!("someone else has it"),
@@ -315,8 +315,8 @@ impl<T> Lock<T> {
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let lock = client.get_lock("orders:42");
-    /// assert_eq!(lock.name(), "orders:42");
+    /// let lock = client.get_lock("lock:orders:42");
+    /// assert_eq!(lock.name(), "lock:orders:42");
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn name(&self) -> &str {
@@ -378,7 +378,7 @@ impl<T> Lock<T> {
     /// ```no_run
     /// # use std::time::Duration;
     /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let lock = client.get_lock("orders:42");
+    /// let lock = client.get_lock("lock:orders:42");
     /// let Some(guard) = lock.try_lock_for(Duration::from_secs(2))? else {
     ///     println!("order 42 is being paid by someone else");
     ///     return Ok(());
@@ -449,7 +449,7 @@ impl<T> Lock<T> {
     /// ```no_run
     /// # use std::time::Duration;
     /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let paid = client.get_lock("orders:42").try_run_for(Duration::from_secs(2), |_| { /* pay */ })?;
+    /// let paid = client.get_lock("lock:orders:42").try_run_for(Duration::from_secs(2), |_| { /* pay */ })?;
     /// if paid.is_none() {
     ///     println!("order 42 is being paid by someone else");
     /// }
@@ -685,8 +685,8 @@ impl<T> Lock<T> {
     fn take(&self, wait: Wait, owned: bool) -> Result<Option<Taken>> {
         self.check_target()?;
         let lease = self.lease.map(Lease::new).transpose().map_err(|error| error.about(self.name()))?;
-        if lease.is_some() && self.max_hold.is_some() {
-            return self.meaningless(LEASE_AND_LIMIT);
+        if let Some(why) = fault_of_limits(lease, self.max_hold) {
+            return self.meaningless(why);
         }
         let NodeTerms { timeout, rejoin_after } = self.nodes;
         if (timeout.is_some() || rejoin_after.is_some()) && !self.is_red() {

@@ -410,10 +410,8 @@ impl PermitExpirableSemaphore {
     }
 
     fn taking(&self, permits: u32) -> Result<OwnedLock> {
-        if !(1..=MOST_PERMITS).contains(&permits) {
-            let text = format!("{permits} permits cannot be taken together; take 1 to {MOST_PERMITS}");
-            return Err(Error::new(ErrorKind::BadInput, text).about(self.name.checked()?));
-        }
+        let name = self.name.checked()?;
+        query::check_taking(permits, MOST_PERMITS).map_err(|error| error.about(name))?;
         let mut lock = self.lock(permits);
         if let Some(lease) = self.lease {
             lock = lock.with_lease(lease);

@@ -72,7 +72,7 @@ pub struct Permits {
     permits: u32,
     owner: OwnerId,
     since: Instant,
-    /// `None` for zero permits, and after the permits were given back or left.
+    /// `None` after the permits were given back or left.
     ticket: Option<Ticket>,
 }
 
@@ -105,7 +105,7 @@ impl Semaphore {
     }
 
     /// Takes permits, all or none; waits without limit, also for a semaphore that does not exist, of which
-    /// [`Observer::still_waiting`](crate::Observer::still_waiting) tells. Zero permits are granted without a request.
+    /// [`Observer::still_waiting`](crate::Observer::still_waiting) tells.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -116,7 +116,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// `BadInput` for an impossible name or more than 2,147,483,647 permits. After
+    /// `BadInput` for an impossible name, no permits, or more than 2,147,483,647. After
     /// [`outage_limit`](crate::ClientBuilder::outage_limit) without a reply of Redis: `Connection`, or `Unknown` if a
     /// request was sent; permits that such a request took are given back in the background. `OtherKind` when the key
     /// is no counter. `Cancelled`, `Closed` and `Refused` as their names say.
@@ -312,19 +312,8 @@ impl Semaphore {
 
     fn take(&self, permits: u32, wait: Wait) -> Result<Option<Permits>> {
         let name = self.name.checked()?;
-        query::check_permits(permits).map_err(|error| error.about(name))?;
+        query::check_taking(permits, query::MOST_PERMITS).map_err(|error| error.about(name))?;
         let engine = self.handle.begin().map_err(|error| error.about(name))?;
-        let grant = |owner, ticket| Permits {
-            handle: self.handle.clone(),
-            name: name.clone(),
-            permits,
-            owner,
-            since: Instant::now(),
-            ticket,
-        };
-        if permits == 0 {
-            return Ok(Some(grant(OwnerId::encoded(""), None)));
-        }
         let call = |once: &Once| semaphore::acquire(name, once, permits);
         let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
         let took_nothing = |taken: &semaphore::Taken| !taken.granted;
@@ -343,7 +332,14 @@ impl Semaphore {
         });
         let Some(((), owner)) = taken.map_err(|error| error.about(name))? else { return Ok(None) };
         match engine.taken.add(Taken { name: name.clone(), permits, give_back }) {
-            Some(ticket) => Ok(Some(grant(owner, Some(ticket)))),
+            Some(ticket) => Ok(Some(Permits {
+                handle: self.handle.clone(),
+                name: name.clone(),
+                permits,
+                owner,
+                since: Instant::now(),
+                ticket: Some(ticket),
+            })),
             None => {
                 // `close()` waits for this call.
                 let call = |once: &Once| give_back(name, once, permits.into());

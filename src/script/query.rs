@@ -120,6 +120,15 @@ pub(crate) fn check_permits(permits: u32) -> Result<(), Error> {
     if permits > MOST_PERMITS { Err(too_many_permits(permits.into())) } else { Ok(()) }
 }
 
+/// Checks a number of permits that are taken together.
+pub(crate) fn check_taking(permits: u32, most: u32) -> Result<(), Error> {
+    if (1..=most).contains(&permits) {
+        return Ok(());
+    }
+    let text = format!("{permits} permits cannot be taken together; take 1 to {most}");
+    Err(Error::new(ErrorKind::BadInput, text))
+}
+
 pub(crate) fn too_many_permits(permits: u64) -> Error {
     Error::new(ErrorKind::BadInput, format!("{permits} permits are not possible; give at most {MOST_PERMITS}"))
 }

@@ -178,8 +178,8 @@ impl Members {
             (None, None) => (own, member.max_hold),
             terms => terms,
         };
-        if lease.is_some() && max_hold.is_some() {
-            return Err(Error::new(ErrorKind::BadInput, LEASE_AND_LIMIT).about(&member.name));
+        if let Some(why) = fault_of_limits(lease, max_hold) {
+            return Err(Error::new(ErrorKind::BadInput, why).about(&member.name));
         }
         let request = AcquireRequest {
             name: &member.name,
@@ -211,9 +211,14 @@ fn name_of(members: &[Member], form: Form) -> Arc<str> {
     format!("{kind}({}{rest})", named.join(", ")).into()
 }
 
-/// Why a lock with both modifiers is refused.
-pub(crate) const LEASE_AND_LIMIT: &str =
-    "a lease is never renewed, so with_max_hold() cannot limit it; leave one of them out";
+/// Why these modifiers are refused, if they are.
+pub(crate) fn fault_of_limits(lease: Option<Lease>, max_hold: Option<Duration>) -> Option<&'static str> {
+    match max_hold? {
+        Duration::ZERO => Some("with_max_hold() cannot be zero; give the longest time that the work may take"),
+        _ => lease.map(|_| "a lease is never renewed, so with_max_hold() cannot limit it; leave one of them out"),
+    }
+}
+
 /// The most locks of a group.
 pub(crate) const MOST_MEMBERS: usize = 1_000;
 const MOST_NAMED: usize = 8;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockson::{Client, ClientBuilder, Error, ErrorKind};
+use lockson::{Client, ClientBuilder, Error, ErrorKind, Lock};
 
 use super::Row;
 
@@ -102,10 +102,23 @@ fn settings() -> Vec<Row> {
 
 fn calls() -> Vec<Row> {
     let client = Client::builder("redis://u:canary@h").connect_lazily().unwrap();
-    let take = |lock: lockson::Lock| lock.try_lock().map(drop).unwrap_err();
+    let take = |lock: Lock| lock.try_lock().map(drop).unwrap_err();
     let row = |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::BadInput, says);
     vec![
         row("a group of no values", take(client.get_group_lock("hall", [""; 0])), &["at least one value"]),
+        row(
+            "no time to hold",
+            take(client.get_lock("job").with_max_hold(Duration::ZERO)),
+            &["with_max_hold()", "zero"],
+        )
+        .of("job"),
+        row(
+            "no time to hold one of two",
+            take(Lock::multi([client.get_lock("job").with_max_hold(Duration::ZERO)])),
+            &["with_max_hold()", "zero"],
+        ),
+        row("no permits", client.get_semaphore("s").try_acquire(0).map(drop).unwrap_err(), &["0 permits", "take 1 to"])
+            .of("s"),
         row("a lock without a name", take(client.get_lock("")), &["cannot be empty"]),
         row("a name too long", take(client.get_lock("x".repeat(5_000))), &["4096 bytes", "5000"]),
         row("no lease", take(client.get_lock("job").with_lease(Duration::ZERO)), &["lease of 0ns", "1 ms to 365 days"])
