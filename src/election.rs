@@ -185,7 +185,7 @@ impl Election {
     pub fn leader(&self) -> Result<Option<Leader>> {
         let name = self.name.checked()?;
         let reading = self.handle.begin().and_then(|engine| engine.ask(&leader::read(name)));
-        reading.map(Leader::of).map_err(|error| error.about(name))
+        reading.map(Leader::of).map_err(|error| error.about_a("leadership", name))
     }
 
     /// Waits until the leader is another than `last`, for at most `wait`, and returns the leader then.
@@ -224,7 +224,7 @@ impl Election {
             Verdict::Unwanted(expires.unwrap_or(Duration::MAX))
         };
         let changed = self.handle.begin().and_then(|engine| engine.inquire(&inquiry, Deadline::after(wait), judge));
-        Ok(changed.map_err(|error| error.about(name))?.map_or_else(|| last.cloned(), Leader::of))
+        Ok(changed.map_err(|error| error.about_a("leadership", name))?.map_or_else(|| last.cloned(), Leader::of))
     }
 
     /// Ends the leadership of whatever candidate, and lets the others win. Returns whether there was a leader.

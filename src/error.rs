@@ -29,7 +29,8 @@ pub struct Error(Arc<Inner>);
 
 struct Inner {
     kind: ErrorKind,
-    name: Option<String>,
+    /// The name, behind the noun for what has it.
+    name: Option<(&'static str, String)>,
     text: String,
     word: Option<String>,
     /// Whether an earlier copy of the request is unanswered.
@@ -150,7 +151,7 @@ impl Error {
     }
 
     /// Makes the error of a lost hold, with the time for which this process was stopped at the deadline, if it was.
-    pub(crate) fn lost(loss: Loss, server: &str, stood_still: Option<Duration>) -> Self {
+    pub(crate) fn lost(noun: &str, loss: Loss, server: &str, stood_still: Option<Duration>) -> Self {
         let standstill = stood_still.map_or_else(String::new, |time| {
             format!(
                 "; this process stood still for about {:.0} s (stopped, suspended or without a turn)",
@@ -158,7 +159,7 @@ impl Error {
             )
         });
         let text =
-            format!("the lock at redis {server} was lost: {loss}{standstill}; treat the guarded work as unprotected");
+            format!("the {noun} at redis {server} was lost: {loss}{standstill}; treat the guarded work as unprotected");
         Self::new(ErrorKind::Lost(loss), text)
     }
 
@@ -192,7 +193,13 @@ impl Error {
         let rest = if more == 0 { String::new() } else { format!("; and {more} more") };
         let text = format!("{} of {total} locks: {}{rest}", failures.len(), texts.join("; "));
         let (kind, in_doubt) = (first.kind(), failures.iter().any(Self::is_in_doubt));
-        Err(first.clone().changed(|inner| Inner { kind, name: Some(group.to_owned()), text, in_doubt, ..inner }))
+        Err(first.clone().changed(|inner| Inner {
+            kind,
+            name: Some(("lock", group.to_owned())),
+            text,
+            in_doubt,
+            ..inner
+        }))
     }
 
     /// The error of an answer about more or fewer locks than were asked about.
@@ -207,10 +214,15 @@ impl Error {
 
     /// Adds the lock to the error, unless it names one.
     pub(crate) fn about(self, name: &(impl fmt::Display + ?Sized)) -> Self {
+        self.about_a("lock", name)
+    }
+
+    /// Adds a name and the noun for what has it.
+    pub(crate) fn about_a(self, noun: &'static str, name: &(impl fmt::Display + ?Sized)) -> Self {
         if self.0.name.is_some() {
             return self;
         }
-        let name = Some(name.to_string());
+        let name = Some((noun, name.to_string()));
         self.changed(|inner| Inner { name, ..inner })
     }
 
@@ -253,7 +265,7 @@ impl Error {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn lock_name(&self) -> Option<&str> {
-        self.0.name.as_deref()
+        self.0.name.as_ref().map(|(_, name)| name.as_str())
     }
 
     /// Returns the first word of the error of Redis: `OOM`, `READONLY`, `NOPERM`, `MISCONF`, `LOADING`, `BUSY`,
@@ -378,8 +390,8 @@ impl RefUnwindSafe for Error {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(name) = &self.0.name {
-            write!(f, "lock {name:?}: ")?;
+        if let Some((noun, name)) = &self.0.name {
+            write!(f, "{noun} {name:?}: ")?;
         }
         f.write_str(&self.0.text)?;
         if self.0.in_doubt { f.write_str("; the request was sent and may have been carried out") } else { Ok(()) }
@@ -390,7 +402,7 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Error")
             .field("kind", &self.0.kind)
-            .field("lock", &self.0.name)
+            .field("lock", &self.lock_name())
             .field("text", &self.0.text)
             .field("in_doubt", &self.0.in_doubt)
             .field("source", &self.0.source)
@@ -423,7 +435,7 @@ mod tests {
 
     #[test]
     fn an_error_names_its_lock_and_keeps_its_kind_when_shared() {
-        let error = Error::lost(Loss::Gone, "h:1/0", None);
+        let error = Error::lost("lock", Loss::Gone, "h:1/0", None);
         let named = error.clone().about("orders:42");
         assert_eq!(named.kind(), ErrorKind::Lost(Loss::Gone));
         assert_eq!(named.lock_name(), Some("orders:42"));
@@ -433,7 +445,8 @@ mod tests {
 
     #[test]
     fn a_group_is_lost_only_if_too_few_locks_are_left() {
-        let (lost, silent) = (Error::lost(Loss::Gone, "h:1/0", None), Error::new(ErrorKind::Unknown, "no answer"));
+        let (lost, silent) =
+            (Error::lost("lock", Loss::Gone, "h:1/0", None), Error::new(ErrorKind::Unknown, "no answer"));
         let kind = |total_and_needed, failures: &[&Error]| {
             let failures = failures.iter().map(|error| (*error).clone()).collect();
             Error::unless_enough("red(a, b, c)", total_and_needed, failures).map_err(|error| error.kind())

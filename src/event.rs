@@ -93,7 +93,8 @@ observer! {
         /// A renewal got no usable reply; it is tried again until the deadline of the hold.
         fn renewal_failed(&self, event: &RenewalFailed);
 
-        /// Renewals of the locks of a server work again after [`renewal_failed`](Self::renewal_failed).
+        /// Renewals of the locks of a server work again after [`renewal_failed`](Self::renewal_failed). Told by the
+        /// next renewal, so a client that holds nothing meanwhile learns of the end of an outage with its next hold.
         fn recovered(&self, event: &RenewalRecovered);
 
         /// A thread ended with a guard that was never dropped; its lock is not renewed any more.
@@ -109,7 +110,7 @@ observer! {
         fn durability_missing(&self, event: &DurabilityMissing);
 
         /// The listening connection to a server broke or could not be opened. Until it is open again, waiters ask
-        /// every second.
+        /// every second. Called at each attempt in vain; its success is not told.
         fn listening_failed(&self, event: &ListeningFailed);
     }
 }

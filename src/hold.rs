@@ -205,9 +205,10 @@ impl Hold {
     pub fn extend(&self, duration: Duration) -> Result<()> {
         let lease = Lease::new(duration).map_err(|error| error.about(self.name()))?;
         match &self.0 {
-            Of::One(One { handle, state }) => {
-                handle.begin_to_end().and_then(|engine| engine.extend(state, lease)).map_err(|e| e.about(self.name()))
-            }
+            Of::One(One { handle, state }) => handle
+                .begin_to_end()
+                .and_then(|engine| engine.extend(state, lease))
+                .map_err(|e| e.about_a(state.kind.noun(), self.name())),
             Of::Several(several) => several.extend(lease),
         }
     }

@@ -88,7 +88,7 @@ impl CountDownLatch {
     pub fn set_count_once(&self, count: u32) -> Result<bool> {
         if i32::try_from(count).is_err() {
             let text = format!("a count of {count} is not possible; give at most {}", i32::MAX);
-            return Err(Error::new(ErrorKind::BadInput, text).about(self.name.as_str()));
+            return Err(Error::new(ErrorKind::BadInput, text).about_a("latch", self.name.as_str()));
         }
         self.once(&|name, once| latch::set_once(name, once, count))
     }
@@ -123,7 +123,8 @@ impl CountDownLatch {
     /// `OtherKind` when the key is no counter; refusals and outages of the server.
     pub fn count(&self) -> Result<u64> {
         let name = self.name.checked()?;
-        let count = self.handle.begin().and_then(|engine| engine.count(name)).map_err(|error| error.about(name))?;
+        let count =
+            self.handle.begin().and_then(|engine| engine.count(name)).map_err(|error| error.about_a("latch", name))?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
@@ -194,14 +195,17 @@ impl CountDownLatch {
             Ok(open) => Ok(open.is_some()),
             Err(error) => Err(engine.of_counter(name, error)),
         });
-        outcome.map_err(|error| error.about(name))
+        outcome.map_err(|error| error.about_a("latch", name))
     }
 
     fn once<T>(&self, call: &dyn Fn(&LockName, &Once) -> Call<T>) -> Result<T> {
         let name = self.name.checked()?;
         let call = |once: &Once| call(name, once);
         let request = Numbered::new(name, &call);
-        self.handle.begin().and_then(|engine| engine.once_within(&request)).map_err(|error| error.about(name))
+        self.handle
+            .begin()
+            .and_then(|engine| engine.once_within(&request))
+            .map_err(|error| error.about_a("latch", name))
     }
 }
 

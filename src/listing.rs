@@ -164,6 +164,18 @@ impl LockWaiter {
     }
 }
 
+impl LockKind {
+    /// What an error calls a hold of this kind.
+    pub(crate) fn noun(self) -> &'static str {
+        match self {
+            Self::Leader => "leadership",
+            Self::Permit => "permit",
+            Self::Semaphore => "semaphore",
+            _ => "lock",
+        }
+    }
+}
+
 impl fmt::Display for LockKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

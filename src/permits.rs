@@ -224,7 +224,7 @@ impl PermitExpirableSemaphore {
             }
         }
         let unknown = || Error::new(ErrorKind::NotHeld, "a permit is unknown or has expired; none was given back");
-        if released { Ok(()) } else { Err(unknown().about(name)) }
+        if released { Ok(()) } else { Err(unknown().about_a("semaphore", name)) }
     }
 
     /// Sets the lease of a permit of another holder, counted from now. Returns whether the permit is still taken.
@@ -245,10 +245,11 @@ impl PermitExpirableSemaphore {
     /// [`release_by_id`](Self::release_by_id).
     pub fn update_lease(&self, id: &PermitId, lease: Duration) -> Result<bool> {
         let name = self.name.checked()?;
-        let lease = Lease::new(lease).map_err(|error| error.about(name))?;
+        let lease = Lease::new(lease).map_err(|error| error.about_a("semaphore", name))?;
         let holds = self.handle.look().map_or_else(Vec::new, |engine| engine.registry.under(name));
         if holds.iter().any(|hold| ids_of(&hold.owner).contains(id)) {
-            return Err(Error::new(ErrorKind::BadInput, "this client holds the permit; extend that one").about(name));
+            return Err(Error::new(ErrorKind::BadInput, "this client holds the permit; extend that one")
+                .about_a("semaphore", name));
         }
         self.once(&|once| permits::update_lease(name, once, &id.0, lease))
     }
@@ -334,7 +335,7 @@ impl PermitExpirableSemaphore {
     /// kind, but for the name of a semaphore or a latch, which are counters, too: use each name for one kind.
     pub fn set_permits(&self, permits: u32) -> Result<()> {
         let name = self.name.checked()?;
-        query::check_permits(permits).map_err(|error| error.about(name))?;
+        query::check_permits(permits).map_err(|error| error.about_a("semaphore", name))?;
         self.once(&|once| permits::set(name, once, permits, false)).map(drop)
     }
 
@@ -353,7 +354,7 @@ impl PermitExpirableSemaphore {
     /// As [`set_permits`](Self::set_permits).
     pub fn set_permits_once(&self, permits: u32) -> Result<bool> {
         let name = self.name.checked()?;
-        query::check_permits(permits).map_err(|error| error.about(name))?;
+        query::check_permits(permits).map_err(|error| error.about_a("semaphore", name))?;
         self.once(&|once| permits::set(name, once, permits, true))
     }
 
@@ -371,7 +372,7 @@ impl PermitExpirableSemaphore {
     pub fn add_permits(&self, permits: i64) -> Result<()> {
         let name = self.name.checked()?;
         if permits.unsigned_abs() > query::MOST_PERMITS.into() {
-            return Err(query::too_many_permits(permits.unsigned_abs()).about(name));
+            return Err(query::too_many_permits(permits.unsigned_abs()).about_a("semaphore", name));
         }
         self.once(&|once| permits::add(name, once, permits)).map(drop)
     }
@@ -411,7 +412,7 @@ impl PermitExpirableSemaphore {
 
     fn taking(&self, permits: u32) -> Result<OwnedLock> {
         let name = self.name.checked()?;
-        query::check_taking(permits, MOST_PERMITS).map_err(|error| error.about(name))?;
+        query::check_taking(permits, MOST_PERMITS).map_err(|error| error.about_a("semaphore", name))?;
         let mut lock = self.lock(permits);
         if let Some(lease) = self.lease {
             lock = lock.with_lease(lease);
@@ -434,14 +435,17 @@ impl PermitExpirableSemaphore {
             .handle
             .begin()
             .and_then(|engine| engine.ask(&call(name)).map_err(|error| engine.of_counter(name, error)));
-        asked.map_err(|error| error.about(name))
+        asked.map_err(|error| error.about_a("semaphore", name))
     }
 
     /// Runs a request whose effect must come once, also where an answer is lost.
     fn once<A>(&self, call: &dyn Fn(&Once) -> Call<A>) -> Result<A> {
         let name = self.name.checked()?;
         let request = Numbered::new(name, call);
-        self.handle.begin().and_then(|engine| engine.once_within(&request)).map_err(|error| error.about(name))
+        self.handle
+            .begin()
+            .and_then(|engine| engine.once_within(&request))
+            .map_err(|error| error.about_a("semaphore", name))
     }
 }
 

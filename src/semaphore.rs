@@ -24,7 +24,8 @@ use crate::time::{Instant, Lease};
 /// repair a semaphore after a crash, compare [`available`](Self::available) with the permits that the living
 /// processes hold, and add the difference.
 ///
-/// A semaphore has no permits until somebody sets their number with [`set_permits_once`](Self::set_permits_once).
+/// In Redis a semaphore is a plain number, so any number under its name is taken for one: give it a name that no data
+/// has. A semaphore has no permits until somebody sets their number with [`set_permits_once`](Self::set_permits_once).
 /// Waiters of one process are served in the order of arrival, but a waiter that wants more than is free does not keep
 /// a waiter behind it from what is free. Between processes there is no order.
 ///
@@ -121,8 +122,10 @@ impl Semaphore {
     /// request was sent; permits that such a request took are given back in the background. `OtherKind` when the key
     /// is no counter. `Cancelled`, `Closed` and `Refused` as their names say.
     pub fn acquire(&self, permits: u32) -> Result<Permits> {
-        let busy =
-            || Error::new(ErrorKind::Unknown, "a wait without limit ended without permits").about(self.name.as_str());
+        let busy = || {
+            Error::new(ErrorKind::Unknown, "a wait without limit ended without permits")
+                .about_a("semaphore", self.name.as_str())
+        };
         self.take(permits, Wait::ForEver)?.ok_or_else(busy)
     }
 
@@ -211,7 +214,7 @@ impl Semaphore {
     /// `OtherKind` when the key is no counter; refusals and outages of the server.
     pub fn available(&self) -> Result<i64> {
         let name = self.name.checked()?;
-        self.handle.begin().and_then(|engine| engine.count(name)).map_err(|error| error.about(name))
+        self.handle.begin().and_then(|engine| engine.count(name)).map_err(|error| error.about_a("semaphore", name))
     }
 
     /// Takes all free permits. Returns their number. The permits belong to nobody; `release` gives them back.
@@ -269,7 +272,7 @@ impl Semaphore {
     ///
     /// As [`set_permits_once`](Self::set_permits_once), and `BadInput` for an impossible time.
     pub fn set_permits_once_for(&self, permits: u32, time_to_live: Duration) -> Result<bool> {
-        let time_to_live = Lease::new(time_to_live).map_err(|error| error.about(self.name.as_str()))?;
+        let time_to_live = Lease::new(time_to_live).map_err(|error| error.about_a("semaphore", self.name.as_str()))?;
         self.set_once(permits, Some(time_to_live))
     }
 
@@ -289,7 +292,7 @@ impl Semaphore {
     /// until the background has closed it. Otherwise as [`available`](Self::available).
     pub fn add_permits(&self, permits: i64) -> Result<()> {
         if permits.unsigned_abs() > query::MOST_PERMITS.into() {
-            return Err(query::too_many_permits(permits.unsigned_abs()).about(self.name.checked()?));
+            return Err(query::too_many_permits(permits.unsigned_abs()).about_a("semaphore", self.name.checked()?));
         }
         let call = |name: &LockName, once: &Once| semaphore::release(name, once, permits, true);
         self.once(&call, &closed, |_| false).map(|returned| self.tell_threads(&returned)).map(drop)
@@ -312,8 +315,8 @@ impl Semaphore {
 
     fn take(&self, permits: u32, wait: Wait) -> Result<Option<Permits>> {
         let name = self.name.checked()?;
-        query::check_taking(permits, query::MOST_PERMITS).map_err(|error| error.about(name))?;
-        let engine = self.handle.begin().map_err(|error| error.about(name))?;
+        query::check_taking(permits, query::MOST_PERMITS).map_err(|error| error.about_a("semaphore", name))?;
+        let engine = self.handle.begin().map_err(|error| error.about_a("semaphore", name))?;
         let call = |once: &Once| semaphore::acquire(name, once, permits);
         let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
         let took_nothing = |taken: &semaphore::Taken| !taken.granted;
@@ -330,7 +333,7 @@ impl Semaphore {
             let taken = engine.once(&numbered, bounds, Some(caller))?;
             Ok(Reply { granted: taken.granted.then_some(()), free: taken.free })
         });
-        let Some(((), owner)) = taken.map_err(|error| error.about(name))? else { return Ok(None) };
+        let Some(((), owner)) = taken.map_err(|error| error.about_a("semaphore", name))? else { return Ok(None) };
         match engine.taken.add(Taken { name: name.clone(), permits, give_back }) {
             Some(ticket) => Ok(Some(Permits {
                 handle: self.handle.clone(),
@@ -346,13 +349,13 @@ impl Semaphore {
                 let given_up = |given_up: &Once, _: &Once| call(given_up);
                 let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
                 let _ = engine.once_to_end(&request, |config| config.drop_timeout);
-                Err(Error::new(ErrorKind::Closed, "the client was closed").about(name))
+                Err(Error::new(ErrorKind::Closed, "the client was closed").about_a("semaphore", name))
             }
         }
     }
 
     fn give_back(&self, permits: u32, makes: bool) -> Result<bool> {
-        query::check_permits(permits).map_err(|error| error.about(self.name.as_str()))?;
+        query::check_permits(permits).map_err(|error| error.about_a("semaphore", self.name.as_str()))?;
         if permits == 0 {
             return self.name.checked().map(|_| false);
         }
@@ -362,7 +365,7 @@ impl Semaphore {
     }
 
     fn set_once(&self, permits: u32, time_to_live: Option<Lease>) -> Result<bool> {
-        query::check_permits(permits).map_err(|error| error.about(self.name.as_str()))?;
+        query::check_permits(permits).map_err(|error| error.about_a("semaphore", self.name.as_str()))?;
         self.once(&|name, once| semaphore::set_once(name, once, permits, time_to_live), &closed, |_| false)
     }
 
@@ -376,7 +379,10 @@ impl Semaphore {
         let call = |once: &Once| call(name, once);
         let given_up = |this: &Once, next: &Once| given_up(name, this, next);
         let request = Numbered { given_up: Some(&given_up), took_nothing, ..Numbered::new(name, &call) };
-        self.handle.begin().and_then(|engine| engine.once_within(&request)).map_err(|error| error.about(name))
+        self.handle
+            .begin()
+            .and_then(|engine| engine.once_within(&request))
+            .map_err(|error| error.about_a("semaphore", name))
     }
 
     /// Wakes waiters of this process where Redis could not tell them. Returns whether there is a semaphore.
@@ -417,7 +423,7 @@ impl Permits {
     /// closed and has given the permits back. After any other error the release goes on in the background, until Redis
     /// confirms it or the client is closed.
     pub fn release(mut self) -> Result<()> {
-        self.give_back(|config| config.command_timeout).map_err(|error| error.about(&self.name))
+        self.give_back(|config| config.command_timeout).map_err(|error| error.about_a("semaphore", &self.name))
     }
 
     /// Leaves the permits taken, for a [`Semaphore::release`] somewhere else, also in another process. The close of a
@@ -470,7 +476,9 @@ impl Drop for Permits {
         if self.ticket.is_none() {
             return;
         }
-        let Err(error) = self.give_back(|config| config.drop_timeout).map_err(|error| error.about(&self.name)) else {
+        let Err(error) =
+            self.give_back(|config| config.drop_timeout).map_err(|error| error.about_a("semaphore", &self.name))
+        else {
             return;
         };
         if error.kind() != ErrorKind::Closed

@@ -25,6 +25,11 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// The kind for events and lists, by the side that is held.
     fn label(&self, side: Side) -> LockKind;
 
+    /// What an error calls a hold.
+    fn noun(&self) -> &'static str {
+        self.label(self.side()).noun()
+    }
+
     /// Encodes the owner for Redis; different owners must stay different.
     fn encode_owner(&self, owner: OwnerId) -> OwnerId {
         owner

@@ -26,13 +26,15 @@ impl One {
         let kind = &self.kind;
         let request = AcquireRequest { name, kind, lease, max_hold, cancel, durability, owned, group: None };
         let grant = self.handle.begin().and_then(|engine| engine.acquire(&request, wait));
-        Ok(grant.map_err(|error| error.about(name))?.map(|grant| Taken::One(self.handle.clone(), grant)))
+        Ok(grant
+            .map_err(|error| error.about_a(self.kind.noun(), name))?
+            .map(|grant| Taken::One(self.handle.clone(), grant)))
     }
 
     /// Releases the newest hold of this thread that was left to `unlock`.
     pub(super) fn unlock(&self) -> Result<()> {
         let name = self.name.checked()?;
-        let engine = self.handle.begin_to_end().map_err(|error| error.about(name))?;
+        let engine = self.handle.begin_to_end().map_err(|error| error.about_a(self.kind.noun(), name))?;
         let (hold, guard) = self.left_to_unlock(&engine)?;
         engine.release(&hold, guard, engine.config.command_timeout)
     }
@@ -42,13 +44,13 @@ impl One {
         let name = self.name.checked()?;
         let not_held = || {
             let text = "this thread has no hold on it from leave_to_unlock(); a guard gives its own hold back";
-            Error::new(ErrorKind::NotHeld, text).about(name)
+            Error::new(ErrorKind::NotHeld, text).about_a(self.kind.noun(), name)
         };
         let hold = engine.registry.find(name, ThreadId::current().number()).ok_or_else(not_held)?;
         if hold.kind.family() != self.kind.family() {
             let (held, wanted) = (hold.label(), self.kind.label(self.kind.side()));
             let text = format!("this thread holds it as {held}, not as {wanted}; unlock the lock that was taken");
-            return Err(Error::new(ErrorKind::OtherKind, text).about(name));
+            return Err(Error::new(ErrorKind::OtherKind, text).about_a(self.kind.noun(), name));
         }
         let guard = engine.with_ledger(&hold, |ledger, _| ledger.newest_left_to_unlock(self.kind.side()));
         Ok((hold, guard.ok_or_else(not_held)?))
@@ -62,12 +64,12 @@ impl One {
     /// The same within `limit`, or within the command time-out.
     pub(super) fn force_unlock_within(&self, limit: Option<Duration>) -> Result<bool> {
         let name = self.name.checked()?;
-        let engine = self.handle.begin().map_err(|error| error.about(name))?;
+        let engine = self.handle.begin().map_err(|error| error.about_a(self.kind.noun(), name))?;
         let limit = limit.unwrap_or(engine.config.command_timeout);
         // Read before the request: a later owner keeps the lock.
         let holds = engine.registry.under(name);
         let outcome = engine.command_within(&self.kind.force_release(name), limit);
-        let outcome = engine.of_lock(name, outcome).map_err(|error| error.about(name));
+        let outcome = engine.of_lock(name, outcome).map_err(|error| error.about_a(self.kind.noun(), name));
         match outcome {
             Ok(true) => self.force_lost(&engine, &holds),
             Ok(false) => {}
@@ -100,7 +102,7 @@ impl One {
                 let limit = limit.unwrap_or(engine.config.command_timeout);
                 engine.of_lock(name, engine.ask_within(&call, limit))
             })
-            .map_err(|error| error.about(name))
+            .map_err(|error| error.about_a(self.kind.noun(), name))
     }
 
     pub(super) fn remaining_time_to_live(&self) -> Result<Option<Duration>> {
@@ -125,6 +127,6 @@ impl One {
 
     fn ask<A>(&self, ask: impl FnOnce(&Engine, &LockName) -> Result<A>) -> Result<A> {
         let name = self.name.checked()?;
-        self.handle.begin().and_then(|engine| ask(&engine, name)).map_err(|error| error.about(name))
+        self.handle.begin().and_then(|engine| ask(&engine, name)).map_err(|error| error.about_a(self.kind.noun(), name))
     }
 }

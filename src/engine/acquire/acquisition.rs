@@ -116,7 +116,7 @@ impl<'a> Acquisition<'a> {
             std::mem::forget(self);
             return Err(closed());
         }
-        let outcome = outcome.map_err(|error| error.about(self.request.name));
+        let outcome = outcome.map_err(|error| error.about_a(self.request.kind.noun(), self.request.name));
         self.leave(outcome.as_ref().err().map(Error::kind));
         if !self.granted {
             self.waiting.gave_up(&self.owner, outcome.as_ref().err());

@@ -91,7 +91,7 @@ impl<Grant> CountedWait<'_, '_, Grant> {
         }
         // The next thread need not wait for the observer.
         self.position = None;
-        let outcome = outcome.map_err(|error| error.about(self.request.name));
+        let outcome = outcome.map_err(|error| error.about_a(self.request.kind.noun(), self.request.name));
         if let Ok(Some(grant)) = outcome {
             self.tell_grant();
             if self.engine.was_forked_within() {

@@ -82,7 +82,7 @@ impl Engine {
 
     /// Builds the error of a lost hold.
     pub(crate) fn lost(&self, hold: &HoldState, loss: Loss) -> Error {
-        Error::lost(loss, &self.node(&hold.name).server.label(), self.stood_still(hold, loss))
+        Error::lost(hold.kind.noun(), loss, &self.node(&hold.name).server.label(), self.stood_still(hold, loss))
     }
 
     /// Returns the approximate time for which the process was stopped when the hold expired.

@@ -109,7 +109,7 @@ impl Engine {
             }
             Release::Unknown => Err(Error::new(ErrorKind::NotHeld, "this hold was given back already")),
         };
-        Begun::Over(outcome.map_err(|error| error.about(&hold.name)))
+        Begun::Over(outcome.map_err(|error| error.about_a(hold.kind.noun(), &hold.name)))
     }
 
     fn begin_last_release<'a>(self: &Arc<Self>, hold: &'a Arc<HoldState>, bounds: Bounds) -> Result<LastRelease<'a>> {
@@ -132,7 +132,7 @@ impl Engine {
         let hold = last.hold;
         let outcome = self.learn_of_release(last, outcome.or_else(exactly_once::taken_if_overwritten));
         self.with_ledger(hold, |ledger, _| ledger.settled());
-        outcome.map_err(|error| error.about(&hold.name))
+        outcome.map_err(|error| error.about_a(hold.kind.noun(), &hold.name))
     }
 
     fn learn_of_release(

@@ -72,7 +72,8 @@ impl Engine {
         drop(part);
         // Until the counts are written, the key has a time to live or a side that no guard was promised.
         let kept = outcome.inspect_err(|_| self.repeat_release(hold));
-        kept.and_then(|kept| kept.map_err(|loss| self.lost(hold, loss))).map_err(|error| error.about(&hold.name))
+        kept.and_then(|kept| kept.map_err(|loss| self.lost(hold, loss)))
+            .map_err(|error| error.about_a(hold.kind.noun(), &hold.name))
     }
 
     fn learn_of_part(

@@ -175,7 +175,7 @@ pub(crate) fn extend_at_once(
         outcomes[*place] = holds[*place].0.finish_extension(extension, answer);
     }
     let about = |(outcome, (_, hold, _)): (Result<()>, &(_, &Arc<HoldState>, _))| {
-        outcome.map_err(|error| error.about(&hold.name))
+        outcome.map_err(|error| error.about_a(hold.kind.noun(), &hold.name))
     };
     outcomes.into_iter().zip(holds).map(about).collect()
 }

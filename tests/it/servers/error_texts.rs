@@ -47,7 +47,7 @@ impl Row {
 
     /// The text names this lock.
     fn of(mut self, name: &str) -> Row {
-        self.says.push(format!("lock {name:?}: "));
+        self.says.push(format!(" {name:?}: "));
         assert_eq!(self.error.lock_name(), Some(name), "{}", self.situation);
         self
     }

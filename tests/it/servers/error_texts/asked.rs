@@ -247,13 +247,34 @@ fn holds() -> Vec<Row> {
     let lost = seats.unlock().unwrap_err();
     let says = ["2 of 2 locks: the lock at redis", "unprotected"];
     rows.push(Row::new("two values lost", lost, ErrorKind::Lost(Loss::Gone), &says).of("group(hall[1], hall[2])"));
+    let seat = client.get_election("seat").candidate("me").campaign().unwrap();
+    server.run(&["FLUSHALL"]);
+    let lost = seat.resign().unwrap_err();
+    let says = ["leadership \"seat\": the leadership at redis", "unprotected"];
+    rows.push(Row::new("a leadership lost", lost, ErrorKind::Lost(Loss::Gone), &says).of("seat"));
     server.run(&["SET", "stock", "99 pieces"]);
     let permits = client.get_permit_expirable_semaphore("stock").try_acquire(1).map(drop).unwrap_err();
-    rows.push(Row::new("permits on data", permits, ErrorKind::OtherKind, &["or data", "use another name"]).of("stock"));
+    rows.push(
+        Row::new(
+            "permits on data",
+            permits,
+            ErrorKind::OtherKind,
+            &["permit \"stock\": ", "or data", "use another name"],
+        )
+        .of("stock"),
+    );
     server.run(&["DEL", "stock"]);
     server.run(&["HSET", "stock", "pieces", "99"]);
     let counted = client.get_semaphore("stock").try_acquire(1).map(drop).unwrap_err();
-    rows.push(Row::new("a semaphore on data", counted, ErrorKind::OtherKind, &["or data", "another name"]).of("stock"));
+    rows.push(
+        Row::new(
+            "a semaphore on data",
+            counted,
+            ErrorKind::OtherKind,
+            &["semaphore \"stock\": ", "or data", "another name"],
+        )
+        .of("stock"),
+    );
     rows.push(
         Row::new("nothing to give back", lock.unlock().unwrap_err(), ErrorKind::NotHeld, &["this thread has no hold"])
             .of("job"),
