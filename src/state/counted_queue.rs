@@ -9,20 +9,20 @@
 use std::collections::{HashMap, VecDeque};
 
 /// The queues of one client, by channel.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CountedQueues<Waiter> {
     next: u64,
     queues: HashMap<String, VecDeque<Entry<Waiter>>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry<Waiter> {
     number: u64,
     wish: u32,
     /// What was left for the waiter when it was rung, if it has not asked since.
     rung: Option<i64>,
-    /// The same for the request that is under way.
-    asks: Option<i64>,
+    /// The number of the request that is under way, and what was left for the waiter when it asked.
+    asks: Option<(u64, i64)>,
     waiter: Waiter,
 }
 
@@ -49,28 +49,29 @@ impl<Waiter: Clone> CountedQueues<Waiter> {
 
     /// Records that a waiter asks. A ring from now on is for its next request.
     pub(crate) fn asks(&mut self, channel: &str, number: u64) {
+        self.next += 1;
+        let question = self.next;
         if let Some(entry) = self.entry(channel, number) {
-            entry.asks = Some(entry.rung.take().unwrap_or_else(|| entry.wish.into()));
+            entry.asks = Some((question, entry.rung.take().unwrap_or_else(|| entry.wish.into())));
         }
     }
 
     /// Records the answer "busy". Returns the waiters to wake, because `free` may suffice for them.
     #[must_use]
     pub(crate) fn answered(&mut self, channel: &str, number: u64, free: i64) -> Vec<Waiter> {
-        if let Some(entry) = self.entry(channel, number) {
-            entry.asks = None;
-        }
-        self.ring(channel, free, true)
+        let asked = self.entry(channel, number).and_then(|entry| entry.asks.take());
+        self.ring(channel, free, asked)
     }
 
     /// Takes a message that `free` are free. Returns the waiters to wake: in order, each that wants at most what is
     /// left.
     #[must_use]
     pub(crate) fn free(&mut self, channel: &str, free: i64) -> Vec<Waiter> {
-        self.ring(channel, free, false)
+        self.ring(channel, free, None)
     }
 
-    fn ring(&mut self, channel: &str, free: i64, is_answer: bool) -> Vec<Waiter> {
+    /// Gives each waiter its part of the count that a message tells, or the answer to the request `asked`.
+    fn ring(&mut self, channel: &str, free: i64, asked: Option<(u64, i64)>) -> Vec<Waiter> {
         let mut left = free;
         let mut wakes = vec![];
         for entry in self.queues.get_mut(channel).into_iter().flatten() {
@@ -80,9 +81,10 @@ impl<Waiter: Clone> CountedQueues<Waiter> {
             if i64::from(entry.wish) > left {
                 continue;
             }
-            // A waiter that was rung before, or that asks at the time of an answer, gets its part of the count, too. A
-            // message may be news to a waiter that asks.
-            if entry.rung.is_none() && !(is_answer && entry.asks.is_some()) {
+            // A waiter that was rung before, or that asked later than the request of an answer, gets its part of the
+            // count, too. A message, or an answer to a later request, may be news to a waiter that asks.
+            let knows = asked.zip(entry.asks).is_some_and(|((answered, _), (sent, _))| sent > answered);
+            if entry.rung.is_none() && !knows {
                 wakes.push(entry.waiter.clone());
                 entry.rung = Some(left);
             } else {
@@ -118,10 +120,10 @@ impl<Waiter: Clone> CountedQueues<Waiter> {
             self.queues.remove(channel);
             return vec![];
         }
-        let mut wakes = free.map_or_else(Vec::new, |free| self.ring(channel, free, true));
-        let passed_on = left.rung.max(left.asks.filter(|_| free.is_none()));
+        let mut wakes = free.map_or_else(Vec::new, |free| self.ring(channel, free, left.asks));
+        let passed_on = left.rung.max(left.asks.filter(|_| free.is_none()).map(|(_, left)| left));
         if let Some(passed_on) = passed_on {
-            wakes.extend(self.ring(channel, passed_on, false));
+            wakes.extend(self.ring(channel, passed_on, None));
         }
         if free.is_none() {
             wakes.extend(self.hint(channel));
@@ -142,5 +144,7 @@ impl<Waiter> Default for CountedQueues<Waiter> {
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;
