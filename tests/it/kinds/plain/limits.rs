@@ -1,5 +1,6 @@
 //! The cost of a client: connections, threads, channels, keys.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use lockson::Client;
 use lockson_harness::proxy::{Proxy, Then, When};
 use lockson_harness::{RedisServer, eventually, thread_names_of};
 
-use crate::support::{Peer, SOON, channel, ms};
+use crate::support::{Peer, SOON, channel, fresh, ms};
 
 #[test]
 fn the_pool_grows_to_its_limit_and_shrinks_to_one() {
@@ -173,3 +174,30 @@ fn ours_of(peer: &Peer) -> Option<Vec<String>> {
 }
 
 const LONG: Duration = Duration::from_secs(60);
+
+/// Valgrind cannot be had everywhere; it finds a crash at the first look at the clock.
+#[test]
+fn a_program_with_the_library_runs_under_valgrind() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        println!("skipped: valgrind is not installed");
+        return;
+    }
+    let test = "kinds::plain::limits::a_lock_is_taken_and_given_back";
+    let run = Command::new("valgrind")
+        .args(["--tool=none", "-q"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(SERVER, RedisServer::shared().url())
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{run:?}");
+}
+
+#[test]
+fn a_lock_is_taken_and_given_back() {
+    let Ok(url) = std::env::var(SERVER) else { return };
+    let client = Client::connect(&url).unwrap();
+    client.get_lock(&fresh("valgrind")).lock().unwrap().unlock().unwrap();
+}
+
+const SERVER: &str = "LOCKSON_TEST_UNDER_VALGRIND";
