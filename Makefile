@@ -47,7 +47,7 @@ soak:
 	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test --release --all-features --test it soak:: -- --ignored --nocapture --test-threads=1
 
 topology:
-	@CARGO=$(CARGO) sh .ci/topology $(MINUTES)
+	@CARGO=$(CARGO) sh .ci/topology $(MINUTES) $(TESTS)
 
 bench:
 	@sh .ci/need cc redis-server
