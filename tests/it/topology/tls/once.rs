@@ -91,7 +91,7 @@ impl Rig {
     fn start() -> Rig {
         let secured = Secured::start();
         let (proxy, builder) = secured.proxied();
-        let client = builder.max_connections(1).command_timeout(ms(1_000)).connect().unwrap();
+        let client = builder.max_connections(1).command_timeout(ms(3_000)).connect().unwrap();
         let rig = Rig { secured, proxy, client };
         rig.take().unlock().unwrap(); // the server knows the scripts from now on
         rig
@@ -108,9 +108,10 @@ impl Rig {
     /// The bytes of one undisturbed request and its reply.
     fn lengths(&self, act: &mut dyn FnMut()) -> (usize, usize) {
         let passed = || {
+            // The later ones are those of the watchdog.
             let all = self.proxy.connections();
-            let last = all.iter().max_by_key(|connection| connection.index).expect("one is open");
-            (last.opaque_requests, last.opaque_replies)
+            let first = all.iter().min_by_key(|connection| connection.index).expect("one is open");
+            (first.opaque_requests, first.opaque_replies)
         };
         let before = passed();
         act();
@@ -118,11 +119,12 @@ impl Rig {
         (after.0 - before.0, after.1 - before.1)
     }
 
-    /// Limits the bytes of the connection in use.
+    /// Limits the bytes of each open connection: the one for requests, and that of the watchdog, which opens one when a
+    /// hold has lived for a while.
     fn limit(&self, direction: Direction, bytes: usize, then: AtByte) {
-        let open = self.proxy.connections().into_iter().filter(|connection| connection.client_open);
-        let last = open.map(|connection| connection.index).max().expect("one is open");
-        self.proxy.limit_bytes(Scope::Connection(last), direction, bytes, then);
+        for connection in self.proxy.connections().into_iter().filter(|connection| connection.client_open) {
+            self.proxy.limit_bytes(Scope::Connection(connection.index), direction, bytes, then);
+        }
     }
 
     /// Cuts the connection at each `step`th byte of the request and of the reply, and around their ends. Returns the
