@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use lockson::{Client, Error, ErrorKind};
 use lockson_harness::eventually;
 use lockson_harness::proxy::{Direction, HUGE_BULK_HEADER, NewConnections, Scope, Then, When};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use crate::support::faults::{PATIENCE, Rig, SCHEDULING, SOON, ms, timed};
 
@@ -122,8 +123,9 @@ fn connect_takes_no_longer_than_the_command_timeout() {
 #[test]
 fn a_server_that_reads_nothing_costs_connect_its_bound() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // More bytes than the system takes for a server that does not read.
-    let url = format!("redis://:{}@{}", "x".repeat(64 << 20), listener.local_addr().unwrap());
+    // More bytes than the system takes for a server that does not read, and few enough for a busy machine.
+    set_socket_recv_buffer_size(&listener, 1 << 16).unwrap();
+    let url = format!("redis://:{}@{}", "x".repeat(16 << 20), listener.local_addr().unwrap());
     let (took, answer) = timed(|| Client::builder(&url).command_timeout(PATIENCE).connect());
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::Connection);
     assert!(took < PATIENCE + SCHEDULING * 3, "{took:?}");
