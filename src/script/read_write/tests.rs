@@ -27,11 +27,11 @@ impl Scene {
     }
 
     fn read(&self, owner: &OwnerId) -> Result<Attempt, String> {
-        self.run(&acquire_read(&self.name, owner, lease(30_000)))
+        self.run(&acquire_read(&self.name, owner, lease(600_000)))
     }
 
     fn write(&self, owner: &OwnerId) -> Result<Attempt, String> {
-        self.run(&acquire_write(&self.name, owner, lease(30_000)))
+        self.run(&acquire_write(&self.name, owner, lease(600_000)))
     }
 
     fn release(&self, owner: &OwnerId) -> Result<Released, String> {
@@ -39,7 +39,7 @@ impl Scene {
     }
 
     fn renew(&self, owner: &OwnerId, reads: usize) -> Result<Vec<RenewalAnswer>, String> {
-        let raise = Raise { lease: lease(60_000), endless: lease(60_000) };
+        let raise = Raise { lease: lease(1_200_000), endless: lease(1_200_000) };
         let renewal = Renewal { name: self.name.clone(), owner: owner.clone(), raise, reads };
         self.run(&renew(&[renewal])).map(|answers| answers.answers)
     }
@@ -80,7 +80,7 @@ fn a_reader_keeps_a_lock_whose_slot_migrates() {
         scene.finish();
         assert_eq!(scene.renew(&two, 1), Ok(vec![RenewalAnswer::Renewed]));
         assert!(matches!(scene.release(&one), Ok(Ok(_))));
-        assert!(matches!(scene.write(&writer), Ok(Attempt::Busy { ttl_ms: 30_001.. })), "the second reader holds");
+        assert!(matches!(scene.write(&writer), Ok(Attempt::Busy { ttl_ms: 600_001.. })), "the second reader holds");
         assert!(matches!(scene.release(&two), Ok(Ok(_))));
         assert!(is_granted(scene.write(&writer)));
     }
