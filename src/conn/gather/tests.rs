@@ -141,10 +141,12 @@ fn a_mute_server_delays_no_other_one() {
         }
         let begun = Instant::now();
         let words: Vec<String> = (0..250).map(|number| number.to_string()).collect();
-        let mut requests = vec![request(&mute, "a", SHORT), request(&mute, "b", SHORT)];
-        requests.extend(words.iter().map(|word| request(&quick, word, SHORT * 4)));
+        // A busy machine gets all other answers within this time.
+        let limit = SHORT * 4;
+        let mut requests = vec![request(&mute, "a", limit), request(&mute, "b", limit)];
+        requests.extend(words.iter().map(|word| request(&quick, word, SOON)));
         let outcomes = gather(requests);
-        assert!(begun.until(Instant::now()) < SHORT + MARGIN);
+        assert!(begun.until(Instant::now()) < limit + MARGIN);
         assert!(outcomes[2..].iter().all(|outcome| outcome.ended <= outcomes[0].ended));
         let outcomes = in_short(outcomes);
         assert_eq!(outcomes[..2], ["unanswered by 1", "unanswered by 1"]);

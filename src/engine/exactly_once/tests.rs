@@ -289,8 +289,7 @@ fn an_inner_release_is_written_until_redis_knows_it() {
     let inner = lock.with_lease(Duration::from_secs(3_600)).lock().unwrap();
     assert_eq!(inner.unlock().unwrap_err().kind(), ErrorKind::Unknown);
     let parts = || server.seen().into_iter().filter(|seen| what(seen) == What::Part).collect::<Vec<_>>();
-    let first = parts().len();
-    eventually("it is written in the background", || parts().len() > first);
+    eventually("it is written in the background, and answered", || parts().len() > 3);
     let written = parts().pop().unwrap();
     assert_eq!(written.words[5], "1", "the count that remains");
     let lease: u64 = written.words[6].parse().unwrap();
