@@ -10,7 +10,7 @@ use lockson_harness::{RedisServer, eventually};
 
 use super::{KINDS, Kind, for_every_kind, for_every_reentrant_kind, for_every_single_kind};
 use crate::support::faults::{Rig, fences};
-use crate::support::{SCHEDULING, SOON, client, fields, fresh, joined, kind_of, ms, timed, ttl_ms};
+use crate::support::{SCHEDULING, SOON, STANDSTILLS, client, fields, fresh, joined, kind_of, ms, timed, ttl_ms};
 
 /// The command time-out of these tests: a busy machine still answers within a part of the time-out.
 const BOUND: Duration = Duration::from_secs(4);
@@ -232,8 +232,9 @@ fn clients_of_a_paused_server_do_not_fence_in_step() {
         let spread = *times.iter().max().unwrap() - *times.iter().min().unwrap();
         rig.server.resume();
         tries.into_iter().for_each(|one| one.join().unwrap());
-        // The fences may spread over a sixth of the bound; a busy machine alone spreads less than half of that time.
-        assert!(spread >= BOUND / 12, "all within {spread:?}");
+        // The fences may spread over a sixth of the bound; a busy machine alone spreads less than half of that time. What
+        // comes while the proxy stands still comes at the end of that time.
+        assert!(spread + STANDSTILLS >= BOUND / 12, "all within {spread:?}");
         assert!(rig.proxy.fitting_since(mark, &fences()).len() <= 2 * CLIENTS, "no storm of fences");
         assert!(spread <= BOUND / 6 + SCHEDULING * 2);
     });
