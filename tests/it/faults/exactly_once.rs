@@ -112,7 +112,7 @@ fn a_renewal_of_the_watchdog_cut_at_any_byte_costs_no_hold() {
     thread::scope(|scope| {
         for (part, rig) in rigs.iter().enumerate() {
             scope.spawn(move || {
-                let client = rig.builder().watchdog(Duration::from_secs(3), ms(100)).connect().unwrap();
+                let client = rig.builder().watchdog(Duration::from_secs(20), ms(100)).connect().unwrap();
                 let guard = client.get_lock(NAME).lock().unwrap();
                 let renewals = rig.script("renew");
                 let (request, reply) = lengths(rig, &renewals);
@@ -122,7 +122,7 @@ fn a_renewal_of_the_watchdog_cut_at_any_byte_costs_no_hold() {
                     let next = rig.proxy.wait_for_since(disturbed.number + 1, &renewals, SOON);
                     assert!(matches!(rig.proxy.wait_fate(&next, SOON), Fate::Answered(_)), "{then:?}");
                     rig.assert_held_by(NAME, guard.owner(), 1);
-                    assert!(rig.time_to_live(NAME) <= 3_000);
+                    assert!(rig.time_to_live(NAME) <= 20_000);
                     assert!(guard.is_held() && guard.lost().is_none(), "{then:?}");
                 }
                 guard.unlock().unwrap();
@@ -264,7 +264,8 @@ fn an_acquire_that_was_given_up_leaves_no_lock_behind() {
 #[test]
 fn a_release_without_an_answer_is_repeated_within_its_bound() {
     let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
+    // The last of the parts of a bound is a fifth: long enough for a busy machine.
+    let lock = rig.impatient().command_timeout(PATIENCE * 2).connect().unwrap().get_lock(NAME);
     let release = rig.release(false);
     for then in silences() {
         let guard = lock.lock().unwrap();

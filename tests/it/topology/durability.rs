@@ -110,7 +110,8 @@ fn a_failed_reentry_leaves_the_outer_section_as_it_was() {
 fn an_extension_counts_when_its_replica_has_it() {
     let copied = Copied::start(1);
     let client = Client::connect(&copied.master.url()).unwrap();
-    let guard = client.get_lock(fresh("extended")).with_lease(SOON).with_durability(one()).lock().unwrap();
+    let patient = one().within(ms(3_000));
+    let guard = client.get_lock(fresh("extended")).with_lease(SOON).with_durability(patient).lock().unwrap();
     guard.extend(SOON * 2).unwrap();
     assert!(guard.remaining() > SOON);
     copied.replicas[0].pause();

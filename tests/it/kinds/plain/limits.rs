@@ -196,8 +196,9 @@ fn a_program_with_the_library_runs_under_valgrind() {
 #[test]
 fn a_lock_is_taken_and_given_back() {
     let Ok(url) = std::env::var(SERVER) else { return };
-    let client = Client::connect(&url).unwrap();
-    client.get_lock(&fresh("valgrind")).lock().unwrap().unlock().unwrap();
+    // Valgrind is slow.
+    let client = Client::builder(&url).command_timeout(SOON).connect().unwrap();
+    client.get_lock(fresh("valgrind")).lock().unwrap().unlock().unwrap();
 }
 
 const SERVER: &str = "LOCKSON_TEST_UNDER_VALGRIND";
