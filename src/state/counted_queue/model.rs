@@ -63,6 +63,8 @@ enum Move {
     Hear,
 }
 
+type Apply<'a> = &'a dyn Fn(&mut World);
+
 struct Scene {
     budget: Budget,
     wishes: &'static [u32],
@@ -95,7 +97,7 @@ impl Model for Scene {
     }
 
     fn moves(&self, world: &World, moves: &mut Vec<(Move, World)>) {
-        let mut add = |made: Move, apply: &dyn Fn(&mut World)| {
+        let mut add = |made: Move, apply: Apply<'_>| {
             let mut after = world.clone();
             apply(&mut after);
             moves.push((made, after));
@@ -147,7 +149,7 @@ impl World {
     }
 
     /// Adds what may come without another process and without bad luck.
-    fn ordinary(&self, add: &mut dyn FnMut(Move, &dyn Fn(&mut World))) {
+    fn ordinary(&self, add: &mut dyn FnMut(Move, Apply<'_>)) {
         if !self.messages.is_empty() {
             add(Move::Hear, &|after| after.hear());
         }
