@@ -90,7 +90,9 @@ mod tests {
         assert_eq!(read(&Value::Int(0), &Value::Int(3)), Some(Copies::Gone), "the wait was for nothing");
         assert!(matches!(read(&one, &error("NOPERM no")), Some(Copies::Refused(_))));
         assert!(matches!(read(&error("OOM no"), &one), Some(Copies::Refused(_))));
-        assert_eq!(read(&error("READONLY a replica"), &one), None);
+        for elsewhere in ["READONLY a replica", "MOVED 1 h:1", "ASK 1 h:1", "CLUSTERDOWN no"] {
+            assert_eq!(read(&error(elsewhere), &one), None, "{elsewhere}");
+        }
         assert_eq!(read(&one, &Value::Okay), None);
     }
 }

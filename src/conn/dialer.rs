@@ -24,6 +24,7 @@ use super::stream::Stream;
 use super::tls::Connector;
 use super::trouble::{self, Moment, NoConnection};
 use crate::error::Refusal;
+use crate::sync::Mutex;
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, ServerNumber};
 pub(super) use moving::Moving;
@@ -49,6 +50,8 @@ pub(crate) struct Dialer {
     provider: Option<Provider>,
     /// Whether the server is a member of a cluster.
     in_cluster: bool,
+    /// The id of the node in the cluster, once the map has told it.
+    node: Mutex<Option<Arc<str>>>,
     /// Whether new connections ask when the server started.
     asks_birth: AtomicBool,
 }
@@ -81,6 +84,7 @@ impl Dialer {
             #[cfg(feature = "credentials")]
             provider: None,
             in_cluster: false,
+            node: Mutex::default(),
             asks_birth: AtomicBool::new(false),
             address,
         }
@@ -116,6 +120,11 @@ impl Dialer {
     /// The same login wherever the server is.
     pub(super) fn moving(self, moving: Moving) -> Self {
         Self { moving: Some(moving), ..self }
+    }
+
+    /// From now on, requests about locks go to the node with this id only.
+    pub(super) fn expect_node(&self, id: &str) {
+        *self.node.lock() = Some(id.into());
     }
 
     /// From now on, new connections ask when the server started.
@@ -258,6 +267,11 @@ impl Dialer {
             packed.to_mut().extend(Introduction::ask_birth());
             steps.push(Step::Birth);
         }
+        let node = if purpose == Purpose::Locks { self.node.lock().clone() } else { None };
+        if node.is_some() {
+            packed.to_mut().extend(Introduction::ask_node());
+            steps.push(Step::Node);
+        }
         if let Some(login) = login {
             steps.insert(0, Step::Login);
             connection.send(login, deadline).map_err(|error| lost(moment, error))?;
@@ -270,6 +284,10 @@ impl Dialer {
                 Err(error) => return Err(refused_login.unwrap_or_else(|| lost(moment, error))),
             };
             moment = Moment::Request;
+            let is_told = *step == Step::Node && !matches!(reply, Value::ServerError(_));
+            if is_told && text_of(&reply).as_deref() != node.as_deref() {
+                return Err(Fault::NotSent(trouble::foreign(&self.label)));
+            }
             match (self.take_step(connection, *step, purpose, reply), refused_login.take()) {
                 (Ok(()), None) => {}
                 // The reply to `HELLO` explains more than the refused password: keep reading.
@@ -304,7 +322,7 @@ impl Dialer {
             }
             Step::Info => connection.learn_from(&text_of(&reply).unwrap_or_default()),
             Step::Birth => connection.birth = text_of(&reply).and_then(|info| Birth::read(&info, Instant::now())),
-            Step::Login | Step::Database | Step::Name => {}
+            Step::Login | Step::Database | Step::Name | Step::Node => {}
         }
         Ok(())
     }

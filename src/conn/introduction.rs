@@ -31,6 +31,8 @@ pub(super) enum Step {
     Info,
     /// Returns when the server started; not a part of every introduction.
     Birth,
+    /// Returns the id of the node in its cluster; not a part of every introduction.
+    Node,
 }
 
 impl Introduction {
@@ -74,6 +76,11 @@ impl Introduction {
         command(&["INFO", "server"]).get_packed_command()
     }
 
+    /// The command that asks which node of its cluster the server is.
+    pub(super) fn ask_node() -> Vec<u8> {
+        command(&["CLUSTER", "MYID"]).get_packed_command()
+    }
+
     /// Returns the refusal of a step as the caller gets it; `None` where the step is optional and the server, or a
     /// proxy in front of the server, lacks the command, or the user has no right to run it.
     pub(super) fn refusal(&self, step: Step, refusal: Refusal) -> Option<Refusal> {
@@ -86,6 +93,8 @@ impl Introduction {
             Step::Login => Some(refusal.of_login()),
             Step::Database => Some(refusal),
             Step::Hello if self.resp3 => Some(refusal),
+            // Servers that only speak like a cluster lack the command in words of their own.
+            Step::Node => None,
             Step::Hello | Step::Name | Step::Info | Step::Birth => (!refusal.lacks_command()).then_some(refusal),
         }
     }

@@ -174,11 +174,16 @@ impl Pool {
         state.closed = true;
         state.open -= state.idle.len();
         let idle = std::mem::take(&mut state.idle);
-        let streams = std::mem::take(&mut state.streams);
         drop(state);
         drop(idle);
-        streams.iter().filter_map(Weak::upgrade).for_each(|stream| stream.shut_down());
+        self.shut_down();
         self.freed.notify_all();
+    }
+
+    /// Ends every operation under way. The pool stays open.
+    pub(super) fn shut_down(&self) {
+        let streams = std::mem::take(&mut self.state.lock().streams);
+        streams.iter().filter_map(Weak::upgrade).for_each(|stream| stream.shut_down());
     }
 
     fn tell_one(&self, state: &State) {

@@ -369,9 +369,18 @@ impl Server {
         self.dialer.place()
     }
 
-    /// Closes the idle connections to a server that stores no keys any more.
-    pub(super) fn leave(&self) {
+    /// From now on, requests go to the node of the cluster with this id only.
+    pub(super) fn expect_node(&self, id: &str) {
+        self.dialer.expect_node(id);
+    }
+
+    /// Closes the idle connections to a server that stores no keys any more. Where the server `is_mute`, nothing waits
+    /// for its answers any longer.
+    pub(super) fn leave(&self, is_mute: bool) {
         self.pool.close_idle();
+        if is_mute {
+            self.pool.shut_down();
+        }
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -123,6 +123,15 @@ pub(super) fn is_down(label: &str, silence: Duration) -> Error {
     Error::new(ErrorKind::Connection, format!("redis at {label} was not asked: it has not answered for {silence}"))
 }
 
+/// The error where the address of a member of a cluster is that of another node by now.
+pub(super) fn foreign(label: &str) -> Error {
+    let text = format!(
+        "redis at {label} is not the node that the cluster had there: the address belongs to another node by now; \
+         the client looks for the new place, so try again"
+    );
+    Error::new(ErrorKind::Connection, text)
+}
+
 /// The error for a request that was not sent because the server started `age` ago. Its vote counts after `wait`.
 pub(super) fn started_lately(label: &str, age: Duration, wait: Duration) -> Error {
     let (age, wait) = (age.as_secs(), wait.as_millis().div_ceil(1_000));

@@ -24,6 +24,13 @@ pub(super) struct Late {
     under_way: bool,
 }
 
+#[cfg(test)]
+impl Late {
+    pub(super) fn copies(&self) -> impl Iterator<Item = &Identity> {
+        self.copies.iter().map(|(copy, _)| copy)
+    }
+}
+
 /// Has a copy fenced in the background, at the member that got it.
 pub(super) fn fence_later(shared: &Arc<Shared>, copy: Identity) {
     let mut state = shared.state.lock();
@@ -66,7 +73,7 @@ fn work(shared: &Shared) {
                 continue;
             }
             let server = shared.state.lock().servers.get(copy.number.0).cloned();
-            let deadline = Instant::now().after(shared.look_limit);
+            let deadline = Instant::now().after(shared.command_timeout);
             if server.is_none_or(|server| server.fence_afterwards(&copy, deadline).is_ok()) {
                 shared.state.lock().late.copies.retain(|(known, _)| *known != copy);
             } else {

@@ -13,11 +13,13 @@ pub(super) struct Map {
     masters: Vec<Option<u32>>,
     /// The highest epoch of an accepted map.
     epoch: u64,
+    /// The ids of the nodes of the accepted map.
+    ids: HashMap<Place, String>,
 }
 
 impl Map {
     pub(super) fn new() -> Self {
-        Self { numbers: HashMap::new(), masters: vec![None; usize::from(SLOTS)], epoch: 0 }
+        Self { numbers: HashMap::new(), masters: vec![None; usize::from(SLOTS)], epoch: 0, ids: HashMap::new() }
     }
 
     /// Returns the number of a member, which a new member gets from `make`.
@@ -54,7 +56,14 @@ impl Map {
 
     /// Whether a map is at least as new as the accepted one, and of a member that serves requests.
     pub(super) fn trusts(&self, told: &Told) -> bool {
-        told.is_well && told.epoch.is_none_or(|epoch| epoch >= self.epoch)
+        told.is_well && told.epoch.is_none_or(|epoch| epoch >= self.epoch) && !self.is_foreign(told)
+    }
+
+    /// Whether a map shares no node with the accepted one: the address of a member may be that of another cluster's
+    /// node by now.
+    pub(super) fn is_foreign(&self, told: &Told) -> bool {
+        let is_known = |id| self.ids.values().any(|known| known == id);
+        !self.ids.is_empty() && !told.ids.is_empty() && !told.ids.values().any(is_known)
     }
 
     /// Accepts a map. `make` makes members that were unknown. Returns the members of the map, replicas among them.
@@ -72,6 +81,7 @@ impl Map {
         }
         self.masters = masters;
         self.epoch = told.epoch.unwrap_or(self.epoch);
+        self.ids.clone_from(&told.ids);
         members.sort_unstable_by_key(|number| number.0);
         members.dedup();
         members
@@ -92,7 +102,7 @@ mod tests {
     }
 
     fn told(epoch: u64, ranges: Vec<Range>) -> Told {
-        Told { epoch: Some(epoch), is_well: true, ranges }
+        Told { epoch: Some(epoch), is_well: true, ranges, ids: HashMap::new() }
     }
 
     /// Accepts a map; the number of a member is its port.

@@ -43,8 +43,9 @@ struct Shared {
     making: Members,
     /// The members of the URL, as texts show them.
     label: String,
-    /// The time limit of a look at the map of one member.
-    look_limit: Duration,
+    command_timeout: Duration,
+    /// How long a look waits for one member before it asks the next one as well.
+    patience: Duration,
     state: Mutex<State>,
     /// Wakes background threads when the client closes.
     closing: Condvar,
@@ -82,9 +83,9 @@ impl Cluster {
             state.number(&(host.clone(), *port), seed, &making);
         }
         let label = super::Target::Cluster(seeds).to_string();
-        let look_limit = (command_timeout / PARTS_OF_A_LOOK).max(SHORTEST_LOOK);
+        let patience = (command_timeout / PARTS_OF_A_LOOK).clamp(LEAST_PATIENCE, MOST_PATIENCE);
         let (state, closing) = (Mutex::new(state), Condvar::new());
-        Ok(Self { shared: Arc::new(Shared { address, making, label, look_limit, state, closing }) })
+        Ok(Self { shared: Arc::new(Shared { address, making, label, command_timeout, patience, state, closing }) })
     }
 }
 
@@ -233,6 +234,10 @@ fn add(
     number
 }
 
-/// A look at the map gets as much of `command_timeout`: several members may be asked within one.
+/// So many members are asked within one look where all are silent.
 const PARTS_OF_A_LOOK: u32 = 6;
-const SHORTEST_LOOK: Duration = Duration::from_millis(50);
+const LEAST_PATIENCE: Duration = Duration::from_millis(50);
+const MOST_PATIENCE: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,20 @@
 //! Looks at the map of the cluster: one look at a time, at most one a second, in the background.
+//!
+//! A look asks one member after another, the next one where the last one was silent for a while, and waits for all of
+//! them: each has the whole time of the look, because a slow link needs several round trips. The hosts of the URL take
+//! turns with the members of the map, since all members may have moved. The first trusted map ends the look.
+//!
+//! Looks go on while a master that did not answer is in the map: its replica may take over at any time.
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use super::Shared;
 use super::told::{self, Told};
 use crate::conn::server::Server;
+use crate::conn::trouble::foreign;
 use crate::error::{Error, ErrorKind};
 use crate::time::Instant;
 use crate::transport::{Fault, ServerNumber};
@@ -18,34 +26,50 @@ pub(super) struct Refreshing {
     under_way: bool,
     /// The number of looks so far: each begins with another member, because one may have an old map.
     turn: usize,
-    /// The member that did not answer, which is asked last.
-    doubted: Option<ServerNumber>,
+    /// The members that did not answer, each until it answers a look, or until this time.
+    doubted: Vec<(ServerNumber, Instant)>,
 }
 
 impl Refreshing {
     pub(super) fn turn(&self) -> usize {
         self.turn
     }
+
+    #[cfg(test)]
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way
+    }
+
+    fn doubts(&self, member: ServerNumber) -> bool {
+        self.doubted.iter().any(|(doubted, _)| *doubted == member)
+    }
+
+    fn answered(&mut self, member: ServerNumber) {
+        self.doubted.retain(|(doubted, _)| *doubted != member);
+    }
 }
 
 /// Has the map looked at soon. `doubted` is a member that did not answer.
 pub(super) fn ask_for(shared: &Arc<Shared>, doubted: Option<ServerNumber>) {
     let mut state = shared.state.lock();
-    if doubted.is_some() {
-        state.refreshing.doubted = doubted;
+    if let Some(member) = doubted {
+        state.refreshing.answered(member);
+        // Whoever still wants the member asks it again, and doubts it again, before this.
+        state.refreshing.doubted.push((member, Instant::now().after(shared.command_timeout * 2)));
     }
-    if state.closed || state.refreshing.under_way {
+    if state.closed || std::mem::replace(&mut state.refreshing.under_way, true) {
         return;
     }
-    state.refreshing.under_way = true;
     drop(state);
     let in_thread = Arc::clone(shared);
     let work = move || {
-        if wait_for_turn(&in_thread) {
-            // The next request without an answer asks for another look.
-            let _ = look(&in_thread, LONGEST_LOOK);
+        while wait_for_turn(&in_thread) {
+            // A failed look leaves the rest to the next one, which the next request without an answer asks for.
+            let _ = catch_unwind(AssertUnwindSafe(|| look(&in_thread, in_thread.command_timeout)));
+            if !goes_on(&in_thread) {
+                return;
+            }
         }
-        in_thread.state.lock().refreshing.under_way = false;
     };
     if thread::Builder::new().name("lockson-map".into()).spawn(work).is_err() {
         shared.state.lock().refreshing.under_way = false;
@@ -65,35 +89,58 @@ fn wait_for_turn(shared: &Shared) -> bool {
     }
 }
 
+/// Whether another look follows, because a master of the map does not answer.
+fn goes_on(shared: &Shared) -> bool {
+    let mut state = shared.state.lock();
+    let (now, masters) = (Instant::now(), state.map.masters());
+    state.refreshing.doubted.retain(|(member, until)| now < *until && masters.contains(member));
+    state.refreshing.under_way = !state.refreshing.doubted.is_empty();
+    state.refreshing.under_way
+}
+
 /// Looks at the map within `limit`. Fails when no member answers.
-pub(super) fn look(shared: &Shared, limit: Duration) -> Result<(), Fault> {
+pub(super) fn look(shared: &Arc<Shared>, limit: Duration) -> Result<(), Fault> {
     let end = Instant::now().after(limit);
     let (mut best, mut failure): (Option<Told>, Option<Fault>) = (None, None);
-    let members = begin(shared);
-    for (left, member) in (1..=members.len()).rev().zip(&members) {
-        let now = Instant::now();
-        if now >= end {
-            break;
-        }
-        // A member that does not answer leaves time for the others.
-        let share = now.until(end) / u32::try_from(left).unwrap_or(u32::MAX);
-        let told = match told::ask(member, now.after(share.max(shared.look_limit)).min(end)) {
-            Ok(told) => told,
-            Err(fault) => {
-                failure = Some(fault);
+    let (members, mut at_once) = begin(shared);
+    let mut members = members.into_iter();
+    let (tell, answers) = mpsc::channel();
+    let mut asked = 0;
+    loop {
+        let next = members.next();
+        let is_last = next.is_none();
+        if let Some(member) = next {
+            match ask(shared, member, end, tell.clone()) {
+                Ok(()) => asked += 1,
+                Err(fault) => failure = Some(fault),
+            }
+            if at_once > 0 {
+                at_once -= 1;
                 continue;
             }
-        };
-        let is_trusted = shared.state.lock().map.trusts(&told);
-        if is_trusted {
-            accept(shared, &told);
-            return Ok(());
+        } else if asked == 0 {
+            break;
         }
-        if best.as_ref().is_none_or(|best| rank(best) < rank(&told)) {
-            best = Some(told);
+        let now = Instant::now();
+        let until = if is_last { end } else { end.min(now.after(shared.patience)) };
+        match answers.recv_timeout(now.until(until)) {
+            Ok((member, answer)) => {
+                asked -= 1;
+                match answer.and_then(|told| judged(shared, &member, told)) {
+                    Ok((told, true)) => {
+                        accept(shared, &told);
+                        return Ok(());
+                    }
+                    Ok((told, false)) if best.as_ref().is_none_or(|best| rank(best) < rank(&told)) => best = Some(told),
+                    Ok(_) => {}
+                    Err(fault) => failure = Some(fault),
+                }
+            }
+            Err(_) if Instant::now() >= end => break,
+            Err(_) => {}
         }
     }
-    // All members that answer have an older map, as after a reset of the whole cluster, or they serve no requests.
+    // All members that answer have an older map, or they serve no requests, or the whole cluster was made anew.
     match (best, failure) {
         (Some(told), _) => {
             accept(shared, &told);
@@ -107,9 +154,42 @@ pub(super) fn look(shared: &Shared, limit: Duration) -> Result<(), Fault> {
     }
 }
 
-/// Begins a look. Returns the members in the order of the questions: those of the map, then those of the URL, and the
-/// one that did not answer last.
-fn begin(shared: &Shared) -> Vec<Arc<Server>> {
+/// Asks a member in a thread. Whoever answers is doubted no more.
+fn ask(
+    shared: &Arc<Shared>,
+    member: Arc<Server>,
+    deadline: Instant,
+    tell: mpsc::Sender<(Arc<Server>, Result<Told, Fault>)>,
+) -> Result<(), Fault> {
+    let shared = Arc::clone(shared);
+    let work = move || {
+        let told = told::ask(&member, deadline);
+        if told.is_ok() {
+            shared.state.lock().refreshing.answered(member.number());
+        }
+        // The look may be over.
+        let _ = tell.send((member, told));
+    };
+    thread::Builder::new().name("lockson-map".into()).spawn(work).map(drop).map_err(|error| {
+        let text = "no thread could be started to ask for the map of the cluster";
+        Fault::NotSent(Error::with_source(ErrorKind::Connection, text, error))
+    })
+}
+
+/// Whether the map of a member is trusted. A map that shares no node with the accepted one is refused, unless a host of
+/// the URL tells it: there a new client would find it, too.
+fn judged(shared: &Shared, member: &Server, told: Told) -> Result<(Told, bool), Fault> {
+    let state = shared.state.lock();
+    if member.number().0 >= state.seeds && state.map.is_foreign(&told) {
+        return Err(Fault::NotSent(foreign(&member.label())));
+    }
+    let is_trusted = state.map.trusts(&told);
+    Ok((told, is_trusted))
+}
+
+/// Begins a look. Returns the members in the order of the questions, and how many are asked before any answer: those
+/// that did not answer, whose answers end the doubt.
+fn begin(shared: &Shared) -> (Vec<Arc<Server>>, usize) {
     let mut state = shared.state.lock();
     let turn = state.refreshing.turn;
     state.refreshing.last = Some(Instant::now());
@@ -121,11 +201,12 @@ fn begin(shared: &Shared) -> Vec<Arc<Server>> {
     }
     let mut seeds: Vec<_> = (0..state.seeds).map(ServerNumber).collect();
     seeds.rotate_left(turn % state.seeds);
-    members.extend(seeds.into_iter().filter(|seed| !state.members.contains(seed)));
-    if let Some(doubted) = state.refreshing.doubted {
-        members.sort_by_key(|member| *member == doubted);
-    }
-    members.into_iter().filter_map(|number| state.servers.get(number.0).cloned()).collect()
+    seeds.retain(|seed| !members.contains(seed));
+    let (longest, mut order) = (members.len().max(seeds.len()), vec![]);
+    (0..longest).for_each(|at| order.extend(members.get(at).into_iter().chain(seeds.get(at))));
+    order.sort_by_key(|member| !state.refreshing.doubts(*member));
+    let doubted = order.iter().filter(|member| state.refreshing.doubts(**member)).count();
+    (order.into_iter().filter_map(|number| state.servers.get(number.0).cloned()).collect(), doubted)
 }
 
 fn rank(told: &Told) -> (bool, Option<u64>) {
@@ -134,19 +215,23 @@ fn rank(told: &Told) -> (bool, Option<u64>) {
 
 fn accept(shared: &Shared, told: &Told) {
     let mut state = shared.state.lock();
-    let before = std::mem::take(&mut state.members);
-    let super::State { map, servers, closed, .. } = &mut *state;
-    let after = map.accept(told, |place| super::add(servers, *closed, place, &shared.address, &shared.making));
-    let has_left = |number: &ServerNumber| !after.contains(number);
-    let left: Vec<Arc<Server>> =
-        before.into_iter().filter(has_left).filter_map(|number| servers.get(number.0).cloned()).collect();
-    state.members = after;
-    state.refreshing.doubted = None;
+    let super::State { map, servers, closed, refreshing, .. } = &mut *state;
+    let members = map.accept(told, |place| super::add(servers, *closed, place, &shared.address, &shared.making));
+    let masters = map.masters();
+    let others = servers.iter().filter(|server| !masters.contains(&server.number()));
+    let left: Vec<_> = others.map(|server| (Arc::clone(server), refreshing.doubts(server.number()))).collect();
+    refreshing.doubted.retain(|(member, _)| masters.contains(member));
+    for (place, id) in &told.ids {
+        let number = map.number(place, |_| ServerNumber(servers.len()));
+        if let Some(server) = servers.get(number.0) {
+            server.expect_node(id);
+        }
+    }
+    state.members = members;
     drop(state);
     // Closing connections takes calls of the system.
-    left.iter().for_each(|server| server.leave());
+    left.iter().for_each(|(server, is_mute)| server.leave(*is_mute));
 }
 
 /// The shortest time between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_LOOK: Duration = Duration::from_secs(2);

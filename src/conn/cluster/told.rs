@@ -1,10 +1,13 @@
 //! The words of a member about the whole cluster: its replies to `CLUSTER INFO` and `CLUSTER SLOTS`, and redirections.
 
+use std::collections::HashMap;
+
 use redis::Value;
 
 use crate::conn::command;
 use crate::conn::introduction::text_of;
 use crate::conn::server::Server;
+use crate::error::{Refusal, Stop};
 use crate::time::Instant;
 use crate::transport::{Fault, Limits};
 
@@ -19,6 +22,8 @@ pub(super) struct Told {
     /// Whether the member serves requests.
     pub(super) is_well: bool,
     pub(super) ranges: Vec<Range>,
+    /// The ids of the nodes, as far as they are told.
+    pub(super) ids: HashMap<Place, String>,
 }
 
 /// Consecutive slots on one master.
@@ -33,20 +38,26 @@ pub(super) struct Range {
 /// Asks one member for its map.
 pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<Told, Fault> {
     let mut connection = server.dial_for_map(deadline)?;
-    let limits = Limits::by(deadline);
     let spoke = server.place().map_or("", |(host, _)| host);
-    let info = connection.request(&command(&["CLUSTER", "INFO"]).get_packed_command(), limits, text_of);
-    let (epoch, is_well) = match info {
-        Ok(info) => (field(&info, "cluster_current_epoch").and_then(|epoch| epoch.parse().ok()), {
-            field(&info, "cluster_state") == Some("ok")
-        }),
-        // A user without the right to this command takes the first map.
-        Err(Fault::Refused(_)) => (None, true),
-        Err(fault) => return Err(fault),
-    };
-    let slots = command(&["CLUSTER", "SLOTS"]).get_packed_command();
-    let ranges = connection.request(&slots, limits, |reply| ranges(reply, spoke))?;
-    Ok(Told { epoch, is_well, ranges })
+    let questions = [command(&["CLUSTER", "INFO"]), command(&["CLUSTER", "SLOTS"])];
+    connection.round_trips(Limits::by(deadline), false, |send| {
+        let replies = send(&questions)?;
+        let [info, slots] = &replies[..] else { return Err(Stop::NoReply) };
+        if let Value::ServerError(error) = slots {
+            return Err(Stop::Refused(Refusal::new(error)));
+        }
+        let (ranges, ids) = ranges(slots, spoke).ok_or(Stop::NoReply)?;
+        Ok(match text_of(info) {
+            Some(info) => Told {
+                epoch: field(&info, "cluster_current_epoch").and_then(|epoch| epoch.parse().ok()),
+                is_well: field(&info, "cluster_state") == Some("ok"),
+                ranges,
+                ids,
+            },
+            // A user without the right to this command takes the first map.
+            None => Told { epoch: None, is_well: true, ranges, ids },
+        })
+    })
 }
 
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
@@ -54,18 +65,28 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Reads the reply to `CLUSTER SLOTS`; `spoke` is the host that was asked. `None` for a reply of another shape.
-fn ranges(reply: &Value, spoke: &str) -> Option<Vec<Range>> {
+fn ranges(reply: &Value, spoke: &str) -> Option<(Vec<Range>, HashMap<Place, String>)> {
     let Value::Array(ranges) = reply else { return None };
-    let mut all = Vec::with_capacity(ranges.len());
+    let (mut all, mut ids) = (Vec::with_capacity(ranges.len()), HashMap::new());
     for range in ranges {
         let Value::Array(parts) = range else { return None };
         let [Value::Int(first), Value::Int(last), master, replicas @ ..] = &parts[..] else { return None };
         // A master whose address nobody knows is found by the next look at the map.
-        let Some(master) = place(master, spoke) else { continue };
-        let replicas = replicas.iter().filter_map(|replica| place(replica, spoke)).collect();
+        let mut place = |node| {
+            let place = place(node, spoke)?;
+            ids.extend(id(node).map(|id| (place.clone(), id)));
+            Some(place)
+        };
+        let Some(master) = place(master) else { continue };
+        let replicas = replicas.iter().filter_map(place).collect();
         all.push(Range { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, master, replicas });
     }
-    Some(all)
+    Some((all, ids))
+}
+
+fn id(node: &Value) -> Option<String> {
+    let Value::Array(parts) = node else { return None };
+    text_of(parts.get(2)?).filter(|id| !id.is_empty())
 }
 
 /// Reads the address of a node: host, port, id, and further facts, among them the address where the host is unknown.
@@ -109,7 +130,7 @@ mod tests {
     use super::*;
 
     fn read(reply: &str) -> Option<Vec<(u16, u16, Place, usize)>> {
-        let ranges = ranges(&redis::parse_redis_value(reply.as_bytes()).unwrap(), "spoke")?;
+        let (ranges, _) = ranges(&redis::parse_redis_value(reply.as_bytes()).unwrap(), "spoke")?;
         Some(ranges.into_iter().map(|range| (range.first, range.last, range.master, range.replicas.len())).collect())
     }
 

@@ -10,6 +10,7 @@ mod names;
 mod pub_sub;
 mod redirects;
 mod routing;
+mod slow;
 
 use lockson_harness::proxy::Proxy;
 use lockson_harness::{RedisCluster, RedisServer, eventually};

@@ -1,5 +1,6 @@
 //! Masters that die: their replicas have the locks, waiters go on, and the holds at other masters are renewed.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use lockson_harness::{RedisCluster, Witness, slot_of};
 
 use super::kinds::brisk;
 use crate::campaign::Campaign;
-use crate::support::{SOON, fresh, joined, ms, timed};
+use crate::support::{SCHEDULING, SOON, fresh, joined, ms, timed};
 
 #[test]
 #[ignore = "make topology"]
@@ -36,6 +37,80 @@ fn a_replica_has_the_locks_of_its_dead_master() {
     let waits = scene.fail_over(scene.cluster.masters()[0]);
     assert!(waits.iter().all(|wait| *wait < ms(2_000)), "{waits:?}");
 }
+
+#[test]
+#[ignore = "make topology"]
+fn hung_masters_are_left_by_all_who_ask() {
+    let mut campaign = Campaign::start("hung masters of a cluster, and who asks their successors", 100, 100);
+    let cluster = RedisCluster::start(3, 1);
+    let mut waits = vec![];
+    while campaign.goes_on() {
+        let master = cluster.masters()[waits.len() % 3];
+        waits.extend(leave_hung(&cluster, master, 20));
+        campaign.passed(20);
+    }
+    waits.sort();
+    let at = |part: usize| waits[(waits.len() - 1) * part / 100];
+    campaign.end(format!("the successor is asked {:.1?} to {:.1?} later, half within {:.1?}", at(0), at(100), at(50)));
+    assert!(at(100) < LEFT_WITHIN + SCHEDULING, "{:?}", at(100));
+}
+
+#[test]
+fn a_hung_master_is_left_by_all_who_ask() {
+    let cluster = RedisCluster::start(3, 1);
+    let waits = leave_hung(&cluster, cluster.masters()[0], 8);
+    assert!(waits.iter().all(|wait| *wait < LEFT_WITHIN + SCHEDULING), "{waits:?}");
+}
+
+/// Stops a master whose locks are taken all the time by so many threads. Returns how long after the end of the
+/// fail-over the successor has answered each.
+fn leave_hung(cluster: &RedisCluster, master: usize, threads: usize) -> Vec<Duration> {
+    let names = std::iter::repeat_with(|| fresh("hung")).filter(|name| cluster.node_of(name) == master);
+    let names: Vec<String> = names.take(threads).collect();
+    let client = Client::connect(&cluster.url()).unwrap();
+    let taken: Vec<AtomicUsize> = names.iter().map(|_| AtomicUsize::new(0)).collect();
+    let is_over = AtomicBool::new(false);
+    let (client, is_over) = (&client, &is_over);
+    thread::scope(|scope| {
+        for (name, taken) in names.iter().zip(&taken) {
+            scope.spawn(move || {
+                let lock = client.get_lock(name);
+                while !is_over.load(Ordering::SeqCst) {
+                    let guard = lock.try_lock_for(SOON * 6).unwrap().expect("nobody else wants it");
+                    // A release whose time is over goes on in the background.
+                    let _ = guard.unlock();
+                    taken.fetch_add(1, Ordering::SeqCst);
+                    thread::sleep(ms(5));
+                }
+            });
+        }
+        lockson_harness::eventually(SOON, "all take", || taken.iter().all(|taken| taken.load(Ordering::SeqCst) > 0));
+        cluster.wait_until_synced(master);
+        cluster.node(master).pause();
+        // All wait for the hung master by now.
+        thread::sleep(ms(1_500));
+        cluster.take_over(cluster.replicas_of(master)[0]);
+        let (served, before) = (Instant::now(), taken.iter().map(|taken| taken.load(Ordering::SeqCst)));
+        let before: Vec<usize> = before.collect();
+        let mut waits = vec![None; names.len()];
+        while waits.contains(&None) {
+            for ((wait, taken), before) in waits.iter_mut().zip(&taken).zip(&before) {
+                if wait.is_none() && taken.load(Ordering::SeqCst) > *before {
+                    *wait = Some(served.elapsed());
+                }
+            }
+            assert!(served.elapsed() < SOON * 3, "somebody never asks the successor: {waits:?}");
+            thread::sleep(ms(5));
+        }
+        is_over.store(true, Ordering::SeqCst);
+        cluster.node(master).resume();
+        cluster.wait_until_well();
+        waits.into_iter().flatten().collect()
+    })
+}
+
+/// The bound that is promised.
+const LEFT_WITHIN: Duration = Duration::from_secs(3);
 
 /// A cluster of three masters with a replica each, and two clients.
 struct Scene {

@@ -1,0 +1,325 @@
+//! Clusters of scripted members: members that moved, that are slow, that are wrong, or that belong elsewhere.
+#![cfg(test)]
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::*;
+use crate::conn::scripted::{Reaction, Scripted, Seen};
+use crate::time::Instant;
+use crate::transport::Limits;
+
+/// A member, and what it tells of the cluster: the epoch, and the nodes of all slots, the master first.
+struct Member {
+    server: Scripted,
+    port: u16,
+    tells: Arc<Mutex<(u64, Vec<Node>)>>,
+}
+
+/// The port and the id of a node.
+type Node = (u16, &'static str);
+
+fn member() -> Member {
+    member_that(|_| None)
+}
+
+/// A member that reacts otherwise to some requests.
+fn member_that(react: impl Fn(&Seen) -> Option<Reaction> + Send + Sync + 'static) -> Member {
+    let tells: Arc<Mutex<(u64, Vec<Node>)>> = Arc::default();
+    let in_server = Arc::clone(&tells);
+    let server = Scripted::start(move |seen| {
+        if let Some(reaction) = react(seen) {
+            return reaction;
+        }
+        let (epoch, nodes) = in_server.lock().clone();
+        let words: Vec<&str> = seen.words.iter().map(String::as_str).collect();
+        let reply = match &words[..] {
+            ["CLUSTER", "INFO"] => {
+                let info = format!("cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n");
+                format!("${}\r\n{info}\r\n", info.len())
+            }
+            ["CLUSTER", "SLOTS"] => {
+                let node = |(port, id): &Node| format!("*3\r\n$9\r\n127.0.0.1\r\n:{port}\r\n${}\r\n{id}\r\n", id.len());
+                let nodes: Vec<_> = nodes.iter().map(node).collect();
+                format!("*1\r\n*{}\r\n:0\r\n:16383\r\n{}", nodes.len() + 2, nodes.concat())
+            }
+            _ => "+OK\r\n".to_owned(),
+        };
+        Reaction::Reply(reply.leak())
+    });
+    let port = server.url().rsplit(':').next().unwrap().parse().unwrap();
+    Member { server, port, tells }
+}
+
+impl Member {
+    fn tells(&self, epoch: u64, nodes: &[Node]) {
+        *self.tells.lock() = (epoch, nodes.to_vec());
+    }
+
+    fn looks(&self) -> usize {
+        self.server.seen().iter().filter(|seen| seen.words == ["CLUSTER", "SLOTS"]).count()
+    }
+}
+
+/// The port of a machine that accepts connections and never answers.
+fn mute() -> (TcpListener, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+fn cluster(seeds: &[u16], command_timeout: Duration) -> Cluster {
+    cluster_of(seeds, command_timeout, |number, address| Dialer::new(number, address, None, "test".into()))
+}
+
+fn cluster_of(
+    seeds: &[u16],
+    command_timeout: Duration,
+    dialer: impl Fn(ServerNumber, Address) -> Dialer + Send + Sync + 'static,
+) -> Cluster {
+    let seeds = seeds.iter().map(|port| Address::parse(&format!("redis://127.0.0.1:{port}")).unwrap()).collect();
+    Cluster::new(seeds, Members::new(dialer, 2, None), command_timeout).unwrap()
+}
+
+fn port_of(server: &Server) -> u16 {
+    server.place().unwrap().1
+}
+
+fn routed(cluster: &Cluster) -> u16 {
+    port_of(&cluster.route(b"k").server)
+}
+
+/// Asks a server anything over its pool.
+fn ping(server: &Server, limit: Duration) -> std::result::Result<(), Fault> {
+    let request = crate::conn::command(&["PING"]).get_packed_command();
+    server.request(&request, Limits::by(Instant::now().after(limit)), |_| Some(()))
+}
+
+#[track_caller]
+fn eventually(text: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.until(Instant::now()) < SOON, "{text}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_newer_map_is_kept_beside_a_member_with_an_older_one() {
+    let (new, old) = (member(), member());
+    new.tells(5, &[(new.port, "new"), (old.port, "old")]);
+    old.tells(4, &[(old.port, "old"), (new.port, "new")]);
+    let cluster = cluster(&[new.port, old.port], SOON);
+    for _ in 0..4 {
+        cluster.greet(SOON).unwrap();
+        assert_eq!(routed(&cluster), new.port);
+    }
+}
+
+#[test]
+fn the_url_is_asked_although_all_members_are_mute() {
+    let gone: Vec<_> = (0..8).map(|_| mute()).collect();
+    let host = member();
+    host.tells(1, &gone.iter().map(|(_, port)| (*port, "")).collect::<Vec<_>>());
+    let cluster = cluster(&[host.port], LIMIT);
+    cluster.greet(SOON).unwrap();
+    assert_eq!(routed(&cluster), gone[0].1);
+    // All members have new addresses, and the host of the URL is one of them.
+    host.tells(2, &[(host.port, "")]);
+    cluster.doubt(cluster.route(b"k").server.number());
+    eventually("the host of the URL tells the new map", || routed(&cluster) == host.port);
+}
+
+#[test]
+fn the_hosts_of_the_url_are_asked_when_no_member_is_left() {
+    let (host, new) = (member(), member());
+    let (gone, port) = mute();
+    host.tells(1, &[(port, "")]);
+    let cluster = cluster(&[host.port], LIMIT);
+    cluster.greet(SOON).unwrap();
+    drop(gone);
+    host.tells(2, &[(new.port, "")]);
+    cluster.greet(SOON).unwrap();
+    assert_eq!(routed(&cluster), new.port);
+}
+
+#[test]
+fn a_link_that_needs_most_of_the_command_timeout_is_enough() {
+    let slow = || {
+        member_that(|seen| {
+            if seen.words == ["CLUSTER", "SLOTS"] {
+                thread::sleep(LIMIT * 2 / 3);
+            }
+            None
+        })
+    };
+    let members: Vec<Member> = (0..6).map(|_| slow()).collect();
+    let nodes: Vec<Node> = members.iter().map(|member| (member.port, "")).collect();
+    members.iter().for_each(|member| member.tells(1, &nodes));
+    let cluster = cluster(&[members[0].port], LIMIT);
+    cluster.greet(SOON).unwrap();
+    let (old, new) = (nodes[0].0, nodes[5].0);
+    assert_eq!(routed(&cluster), old);
+    members.iter().for_each(|member| member.tells(2, &[nodes[5], nodes[1]]));
+    cluster.doubt(cluster.route(b"k").server.number());
+    eventually("the new master is known", || routed(&cluster) == new);
+}
+
+#[test]
+fn looks_go_on_until_a_mute_master_is_replaced() {
+    let (_gone, port) = mute();
+    let other = member();
+    other.tells(1, &[(port, "old"), (other.port, "new")]);
+    let cluster = cluster(&[other.port], Duration::from_secs(2));
+    cluster.greet(SOON).unwrap();
+    let master = cluster.route(b"k").server;
+    let mute = thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let began = Instant::now();
+            assert!(ping(&master, SOON * 6).is_err());
+            began.until(Instant::now())
+        });
+        cluster.doubt(master.number());
+        eventually("the member is asked again", || other.looks() > 2);
+        // No request fails from here on, and the replica takes over.
+        other.tells(2, &[(other.port, "new")]);
+        waits.join().unwrap()
+    });
+    assert!(mute < SOON * 4, "nobody ends the question to the former master");
+    assert_eq!(routed(&cluster), other.port);
+}
+
+#[test]
+fn looks_end_when_a_doubted_member_answers() {
+    let member = member();
+    member.tells(1, &[(member.port, "")]);
+    let cluster = cluster(&[member.port], SOON);
+    cluster.greet(SOON).unwrap();
+    cluster.doubt(ServerNumber(0));
+    eventually("looks end", || !cluster.shared.state.lock().refreshing.is_under_way());
+    assert!(member.looks() <= 3, "{}", member.looks());
+}
+
+#[test]
+fn looks_are_a_second_apart() {
+    let member = member();
+    member.tells(1, &[(member.port, "")]);
+    let cluster = cluster(&[member.port], SOON);
+    cluster.greet(SOON).unwrap();
+    let began = Instant::now();
+    while began.until(Instant::now()) < Duration::from_millis(700) {
+        cluster.doubt(ServerNumber(0));
+        thread::sleep(Duration::from_millis(5));
+    }
+    let passed = began.until(Instant::now()).as_secs();
+    assert!(member.looks() <= 2 + usize::try_from(passed).unwrap(), "{}", member.looks());
+}
+
+#[test]
+fn a_look_that_panics_is_not_the_last_one() {
+    let member = member();
+    let cluster = cluster_of(&[member.port], SOON, |number, address| {
+        assert!(address.endpoint != Endpoint::Tcp("127.0.0.1".into(), 1), "a mistake");
+        Dialer::new(number, address, None, "test".into())
+    });
+    member.tells(1, &[(1, "")]);
+    cluster.doubt(ServerNumber(0));
+    eventually("the first look falls", || member.looks() == 1);
+    member.tells(1, &[(member.port, "")]);
+    eventually("the next look learns the map", || {
+        cluster.doubt(ServerNumber(0));
+        !cluster.shared.state.lock().map.masters().is_empty()
+    });
+}
+
+#[test]
+fn a_redirection_without_a_host_leads_to_the_host_that_spoke() {
+    let seeds = ["redis://127.0.0.1:7000", "redis://localhost:7000"].map(|url| Address::parse(url).unwrap());
+    let members = Members::new(|number, address| Dialer::new(number, address, None, "test".into()), 1, None);
+    let cluster = Cluster::new(seeds.into(), members, LIMIT).unwrap();
+    let Ok(redis::Value::ServerError(error)) = redis::parse_redis_value(b"-ASK 5 :7001\r\n") else { panic!() };
+    let refusal = Refusal::new(&error);
+    let Heed::Elsewhere(Route { server, asking: true }) = cluster.heed(ServerNumber(1), &refusal) else { panic!() };
+    assert_eq!(server.place(), Some(("localhost", 7_001)));
+    assert_eq!(cluster.shared.state.lock().map.master(Slot(5)), None, "the slot has not moved");
+}
+
+#[test]
+fn an_address_of_another_cluster_gets_no_request() {
+    let ours = member();
+    let reused = member_that(|seen| (seen.words[1..] == ["MYID"]).then_some(Reaction::Reply("$5\r\ntheir\r\n")));
+    ours.tells(1, &[(reused.port, "dead"), (ours.port, "ours")]);
+    reused.tells(9, &[(reused.port, "their")]);
+    let cluster = cluster(&[ours.port], SOON);
+    cluster.greet(SOON).unwrap();
+    let Err(Fault::NotSent(error)) = ping(&cluster.route(b"k").server, SOON) else { panic!("it was asked") };
+    assert_eq!(error.kind(), ErrorKind::Connection);
+    assert!(error.to_string().contains("belongs to another node"), "{error}");
+    // Its map is not believed either, however new it is, and although nobody else answers.
+    for _ in 0..3 {
+        cluster.greet(SOON).unwrap();
+        assert!(cluster.shared.state.lock().members.len() == 2);
+    }
+    assert!(!reused.server.seen().iter().any(|seen| seen.words == ["PING"]));
+}
+
+#[test]
+fn a_cluster_made_anew_behind_the_url_is_followed() {
+    let host = member();
+    host.tells(7, &[(host.port, "old")]);
+    let cluster = cluster(&[host.port], SOON);
+    cluster.greet(SOON).unwrap();
+    let new = member();
+    host.tells(1, &[(new.port, "new")]);
+    cluster.greet(SOON).unwrap();
+    assert_eq!(routed(&cluster), new.port);
+}
+
+#[test]
+fn idle_connections_to_a_demoted_master_are_closed() {
+    let (first, second) = (member(), member());
+    let tell = |epoch, nodes: &[Node]| [&first, &second].map(|member| member.tells(epoch, nodes));
+    tell(1, &[(first.port, ""), (second.port, "")]);
+    let cluster = cluster(&[first.port], SOON);
+    cluster.greet(SOON).unwrap();
+    let server = cluster.route(b"k").server;
+    ping(&server, SOON).unwrap();
+    tell(2, &[(second.port, ""), (first.port, "")]);
+    cluster.greet(SOON).unwrap();
+    assert!(server.take_idle().unwrap().is_none(), "a replica needs no idle connection");
+}
+
+#[test]
+fn a_late_copy_is_fenced_until_it_is_over() {
+    let kills = |seen: &Seen| seen.words.get(1).is_some_and(|word| word == "KILL");
+    let asked = AtomicUsize::new(0);
+    let member = member_that(move |seen| {
+        let is_first = kills(seen) && asked.fetch_add(1, Ordering::SeqCst) == 0;
+        is_first.then_some(Reaction::HangUp).or_else(|| kills(seen).then_some(Reaction::Reply(":1\r\n")))
+    });
+    let (_gone, port) = mute();
+    let cluster = cluster(&[port, member.port], LIMIT);
+    let server = cluster.server(ServerNumber(1)).unwrap();
+    let copy = server.dial(Instant::now().after(SOON)).unwrap().identity().cloned().unwrap();
+    // A copy at a member that is gone delays no other one.
+    cluster.leave_behind(Identity { number: ServerNumber(0), ..copy.clone() });
+    cluster.leave_behind(copy.clone());
+    let is_left = |of: ServerNumber| {
+        let state = cluster.shared.state.lock();
+        state.late.copies().any(|copy| copy.number == of)
+    };
+    eventually("the copy is over", || !is_left(ServerNumber(1)));
+    let killed = member.server.seen().iter().filter(|seen| kills(seen) && seen.words[3] == copy.id.to_string()).count();
+    assert_eq!(killed, 2, "the first fence had no answer");
+    assert!(is_left(ServerNumber(0)), "nobody knows about the copy there");
+    // The process there is another one by now, which does not know the copy.
+    member.server.becomes("127.0.0.1:1");
+    cluster.leave_behind(Identity { id: copy.id + 1_000, ..copy });
+    eventually("the process with the copy has ended", || !is_left(ServerNumber(1)));
+    assert_eq!(member.server.seen().iter().filter(|seen| kills(seen)).count(), 2);
+    cluster.close();
+}
+
+const LIMIT: Duration = Duration::from_millis(1_200);
+const SOON: Duration = Duration::from_secs(10);
