@@ -270,6 +270,8 @@ impl<'a> Acquisition<'a> {
             self.engine.with_ledger(&dead, |ledger, now| ledger.look(now));
         }
         self.engine.schedule_if_observed(&hold);
+        // The grant may be that of another server than the one where the wait began.
+        self.waiting.follow();
         let node = &self.waiting.node;
         node.watchdog.granted(self.engine, &node.server, &node.hub, &hold);
         if self.tells {

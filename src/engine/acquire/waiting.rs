@@ -120,7 +120,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Turns to the server that has the lock now.
-    fn follow(&mut self) {
+    pub(crate) fn follow(&mut self) {
         self.node = self.engine.node(self.name);
     }
 

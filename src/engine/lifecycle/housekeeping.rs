@@ -36,12 +36,14 @@ impl Engine {
         self.cleaner.run_at(at, move || {
             let Some(engine) = engine.upgrade() else { return };
             let limit = engine.config.idle_timeout.max(Duration::from_millis(10));
-            let trim = |server: Arc<Server>| server.trim(Instant::now(), limit);
+            let trim = |server: &Server| server.trim(Instant::now(), limit);
             engine.trimming.store(false, Ordering::Release);
             if engine.is_closed() {
                 return;
             }
-            if let Some(next) = engine.topology.servers().into_iter().filter_map(trim).min()
+            // A server without keys may still have connections.
+            let nodes = engine.nodes.lock().clone();
+            if let Some(next) = nodes.iter().flatten().filter_map(|node| trim(&node.server)).min()
                 && !engine.trimming.swap(true, Ordering::AcqRel)
             {
                 engine.trim_later(next);

@@ -33,7 +33,7 @@ fn news_and_grants(each: u64) {
     let mut threads = vec![];
     for held in holds.clone() {
         let inbox = Arc::clone(&inbox);
-        threads.push(thread::spawn(move || inbox.granted(&held)));
+        threads.push(thread::spawn(move || _ = inbox.granted(&held)));
     }
     for number in 0..each {
         let inbox = Arc::clone(&inbox);

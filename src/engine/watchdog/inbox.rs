@@ -58,20 +58,40 @@ impl Inbox {
         }
     }
 
-    /// Adds a granted hold. A grant wakes the watchdog only if the watchdog does not look from time to time.
-    pub(crate) fn granted(&self, hold: &Arc<HoldState>) {
+    /// Whether a watchdog runs.
+    pub(crate) fn is_read(&self) -> bool {
+        self.0.lock().waker.is_some()
+    }
+
+    /// The watchdog is to end. Returns `false` where a hold has come meanwhile.
+    pub(crate) fn is_left(&self) -> bool {
+        let mut state = self.0.lock();
+        let is_left = state.granted.is_empty() && state.moved.is_empty();
+        if is_left {
+            (state.waker, state.woken) = (None, false);
+        }
+        is_left
+    }
+
+    /// Adds a granted hold. A grant wakes the watchdog only if the watchdog does not look from time to time. Returns
+    /// whether a watchdog runs.
+    pub(crate) fn granted(&self, hold: &Arc<HoldState>) -> bool {
         let mut state = self.0.lock();
         state.granted.push(Arc::downgrade(hold));
         if std::mem::take(&mut state.awaits_grants) {
             state.wake();
         }
+        state.waker.is_some()
     }
 
-    /// Adds a hold whose key moved to the server of this watchdog.
-    pub(crate) fn moved(&self, hold: &Arc<HoldState>) {
+    /// Adds a hold whose key moved to the server of this watchdog. Returns whether a watchdog runs.
+    pub(crate) fn moved(&self, hold: &Arc<HoldState>) -> bool {
         let mut state = self.0.lock();
+        state.granted.push(Arc::downgrade(hold));
         state.moved.push(Arc::downgrade(hold));
+        state.awaits_grants = false;
         state.wake();
+        state.waker.is_some()
     }
 
     /// Takes the holds that were handed over.

@@ -51,7 +51,7 @@ impl Engine {
         let answer = exactly_once::send(topology, &call, bounds, None).map_err(|failed| failed.error)?;
         if let Some(needs) = durability.filter(|_| is_renewed(&answer.value)) {
             let server = self.node(&hold.name).server.label();
-            let missing = needs.judge(answer.copies.as_ref(), &server, "")?;
+            let missing = needs.judge(answer.copies.as_ref(), &server, "its renewal does not count")?;
             self.tell_missing(&hold.name, missing);
         }
         Ok(answer.value.answers)
@@ -63,12 +63,5 @@ impl Engine {
         let node = self.node(&hold.name);
         node.watchdog.takes_over(&engine, &node.server, &node.hub, hold);
         node.watchdog.is_running()
-    }
-
-    /// The same, if that watchdog does not run: otherwise it renews the hold at its next tick.
-    pub(super) fn watch_over_unless_watched(&self, hold: &Arc<HoldState>) {
-        if !self.node(&hold.name).watchdog.is_running() {
-            self.watch_over(hold);
-        }
     }
 }

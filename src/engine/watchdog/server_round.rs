@@ -157,12 +157,14 @@ impl RenewalHost for ServerRound<'_> {
     fn holds(&mut self) -> Vec<Arc<HoldState>> {
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             self.engine.registry.all().into_iter().partition(|hold| self.engine.is_on(self.server, hold));
-        // A slot may have moved to a server where this client has no watchdog.
-        let was_here = |hold: &&Arc<HoldState>| hold.is_watched_at(self.server.number());
-        let (left, others): (Vec<_>, Vec<_>) = elsewhere.iter().partition(was_here);
-        others.into_iter().for_each(|hold| self.engine.watch_over_unless_watched(hold));
-        // The next renewal there may be far away, and a lease is never renewed.
-        left.into_iter().for_each(|hold| _ = self.hand_over(hold));
+        // A slot may have moved to a server where this client has no watchdog. Where it has one, the next renewal may be
+        // far away, and a lease is never renewed.
+        let now = Instant::now();
+        for hold in elsewhere.iter().filter(|hold| hold.since.after(LONGEST_STAY) <= now) {
+            if !hold.is_watched_at(self.engine.topology.route(hold.name.key()).server.number()) {
+                self.hand_over(hold);
+            }
+        }
         *self.nothing_here = here.is_empty();
         here
     }
@@ -277,7 +279,7 @@ fn claim(due: &Due) -> Claim {
     Claim { name: due.hold.name.clone(), owner: due.hold.owner.clone() }
 }
 
-/// A hold that was handed over stays this long at most.
+/// A hold that was granted or handed over stays this long at most.
 const LONGEST_STAY: Duration = Duration::from_secs(1);
 /// With less time left, a reply would probably arrive too late.
 pub(super) const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);

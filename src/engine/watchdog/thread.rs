@@ -1,11 +1,10 @@
 //! The watchdog of one server as its callers see it: an inbox, and a thread that is started on demand.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-
-use once_cell::sync::OnceCell;
 
 use super::inbox::Inbox;
 use super::worker::Worker;
@@ -14,46 +13,45 @@ use crate::engine::Engine;
 use crate::engine::holds::hold::HoldState;
 use crate::engine::hub::Hub;
 use crate::name::LockName;
+use crate::sync::Mutex;
 
-/// The handle of the watchdog of one server; its thread starts at the first use.
+/// The handle of the watchdog of one server; its thread starts at the first use, and ends where the server has no keys
+/// any more.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
     inbox: Arc<Inbox>,
-    running: OnceCell<()>,
+    /// One thread at a time is started.
+    starting: Mutex<()>,
 }
 
 impl Watchdog {
     /// Adds a granted hold, which is renewed, and watched after a moment.
     pub(crate) fn granted(&self, engine: &Arc<Engine>, server: &Arc<Server>, hub: &Arc<Hub>, hold: &Arc<HoldState>) {
-        self.start(engine, server, hub);
-        // Without a thread the inbox would never be emptied.
-        if self.running.get().is_some() {
-            self.inbox.granted(hold);
+        if !self.inbox.granted(hold) {
+            self.start(engine, server, hub);
         }
     }
 
     /// Takes a hold over from the watchdog of another server: the hold is renewed at once, and watched after a moment.
     pub(crate) fn takes_over(&self, engine: &Arc<Engine>, server: &Arc<Server>, hub: &Arc<Hub>, hold: &Arc<HoldState>) {
-        self.granted(engine, server, hub, hold);
-        if self.is_running() {
-            self.inbox.moved(hold);
+        if !self.inbox.moved(hold) {
+            self.start(engine, server, hub);
         }
     }
 
-    /// Whether the thread was started.
+    /// Whether the thread runs.
     pub(crate) fn is_running(&self) -> bool {
-        self.running.get().is_some()
+        self.inbox.is_read()
     }
 
     /// Starts the thread unless it runs.
     fn start(&self, engine: &Arc<Engine>, server: &Arc<Server>, hub: &Arc<Hub>) {
-        if self.running.get().is_some() {
+        let _alone = self.starting.lock();
+        if self.is_running() {
             return;
         }
-        // Without a thread holds expire and report it; the next acquire tries again.
-        let _ = self.running.get_or_try_init(|| {
+        let start = || {
             let (waker, sleeper) = sleeper()?;
-            self.inbox.is_read_by(waker);
             let (engine, hub) = (Arc::downgrade(engine), Arc::downgrade(hub));
             let (server, inbox) = (Arc::clone(server), Arc::clone(&self.inbox));
             let work = move || {
@@ -69,8 +67,17 @@ impl Watchdog {
                     restarted = true;
                 }
             };
-            thread::Builder::new().name("lockson-watchdog".into()).spawn(work).map(drop)
-        });
+            thread::Builder::new().name("lockson-watchdog".into()).spawn(work)?;
+            self.inbox.is_read_by(waker);
+            // What came before the thread woke nobody.
+            self.inbox.put(|_| ());
+            Ok::<_, io::Error>(())
+        };
+        if start().is_err() {
+            // Without a thread nobody empties the inbox: holds expire and report it, and the next grant tries again.
+            self.inbox.take_granted(false);
+            self.inbox.take_moved();
+        }
     }
 
     /// Schedules a check of the holds of these names.
@@ -104,11 +111,11 @@ const PAUSE_AFTER_A_PANIC: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::*;
     use crate::config::ClientBuilder;
-    use crate::conn::Standalone;
+    use crate::conn::{Route, Standalone, Topology};
     use crate::engine::holds::hold::Granted;
     use crate::engine::{AcquireArgs, Kind};
     use crate::kinds::Plain;
@@ -116,6 +123,7 @@ mod tests {
     use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswers, Side};
     use crate::state::ledger::{Ledger, Promise};
     use crate::time::{Instant, Lease};
+    use crate::transport::ServerNumber;
 
     const PLAIN: Plain = Plain { reentrant: true };
 
@@ -152,21 +160,81 @@ mod tests {
         }
     }
 
+    /// A server that has all keys until it has none.
+    #[derive(Debug)]
+    struct Leaves {
+        server: Arc<Server>,
+        other: Arc<Server>,
+        has_left: AtomicBool,
+    }
+
+    impl Leaves {
+        fn now(&self) -> &Arc<Server> {
+            if self.has_left.load(Ordering::SeqCst) { &self.other } else { &self.server }
+        }
+    }
+
+    impl Topology for Arc<Leaves> {
+        fn route(&self, _: &[u8]) -> Route {
+            Route::to(self.now())
+        }
+
+        fn server(&self, _: ServerNumber) -> Option<Arc<Server>> {
+            None
+        }
+
+        fn servers(&self) -> Vec<Arc<Server>> {
+            vec![Arc::clone(self.now())]
+        }
+
+        fn greet(&self, _: Duration) -> crate::error::Result<()> {
+            Ok(())
+        }
+
+        fn close(&self) {}
+    }
+
     #[test]
-    fn a_watchdog_that_panics_goes_on() {
-        let url = "redis://127.0.0.1:1";
-        let settings = ClientBuilder::new(url).watchdog(Duration::from_secs(60), Duration::from_millis(100));
-        let server = Server::for_test(url);
-        let engine =
-            Engine::new(settings.config, crate::owner::Owners::new(), Box::new(Standalone::new(server))).unwrap();
+    fn the_watchdog_of_a_server_without_keys_ends_and_may_start_anew() {
+        let [server, other] =
+            [0, 1].map(|number| Arc::new(Server::numbered_for_test(ServerNumber(number), "redis://127.0.0.1:1")));
+        let topology = Arc::new(Leaves { server, other, has_left: AtomicBool::new(false) });
+        let engine = engine_of(Box::new(Arc::clone(&topology)));
+        let hold = hold_of(&engine, Arc::new(PLAIN));
+        let node = engine.node(&hold.name);
+        let grant = || node.watchdog.granted(&engine, &node.server, &node.hub, &hold);
+        grant();
+        assert!(node.watchdog.is_running());
+        topology.has_left.store(true, Ordering::SeqCst);
+        eventually("the thread ends", || !node.watchdog.is_running());
+        topology.has_left.store(false, Ordering::SeqCst);
+        grant();
+        assert!(node.watchdog.is_running());
+    }
+
+    #[track_caller]
+    fn eventually(text: &str, is_so: impl Fn() -> bool) {
+        let limit = Instant::now().after(Duration::from_secs(30));
+        while !is_so() {
+            assert!(Instant::now() < limit, "{text}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn engine_of(topology: Box<dyn Topology>) -> Arc<Engine> {
+        let settings =
+            ClientBuilder::new("redis://127.0.0.1:1").watchdog(Duration::from_secs(60), Duration::from_millis(100));
+        Engine::new(settings.config, crate::owner::Owners::new(), topology).unwrap()
+    }
+
+    fn hold_of(engine: &Engine, kind: Arc<dyn Kind>) -> Arc<HoldState> {
         let lease = Lease::new(Duration::from_secs(60)).unwrap();
         let promise = Promise::Renewed { until: None };
         let now = Instant::now();
         let (number, owner) = engine.owners.draw(crate::owner::ThreadId::current().number());
-        let kind = Arc::new(Falls::default());
-        let hold = Arc::new(HoldState::new(Granted {
+        Arc::new(HoldState::new(Granted {
             name: LockName::new("n").unwrap(),
-            kind: Arc::clone(&kind) as Arc<dyn Kind>,
+            kind,
             number,
             owner,
             thread: None,
@@ -176,14 +244,17 @@ mod tests {
             in_doubt: Default::default(),
             ledger: Ledger::granted(lease, now, lease, Side::Exclusive, promise).0,
             durability: None,
-        }));
+        }))
+    }
+
+    #[test]
+    fn a_watchdog_that_panics_goes_on() {
+        let engine = engine_of(Box::new(Standalone::new(Server::for_test("redis://127.0.0.1:1"))));
+        let kind = Arc::new(Falls::default());
+        let hold = hold_of(&engine, Arc::clone(&kind) as Arc<dyn Kind>);
         engine.registry.add(Arc::clone(&hold));
         let node = engine.node(&hold.name);
         node.watchdog.granted(&engine, &node.server, &node.hub, &hold);
-        let limit = now.after(Duration::from_secs(30));
-        while kind.renewals.load(Ordering::SeqCst) < 4 && Instant::now() < limit {
-            thread::sleep(Duration::from_millis(10));
-        }
-        assert!(kind.renewals.load(Ordering::SeqCst) >= 4, "it is renewed no more");
+        eventually("it is renewed", || kind.renewals.load(Ordering::SeqCst) >= 4);
     }
 }

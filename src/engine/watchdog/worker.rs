@@ -94,7 +94,19 @@ impl Worker {
                 return;
             }
             self.turn(&engine, &hub);
+            if self.is_over(&engine) {
+                return;
+            }
         }
+    }
+
+    /// Whether the thread ends: the server has no keys any more, and no hold is left here.
+    fn is_over(&self, engine: &Engine) -> bool {
+        let rests = self.empty_since.is_some_and(|since| since.after(LINGER) <= Instant::now());
+        rests
+            && self.ripening.step_at().is_none()
+            && !engine.topology.servers().iter().any(|server| Arc::ptr_eq(server, &self.server))
+            && self.inbox.is_left()
     }
 
     /// Handles new events and due work.

@@ -91,6 +91,42 @@ fn a_leased_hold_is_watched_where_a_watchdog_runs() {
 }
 
 #[test]
+fn a_leased_lock_granted_over_a_redirection_is_watched() {
+    let scene = Scene::new();
+    // No tick of a watchdog helps.
+    let client = Client::builder(&scene.cluster.url()).watchdog(SOON * 9, SOON * 3).connect().unwrap();
+    let target = scene.cluster.node(scene.to);
+    let there =
+        (0..).map(|number| format!("{}-{number}", scene.tag)).find(|name| scene.cluster.node_of(name) == scene.to);
+    let other = client.get_lock(there.unwrap()).lock().unwrap();
+    eventually(SOON, "the other key is watched", || target.tracked_keys() == 1);
+    scene.cluster.move_slot(scene.slot, scene.to);
+    // The map of the client still names the former master.
+    let guard = client.get_lock(&scene.tag).with_lease(ms(60_000)).lock().unwrap();
+    eventually(SOON, "the key is watched at the target", || target.tracked_keys() == 2);
+    target.run(&["DEL", &scene.tag]);
+    let (took, lost) = timed(|| guard.wait_lost(SOON));
+    assert!(lost.is_some() && took < ms(1_000) + STANDSTILLS, "told after {took:?}");
+    other.unlock().unwrap();
+}
+
+#[test]
+fn a_hold_follows_its_slot_without_the_right_to_track() {
+    let scene = Scene::new();
+    for node in scene.cluster.nodes() {
+        node.run(&["ACL", "SETUSER", "default", "-client|tracking"]);
+    }
+    let lease = ms(4_000);
+    let client = Client::builder(&scene.cluster.url()).watchdog(lease, lease / 2).connect().unwrap();
+    let lock = client.get_lock(&scene.tag);
+    let guard = lock.lock().unwrap();
+    scene.cluster.move_slot(scene.slot, scene.to);
+    assert!(lock.is_locked().unwrap(), "the map is right again");
+    std::thread::sleep(lease + ms(500));
+    assert!(guard.is_held(), "{:?}", guard.lost());
+}
+
+#[test]
 fn a_reader_keeps_writers_out_while_its_slot_migrates() {
     let scene = Scene::new();
     let [one, two, writer] = [(); 3].map(|()| brisk(&scene.cluster).command_timeout(ms(500)).connect().unwrap());

@@ -32,3 +32,19 @@ fn locks_of_a_cluster_wait_for_the_replicas_of_their_members() {
     eventually(SOON, "it is given back", || !client.get_lock(&name).is_locked().unwrap());
     cluster.replicas_of(to).into_iter().for_each(|replica| cluster.node(replica).resume());
 }
+
+#[test]
+fn a_renewal_over_a_redirection_needs_its_replicas() {
+    let cluster = RedisCluster::start(2, 1);
+    let client = Client::builder(&cluster.url()).watchdog(ms(3_000), ms(500)).durability(one()).connect().unwrap();
+    let name = fresh("half-moved");
+    let (slot, from) = (slot_of(&name), cluster.node_of(&name));
+    let to = cluster.masters().into_iter().find(|master| *master != from).expect("there are two");
+    let guard = client.get_lock(&name).lock().unwrap();
+    cluster.begin_move(slot, to);
+    assert_eq!(cluster.move_keys(slot, to, |_| true), 1);
+    let replicas = cluster.replicas_of(to);
+    replicas.iter().for_each(|replica| cluster.node(*replica).pause());
+    assert!(guard.wait_lost(SOON).is_some(), "no replica has the renewals");
+    replicas.iter().for_each(|replica| cluster.node(*replica).resume());
+}
