@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watchdog_of_a_server_without_keys_ends_and_may_start_anew() {
+    fn the_watchdog_of_a_server_without_keys_ends() {
         let [server, other] =
             [0, 1].map(|number| Arc::new(Server::numbered_for_test(ServerNumber(number), "redis://127.0.0.1:1")));
         let topology = Arc::new(Leaves { server, other, has_left: AtomicBool::new(false) });

@@ -74,7 +74,8 @@ fn leave_hung(cluster: &RedisCluster, master: usize, threads: usize) -> Vec<Dura
     thread::scope(|scope| {
         for (name, taken) in names.iter().zip(&taken) {
             scope.spawn(move || {
-                let lock = client.get_lock(name);
+                // A release that the replica lacks brings its lock back, for as long as this.
+                let lock = client.get_lock(name).with_lease(ms(500));
                 while !is_over.load(Ordering::SeqCst) {
                     let guard = lock.try_lock_for(SOON * 6).unwrap().expect("nobody else wants it");
                     // A release whose time is over goes on in the background.

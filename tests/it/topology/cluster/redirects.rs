@@ -64,15 +64,15 @@ fn a_free_lock_of_a_moving_slot_is_taken_at_the_new_place() {
 }
 
 #[test]
-fn locks_on_their_way_to_a_member_without_scripts_are_taken_together() {
+fn moving_locks_are_taken_together_where_no_script_is() {
     let (first, slot, to) = name_to_move();
     let (second, other, _) = std::iter::repeat_with(name_to_move).find(|(_, _, there)| *there == to).unwrap();
     let client = client();
-    [slot, other].map(|slot| moving().begin_move(slot, to));
+    [slot, other].into_iter().for_each(|slot| moving().begin_move(slot, to));
     moving().node(to).run(&["SCRIPT", "FLUSH"]);
     let locks = Lock::multi([first, second].map(|name| client.get_lock(name)));
     locks.try_lock_for(SOON).unwrap().expect("nobody else wants them").unlock().unwrap();
-    [slot, other].map(|slot| moving().finish_move(slot, to));
+    [slot, other].into_iter().for_each(|slot| moving().finish_move(slot, to));
 }
 
 #[test]

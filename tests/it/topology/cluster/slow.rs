@@ -1,4 +1,4 @@
-//! Members behind links that need a while for each round trip: they are found again, plain and over TLS.
+//! Members behind cables that need a while for each round trip: they are found again, plain and over TLS.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,14 +14,14 @@ use lockson_harness::{RedisCluster, RedisServer, eventually, slot_of};
 use crate::campaign::Campaign;
 use crate::support::{SOON, fresh, ms};
 
-/// A link to a server, on which all bytes are late, those of a handshake among them.
-struct Link {
+/// A cable to a server, on which all bytes are late, those of a handshake among them.
+struct Cable {
     port: u16,
     is_cut: Arc<AtomicBool>,
 }
 
-impl Link {
-    fn to(server: SocketAddr, round_trip: Duration) -> Link {
+impl Cable {
+    fn to(server: SocketAddr, round_trip: Duration) -> Cable {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, is_cut) = (listener.local_addr().unwrap().port(), Arc::new(AtomicBool::new(false)));
         let in_thread = Arc::clone(&is_cut);
@@ -35,7 +35,7 @@ impl Link {
                 }
             }
         });
-        Link { port, is_cut }
+        Cable { port, is_cut }
     }
 
     /// Carries nothing from now on, and tells nobody.
@@ -68,36 +68,36 @@ fn carry(mut from: TcpStream, mut to: TcpStream, connected: Instant, late: Durat
     });
 }
 
-/// Four masters, which a client reaches by links only.
+/// Four masters, which a client reaches by cables only.
 struct Scene {
     cluster: RedisCluster,
-    links: Vec<Link>,
+    cables: Vec<Cable>,
 }
 
 impl Scene {
     fn new(cluster: RedisCluster, round_trip: Duration, address: fn(&RedisServer) -> SocketAddr) -> Scene {
-        let links: Vec<Link> = cluster.nodes().iter().map(|node| Link::to(address(node), round_trip)).collect();
-        for (node, link) in cluster.nodes().iter().zip(&links) {
-            node.run(&["CONFIG", "SET", "cluster-announce-port", &link.port.to_string()]);
+        let cables: Vec<Cable> = cluster.nodes().iter().map(|node| Cable::to(address(node), round_trip)).collect();
+        for (node, cable) in cluster.nodes().iter().zip(&cables) {
+            node.run(&["CONFIG", "SET", "cluster-announce-port", &cable.port.to_string()]);
         }
         let knows = |node: &RedisServer| {
             let nodes: String = node.query(&["CLUSTER", "NODES"]);
-            links.iter().all(|link| nodes.contains(&format!(":{}@", link.port)))
+            cables.iter().all(|cable| nodes.contains(&format!(":{}@", cable.port)))
         };
-        eventually(SOON, "the nodes announce the links", || cluster.nodes().iter().all(knows));
-        Scene { cluster, links }
+        eventually(SOON, "the nodes announce the cables", || cluster.nodes().iter().all(knows));
+        Scene { cluster, cables }
     }
 
     /// Takes a lock whose slot has moved away from a master that is gone. Returns how long that took.
     fn find_again(&self, builder: impl Fn(&str) -> ClientBuilder) -> Duration {
-        let places: Vec<String> = self.links.iter().map(|link| format!("127.0.0.1:{}", link.port)).collect();
+        let places: Vec<String> = self.cables.iter().map(|cable| format!("127.0.0.1:{}", cable.port)).collect();
         let client = builder(&places.join(",")).connect().unwrap();
         let name = fresh("slow");
         let from = self.cluster.node_of(&name);
         let lock = client.get_lock(&name);
         lock.lock().unwrap().unlock().unwrap();
-        self.cluster.move_slot(slot_of(&name), (from + 1) % self.links.len());
-        self.links[from].cut();
+        self.cluster.move_slot(slot_of(&name), (from + 1) % self.cables.len());
+        self.cables[from].cut();
         let began = Instant::now();
         let guard = lock.try_lock_for(SOON * 3).unwrap();
         let took = began.elapsed();
@@ -111,7 +111,7 @@ fn masters() -> RedisCluster {
 }
 
 #[test]
-fn a_dead_master_is_left_behind_a_slow_link() {
+fn a_dead_master_is_left_behind_a_slow_cable() {
     let took = Scene::new(masters(), ms(300), RedisServer::address).find_again(plain);
     assert!(took < COMMAND_TIMEOUT * 2, "{took:?}");
 }
