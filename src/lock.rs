@@ -97,8 +97,8 @@ impl Lock {
     /// The locks may be of any kind, client and server, at most 1,000; a multi-lock among them counts as its locks.
     /// Fenced locks become members by `.into()`, or `.map(Lock::from)`; [`Hold::members`] tells their tokens.
     /// The order does not matter: a waiter holds nothing while it waits, so multi-locks never deadlock, also with
-    /// threads that hold one of the locks already. A waiter that met busy locks in four rounds may hold the others
-    /// for up to a second at a time, so that locks that are nearly always busy do not starve it.
+    /// threads that hold one of the locks already. A waiter that waited long or met busy locks in four rounds may
+    /// hold the others for a part of that time, so that locks that are nearly always busy do not starve it.
     ///
     /// Locks of one server without a queue or a token ([`get_lock`](crate::Client::get_lock), non-reentrant, spin) are
     /// taken and released in one request. A lock that this thread holds is re-entered. When the call returns, each lock

@@ -2,8 +2,10 @@
 //!
 //! A caller that sleeps holds no part of its take, so callers never block each other in a circle, whatever the order of
 //! their locks and whatever they hold already. The caller sleeps at one busy part, the blocker, and asks for the other
-//! parts at once when it has the blocker. Locks that are nearly always busy would starve such a caller. After some
-//! rounds in vain, the caller therefore keeps the granted parts while it waits for a missing part, for a bounded time.
+//! parts at once when it has the blocker. Locks that are nearly always busy would starve such a caller. After a long
+//! wait for the blocker, and after some rounds in vain, the caller therefore keeps the granted parts while it waits for a
+//! missing part, for a bounded time. After a held wait in vain, the missing part is the next blocker: the caller ends up
+//! waiting for the slowest part with empty hands, and for the faster parts with the slowest one in hand.
 
 use std::time::Duration;
 
@@ -29,6 +31,8 @@ pub(crate) struct Rounds {
     phase: Phase,
     /// The number of rounds that ended without all parts.
     vain: u32,
+    /// The time that this round waited with empty hands.
+    waited: Duration,
     /// The time for which this round may still wait while it holds parts.
     patience: Duration,
 }
@@ -40,6 +44,8 @@ struct Part {
     is_busy: bool,
     /// Whether its server did not answer in this round.
     is_silent: bool,
+    /// How long the part was last waited for.
+    waited: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,7 +65,13 @@ enum Phase {
 
 impl Rounds {
     pub(crate) fn new(parts: usize) -> Self {
-        Self { parts: vec![Part::default(); parts], phase: Phase::ToAsk, vain: 0, patience: Duration::ZERO }
+        Self {
+            parts: vec![Part::default(); parts],
+            phase: Phase::ToAsk,
+            vain: 0,
+            waited: Duration::ZERO,
+            patience: Duration::ZERO,
+        }
     }
 
     /// Returns the next step. The answers to the step before must have been reported; a part without an answer counts
@@ -87,6 +99,14 @@ impl Rounds {
     pub(crate) fn granted(&mut self, part: usize) {
         self.parts[part].is_granted = true;
         self.parts[part].is_busy = false;
+    }
+
+    /// Records how long a [`Step::Wait`] took.
+    pub(crate) fn waited(&mut self, part: usize, time: Duration) {
+        (self.parts[part].waited, self.waited) = (time, time);
+        if time >= LONG_WAIT {
+            self.patience = self.patience.max((time / 4).min(LONGEST_PATIENCE));
+        }
     }
 
     /// Records that another owner has the part, also when a wait for the part was in vain.
@@ -129,14 +149,19 @@ impl Rounds {
     fn after_answers(&mut self, random: impl FnOnce() -> u64) -> Step {
         let missing = self.parts.iter().filter(|part| !part.is_granted).count();
         let next = self.parts.iter().position(|part| !part.is_granted).unwrap_or_default();
-        if self.vain < ROUNDS_WITHOUT_HOLDING || missing == self.parts.len() || self.first_silent().is_some() {
+        if self.patience.is_zero() || missing == self.parts.len() || self.first_silent().is_some() {
             return self.fail(random);
         }
         // The parts share the time, so that the whole round ends in time, however many parts are missing.
         let share = self.patience / u32::try_from(missing).unwrap_or(u32::MAX);
         self.patience -= share;
+        // A part that is no slower than the blocker is worth twice its usual time: given back, the blocker would be
+        // waited for again. A slower part is the better blocker.
+        let known = &mut self.parts[next].waited;
+        let most = if *known <= self.waited * 2 { share.max(*known * 2) } else { share };
+        *known = most.max(*known);
         self.phase = Phase::Waited(next);
-        Step::WaitHolding(next, share)
+        Step::WaitHolding(next, most)
     }
 
     /// Ends a round without all parts.
@@ -146,8 +171,8 @@ impl Rounds {
         let longest = PAUSE * self.vain.min(ROUNDS_WITHOUT_HOLDING);
         let pause = Duration::from_nanos(random() % (nanos(longest) + 1));
         self.vain = self.vain.saturating_add(1);
-        let doublings = self.vain.saturating_sub(ROUNDS_WITHOUT_HOLDING).min(MOST_DOUBLINGS);
-        self.patience = (FIRST_PATIENCE * (1 << doublings)).min(LONGEST_PATIENCE);
+        let is_starving = self.vain >= ROUNDS_WITHOUT_HOLDING;
+        (self.waited, self.patience) = (Duration::ZERO, if is_starving { PATIENCE } else { Duration::ZERO });
         self.phase = Phase::GivingBack { pause, blocker: self.blocker() };
         Step::GiveBack { pause }
     }
@@ -157,6 +182,9 @@ impl Rounds {
     fn blocker(&self) -> Option<usize> {
         if let Some(silent) = self.first_silent() {
             return Some(silent);
+        }
+        if let Phase::Waited(part) = self.phase {
+            return Some(part);
         }
         if self.vain >= ROUNDS_WITHOUT_HOLDING {
             // Callers that hold parts while they wait would wait for each other. All of them begin at the first part,
@@ -171,15 +199,17 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX - 1)
 }
 
-/// The rounds after which a caller may hold parts while it waits. A round in vain wakes other waiters for nothing, and
-/// where parts are in demand, further rounds fail like the first ones.
+/// The rounds after which a caller may hold parts while it waits, however short its waits were. A round in vain wakes
+/// other waiters for nothing, and where parts are in demand, further rounds fail like the first ones.
 const ROUNDS_WITHOUT_HOLDING: u32 = 4;
 /// Each round in vain adds this time to the longest pause: about as long as a few requests take.
 const PAUSE: Duration = Duration::from_millis(2);
-/// The longest time for which the first round of this sort waits while it holds parts; later rounds double the time.
-const FIRST_PATIENCE: Duration = Duration::from_millis(100);
-const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
-const MOST_DOUBLINGS: u32 = 4;
+/// The time for which a round waits while it holds parts, after so many rounds.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// From this wait with empty hands on, a round may hold parts for a quarter of the wait, so that others lose at most a
+/// fifth of their time.
+const LONG_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_PATIENCE: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
 mod model;

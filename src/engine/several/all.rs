@@ -78,9 +78,11 @@ impl<'a> All<'a> {
                     }
                 }
                 Step::Wait(place) => {
+                    let began = Instant::now();
                     if !self.wait_for(place, self.wait)? && self.wait != Wait::ForEver {
                         return Ok(None);
                     }
+                    self.rounds.waited(place, began.until(Instant::now()));
                 }
                 Step::WaitHolding(place, most) => {
                     let until = self.deadline.sooner(Instant::now().after(most));
@@ -139,11 +141,16 @@ impl<'a> All<'a> {
     fn ask_rest(&mut self) -> Result<()> {
         self.caller.check()?;
         let missing = self.missing();
+        self.trouble = None;
+        if self.end.is_some_and(|end| Instant::now() >= end) {
+            // The process was stopped. A lock that cannot be asked for in time is no outage.
+            missing.iter().for_each(|place| self.rounds.busy(*place));
+            return Ok(());
+        }
         let asking = missing.iter().map(|place| self.acquisition(*place, Wait::Not)).collect();
         let end = self.end;
         let replies = asking::ask_at_once(asking, self.caller, |_, bounds| until(end, bounds));
         let mut failed = None;
-        self.trouble = None;
         for (place, heard) in missing.into_iter().zip(replies) {
             match heard.reply {
                 Ok(Reply::Granted(grant)) => {

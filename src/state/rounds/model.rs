@@ -130,6 +130,8 @@ struct Scene {
     faults: u8,
     /// Whether callers may sleep and hold parts before the bounded exception, so that deadlocks show.
     may_hold: bool,
+    /// Whether each wait with empty hands is long.
+    slow: bool,
     /// Whether the bounded exception counts as a fault, to show that the search sees it.
     no_exception: bool,
 }
@@ -223,7 +225,9 @@ impl Model for Scene {
                 Doing::Waiting(_) if !self.may_hold && holds.count() > 0 => {
                     return Some(format!("{number} sleeps and holds a part"));
                 }
-                Doing::WaitingHolding(_) if self.no_exception || caller.rounds.vain < ROUNDS_WITHOUT_HOLDING => {
+                Doing::WaitingHolding(_)
+                    if self.no_exception || (!self.slow && caller.rounds.vain < ROUNDS_WITHOUT_HOLDING) =>
+                {
                     return Some(format!("{number} sleeps and holds a part too early"));
                 }
                 _ => {}
@@ -401,6 +405,9 @@ impl Scene {
                     add(Move::Asked(index, part), &|after| {
                         self.serve(after, index, part);
                         self.answer(after, index, part, true);
+                        if self.slow && matches!(caller.doing, Doing::Waiting(_)) {
+                            after.callers[index].rounds.waited(part, LONG_WAIT);
+                        }
                         self.decide(after, index);
                     });
                 }
@@ -532,7 +539,9 @@ impl Caller {
     /// short here.
     fn forget_differences_in_time(&mut self) {
         self.rounds.vain = self.rounds.vain.min(ROUNDS_WITHOUT_HOLDING);
-        self.rounds.patience = Duration::ZERO;
+        self.rounds.patience = self.rounds.patience.min(Duration::from_nanos(1));
+        self.rounds.waited = Duration::ZERO;
+        self.rounds.parts.iter_mut().for_each(|part| part.waited = Duration::ZERO);
     }
 }
 
@@ -544,12 +553,17 @@ impl Scene {
             losses: 0,
             faults: 0,
             may_hold: false,
+            slow: false,
             no_exception: false,
         }
     }
 
     fn with(self, losses: u8, faults: u8) -> Self {
         Self { losses, faults, ..self }
+    }
+
+    fn slow(self) -> Self {
+        Self { slow: true, ..self }
     }
 
     fn mistaken(self, mistake: Mistake) -> Self {
@@ -593,6 +607,8 @@ fn two_callers_reach_their_ends() {
         ("AB BA, a fault", Scene::new(&[AB, BA]).with(0, 1)),
         ("AB, and one that holds B", Scene::new(&[AB, AB.holding(1)]).with(1, 1)),
         ("AB, and all in one request", Scene::new(&[AB, AB.bundled()]).with(1, 1)),
+        ("AB BA, slow", Scene::new(&[AB, BA]).slow().with(1, 1)),
+        ("AB, and one that holds B, slow", Scene::new(&[AB, AB.holding(1)]).slow().with(1, 0)),
     ] {
         assert!(scene.is_sound(what, 1_000_000).complete, "{what}");
     }
@@ -604,6 +620,7 @@ fn three_callers_reach_their_ends() {
         ("AB BC CA", Scene::new(&[AB, BC, CA])),
         ("AB BA A", Scene::new(&[AB, BA, A])),
         ("AB BC CA, of which one holds B", Scene::new(&[AB.holding(1), BC, CA])),
+        ("AB BC CA, slow", Scene::new(&[AB, BC, CA]).slow()),
     ] {
         assert!(scene.is_sound(what, 1_000_000).complete, "{what}");
     }

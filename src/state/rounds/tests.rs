@@ -46,6 +46,13 @@ impl Caller {
         self.busy(&[busy]);
     }
 
+    /// Gets the blocker after this time, and is refused `busy` in the same round.
+    #[track_caller]
+    fn waits(&mut self, blocker: usize, time: Duration, busy: usize) {
+        self.0.waited(blocker, time);
+        self.gets_only(blocker, busy);
+    }
+
     /// Two parts, of which the one or the other is busy, until the caller may hold while it waits.
     #[track_caller]
     fn loses_four_rounds(&mut self) {
@@ -195,16 +202,84 @@ fn pauses_grow_with_the_rounds_up_to_a_limit() {
 fn after_four_rounds_in_vain_parts_are_held_for_a_while() {
     let mut caller = Caller::new(2);
     caller.loses_four_rounds();
-    for patience in [100, 200, 400, 800, 1_000, 1_000] {
-        caller.gets_only(0, 1);
-        caller.is_told(Step::WaitHolding(1, ms(patience)));
-        caller.busy(&[1]);
-        caller.gives_back();
+    for _ in 0..4 {
+        for (held, missing) in [(0, 1), (1, 0)] {
+            caller.gets_only(held, missing);
+            caller.is_told(Step::WaitHolding(missing, ms(100)));
+            caller.busy(&[missing]);
+            caller.gives_back();
+        }
     }
     caller.gets_only(0, 1);
-    caller.is_told(Step::WaitHolding(1, ms(1_000)));
+    caller.is_told(Step::WaitHolding(1, ms(100)));
     caller.granted(&[1]);
     caller.is_told(Step::Check);
+}
+
+#[test]
+fn the_slowest_part_is_waited_for_with_empty_hands() {
+    for (fast, slow) in [(0, 1), (1, 0)] {
+        let mut caller = Caller::new(2);
+        caller.is_told(Step::AskRest);
+        caller.granted(&[slow]);
+        caller.busy(&[fast]);
+        caller.gives_back();
+        caller.waits(fast, ms(120), slow);
+        // A quarter of the wait.
+        caller.is_told(Step::WaitHolding(slow, ms(30)));
+        caller.busy(&[slow]);
+        caller.gives_back();
+        caller.waits(slow, ms(60_000), fast);
+        caller.is_told(Step::WaitHolding(fast, ms(250)));
+        caller.granted(&[fast]);
+        caller.is_told(Step::Check);
+    }
+}
+
+#[test]
+fn a_part_held_for_long_is_waited_for_without_its_neighbour() {
+    let mut caller = Caller::new(2);
+    caller.loses_four_rounds();
+    caller.gets_only(0, 1);
+    caller.is_told(Step::WaitHolding(1, ms(100)));
+    for _ in 0..100 {
+        caller.busy(&[1]);
+        if matches!(caller.0.next(|| 0), Step::GiveBack { .. }) {
+            caller.0.given_back();
+        }
+        caller.is_told(Step::Wait(1));
+    }
+}
+
+#[test]
+fn of_two_slow_parts_one_is_held_until_the_other_comes() {
+    for queue in [ms(1_600), ms(60_000)] {
+        let mut caller = Caller::new(2);
+        caller.is_told(Step::AskRest);
+        caller.busy(&[0, 1]);
+        caller.gives_back();
+        caller.waits(0, queue, 1);
+        caller.is_told(Step::WaitHolding(1, ms(250)));
+        caller.busy(&[1]);
+        caller.gives_back();
+        caller.waits(1, queue * 2 / 3, 0);
+        caller.is_told(Step::WaitHolding(0, queue * 2));
+    }
+}
+
+#[test]
+fn a_much_slower_part_is_not_waited_for_with_a_fast_one_in_hand() {
+    let mut caller = Caller::new(2);
+    caller.is_told(Step::AskRest);
+    caller.busy(&[0]);
+    caller.granted(&[1]);
+    caller.gives_back();
+    caller.waits(0, ms(10_000), 1);
+    caller.is_told(Step::WaitHolding(1, ms(250)));
+    caller.busy(&[1]);
+    caller.gives_back();
+    caller.waits(1, ms(400), 0);
+    caller.is_told(Step::WaitHolding(0, ms(100)));
 }
 
 #[test]
@@ -225,7 +300,7 @@ fn missing_parts_share_the_time_of_a_round() {
     caller.is_told(Step::WaitHolding(4, Duration::from_micros(37_500)));
     caller.busy(&[4]);
     caller.gives_back();
-    caller.is_told(Step::Wait(0));
+    caller.is_told(Step::Wait(4));
 }
 
 #[test]
@@ -269,6 +344,8 @@ struct Surroundings {
     busy: BTreeSet<usize>,
     gave_back: u32,
     held_for: Duration,
+    /// The time that this round waited with empty hands.
+    waited: Duration,
 }
 
 impl Surroundings {
@@ -303,21 +380,24 @@ impl Surroundings {
                 assert!(pause <= PAUSE * self.gave_back.min(4), "{pause:?} after {} rounds", self.gave_back);
                 self.gave_back += 1;
                 self.granted.clear();
-                self.held_for = Duration::ZERO;
+                (self.held_for, self.waited) = (Duration::ZERO, Duration::ZERO);
                 self.rounds.given_back();
             }
             Step::Wait(part) => {
                 assert!(self.granted.is_empty(), "sleeps holding a part");
+                self.waited = ms(random.rotate_left(self.gave_back) % 400);
+                self.rounds.waited(part, self.waited);
                 let begins_in_order = self.gave_back >= 4 && part == 0;
                 assert!(begins_in_order || self.busy.contains(&part), "waits for a part that was not busy");
                 // A wait ends with the part or in vain; without an answer the caller gives up.
                 self.hear(part, if matches!(answer(), Answer::Granted) { Answer::Granted } else { Answer::Busy });
             }
             Step::WaitHolding(part, most) => {
-                assert!(self.gave_back >= 4 && !self.granted.is_empty());
+                assert!((self.gave_back >= 4 || self.waited >= ms(100)) && !self.granted.is_empty());
                 assert_eq!((0..self.parts).find(|part| !self.granted.contains(part)), Some(part));
                 self.held_for += most;
-                assert!(self.held_for <= (ms(100) * (1 << (self.gave_back - 4).min(8))).min(ms(1_000)));
+                assert!(most <= (self.waited * 4).max(ms(100)), "{most:?} after {:?}", self.waited);
+                assert!(self.held_for <= (self.waited * 4).max(ms(100)) * u32::try_from(self.parts).unwrap());
                 self.hear(part, if matches!(answer(), Answer::Granted) { Answer::Granted } else { Answer::Busy });
             }
             Step::Check => {
@@ -343,7 +423,7 @@ proptest! {
     fn any_answers_lead_to_allowed_steps(parts in 1_usize..6, random: u64, answers in answers()) {
         let (granted, busy) = (BTreeSet::new(), BTreeSet::new());
         let rounds = Rounds::new(parts);
-        let mut it = Surroundings { rounds, parts, granted, busy, gave_back: 0, held_for: Duration::ZERO };
+        let mut it = Surroundings { rounds, parts, granted, busy, gave_back: 0, held_for: Duration::ZERO, waited: Duration::ZERO };
         let mut answers = answers.into_iter().peekable();
         while answers.peek().is_some() {
             if it.step(random, &mut answers) {
@@ -369,7 +449,7 @@ fn a_silent_part_is_waited_for_with_empty_hands() {
     caller.granted(&[1]);
     caller.is_told(Step::AskRest);
     caller.busy(&[0]);
-    caller.is_told(Step::WaitHolding(0, ms(200)));
+    caller.is_told(Step::WaitHolding(0, ms(100)));
     caller.0.silent(0);
     caller.gives_back();
     caller.is_told(Step::Wait(0));

@@ -2,6 +2,7 @@
 
 mod clients;
 mod holds;
+mod queues;
 mod rounds;
 mod told;
 
