@@ -43,7 +43,8 @@ observer! {
     /// Gets the events of a client.
     ///
     /// A method runs on the thread of its event, also on threads of the client, so it must return soon; a slow method
-    /// delays renewals. No mutex is held during the call. A panic ends only the method itself. Each method does
+    /// delays renewals. The client knows a grant before it tells of it, and no mutex is held during the call, so a method
+    /// may take locks and close the client. A panic ends only the method itself. Each method does
     /// nothing by default.
     ///
     /// ```

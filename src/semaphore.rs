@@ -331,27 +331,29 @@ impl Semaphore {
         };
         let taken = engine.take_counted(&request, wait, &mut |bounds, caller| {
             let taken = engine.once(&numbered, bounds, Some(caller))?;
-            Ok(Reply { granted: taken.granted.then_some(()), free: taken.free })
-        });
-        let Some(((), owner)) = taken.map_err(|error| error.about_a("semaphore", name))? else { return Ok(None) };
-        match engine.taken.add(Taken { name: name.clone(), permits, give_back }) {
-            Some(ticket) => Ok(Some(Permits {
-                handle: self.handle.clone(),
-                name: name.clone(),
-                permits,
-                owner,
-                since: Instant::now(),
-                ticket: Some(ticket),
-            })),
-            None => {
-                // `close()` waits for this call.
-                let call = |once: &Once| give_back(name, once, permits.into());
-                let given_up = |given_up: &Once, _: &Once| call(given_up);
-                let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
-                let _ = engine.once_to_end(&request, |config| config.drop_timeout);
-                Err(Error::new(ErrorKind::Closed, "the client was closed").about_a("semaphore", name))
+            if !taken.granted {
+                return Ok(Reply { granted: None, free: taken.free });
             }
-        }
+            // The client knows the grant before the observer does, because the observer may close the client.
+            if let Some(ticket) = engine.taken.add(Taken { name: name.clone(), permits, give_back }) {
+                return Ok(Reply { granted: Some(ticket), free: taken.free });
+            }
+            // `close()` waits for this call.
+            let call = |once: &Once| give_back(name, once, permits.into());
+            let given_up = |given_up: &Once, _: &Once| call(given_up);
+            let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
+            let _ = engine.once_to_end(&request, |config| config.drop_timeout);
+            Err(Error::new(ErrorKind::Closed, "the client was closed"))
+        });
+        let taken = taken.map_err(|error| error.about_a("semaphore", name))?;
+        Ok(taken.map(|(ticket, owner)| Permits {
+            handle: self.handle.clone(),
+            name: name.clone(),
+            permits,
+            owner,
+            since: Instant::now(),
+            ticket: Some(ticket),
+        }))
     }
 
     fn give_back(&self, permits: u32, makes: bool) -> Result<bool> {

@@ -5,11 +5,13 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::caller::Caller;
+use super::side_by_side::side_by_side;
 use crate::conn::{Heed, Outcome, Request, Route, Server, Topology, ask, gather};
 use crate::durability::Copies;
 use crate::error::{Error, ErrorKind, Loss};
 use crate::script::Call;
 use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
+use crate::sync::Mutex;
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, Limits, PubSub, Question, ServerNumber, Voting};
 
@@ -77,7 +79,8 @@ pub(crate) struct Send<'a, T> {
 }
 
 /// Sends several calls at once: one round trip where every server answers. Each call has its own bounds and its own
-/// history. A connection with several unanswered copies is fenced once. Calls of several round trips follow one by one.
+/// history. A connection with several unanswered copies is fenced once. Calls of several round trips follow one by one
+/// for each server; where no caller can interrupt them, all servers side by side.
 /// Returns the answers in the order of the calls.
 pub(crate) fn send_all<T: marker::Send>(
     sends: Vec<Send<'_, T>>,
@@ -89,7 +92,42 @@ pub(crate) fn send_all<T: marker::Send>(
         || fence_one_connection(&mut all)
         || rest_together(&mut all, caller)
     {}
-    all.into_iter().map(|(sending, answer)| answer.map_or_else(|| sending.finish(caller), Ok)).collect()
+    finish_all(all, caller)
+}
+
+/// Calls for one server, with their places.
+type Share<'a, T> = Mutex<Vec<(usize, Sending<'a, T>)>>;
+
+/// Ends the calls without an answer, those of each server one by one.
+fn finish_all<T: marker::Send>(
+    all: Vec<(Sending<'_, T>, Option<Answer<T>>)>,
+    caller: Option<&Caller<'_>>,
+) -> Vec<Result<Answer<T>, Failed>> {
+    let mut outcomes: Vec<Option<Result<Answer<T>, Failed>>> = vec![];
+    let mut shares: Vec<(Arc<Server>, Share<'_, T>)> = vec![];
+    for (place, (sending, answer)) in all.into_iter().enumerate() {
+        if answer.is_none() {
+            let server = sending.route().server;
+            match shares.iter().find(|(other, _)| Arc::ptr_eq(other, &server)) {
+                Some((_, share)) => share.lock().push((place, sending)),
+                None => shares.push((server, Mutex::new(vec![(place, sending)]))),
+            }
+        }
+        outcomes.push(answer.map(Ok));
+    }
+    let finish = |share: &Share<'_, T>, caller: Option<&Caller<'_>>| {
+        let share = std::mem::take(&mut *share.lock());
+        share.into_iter().map(|(place, sending)| (place, sending.finish(caller))).collect::<Vec<_>>()
+    };
+    let finished = match caller {
+        // The caller may go on or not, and only its own thread can tell.
+        Some(_) => shares.iter().map(|(_, share)| finish(share, caller)).collect(),
+        None => side_by_side(&shares, |(_, share)| finish(share, None)),
+    };
+    for (place, outcome) in finished.into_iter().flatten() {
+        outcomes[place] = Some(outcome);
+    }
+    outcomes.into_iter().flatten().collect()
 }
 
 /// Sends the calls that are ready. Returns whether any was.

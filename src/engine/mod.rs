@@ -16,6 +16,7 @@ mod request;
 #[cfg(all(test, shuttle))]
 mod schedules;
 pub(crate) mod several;
+mod side_by_side;
 mod watchdog;
 
 pub(crate) use counted::{CountedRequest, Numbered, Reply, Taken, Ticket};

@@ -84,24 +84,22 @@ impl Engine {
         request.durability.map_or(Ok(()), |needs| needs.checked(ErrorKind::BadInput, lease).map(drop))
     }
 
-    pub(super) fn durability_of(&self, request: &AcquireRequest<'_>) -> Option<Durability> {
+    pub(crate) fn durability_of(&self, request: &AcquireRequest<'_>) -> Option<Durability> {
         let usual = || Some(self.config.durability?.at_most(self.lease_of(request).duration() / 2));
         request.durability.or_else(usual)
     }
 
     /// Judges what a request about this lock has reached, where it must reach anything. `consequence` tells what
-    /// becomes of the lock otherwise. The caller must hold no mutex, because the observer may be told.
-    pub(super) fn judge(
+    /// becomes of the lock otherwise. Returns what the observer is to be told.
+    pub(crate) fn judge(
         &self,
         name: &LockName,
         needs: Option<Durability>,
         copies: Option<&Copies>,
         consequence: &str,
-    ) -> Result<()> {
-        let Some(needs) = needs else { return Ok(()) };
-        let missing = needs.judge(copies, &self.node(name).server.label(), consequence)?;
-        self.tell_missing(name, missing);
-        Ok(())
+    ) -> Result<Option<Error>> {
+        let Some(needs) = needs else { return Ok(None) };
+        needs.judge(copies, &self.node(name).server.label(), consequence)
     }
 
     /// Tells the observer once that the server of this lock cannot wait for replicas.

@@ -16,6 +16,7 @@ mod leases;
 mod listing;
 mod loss;
 mod names;
+mod observers;
 mod persisted;
 mod reentry;
 mod requests;

@@ -16,10 +16,10 @@ use crate::engine::kind::{AcquireArgs, Queueing, Waking};
 use crate::engine::release::cleanup::Cleanup;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::{Engine, LockPlace};
-use crate::error::{Error, ErrorKind, Loss, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::bundle::{Bundle, BundlePart};
-use crate::script::{Attempt, Call, Side};
+use crate::script::{Attempt, Call};
 use crate::state::channels::Subject;
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
@@ -171,6 +171,10 @@ impl<'a> Acquisition<'a> {
         self.engine
     }
 
+    pub(crate) fn request(&self) -> &'a AcquireRequest<'a> {
+        self.request
+    }
+
     pub(crate) fn topology(&self) -> &'a dyn Topology {
         &*self.engine.topology
     }
@@ -196,7 +200,7 @@ impl<'a> Acquisition<'a> {
                     Attempt::Granted { token } => {
                         let (name, copies) = (self.request.name, answer.copies.as_ref());
                         match self.engine.judge(name, self.durability, copies, "the lock was given back") {
-                            Ok(()) => self.granted(answer.sent, answer.unfenceable, token),
+                            Ok(missing) => self.granted(&answer, token, missing),
                             Err(error) => Err(self.granted_in_one_place(&answer, error)),
                         }
                     }
@@ -230,8 +234,13 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    fn granted(&mut self, sent: Instant, unfenceable: bool, token: Option<u64>) -> Result<Outcome<Grant>> {
-        let now = Instant::now();
+    fn granted(
+        &mut self,
+        answer: &Answer<Attempt>,
+        token: Option<u64>,
+        missing: Option<Error>,
+    ) -> Result<Outcome<Grant>> {
+        let (now, sent, unfenceable) = (Instant::now(), answer.sent, answer.unfenceable);
         if now >= self.lease.good_until(sent) {
             return Ok(self.granted_too_late(unfenceable));
         }
@@ -259,7 +268,6 @@ impl<'a> Acquisition<'a> {
             ledger,
             durability: self.durability,
         }));
-        self.exclude_older_holds(sent);
         let Some(dead) = self.engine.registry.add(Arc::clone(&hold)) else { return Err(self.granted_while_closing()) };
         self.granted = true;
         // The next thread need not wait for the observer.
@@ -267,7 +275,7 @@ impl<'a> Acquisition<'a> {
         self.waiting.granted();
         for dead in dead {
             // The loss of this hold may not have been reported.
-            self.engine.with_ledger(&dead, |ledger, now| ledger.look(now));
+            self.engine.watch_until_deadline(&dead);
         }
         self.engine.schedule_if_observed(&hold);
         // The grant may be that of another server than the one where the wait began.
@@ -275,7 +283,7 @@ impl<'a> Acquisition<'a> {
         let node = &self.waiting.node;
         node.watchdog.granted(self.engine, &node.server, &node.hub, &hold);
         if self.tells {
-            self.engine.tell_acquired(&hold, self.waiting.started);
+            self.engine.tell_grant(self.request, sent, missing, Some((&hold, self.waiting.started)));
         }
         Ok(Outcome::Taken((hold, guard)))
     }
@@ -284,18 +292,6 @@ impl<'a> Acquisition<'a> {
     fn granted_while_closing(&mut self) -> Error {
         self.withdraw(self.engine.config.drop_timeout);
         closed()
-    }
-
-    /// A grant proves that older holds of this lock in this process are lost. Only holds registered before the
-    /// request was sent are certain to be older.
-    fn exclude_older_holds(&self, sent: Instant) {
-        for older in self.engine.registry.under(self.request.name) {
-            let excluded = self.request.kind.side() == Side::Exclusive
-                || self.engine.with_ledger(&older, |ledger, _| ledger.counts().exclusive > 0);
-            if excluded && older.since < sent {
-                self.engine.lose(&older, Loss::Taken);
-            }
-        }
     }
 
     /// The reply took longer than the lease, so another owner may hold the lock by now. The grant is cleaned up, and

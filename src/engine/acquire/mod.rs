@@ -16,10 +16,10 @@ use super::holds::hold::HoldState;
 use super::holds::in_turn::still_kept;
 use super::request::{AcquireRequest, Grant, Wait};
 use crate::durability::Durability;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockAcquired;
 use crate::owner::ThreadId;
-use crate::script::durability;
+use crate::script::{Side, durability};
 use crate::state::exchange::Bounds;
 use crate::time::Instant;
 use acquisition::Acquisition;
@@ -86,8 +86,36 @@ impl Engine {
         Ok((hold, guard))
     }
 
+    /// Tells what a grant shows, and the grant itself with the beginning of its wait. The client must know the grant,
+    /// because the observer may close the client or take locks.
+    pub(crate) fn tell_grant(
+        &self,
+        request: &AcquireRequest<'_>,
+        sent: Instant,
+        missing: Option<Error>,
+        grant: Option<(&HoldState, Instant)>,
+    ) {
+        self.exclude_older_holds(request, sent);
+        self.tell_missing(request.name, missing);
+        if let Some((hold, started)) = grant {
+            self.tell_acquired(hold, started);
+        }
+    }
+
+    /// A grant proves that older holds of this lock in this process are lost. Only holds registered before the
+    /// request was sent are certain to be older.
+    pub(crate) fn exclude_older_holds(&self, request: &AcquireRequest<'_>, sent: Instant) {
+        for older in self.registry.under(request.name) {
+            let excluded = request.kind.side() == Side::Exclusive
+                || self.with_ledger(&older, |ledger, _| ledger.counts().exclusive > 0);
+            if excluded && older.since < sent {
+                self.lose(&older, Loss::Taken);
+            }
+        }
+    }
+
     /// Tells the observer of a grant whose wait began at `started`.
-    pub(crate) fn tell_acquired(&self, hold: &HoldState, started: Instant) {
+    fn tell_acquired(&self, hold: &HoldState, started: Instant) {
         self.observe(|observer| {
             observer.acquired(&LockAcquired {
                 name: hold.name.to_string(),

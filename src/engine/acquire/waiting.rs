@@ -169,7 +169,7 @@ impl<'a> Waiting<'a> {
 
     /// Ends the wait with a grant.
     pub(crate) fn granted(&mut self) {
-        self.listed = None;
+        (self.listed, self.position) = (None, None);
     }
 
     /// Ends the wait without a grant, and tells the observer of a thread that has slept.

@@ -2,15 +2,15 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::thread::{self, Scope, ScopedJoinHandle};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{io, marker};
 
 use crate::conn::Server;
 use crate::engine::Engine;
 use crate::engine::exactly_once::{self, Send};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::node::Node;
+use crate::engine::side_by_side::side_by_side;
 use crate::error::{Loss, Result};
 use crate::name::LockName;
 use crate::state::exchange::{Bounds, InDoubt};
@@ -72,19 +72,18 @@ impl Engine {
         }
         let end = Instant::now().after(self.config.drop_timeout);
         self.closing.ring_all();
-        let permits = self.by_server(self.taken.close(), |(name, ..)| name);
-        let give_back_permits = || side_by_side(&permits, |(_, permits)| self.give_back_permits(permits, end));
-        thread::scope(|scope| {
-            // Permits come first: what is not given back in time is lost, while a hold expires.
-            if permits.is_empty() || start(scope, give_back_permits).is_err() {
-                give_back_permits();
-            }
-            // All losses are reported before the first release, because each release takes a request.
-            let mut held = self.registry.close();
-            held.retain(|hold| self.end_hold(hold));
-            let held = self.by_server(held, |hold| &hold.name);
-            side_by_side(&held, |(server, holds)| self.give_back(server, holds, end));
-        });
+        // Permits come first: what is not given back in time is lost, while a hold expires.
+        let permits = self.give_back_all_permits(end);
+        // All losses are reported before the first release, because each release takes a request. A child that is
+        // forked meanwhile has no other thread and no connection.
+        let mut held = self.registry.close();
+        held.retain(|hold| !self.is_forked() && self.end_hold(hold));
+        if self.is_forked() {
+            return;
+        }
+        let held = self.by_server(held, |hold| &hold.name);
+        side_by_side(&held, |(server, holds)| self.give_back(server, holds, end));
+        drop(permits.map(JoinHandle::join));
         self.under_way.wait_for_others(self.own_operations(), end);
         self.cleaner.finish(end);
         // Called without the mutex, because the cleanup looks up the server of the name.
@@ -96,6 +95,18 @@ impl Engine {
             node.watchdog.close();
         }
         self.timer.finish(Instant::now());
+    }
+
+    /// Gives back all permits, if possible on a thread of its own. The caller waits for the thread.
+    fn give_back_all_permits(&self, end: Instant) -> Option<JoinHandle<()>> {
+        let permits = Arc::new(self.by_server(self.taken.close(), |(name, ..)| name));
+        let engine = self.myself.upgrade().filter(|_| !permits.is_empty())?;
+        let work = {
+            let permits = Arc::clone(&permits);
+            move || drop(side_by_side(&permits, |(_, permits)| engine.give_back_permits(permits, end)))
+        };
+        let started = thread::Builder::new().name("lockson-close".into()).spawn(work);
+        started.inspect_err(|_| drop(side_by_side(&permits, |(_, permits)| self.give_back_permits(permits, end)))).ok()
     }
 
     /// Ends one hold because the client closes. Returns whether the hold was live.
@@ -138,23 +149,4 @@ impl Engine {
         };
         drop(exactly_once::send_all(calls.iter().map(send).collect(), None));
     }
-}
-
-/// Works on all shares at once, each but the first on a thread of its own.
-fn side_by_side<T: Sync>(shares: &[T], work: impl Fn(&T) + Sync) {
-    let Some((own, others)) = shares.split_first() else { return };
-    let work = &work;
-    thread::scope(|scope| {
-        let left: Vec<&T> = others.iter().filter(|share| start(scope, || work(share)).is_err()).collect();
-        work(own);
-        left.into_iter().for_each(work);
-    });
-}
-
-/// Starts a thread of a closing client.
-fn start<'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    work: impl FnOnce() + marker::Send + 'scope,
-) -> io::Result<ScopedJoinHandle<'scope, ()>> {
-    thread::Builder::new().name("lockson-close".into()).spawn_scoped(scope, work)
 }

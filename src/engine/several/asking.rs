@@ -12,7 +12,6 @@ use crate::script::bundle::{Bundle, BundleAttempt, BundlePart, MOST_PARTS, PartS
 use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::wait_loop::Outcome;
-use crate::time::Instant;
 use crate::transport::Confirmation;
 
 /// The reply about one lock.
@@ -76,25 +75,31 @@ pub(super) fn ask_at_once(
         in_doubt: InDoubt::default(),
     });
     let outcomes = exactly_once::send_all(sends.collect(), Some(caller));
-    let askers: Vec<(&Engine, Instant)> = asking.iter().map(|asker| (asker.engine(), asker.started())).collect();
-    let asked: Vec<&Engine> = askers.iter().map(|(engine, _)| *engine).collect();
+    let askers: Vec<_> = asking.iter().map(|asker| (asker.engine(), asker.request(), asker.started())).collect();
     let mut replies: Vec<Option<Heard>> = asking.iter().map(|_| None).collect();
     let mut asking: Vec<Option<Acquisition<'_>>> = asking.into_iter().map(Some).collect();
-    for (share, outcome) in shares.iter().zip(outcomes) {
+    for (share, outcome) in shares.iter().zip(&outcomes) {
         for (index, place) in share.places.iter().enumerate() {
             let run_id = outcome.as_ref().ok().and_then(|answer| answer.run_id.clone());
-            let reply = asking[*place].take().map(|acquisition| hear(acquisition, &outcome, index));
+            let reply = asking[*place].take().map(|acquisition| hear(acquisition, outcome, index));
             replies[*place] = reply.map(|reply| Heard { reply, run_id });
         }
     }
-    // The clients know all grants before an observer hears of one, because the observer may close a client, and a grant
-    // after the close could not be given back.
-    for (heard, (engine, started)) in replies.iter().flatten().zip(askers) {
-        if let Ok(Reply::Granted((hold, _))) = &heard.reply {
-            engine.tell_acquired(hold, started);
+    // The clients know all grants before an observer hears anything, because the observer may close a client, and a
+    // grant after the close could not be given back.
+    for (share, outcome) in shares.iter().zip(&outcomes) {
+        let Some(answer) = outcome.as_ref().ok().filter(|answer| answer.value.is_granted()) else { continue };
+        for place in &share.places {
+            let (engine, request, started) = askers[*place];
+            let grant = match &replies[*place] {
+                Some(Heard { reply: Ok(Reply::Granted((hold, _))), .. }) => Some((&**hold, started)),
+                _ => None,
+            };
+            let missing = engine.judge(request.name, engine.durability_of(request), answer.copies.as_ref(), "");
+            engine.tell_grant(request, answer.sent, missing.unwrap_or_default(), grant);
         }
     }
-    if asked.iter().any(|engine| engine.was_forked_within()) {
+    if askers.iter().any(|(engine, ..)| engine.was_forked_within()) {
         // In the child the mutexes of the grants may be locked for ever.
         let closed = replies.iter().map(|_| Heard { reply: Err(closed()), run_id: None }).collect();
         std::mem::forget(replies);

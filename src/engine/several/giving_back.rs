@@ -40,6 +40,10 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
     let start = Instant::now();
     let bounds = bounds_of(held.iter().map(|held| &**held.engine), bounds);
     let (mut shares, mut parts): (Vec<Share<'_>>, Vec<(usize, PartRelease<'_>)>) = (vec![], vec![]);
+    // A loss is told before any hold is half released, because the observer may take the locks.
+    for held in held {
+        held.engine.with_ledger(held.hold, |ledger, now| ledger.look(now));
+    }
     for place in in_order(held.iter().map(|held| held.hold)) {
         let held = held[place];
         match held.engine.begin_release(held.hold, held.guard, for_turn(start, bounds(place))) {
@@ -76,14 +80,15 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
         bounds: bounds(place),
         in_doubt,
     });
-    let mut answers = exactly_once::send_all(sends.collect(), None).into_iter();
-    for ((_, leaving), answer) in shares.into_iter().zip(answers.by_ref()) {
+    let mut answers = exactly_once::send_all(sends.collect(), None);
+    // The turns of the holds that stay end first: an observer that hears of a release may re-enter them.
+    for ((place, part), answer) in parts.into_iter().zip(answers.split_off(shares.len())) {
+        outcomes[place] = held[place].engine.finish_part(part, part_of(&answer, 0));
+    }
+    for ((_, leaving), answer) in shares.into_iter().zip(answers) {
         for (index, Leaving { place, held, last, .. }) in leaving.into_iter().enumerate() {
             outcomes[place] = held.engine.finish_release(last, part_of(&answer, index));
         }
-    }
-    for ((place, part), answer) in parts.into_iter().zip(answers) {
-        outcomes[place] = held[place].engine.finish_part(part, part_of(&answer, 0));
     }
     outcomes
 }
@@ -110,9 +115,14 @@ fn bounds_of<'a>(
 }
 
 /// The bounds of the wait for a turn, which comes late or never after an unanswered request of the hold. The requests
-/// of the other holds follow all turns, and half of the time is theirs.
+/// of the other holds follow all turns, and half of the time is theirs. Bounds of one attempt begin now, but all turns
+/// share their time.
 fn for_turn(start: Instant, bounds: Bounds) -> Bounds {
-    let end = if bounds.repeat { start.after(start.until(bounds.end) / 2) } else { bounds.end };
+    let end = if bounds.repeat {
+        start.after(start.until(bounds.end) / 2)
+    } else {
+        start.after(Instant::now().until(bounds.end))
+    };
     Bounds { end, ..bounds }
 }
 

@@ -78,7 +78,7 @@ fn a_busy_parent_forks() {
 }
 
 /// The exit status of a child, which is killed after a time limit.
-fn status_of(child: i32) -> i32 {
+pub(super) fn status_of(child: i32) -> i32 {
     let forked = Instant::now();
     loop {
         if let Some(status) = fork::waitpid_nohang(child).unwrap() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockson::{Backoff, Client, ErrorKind, Lock, Loss, ReleaseBy, TokenOptions};
 use lockson_harness::RedisServer;
-use lockson_harness::proxy::{Then, When};
+use lockson_harness::proxy::{Direction, Scope, Then, When};
 
 use crate::support::faults::{Rig, STANDSTILLS};
 use crate::support::{SOON, TTL, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, timed, ttl_ms};
@@ -195,6 +195,24 @@ fn without_scripts_nothing_is_a_script() {
         assert_eq!(server.calls_of(word), 0, "{word}");
     }
     assert!(server.calls_of("exec") > 4);
+}
+
+#[test]
+fn without_scripts_a_mute_server_keeps_no_other_lock() {
+    let rigs = [Rig::start(), Rig::start()];
+    let clients = rigs.each_ref().map(Rig::client);
+    for mute in 0..2 {
+        let locks = [0, 1].map(|place| by(&clients[place], &format!("both {mute}"), ReleaseBy::Transaction));
+        let guard = Lock::multi(locks.clone()).owned().lock().unwrap();
+        rigs[mute].proxy.mute(Scope::All, Direction::Both);
+        let healthy = by(&rigs[1 - mute].direct(), locks[1 - mute].name(), ReleaseBy::Script);
+        thread::scope(|scope| {
+            let unlock = scope.spawn(|| guard.unlock());
+            assert!(healthy.try_lock_for(SOON).unwrap().is_some());
+            assert!(!unlock.is_finished(), "the mute server has not answered");
+        });
+        rigs[mute].proxy.heal();
+    }
 }
 
 #[test]

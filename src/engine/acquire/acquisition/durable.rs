@@ -19,10 +19,10 @@ impl Acquisition<'_> {
         if answer.unfenceable {
             self.in_doubt.get_or_insert_default().unfenceable = true;
         }
-        self.exclude_older_holds(answer.sent);
         // Several locks are given back side by side.
         if self.tells {
             self.withdraw(self.engine.config.drop_timeout);
+            self.engine.exclude_older_holds(self.request, answer.sent);
         } else {
             self.in_doubt.get_or_insert_default();
         }

@@ -1,13 +1,15 @@
 //! Waits and grants with scripted replies: looks while standing back, pauses of spin locks, holds that a grant ends.
 #![cfg(test)]
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::conn::scripted::{Reaction, Scripted};
 use crate::error::{ErrorKind, Loss};
+use crate::event::{LockLost, Observer};
 use crate::kinds::Backoff;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -91,6 +93,64 @@ fn a_grant_ends_the_older_holds_that_it_excludes() {
         newer_hold.keep_until_expiry();
     }
 }
+
+/// Does something at each loss.
+struct AtLosses<F>(F);
+
+impl<F> fmt::Debug for AtLosses<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AtLosses")
+    }
+}
+
+impl<F: Fn() + Send + Sync + 'static> Observer for AtLosses<F> {
+    fn lost(&self, _: &LockLost) {
+        (self.0)();
+    }
+}
+
+/// A hold is lost unnoticed, and its lock is granted again, to a thread. The observer of the loss gets the client.
+/// Returns the requests.
+fn observed_loss(act: fn(&Client)) -> Vec<Vec<String>> {
+    let server = Scripted::start(|seen| match seen.words.len() {
+        RELEASE => Reaction::Reply("*2\r\n:1\r\n:2\r\n"),
+        REENTRY => Reaction::Reply(":1\r\n"),
+        _ => Reaction::Reply(GRANTED),
+    });
+    let slot = Arc::new(OnceLock::<Client>::new());
+    let of_observer = Arc::clone(&slot);
+    let builder = Client::builder(&server.url());
+    let client = builder.observer(AtLosses(move || act(of_observer.get().unwrap()))).connect_lazily().unwrap();
+    slot.set(client.clone()).unwrap();
+    let lock = client.get_lock("scene").with_lease(SOON);
+    let older = lock.owned().lock().unwrap();
+    let newer = lock.lock();
+    assert_eq!(older.lost(), Some(Loss::Taken));
+    drop(newer);
+    client.close();
+    server.seen().into_iter().map(|seen| seen.words).collect()
+}
+
+#[test]
+fn a_close_by_the_observer_of_a_loss_releases_the_new_grant() {
+    let seen = observed_loss(Client::close);
+    let owner = |words: &&Vec<String>| words.len() == ACQUIRE;
+    let newer = seen.iter().filter(owner).next_back().unwrap()[5].clone();
+    assert!(seen.iter().any(|words| words.len() == RELEASE && words[4] == newer), "{seen:?}");
+}
+
+#[test]
+fn the_observer_of_a_loss_may_take_the_lock_that_was_granted() {
+    let seen = observed_loss(|client| {
+        client.get_lock("scene").with_lease(SOON).try_lock_for(SOON).unwrap().unwrap().unlock().unwrap();
+    });
+    assert!(seen.iter().any(|words| words.len() == REENTRY), "{seen:?}");
+}
+
+/// The words of requests for a plain lock: command, hash, one key, name, and the arguments.
+const ACQUIRE: usize = 6;
+const REENTRY: usize = 7;
+const RELEASE: usize = 10;
 
 /// A spin lock with these pauses, and a server at which the lock is busy for so many requests, for 20 ms each.
 fn spinning(pauses: Backoff, busy: usize) -> (Scripted, crate::Lock) {
