@@ -1,6 +1,6 @@
 //! The identity of a client, of its threads, and of each hold.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -85,12 +85,24 @@ pub(crate) struct ThreadId {
 }
 
 impl ThreadId {
-    /// Returns the calling thread. In a destructor that runs after the thread-local data is gone, returns a fresh
-    /// identity.
+    /// Returns the calling thread. A destructor that runs after the thread-local data is gone belongs to the same
+    /// thread, which has ended: nothing can tell when the destructor is over.
     pub(crate) fn current() -> Self {
-        CURRENT
-            .try_with(|current| current.get_or_init(|| RunningThread(Self::fresh())).0.clone())
-            .unwrap_or_else(|_| Self::fresh())
+        CURRENT.try_with(|current| current.get_or_init(|| RunningThread(Self::numbered())).0.clone()).unwrap_or_else(
+            |_| {
+                let thread = Self::numbered();
+                thread.ended.store(true, Ordering::Release);
+                thread
+            },
+        )
+    }
+
+    /// A new identity with the number of the calling thread.
+    fn numbered() -> Self {
+        let fresh = || ThreadNumber(NEXT_THREAD.fetch_add(1, Ordering::Relaxed));
+        let number = NUMBER.get().unwrap_or_else(fresh);
+        NUMBER.set(Some(number));
+        Self { number, ended: Arc::default() }
     }
 
     pub(crate) fn number(&self) -> ThreadNumber {
@@ -104,12 +116,8 @@ impl ThreadId {
     /// A simulated thread: the scheduler runs all of them in one thread of the system.
     #[cfg(all(test, shuttle))]
     pub(crate) fn for_test() -> Self {
-        Self::fresh()
-    }
-
-    fn fresh() -> Self {
-        let number = NEXT_THREAD.fetch_add(1, Ordering::Relaxed);
-        Self { number: ThreadNumber(number), ended: Arc::new(AtomicBool::new(false)) }
+        NUMBER.set(None);
+        Self::numbered()
     }
 }
 
@@ -126,6 +134,8 @@ static NEXT_THREAD: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
     static CURRENT: OnceCell<RunningThread> = const { OnceCell::new() };
+    /// The number outlives `CURRENT`, because it needs no destructor.
+    static NUMBER: Cell<Option<ThreadNumber>> = const { Cell::new(None) };
 }
 
 #[cfg(test)]

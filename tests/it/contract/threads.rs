@@ -9,7 +9,7 @@ use crossbeam_channel::{Sender, bounded, unbounded};
 use lockson::{ErrorKind, Guard, Lock, Loss};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{for_every_kind, is_free, key};
+use super::{for_every_kind, for_every_reentrant_kind, is_free, key};
 use crate::support::{
     GRACE, Note, Notes, SCHEDULING, SOON, TICK, TTL, brisk, brisk_client, client, elsewhere, fields, joined, kind_of,
     ms,
@@ -171,6 +171,40 @@ fn a_destructor_of_thread_data_may_take_locks() {
             eventually(SOON, "the lock is released", || !lock.is_locked().unwrap());
         }
     });
+}
+
+#[test]
+fn takes_of_a_destructor_of_thread_data_nest() {
+    thread_local!(static NESTED: RefCell<Option<Nested>> = const { RefCell::new(None) });
+    for_every_reentrant_kind(|kind| {
+        let client = brisk_client();
+        let lock = kind.get_lock(&client, &kind.fresh());
+        let (told, heard) = unbounded();
+        let nested = Nested { lock: lock.clone(), told };
+        thread::spawn(move || {
+            // Destroyed after the library's own data of the thread, because it was created before.
+            NESTED.with(|last| assert!(last.borrow().is_none()));
+            drop(nested.lock.lock().unwrap());
+            NESTED.with(|last| *last.borrow_mut() = Some(nested));
+        });
+        assert_eq!(heard.recv_timeout(SOON), Ok(true), "{}", kind.label);
+        eventually(SOON, "what an ended thread leaves expires", || !lock.is_locked().unwrap());
+    });
+}
+
+/// Takes a lock twice while the thread's data is destroyed, and leaves it.
+struct Nested {
+    lock: Lock,
+    told: Sender<bool>,
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        let outer = self.lock.try_lock().unwrap().unwrap();
+        let inner = self.lock.try_lock().unwrap();
+        let _ = self.told.send(inner.is_some() && self.lock.is_held_by_current_thread());
+        outer.leave_to_unlock();
+    }
 }
 
 /// Takes and releases a lock while the thread's data is destroyed.
