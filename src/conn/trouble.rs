@@ -134,7 +134,7 @@ pub(super) fn foreign(label: &str) -> Error {
 
 /// The error for a request that was not sent because the server started `age` ago. Its vote counts after `wait`.
 pub(super) fn started_lately(label: &str, age: Duration, wait: Duration) -> Error {
-    let (age, wait) = (age.as_secs(), wait.as_millis().div_ceil(1_000));
+    let (age, wait) = (age.as_secs(), wait.as_millis().div_ceil(1_000).max(1));
     Error::new(
         ErrorKind::Connection,
         format!(

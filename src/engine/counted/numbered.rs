@@ -108,8 +108,7 @@ impl Engine {
     ) -> Outcome<Answer<T>, Failed> {
         loop {
             let limit = Instant::now().after(LONGEST_REPETITION);
-            let (retry_until, end) = (bounds.retry_until.min(limit), bounds.end.min(limit));
-            let outcome = exactly_once::send(&*self.topology, call, Bounds { retry_until, end, ..bounds }, caller);
+            let outcome = exactly_once::send(&*self.topology, call, ended_by(bounds, limit), caller);
             let Err(failed) = &outcome else { return outcome };
             let may_go_on = caller.is_none_or(|caller| caller.check().is_ok());
             // What never reached a server needs no memory.
@@ -202,9 +201,29 @@ impl Engine {
     }
 }
 
+/// The same bounds, ended by `limit`.
+fn ended_by(bounds: Bounds, limit: Instant) -> Bounds {
+    Bounds { retry_until: bounds.retry_until.min(limit), end: bounds.end.min(limit), ..bounds }
+}
+
 /// The margin covers requests that were sent just before.
 const LONGEST_ENDING: Duration = once::MEMORY.saturating_sub(Duration::from_secs(60));
 /// The rest of the memory is for the background.
 const LONGEST_REPETITION: Duration = Duration::from_secs(5 * 60);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_copy_is_sent_after_its_number_is_forgotten() {
+        let now = Instant::from_millis(1_000_000);
+        let day = Duration::from_secs(86_400);
+        let bounds = ended_by(Bounds::within(now, day, day), now.after(LONGEST_REPETITION));
+        for last in [bounds.retry_until, bounds.end] {
+            assert!(last < now.after(once::MEMORY), "a copy after the memory would take permits again");
+        }
+    }
+}

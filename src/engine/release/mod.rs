@@ -158,7 +158,11 @@ impl Engine {
                     let opened_by_us =
                         answer.repeated && self.with_ledger(hold, |ledger, now| now < ledger.good_until());
                     if !opened_by_us {
-                        self.with_ledger(hold, |ledger, _| ledger.release_found_lost(loss));
+                        let loss = self.with_ledger(hold, |ledger, now| {
+                            let loss = if now < ledger.good_until() { loss } else { Loss::Expired };
+                            ledger.release_found_lost(loss);
+                            loss
+                        });
                         return Err(self.lost(hold, loss));
                     }
                 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::caller::{Caller, closed};
 use crate::engine::exactly_once::{self, Answer, Send};
-use crate::engine::request::Grant;
+use crate::engine::request::{AcquireRequest, Grant};
 use crate::engine::{Engine, LockPlace};
 use crate::error::{Error, Result};
 use crate::script::bundle::{Bundle, BundleAttempt, BundlePart, MOST_PARTS, PartState};
 use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::wait_loop::Outcome;
+use crate::time::Instant;
 use crate::transport::Confirmation;
 
 /// The reply about one lock.
@@ -87,7 +88,24 @@ pub(super) fn ask_at_once(
     }
     // The clients know all grants before an observer hears anything, because the observer may close a client, and a
     // grant after the close could not be given back.
-    for (share, outcome) in shares.iter().zip(&outcomes) {
+    tell(&shares, &outcomes, &replies, &askers);
+    if askers.iter().any(|(engine, ..)| engine.was_forked_within()) {
+        // In the child the mutexes of the grants may be locked for ever.
+        let closed = replies.iter().map(|_| Heard { reply: Err(closed()), run_id: None }).collect();
+        std::mem::forget(replies);
+        return closed;
+    }
+    replies.into_iter().flatten().collect()
+}
+
+/// Tells what each granted request shows, and its grants.
+fn tell(
+    shares: &[Share],
+    outcomes: &[std::result::Result<Answer<Answered>, Failed>],
+    replies: &[Option<Heard>],
+    askers: &[(&Engine, &AcquireRequest<'_>, Instant)],
+) {
+    for (share, outcome) in shares.iter().zip(outcomes) {
         let Some(answer) = outcome.as_ref().ok().filter(|answer| answer.value.is_granted()) else { continue };
         for place in &share.places {
             let (engine, request, started) = askers[*place];
@@ -99,13 +117,6 @@ pub(super) fn ask_at_once(
             engine.tell_grant(request, answer.sent, missing.unwrap_or_default(), grant);
         }
     }
-    if askers.iter().any(|(engine, ..)| engine.was_forked_within()) {
-        // In the child the mutexes of the grants may be locked for ever.
-        let closed = replies.iter().map(|_| Heard { reply: Err(closed()), run_id: None }).collect();
-        std::mem::forget(replies);
-        return closed;
-    }
-    replies.into_iter().flatten().collect()
 }
 
 /// What must confirm the grant of these locks, which share a request.

@@ -1,5 +1,6 @@
 //! Exactly once for what is counted: at every byte of request and answer, with fences and without.
 
+use std::thread;
 use std::time::Duration;
 
 use lockson::{Client, ErrorKind, Permits, Semaphore};
@@ -8,6 +9,7 @@ use lockson_harness::proxy::{Fate, Request, Then, When};
 
 use super::exactly_once::{faults, lengths, silences};
 use crate::support::faults::{PATIENCE, Rig, SOON, fences, ms, rig_without_fences, without_fences};
+use crate::support::{joined, kind_of};
 
 const NAME: &str = "counted";
 
@@ -64,6 +66,42 @@ fn an_acquire_cut_at_any_byte_takes_its_permits_once() {
             assert_eq!(free(&rig), 10);
         });
     }
+}
+
+#[test]
+fn permits_granted_during_a_close_are_given_back() {
+    let rig = Rig::start();
+    let client = rig.builder().drop_timeout(SOON).connect().unwrap();
+    let semaphore = semaphore(&rig, &client, 3);
+    let kept = semaphore.acquire(1).unwrap();
+    let reply = rig.proxy.rule(script!(&rig, "semaphore/acquire.lua"), Then::HoldReply);
+    thread::scope(|scope| {
+        let taker = scope.spawn(|| kind_of(semaphore.try_acquire(1)));
+        reply.wait_hit(SOON);
+        scope.spawn(|| client.close());
+        rig.proxy.wait_for(&script!(&rig, "semaphore/release.lua"), SOON);
+        reply.release();
+        assert_eq!(joined(taker), ErrorKind::Closed);
+    });
+    assert_eq!(free(&rig), 3);
+    drop(kept);
+}
+
+#[test]
+fn a_request_in_doubt_shares_its_memory_with_no_other() {
+    let rig = Rig::start();
+    let client = rig.impatient().connect().unwrap();
+    let semaphore = semaphore(&rig, &client, 10);
+    let replies = rig.proxy.rule(script!(&rig, "semaphore/acquire.lua").times(100), Then::SwallowReply);
+    let withdrawal = rig.proxy.rule(script!(&rig, "semaphore/withdraw.lua"), Then::HoldRequest);
+    assert_eq!(kind_of(semaphore.try_acquire(3)), ErrorKind::Unknown);
+    replies.remove();
+    withdrawal.wait_hit(SOON);
+    let permits = semaphore.try_acquire(1).unwrap().expect("seven are free");
+    withdrawal.release();
+    eventually(SOON, "the permits in doubt are back", || free(&rig) == 9);
+    permits.release().unwrap();
+    assert_eq!(free(&rig), 10);
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn observed_loss(act: fn(&Client)) -> Vec<Vec<String>> {
 fn a_close_by_the_observer_of_a_loss_releases_the_new_grant() {
     let seen = observed_loss(Client::close);
     let owner = |words: &&Vec<String>| words.len() == ACQUIRE;
-    let newer = seen.iter().filter(owner).next_back().unwrap()[5].clone();
+    let newer = seen.iter().rfind(owner).unwrap()[5].clone();
     assert!(seen.iter().any(|words| words.len() == RELEASE && words[4] == newer), "{seen:?}");
 }
 

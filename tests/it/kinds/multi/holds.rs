@@ -10,7 +10,9 @@ use lockson::{Client, ErrorKind, Lock, Loss, OwnedGuard};
 use lockson_harness::{RedisServer, eventually};
 
 use super::names;
-use crate::support::{SOON, TTL, brisk_client, client, elsewhere, fields, is_free, kind_of, ms, timed, ttl_ms};
+use crate::support::{
+    SOON, TTL, brisk_client, client, elsewhere, fields, is_free, kind_of, listeners, ms, timed, ttl_ms,
+};
 
 pub(super) fn multi<const N: usize>(client: &Client, names: &[String; N]) -> Lock {
     Lock::multi(names.each_ref().map(|name| client.get_lock(name)))
@@ -23,6 +25,26 @@ pub(super) fn assert_all_free(client: &Client, names: &[String]) {
     for name in names {
         assert_eq!(fields(RedisServer::shared(), name), [], "{name}");
     }
+}
+
+#[test]
+fn the_loss_of_an_outer_hold_ends_a_wait_for_its_neighbour() {
+    let (ours, theirs, names) = (client(), client(), names::<2>());
+    let busy = theirs.get_lock(&names[1]).owned().lock().unwrap();
+    let outer = ours.get_lock(&names[0]).lock().unwrap();
+    let hold = outer.hold().clone();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually(SOON, "the take waits", || listeners(RedisServer::shared(), &names[1]) == 1);
+            assert!(theirs.get_lock(&names[0]).force_unlock().unwrap());
+            assert!(hold.wait_lost(SOON).is_some());
+            busy.unlock().unwrap();
+        });
+        let error = multi(&ours, &names).try_lock_for(SOON).unwrap_err();
+        assert!(error.is_lost(), "{error}");
+    });
+    assert!(outer.unlock().is_err_and(|error| error.is_lost()));
+    assert_all_free(&ours, &names);
 }
 
 #[test]
