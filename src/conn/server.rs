@@ -2,6 +2,7 @@
 
 mod dedicated;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use super::dialer::{Dialer, Purpose};
 use super::down::Down;
 use super::pool::{Pool, closed};
 use super::pub_sub::PubSubChoice;
-use super::trouble;
+use super::single_flight::{NoAnswer, SingleFlight};
+use super::trouble::{self, Moment};
 use crate::durability::Copies;
 use crate::error::{Error, Stop};
 use crate::sync::Mutex;
@@ -29,13 +31,15 @@ pub(crate) struct Server {
     down: Mutex<Down>,
     runs: Mutex<Runs>,
     pub_sub: Arc<PubSubChoice>,
+    connects: SingleFlight<Result<(), Error>>,
 }
 
 impl Server {
     pub(crate) fn new(dialer: Dialer, most_connections: usize) -> Self {
         let pool = Pool::new(Arc::clone(dialer.label()), most_connections);
         let pub_sub = Arc::new(PubSubChoice::made(PubSub::Plain));
-        Self { dialer, pool, down: Mutex::default(), runs: Mutex::default(), pub_sub }
+        let connects = SingleFlight::new("lockson-dial");
+        Self { dialer, pool, down: Mutex::default(), runs: Mutex::default(), pub_sub, connects }
     }
 
     /// The server of a client that makes this choice.
@@ -341,6 +345,29 @@ impl Server {
             return Err(closed());
         }
         self.dialer.dial(deadline, |stream| self.pool.opened(stream))
+    }
+
+    /// Whether a connection is idle.
+    pub(super) fn is_connected(&self) -> bool {
+        let idle = self.take_idle().ok().flatten();
+        idle.map(|connection| self.put_away(connection, true)).is_some()
+    }
+
+    /// Opens a connection for later requests. The dial lasts up to `limit`, also where the caller waits no longer: it
+    /// serves a later caller then.
+    pub(super) fn connect(self: &Arc<Self>, deadline: Instant, limit: Duration) -> Result<(), Error> {
+        let (begun, server) = (Instant::now(), Arc::clone(self));
+        let connected = self.connects.ask(0, deadline, move |_| {
+            let connection = server.dial(Instant::now().after(limit)).map_err(Fault::into_error)?;
+            server.pool.adopt(connection);
+            Ok(())
+        });
+        let error = match connected {
+            Ok((_, connected)) => return connected,
+            Err(NoAnswer::NotInTime) => io::ErrorKind::TimedOut.into(),
+            Err(NoAnswer::NoThread(error)) => error,
+        };
+        Err(trouble::failed(&self.label(), Moment::Request, error, begun.until(deadline)))
     }
 
     /// Connects for a look at the map of the cluster.

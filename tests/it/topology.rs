@@ -9,5 +9,6 @@ mod doctor;
 mod durability;
 mod rights;
 mod sentinel;
+mod slow_link;
 #[cfg(feature = "tls")]
 mod tls;

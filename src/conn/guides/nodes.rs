@@ -8,14 +8,13 @@ use redis::Value;
 use super::Limit;
 use crate::conn::address::Endpoint;
 use crate::conn::command::command;
-use crate::conn::gather::{Request, gather};
 use crate::conn::introduction::Hello;
 use crate::conn::locate::{Guide, Sighting};
 use crate::conn::server::Server;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::transport::{Limits, PubSub, Question, Voting};
+use crate::transport::{PubSub, Question};
 
 /// The nodes of a replicated set.
 #[derive(Debug)]
@@ -53,23 +52,15 @@ impl Nodes {
 
 impl Guide for Nodes {
     fn look_up(&self) -> Result<Sighting, Error> {
-        let begun = Instant::now();
         let reign = self.reign.lock();
         // A node that was silent may be the next master.
-        let (skips_down, limit) = (reign.is_sure, self.limit.get(reign.master.is_some()));
+        let (is_found, skips_down) = (reign.master.is_some(), reign.is_sure);
         drop(reign);
-        let limits = Limits::by(begun.after(limit));
-        let requests = self.nodes.iter().map(|(_, server)| Request {
-            server: Arc::clone(server),
-            packed: command(&["HELLO"]).get_packed_command().into(),
-            limits,
-            voting: Voting { skips_down, counts_after: None },
-            call: &Role,
-            whole: true,
-            asking: false,
-        });
+        let servers: Vec<_> = self.nodes.iter().map(|(_, server)| Arc::clone(server)).collect();
+        let role = [(command(&["HELLO"]).get_packed_command(), &Role as &dyn Question<_, _>)];
+        let (asked, outcomes) = self.limit.ask(is_found, &servers, skips_down, &role);
         let (mut masters, mut replicas, mut errors) = (vec![], vec![], vec![]);
-        for ((endpoint, server), outcome) in self.nodes.iter().zip(gather(requests.collect())) {
+        for ((endpoint, server), outcome) in self.nodes.iter().zip(outcomes) {
             match outcome.answer {
                 Ok(is_master) => {
                     server.answered(None, outcome.sent);
@@ -78,10 +69,10 @@ impl Guide for Nodes {
                 Err(fault) => errors.push(fault.into_error()),
             }
         }
-        let endpoint = self.reign.lock().choose(&masters, &replicas, begun);
+        let endpoint = self.reign.lock().choose(&masters, &replicas, asked);
         let endpoint =
             endpoint.ok_or_else(|| no_master(&masters, &replicas, self.nodes.len(), errors.iter().collect()))?;
-        Ok(Sighting { is_calm: errors.is_empty() && masters == [endpoint.clone()], endpoint, asked: begun })
+        Ok(Sighting { is_calm: errors.is_empty() && masters == [endpoint.clone()], endpoint, asked })
     }
 
     fn close(&self) {
@@ -202,6 +193,19 @@ mod tests {
         let mut reign = Reign { master: Some(at("b")), rivals: vec![at("a")], ..Reign::default() };
         assert_eq!(reign.choose(&[at("b")], &[at("a")], moment(0)), Some(at("b")));
         assert_eq!(reign.choose(&[at("a")], &[], moment(100)), Some(at("a")), "it was told otherwise before");
+    }
+
+    #[test]
+    fn silent_nodes_are_asked_again_while_no_master_is_sure() {
+        let server = Arc::new(Server::for_test("redis://127.0.0.1:1"));
+        let nodes = Nodes::new(vec![(at("a"), Arc::clone(&server))], Limit::of(Duration::from_millis(100)));
+        let is_skipped = || {
+            server.did_not_answer(Instant::now());
+            nodes.look_up().unwrap_err().to_string().contains("was not asked")
+        };
+        nodes.reign.lock().is_sure = true;
+        assert!(is_skipped());
+        assert!(!is_skipped(), "it may be the next master");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{Limit, MakesDialers};
 use crate::conn::address::{Address, Endpoint};
 use crate::conn::command::command;
 use crate::conn::dialer::Purpose;
-use crate::conn::gather::{Outcome, Request, gather};
+use crate::conn::gather::Outcome;
 use crate::conn::introduction::text_of;
 use crate::conn::locate::{Guide, Sighting};
 use crate::conn::server::Server;
@@ -18,7 +18,7 @@ use crate::conn::target::Service;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::transport::{Fault, Limits, PubSub, Question, ServerNumber, Voting};
+use crate::transport::{Fault, PubSub, Question, ServerNumber};
 
 /// The sentinels of a service.
 pub(super) struct Sentinels {
@@ -82,38 +82,29 @@ impl Sentinels {
 
     /// Asks all sentinels at once. A sentinel that did not answer lately is not asked for a while, unless most did not:
     /// after an outage they may all be back.
-    fn poll(&self) -> Poll {
+    fn poll(&self) -> (Instant, Poll) {
         let sentinels = self.state.lock().sentinels.clone();
         let subjects = [Subject::Watched, Subject::Master, Subject::Id];
-        let outcomes = self.ask(&sentinels, &subjects);
+        let (asked, outcomes) = self.ask(&sentinels, &subjects);
         let mut poll = Poll::default();
         for (sentinel, answers) in sentinels.into_iter().zip(outcomes.chunks_exact(subjects.len())) {
             poll.count(sentinel, answers);
         }
-        poll
+        (asked, poll)
     }
 
-    fn ask(&self, sentinels: &[Arc<Server>], subjects: &[Subject]) -> Vec<Outcome<Told>> {
+    /// Returns a time before any question was sent, too.
+    fn ask(&self, sentinels: &[Arc<Server>], subjects: &[Subject]) -> (Instant, Vec<Outcome<Told>>) {
         let now = Instant::now();
         let state = self.state.lock();
-        let limits = Limits::by(now.after(self.limit.get(state.succession.has_begun())));
+        let is_found = state.succession.has_begun();
         // Not by the number of addresses: a silent sentinel may have two, a name and what the others call it.
         let needed = most_of(state.known.max(self.service.sentinels.len()));
         drop(state);
         let up = sentinels.iter().filter(|sentinel| sentinel.why_down(now).is_none()).count();
-        let voting = Voting { skips_down: up >= needed, counts_after: None };
-        let requests = sentinels.iter().flat_map(|server| {
-            subjects.iter().map(|subject| Request {
-                server: Arc::clone(server),
-                packed: subject.packed(&self.service.name).into(),
-                limits,
-                voting,
-                call: subject,
-                whole: true,
-                asking: false,
-            })
-        });
-        gather(requests.collect())
+        let questions: Vec<(_, &dyn Question<_, _>)> =
+            subjects.iter().map(|subject| (subject.packed(&self.service.name), subject as _)).collect();
+        self.limit.ask(is_found, sentinels, up >= needed, &questions)
     }
 
     /// Adds the sentinels that the voters know, and drops those that the user did not name and most voters do not know.
@@ -130,7 +121,7 @@ impl Sentinels {
         }
         drop(state);
         let (mut silent, mut is_complete) = (vec![], voters.len() >= most_of(known.max(named)));
-        for outcome in self.ask(&poll.voters, &[Subject::Others]) {
+        for outcome in self.ask(&poll.voters, &[Subject::Others]).1 {
             let Ok(Told::Others(others)) = outcome.answer else {
                 is_complete = false;
                 continue;
@@ -174,7 +165,8 @@ impl Sentinels {
                 // Wrong credentials, or servers that are no sentinels: waiting does not help.
                 return error.clone();
             }
-            if !strangers.is_empty() {
+            // While a service is removed and monitored anew, no sentinel knows it for a moment.
+            if !strangers.is_empty() && !self.state.lock().succession.has_begun() {
                 let text = format!("{}; SENTINEL MASTERS lists theirs", watch_none());
                 return Error::new(ErrorKind::Config, text);
             }
@@ -208,13 +200,11 @@ impl fmt::Debug for Sentinels {
 
 impl Guide for Sentinels {
     fn look_up(&self) -> Result<Sighting> {
-        let mut asked = Instant::now();
-        let mut poll = self.poll();
+        let (mut asked, mut poll) = self.poll();
         if !poll.votes.is_empty() {
             self.state.lock().known = poll.known();
             if self.discover(&poll) {
-                asked = Instant::now();
-                poll = self.poll();
+                (asked, poll) = self.poll();
             }
         }
         let decided = self.state.lock().succession.decide(self.service.sentinels.len(), &poll.votes);
@@ -357,12 +347,18 @@ const MOST_SENTINELS: usize = 32;
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::io;
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
     use std::time::Duration;
+
+    use crossbeam_channel::{Receiver, bounded};
 
     use super::*;
     use crate::conn::dialer::Dialer;
     use crate::conn::scripted::{Reaction, Scripted};
+
+    const SOON: Duration = Duration::from_secs(10);
 
     /// Sentinels at ports where nobody listens.
     fn sentinels() -> Sentinels {
@@ -375,6 +371,21 @@ mod tests {
         let service = Service { name: "main".into(), sentinels, master: address("redis://127.0.0.1:4".into()) };
         let dialer = |number, address| Dialer::new(number, address, None, "test".into());
         Sentinels::new(service, Limit::of(Duration::from_millis(100)), Arc::new(dialer))
+    }
+
+    /// Passes one connection on to this server from the moment when `begin` says so.
+    fn late(server: &Scripted, begin: Receiver<()>) -> String {
+        let (listener, port) = silent();
+        let target = server.url().replace("redis://", "");
+        thread::spawn(move || {
+            let (mut theirs, _) = listener.accept().unwrap();
+            begin.recv().unwrap();
+            let mut ours = TcpStream::connect(target).unwrap();
+            let (mut from, mut to) = (theirs.try_clone().unwrap(), ours.try_clone().unwrap());
+            thread::spawn(move || io::copy(&mut from, &mut to));
+            let _ = io::copy(&mut ours, &mut theirs);
+        });
+        format!("redis://127.0.0.1:{port}")
     }
 
     /// The others that two sentinels tell of, by id and port; `None` while they do not tell.
@@ -430,9 +441,24 @@ mod tests {
         assert_eq!(ports(&sentinels)[2..], [port, port]);
         let servers = sentinels.state.lock().sentinels.clone();
         servers[2..].iter().for_each(|server| server.did_not_answer(Instant::now()));
-        let errors = sentinels.poll().errors;
+        let errors = sentinels.poll().1.errors;
         assert_eq!(errors.len(), 2);
         assert!(errors.iter().all(|error| error.to_string().contains("was not asked")), "{errors:?}");
+    }
+
+    #[test]
+    fn a_dial_that_outlives_its_look_up_serves_the_next() {
+        let two = two_that_tell(&Arc::default());
+        let (begin, begins) = bounded(1);
+        let mut sentinels = sentinels_at([two[0].url(), late(&two[1], begins)]);
+        sentinels.limit.dial = SOON;
+        let error = sentinels.look_up().unwrap_err().to_string();
+        assert!(error.contains("1 of 3 sentinels answer") && error.contains("did not answer within"), "{error}");
+        begin.send(()).unwrap();
+        let begun = Instant::now();
+        while sentinels.look_up().is_err() {
+            assert!(begun.until(Instant::now()) < SOON, "another dial cannot succeed");
+        }
     }
 
     #[test]
@@ -477,6 +503,12 @@ mod tests {
         assert!(error.to_string().contains("2 must agree; the sentinels a:1 watch no service main; no"), "{error}");
         assert_eq!(doubt(&[]).kind(), ErrorKind::Config);
         assert_eq!(doubt(&[ErrorKind::Refused]).kind(), ErrorKind::Refused);
+        let known = sentinels();
+        let vote = |voter: &str| Vote { voter: voter.into(), master: Endpoint::Tcp("m".into(), 1), epoch: 1, known: 3 };
+        known.state.lock().succession.decide(3, &["a", "b"].map(vote)).unwrap();
+        let poll = Poll { strangers: vec!["a:1".into()], ..Poll::default() };
+        let error = known.doubt(poll, Doubt::TooFew { answered: 0, known: 3 });
+        assert_eq!(error.kind(), ErrorKind::Connection, "it was known a moment ago: {error}");
     }
 
     #[test]
@@ -484,7 +516,7 @@ mod tests {
         let sentinels = sentinels();
         let servers = sentinels.state.lock().sentinels.clone();
         let skipped = || {
-            let errors = sentinels.poll().errors;
+            let errors = sentinels.poll().1.errors;
             assert_eq!(errors.len(), 3);
             errors.iter().filter(|error| error.to_string().contains("was not asked")).count()
         };
