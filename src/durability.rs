@@ -31,6 +31,8 @@ pub struct Durability {
     fsync: bool,
     within: Duration,
     best_effort: bool,
+    /// Whether the disk is wished for by a merged setting with best effort only, and the rest is needed.
+    wishes_disk: bool,
 }
 
 impl Durability {
@@ -43,7 +45,7 @@ impl Durability {
     /// ```
     #[must_use]
     pub const fn replicas(count: u8) -> Self {
-        Self { replicas: count, fsync: false, within: Duration::from_secs(1), best_effort: false }
+        Self { replicas: count, fsync: false, within: Duration::from_secs(1), best_effort: false, wishes_disk: false }
     }
 
     /// Waits also until the server, and each of the replicas, has written the grant to its append-only file, by
@@ -107,12 +109,23 @@ impl Durability {
 
     /// The setting that fulfils both.
     pub(crate) fn and(self, other: Self) -> Self {
+        let (fsync, best_effort) = (self.fsync || other.fsync, self.best_effort && other.best_effort);
         Self {
             replicas: self.replicas.max(other.replicas),
-            fsync: self.fsync || other.fsync,
+            fsync,
             within: self.within.max(other.within),
-            best_effort: self.best_effort && other.best_effort,
+            best_effort,
+            wishes_disk: fsync && !best_effort && !self.needs_disk() && !other.needs_disk(),
         }
+    }
+
+    fn needs_disk(self) -> bool {
+        self.fsync && !self.best_effort && !self.wishes_disk
+    }
+
+    /// What is waited for where the server cannot wait for its disk; `None` where that is no use.
+    pub(crate) fn without_disk(self) -> Option<Self> {
+        (self.fsync && self.replicas > 0 && !self.needs_disk()).then_some(Self { fsync: false, ..self })
     }
 
     /// The setting that fulfils all of them.
@@ -129,6 +142,11 @@ impl Durability {
         self.within
     }
 
+    /// The time for the wait and its replies.
+    pub(crate) fn bound(self) -> Duration {
+        self.within.saturating_add(GRACE)
+    }
+
     /// The words of the command that waits.
     pub(crate) fn words(self) -> Vec<String> {
         let (replicas, ms) = (self.replicas.to_string(), self.within.as_millis().max(1).to_string());
@@ -140,6 +158,15 @@ impl Durability {
     pub(crate) fn judge(self, copies: Option<&Copies>, server: &str, consequence: &str) -> Result<Option<Error>> {
         let (on_disk, replicas) = match copies {
             Some(Copies::Counted { on_disk, replicas }) => (*on_disk, *replicas),
+            Some(Copies::WithoutDisk { refusal, replicas }) => {
+                let counted = Copies::Counted { on_disk: false, replicas: *replicas };
+                let Some(rest) = self.without_disk() else {
+                    let lacks_disk = Copies::Refused(refusal.clone());
+                    return self.judge(Some(if self.fsync { &lacks_disk } else { &counted }), server, consequence);
+                };
+                rest.judge(Some(&counted), server, consequence)?;
+                return Ok(Some(Error::refused(refusal.clone().at(server))));
+            }
             Some(Copies::Refused(refusal)) => {
                 let error = Error::refused(refusal.clone().at(server));
                 return match (refusal.lacks_command(), self.best_effort) {
@@ -164,6 +191,7 @@ impl Durability {
         let Self { replicas: needed, within, .. } = self;
         let (on_disk, replicas) = match copies {
             Some(Copies::Counted { on_disk, replicas }) => (*on_disk, *replicas),
+            Some(Copies::WithoutDisk { replicas, .. }) => (!self.needs_disk(), *replicas),
             _ => (false, 0),
         };
         if self.fsync && !on_disk {
@@ -185,12 +213,16 @@ fn unsupported(needs: Durability, error: &Error, consequence: &str) -> Error {
 pub(crate) enum Copies {
     /// Whether the disk of the server has the request, where that was asked for, and how many replicas have it.
     Counted { on_disk: bool, replicas: u64 },
+    /// The server refused to wait for its disk, and so many replicas have the request.
+    WithoutDisk { refusal: Refusal, replicas: u64 },
     /// The key was deleted meanwhile.
     Gone,
     /// The server refused to wait.
     Refused(Refusal),
 }
 
+/// The time for the replies in addition to the wait. The clock of a server that waits ticks ten times a second.
+const GRACE: Duration = Duration::from_millis(500);
 const SHORTEST: Duration = Duration::from_millis(1);
 const ADVICE: &str = "INFO replication shows its replicas; bring them back, or ask for fewer or for more time";
 
@@ -240,5 +272,27 @@ mod tests {
         assert!(check(one.with_best_effort(), "NOPERM").unwrap().is_some());
         assert_eq!(check(one.with_best_effort(), "LOADING").unwrap_err(), ErrorKind::Refused);
         assert_eq!(check(one.with_best_effort().and(one), "NOPERM").unwrap_err(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn a_disk_that_is_wished_for_is_not_needed_by_others() {
+        let copied = Durability::replicas(1);
+        let wished = Durability::replicas(0).with_fsync().with_best_effort();
+        let merged = copied.and(wished);
+        assert_eq!(merged.without_disk().unwrap().words()[0], "WAIT");
+        assert_eq!(copied.and(wished.and(wished)), wished.and(copied));
+        let check = |setting: Durability, replicas| {
+            let copies = Copies::WithoutDisk { refusal: Refusal::for_test("ERR"), replicas };
+            let judged = setting.judge(Some(&copies), "h:1/0", "it was given back");
+            judged.map(|missing| missing.is_some()).map_err(|error| error.kind())
+        };
+        for setting in [merged, wished] {
+            assert_eq!(check(setting, 1), Ok(true), "the missing disk is told");
+        }
+        assert_eq!((check(copied, 1), check(copied, 0)), (Ok(false), Err(ErrorKind::Quorum)));
+        assert_eq!(check(merged, 0), Err(ErrorKind::Quorum));
+        let needed = copied.with_fsync();
+        assert_eq!(check(needed, 1), Err(ErrorKind::Unsupported));
+        assert_eq!(merged.and(needed).without_disk(), None);
     }
 }

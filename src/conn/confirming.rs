@@ -1,14 +1,12 @@
 //! Waits for replicas over the connection of the request that they must have.
 
-use std::time::Duration;
-
 use redis::Value;
 
 use super::asking::{asking, with_asked};
 use super::command::command;
 use super::connection::Connection;
 use super::trouble;
-use crate::durability::Copies;
+use crate::durability::{Copies, Durability};
 use crate::error::{Error, Refusal};
 use crate::time::Instant;
 use crate::transport::{Confirmation, Fault, Identity};
@@ -21,18 +19,32 @@ impl Connection {
         confirmation: &Confirmation,
         asks: bool,
     ) -> Result<Copies, (Option<Identity>, Error)> {
-        let words = confirmation.needs.words();
+        let wait = |needs: Durability| {
+            command(&needs.words().iter().map(String::as_str).collect::<Vec<_>>()).get_packed_command()
+        };
         let mut packed = if asks { asking() } else { vec![] };
         packed.extend(&confirmation.touch);
-        command(&words.iter().map(String::as_str).collect::<Vec<_>>()).write_packed_command(&mut packed);
-        let limit = confirmation.needs.limit().saturating_add(GRACE);
+        packed.extend(wait(confirmation.needs));
+        let limit = confirmation.needs.bound();
         let deadline = Instant::now().after(limit);
         let sent = self.send(&packed, deadline);
         let replies = sent.and_then(|()| {
             let asked = if asks { Some(self.receive(deadline)?) } else { None };
             Ok([with_asked(asked, self.receive(deadline)?), self.receive(deadline)?])
         });
-        let copies = replies.and_then(|[touched, counted]| read(&touched, &counted).ok_or_else(trouble::odd_reply));
+        let copies = replies.and_then(|[touched, counted]| {
+            let copies = read(&touched, &counted).ok_or_else(trouble::odd_reply)?;
+            match (copies, confirmation.needs.without_disk()) {
+                (Copies::Refused(refusal), Some(rest)) if touched == Value::Int(1) && refusal.lacks_command() => {
+                    self.send(&wait(rest), deadline)?;
+                    Ok(match read(&touched, &self.receive(deadline)?).ok_or_else(trouble::odd_reply)? {
+                        Copies::Counted { replicas, .. } => Copies::WithoutDisk { refusal, replicas },
+                        other => other,
+                    })
+                }
+                (copies, _) => Ok(copies),
+            }
+        });
         copies.map_err(|error| self.broke(error, limit))
     }
 
@@ -72,9 +84,6 @@ fn read(touched: &Value, counted: &Value) -> Option<Copies> {
         _ => None,
     }
 }
-
-/// The time for the replies in addition to the wait. The clock of a server that waits ticks ten times a second.
-const GRACE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

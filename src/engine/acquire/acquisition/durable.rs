@@ -1,10 +1,14 @@
 //! Grants that count only when replicas have them.
 
+use std::time::Duration;
+
 use super::Acquisition;
+use crate::durability::Durability;
 use crate::engine::exactly_once::Answer;
 use crate::engine::request::AcquireRequest;
 use crate::error::Error;
 use crate::script::{Attempt, durability};
+use crate::time::{Deadline, Instant};
 use crate::transport::Confirmation;
 
 impl Acquisition<'_> {
@@ -21,12 +25,20 @@ impl Acquisition<'_> {
         }
         // Several locks are given back side by side.
         if self.tells {
-            self.withdraw(self.engine.config.drop_timeout);
+            let drop_timeout = self.engine.config.drop_timeout;
+            self.withdraw(self.end().map_or(drop_timeout, |end| drop_timeout.min(Instant::now().until(end))));
             self.engine.exclude_older_holds(self.request, answer.sent);
         } else {
             self.in_doubt.get_or_insert_default();
         }
         self.asked = false;
         error
+    }
+
+    /// The end of a call with a limit, by its bounds and those of the wait for replicas.
+    fn end(&self) -> Option<Instant> {
+        let Deadline::At(at) = self.waiting.deadline else { return None };
+        let copied = self.durability.map_or(Duration::ZERO, Durability::bound);
+        Some(at.after(self.engine.config.command_timeout).after(copied))
     }
 }

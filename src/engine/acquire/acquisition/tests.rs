@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::conn::scripted::{Reaction, Scripted};
+use crate::durability::Durability;
 use crate::error::{ErrorKind, Loss};
 use crate::event::{LockLost, Observer};
 use crate::kinds::Backoff;
@@ -63,6 +64,27 @@ fn a_look_at_a_mute_server_keeps_the_bound() {
     let (took, outcome) = stands_back_at_a_mute_server(true, wait);
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Unknown);
     assert!(took < wait + Duration::from_secs(3) + Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn a_grant_in_vain_is_given_back_within_the_bounds() {
+    let mute = AtomicBool::new(false);
+    let server = Scripted::start(move |seen| match seen.words[0].as_str() {
+        _ if mute.load(Ordering::Relaxed) => Reaction::Mute,
+        "WAIT" => {
+            mute.store(true, Ordering::Relaxed);
+            Reaction::Reply(":0\r\n")
+        }
+        "EVAL" => Reaction::Reply(":1\r\n"),
+        _ => Reaction::Reply(GRANTED),
+    });
+    let builder = Client::builder(&server.url()).command_timeout(Duration::from_millis(200));
+    let client = builder.drop_timeout(6 * SOON).connect_lazily().unwrap();
+    let copied = Durability::replicas(1).within(Duration::from_millis(50));
+    let began = Instant::now();
+    let error = client.get_lock("scene").with_durability(copied).try_lock().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 }
 
 #[test]
