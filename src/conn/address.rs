@@ -11,6 +11,8 @@ pub(crate) struct Address {
     pub(super) tls: bool,
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
+    /// Whether the server gets the login only after it has refused a connection without one.
+    pub(super) login_when_asked: bool,
     pub(super) database: i64,
     pub(super) resp3: bool,
 }

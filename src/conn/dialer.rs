@@ -37,6 +37,8 @@ pub(crate) struct Dialer {
     /// The address as error texts show it.
     label: Arc<str>,
     introduction: Introduction,
+    /// The introduction with the login, where the server gets it only when it asks for one.
+    when_asked: Option<Introduction>,
     /// Finds the server, if it moves.
     moving: Option<Moving>,
     purpose: Purpose,
@@ -71,9 +73,15 @@ pub(super) enum Purpose {
 impl Dialer {
     /// `number` identifies the server within the topology; `client_name` is the name in `CLIENT LIST`.
     pub(crate) fn new(number: ServerNumber, address: Address, tls: Option<Connector>, client_name: String) -> Self {
-        let introduction = Introduction::new(&address, &client_name);
+        let (introduction, when_asked) = if address.login_when_asked {
+            let without = Address { username: None, password: None, ..address.clone() };
+            (Introduction::new(&without, &client_name), Some(Introduction::new(&address, &client_name)))
+        } else {
+            (Introduction::new(&address, &client_name), None)
+        };
         Self {
             number,
+            when_asked,
             label: address.to_string().into(),
             introduction,
             moving: None,
@@ -208,15 +216,21 @@ impl Dialer {
         #[cfg(feature = "credentials")]
         if let Some(provider) = &self.provider {
             return provider.dial(&self.label, deadline, |login| {
-                self.dial_once(endpoint, purpose, deadline, &opened, || login().map(Some))
+                self.dial_once(&self.introduction, endpoint, purpose, deadline, &opened, || login().map(Some))
             });
         }
-        self.dial_once(endpoint, purpose, deadline, &opened, || Ok(None::<Vec<u8>>))
+        let dial =
+            |introduction| self.dial_once(introduction, endpoint, purpose, deadline, &opened, || Ok(None::<Vec<u8>>));
+        match (dial(&self.introduction), &self.when_asked) {
+            (Err(Fault::Refused(refusal)), Some(with_login)) if refusal.word() == "NOAUTH" => dial(with_login),
+            (dialled, _) => dialled,
+        }
     }
 
     /// `login` gives the command that logs in, unless the introduction does; it is called when the server is connected.
     fn dial_once<Login: AsRef<[u8]>>(
         &self,
+        introduction: &Introduction,
         endpoint: &Endpoint,
         purpose: Purpose,
         deadline: Instant,
@@ -243,7 +257,7 @@ impl Dialer {
         connection.asked_birth = self.asks_birth.load(Ordering::Relaxed);
         let (login, peer) = (login()?, connection.peer());
         let deadline = sooner(deadline, self.longest_silence);
-        self.introduce(&mut connection, purpose, login.as_ref().map(AsRef::as_ref), deadline)?;
+        self.introduce(&mut connection, introduction, purpose, login.as_ref().map(AsRef::as_ref), deadline)?;
         if let Some(identity) = &mut connection.identity {
             (identity.number, identity.peer) = (self.number, peer);
         }
@@ -255,6 +269,7 @@ impl Dialer {
     fn introduce(
         &self,
         connection: &mut Connection,
+        introduction: &Introduction,
         purpose: Purpose,
         login: Option<&[u8]>,
         deadline: Instant,
@@ -262,7 +277,7 @@ impl Dialer {
         let limit = Instant::now().until(deadline);
         let mut moment = Moment::Greeting;
         let lost = |moment, error| Fault::NotSent(trouble::failed(&self.label, moment, error, limit));
-        let (mut packed, mut steps) = (Cow::Borrowed(self.introduction.packed()), self.introduction.steps().to_vec());
+        let (mut packed, mut steps) = (Cow::Borrowed(introduction.packed()), introduction.steps().to_vec());
         if connection.asked_birth {
             packed.to_mut().extend(Introduction::ask_birth());
             steps.push(Step::Birth);
@@ -288,7 +303,7 @@ impl Dialer {
             if is_told && text_of(&reply).as_deref() != node.as_deref() {
                 return Err(Fault::NotSent(trouble::foreign(&self.label)));
             }
-            match (self.take_step(connection, *step, purpose, reply), refused_login.take()) {
+            match (self.take_step(connection, introduction, *step, purpose, reply), refused_login.take()) {
                 (Ok(()), None) => {}
                 // The reply to `HELLO` explains more than the refused password: keep reading.
                 (Err(fault), None) if *step == Step::Login => refused_login = Some(fault),
@@ -304,9 +319,20 @@ impl Dialer {
         server.check(&self.label, self.in_cluster)
     }
 
-    fn take_step(&self, connection: &mut Connection, step: Step, purpose: Purpose, reply: Value) -> Result<(), Fault> {
+    fn take_step(
+        &self,
+        connection: &mut Connection,
+        introduction: &Introduction,
+        step: Step,
+        purpose: Purpose,
+        reply: Value,
+    ) -> Result<(), Fault> {
         if let Value::ServerError(error) = &reply {
-            let refusal = self.introduction.refusal(step, Refusal::new(error));
+            let refusal = introduction.refusal(step, Refusal::new(error));
+            let refusal = refusal.map(|refusal| match purpose {
+                Purpose::Sentinel => refusal.at_a_sentinel(self.when_asked.is_some()),
+                _ => refusal,
+            });
             return refusal.map_or(Ok(()), |refusal| Err(Fault::Refused(refusal.at(Arc::clone(&self.label)))));
         }
         match step {

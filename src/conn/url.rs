@@ -223,6 +223,7 @@ impl Parts {
             tls: false,
             username,
             password,
+            login_when_asked: false,
             database: database.unwrap_or(0),
             resp3: resp3.unwrap_or(false),
         }

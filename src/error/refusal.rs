@@ -69,6 +69,22 @@ impl Refusal {
         Self { text, of_login: true, ..self }
     }
 
+    /// The refusal of a sentinel, which has a login of its own, or was given that of the servers.
+    pub(crate) fn at_a_sentinel(self, has_that_of_servers: bool) -> Self {
+        let advice = match self.word.as_str() {
+            "NOAUTH" => {
+                "give the password of the sentinels as ?sentinel_pass=word, or name sentinels and no servers in the URL"
+            }
+            _ if !self.is_of_login() => return self,
+            "WRONGPASS" if has_that_of_servers => {
+                "it wants a login, and not that of the servers: add ?sentinel_user=name&sentinel_pass=word to the URL"
+            }
+            "WRONGPASS" => "correct sentinel_user and sentinel_pass in the URL",
+            _ => "leave sentinel_pass out of the URL",
+        };
+        self.advising(advice)
+    }
+
     /// Whether the server refused a login, or wants one.
     pub(crate) fn is_of_login(&self) -> bool {
         self.of_login || matches!(self.word.as_str(), "NOAUTH" | "WRONGPASS")

@@ -8,7 +8,7 @@ use crate::error::Result;
 /// Parses `[user:password@]host[:port],....[?parameters]`.
 pub(super) fn cluster(authority: &str, path: &str, query: &str, tls: bool) -> Result<Target> {
     let mut parts = Parts::default();
-    let members = endpoints(parts.take_login(authority)?, DEFAULT_PORT)?;
+    let members = hosts(&mut parts, authority, DEFAULT_PORT)?;
     parts.take_database(path)?;
     parts.take_query(query)?;
     if parts.database.is_some_and(|database| database != 0) {
@@ -21,7 +21,7 @@ pub(super) fn cluster(authority: &str, path: &str, query: &str, tls: bool) -> Re
 /// Parses `[user:password@]host[:port],..../service[/database]?parameters`.
 pub(super) fn sentinel(authority: &str, path: &str, query: &str, tls: bool) -> Result<Target> {
     let mut parts = Parts { of_sentinels: Some(Login::default()), ..Parts::default() };
-    let sentinels = endpoints(parts.take_login(authority)?, SENTINEL_PORT)?;
+    let sentinels = hosts(&mut parts, authority, SENTINEL_PORT)?;
     let path = path.strip_prefix('/').unwrap_or(path);
     let (service, database) = path.split_once('/').unwrap_or((path, ""));
     let Some(name) = decoded(service, "service")? else {
@@ -32,13 +32,17 @@ pub(super) fn sentinel(authority: &str, path: &str, query: &str, tls: bool) -> R
     }
     parts.take_database(database)?;
     parts.take_query(query)?;
-    let Login { username, password } = parts.of_sentinels.take().unwrap_or_default();
+    let own = parts.of_sentinels.take().filter(|own| own.username.is_some() || own.password.is_some());
+    let login_when_asked = own.is_none();
+    let Login { username, password } =
+        own.unwrap_or_else(|| Login { username: parts.username.clone(), password: parts.password.clone() });
     let resp3 = parts.resp3.unwrap_or(false);
     let at = |endpoint| Address {
         endpoint,
         tls,
         username: username.clone(),
         password: password.clone(),
+        login_when_asked,
         database: 0,
         resp3,
     };
@@ -51,16 +55,19 @@ pub(super) fn sentinel(authority: &str, path: &str, query: &str, tls: bool) -> R
 /// Parses `[user:password@]host[:port],..../database?parameters`.
 pub(super) fn replicated(authority: &str, path: &str, query: &str, tls: bool) -> Result<Target> {
     let mut parts = Parts::default();
-    let nodes = endpoints(parts.take_login(authority)?, DEFAULT_PORT)?;
+    let nodes = hosts(&mut parts, authority, DEFAULT_PORT)?;
     parts.take_database(path)?;
     parts.take_query(query)?;
     Ok(Target::Replicated(Address { tls, ..parts.address(nodes[0].clone()) }, nodes))
 }
 
-/// Parses hosts with commas between, at least one.
-fn endpoints(text: &str, default_port: u16) -> Result<Vec<Endpoint>> {
+/// Parses the login and hosts with commas between, at least one.
+fn hosts(parts: &mut Parts, authority: &str, default_port: u16) -> Result<Vec<Endpoint>> {
+    if authority.contains(',') && authority.matches('@').count() > 1 {
+        return fail("it has several @: write user and password once, before the first host, and an @ in them as %40");
+    }
     let mut endpoints = vec![];
-    for text in text.split(',') {
+    for text in parts.take_login(authority)?.split(',') {
         let endpoint = host_and_port(text, default_port)?;
         if endpoints.contains(&endpoint) {
             return fail(format!("the host {endpoint} is given twice"));
@@ -97,8 +104,11 @@ mod tests {
         let shown: Vec<_> = told.sentinels.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["a:26379/0", "b:7000/0", "[::1]:1/0"]);
         assert!(told.sentinels.iter().all(|sentinel| sentinel.login() == Some((Some("s"), "t"))));
+        assert!(!told.sentinels[0].login_when_asked);
         let told = service("valkey+sentinel://a/m?db=2&protocol=resp3");
         assert_eq!((told.master.login(), told.sentinels[0].login()), (None, None));
+        let shared = &service("redis+sentinel://app:word@a/m").sentinels[0];
+        assert_eq!((shared.login(), shared.login_when_asked), (Some((Some("app"), "word")), true));
         assert_eq!((told.master.database, told.master.resp3, told.sentinels[0].resp3), (2, true, true));
     }
 
@@ -122,6 +132,9 @@ mod tests {
         check("redis+sentinel://u:canary@a,b/", "names no service");
         check("redis+sentinel://a,,b/m", "names no host");
         check("redis+sentinel://a,a:26379/m", "given twice");
+        check("redis+cluster://u:canary@a:1,u:canary@b:2", "several @");
+        check("redis+sentinel://:canary@a,:canary@b/m", "several @");
+        check("redis+replicated://u:canary@a,b@canary", "several @");
         check("redis+sentinel://a/m/canary", "database must be a number");
         check("redis+sentinel://a/m%20canary", "no service of a sentinel has");
         check("redis+sentinel://a/m?sentinel_password=canary", "parameter sentinel_password is not known");

@@ -138,11 +138,28 @@ fn faulty_settings_are_told_in_words() {
         assert!(took < Duration::from_secs(2), "nothing is waited for: {took:?}");
     };
     check(format!("redis+sentinel://{sentinel}/other?sentinel_pass=word"), ErrorKind::Config, "watch no service other");
-    check(format!("redis+sentinel://{sentinel}/mymaster"), ErrorKind::Refused, "NOAUTH");
-    check(format!("redis+sentinel://{sentinel}/mymaster?sentinel_pass=no"), ErrorKind::Refused, "WRONGPASS");
+    check(format!("redis+sentinel://{sentinel}/mymaster"), ErrorKind::Refused, "as ?sentinel_pass=word");
+    check(
+        format!("redis+sentinel://{sentinel}/mymaster?sentinel_pass=no"),
+        ErrorKind::Refused,
+        "correct sentinel_user",
+    );
+    check(format!("redis+sentinel://:no@{sentinel}/mymaster"), ErrorKind::Refused, "not that of the servers");
     let server = set.server(0).address();
     check(format!("redis+sentinel://{server}/mymaster"), ErrorKind::Unsupported, "is no Sentinel");
     check(format!("redis://:word@{sentinel}"), ErrorKind::Unsupported, "redis+sentinel://");
+}
+
+#[test]
+fn sentinels_get_the_login_of_the_servers_if_they_ask() {
+    for asks in [false, true] {
+        let set = SentinelSet::builder(0, 1).password("word");
+        let set = if asks { set.sentinel_password("word").start() } else { set.start() };
+        let sentinel = &set.sentinels()[0];
+        let client = Client::connect(&format!("redis+sentinel://:word@{}/mymaster", sentinel.address())).unwrap();
+        client.get_lock(fresh("behind")).lock().unwrap().unlock().unwrap();
+        assert!(asks || sentinel.calls_of("auth") == 0);
+    }
 }
 
 #[test]
