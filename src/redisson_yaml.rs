@@ -8,7 +8,6 @@ mod values;
 use serde_norway::{Mapping, Value};
 
 use crate::config::ClientBuilder;
-use crate::durability::Durability;
 use crate::error::Result;
 use servers::{Layout, Servers};
 #[cfg(feature = "tls")]
@@ -33,8 +32,8 @@ use values::{bad, class_of, config, is_almost, millis, name, not_yaml, number, p
 pub struct RedissonConfig {
     /// The settings, ready for [`connect`](ClientBuilder::connect).
     pub builder: ClientBuilder,
-    /// One sentence for each setting that has no effect here, or another one than in Redisson; the sentence begins
-    /// with the name of the setting.
+    /// One sentence for each setting that has no effect here, or another one than in Redisson. The sentence begins with
+    /// the name of the setting, and then says `no effect` or `changes what happens`.
     pub warnings: Vec<String>,
 }
 
@@ -75,7 +74,6 @@ impl ClientBuilder {
             tagged,
             builder: Self::new(""),
             servers: Servers::default(),
-            copies: Copies::default(),
             #[cfg(feature = "tls")]
             tls: TlsSettings::default(),
             warnings: vec![],
@@ -90,7 +88,7 @@ const CLASSES_OF_NOTHING: [&str; 6] = [
     "org.redisson.config.DefaultNameMapper",
     "org.redisson.api.DefaultNameMapper",
     "org.redisson.config.DefaultCommandMapper",
-    "org.redisson.config.DefaultCredentialsResolver",
+    "org.redisson.client.DefaultCredentialsResolver",
     "org.redisson.config.DefaultNatMapper",
     "org.redisson.api.DefaultNatMapper",
 ];
@@ -129,7 +127,7 @@ const COUNTED: [&str; 29] = [
 ];
 
 /// Settings of Redisson for threads, buffers and objects other than locks.
-const WITHOUT_EFFECT: [&str; 28] = [
+const WITHOUT_EFFECT: [&str; 29] = [
     "threads",
     "nettyThreads",
     "executor",
@@ -158,6 +156,7 @@ const WITHOUT_EFFECT: [&str; 28] = [
     "tcpKeepAliveInterval",
     "tcpUserTimeout",
     "valkeyCapabilities",
+    "referenceEnabled",
 ];
 
 /// Applies the settings, one by one.
@@ -166,17 +165,9 @@ struct Reader {
     tagged: Value,
     builder: ClientBuilder,
     servers: Servers,
-    copies: Copies,
     #[cfg(feature = "tls")]
     tls: TlsSettings,
     warnings: Vec<String>,
-}
-
-/// Whether a lock waits for replicas.
-#[derive(Default)]
-struct Copies {
-    checked: bool,
-    within: Option<std::time::Duration>,
 }
 
 impl Reader {
@@ -192,7 +183,14 @@ impl Reader {
                     let most = usize::try_from(number(key, value)?).map_err(|_| bad(key, "a smaller number"))?;
                     self.builder = self.builder.clone().watchdog_batch(most);
                 }
-                "fairLockWaitTimeout" => self.builder = self.builder.clone().fair_patience(millis(key, value)?),
+                "fairLockWaitTimeout" => {
+                    let patience = millis(key, value)?;
+                    if patience > self.builder.config.fair_patience {
+                        let why = format!("a dead waiter delays the queue by {patience:?}; see fair_patience()");
+                        self.changes(key, &why);
+                    }
+                    self.builder = self.builder.clone().fair_patience(patience);
+                }
                 "username" | "password" | "protocol" | "nameMapper" | "commandMapper" | "credentialsResolver" => {
                     let class = class_of(Some(&self.tagged), key);
                     self.shared(key, value, class)?;
@@ -200,8 +198,12 @@ impl Reader {
                 "useScriptCache" if value == &Value::Bool(true) => {}
                 "codec" => self.warn(key, "locks are stored as plain text, whatever the codec; only the values of getMultiLock(group, values) need \
                                       StringCodec in Java"),
-                "checkLockSyncedSlaves" => self.copies.checked = value == &Value::Bool(true),
-                "slavesSyncTimeout" => self.copies.within = Some(millis(key, value)?),
+                "checkLockSyncedSlaves" if value == &Value::Bool(false) => {}
+                // Redisson writes its default out, and waits only for replicas that are there.
+                "checkLockSyncedSlaves" => {
+                    self.changes(key, "no replica is waited for; where each lock must reach one, add durability()");
+                }
+                "slavesSyncTimeout" => self.warn(key, "replicas are waited for as durability() says"),
                 _ => match (Layout::of_section(key), value) {
                     (Some(_), Value::Null) => {}
                     (Some(layout), Value::Mapping(settings)) => {
@@ -287,7 +289,7 @@ impl Reader {
             ("nameMapper", mapper) => match prefix(mapper) {
                 Some(prefix) => {
                     self.builder = self.builder.clone().name_prefix(&prefix);
-                    self.warn(key, &format!("taken to put {prefix:?} in front of every name"));
+                    self.changes(key, &format!("taken to put {prefix:?} in front of every name"));
                 }
                 None => return Err(unsupported(key, "this Java class cannot be run here; use name_prefix()")),
             },
@@ -307,21 +309,6 @@ impl Reader {
     }
 
     fn finish(mut self) -> Result<RedissonConfig> {
-        if self.copies.checked {
-            let mut durability = Durability::replicas(1);
-            if let Some(within) = self.copies.within {
-                durability = durability.within(within);
-            }
-            if self.servers.has_replicas() {
-                self.builder = self.builder.durability(durability);
-                self.warnings.push("checkLockSyncedSlaves: taken as Durability::replicas(1)".into());
-            } else {
-                let why = "checkLockSyncedSlaves: replicas are not waited for, as in Redisson's own single server mode";
-                self.warnings.push(why.into());
-            }
-        } else if self.copies.within.is_some() {
-            self.warn("slavesSyncTimeout", "without checkLockSyncedSlaves: true replicas are not waited for");
-        }
         #[cfg(feature = "tls")]
         {
             let uses_tls = self.servers.use_tls();
@@ -334,17 +321,21 @@ impl Reader {
     /// Warns about a setting without effect. A misspelled setting is an error, as in Redisson.
     fn no_effect(&mut self, key: &str) -> Result<()> {
         if WITHOUT_EFFECT.contains(&key) || key.starts_with("ssl") {
-            self.warn(key, "it has no effect here: locks do not depend on it");
+            self.warn(key, "locks do not depend on it");
         } else if let Some(meant) = COUNTED.iter().find(|counted| is_almost(key, counted)) {
             return Err(config(&format!("{key} in the Redisson configuration is no setting; is {meant} meant?")));
         } else {
-            self.warn(key, "it is not known here and has no effect");
+            self.warn(key, "it is not known here");
         }
         Ok(())
     }
 
     fn warn(&mut self, key: &str, why: &str) {
-        self.warnings.push(format!("{key}: {why}"));
+        self.warnings.push(format!("{key}: no effect: {why}"));
+    }
+
+    fn changes(&mut self, key: &str, why: &str) {
+        self.warnings.push(format!("{key}: changes what happens: {why}"));
     }
 }
 
@@ -362,9 +353,12 @@ fn without_need(key: &str) -> Option<&'static str> {
         "connectionMinimumIdleSize" | "masterConnectionMinimumIdleSize" => "one idle connection is kept",
         "pingConnectionInterval" => "a connection is looked at before each use",
         "dnsMonitoringInterval" | "dnsMonitoringTimes" | "monitorIPChanges" => "the name is resolved at every connect",
-        "readMode" | "subscriptionMode" | "loadBalancer" | "slaveAddresses" | "checkSlaveStatusWithSyncing" => {
-            "masters alone are asked and listened to"
-        }
+        "readMode"
+        | "fallbackLoadingToMaster"
+        | "subscriptionMode"
+        | "loadBalancer"
+        | "slaveAddresses"
+        | "checkSlaveStatusWithSyncing" => "masters alone are asked and listened to",
         "slaveConnectionPoolSize"
         | "slaveConnectionMinimumIdleSize"
         | "failedSlaveReconnectionInterval"

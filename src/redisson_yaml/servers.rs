@@ -86,11 +86,6 @@ impl Servers {
         Ok(true)
     }
 
-    /// Whether the servers may have replicas that Redisson waits for.
-    pub(super) fn has_replicas(&self) -> bool {
-        self.layout != Some(Layout::Single)
-    }
-
     #[cfg(feature = "tls")]
     pub(super) fn use_tls(&self) -> bool {
         self.addresses.iter().any(|address| address.starts_with("rediss:") || address.starts_with("valkeys:"))
@@ -132,9 +127,7 @@ impl Servers {
             query.push("protocol=resp3".to_owned());
         }
         if layout == Layout::Sentinel {
-            // Without a login of their own, Redisson logs in at the sentinels as at the servers.
-            let user = self.sentinel_username.as_ref().or(self.username.as_ref());
-            let password = self.sentinel_password.as_ref().or(self.password.as_ref());
+            let (user, password) = (self.sentinel_username.as_ref(), self.sentinel_password.as_ref());
             query.extend(user.map(|user| format!("sentinel_user={}", encoded(Some(user)))));
             query.extend(password.map(|password| format!("sentinel_pass={}", encoded(Some(password)))));
         }

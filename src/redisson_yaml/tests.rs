@@ -38,7 +38,17 @@ fn every_setting_is_honoured_or_named() {
     assert_eq!((config.command_timeout, config.fair_patience), (Duration::from_millis(1_500), Duration::from_secs(8)));
     assert_eq!((config.client_name.as_str(), config.name_prefix.as_str()), ("orders", "app:"));
     let named: Vec<_> = read.warnings.iter().map(|warning| warning.split(':').next().unwrap()).collect();
-    assert_eq!(named, ["retryAttempts", "subscriptionsPerConnection", "codec", "nameMapper", "checkLockSyncedSlaves"]);
+    let settings = [
+        "retryAttempts",
+        "subscriptionsPerConnection",
+        "fairLockWaitTimeout",
+        "checkLockSyncedSlaves",
+        "codec",
+        "nameMapper",
+    ];
+    assert_eq!(named, settings);
+    let changes = read.warnings.iter().filter(|warning| warning.contains(": changes what happens: "));
+    assert_eq!(changes.count(), 3, "{:?}", read.warnings);
     assert!(!format!("{read:?}").contains("canary"));
 }
 
@@ -99,8 +109,8 @@ fn a_text_names_the_setting_or_the_line_and_what_to_do() {
     check("singleServerConfig: {address: 'redis://h', timeout: soon}", &["timeout", "whole number"]);
     let unknown = "singleServerConfig: {address: 'redis://h', newlyInvented: 1, sslProtocols: x, tcpUserTimeout: 1}";
     let warnings = ClientBuilder::from_redisson_yaml(unknown).unwrap().warnings;
-    assert!(warnings[0].starts_with("newlyInvented: it is not known"), "{warnings:?}");
-    assert!(warnings[1..].iter().all(|warning| warning.contains("has no effect here")), "{warnings:?}");
+    assert!(warnings[0].starts_with("newlyInvented: no effect: it is not known"), "{warnings:?}");
+    assert!(warnings[1..].iter().all(|warning| warning.contains(": no effect: ")), "{warnings:?}");
 }
 
 #[test]
@@ -146,7 +156,7 @@ sentinelServersConfig:
   masterConnectionPoolSize: 7
 ";
     let (url, read) = self::read(yaml);
-    assert_eq!(url, "redis+sentinel://app:p%2Fw@s1:26379,s2:26379/mymaster/2?sentinel_user=app&sentinel_pass=p%2Fw");
+    assert_eq!(url, "redis+sentinel://app:p%2Fw@s1:26379,s2:26379/mymaster/2");
     assert_eq!(read.builder.config.max_connections, 7);
     assert_eq!(read.warnings.len(), 2, "{:?}", read.warnings);
     let own = yaml.replace("  database: 2", "  sentinelUsername: watcher\n  sentinelPassword: other");
@@ -175,17 +185,23 @@ fn other_sections_find_the_master() {
     assert_eq!(named, ["slaveAddresses", "readMode"]);
 }
 
+/// The files are the output of `Config.toYAML()` of Redisson 4.7.0 with all defaults.
 #[test]
-fn checked_replicas_are_waited_for_where_there_are_any() {
-    let common = "\ncheckLockSyncedSlaves: true\nslavesSyncTimeout: 400\n";
-    let waited = Durability::replicas(1).within(Duration::from_millis(400));
-    let (_, read) = read(&format!("replicatedServersConfig: {{nodeAddresses: ['redis://a']}}{common}"));
-    assert_eq!(read.builder.config.durability, Some(waited));
-    let (_, read) = self::read(&format!("singleServerConfig: {{address: 'redis://a'}}{common}"));
-    assert_eq!(read.builder.config.durability, None);
-    let unchecked = common.replace("true", "false");
-    let (_, read) = self::read(&format!("replicatedServersConfig: {{nodeAddresses: ['redis://a']}}{unchecked}"));
-    assert_eq!((read.builder.config.durability, read.warnings.len()), (None, 1));
+fn files_that_redisson_writes_are_read() {
+    let check = |yaml: &str, wanted: &str| {
+        let (url, read) = self::read(yaml);
+        assert_eq!(url, wanted);
+        assert_eq!(read.builder.config.durability, None, "a default stops nothing");
+        let changes = read.warnings.iter().filter(|warning| warning.contains(": changes what happens: "));
+        let named: Vec<_> = changes.map(|warning| warning.split(':').next().unwrap()).collect();
+        assert_eq!(named, ["fairLockWaitTimeout", "checkLockSyncedSlaves"]);
+        let unknown = read.warnings.iter().filter(|warning| warning.contains("not known"));
+        assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&String>::new());
+    };
+    check(include_str!("written/single.yaml"), "redis://127.0.0.1:6379/0");
+    check(include_str!("written/cluster.yaml"), "redis+cluster://127.0.0.1:7000,127.0.0.1:7001/0");
+    let sentinels = "redis+sentinel://:word@127.0.0.1:26379,127.0.0.1:26380/mymaster/0";
+    check(include_str!("written/sentinel.yaml"), sentinels);
 }
 
 #[test]
@@ -208,6 +224,8 @@ fn files_of_tls_are_taken_and_keystores_of_java_refused() {
     refused(", sslVerificationMode: NONE", "without_verification");
     refused(", sslVerificationMode: CA_ONLY", "with_server_name");
     refused(", sslEnableEndpointIdentification: false", "with_server_name");
+    let error = server("valkeys", ", sslTruststore: 'file:/etc/trust.jks'").unwrap_err().to_string();
+    assert!(error.contains("sslTruststore"), "{error}");
     let plain = server("redis", ", sslTruststore: 'file:/etc/trust.jks', sslVerificationMode: NONE").unwrap();
     assert_eq!(plain.warnings.len(), 2, "{:?}", plain.warnings);
 }

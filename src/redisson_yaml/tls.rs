@@ -48,7 +48,7 @@ impl TlsSettings {
         if !uses_tls {
             let unused = stores.into_iter().filter(|(_, store)| store.is_some()).map(|(key, _)| key);
             let unused = unused.chain(self.unverified.map(|(key, _)| key));
-            warnings.extend(unused.map(|key| format!("{key}: it has no effect without rediss:// in the addresses")));
+            warnings.extend(unused.map(|key| format!("{key}: no effect: no address has rediss://")));
             return Ok(builder);
         }
         if let Some((key, why)) = self.unverified {
