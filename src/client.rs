@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::config::{ClientBuilder, Config};
 use crate::conn::{
     Address, Cluster, Connector, Dialer, MakesDialers, Master, Members, Server, Standalone, Target, Topology,
+    at_the_start,
 };
 use crate::doctor::Finding;
 use crate::election::Election;
@@ -67,7 +68,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Config` for a malformed URL; `Unsupported` for TLS without the cargo feature `tls`, a Sentinel or a node of a
+    /// `Config` for a malformed URL, and for a certificate that one side refuses; `Unsupported` for TLS without the cargo feature `tls`, a Sentinel or a node of a
     /// Redis Cluster behind `redis://`, or a server of its own behind `redis+cluster://`; `Connection` when the server
     /// is not reached; `Refused` when the server refuses the login or is a replica.
     pub fn connect(url: &str) -> Result<Self> {
@@ -445,7 +446,7 @@ impl ClientBuilder {
     /// As [`Client::connect`], and `Config` for impossible settings.
     pub fn connect(self) -> Result<Client> {
         let client = self.connect_lazily()?;
-        client.handle.begin()?.greet()?;
+        client.handle.begin()?.greet().map_err(at_the_start)?;
         Ok(client)
     }
 

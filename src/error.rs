@@ -137,6 +137,11 @@ impl Error {
         Self(Arc::new(Inner { kind: ErrorKind::Refused, name: None, text, word, in_doubt: false, source: None }))
     }
 
+    /// The same error as one of the settings, which waiting does not mend.
+    pub(crate) fn of_the_settings(self) -> Self {
+        self.changed(|inner| Inner { kind: ErrorKind::Config, ..inner })
+    }
+
     /// Turns the error of the last attempt into a doubt, because an earlier attempt is unanswered and may have run.
     pub(crate) fn in_doubt(self) -> Self {
         self.changed(|inner| Inner { kind: ErrorKind::Unknown, word: None, in_doubt: true, ..inner })

@@ -53,6 +53,7 @@ pub(crate) use server::{DedicatedConnection, Server};
 pub(crate) use standalone::Standalone;
 pub(crate) use target::Target;
 pub(crate) use tls::{Connector, Tls};
+pub(crate) use trouble::at_the_start;
 pub(crate) use waker::{Sleeper, Waker, sleeper};
 
 #[cfg(not(feature = "tls"))]

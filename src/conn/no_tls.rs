@@ -76,4 +76,8 @@ impl Trouble {
     pub(super) fn what(&self) -> &str {
         match *self {}
     }
+
+    pub(super) fn is_final(&self) -> bool {
+        match *self {}
+    }
 }

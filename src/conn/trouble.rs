@@ -1,5 +1,6 @@
 //! Error texts for a server that is not reached or does not answer, with the error of the system as the source.
 
+use std::error::Error as StdError;
 use std::io;
 use std::time::Duration;
 
@@ -100,6 +101,13 @@ pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Durat
         (other, _) => format!("did not answer: {other}"),
     };
     Error::with_source(ErrorKind::Connection, format!("redis at {label} {what}"), error)
+}
+
+/// The error of a client that cannot be opened. What TLS refuses must be changed by people, as a bad file must.
+pub(crate) fn at_the_start(error: Error) -> Error {
+    let cause = StdError::source(&error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    let is_final = cause.and_then(Trouble::of).is_some_and(Trouble::is_final);
+    if is_final { error.of_the_settings() } else { error }
 }
 
 /// The error for a connection on which the server wants a login anew.

@@ -253,3 +253,31 @@ fn fail<T>(why: impl Into<String>) -> Result<T> {
 /// The authorities of the system are read again after this time.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 const LARGEST_FILE: u64 = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn each_member_is_verified_by_its_own_name() {
+        let address = |url| Address::parse(url).unwrap();
+        let settings = Tls { is_unverified: true, ..Tls::default() };
+        let deadline = Instant::now().after(SOON);
+        let connector = Connector::for_address(Some(settings), &address("rediss://a.example"), deadline);
+        let connector = connector.unwrap().unwrap();
+        let name = |url| connector.for_member(&address(url)).name.to_str().into_owned();
+        assert_eq!(name("rediss://b.example"), "b.example");
+        assert_eq!(name("rediss://b\u{fc}cher.example"), "a.example");
+    }
+
+    #[test]
+    fn the_authorities_of_the_system_are_read_again() {
+        let old = (Instant::now().before(READ_AGAIN), Arc::new(RootCertStore::empty()));
+        let of_system = Mutex::new(Some(old.clone()));
+        let source = Source { settings: Tls::default(), provider: Arc::new(ring::default_provider()), of_system };
+        // A machine without authorities has no others.
+        assert!(source.roots_of_system().map_or(true, |roots| !Arc::ptr_eq(&roots, &old.1)));
+    }
+}

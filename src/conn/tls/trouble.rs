@@ -139,6 +139,12 @@ impl Trouble {
     pub(in crate::conn) fn what(&self) -> &str {
         &self.what
     }
+
+    /// Whether the next attempt fails, too, until people change something.
+    pub(in crate::conn) fn is_final(&self) -> bool {
+        use rustls::Error as Is;
+        matches!(self.error, Is::InvalidCertificate(_) | Is::AlertReceived(_) | Is::PeerIncompatible(_))
+    }
 }
 
 impl fmt::Display for Trouble {
