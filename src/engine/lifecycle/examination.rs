@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::conn::Server;
 use crate::doctor::{Client, Finding, findings};
-use crate::engine::Engine;
+use crate::engine::{Engine, HoldState};
 use crate::error::Result;
 use crate::name::{GivenName, LockName};
 use crate::script::examination::{Examination, examine};
@@ -15,6 +15,10 @@ impl Engine {
     /// Examines each server within one command time-out. Fails if no server answers.
     pub(crate) fn examine(&self) -> Result<Vec<Finding>> {
         let (mut all, mut failures) = (vec![], vec![]);
+        // A client that was opened lazily does not know the members of a cluster so far.
+        if self.topology.has_slots() {
+            let _ = self.greet();
+        }
         let servers = self.topology.servers();
         for server in &servers {
             let label = server.label();
@@ -42,8 +46,10 @@ impl Engine {
 
     fn examine_one(&self, server: &Arc<Server>) -> Result<Examination> {
         let held = self.registry.all();
-        let locks: Vec<LockName> =
-            held.iter().filter(|hold| self.is_on(server, hold)).map(|hold| hold.name.clone()).collect();
+        // Permits are held beside the key of their name, which needs no time to live.
+        let has_key = |hold: &HoldState| hold.kind.held_under(&hold.name)[..] == *hold.name.key();
+        let held = held.iter().filter(|hold| has_key(hold) && self.is_on(server, hold));
+        let locks: Vec<LockName> = held.map(|hold| hold.name.clone()).collect();
         // A prefix that makes invalid names has no locks.
         let (named, bare) = (GivenName::new(self.full_name(SAMPLE)), GivenName::new(SAMPLE.into()));
         let sample = named.checked().or_else(|_| bare.checked())?;

@@ -55,12 +55,19 @@ const QUEUE: &[&str] = &[
 /// discarded: a server checks rights when it queues a command.
 pub(super) fn missing(send: &mut Pipeline<'_>, sample: &LockName) -> Result<Told<Vec<&'static str>>, Stop> {
     if let Value::ServerError(error) = only(send(&[words(&["MULTI"])])?)? {
-        return Ok(Err(refusal(&error)));
+        // Every kind needs these, which may run: they write nothing.
+        let replies = send(&SCRIPTS.iter().map(|word| example(word, sample)).collect::<Vec<_>>())?;
+        let missing = lacking(SCRIPTS, &replies);
+        return Ok(if missing.is_empty() { Err(refusal(&error)) } else { Ok(missing) });
     }
     let all = all_words();
     let mut questions: Vec<Cmd> = all.iter().map(|word| example(word, sample)).collect();
     questions.push(words(&["DISCARD"]));
-    let replies = send(&questions)?;
+    Ok(Ok(lacking(&all, &send(&questions)?)))
+}
+
+/// The words that the user may not run, by the replies to them.
+fn lacking(words: &[&'static str], replies: &[Value]) -> Vec<&'static str> {
     let lacks = |reply: &Value| match reply {
         // A refusal for a key or a channel says nothing about the names of locks.
         Value::ServerError(error) => {
@@ -70,7 +77,7 @@ pub(super) fn missing(send: &mut Pipeline<'_>, sample: &LockName) -> Result<Told
         }
         _ => false,
     };
-    Ok(Ok(all.into_iter().zip(&replies).filter(|(_, reply)| lacks(reply)).map(|(word, _)| word).collect()))
+    words.iter().zip(replies).filter(|(_, reply)| lacks(reply)).map(|(word, _)| *word).collect()
 }
 
 /// All commands, each once.

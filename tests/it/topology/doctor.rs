@@ -49,6 +49,40 @@ fn a_well_kept_server_has_no_findings() {
 }
 
 #[test]
+fn held_permits_need_no_time_to_live() {
+    let server = kept_well().start();
+    let client = client(&server);
+    let permits = client.get_permit_expirable_semaphore(fresh("permits"));
+    permits.set_permits_once(2).unwrap();
+    let held = permits.acquire(1).unwrap();
+    assert_eq!(findings(&client), []);
+    held.release().unwrap();
+}
+
+#[test]
+fn a_user_who_may_run_nothing_is_in_danger() {
+    let server = kept_well().start();
+    server.run(&["ACL", "SETUSER", "none", "reset", "on", ">word", "-@all"]);
+    let client = Client::builder(&server.url().replace("redis://", "redis://none:word@")).connect_lazily().unwrap();
+    let dangers = findings(&client).into_iter().filter(|finding| finding.severity() == Severity::Danger);
+    let kinds: Vec<_> = dangers.map(|finding| finding.kind()).collect();
+    assert_eq!(kinds, [FindingKind::Rights]);
+}
+
+#[test]
+fn a_member_that_is_down_hides_no_other() {
+    let cluster = RedisCluster::start(3, 0);
+    let client = Client::builder(&cluster.url()).command_timeout(ms(500)).connect_lazily().unwrap();
+    cluster.kill(2);
+    let all = findings(&client);
+    let mut servers: Vec<_> = all.iter().map(|finding| finding.server().to_owned()).collect();
+    servers.sort_unstable();
+    servers.dedup();
+    assert_eq!(servers.len(), 3, "each member is asked: {all:#?}");
+    assert_eq!(all.iter().filter(|finding| finding.kind() == FindingKind::Unreachable).count(), 1);
+}
+
+#[test]
 fn settings_that_endanger_locks_are_found() {
     let server = kept_well().config("save \"\"").start();
     let client = client(&server);
