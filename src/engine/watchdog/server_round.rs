@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::inbox::Inbox;
 use super::renewer::{Detour, Due, RenewalHost, RequestOutcome, renewal};
 use crate::conn::{DedicatedConnection, Server};
-use crate::durability::Durability;
+use crate::durability::{Copies, Durability};
 use crate::engine::Engine;
 use crate::engine::holds::hold::HoldState;
 use crate::error::{Error, Refusal};
@@ -122,17 +122,23 @@ impl ServerRound<'_> {
         let mut waiting: Vec<_> =
             renewed.filter_map(|(due, answer)| Some((&due.hold, due.hold.durability()?, answer))).collect();
         let Some(needs) = Durability::all(waiting.iter().map(|(_, needs, _)| Some(*needs))) else { return };
-        let Some((first, ..)) = waiting.first() else { return };
         // Replicas that are late delay the other holds of the server once, and not for each batch.
         let needs = if self.waited.is_zero() { needs } else { needs.at_most(SHORTEST_ATTEMPT) };
         let began = Instant::now();
         let patience = self.engine.config.command_timeout;
         let copies = (self.waited < patience).then(|| {
             self.engine.heartbeat.rests(began, began.after(needs.limit()));
-            let key = first.kind.held_under(&first.name);
-            let copies = self.connection.confirm(&confirmation(&first.name, &key, needs));
+            // A hold that was released meanwhile has no key to touch.
+            let mut copies = Some(Copies::Gone);
+            for (hold, ..) in waiting.iter().take(MOST_TOUCHED) {
+                let key = hold.kind.held_under(&hold.name);
+                copies = self.connection.confirm(&confirmation(&hold.name, &key, needs)).ok();
+                if copies != Some(Copies::Gone) {
+                    break;
+                }
+            }
             self.engine.heartbeat.wakes(Instant::now());
-            copies.ok()
+            copies
         });
         let (copies, server) = (copies.flatten(), self.server.label());
         let mut is_late = false;
@@ -227,7 +233,8 @@ impl RenewalHost for ServerRound<'_> {
 
     fn ask_by_route(&mut self, due: &Due, deadline: Instant) -> Result<RenewalAnswer, Error> {
         let now = Instant::now();
-        self.engine.heartbeat.rests(now, deadline);
+        let copied = due.hold.durability().map_or(Duration::ZERO, Durability::bound);
+        self.engine.heartbeat.rests(now, deadline.after(copied));
         let renewal = renewal(self, due);
         let answers = self.engine.ask_about_one(&due.hold, renewal, claim(due), now.until(deadline));
         self.engine.heartbeat.wakes(Instant::now());
@@ -279,6 +286,8 @@ fn claim(due: &Due) -> Claim {
     Claim { name: due.hold.name.clone(), owner: due.hold.owner.clone() }
 }
 
+/// So many holds of a batch are touched until one is there.
+const MOST_TOUCHED: usize = 3;
 /// A hold that was granted or handed over stays this long at most.
 const LONGEST_STAY: Duration = Duration::from_secs(1);
 /// With less time left, a reply would probably arrive too late.
