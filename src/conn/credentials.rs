@@ -162,6 +162,7 @@ mod tests {
 
     use super::*;
     use crate::credentials::Login;
+    use crate::error::Refusal;
 
     /// Keeps a token until it is refused.
     #[derive(Clone, Default)]
@@ -190,5 +191,17 @@ mod tests {
         assert_eq!(tokens.0.load(Ordering::SeqCst), 1);
         assert!(ask(number).1 != fresh);
         assert_eq!(tokens.0.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn a_replica_refuses_no_credentials() {
+        let tokens = Tokens::default();
+        let provider = Provider::new(tokens.clone());
+        let fault = provider.dial("h", Instant::now().after(Duration::from_secs(10)), |login| {
+            login()?;
+            Err::<(), _>(Fault::Refused(Refusal::replica()))
+        });
+        assert!(matches!(fault, Err(Fault::Refused(refusal)) if refusal.is_of_replica()));
+        assert_eq!(tokens.0.load(Ordering::SeqCst), 0);
     }
 }

@@ -1,6 +1,9 @@
 //! The rules of a stay, on made-up times.
 #![cfg(test)]
 
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+
 use super::*;
 
 const START: Instant = Instant::from_millis(1_000_000);
@@ -94,6 +97,47 @@ fn a_dial_that_close_ends_says_so() {
         Err::<(), _>(Fault::NotSent(Error::new(ErrorKind::Connection, "shut down")))
     });
     assert_eq!(dialled.unwrap_err().into_error().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn a_stream_to_a_place_that_was_left_is_ended() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = Arc::new(Stream::Tcp(TcpStream::connect(listener.local_addr().unwrap()).unwrap()));
+    let (mut theirs, _) = listener.accept().unwrap();
+    theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let locator = Locator::new(Sure);
+    let mut state = locator.0.state.lock();
+    learn(&mut state, at(0), "a", true);
+    let stay = state.stay.clone().unwrap();
+    learn(&mut state, at(1), "b", true);
+    drop(state);
+    // The dial ends after the move.
+    locator.opened(&stay, Arc::downgrade(&stream));
+    assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+}
+
+/// A guide whose only answer is out of date.
+#[derive(Debug)]
+struct Forgotten;
+
+impl Guide for Forgotten {
+    fn look_up(&self) -> Result<Sighting, Error> {
+        let asked = Instant::now().before(FRESH);
+        Ok(Sighting { endpoint: Endpoint::Tcp("a".into(), 1), is_calm: true, asked })
+    }
+
+    fn close(&self) {}
+}
+
+#[test]
+fn no_place_is_dialled_that_nobody_confirmed_lately() {
+    let locator = Locator::new(Forgotten);
+    let mut dials = 0;
+    let dialled = locator.dial(Instant::now().after(Duration::from_millis(100)), |_| {
+        dials += 1;
+        Ok(())
+    });
+    assert_eq!((dialled.unwrap_err().into_error().kind(), dials), (ErrorKind::Connection, 0));
 }
 
 #[test]
