@@ -72,18 +72,25 @@ fn pass(mut from: TcpStream, mut to: TcpStream, delay: Duration, mut more: Durat
 
 /// Cuts the links to these servers for a second, and has a lock soon after the end of the cut.
 fn comes_back(servers: &[SocketAddr], master: &RedisServer, builder: &(impl Fn(&str) -> ClientBuilder + Sync)) {
+    let open = &|round_trip| {
+        let links: Vec<_> = servers.iter().map(|server| SlowLink::start(*server, round_trip)).collect();
+        let places: Vec<_> = links.iter().map(|link| format!("127.0.0.1:{}", link.port)).collect();
+        let client = builder(&places.join(",")).connect().unwrap();
+        client.get_lock(fresh("before")).lock().unwrap().unlock().unwrap();
+        (round_trip, links, client)
+    };
+    let opened: Vec<_> = thread::scope(|scope| {
+        let opening = [0, 100, 200, 300].map(ms).map(|round_trip| scope.spawn(move || open(round_trip)));
+        opening.map(|thread| thread.join().unwrap()).into()
+    });
+    opened.iter().flat_map(|(_, links, _)| links).for_each(SlowLink::cut);
+    thread::sleep(ms(1_000));
+    master.run(&["CLIENT", "KILL", "TYPE", "normal"]);
+    opened.iter().flat_map(|(_, links, _)| links).for_each(SlowLink::mend);
+    let mended = Instant::now();
     thread::scope(|scope| {
-        for round_trip in [0, 100, 200, 300].map(ms) {
+        for (round_trip, _, client) in &opened {
             scope.spawn(move || {
-                let links: Vec<_> = servers.iter().map(|server| SlowLink::start(*server, round_trip)).collect();
-                let places: Vec<_> = links.iter().map(|link| format!("127.0.0.1:{}", link.port)).collect();
-                let client = builder(&places.join(",")).connect().unwrap();
-                client.get_lock(fresh("before")).lock().unwrap().unlock().unwrap();
-                links.iter().for_each(SlowLink::cut);
-                thread::sleep(ms(1_000));
-                master.run(&["CLIENT", "KILL", "TYPE", "normal"]);
-                links.iter().for_each(SlowLink::mend);
-                let mended = Instant::now();
                 while client.get_lock(fresh("after")).try_lock().is_err() {
                     assert!(mended.elapsed() < 2 * COMMAND_TIMEOUT + STANDSTILLS, "{round_trip:?}");
                 }
