@@ -363,7 +363,12 @@ impl Semaphore {
         }
         let call = |name: &LockName, once: &Once| semaphore::release(name, once, permits.into(), makes);
         let again = |name: &LockName, given_up: &Once, _: &Once| call(name, given_up).ignoring_answer();
-        self.once(&call, &again, |_| false).map(|returned| self.tell_threads(&returned))
+        let (name, request) = (self.name.checked()?, || self.once(&call, &again, |_| false));
+        let returned = match self.handle.look() {
+            Some(engine) => engine.returns_permits(name, request, |returned| free_before(returned, permits)),
+            None => request(),
+        };
+        returned.map(|returned| self.tell_threads(&returned))
     }
 
     fn set_once(&self, permits: u32, time_to_live: Option<Lease>) -> Result<bool> {
@@ -454,7 +459,8 @@ impl Permits {
         let call = |once: &Once| semaphore::release(name, once, permits.into(), false);
         let given_up = |given_up: &Once, _: &Once| give_back(name, given_up, permits.into());
         let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
-        let returned = engine.once_to_end(&request, limit)?;
+        let request = || engine.once_to_end(&request, limit);
+        let returned = engine.returns_permits(name, request, |returned| free_before(returned, permits))?;
         wake(&engine, name, &returned);
         if returned == Returned::Gone {
             let text = "the semaphore is gone: deleted, flushed or expired; its permits ended with it";
@@ -518,6 +524,14 @@ fn give_back(name: &LockName, once: &Once, permits: i64) -> Call<()> {
 /// A request that was given up must not run later.
 fn closed(name: &LockName, _: &Once, next: &Once) -> Call<()> {
     once::close(name, next)
+}
+
+/// The number of permits that were free before a release, and the number of clients that received its message.
+fn free_before(returned: &Returned, permits: u32) -> (i64, Option<u64>) {
+    match *returned {
+        Returned::Done { free, receivers } => (free - i64::from(permits), receivers),
+        Returned::Gone => (0, None),
+    }
 }
 
 /// Wakes waiters of this process where no client heard of the release.

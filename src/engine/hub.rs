@@ -45,7 +45,7 @@ pub(crate) trait Reports: std::fmt::Debug + Send + Sync {
     fn announced(&self, name: &LockName);
 
     /// A message with a count arrived on this channel.
-    fn counted(&self, channel: &str, payload: &[u8]);
+    fn counted(&self, channel: &str, payload: &[u8], announced: Option<&LockName>);
 
     /// Tracked keys were changed or deleted; `None` means all keys.
     fn invalidated(&self, keys: Option<&[String]>);
@@ -269,11 +269,10 @@ impl Audience for Hub {
                 }
             }
         }
-        if let Some(name) = announced {
-            self.reports.announced(&name);
-        }
-        if let Some((channel, payload)) = counted {
-            self.reports.counted(&channel, &payload);
+        match (counted, announced) {
+            (Some((channel, payload)), announced) => self.reports.counted(&channel, &payload, announced.as_ref()),
+            (None, Some(name)) => self.reports.announced(&name),
+            (None, None) => {}
         }
         if let Some(refusal) = elsewhere {
             self.reports.elsewhere(&self.server, &refusal);

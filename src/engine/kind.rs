@@ -45,9 +45,9 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         Waking::Message
     }
 
-    /// Whether processes stand back for each other: only one owner holds at a time, and a release wakes every waiter.
+    /// Whether processes stand back for each other. Readers exclude no reader, and a queue in Redis has an order.
     fn stands_back(&self) -> bool {
-        self.queueing() == Queueing::Line && matches!(self.waking(), Waking::Message)
+        matches!(self.queueing(), Queueing::Line | Queueing::Counted(_))
     }
 
     /// Whether a take can be a vote of a red lock: one round trip, with the question when the server started.

@@ -246,13 +246,16 @@ struct EngineReports {
 impl Reports for EngineReports {
     fn announced(&self, name: &LockName) {
         if let Some(engine) = self.engine.upgrade() {
-            engine.stand_backs.heard(name, Instant::now());
+            engine.stand_backs.heard(name);
             engine.verify_holds(name);
         }
     }
 
-    fn counted(&self, channel: &str, payload: &[u8]) {
+    fn counted(&self, channel: &str, payload: &[u8], announced: Option<&LockName>) {
         if let Some(engine) = self.engine.upgrade() {
+            if let Some(name) = announced {
+                engine.stand_backs.heard(name);
+            }
             engine.counted_queues.message(channel, payload);
         }
     }

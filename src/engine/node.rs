@@ -104,7 +104,7 @@ mod tests {
     impl Reports for ToNobody {
         fn announced(&self, _: &LockName) {}
 
-        fn counted(&self, _: &str, _: &[u8]) {}
+        fn counted(&self, _: &str, _: &[u8], _: Option<&LockName>) {}
 
         fn invalidated(&self, _: Option<&[String]>) {}
 

@@ -36,11 +36,6 @@ impl Kind for Group {
         LockKind::Group
     }
 
-    /// A message says that some value of the group was released: it does not tell whose turn it is.
-    fn stands_back(&self) -> bool {
-        false
-    }
-
     /// Who removes or takes the field of a value may leave the deadline and the count of its owner.
     fn may_leave_parts(&self) -> bool {
         true

@@ -32,8 +32,8 @@ pub(crate) struct Channels<Waiter> {
 pub(crate) enum Subject {
     /// Releases of a lock, of which this process may have holds. A message wakes every waiter.
     Lock(LockName),
-    /// A count. The count decides which waiters to wake.
-    Count,
+    /// The count of free permits. The count decides which waiters to wake.
+    Count(LockName),
     /// Anything else. A message wakes every waiter, and the channel is left with its last waiter.
     Other,
 }
@@ -205,7 +205,9 @@ impl<Waiter: Clone> Channels<Waiter> {
         let is_own = entry.own > 0;
         entry.own = entry.own.saturating_sub(1);
         match &entry.subject {
-            Subject::Count => Message { is_count: true, ..nothing },
+            Subject::Count(name) => {
+                Message { announced: (!is_own).then(|| name.clone()), is_count: true, wakes: vec![] }
+            }
             Subject::Lock(name) if !is_own => {
                 Message { announced: Some(name.clone()), is_count: false, wakes: entry.waiters().collect() }
             }

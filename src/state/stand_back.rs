@@ -1,10 +1,9 @@
-//! Standing back: processes that want the same lock get grants in proportion to their threads.
+//! Standing back: processes that want the same lock or the same permits take turns.
 //!
-//! A process with threads in the local queue asks faster than a process that must be woken, so the releasing process
-//! would win every race after its own releases. Therefore each release of this process adds to an account of grants
-//! that other processes are owed, and each release by another process takes a grant off. After a turn of all its
-//! threads, this process stops asking until the other processes had the grants they are owed, or left the lock free
-//! for a moment. This module only decides; the waiter sleeps and checks.
+//! A process with waiting threads asks faster than a process that must be woken, so the releasing process would win
+//! every race after its own releases. Therefore a process has a turn: a grant for each thread that waited when the turn
+//! began, and at least 2 ms. After the turn its threads do not ask until other processes had their part, by threads, or
+//! left the lock free for a moment. This module only decides; the waiter sleeps and checks.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
@@ -12,13 +11,14 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use crate::name::LockName;
+use crate::owner::ThreadNumber;
 use crate::time::Instant;
 
-/// The accounts of one client: an account for each lock that other clients want, too.
+/// The turns of one client: a turn for each lock that other clients want, too.
 #[derive(Debug, Default)]
-pub(crate) struct Accounts {
-    by_name: HashMap<LockName, Account>,
-    /// The number of accounts after the last search for stale accounts.
+pub(crate) struct Turns {
+    by_name: HashMap<LockName, Turn>,
+    /// The number of turns after the last search for stale turns.
     kept: usize,
 }
 
@@ -31,60 +31,68 @@ pub(crate) struct Pause {
     pub(crate) looks: bool,
 }
 
-impl Accounts {
-    /// Records a grant to this process.
-    pub(crate) fn granted(&mut self, name: &LockName, now: Instant) {
-        self.with(name, |account| account.granted(now));
+/// The processes that may want a lock, as far as a release tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rivals {
+    /// So many other clients received the message.
+    Listen(usize),
+    /// The release tells nothing of others, or nobody waits for what was released.
+    Unknown,
+    /// The kind has no messages: others may poll.
+    MayPoll,
+}
+
+impl Turns {
+    /// Records that a thread wants the lock.
+    pub(crate) fn wanted(&mut self, name: &LockName, thread: ThreadNumber, now: Instant) {
+        self.with(name, |turn| turn.wanted(thread, now));
     }
 
-    /// Records a release by this process. `others` is the number of other clients that received the message, if
-    /// known; `threads` is the number of threads that share the turns of this process. Returns whether the turn of
-    /// this process goes on.
-    pub(crate) fn released(
-        &mut self,
-        name: &LockName,
-        others: Option<usize>,
-        threads: impl FnOnce() -> usize,
-        now: Instant,
-    ) -> bool {
-        if others.is_some_and(|others| others > 0) {
+    /// Records a grant to a thread of this process.
+    pub(crate) fn granted(&mut self, name: &LockName, thread: ThreadNumber, now: Instant) {
+        self.with(name, |turn| turn.granted(thread, now));
+    }
+
+    /// Records a release by this process. Returns whether the turn of this process goes on.
+    pub(crate) fn released(&mut self, name: &LockName, rivals: Rivals, now: Instant) -> bool {
+        if !matches!(rivals, Rivals::Listen(0) | Rivals::Unknown) {
             self.open(name, now);
         }
-        let Some(account) = self.by_name.get_mut(name) else { return true };
-        let rivals = account.released(others, threads(), now);
-        let goes_on = !account.stands_back;
-        if rivals == 0 {
+        let Some(turn) = self.by_name.get_mut(name) else { return true };
+        turn.released(rivals, now);
+        if turn.rivals(now) == 0 {
             self.by_name.remove(name);
+            return true;
         }
-        goes_on
+        !turn.is_over(now)
     }
 
     /// Records a release by another process.
     pub(crate) fn heard(&mut self, name: &LockName, now: Instant) {
-        self.with(name, |account| account.heard(now));
+        self.with(name, |turn| turn.heard(now));
     }
 
     /// Records the owner that a check found, or `None` for an owner of this process.
     pub(crate) fn looked(&mut self, name: &LockName, owner: Option<&str>, now: Instant) {
-        self.with(name, |account| account.looked(owner.map(thread_of), now));
+        self.with(name, |turn| turn.looked(owner.map(thread_of), now));
     }
 
-    /// Records a check that failed or is not allowed.
+    /// Records a check that failed or is not possible.
     pub(crate) fn cannot_look(&mut self, name: &LockName, now: Instant) {
-        self.with(name, |account| account.next_look = now.after(AFTER_A_FAILED_LOOK));
+        self.with(name, |turn| turn.next_look = now.after(AFTER_A_FAILED_LOOK));
     }
 
-    /// Returns a pause if a thread of this process must wait before it asks for the lock.
-    pub(crate) fn pause(&mut self, name: &LockName, now: Instant) -> Option<Pause> {
-        self.with(name, |account| account.pause(now)).flatten()
+    /// Returns a pause if this thread must wait before it asks for the lock.
+    pub(crate) fn pause(&mut self, name: &LockName, thread: ThreadNumber, now: Instant) -> Option<Pause> {
+        self.with(name, |turn| turn.pause(thread, now)).flatten()
     }
 
-    /// The number of accounts.
+    /// The number of turns.
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    fn with<T>(&mut self, name: &LockName, work: impl FnOnce(&mut Account) -> T) -> Option<T> {
+    fn with<T>(&mut self, name: &LockName, work: impl FnOnce(&mut Turn) -> T) -> Option<T> {
         self.by_name.get_mut(name).map(work)
     }
 
@@ -92,12 +100,12 @@ impl Accounts {
         if self.by_name.contains_key(name) {
             return;
         }
-        // Searches are rare enough: the number of accounts has doubled since the last search.
-        if self.by_name.len() >= FEW_ACCOUNTS.max(2 * self.kept) {
-            self.by_name.retain(|_, account| account.sign.after(MEMORY) > now);
+        // Searches are rare enough: the number of turns has doubled since the last search.
+        if self.by_name.len() >= FEW_TURNS.max(2 * self.kept) {
+            self.by_name.retain(|_, turn| turn.sign.after(MEMORY) > now);
             self.kept = self.by_name.len();
         }
-        self.by_name.insert(name.clone(), Account::new(now));
+        self.by_name.insert(name.clone(), Turn::new(now));
     }
 }
 
@@ -109,99 +117,106 @@ fn thread_of(owner: &str) -> u64 {
     hasher.finish()
 }
 
-/// The grants of this process and of other processes for one lock.
+/// The turn of this process at one lock, and what is known of the threads that want the lock.
 #[derive(Debug)]
-struct Account {
-    /// The number of grants that other processes are owed; negative if they had more than their share.
-    owed: f64,
-    /// The value of `owed` when this process began to stand back last.
-    owed_at_most: f64,
-    granted: Option<Instant>,
-    /// Whether other processes have their turn.
-    stands_back: bool,
+struct Turn {
+    began: Instant,
+    /// The grants of the turn: one for each thread that waited when the turn began, or in the turn before.
+    quota: usize,
+    grants: usize,
+    /// The number of releases by this process since the turn began.
+    releases: usize,
+    /// The number of releases by other processes since the turn began.
+    heard: i64,
+    /// What other processes are owed from the turns before; negative if they had more than their part.
+    debt: i64,
+    /// The number of turns in a row after which other processes left the lock free.
+    unused: u32,
     /// The last release by any process, which woke the waiters.
     sign: Instant,
-    /// Whether another process had the lock since the last release of this process.
-    answered: bool,
-    /// The number of turns in a row that other processes left unused.
-    unused: u32,
-    /// The number of other clients that received the message of the last release.
-    others: usize,
-    /// The largest number of threads in the present turn of this process, and in the turn before.
-    threads: [usize; 2],
+    /// The waiting threads of this process, with the times at which they last wanted the lock.
+    wanting: HashMap<ThreadNumber, Instant>,
+    /// The largest number of them in this turn: at its end some may be about to want the lock again.
+    most_wanting: usize,
+    /// The last known number of other clients that received a message, and the time.
+    listeners: (usize, Instant),
+    may_poll: bool,
     /// Threads of other processes that were seen to hold the lock, with the times; the latest is last.
     seen: VecDeque<(u64, Instant)>,
     next_look: Instant,
     sights: u32,
 }
 
-impl Account {
+impl Turn {
     fn new(now: Instant) -> Self {
         Self {
-            owed: 0.0,
-            owed_at_most: 0.0,
-            granted: None,
-            stands_back: false,
-            sign: now,
-            answered: false,
+            began: now,
+            quota: 0,
+            // The release that opens the turn ends a grant.
+            grants: 1,
+            releases: 0,
+            heard: 0,
+            debt: 0,
             unused: 0,
-            others: 0,
-            threads: [0; 2],
+            sign: now,
+            wanting: HashMap::new(),
+            most_wanting: 0,
+            listeners: (0, now),
+            may_poll: false,
             seen: VecDeque::new(),
             next_look: now,
             sights: 0,
         }
     }
 
-    fn granted(&mut self, now: Instant) {
-        if self.stands_back {
-            // Other processes left the lock free in their turn, so they are owed no grant.
-            if !self.answered {
-                self.unused = (self.unused + 1).min(MOST_UNUSED);
-            }
-            self.owed = 0.0;
-            self.stands_back = false;
-        }
-        self.granted = Some(now);
+    /// Whether each thread that waited had its grant.
+    fn is_over(&self, now: Instant) -> bool {
+        // Turns become longer while others leave the lock free, so that a listener that wants nothing costs little.
+        self.grants >= self.quota && self.began.after(SHORTEST_TURN * (1 << self.unused)) <= now
     }
 
-    /// Returns the estimated number of threads of other processes that want the lock.
-    fn released(&mut self, others: Option<usize>, threads: usize, now: Instant) -> usize {
-        self.others = others.unwrap_or(self.others);
-        self.threads[0] = self.threads[0].max(threads);
-        self.sign = now;
-        self.answered = false;
-        self.next_look = self.next_look.max(now.after(BETWEEN_LOOKS));
-        let rivals = self.rivals(now);
-        self.owed += rivals as f64 / self.shared_by() as f64;
-        if self.owed > self.rounds(now) * rivals as f64 - HALF_A_GRANT {
-            self.stands_back = true;
-            self.owed_at_most = self.owed;
-            self.threads = [0, self.threads[0]];
+    fn wanted(&mut self, thread: ThreadNumber, now: Instant) {
+        self.wanting.insert(thread, now);
+        self.most_wanting = self.most_wanting.max(self.wanting.len());
+    }
+
+    fn granted(&mut self, thread: ThreadNumber, now: Instant) {
+        // A thread that did not wait has no part in turns; several values of a group are one grant.
+        if self.wanting.remove(&thread).is_none() {
+            return;
         }
-        rivals
+        if self.is_over(now) {
+            self.unused = if self.heard == 0 { (self.unused + 1).min(MOST_UNUSED) } else { 0 };
+            let (owed, before) = (self.owed(now), self.debt);
+            // A debt is made up for in one turn, since processes that all have debts would wait for each other; and
+            // others that left two turns in a row unused do not want the lock.
+            let most = if self.unused > 1 { 0 } else { (owed - before - self.heard).max(0) };
+            self.debt = (owed - self.heard).clamp(-MOST_CREDIT * (owed - before), most);
+            self.wanting.retain(|_, at| at.after(MEMORY_OF_WAITERS) > now);
+            let waiting = self.wanting.len() + 1;
+            (self.began, self.quota, self.most_wanting) = (now, waiting.max(self.most_wanting), waiting);
+            (self.grants, self.releases, self.heard) = (0, 0, 0);
+        }
+        self.grants += 1;
+    }
+
+    fn released(&mut self, rivals: Rivals, now: Instant) {
+        match rivals {
+            Rivals::Listen(others) => self.listeners = (others, now),
+            Rivals::MayPoll => self.may_poll = true,
+            Rivals::Unknown => return,
+        }
+        self.releases += 1;
+        // Holders from before the turn, and threads that do not wait, would prolong a pause without end.
+        if self.releases <= self.grants {
+            self.sign = now;
+            self.next_look = self.next_look.max(now.after(BETWEEN_LOOKS));
+        }
     }
 
     fn heard(&mut self, now: Instant) {
-        // Credit is limited, so that a process that arrives late does not get every grant for long.
-        let most_credit = 4.0 * self.owed_at_most.max(self.rivals(now) as f64);
-        self.owed = (self.owed - 1.0).max(-most_credit);
+        self.heard += 1;
         self.sign = now;
-        self.answered = true;
-        self.unused = 0;
-        if self.stands_back && self.owed < HALF_A_GRANT {
-            self.stands_back = false;
-        }
-    }
-
-    /// The number of grants for each thread of this process in one turn.
-    fn rounds(&self, now: Instant) -> f64 {
-        let held = self.granted.map_or(Duration::ZERO, |granted| granted.until(now)).max(SHORTEST_HOLD);
-        let round = held.as_secs_f64() * self.shared_by() as f64;
-        // Turns for other processes become rarer when unused, so that a listener that does not want the lock costs
-        // little.
-        let turn = SHORTEST_TURN * (1 << self.unused);
-        (turn.as_secs_f64() / round).max(1.0)
     }
 
     fn looked(&mut self, thread: Option<u64>, now: Instant) {
@@ -217,22 +232,29 @@ impl Account {
         }
     }
 
-    fn pause(&mut self, now: Instant) -> Option<Pause> {
+    fn pause(&mut self, thread: ThreadNumber, now: Instant) -> Option<Pause> {
+        self.wanted(thread, now);
         let end = self.sign.after(self.patience());
-        if !self.stands_back || end <= now {
+        if !self.is_over(now) || self.heard >= self.owed(now) || end <= now {
             return None;
         }
         let looks = self.next_look <= now;
         Some(Pause { until: if looks { end } else { end.min(self.next_look) }, looks })
     }
 
+    /// The part of other processes for the grants of this turn, and for the turns before.
+    fn owed(&mut self, now: Instant) -> i64 {
+        let owed = (self.grants * self.rivals(now)).div_ceil(self.quota.max(1));
+        self.debt + i64::try_from(owed).unwrap_or(i64::MAX / 4)
+    }
+
     /// The time for which the lock may stay free in the turn of other processes.
     fn patience(&self) -> Duration {
-        match self.others {
-            // The count misses clients that poll and clients that listen at a replica, so the pause is shorter but
-            // not zero.
+        match self.listeners.0 {
+            // The count misses clients that poll and clients that listen at a replica.
             0 => PATIENCE_WITHOUT_LISTENERS,
-            _ => PATIENCE + MORE_AFTER_UNUSED * self.unused,
+            _ if self.unused == 0 => PATIENCE,
+            _ => 2 * PATIENCE,
         }
     }
 
@@ -245,30 +267,24 @@ impl Account {
         threads.sort_unstable();
         threads.dedup();
         // With few observations, another client is assumed to have as many threads as this client.
-        let each = if self.seen.len() < FEW_SEEN { self.shared_by() } else { 1 };
-        threads.len().max(self.others * each)
-    }
-
-    /// The number of threads that share the turns of this process. At a release some threads may be about to queue
-    /// again.
-    fn shared_by(&self) -> usize {
-        self.threads[0].max(self.threads[1]).max(1)
+        let each = if self.seen.len() < FEW_SEEN { self.quota.max(1) } else { 1 };
+        let (listeners, at) = self.listeners;
+        let listeners = if at.after(MEMORY) > now { listeners } else { 0 };
+        threads.len().max(listeners.max(self.may_poll.into()) * each)
     }
 }
 
 /// The shortest turn: passing a lock with holds of microseconds to another process after each release would cost more
 /// than the holds.
 const SHORTEST_TURN: Duration = Duration::from_millis(2);
-/// The shortest time between two grants.
-const SHORTEST_HOLD: Duration = Duration::from_micros(100);
-/// A waiter of Redisson needs 2 to 3 ms from a message to its request, more on a busy machine.
+/// A waiter of Redisson needs 2 to 4 ms from a message to its request, more on a busy machine.
 const PATIENCE: Duration = Duration::from_millis(4);
+/// As long as the first pause of Redisson's spin lock.
 const PATIENCE_WITHOUT_LISTENERS: Duration = Duration::from_millis(1);
-/// A peer on a slower machine may need more than the usual patience.
-const MORE_AFTER_UNUSED: Duration = Duration::from_millis(1);
-/// With this limit the pauses are at most 9 ms long, and the turns between them at least 64 ms.
+/// With this limit the turns between pauses of 8 ms are 64 ms long at least.
 const MOST_UNUSED: u32 = 5;
-const HALF_A_GRANT: f64 = 0.5;
+/// So many turns of others that had too much are made up for.
+const MOST_CREDIT: i64 = 4;
 /// The next holder appears a moment after a release.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 const AFTER_A_FAILED_LOOK: Duration = Duration::from_secs(60);
@@ -276,7 +292,9 @@ const FEW_SEEN: usize = 8;
 const MOST_SEEN: usize = 32;
 /// A thread that was not seen for this time does not want the lock any more.
 const MEMORY: Duration = Duration::from_secs(10);
-const FEW_ACCOUNTS: usize = 256;
+/// A waiting thread of this process says more often that it waits.
+const MEMORY_OF_WAITERS: Duration = Duration::from_secs(2);
+const FEW_TURNS: usize = 256;
 
 #[cfg(test)]
 mod model;

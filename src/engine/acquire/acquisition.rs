@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::counted_queues::Position;
+use super::stand_backs::{Wanted, stand_back};
 use super::waiting::{Asker, Waiting};
 use crate::conn::Topology;
 use crate::durability::Durability;
@@ -46,6 +47,8 @@ pub(crate) struct Acquisition<'a> {
     asked: bool,
     tries: u32,
     granted: bool,
+    /// Whether the caller holds other locks meanwhile, so that it must not stand back.
+    holds_others: bool,
     /// Whether a grant is told to the observer at once; otherwise the caller tells it.
     tells: bool,
 }
@@ -76,8 +79,15 @@ impl<'a> Acquisition<'a> {
             asked: false,
             tries: 0,
             granted: false,
+            holds_others: false,
             tells: true,
         }
+    }
+
+    /// The same for a caller that holds other locks meanwhile.
+    pub(crate) fn holding(mut self) -> Self {
+        self.holds_others = true;
+        self
     }
 
     /// Takes the lock. Cleans up if the lock could not be taken in time.
@@ -248,7 +258,7 @@ impl<'a> Acquisition<'a> {
         let (ledger, guard) =
             Ledger::granted(self.engine.watchdog_lease, sent, self.lease, self.request.kind.side(), promise);
         if self.request.kind.stands_back() {
-            self.engine.stand_backs.granted(self.request.name, now);
+            self.engine.stand_backs.granted(self.request.name);
         }
         // Taken in any case: what stays here is cleared away with the acquisition, and this owner holds the lock now.
         let earlier = self.in_doubt.take();
@@ -321,27 +331,6 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    /// Checks the owner of the lock, to count the threads of other processes that want it.
-    fn look(&self, limit: Duration) {
-        let now = Instant::now();
-        self.waiting.node.asking_begins(now);
-        let call = self.request.kind.holder(self.request.name);
-        let bounds =
-            Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(Instant::now(), limit, limit) };
-        let answer = exactly_once::send(&*self.engine.topology, &call, bounds, None);
-        self.waiting.node.asking_ends_with(answer.as_ref().err().map(|failed| &failed.error));
-        let (stand_backs, now) = (&self.engine.stand_backs, Instant::now());
-        match answer {
-            Ok(answer) => {
-                let ours = self.engine.owners.client();
-                let owner =
-                    answer.value.ok().flatten().map(|(owner, _)| owner).filter(|owner| !owner.starts_with(ours));
-                stand_backs.looked(self.request.name, owner.as_deref(), now);
-            }
-            Err(_) => stand_backs.cannot_look(self.request.name, now),
-        }
-    }
-
     /// Removes this owner from Redis; after a failure the background tries again.
     fn withdraw(&mut self, limit: Duration) {
         let call = self.request.kind.withdraw(self.request.name, &self.owner);
@@ -389,21 +378,11 @@ impl WaitLoop for Acquisition<'_> {
             self.arm()?;
             self.sleep(until)?;
         }
-        while self.request.kind.stands_back() {
-            let now = Instant::now();
-            let Some(pause) = self.engine.stand_backs.pause(self.request.name, now).filter(|_| !deadline.passed(now))
-            else {
-                break;
-            };
-            // A connection that fell silent must not use up the wait for a lock that is free by then.
-            let time = now.until(deadline.sooner(now.after(self.engine.config.command_timeout / PARTS_OF_A_LOOK)));
-            if pause.looks && time >= SHORTEST_LOOK {
-                self.look(time);
-            } else {
-                self.sleep(deadline.sooner(pause.until))?;
-            }
+        if self.holds_others {
+            return Ok(());
         }
-        Ok(())
+        let wanted: Wanted<'_> = (self.engine, self.request.name, Some(&**self.request.kind));
+        stand_back(std::iter::once(wanted), deadline, |until| self.sleep(until))
     }
 
     fn attempt(&mut self) -> Result<Outcome<Grant>> {
@@ -432,7 +411,7 @@ impl WaitLoop for Acquisition<'_> {
         match kind.waking() {
             Waking::Pauses(_) => Ok(false),
             Waking::Message if self.position.is_some() => {
-                self.waiting.arm_for(&Subject::Count, || kind.channel(name, owner))
+                self.waiting.arm_for(&Subject::Count(name.clone()), || kind.channel(name, owner))
             }
             Waking::Message => self.waiting.arm(true, || kind.channel(name, owner)),
             // A message on a waiter's own channel says nothing about existing holds.
@@ -448,11 +427,6 @@ impl WaitLoop for Acquisition<'_> {
 
 /// The rest after a late grant: the cleanup must keep up when every reply is late.
 const REST_AFTER_A_LATE_ANSWER: Duration = Duration::from_millis(10);
-
-/// With less time left, the owner of the lock is not worth a request.
-const SHORTEST_LOOK: Duration = Duration::from_millis(100);
-/// A look gets as much of `command_timeout` as one attempt gets at least.
-const PARTS_OF_A_LOOK: u32 = 3;
 
 /// The longest sleep far back in a queue in Redis, which returns the time of the next request.
 const LONGEST_SLEEP_IN_A_QUEUE: Duration = Duration::from_secs(2);

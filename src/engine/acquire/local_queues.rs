@@ -28,11 +28,6 @@ impl LocalQueues {
         Some(QueuePosition { queues: self, name, number })
     }
 
-    /// The number of waiting threads for `name`.
-    pub(crate) fn len(&self, name: &LockName) -> usize {
-        self.0.lock().len(name)
-    }
-
     /// Wakes the first thread for `name`, because the lock may be free.
     pub(crate) fn ring_first(&self, name: &LockName) {
         if let Some((_, bell)) = self.0.lock().first(name) {

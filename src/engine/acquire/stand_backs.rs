@@ -1,68 +1,134 @@
-//! Standing back between processes, shared by the threads of one client.
+//! Standing back between processes, by one rule for every kind.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use crate::engine::Engine;
+use crate::engine::exactly_once;
+use crate::engine::kind::{Kind, Queueing};
+use crate::error::Result;
 use crate::name::LockName;
-use crate::state::stand_back::{Accounts, Pause};
+use crate::owner::{ThreadId, ThreadNumber};
+use crate::state::exchange::Bounds;
+use crate::state::stand_back::{Pause, Rivals, Turns};
 use crate::sync::Mutex;
-use crate::time::Instant;
+use crate::time::{Deadline, Instant};
 
-/// The accounts of one client, shared by its threads.
+/// The turns of one client, shared by its threads.
 #[derive(Debug, Default)]
 pub(crate) struct StandBacks {
-    accounts: Mutex<Accounts>,
-    /// The number of accounts; read without the mutex, so that locks without other clients cost nothing.
+    turns: Mutex<Turns>,
+    /// The number of turns; read without the mutex, so that locks without other clients cost nothing.
     count: AtomicUsize,
 }
 
 impl StandBacks {
-    /// Records a grant to this process.
-    pub(crate) fn granted(&self, name: &LockName, now: Instant) {
-        self.with(|accounts| accounts.granted(name, now));
+    /// Records that the calling thread wants the lock.
+    pub(crate) fn wanted(&self, name: &LockName) {
+        self.with(name, Turns::wanted);
     }
 
-    /// Records a release by this process; see [`Accounts::released`].
-    pub(crate) fn released(
-        &self,
-        name: &LockName,
-        others: Option<usize>,
-        threads: impl FnOnce() -> usize,
-        now: Instant,
-    ) -> bool {
-        if others.is_none_or(|others| others == 0) && self.is_empty() {
+    /// Records a grant to the calling thread.
+    pub(crate) fn granted(&self, name: &LockName) {
+        self.with(name, Turns::granted);
+    }
+
+    /// Records a release by this process; see [`Turns::released`].
+    pub(crate) fn released(&self, name: &LockName, rivals: Rivals) -> bool {
+        if matches!(rivals, Rivals::Listen(0) | Rivals::Unknown) && self.is_empty() {
             return true;
         }
-        let mut accounts = self.accounts.lock();
-        let goes_on = accounts.released(name, others, threads, now);
-        self.count.store(accounts.len(), Ordering::Release);
+        let mut turns = self.turns.lock();
+        let goes_on = turns.released(&name.whole(), rivals, Instant::now());
+        self.count.store(turns.len(), Ordering::Release);
         goes_on
     }
 
     /// Records a release by another process.
-    pub(crate) fn heard(&self, name: &LockName, now: Instant) {
-        self.with(|accounts| accounts.heard(name, now));
+    pub(crate) fn heard(&self, name: &LockName) {
+        self.with(name, |turns, name, _, now| turns.heard(name, now));
     }
 
-    /// Records the owner that a check found, or `None` for an owner of this process.
-    pub(crate) fn looked(&self, name: &LockName, owner: Option<&str>, now: Instant) {
-        self.with(|accounts| accounts.looked(name, owner, now));
-    }
-
-    /// Records a check that failed or is not allowed.
-    pub(crate) fn cannot_look(&self, name: &LockName, now: Instant) {
-        self.with(|accounts| accounts.cannot_look(name, now));
-    }
-
-    /// Returns a pause if a thread of this process must wait before it asks for the lock.
-    pub(crate) fn pause(&self, name: &LockName, now: Instant) -> Option<Pause> {
-        self.with(|accounts| accounts.pause(name, now)).flatten()
+    fn pause(&self, name: &LockName) -> Option<Pause> {
+        self.with(name, Turns::pause).flatten()
     }
 
     fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Accounts) -> T) -> Option<T> {
-        (!self.is_empty()).then(|| work(&mut self.accounts.lock()))
+    /// The values of a group have one turn, because a message does not tell which value was released.
+    fn with<T>(
+        &self,
+        name: &LockName,
+        work: impl FnOnce(&mut Turns, &LockName, ThreadNumber, Instant) -> T,
+    ) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        let (thread, now) = (ThreadId::current().number(), Instant::now());
+        Some(work(&mut self.turns.lock(), &name.whole(), thread, now))
     }
 }
+
+/// A lock that a caller wants; `None` for a semaphore, which is no lock.
+pub(crate) type Wanted<'a> = (&'a Engine, &'a LockName, Option<&'a dyn Kind>);
+
+/// Waits while other processes have their turn at any of these locks: for the longest of the pauses, but not beyond
+/// `deadline`. The caller holds none of the locks.
+pub(crate) fn stand_back<'a>(
+    wanted: impl Iterator<Item = Wanted<'a>> + Clone,
+    deadline: Deadline,
+    mut sleep: impl FnMut(Instant) -> Result<()>,
+) -> Result<()> {
+    let shared = wanted.filter(|(_, _, kind)| kind.is_none_or(Kind::stands_back));
+    loop {
+        let pauses = shared.clone().filter_map(|one @ (engine, name, _)| Some((engine.stand_backs.pause(name)?, one)));
+        let Some((pause, (engine, name, kind))) = pauses.max_by_key(|(pause, _)| (pause.looks, pause.until)) else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        if deadline.passed(now) {
+            return Ok(());
+        }
+        if !pause.looks || !engine.looks(name, kind, now, deadline) {
+            sleep(deadline.sooner(pause.until))?;
+        }
+    }
+}
+
+impl Engine {
+    /// Checks the owner of the lock, to count the threads of other processes that want it. Returns `false` if no time
+    /// is left for the check.
+    fn looks(&self, name: &LockName, kind: Option<&dyn Kind>, now: Instant, deadline: Deadline) -> bool {
+        // A connection that fell silent must not use up the wait for a lock that is free by then.
+        let limit = now.until(deadline.sooner(now.after(self.config.command_timeout / PARTS_OF_A_LOOK)));
+        if limit < SHORTEST_LOOK {
+            return false;
+        }
+        // The owners of permits do not tell their threads.
+        let kind = kind.filter(|kind| !matches!(kind.queueing(), Queueing::Counted(_)));
+        let answer = kind.map(|kind| {
+            let node = self.node(name);
+            node.asking_begins(now);
+            let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(now, limit, limit) };
+            let answer = exactly_once::send(&*self.topology, &kind.holder(name), bounds, None);
+            node.asking_ends_with(answer.as_ref().err().map(|failed| &failed.error));
+            answer
+        });
+        self.stand_backs.with(name, |turns, name, _, now| match answer {
+            Some(Ok(answer)) => {
+                let owner = answer.value.ok().flatten().map(|(owner, _)| owner);
+                let owner = owner.filter(|owner| !owner.starts_with(self.owners.client()));
+                turns.looked(name, owner.as_deref(), now);
+            }
+            _ => turns.cannot_look(name, now),
+        });
+        true
+    }
+}
+
+/// With less time left, the owner of the lock is not worth a request.
+const SHORTEST_LOOK: Duration = Duration::from_millis(100);
+/// A look gets as much of `command_timeout` as one attempt gets at least.
+const PARTS_OF_A_LOOK: u32 = 3;

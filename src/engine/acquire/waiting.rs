@@ -85,6 +85,7 @@ impl<'a> Waiting<'a> {
     /// The longest sleep of a thread that another thread asks for; `None` when this thread must ask itself.
     pub(crate) fn turn_comes(&mut self) -> Option<Instant> {
         self.follow();
+        self.engine.stand_backs.wanted(self.name);
         let now = Instant::now();
         // During an outage the first thread gets no reply, so the other threads end their waits themselves.
         let limit = self.engine.config.outage_limit;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::cancel::Cancel;
 use crate::engine::Engine;
 use crate::engine::acquire::counted_queues::Position;
+use crate::engine::acquire::stand_backs::{Wanted, stand_back};
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::{Caller, closed};
 use crate::engine::request::Wait;
@@ -129,15 +130,15 @@ impl<Grant> WaitLoop for CountedWait<'_, '_, Grant> {
         Instant::now()
     }
 
-    /// Waits while other threads of this process come first.
-    fn stand_back(&mut self, _: Deadline) -> Result<()> {
+    fn stand_back(&mut self, deadline: Deadline) -> Result<()> {
         while self.position.as_ref().is_some_and(|position| !position.may_ask()) {
             let Some(until) = self.waiting.turn_comes() else { break };
             // The channel stays subscribed while threads wait, whatever the first of them does.
             self.arm()?;
             self.sleep(until)?;
         }
-        Ok(())
+        let wanted: Wanted<'_> = (self.engine, self.request.name, None);
+        stand_back(std::iter::once(wanted), deadline, |until| self.sleep(until))
     }
 
     fn attempt(&mut self) -> Result<Outcome<Grant>> {
@@ -156,6 +157,7 @@ impl<Grant> WaitLoop for CountedWait<'_, '_, Grant> {
                 if let Some(position) = position {
                     position.granted(free, heard);
                 }
+                self.engine.stand_backs.granted(self.request.name);
                 Ok(Outcome::Taken(grant))
             }
             (None, position) => {
@@ -173,7 +175,7 @@ impl<Grant> WaitLoop for CountedWait<'_, '_, Grant> {
 
     fn arm(&mut self) -> Result<bool> {
         let channel = self.request.channel;
-        self.waiting.arm_for(&Subject::Count, || channel.to_owned())
+        self.waiting.arm_for(&Subject::Count(self.request.name.clone()), || channel.to_owned())
     }
 
     fn sleep(&mut self, until: Instant) -> Result<()> {

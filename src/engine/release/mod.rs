@@ -12,29 +12,48 @@ use super::exactly_once::{self, Answer};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::holds::in_turn::no_turn;
 use crate::engine::holds::requests::Turn;
-use crate::engine::kind::Queueing;
+use crate::engine::kind::{Queueing, Waking};
 use crate::engine::node::Node;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
+use crate::name::LockName;
 use crate::script::Released;
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::{GuardNumber, Release};
+use crate::state::stand_back::Rivals;
 use crate::time::Instant;
 use partial::PartRelease;
 
 /// The last release of a hold, from its request to its reply.
 pub(crate) struct LastRelease<'a> {
     hold: &'a Arc<HoldState>,
+    publishing: Publishing,
+    turn: Turn<'a>,
+}
+
+/// A message that a request of this process publishes, from the request to its reply.
+pub(crate) struct Publishing {
     node: Arc<Node>,
     channel: String,
-    /// Whether the message of this release comes back to this process.
+    /// Whether the message comes back to this process.
     listening: bool,
-    turn: Turn<'a>,
+}
+
+impl Publishing {
+    /// Takes the number of clients that received the message. Returns what the number tells of other clients.
+    fn published(&self, receivers: Option<u64>) -> Rivals {
+        if self.listening && receivers.is_none_or(|receivers| receivers == 0) {
+            self.node.hub.unexpect_own(&self.channel);
+        }
+        receivers.map_or(Rivals::Unknown, |receivers| {
+            Rivals::Listen(usize::try_from(receivers).unwrap_or(usize::MAX).saturating_sub(self.listening.into()))
+        })
+    }
 }
 
 impl LastRelease<'_> {
     pub(crate) fn channel(&self) -> &str {
-        &self.channel
+        &self.publishing.channel
     }
 
     /// Takes the earlier copies that must be fenced before the release.
@@ -113,14 +132,12 @@ impl Engine {
     }
 
     fn begin_last_release<'a>(self: &Arc<Self>, hold: &'a Arc<HoldState>, bounds: Bounds) -> Result<LastRelease<'a>> {
-        let node = self.node(&hold.name);
         let channel = hold.kind.channel(&hold.name, &hold.owner);
         let Some(turn) = hold.requests.turn(bounds.end) else {
             self.clean_up(self.leftover(hold, InDoubt::default()));
             return Err(no_turn());
         };
-        let listening = node.hub.expect_own(&channel);
-        Ok(LastRelease { hold, node, channel, listening, turn })
+        Ok(LastRelease { hold, publishing: self.publishes(&hold.name, channel), turn })
     }
 
     /// Takes the outcome of the request that frees the lock.
@@ -140,13 +157,11 @@ impl Engine {
         last: LastRelease<'_>,
         outcome: Outcome<Answer<Released>, Failed>,
     ) -> Result<()> {
-        let LastRelease { hold, node, channel, listening, turn } = last;
+        let LastRelease { hold, publishing, turn } = last;
         drop(turn);
-        self.after_request(&node);
+        self.after_request(&publishing.node);
         let receivers = outcome.as_ref().ok().and_then(|answer| answer.value.ok().flatten());
-        if listening && receivers.is_none_or(|receivers| receivers == 0) {
-            node.hub.unexpect_own(&channel);
-        }
+        let rivals = publishing.published(receivers);
         match outcome {
             Ok(answer) => {
                 if answer.unfenceable {
@@ -168,9 +183,9 @@ impl Engine {
                 }
                 // If no other client listens, or the turn of this process goes on, the first thread of the local
                 // queue need not wait for the message.
-                if self.turn_goes_on(hold, receivers, listening) || receivers.is_none_or(|receivers| receivers <= 1) {
+                if self.turn_goes_on(hold, rivals) || receivers.is_none_or(|receivers| receivers <= 1) {
                     match hold.kind.queueing() {
-                        Queueing::Counted(_) => self.counted_queues.hint(&channel),
+                        Queueing::Counted(_) => self.counted_queues.hint(&publishing.channel),
                         _ => self.local_queues.ring_first(&hold.name),
                     }
                 }
@@ -192,16 +207,39 @@ impl Engine {
         }
     }
 
-    /// Counts a release whose message `receivers` clients got, this one among them if it is `listening`. Returns
-    /// whether the next thread of this process may ask at once.
-    fn turn_goes_on(&self, hold: &HoldState, receivers: Option<u64>, listening: bool) -> bool {
-        if !hold.kind.stands_back() {
-            return false;
-        }
-        let others = |receivers: u64| usize::try_from(receivers).unwrap_or(usize::MAX).saturating_sub(listening.into());
-        // The releasing thread, and the threads in the local queue.
-        let threads = || self.local_queues.len(&hold.name) + 1;
-        self.stand_backs.released(&hold.name, receivers.map(others), threads, Instant::now())
+    /// Announces a message of this process, which is no news here.
+    fn publishes(&self, name: &LockName, channel: String) -> Publishing {
+        let node = self.node(name);
+        let listening = node.hub.expect_own(&channel);
+        Publishing { node, channel, listening }
+    }
+
+    /// Counts a release. Returns whether the next thread of this process may ask at once.
+    fn turn_goes_on(&self, hold: &HoldState, rivals: Rivals) -> bool {
+        let rivals = match (hold.kind.waking(), rivals) {
+            _ if !hold.kind.stands_back() => return false,
+            (Waking::Pauses(_), _) => Rivals::MayPoll,
+            // One message tells of all released values of a group.
+            (_, Rivals::Listen(0)) if hold.name != hold.name.whole() => Rivals::Unknown,
+            (_, rivals) => rivals,
+        };
+        self.stand_backs.released(&hold.name, rivals)
+    }
+
+    /// Runs a request that returns permits to a semaphore, and counts it as a release if nothing was free before. The
+    /// reply tells what was free before, and the number of clients that received the message.
+    pub(crate) fn returns_permits<T>(
+        &self,
+        name: &LockName,
+        request: impl FnOnce() -> Result<T>,
+        read: impl FnOnce(&T) -> (i64, Option<u64>),
+    ) -> Result<T> {
+        let publishing = self.publishes(name, name.semaphore_channel());
+        let reply = request();
+        let (was_free, receivers) = reply.as_ref().map_or((0, None), read);
+        let rivals = publishing.published(receivers);
+        self.stand_backs.released(name, if was_free > 0 { Rivals::Unknown } else { rivals });
+        reply
     }
 
     /// Drops a guard and leaves its part of the hold to expire.

@@ -35,7 +35,7 @@ struct Nobody;
 impl Reports for Nobody {
     fn announced(&self, _: &LockName) {}
 
-    fn counted(&self, _: &str, _: &[u8]) {}
+    fn counted(&self, _: &str, _: &[u8], _: Option<&LockName>) {}
 
     fn invalidated(&self, _: Option<&[String]>) {}
 

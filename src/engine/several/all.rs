@@ -7,6 +7,7 @@ use super::giving_back::{Held, extend_at_once, release_at_once};
 use super::part::Part;
 use crate::engine::Engine;
 use crate::engine::acquire::acquisition::Acquisition;
+use crate::engine::acquire::stand_backs::stand_back;
 use crate::engine::caller::Caller;
 use crate::engine::request::{Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
@@ -62,7 +63,13 @@ impl<'a> All<'a> {
         self.reenter()?;
         loop {
             match self.rounds.next(random) {
-                Step::AskRest => self.ask_rest()?,
+                Step::AskRest => {
+                    if self.wait != Wait::Not && self.grants.iter().all(Option::is_none) {
+                        let caller = self.caller;
+                        stand_back(self.parts.iter().map(Part::wanted), self.deadline, |until| caller.sleep(until))?;
+                    }
+                    self.ask_rest()?;
+                }
                 Step::GiveBack { pause } => {
                     self.give_back();
                     if self.is_over() {
@@ -79,14 +86,15 @@ impl<'a> All<'a> {
                 }
                 Step::Wait(place) => {
                     let began = Instant::now();
-                    if !self.wait_for(place, self.wait)? && self.wait != Wait::ForEver {
+                    if !self.wait_for(place, self.acquisition(place, self.wait))? && self.wait != Wait::ForEver {
                         return Ok(None);
                     }
                     self.rounds.waited(place, began.until(Instant::now()));
                 }
                 Step::WaitHolding(place, most) => {
                     let until = self.deadline.sooner(Instant::now().after(most));
-                    let granted = match self.wait_for(place, Wait::Until(Deadline::At(until))) {
+                    let acquisition = self.acquisition(place, Wait::Until(Deadline::At(until)));
+                    let granted = match self.wait_for(place, acquisition.holding()) {
                         // A wait without parts has the time of the caller to outlast an outage.
                         Err(error) if is_outage(&error) && !self.is_over() => {
                             self.rounds.silent(place);
@@ -171,8 +179,8 @@ impl<'a> All<'a> {
     }
 
     /// Waits for one lock. Returns whether it was granted.
-    fn wait_for(&mut self, place: usize, wait: Wait) -> Result<bool> {
-        match self.acquisition(place, wait).run()? {
+    fn wait_for(&mut self, place: usize, acquisition: Acquisition<'a>) -> Result<bool> {
+        match acquisition.run()? {
             Some(grant) => {
                 self.grants[place] = Some(grant);
                 self.rounds.granted(place);

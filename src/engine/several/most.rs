@@ -7,6 +7,7 @@ use super::giving_back::{Held, release_at_once};
 use super::part::{Part, as_vote, at_nodes, unless_down};
 use crate::engine::Engine;
 use crate::engine::acquire::acquisition::Acquisition;
+use crate::engine::acquire::stand_backs::stand_back;
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::Caller;
 use crate::engine::kind::Waking;
@@ -202,8 +203,13 @@ impl WaitLoop for Most<'_> {
         Instant::now()
     }
 
-    fn stand_back(&mut self, _: Deadline) -> Result<()> {
-        Ok(())
+    fn stand_back(&mut self, deadline: Deadline) -> Result<()> {
+        let holds = |part: &Part<'_>, thread| part.engine.registry.find(part.request.name, thread).is_some();
+        if self.thread.as_ref().is_some_and(|thread| self.parts.iter().any(|part| holds(part, thread.number()))) {
+            return Ok(());
+        }
+        let caller = self.caller;
+        stand_back(self.parts.iter().map(Part::wanted), deadline, |until| caller.sleep(until))
     }
 
     fn attempt(&mut self) -> Result<Outcome<Self::Grant>> {

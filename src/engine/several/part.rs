@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Engine;
+use crate::engine::acquire::stand_backs::Wanted;
 use crate::engine::request::AcquireRequest;
 use crate::state::exchange::Bounds;
 use crate::time::Instant;
@@ -13,6 +14,12 @@ use crate::transport::Voting;
 pub(crate) struct Part<'a> {
     pub(crate) engine: &'a Arc<Engine>,
     pub(crate) request: AcquireRequest<'a>,
+}
+
+impl<'a> Part<'a> {
+    pub(crate) fn wanted(&'a self) -> Wanted<'a> {
+        (self.engine, self.request.name, Some(&**self.request.kind))
+    }
 }
 
 /// The bounds of one request to one node of a red lock: asked once, and for so long.

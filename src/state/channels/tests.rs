@@ -60,12 +60,14 @@ fn only_foreign_messages_are_news() {
 #[test]
 fn a_count_wakes_no_waiter_itself() {
     let (mut channels, bell) = (Channels { connected: true, ..Channels::default() }, Bell::new());
-    channels.join(&Subject::Count, "c", bell.clone());
+    channels.join(&Subject::Count(name()), "c", bell.clone());
     assert_eq!(channels.demand(at(0)), subscribe(&["c"]));
     ring(&channels.subscribed("c"));
     assert!(bell.was_rung());
     let Message { announced, is_count, wakes } = channels.message("c");
-    assert!(announced.is_none() && is_count && wakes.is_empty());
+    assert!(announced == Some(name()) && is_count && wakes.is_empty());
+    assert!(channels.expect_own("c"));
+    assert_eq!(channels.message("c").announced, None, "an own release is no news");
     channels.leave("c", 1, at(0));
     assert!(matches!(channels.demand(at(999)), Demand::Rest(_)), "the channel stays for the next waiter");
 }

@@ -1,56 +1,81 @@
 //! Tests of standing back: examples, and processes of several sorts at one lock in virtual time.
 #![cfg(test)]
 
-use super::model::{Scene, Sort, at, name};
+use super::model::{Scene, Sort, at, name, number};
 use super::*;
 
-/// Returns the end of a pause in microseconds, if there is a pause.
-fn pause(stand_backs: &mut Accounts, now: u64) -> Option<u64> {
-    let pause = stand_backs.pause(&name(), at(now))?;
+/// Returns the end of the pause of a thread in microseconds, if there is a pause.
+fn pause(turns: &mut Turns, thread: usize, now: u64) -> Option<u64> {
+    let pause = turns.pause(&name(), number(thread), at(now))?;
     Some(u64::try_from(at(0).until(pause.until).as_micros()).unwrap())
 }
 
 /// A hold of `millis` from `from` on; `others` receive the message of its release.
-fn hold(stand_backs: &mut Accounts, from: u64, millis: u64, others: usize, threads: usize) -> u64 {
+fn hold(turns: &mut Turns, thread: usize, from: u64, millis: u64, others: usize) -> u64 {
     let end = from + millis * 1_000;
-    stand_backs.granted(&name(), at(from));
-    stand_backs.released(&name(), Some(others), || threads, at(end));
+    turns.granted(&name(), number(thread), at(from));
+    turns.released(&name(), Rivals::Listen(others), at(end));
     end
+}
+
+/// A lock with a listener, before the first turn of this process.
+fn contended() -> Turns {
+    let mut turns = Turns::default();
+    hold(&mut turns, 0, 0, 10, 1);
+    turns
 }
 
 #[test]
 fn an_uncontended_lock_is_asked_for_at_once() {
-    let mut stand_backs = Accounts::default();
-    let end = hold(&mut stand_backs, 0, 10, 0, 4);
-    assert_eq!(pause(&mut stand_backs, end), None);
-    assert!(stand_backs.len() == 0);
+    let mut turns = Turns::default();
+    let end = hold(&mut turns, 0, 0, 10, 0);
+    assert_eq!(pause(&mut turns, 0, end), None);
+    assert!(turns.len() == 0);
 }
 
 #[test]
-fn a_process_stands_back_when_each_of_its_threads_had_a_turn() {
-    let mut stand_backs = Accounts::default();
-    let mut now = 0;
-    for _ in 0..4 {
-        assert_eq!(pause(&mut stand_backs, now), None);
-        now = hold(&mut stand_backs, now, 10, 1, 4);
+fn a_process_stands_back_when_each_thread_had_a_grant() {
+    let mut turns = contended();
+    let mut now = 20_000;
+    (0..4).for_each(|thread| turns.wanted(&name(), number(thread), at(now)));
+    for thread in 0..4 {
+        assert_eq!(pause(&mut turns, thread, now), None);
+        now = hold(&mut turns, thread, now, 10, 1);
+        turns.wanted(&name(), number(thread), at(now));
     }
-    assert!(pause(&mut stand_backs, now).is_some());
-    assert_eq!(pause(&mut stand_backs, now + 4_000), None, "the others leave it free: they do not want it");
+    assert!(pause(&mut turns, 0, now).is_some());
+    assert_eq!(pause(&mut turns, 0, now + 8_000), None, "the others leave it free: they do not want it");
 }
 
 #[test]
-fn the_others_have_as_many_stand_backs_as_they_have_threads() {
-    let mut stand_backs = Accounts::default();
-    let (mut now, mut ours, mut theirs) = (0, 0, 0);
+fn threads_that_come_during_a_turn_do_not_prolong_it() {
+    let mut turns = contended();
+    let mut now = 20_000;
+    for thread in 1..3 {
+        turns.wanted(&name(), number(thread), at(now));
+    }
+    for thread in 1..3 {
+        assert_eq!(pause(&mut turns, thread, now), None);
+        now = hold(&mut turns, thread, now, 10, 1);
+        turns.wanted(&name(), number(thread + 10), at(now));
+        turns.wanted(&name(), number(thread + 20), at(now));
+    }
+    assert!(pause(&mut turns, 11, now).is_some());
+}
+
+#[test]
+fn the_others_have_as_many_grants_as_they_have_threads() {
+    let mut turns = contended();
+    let (mut now, mut ours, mut theirs) = (20_000, 0, 0);
     while ours + theirs < 300 {
-        if pause(&mut stand_backs, now).is_none() {
-            now = hold(&mut stand_backs, now, 10, 1, 1);
+        if pause(&mut turns, 0, now).is_none() {
+            now = hold(&mut turns, 0, now, 10, 1);
             ours += 1;
         } else {
             // Two threads of another process hold the lock in rotation.
-            stand_backs.looked(&name(), Some(&format!("b:{}.{now}", theirs % 2)), at(now));
+            turns.looked(&name(), Some(&format!("b:{}.{now}", theirs % 2)), at(now));
             now += 10_000;
-            stand_backs.heard(&name(), at(now));
+            turns.heard(&name(), at(now));
             theirs += 1;
         }
     }
@@ -58,31 +83,54 @@ fn the_others_have_as_many_stand_backs_as_they_have_threads() {
 }
 
 #[test]
-fn short_holds_are_given_away_in_batches() {
-    let mut stand_backs = Accounts::default();
-    let mut now = 0;
-    let mut grants = 0;
-    while pause(&mut stand_backs, now).is_none() {
-        stand_backs.granted(&name(), at(now));
-        stand_backs.released(&name(), Some(1), || 1, at(now + 100));
-        now += 200;
-        grants += 1;
+fn releases_of_threads_that_do_not_wait_prolong_no_pause() {
+    let mut turns = contended();
+    pause(&mut turns, 0, 20_000);
+    let mut now = hold(&mut turns, 0, 20_000, 10, 1);
+    let end = now + 8_000;
+    while now < end {
+        assert!(pause(&mut turns, 0, now).is_some_and(|until| until <= end));
+        now = hold(&mut turns, 1, now, 1, 1);
     }
-    assert!((19..=21).contains(&grants), "{grants} holds of 100 us fill a turn of 2 ms");
+    assert_eq!(pause(&mut turns, 0, now), None);
 }
 
 #[test]
-fn a_listener_that_wants_nothing_costs_less_and_less() {
-    let mut stand_backs = Accounts::default();
-    let (mut now, mut paused) = (0, 0);
+fn a_release_beside_free_permits_begins_no_pause() {
+    let mut turns = Turns::default();
+    turns.wanted(&name(), number(0), at(0));
+    turns.granted(&name(), number(0), at(0));
+    turns.released(&name(), Rivals::Unknown, at(10_000));
+    assert!(turns.len() == 0);
+    assert_eq!(pause(&mut turns, 0, 10_000), None);
+}
+
+#[test]
+fn short_holds_are_given_away_in_batches() {
+    let mut turns = contended();
+    turns.heard(&name(), at(10_000));
+    let (mut now, mut grants) = (20_000, 0);
+    while pause(&mut turns, 0, now).is_none() {
+        turns.granted(&name(), number(0), at(now));
+        turns.released(&name(), Rivals::Listen(1), at(now + 100));
+        now += 200;
+        grants += 1;
+    }
+    assert!((9..=11).contains(&grants), "{grants} holds of 100 us fill a turn of 2 ms");
+}
+
+#[test]
+fn a_listener_that_wants_nothing_costs_little() {
+    let mut turns = contended();
+    let (mut now, mut paused) = (20_000, 0);
     for _ in 0..100_000 {
-        if let Some(end) = pause(&mut stand_backs, now) {
-            assert!(end - now <= 9_000, "a pause is bounded");
+        if let Some(end) = pause(&mut turns, 0, now) {
+            assert!(end - now <= 8_000, "a pause is bounded");
             paused += end - now;
             now = end;
         } else {
-            stand_backs.granted(&name(), at(now));
-            stand_backs.released(&name(), Some(1), || 1, at(now + 100));
+            turns.granted(&name(), number(0), at(now));
+            turns.released(&name(), Rivals::Listen(1), at(now + 100));
             now += 100;
         }
     }
@@ -90,32 +138,47 @@ fn a_listener_that_wants_nothing_costs_less_and_less() {
 }
 
 #[test]
+fn a_lock_without_messages_costs_a_lone_process_little() {
+    let mut turns = Turns::default();
+    let (mut now, mut paused) = (20_000, 0);
+    for _ in 0..10_000 {
+        if let Some(end) = pause(&mut turns, 0, now) {
+            paused += end - now;
+            now = end;
+        }
+        turns.granted(&name(), number(0), at(now));
+        turns.released(&name(), Rivals::MayPoll, at(now + 100));
+        now += 100;
+    }
+    assert!((1..2).contains(&(paused * 100 / now)), "paused for {paused} of {now} us");
+}
+
+#[test]
 fn a_poller_that_was_seen_has_a_pause_of_its_own() {
-    let mut stand_backs = Accounts::default();
-    let now = hold(&mut stand_backs, 0, 10, 1, 1);
-    stand_backs.looked(&name(), Some("b:1"), at(now));
+    let mut turns = contended();
+    assert_eq!(pause(&mut turns, 0, 20_000), None);
+    let now = hold(&mut turns, 0, 20_000, 10, 1);
+    turns.looked(&name(), Some("b:1"), at(now));
     // The other process does not listen any more, but its thread was seen.
-    let now = hold(&mut stand_backs, now, 10, 0, 1);
-    assert!(pause(&mut stand_backs, now).is_some());
-    assert_eq!(pause(&mut stand_backs, now + 1_000), None);
+    pause(&mut turns, 0, now + 8_000);
+    let now = hold(&mut turns, 0, now + 8_000, 10, 0);
+    assert!(pause(&mut turns, 0, now).is_some());
+    assert_eq!(pause(&mut turns, 0, now + 1_000), None);
     // The observations are old.
-    let now = hold(&mut stand_backs, now + 11_000_000, 10, 0, 1);
-    assert_eq!(pause(&mut stand_backs, now), None);
-    assert!(stand_backs.len() == 0);
+    let now = hold(&mut turns, 0, now + 11_000_000, 10, 0);
+    assert_eq!(pause(&mut turns, 0, now), None);
+    assert!(turns.len() == 0);
 }
 
 #[test]
 fn a_failed_look_is_not_repeated_soon() {
-    let mut stand_backs = Accounts::default();
-    let mut now = hold(&mut stand_backs, 0, 10, 1, 1);
-    now = hold(&mut stand_backs, now, 10, 1, 1);
-    let looks = |accounts: &mut Accounts, now: u64| accounts.pause(&name(), at(now)).is_some_and(|pause| pause.looks);
-    assert!(
-        !looks(&mut stand_backs, now) && looks(&mut stand_backs, now + 1_000),
-        "a millisecond later the next holder is there"
-    );
-    stand_backs.cannot_look(&name(), at(now + 1_000));
-    assert!(!looks(&mut stand_backs, now + 2_500));
+    let mut turns = contended();
+    pause(&mut turns, 0, 20_000);
+    let now = hold(&mut turns, 0, 20_000, 10, 1);
+    let looks = |turns: &mut Turns, now| turns.pause(&name(), number(0), at(now)).is_some_and(|pause| pause.looks);
+    assert!(!looks(&mut turns, now) && looks(&mut turns, now + 1_000), "the next holder appears after a millisecond");
+    turns.cannot_look(&name(), at(now + 1_000));
+    assert!(!looks(&mut turns, now + 2_500));
 }
 
 #[test]
@@ -127,29 +190,64 @@ fn owners_of_one_thread_are_one_thread() {
 }
 
 #[test]
-fn accounts_of_locks_that_are_not_used_any_more_are_closed() {
-    let mut stand_backs = Accounts::default();
-    for number in 0..20_000_u64 {
-        let name = LockName::new(&format!("n:{number}")).unwrap();
-        stand_backs.released(&name, Some(1), || 1, at(number * 100_000));
+fn turns_of_locks_that_are_not_used_any_more_are_forgotten() {
+    let mut turns = Turns::default();
+    for place in 0..20_000_u64 {
+        let name = LockName::new(&format!("n:{place}")).unwrap();
+        turns.released(&name, Rivals::Listen(1), at(place * 100_000));
     }
-    assert!(stand_backs.len() <= 2 * FEW_ACCOUNTS);
+    assert!(turns.len() <= 2 * FEW_TURNS);
 }
 
 const HOLDS: [u64; 4] = [0, 1_000, 10_000, 100_000];
+const THREADS: [(usize, usize); 4] = [(1, 1), (4, 4), (4, 1), (1, 4)];
 const GRANTS: u64 = 1_500;
 
 #[test]
 fn each_process_gets_its_part_by_threads() {
-    for other in [Sort::Lockson, Sort::Redisson] {
+    for other in [Sort::Lockson, Sort::Redisson, Sort::SlowRedisson] {
         for hold in HOLDS {
-            for (ours, theirs) in [(1, 1), (4, 4), (4, 1), (1, 4)] {
+            for (ours, theirs) in THREADS {
                 let mut scene = Scene::new(hold, &[(Sort::Lockson, ours), (other, theirs)]);
                 let shares = scene.shares(GRANTS);
                 let what = format!("{other:?}, hold {hold} us, {ours}+{theirs} threads");
-                assert!(shares.iter().all(|share| *share >= 0.8), "{what}: {shares:.2?}");
+                // Redisson passes over its own threads, so some of them are seen too rarely.
+                let least = if other == Sort::SlowRedisson { 0.7 } else { 0.8 };
+                assert!(shares.iter().all(|share| *share >= least), "{what}: {shares:.2?}");
                 let idle = scene.idle / GRANTS;
-                assert!(idle < 1_500, "{what}: the lock is free for {idle} us after each hold");
+                assert!(idle < 2_500, "{what}: the lock is free for {idle} us after each hold");
+                let ours = scene.longest_wait_of(0);
+                assert!(ours < 100_000 + 30 * (hold + 2_500), "{what}: a thread waits for {ours} us");
+            }
+        }
+    }
+}
+
+#[test]
+fn permits_are_shared_with_a_peer_of_as_many_threads() {
+    for (permits, threads) in [(1, 1), (1, 4), (2, 4), (4, 4)] {
+        for other in [Sort::Lockson, Sort::Redisson, Sort::SlowRedisson] {
+            for hold in HOLDS {
+                let mut scene = Scene::of_permits(permits, hold, &[(Sort::Lockson, threads), (other, threads)]);
+                let shares = scene.shares(GRANTS);
+                let what = format!("{permits} permits, {other:?}, hold {hold} us, {threads} threads each");
+                let least = if other == Sort::SlowRedisson { 0.7 } else { 0.8 };
+                assert!(shares.iter().all(|share| *share >= least), "{what}: {shares:.2?}");
+            }
+        }
+    }
+}
+
+/// The owners of permits cannot be seen, so a peer is assumed to have as many threads as this process.
+#[test]
+fn a_peer_with_more_or_fewer_threads_has_half_of_the_permits() {
+    for other in [Sort::Lockson, Sort::Redisson, Sort::SlowRedisson] {
+        for hold in HOLDS {
+            for (ours, theirs) in [(1, 4), (4, 1)] {
+                let mut scene = Scene::of_permits(1, hold, &[(Sort::Lockson, ours), (other, theirs)]);
+                let shares = scene.shares(GRANTS);
+                let what = format!("{other:?}, hold {hold} us, {ours}+{theirs} threads");
+                assert!(shares.iter().all(|share| *share >= 0.55), "{what}: {shares:.2?}");
             }
         }
     }
@@ -172,36 +270,41 @@ fn several_processes_of_this_crate_lose_no_time() {
         let mut greedy = Scene::new(hold, &[(Sort::Greedy, 2); 4]);
         greedy.shares(GRANTS);
         let (idle, without) = (scene.idle / GRANTS, greedy.idle / GRANTS);
-        assert!(idle <= without + 100, "hold {hold} us: free for {idle} us after each hold, else {without} us");
+        // Processes that owe each other grants may all stand back at once, for a moment.
+        assert!(
+            idle <= without + 100 + hold / 12,
+            "hold {hold} us: free for {idle} us after each hold, else {without} us"
+        );
         assert!(scene.longest_wait() < 5 * 8 * (hold + 2_500), "hold {hold} us: {} us", scene.longest_wait());
     }
 }
 
 proptest::proptest! {
-    /// For any events in any order: no thread waits for more than 9 ms after the last release.
+    /// For any events in any order: no thread waits for more than 8 ms after the last release.
     #[test]
     fn a_pause_ends_soon_after_the_last_release(
-        steps in proptest::collection::vec((0_u8..6, 0_u64..20_000, 0_usize..4, 1_usize..6), 1..300)
+        steps in proptest::collection::vec((0_u8..7, 0_u64..20_000, 0_usize..4, 0_usize..6), 1..300)
     ) {
-        let mut stand_backs = Accounts::default();
+        let mut turns = Turns::default();
         let (mut now, mut last) = (0, 0);
-        for (step, passed, others, threads) in steps {
+        for (step, passed, others, thread) in steps {
             now += passed;
             match step {
-                0 | 1 => stand_backs.granted(&name(), at(now)),
-                2 => {
-                    stand_backs.released(&name(), Some(others), || threads, at(now));
+                0 | 1 => turns.granted(&name(), number(thread), at(now)),
+                2 | 3 => {
+                    let rivals = if step == 2 { Rivals::Listen(others) } else { Rivals::MayPoll };
+                    turns.released(&name(), rivals, at(now));
                     last = now;
                 }
-                3 => {
-                    stand_backs.heard(&name(), at(now));
+                4 => {
+                    turns.heard(&name(), at(now));
                     last = now;
                 }
-                4 => stand_backs.looked(&name(), Some(&format!("b:{threads}.{now}")), at(now)),
-                _ => stand_backs.looked(&name(), None, at(now)),
+                5 => turns.looked(&name(), Some(&format!("b:{thread}.{now}")), at(now)),
+                _ => turns.looked(&name(), None, at(now)),
             }
-            let until = pause(&mut stand_backs, now);
-            proptest::prop_assert!(until.is_none_or(|until| now < until && until <= last + 9_000));
+            let until = pause(&mut turns, thread, now);
+            proptest::prop_assert!(until.is_none_or(|until| now < until && until <= last + 8_000));
         }
     }
 }

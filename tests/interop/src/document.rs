@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::{fs, io};
 
 use crate::kind::Column;
-use crate::load::{Fairness, GRACE_MS, LEAST_SHARE, Loaded, STARVED};
+use crate::load::{Fairness, GRACE_MS, LEAST_SHARE, Loaded, STARVED, THREADS};
 use crate::matrix::Row;
 use crate::names;
 use crate::peer::workspace;
@@ -41,13 +41,22 @@ pub(crate) fn write(results: &Results) -> io::Result<()> {
     text += &format!("\n{}", load_table(&results.loads_on_cluster));
     text += &format!("\n## Names\n\n{NAMES}\n{}", name_table(&results.names));
     text += &format!("\n## Under load\n\n{}", load_table(&results.loads));
-    text += &format!("\n## Shares of a hot lock\n\n{}\n{}", shares(), share_table(&results.fairness));
+    text += &format!("\n{SHARES_HEAD}{}\n{}", shares(), share_table(&results.fairness));
     text += &format!("\n## The token lock beside other libraries\n\n{TOKEN}\n{}", token_table(&results.token));
     text += &format!("\n## State after each operation\n\n{STATES}");
     for compared in &results.states {
         text += &format!("\n### {}\n\n{}", compared.kind.title, state_tables(compared));
     }
     fs::write(workspace().join("docs/compatibility.md"), text)
+}
+
+/// Writes the table of shares into the document, and leaves the rest.
+pub(crate) fn write_shares(fairness: &Fairness) -> io::Result<()> {
+    let path = workspace().join("docs/compatibility.md");
+    let text = fs::read_to_string(&path)?;
+    let (before, rest) = text.split_once(SHARES_HEAD).ok_or(io::ErrorKind::InvalidData)?;
+    let after = rest.split_once("\n## ").map_or(String::new(), |(_, after)| format!("\n## {after}"));
+    fs::write(path, format!("{before}{SHARES_HEAD}{}\n{}{after}", shares(), share_table(fairness)))
 }
 
 fn word(verdict: &Verdict) -> &'static str {
@@ -108,7 +117,8 @@ fn shares() -> String {
 }
 
 fn share_table(fairness: &Fairness) -> String {
-    let heads: Vec<&str> = ["hold, threads"].into_iter().chain(fairness.contests.iter().map(String::as_str)).collect();
+    let threads = THREADS.map(|[one, other]| format!("{one}+{other}"));
+    let heads: Vec<&str> = ["object, hold, processes"].into_iter().chain(threads.iter().map(String::as_str)).collect();
     let cell = |cell: &Option<(Verdict, String)>| match cell {
         Some((Verdict::Passed, shown)) => shown.clone(),
         Some((verdict, shown)) => format!("{}: {shown}", word(verdict)),
@@ -173,14 +183,18 @@ const NAMES: &str = "\
 Each cell: both languages exclude each other under such a name, and wake each other.
 ";
 
+const SHARES_HEAD: &str = "## Shares of a hot lock\n\n";
 const SHARES: &str = "\
 Two processes at one lock: each thread takes the lock, holds it, releases it and asks again at once. A process's part
-of the grants is its share of the threads. Each cell: the part that the process with fewer grants really got, where 1
-is the whole part, and the longest wait of any thread. The target is {share} of the part, and no wait longer than
-{grace} ms plus twice the longest wait of two Redissons in the same row. After a miss the two processes meet again for
-three times as long, and the cell says (missed) if the second result misses the target too. A cell has **FAILED**
-below {starved}, or if the wait was twice the permitted wait. Two Redissons are there for comparison, and no target
-applies to them.
+of the grants is its share of the threads. The columns are the numbers of threads of the two processes. Each cell: the
+part that the process with fewer grants really got, where 1 is the whole part, and the longest wait of any thread.
+
+Two Redissons are the standard, and no target applies to them. The target of the others is {share} of the part, or of
+what the lesser of two Redissons got if that is less, and no wait longer than {grace} ms plus twice the longest wait of
+two Redissons. After a miss the two processes meet again for three times as long, and the cell says (missed) if the
+second result misses the target too. A cell has **FAILED** below {starved} in place of {share}, or if the wait was twice
+the permitted wait. `make interop` measures a sample; `make interop INTEROP=\"--only fairness --all-shares\"` measures
+every cell and writes this table.
 ";
 
 const CLUSTER: &str = "\

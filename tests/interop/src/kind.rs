@@ -28,8 +28,6 @@ pub(crate) struct Kind {
     pub(crate) with_redisson3: bool,
     /// Whether hand-overs are timed.
     pub(crate) is_timed: bool,
-    /// Whether the kind's shares between processes are measured.
-    pub(crate) is_fought_for: bool,
     /// Whether the kind takes part in the soak.
     pub(crate) is_soaked: bool,
     /// Whether all waiters are in one queue.
@@ -124,16 +122,7 @@ impl Kind {
 }
 
 pub(crate) const KINDS: &[Kind] = &[
-    Kind {
-        word: "plain",
-        title: "Lock",
-        built: true,
-        with_redisson3: true,
-        is_timed: true,
-        is_fought_for: true,
-        is_soaked: true,
-        ..LOCK
-    },
+    Kind { word: "plain", title: "Lock", built: true, with_redisson3: true, is_timed: true, is_soaked: true, ..LOCK },
     Kind {
         word: "fair",
         built: true,
@@ -143,19 +132,11 @@ pub(crate) const KINDS: &[Kind] = &[
         is_queue: true,
         with_redisson3: true,
         is_timed: true,
-        is_fought_for: true,
         is_soaked: true,
         ..LOCK
     },
     Kind { word: "spin", built: true, title: "Spin lock", rival: "spin", polls: true, ..LOCK },
-    Kind {
-        word: "non_reentrant",
-        built: true,
-        title: "Non-reentrant lock",
-        rival: "non_reentrant",
-        is_fought_for: true,
-        ..NON_REENTRANT
-    },
+    Kind { word: "non_reentrant", built: true, title: "Non-reentrant lock", rival: "non_reentrant", ..NON_REENTRANT },
     Kind {
         word: "non_reentrant_fair",
         built: true,
@@ -190,7 +171,6 @@ pub(crate) const KINDS: &[Kind] = &[
         rival: "write",
         sequence: Some(sequence::DOWNGRADE),
         with_redisson3: true,
-        is_fought_for: true,
         is_soaked: true,
         ..LOCK
     },
@@ -277,7 +257,6 @@ const LOCK: Kind = Kind {
     sequence: None,
     with_redisson3: false,
     is_timed: false,
-    is_fought_for: false,
     is_soaked: false,
     is_queue: false,
 };

@@ -44,8 +44,14 @@ fn main() -> ExitCode {
     let started = Instant::now();
     verdict::keep_stories();
     let score = Arc::new(Score::default());
-    end_in_time(&score, LIMIT + 3 * options.soak);
+    let shares = if options.all_shares { ALL_SHARES } else { Duration::ZERO };
+    end_in_time(&score, LIMIT + 3 * options.soak + shares);
     let results = run(&options, &score);
+    if options.all_shares {
+        score.attempt("the shares in docs/compatibility.md", || {
+            document::write_shares(&results.fairness).expect("the document can be written");
+        });
+    }
     if options.is_whole() {
         score.attempt("docs/compatibility.md", || document::write(&results).expect("the document can be written"));
     }
@@ -81,7 +87,7 @@ fn run(options: &Options, score: &Score) -> Results {
         }
     });
     part("fairness", &mut || {
-        results.fairness = load::fairness(&server, &cast, &chosen(|kind| kind.is_fought_for), score);
+        results.fairness = load::fairness(&server, &cast, &chosen(|_| true), options.all_shares, score);
     });
     part("order", &mut || {
         for kind in chosen(|kind| kind.is_queue) {
@@ -148,5 +154,7 @@ impl Score {
 
 const NEWEST: &str = "redisson4";
 const OLDER: &str = "redisson3";
+/// The further time for every cell of the table of shares.
+const ALL_SHARES: Duration = Duration::from_secs(1_800);
 /// The limit of everything but the soaks.
 const LIMIT: Duration = Duration::from_secs(740);

@@ -11,6 +11,8 @@ pub(crate) struct Options {
     /// Real Redisson plays the Rust part too: a test of the checks rather than of the library.
     pub(crate) rehearse: bool,
     pub(crate) soak: Duration,
+    /// Every cell of the table of shares, which is written down; otherwise a sample.
+    pub(crate) all_shares: bool,
     parts: Vec<String>,
     kinds: Vec<&'static Kind>,
 }
@@ -22,6 +24,7 @@ impl Options {
         let mut options = Self {
             rehearse: false,
             soak: seconds(soak.as_deref().unwrap_or("60"))?,
+            all_shares: false,
             parts: vec![],
             kinds: KINDS.iter().collect(),
         };
@@ -29,6 +32,7 @@ impl Options {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value\n{USAGE}"));
             match argument.as_str() {
                 "--rehearse" => options.rehearse = true,
+                "--all-shares" => options.all_shares = true,
                 "--soak-seconds" => options.soak = seconds(&value()?)?,
                 "--only" => options.parts = parts(&value()?)?,
                 "--kinds" => options.kinds = kinds(&value()?)?,
@@ -83,5 +87,6 @@ const PARTS: &[&str] =
     &["matrix", "redisson3", "names", "state", "handover", "fairness", "order", "soak", "cluster", "token"];
 const USAGE: &str = "\
 usage: lockson-interop [--only matrix,redisson3,names,state,handover,fairness,order,soak,cluster,token]
-                       [--kinds plain,fair,...] [--soak-seconds 60] [--rehearse]
---rehearse   Redisson plays the Rust part too: tries the checks themselves, for every kind";
+                       [--kinds plain,fair,...] [--soak-seconds 60] [--rehearse] [--all-shares]
+--rehearse   Redisson plays the Rust part too: tries the checks themselves, for every kind
+--all-shares measures every cell of the table of shares, in a quarter of an hour, and writes the table into the document";

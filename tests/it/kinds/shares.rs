@@ -8,7 +8,7 @@ use lockson_harness::proxy::{Direction, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use crate::support::faults::Rig;
-use crate::support::{Peer, SCHEDULING, SOON, channel, client, encode, fresh, joined, ms, timed};
+use crate::support::{Peer, SCHEDULING, SOON, channel, client, encode, fresh, joined, ms, prefixed, timed};
 
 /// The shares of two processes in one lock: grants, and the longest wait of any thread in milliseconds.
 struct Fight {
@@ -77,6 +77,93 @@ fn a_wait_stands_back_and_a_try_does_not() {
     let of_wait = shortest(|lock| drop(lock.lock().unwrap()));
     let of_try = shortest(|lock| drop(lock.try_lock().unwrap().expect("the lock is free")));
     assert!(of_wait >= ms(3) && of_try < ms(3), "{of_wait:?}, {of_try:?}");
+}
+
+/// What a thread takes, holds for a while and gives back; returns the wait.
+type Section = Box<dyn Fn(Duration) -> Duration>;
+
+fn of_lock(lock: Lock) -> Section {
+    Box::new(move |hold| {
+        let (waited, guard) = timed(|| lock.lock().unwrap());
+        thread::sleep(hold);
+        guard.unlock().unwrap();
+        waited
+    })
+}
+
+/// A section of one kind with a new name, and its channels.
+fn section(client: &Client, kind: &str, permits: u32) -> (Section, Vec<String>) {
+    let name = fresh("turn");
+    let parts = [1, 2, 3].map(|number| format!("{name}:{number}"));
+    let channels = vec![channel(&name)];
+    match kind {
+        "group" => (of_lock(client.get_group_lock(&name, ["one", "two"])), channels),
+        "multi" => {
+            let locks = parts.each_ref().map(|name| client.get_lock(name));
+            (of_lock(Lock::multi(locks)), parts.iter().map(|name| channel(name)).collect())
+        }
+        "red" => {
+            let lock = Lock::red([client.get_lock(&name)]).with_rejoin_after(Duration::ZERO);
+            (of_lock(lock), channels)
+        }
+        "semaphore" => {
+            let semaphore = client.get_semaphore(&name);
+            semaphore.set_permits_once(permits).unwrap();
+            let section = move |hold| {
+                let (waited, permit) = timed(|| semaphore.acquire(1).unwrap());
+                thread::sleep(hold);
+                permit.release().unwrap();
+                waited
+            };
+            (Box::new(section), vec![prefixed("redisson_sc", &name)])
+        }
+        _ => {
+            let semaphore = client.get_permit_expirable_semaphore(&name);
+            semaphore.set_permits_once(permits).unwrap();
+            let section = move |hold| {
+                let (waited, permit) = timed(|| semaphore.acquire(1).unwrap());
+                thread::sleep(hold);
+                permit.release().unwrap();
+                waited
+            };
+            (Box::new(section), vec![prefixed("redisson_sc", &name)])
+        }
+    }
+}
+
+/// The shortest of several waits for what is free, while another client listens and has its turn.
+fn shortest_wait(client: &Client, kind: &str, permits: u32) -> Duration {
+    let wait = || {
+        let (section, channels) = section(client, kind, permits);
+        let mut stranger = RedisServer::shared().connection();
+        let mut messages = stranger.as_pubsub();
+        channels.iter().for_each(|channel| messages.subscribe(channel).unwrap());
+        section(ms(5)); // longer than the shortest turn
+        section(ms(5));
+        section(Duration::ZERO)
+    };
+    (0..15).map(|_| wait()).min().unwrap()
+}
+
+#[test]
+fn every_kind_stands_back() {
+    let client = client();
+    for kind in ["group", "red", "semaphore", "permits"] {
+        let waited = shortest_wait(&client, kind, 1);
+        assert!(waited >= ms(3), "{kind}: {waited:?}");
+    }
+}
+
+#[test]
+fn several_locks_stand_back_once() {
+    let waited = shortest_wait(&client(), "multi", 1);
+    assert!(waited >= ms(3) && waited < ms(12), "{waited:?}, where each of three locks asks for 4 ms");
+}
+
+#[test]
+fn a_semaphore_with_free_permits_never_stands_back() {
+    let waited = shortest_wait(&client(), "semaphore", 3);
+    assert!(waited < ms(3), "{waited:?}");
 }
 
 #[test]

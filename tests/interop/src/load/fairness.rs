@@ -5,6 +5,7 @@ use std::time::Duration;
 use lockson_harness::RedisServer;
 
 use super::{Totals, open};
+use crate::actor::CLIENTS_OF_SERVERS;
 use crate::kind::Kind;
 use crate::peer::{Cast, Peer, Seat, Ticket};
 use crate::site::Site;
@@ -13,108 +14,115 @@ use crate::verdict::{Score, Verdict, caught};
 /// The results of all fights, as a table.
 #[derive(Debug, Default)]
 pub(crate) struct Fairness {
-    /// The pairs of processes and kinds: the columns.
-    pub(crate) contests: Vec<String>,
     pub(crate) rows: Vec<Row>,
 }
 
-/// One hold time and one distribution of threads.
+/// One stake, one hold time and one pair of processes.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) title: String,
-    /// One cell for each contest: the verdict and the figures, `None` where the two sides did not meet.
+    /// One cell for each of [`THREADS`]: the verdict and the figures, `None` where the two sides did not meet.
     pub(crate) cells: Vec<Option<(Verdict, String)>>,
 }
 
-/// Two processes and the kind of the contested lock.
-#[derive(Debug)]
-struct Contest {
+/// What two processes contend for.
+#[derive(Debug, PartialEq, Eq)]
+struct Stake {
     kind: &'static str,
-    sides: [Side; 2],
-    /// In microseconds.
-    holds: &'static [u64],
+    /// Zero for a lock.
+    permits: u32,
 }
 
-/// The peers, by their place in [`SEATS`].
+/// Two processes, in the order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Rust = 0,
-    Java = 1,
-    OtherRust = 2,
-    OtherJava = 3,
+enum Pair {
+    /// The standard for what a process gets, and for the length of waits.
+    TwoJava,
+    RustAndJava,
+    TwoRust,
 }
 
-/// One meeting at one lock.
-#[derive(Clone, Copy, Debug)]
+/// One meeting at one stake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fight {
-    contest: &'static Contest,
+    stake: &'static Stake,
+    pair: Pair,
     hold_us: u64,
     threads: [usize; 2],
     /// The factor on the usual duration.
     times: u32,
 }
 
-/// The threads of two processes take one lock again and again, in every combination of the table.
-pub(crate) fn fairness(server: &RedisServer, cast: &Cast, kinds: &[&'static Kind], score: &Score) -> Fairness {
-    let contests: Vec<&Contest> =
-        CONTESTS.iter().filter(|contest| kinds.iter().any(|kind| kind.word == contest.kind)).collect();
+/// The outcomes of fights: the sums of the two sides, or the story of a failure.
+struct Met(Vec<(Fight, Result<[Totals; 2], String>)>);
+
+/// The threads of two processes take one lock again and again: in every combination of the table if `all`, else in a
+/// sample.
+pub(crate) fn fairness(
+    server: &RedisServer,
+    cast: &Cast,
+    kinds: &[&'static Kind],
+    all: bool,
+    score: &Score,
+) -> Fairness {
+    let fights: Vec<Fight> = fights(kinds).into_iter().filter(|fight| all || fight.is_sampled()).collect();
+    let others: Vec<_> = CLIENTS_OF_SERVERS[1..].iter().map(|client| (client, RedisServer::start())).collect();
     let mut peers: Vec<Peer> = SEATS.iter().map(|seat| open(Site::One(server), cast, *seat, "")).collect();
-    let mut fairness = Fairness { contests: contests.iter().map(|contest| contest.title()).collect(), rows: vec![] };
-    for kind in kinds {
-        warm_up(&mut peers, kind);
+    for peer in &mut peers {
+        for (client, server) in &others {
+            peer.ask(&format!("open client={client} {}", Site::One(server).options())).expect_ok();
+        }
     }
-    for hold_us in HOLDS {
-        let fights_of = |threads: [usize; 2]| {
-            let meets = |contest: &&&'static Contest| contest.holds.contains(hold_us);
-            contests.iter().filter(meets).map(move |contest| Fight { contest, hold_us: *hold_us, threads, times: 1 })
-        };
-        let all: Vec<Fight> = THREADS.iter().flat_map(|threads| fights_of(*threads)).collect();
-        // Long holds leave the processors idle: all of these fights can run at the same time.
-        let at_once = if *hold_us >= LONG_HOLD_MICROS { all.len().max(1) } else { 1 };
-        let outcomes: Vec<_> = all
-            .chunks(at_once)
-            .flat_map(|some| meet(&mut peers, some))
-            .zip(&all)
-            .map(|(met, fight)| (fight, met))
-            .collect();
-        for threads in THREADS {
-            let of_row: Vec<_> = outcomes.iter().filter(|(fight, _)| fight.threads == *threads).collect();
-            let yardstick = of_row.iter().find(|(fight, _)| fight.contest.is_yardstick());
-            let mut yard_ms = yardstick.and_then(|(_, met)| met.as_ref().ok()).map(longest_wait);
-            let mut cell = |contest: &&Contest| {
-                let (fight, met) = of_row.iter().find(|(fight, _)| std::ptr::eq(fight.contest, *contest))?;
-                let (mut judged, mut shown) = fight.judge(met, yard_ms);
-                println!("fairness: {}: {shown}", fight.title());
-                if judged.misses && !contest.is_yardstick() {
-                    // A short fight has few grants and may be decided by chance: the result is a longer fight, beside
-                    // two Redissons again.
-                    let longer = Fight { times: LONGER, ..**fight };
-                    if let Some((yardstick, _)) = yardstick {
-                        let met = meet(&mut peers, &[Fight { times: LONGER, ..**yardstick }]).remove(0);
-                        let again_ms = met.as_ref().map_or(0.0, longest_wait);
-                        yard_ms = yard_ms.map(|first_ms| first_ms.max(again_ms));
-                    }
-                    (judged, shown) = longer.judge(&meet(&mut peers, &[longer]).remove(0), yard_ms);
-                    println!("fairness: {}, {LONGER} times as long: {shown}", fight.title());
-                }
-                let verdict = judged.verdict;
-                if !contest.is_yardstick() {
-                    score.count(&fight.title(), &verdict);
-                }
-                Some((verdict, shown))
-            };
-            let title = format!("{}, {}+{}", shown_hold(*hold_us), threads[0], threads[1]);
-            fairness.rows.push(Row { title, cells: contests.iter().map(&mut cell).collect() });
+    for stake in STAKES.iter().filter(|stake| fights.iter().any(|fight| fight.stake == *stake)) {
+        warm_up(&mut peers, stake);
+    }
+    let mut met = Met(vec![]);
+    met.run(&mut peers, &fights);
+    // A short fight has few grants and may be decided by chance: the result of a miss is a longer fight, beside two
+    // Redissons again.
+    let missed = |fight: &Fight| fight.pair != Pair::TwoJava && met.judge(*fight).is_some_and(|judged| judged.misses);
+    let again =
+        |fight: &Fight| missed(fight) || fights.iter().any(|other| missed(other) && fight.is_yardstick_of(*other));
+    let again: Vec<Fight> = fights.iter().filter(|fight| again(fight)).map(|fight| fight.longer()).collect();
+    met.run(&mut peers, &again);
+    let mut fairness = Fairness::default();
+    for fight in &fights {
+        let title = fight.row();
+        if fairness.rows.last().is_none_or(|row| row.title != title) {
+            fairness.rows.push(Row { title, cells: THREADS.iter().map(|_| None).collect() });
+        }
+        let judged = met.judge(fight.longer()).or_else(|| met.judge(*fight)).expect("each fight was fought");
+        println!("fairness: {}: {}", fight.title(), judged.shown);
+        if fight.pair != Pair::TwoJava {
+            score.count(&fight.title(), &judged.verdict);
+        }
+        let place = THREADS.iter().position(|threads| *threads == fight.threads);
+        if let (Some(row), Some(place)) = (fairness.rows.last_mut(), place) {
+            row.cells[place] = Some((judged.verdict, judged.shown));
         }
     }
     fairness
 }
 
+/// All fights, row by row.
+fn fights(kinds: &[&'static Kind]) -> Vec<Fight> {
+    let mut fights = vec![];
+    for stake in STAKES.iter().filter(|stake| kinds.iter().any(|kind| kind.word == stake.kind)) {
+        for &hold_us in HOLDS {
+            for pair in [Pair::TwoJava, Pair::RustAndJava, Pair::TwoRust] {
+                fights.extend(THREADS.map(|threads| Fight { stake, pair, hold_us, threads, times: 1 }));
+            }
+        }
+    }
+    fights.retain(|fight| (fight.hold_us > 0 && fight.pair != Pair::TwoRust) || fight.stake == &STAKES[0]);
+    fights
+}
+
 /// Alone, so that no JVM is still loading code when the fights begin.
-fn warm_up(peers: &mut [Peer], kind: &Kind) {
+fn warm_up(peers: &mut [Peer], stake: &'static Stake) {
     for (place, peer) in peers.iter_mut().enumerate() {
         let duration = WARMING_UP.as_millis();
-        let command = format!("cycle kind={} names=warm-{}-{place} duration_ms={duration}", kind.word, kind.word);
+        let command = format!("cycle {} duration_ms={duration}", stake.words(peer, &format!("warm-{place}")));
         let tickets: Vec<Ticket> = (0..4).map(|thread| peer.send(&format!("{command} thread={thread}"))).collect();
         for ticket in tickets {
             peer.answer(ticket, WARMING_UP + GRACE).expect_ok();
@@ -122,103 +130,78 @@ fn warm_up(peers: &mut [Peer], kind: &Kind) {
     }
 }
 
-/// Runs these fights at the same time; each thread of a peer takes part in one fight.
-fn meet(peers: &mut [Peer], fights: &[Fight]) -> Vec<Result<[Totals; 2], String>> {
-    let mut next_thread = [0; SEATS.len()];
-    let tickets: Vec<[Vec<Ticket>; 2]> = fights
-        .iter()
-        .map(|fight| {
-            [0, 1].map(|side| {
-                let place = fight.contest.sides[side] as usize;
+impl Met {
+    /// Runs fights. Long holds leave the processors idle: such fights run at the same time.
+    fn run(&mut self, peers: &mut [Peer], fights: &[Fight]) {
+        let (long, short): (Vec<Fight>, Vec<Fight>) = fights.iter().partition(|fight| fight.is_long());
+        for threads in THREADS {
+            let at_once: Vec<Fight> = long.iter().filter(|fight| fight.threads == threads).copied().collect();
+            self.meet(peers, &at_once);
+        }
+        short.iter().for_each(|fight| self.meet(peers, &[*fight]));
+    }
+
+    /// Runs these fights at the same time; each thread of a peer takes part in one fight.
+    fn meet(&mut self, peers: &mut [Peer], fights: &[Fight]) {
+        let mut next_thread = [0; SEATS.len()];
+        let mut started = vec![];
+        // All objects come first, because the threads of a fight take no other commands.
+        let words: Vec<String> = fights.iter().map(|fight| fight.stake.words(&mut peers[0], &fight.name())).collect();
+        for (fight, words) in fights.iter().zip(words) {
+            let duration = fight.duration().as_millis();
+            let command = format!("cycle {words} duration_ms={duration} hold_us={}", fight.hold_us);
+            let tickets: [Vec<Ticket>; 2] = [0, 1].map(|side| {
+                let place = fight.pair.seats()[side];
                 let mut start = || {
                     next_thread[place] += 1;
-                    peers[place].send(&format!("{} thread={}", fight.command(), next_thread[place] - 1))
+                    peers[place].send(&format!("{command} thread={}", next_thread[place] - 1))
                 };
                 (0..fight.threads[side]).map(|_| start()).collect()
-            })
-        })
-        .collect();
-    let mut outcomes = vec![];
-    for (fight, tickets) in fights.iter().zip(tickets) {
-        outcomes.push(caught(|| {
-            let mut totals = [Totals::default(); 2];
-            for ((total, tickets), side) in totals.iter_mut().zip(tickets).zip(fight.contest.sides) {
-                for ticket in tickets {
-                    let answer = peers[side as usize].answer(ticket, fight.duration() + GRACE);
-                    *total += Totals::of(&answer.expect_ok());
+            });
+            started.push((fight, tickets));
+        }
+        for (fight, tickets) in started {
+            let outcome = caught(|| {
+                let mut totals = [Totals::default(); 2];
+                for ((total, tickets), place) in totals.iter_mut().zip(tickets).zip(fight.pair.seats()) {
+                    for ticket in tickets {
+                        *total += Totals::of(&peers[place].answer(ticket, fight.duration() + GRACE).expect_ok());
+                    }
                 }
-            }
-            totals
-        }));
-    }
-    outcomes
-}
-
-fn longest_wait(totals: &[Totals; 2]) -> f64 {
-    totals[0].longest_wait_ms.max(totals[1].longest_wait_ms)
-}
-
-fn shown_hold(hold_us: u64) -> String {
-    format!("{} ms", hold_us / 1_000)
-}
-
-/// The result of one fight.
-struct Judged {
-    verdict: Verdict,
-    /// A figure to be reached was missed, if only by a little.
-    misses: bool,
-}
-
-impl Contest {
-    /// Two Redissons: the standard for the length of waits.
-    fn is_yardstick(&self) -> bool {
-        self.sides == [Side::Java, Side::OtherJava]
+                totals
+            });
+            self.0.push((*fight, outcome));
+        }
     }
 
-    fn title(&self) -> String {
-        let title = Kind::named(self.kind).map_or(self.kind, |kind| kind.title);
-        let [one, other] = self.sides.map(|side| SEATS[side as usize].name());
-        format!("{title}, {one} + {other}")
-    }
-}
-
-impl Fight {
-    fn title(&self) -> String {
-        let [one, other] = self.threads;
-        format!("{}, hold of {}, {one} + {other} threads", self.contest.title(), shown_hold(self.hold_us))
-    }
-
-    fn command(&self) -> String {
-        let [one, other] = self.contest.sides.map(|side| side as usize);
-        let Self { contest: Contest { kind, .. }, hold_us, threads, times } = self;
-        let name = format!("hot-{kind}-{one}{other}-{hold_us}-{}-{}-{times}", threads[0], threads[1]);
-        format!("cycle kind={kind} names={name} duration_ms={} hold_us={hold_us}", self.duration().as_millis())
-    }
-
-    fn duration(&self) -> Duration {
-        self.times * if self.hold_us >= LONG_HOLD_MICROS { LONG_FIGHT } else { FIGHT }
+    /// The smaller share, and the longest wait, that two Redissons have in this fight.
+    fn yardstick(&self, fight: Fight) -> Option<(f64, f64)> {
+        let of = |(yard, met): &(Fight, Result<[Totals; 2], String>)| {
+            let totals = met.as_ref().ok().filter(|_| yard.is_yardstick_of(fight))?;
+            Some((fight.shares(totals).into_iter().fold(f64::INFINITY, f64::min), longest_wait(totals)))
+        };
+        self.0.iter().filter_map(of).reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
     }
 
     /// The verdict and the figures: the share of the side that got less of its part, and the longest wait of any
     /// thread.
-    fn judge(&self, met: &Result<[Totals; 2], String>, yard_ms: Option<f64>) -> (Judged, String) {
+    fn judge(&self, fight: Fight) -> Option<Judged> {
+        let (_, met) = self.0.iter().find(|(other, _)| *other == fight)?;
         let totals = match met {
             Ok(totals) => totals,
             Err(story) => {
-                let judged = Judged { verdict: Verdict::Failed(story.clone()), misses: true };
-                return (judged, "no figures".to_owned());
+                let verdict = Verdict::Failed(story.clone());
+                return Some(Judged { verdict, shown: "no figures".to_owned(), misses: true });
             }
         };
+        let yardstick = self.yardstick(fight).filter(|_| fight.pair != Pair::TwoJava);
+        let fair = yardstick.map_or(1.0, |(share, _)| share.min(1.0));
         let all: i64 = totals.iter().map(|total| total.grants).sum();
-        let threads: usize = self.threads.iter().sum();
+        let shares = fight.shares(totals);
         let mut wrong = vec![];
-        let mut least = f64::INFINITY;
-        for (side, total) in totals.iter().enumerate() {
-            let part = all as f64 * self.threads[side] as f64 / threads as f64;
-            let share = total.grants as f64 / part.max(1.0);
-            least = least.min(share);
-            let name = SEATS[self.contest.sides[side] as usize].name();
-            if share < STARVED {
+        for ((place, total), share) in fight.pair.seats().into_iter().zip(totals).zip(shares) {
+            let name = SEATS[place].name();
+            if share < STARVED * fair {
                 wrong.push(format!("{name} got {share:.2} of its part: {} of {all} grants", total.grants));
             }
             if total.errors + total.lost > 0 {
@@ -226,34 +209,152 @@ impl Fight {
             }
         }
         let longest = longest_wait(totals);
-        let bound_ms = yard_ms.map(|yard_ms| 2.0 * yard_ms + GRACE_MS);
+        let bound_ms = yardstick.map(|(_, yard_ms)| 2.0 * yard_ms + GRACE_MS);
         if let Some(bound_ms) = bound_ms.filter(|bound_ms| longest > 2.0 * bound_ms) {
             wrong.push(format!("a wait of {longest:.0} ms, where two Redissons allow {bound_ms:.0} ms"));
         }
-        let (little, long) = (least < LEAST_SHARE, bound_ms.is_some_and(|bound_ms| longest > bound_ms));
-        let mut shown = format!("{least:.2}, {longest:.0} ms");
-        if little || long {
-            shown += " (missed)";
-        }
-        let misses = little || long || !wrong.is_empty();
-        (Judged { verdict: Verdict::unless(wrong), misses }, shown)
+        let least = usize::from(shares[1] < shares[0]);
+        let misses = shares[least] < LEAST_SHARE * fair || bound_ms.is_some_and(|bound_ms| longest > bound_ms);
+        let misses = misses || !wrong.is_empty();
+        let side = if fight.pair == Pair::RustAndJava { SEATS[least].name().to_owned() + " " } else { String::new() };
+        let missed = if misses { " (missed)" } else { "" };
+        let shown = format!("{side}{:.2}, {longest:.0} ms{missed}", shares[least]);
+        Some(Judged { verdict: Verdict::unless(wrong), shown, misses })
     }
 }
 
-const CONTESTS: &[Contest] = &[
-    Contest { kind: "plain", sides: [Side::Rust, Side::Java], holds: HOLDS },
-    Contest { kind: "plain", sides: [Side::Rust, Side::OtherRust], holds: HOLDS },
-    Contest { kind: "plain", sides: [Side::Java, Side::OtherJava], holds: HOLDS },
-    Contest { kind: "non_reentrant", sides: [Side::Rust, Side::Java], holds: LONG_HOLDS },
-    Contest { kind: "write", sides: [Side::Rust, Side::Java], holds: LONG_HOLDS },
-    Contest { kind: "fair", sides: [Side::Rust, Side::Java], holds: LONG_HOLDS },
+fn longest_wait(totals: &[Totals; 2]) -> f64 {
+    totals[0].longest_wait_ms.max(totals[1].longest_wait_ms)
+}
+
+/// The result of one fight.
+struct Judged {
+    verdict: Verdict,
+    shown: String,
+    /// A figure to be reached was missed, if only by a little.
+    misses: bool,
+}
+
+impl Stake {
+    fn title(&self) -> String {
+        let title = Kind::named(self.kind).map_or(self.kind, |kind| kind.title);
+        match self.permits {
+            0 => title.to_owned(),
+            1 => format!("{title}, 1 permit"),
+            permits => format!("{title}, {permits} permits"),
+        }
+    }
+
+    /// The words of a command about a new object.
+    fn words(&self, peer: &mut Peer, name: &str) -> String {
+        let Self { kind, permits } = self;
+        let name = format!("hot-{kind}-{permits}-{name}");
+        if *permits > 0 {
+            let set = peer.ask(&format!("try_set_permits kind={kind} name={name} permits={permits}"));
+            assert!(set.expect_ok().flag("set"), "the name was in use");
+        }
+        let several = || [1, 2, 3].map(|number| format!("{name}-{number}")).join(",");
+        match *kind {
+            "multi" => format!("kind=multi names={}", several()),
+            "red" => {
+                let clients = CLIENTS_OF_SERVERS.map(|client| client.to_string()).join(",");
+                format!("kind=red names={} clients={clients}", several())
+            }
+            "faster_multi" => format!("kind=faster_multi name={name} names=one,two"),
+            kind => format!("kind={kind} names={name}"),
+        }
+    }
+}
+
+impl Pair {
+    /// The places of the two sides in [`SEATS`].
+    fn seats(self) -> [usize; 2] {
+        match self {
+            Self::TwoJava => [1, 3],
+            Self::RustAndJava => [0, 1],
+            Self::TwoRust => [0, 2],
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::TwoJava => "two Java",
+            Self::RustAndJava => "Rust + Java",
+            Self::TwoRust => "two Rust",
+        }
+    }
+}
+
+impl Fight {
+    /// The cells of a short run: the lock in every combination, the other kinds in the hardest.
+    fn is_sampled(&self) -> bool {
+        let is_hard = self.threads == [4, 4] && self.hold_us >= 10_000;
+        is_hard || (self.stake == &STAKES[0] && (self.is_long() || self.pair != Pair::TwoRust))
+    }
+
+    fn is_long(&self) -> bool {
+        self.hold_us >= LONG_HOLD_MICROS
+    }
+
+    fn longer(self) -> Self {
+        Self { times: LONGER, ..self }
+    }
+
+    /// Whether this is the fight of two Redissons that is the standard for `fight`, of any duration.
+    fn is_yardstick_of(self, fight: Self) -> bool {
+        self == Self { pair: Pair::TwoJava, times: self.times, ..fight }
+    }
+
+    fn row(&self) -> String {
+        format!("{}, {} ms, {}", self.stake.title(), self.hold_us / 1_000, self.pair.title())
+    }
+
+    fn title(&self) -> String {
+        let [one, other] = self.threads;
+        format!("{}, {one} + {other} threads", self.row())
+    }
+
+    fn name(&self) -> String {
+        let Self { pair, hold_us, threads: [one, other], times, .. } = self;
+        format!("{pair:?}-{hold_us}-{one}-{other}-{times}")
+    }
+
+    fn duration(&self) -> Duration {
+        self.times * if self.is_long() { LONG_FIGHT } else { FIGHT }
+    }
+
+    /// What each side got of its part by threads.
+    fn shares(&self, totals: &[Totals; 2]) -> [f64; 2] {
+        let all: i64 = totals.iter().map(|total| total.grants).sum();
+        let threads: usize = self.threads.iter().sum();
+        [0, 1].map(|side| {
+            let part = all as f64 * self.threads[side] as f64 / threads as f64;
+            totals[side].grants as f64 / part.max(1.0)
+        })
+    }
+}
+
+/// The first is the lock, which is measured in most combinations.
+const STAKES: &[Stake] = &[
+    Stake { kind: "plain", permits: 0 },
+    Stake { kind: "non_reentrant", permits: 0 },
+    Stake { kind: "fenced", permits: 0 },
+    Stake { kind: "write", permits: 0 },
+    Stake { kind: "fair", permits: 0 },
+    Stake { kind: "spin", permits: 0 },
+    Stake { kind: "multi", permits: 0 },
+    Stake { kind: "faster_multi", permits: 0 },
+    Stake { kind: "red", permits: 0 },
+    Stake { kind: "semaphore", permits: 1 },
+    Stake { kind: "semaphore", permits: 4 },
+    Stake { kind: "permits", permits: 1 },
+    Stake { kind: "permits", permits: 4 },
 ];
 const SEATS: [Seat; 4] = [Seat::Rust, Seat::Java, Seat::Rust, Seat::Java];
 /// In microseconds, in the order of the rows.
 const HOLDS: &[u64] = &[0, 1_000, 10_000, LONG_HOLD_MICROS];
-const LONG_HOLDS: &[u64] = &[10_000, LONG_HOLD_MICROS];
 const LONG_HOLD_MICROS: u64 = 100_000;
-const THREADS: &[[usize; 2]] = &[[1, 1], [4, 4], [4, 1], [1, 4]];
+pub(crate) const THREADS: [[usize; 2]; 4] = [[1, 1], [4, 4], [4, 1], [1, 4]];
 /// The share of the grants that a process must get, relative to its share of the threads.
 pub(crate) const LEAST_SHARE: f64 = 0.8;
 /// A smaller share fails the check.

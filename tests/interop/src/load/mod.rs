@@ -14,7 +14,7 @@ use crate::peer::{Answer, Cast, Peer, Seat};
 use crate::site::Site;
 use crate::verdict::{Score, Verdict};
 
-pub(crate) use fairness::{Fairness, GRACE_MS, LEAST_SHARE, STARVED, fairness};
+pub(crate) use fairness::{Fairness, GRACE_MS, LEAST_SHARE, STARVED, THREADS, fairness};
 pub(crate) use handover::handover;
 pub(crate) use order::order;
 pub(crate) use soak::soak;
