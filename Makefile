@@ -42,7 +42,7 @@ test:
 soak:
 	@sh .ci/need cc redis-server
 	$(CARGO) test --release --all-features --lib model:: -- --ignored --nocapture --test-threads=1
-	PROPTEST_RNG_SEED=$$(date +%s) PROPTEST_CASES=10000 \
+	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-$$(date +%s)} PROPTEST_CASES=10000 \
 		$(CARGO) test --release --all-features --lib -- state:: frame:: local_queues:: renewer::
 	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test --release --all-features --test it soak:: -- --ignored --nocapture --test-threads=1
 
