@@ -44,7 +44,9 @@ observer! {
     ///
     /// A method runs on the thread of its event, also on threads of the client, so it must return soon; a slow method
     /// delays renewals. The client knows a grant before it tells of it, and no mutex is held during the call, so a method
-    /// may take locks and close the client. A panic ends only the method itself. Each method does
+    /// may take locks and close the client. One exception: while several locks are released or extended together, a loss
+    /// that Redis answers is told before the calls of the other locks are over, and a method that uses a lock of the
+    /// same group then waits for them as for a mute server. A panic ends only the method itself. Each method does
     /// nothing by default.
     ///
     /// ```

@@ -474,7 +474,8 @@ impl ExpiringPermits {
     ///
     /// # Errors
     ///
-    /// As [`Guard::unlock`](crate::Guard::unlock).
+    /// As [`Guard::unlock`](crate::Guard::unlock). Where some of the permits were lost, the background gives back the
+    /// others, a moment after the call.
     pub fn release(self) -> Result<()> {
         self.guard.unlock()
     }
