@@ -67,7 +67,7 @@ fn a_wrong_type_is_a_loss_to_holders_and_an_error_to_others() {
             if kind.counted && kind.label != "write" && kind.member.is_none() {
                 is_refused(lock.force_unlock().unwrap_err());
                 is_refused(lock.holder().unwrap_err());
-                assert!(lock.is_locked().unwrap());
+                is_refused(lock.is_locked().unwrap_err());
             }
             let left: Vec<String> = server.query(&["LRANGE", key(lock.name()), "0", "-1"]);
             assert_eq!(left, ["precious"]);
