@@ -37,4 +37,5 @@ const LISTS: &[(&[&str], &[Difference])] = &[
     (&["read"], read_write::READ),
     (&["write"], read_write::WRITE),
     (&["permits"], permits::PERMITS),
+    (&["semaphore"], permits::SEMAPHORE),
 ];

@@ -1,7 +1,7 @@
-//! Differences of expiring permits.
+//! Differences of semaphores and of expiring permits.
 
 use super::Difference;
-use super::reason::{COUNTS_ONLY, KEPT_PERMITS, TELLS_WHAT_IS_FREE};
+use super::reason::{COUNTS_ONLY, KEPT_PERMITS, NO_NEGATIVE_NUMBER, TELLS_WHAT_IS_FREE};
 
 pub(super) const PERMITS: &[Difference] = &[
     Difference {
@@ -39,5 +39,20 @@ pub(super) const PERMITS: &[Difference] = &[
         rust: "permits=1 | `N` = 0; `{N}:timeout` = {permit 1: in 0 s} | `1` on `redisson_sc:{N}`",
         java: "permits=1 | `N` = 1 | `1` on `redisson_sc:{N}`; `1` on `redisson_sc:{N}`",
         reason: COUNTS_ONLY,
+    },
+];
+
+pub(super) const SEMAPHORE: &[Difference] = &[
+    Difference {
+        label: "take 6 off",
+        rust: "ok | `N` = -6 | -",
+        java: "ok | `N` = -6 | `-6` on `redisson_sc:{N}`",
+        reason: NO_NEGATIVE_NUMBER,
+    },
+    Difference {
+        label: "give 1 back below zero",
+        rust: "ok | `N` = -5 | -",
+        java: "ok | `N` = -5 | `-5` on `redisson_sc:{N}`",
+        reason: NO_NEGATIVE_NUMBER,
     },
 ];

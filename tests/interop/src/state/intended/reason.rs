@@ -31,3 +31,5 @@ pub(super) const TELLS_WHAT_IS_FREE: &str =
     "the message is the number of free permits, as after a release; and permits without a lease are renewed";
 pub(super) const COUNTS_ONLY: &str = "a question changes nothing: an expired permit counts as free, and the next take \
                                       makes it free; Redisson does so when it counts";
+pub(super) const NO_NEGATIVE_NUMBER: &str =
+    "nothing is free, so no message is published; Redisson's own listeners fail on a negative number";
