@@ -193,8 +193,9 @@ Two Redissons are the standard, and no target applies to them. The target of the
 what the lesser of two Redissons got if that is less, and no wait longer than {grace} ms plus twice the longest wait of
 two Redissons. After a miss the two processes meet again for three times as long, and the cell says (missed) if the
 second result misses the target too. A cell has **FAILED** below {starved} in place of {share}, or if the wait was twice
-the permitted wait. `make interop` measures a sample; `make interop INTEROP=\"--only fairness --all-shares\"` measures
-every cell and writes this table.
+the permitted wait. Spin locks never fail: both sides poll, so who asks in the moment of a release is a matter of
+chance, and either side may keep the lock for seconds. `make interop` measures a sample;
+`make interop INTEROP=\"--only fairness --all-shares\"` measures every cell and writes this table.
 ";
 
 const CLUSTER: &str = "\
