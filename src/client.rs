@@ -68,7 +68,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Config` for a malformed URL, and for a certificate that one side refuses; `Unsupported` for TLS without the cargo feature `tls`, a Sentinel or a node of a
+    /// `Config` for a malformed URL, and for a certificate that one side refuses; `Unsupported` for TLS without
+    /// the cargo feature `tls`, a Sentinel or a node of a
     /// Redis Cluster behind `redis://`, or a server of its own behind `redis+cluster://`; `Connection` when the server
     /// is not reached; `Refused` when the server refuses the login or is a replica.
     pub fn connect(url: &str) -> Result<Self> {

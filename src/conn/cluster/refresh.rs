@@ -54,7 +54,7 @@ pub(super) fn ask_for(shared: &Arc<Shared>, doubted: Option<ServerNumber>) {
     let mut state = shared.state.lock();
     if let Some(member) = doubted {
         state.refreshing.answered(member);
-        // Whoever still wants the member asks it again, and doubts it again, before this.
+        // A caller that still needs the member asks it again before this, and without an answer doubts it again.
         state.refreshing.doubted.push((member, Instant::now().after(shared.command_timeout * 2)));
     }
     if state.closed || std::mem::replace(&mut state.refreshing.under_way, true) {
@@ -187,8 +187,8 @@ fn judged(shared: &Shared, member: &Server, told: Told) -> Result<(Told, bool), 
     Ok((told, is_trusted))
 }
 
-/// Begins a look. Returns the members in the order of the questions, and how many are asked before any answer: those
-/// that did not answer, whose answers end the doubt.
+/// Begins a look. Returns the members in the order of the questions, and how many are asked before any answer:
+/// the doubted members, because an answer ends the doubt.
 fn begin(shared: &Shared) -> (Vec<Arc<Server>>, usize) {
     let mut state = shared.state.lock();
     let turn = state.refreshing.turn;

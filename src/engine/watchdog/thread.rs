@@ -69,7 +69,7 @@ impl Watchdog {
             };
             thread::Builder::new().name("lockson-watchdog".into()).spawn(work)?;
             self.inbox.is_read_by(waker);
-            // What came before the thread woke nobody.
+            // A hold that was added before the thread ran woke no thread.
             self.inbox.put(|_| ());
             Ok::<_, io::Error>(())
         };
