@@ -78,7 +78,7 @@ fn a_waiter_for_one_passes_a_waiter_for_two() {
 
 #[test]
 fn a_message_wakes_as_many_as_it_counts() {
-    const WAITERS: usize = 20;
+    const WAITERS: usize = 100;
     let (server, taken) = (RedisServer::start(), Mutex::new(vec![]));
     let client = Client::connect(&server.url()).unwrap();
     let semaphore = semaphore_with(&client, 0);
@@ -97,8 +97,8 @@ fn a_message_wakes_as_many_as_it_counts() {
         semaphore.release(WAITERS as u32 - 7).unwrap();
         questions
     });
-    // Answers that arrive out of order wake some for nothing.
-    assert!((7..=15).contains(&questions), "{questions} questions for seven permits");
+    // Answers that arrive out of order tell of permits that are taken by then: of 6 + 5 + 4 + 3 + 2 + 1 in all.
+    assert!((7..=2 * (7 + 21)).contains(&questions), "{questions} questions for seven permits");
     assert_eq!(free(&semaphore), 0);
 }
 
