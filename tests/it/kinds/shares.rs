@@ -71,11 +71,9 @@ fn in_the_turn_of_another<T>(client: &Client, server: &RedisServer, use_lock: im
 #[test]
 fn a_wait_stands_back_and_a_try_does_not() {
     let (client, server) = (client(), RedisServer::shared());
-    let shortest = |take: fn(&Lock)| -> Duration {
-        (0..15).map(|_| in_the_turn_of_another(&client, server, |lock| timed(|| take(lock)).0)).min().unwrap()
-    };
-    let of_wait = shortest(|lock| drop(lock.lock().unwrap()));
-    let of_try = shortest(|lock| drop(lock.try_lock().unwrap().expect("the lock is free")));
+    let waits = |take: fn(&Lock)| Waits::of(|| in_the_turn_of_another(&client, server, |lock| timed(|| take(lock)).0));
+    let of_wait = waits(|lock| drop(lock.lock().unwrap())).usual;
+    let of_try = waits(|lock| drop(lock.try_lock().unwrap().expect("the lock is free"))).shortest;
     assert!(of_wait >= ms(3) && of_try < ms(3), "{of_wait:?}, {of_try:?}");
 }
 
@@ -131,38 +129,51 @@ fn section(client: &Client, kind: &str, permits: u32) -> (Section, Vec<String>) 
     }
 }
 
-/// The shortest of several waits for what is free, while another client listens and has its turn.
-fn shortest_wait(client: &Client, kind: &str, permits: u32) -> Duration {
-    let wait = || {
-        let (section, channels) = section(client, kind, permits);
-        let mut stranger = RedisServer::shared().connection();
-        let mut messages = stranger.as_pubsub();
-        channels.iter().for_each(|channel| messages.subscribe(channel).unwrap());
-        section(ms(5)); // longer than the shortest turn
-        section(ms(5));
-        section(Duration::ZERO)
-    };
-    (0..15).map(|_| wait()).min().unwrap()
+/// Several waits of one sort: a busy machine may let the turn pass before a wait begins, and makes others longer.
+struct Waits {
+    shortest: Duration,
+    usual: Duration,
+}
+
+impl Waits {
+    fn of(wait: impl FnMut() -> Duration) -> Waits {
+        let mut waits: Vec<Duration> = std::iter::repeat_with(wait).take(15).collect();
+        waits.sort();
+        Waits { shortest: waits[0], usual: waits[waits.len() / 2] }
+    }
+
+    /// For what is free, while another client listens and has its turn.
+    fn in_the_turn_of_another(client: &Client, kind: &str, permits: u32) -> Waits {
+        Waits::of(|| {
+            let (section, channels) = section(client, kind, permits);
+            let mut stranger = RedisServer::shared().connection();
+            let mut messages = stranger.as_pubsub();
+            channels.iter().for_each(|channel| messages.subscribe(channel).unwrap());
+            section(ms(5)); // longer than the shortest turn
+            section(ms(5));
+            section(Duration::ZERO)
+        })
+    }
 }
 
 #[test]
 fn every_kind_stands_back() {
     let client = client();
     for kind in ["group", "red", "semaphore", "permits"] {
-        let waited = shortest_wait(&client, kind, 1);
+        let waited = Waits::in_the_turn_of_another(&client, kind, 1).usual;
         assert!(waited >= ms(3), "{kind}: {waited:?}");
     }
 }
 
 #[test]
 fn several_locks_stand_back_once() {
-    let waited = shortest_wait(&client(), "multi", 1);
-    assert!(waited >= ms(3) && waited < ms(12), "{waited:?}, where each of three locks asks for 4 ms");
+    let Waits { shortest, usual } = Waits::in_the_turn_of_another(&client(), "multi", 1);
+    assert!(usual >= ms(3) && shortest < ms(12), "{shortest:?}, {usual:?}, where each of three locks asks for 4 ms");
 }
 
 #[test]
 fn a_semaphore_with_free_permits_never_stands_back() {
-    let waited = shortest_wait(&client(), "semaphore", 3);
+    let waited = Waits::in_the_turn_of_another(&client(), "semaphore", 3).shortest;
     assert!(waited < ms(3), "{waited:?}");
 }
 

@@ -134,10 +134,11 @@ impl Scene {
         self.rig.proxy.cut(Scope::All);
     }
 
-    /// Waits until the server sends this word to every client.
+    /// Waits until the server sends this word to every client. A server that loads its data writes them first, which
+    /// takes long where others write, too.
     #[track_caller]
     pub(crate) fn wait_for_word(&self, word: &str) {
-        eventually(SOON, word, || refuses(&self.rig, word));
+        eventually(SOON * 6, word, || refuses(&self.rig, word));
     }
 }
 

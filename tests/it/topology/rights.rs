@@ -146,34 +146,42 @@ fn wake_others(stage: &Stage<'_>) -> Outcome {
     hand_over(stage, &stage.name("woken"), &stage.client()?, stage.bystander)
 }
 
-/// A waiter that no message wakes asks once a second.
+/// A waiter that no message wakes asks once a second, so it comes half a second after an early release or later.
 fn hand_over(stage: &Stage<'_>, name: &str, holder: &Client, waiter: &Client) -> Outcome {
     if !stage.kind.listens {
         return Ok(());
     }
-    let mut fastest = Duration::MAX;
+    let mut late = vec![];
     // A channel of an earlier round would say nothing about the waiter of this one.
-    for round in 0..2 {
+    for round in 0..3 {
         let name = format!("{name}:{round}");
         let (held, awaited) = (stage.lock(holder, &name), stage.lock(waiter, &name));
         let guard = told(held.lock())?;
-        let late = thread::scope(|scope| {
-            let waiter = scope.spawn(|| {
+        let begun = Instant::now();
+        let (released, taken) = thread::scope(|scope| {
+            let thread = scope.spawn(|| {
                 let taken = told(awaited.try_lock_for(SOON))?;
                 let at = Instant::now();
                 told(taken.ok_or("never woken")?.unlock())?;
                 Ok::<_, String>(at)
             });
-            within(SECOND, || stage.listeners(&name) == 1 || waiter.is_finished());
+            within(SECOND / 2, || stage.listeners(&name) == 1 || thread.is_finished());
             // The waiter asks once more when it listens, and then sleeps.
             thread::sleep(ms(100));
             let released = Instant::now();
             let given = told(guard.unlock());
-            given.and(joined(waiter).map(|at| at.saturating_duration_since(released)))
+            (released, given.and(joined(thread)))
         });
-        fastest = fastest.min(late?);
+        let taken = taken?;
+        // On a busy machine the release may come when the waiter asks anyway.
+        if released - begun < SECOND / 2 {
+            late.push(taken.saturating_duration_since(released));
+        }
+        if late.iter().any(|late| *late < SECOND / 4) {
+            return Ok(());
+        }
     }
-    if fastest < SECOND / 4 { Ok(()) } else { Err(format!("{fastest:?} late")) }
+    Err(format!("{late:?} late"))
 }
 
 fn leave_channel(stage: &Stage<'_>) -> Outcome {

@@ -88,7 +88,7 @@ fn a_red_lock_counts_the_servers_whose_replicas_have_it() {
     let clients: Vec<Client> = nodes.iter().map(|node| Client::connect(&node.master.url()).unwrap()).collect();
     let name = fresh("red");
     let red = Lock::red(clients.iter().map(|client| client.get_lock(&name)));
-    let red = red.with_rejoin_after(ms(0)).with_durability(one());
+    let red = red.with_rejoin_after(ms(0)).with_node_timeout(ms(1_000)).with_durability(one());
     let none_is_left = || {
         nodes.iter().for_each(|node| {
             // A release that takes longer than the time limit of a node goes on in the background.

@@ -50,8 +50,9 @@ fn a_batch_of_renewals_waits_once() {
     let guards: Vec<_> = (0..30).map(|_| client.get_lock(fresh("batch")).lock().unwrap()).collect();
     copied.master.reset_counters();
     thread::sleep(ms(1_000));
-    let (renewals, waits) = (copied.master.calls_of("evalsha"), copied.master.calls_of("wait"));
-    assert!((5..=renewals).contains(&waits) && waits < 30, "{waits} for {renewals}");
+    // In this order, because each renewal precedes its wait; one may have been sent before the counters began.
+    let (waits, renewals) = (copied.master.calls_of("wait"), copied.master.calls_of("evalsha"));
+    assert!((5..=renewals + 1).contains(&waits) && waits < 30, "{waits} for {renewals}");
     assert!(guards.iter().all(|guard| guard.is_held()));
 }
 
