@@ -229,7 +229,8 @@ impl Hold {
         }
     }
 
-    /// Returns the name of the lock, which is its key in Redis; for a group its locks, like `multi(a, b)`.
+    /// Returns the name of the lock, which is its key in Redis; for a group its locks, like `multi(a, b)` or
+    /// `red(a on 3 servers)`.
     ///
     /// ```no_run
     /// # fn log(hold: &lockson::Hold) {

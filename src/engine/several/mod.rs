@@ -197,8 +197,14 @@ impl Members {
     }
 }
 
-/// `multi(a, b)`, `group(a[1], a[2])` or `red(a, b)`; of many members only the first are named.
+/// `multi(a, b)`, `group(a[1], a[2])`, `red(a, b)` or `red(a on 3 servers)`; of many members only the first are named.
 fn name_of(members: &[Member], form: Form) -> Arc<str> {
+    if let (Form::Red, [first, others @ ..]) = (form, members)
+        && !others.is_empty()
+        && others.iter().all(|other| other.name == first.name)
+    {
+        return format!("red({} on {} servers)", first.name, members.len()).into();
+    }
     let is_group = members.iter().all(|member| member.kind.family() == "group");
     let kind = match form {
         Form::Multi if is_group => "group",

@@ -59,6 +59,7 @@ fn a_majority_is_held_and_given_back_everywhere() {
     let lock = nodes.lock(&name);
     let guard = lock.lock().unwrap();
     assert_eq!((nodes.held(&name), guard.hold().members().len()), (5, 5));
+    assert_eq!(guard.name(), format!("red({name} on 5 servers)"));
     assert!(guard.is_held() && guard.remaining() > Duration::from_secs(25) && lock.is_locked().unwrap());
     let others = Nodes::clients(&nodes.servers);
     assert!(red(&others, &name).try_lock().unwrap().is_none());
