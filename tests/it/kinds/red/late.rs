@@ -50,8 +50,8 @@ impl Scene {
             assert!(self.is_free(&name), "{then:?}: taken by a late request");
             thread::sleep(ms(20));
         }
-        let rival =
-            red(&self.servers.each_ref().map(|server| Client::builder(&server.url()).connect_lazily().unwrap()), &name);
+        let rivals = self.servers.each_ref().map(|server| Client::builder(&server.url()).connect_lazily().unwrap());
+        let rival = red(&rivals, &name).with_node_timeout(SOON);
         let guard = rival.try_lock().unwrap().expect("nobody holds it");
         assert_eq!(guard.hold().members().len(), 3);
         guard.unlock().unwrap();
