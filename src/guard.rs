@@ -345,13 +345,11 @@ impl Inner {
 
     /// The outcome of a release with these failures.
     fn verdict(&self, failures: &[(usize, Error)]) -> Result<()> {
-        if failures.is_empty() {
-            return Ok(());
+        let mut failures = failures.iter().map(|(_, error)| error.clone());
+        match self.hold.group() {
+            None => failures.next().map_or(Ok(()), Err),
+            Some(group) => group.verdict(self.hold.members().len(), failures.collect()),
         }
-        let failures = failures.iter().map(|(_, error)| error.clone()).collect();
-        let members = self.hold.members().len();
-        let needed = self.hold.group().map_or(1, |group| group.rule.needs(members));
-        Error::unless_enough(self.hold.name(), (members, needed), failures)
     }
 
     fn report(&self, failures: Vec<(usize, Error)>) {

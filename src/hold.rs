@@ -11,7 +11,7 @@ use once_cell::sync::OnceCell;
 
 use crate::engine::several::part::at_nodes;
 use crate::engine::{Engine, Grant, Handle, HoldState};
-use crate::error::{Loss, Result};
+use crate::error::{Error, Loss, Result};
 use crate::state::exchange::Bounds;
 use crate::state::ledger::{GuardNumber, Phase};
 use crate::state::quorum::{Member, Rule};
@@ -25,6 +25,8 @@ pub(crate) struct Group {
     pub(crate) name: Arc<str>,
     /// How many of the locks must be held for the group to be held.
     pub(crate) rule: Rule,
+    /// The number of its locks, with those of a red lock that were not granted.
+    pub(crate) locks: usize,
     /// The time limit of a request to one server of a red lock.
     pub(crate) node_timeout: Option<Duration>,
 }
@@ -36,6 +38,15 @@ impl Group {
             Some(node_timeout) => at_nodes(node_timeout.min(limit)),
             None => Bounds::within(Instant::now(), limit, engine.config.command_timeout),
         }
+    }
+
+    /// The outcome of a release of so many locks with these failures. Enough of the granted locks must not be lost. If
+    /// so, the lock is given back where so many of all its servers are free that another owner can take it.
+    pub(crate) fn verdict(&self, granted: usize, failures: Vec<Error>) -> Result<()> {
+        let needed = self.rule.needs(self.locks);
+        let lost = failures.iter().filter(|error| error.is_lost()).count();
+        let total = if granted - lost < needed { granted } else { self.locks };
+        Error::unless_enough(&self.name, (total, needed), failures)
     }
 }
 

@@ -107,7 +107,7 @@ impl Several {
 
     fn group(&self, members: &Members, nodes: NodeTerms) -> Group {
         let name = Arc::clone(&members.name);
-        Group { name, rule: members.rule(), node_timeout: members.node_timeout(nodes) }
+        Group { name, rule: members.rule(), locks: self.ones.len(), node_timeout: members.node_timeout(nodes) }
     }
 
     pub(super) fn is_red(&self) -> bool {
@@ -132,7 +132,7 @@ impl Several {
         let held = left.iter().map(|(engine, hold, guard)| Held { engine, hold, guard: *guard });
         let limit = |engine: &Engine| group.bounds(engine, engine.config.command_timeout);
         let failures = release_at_once(&held.collect::<Vec<_>>(), limit).into_iter().filter_map(Result::err);
-        Error::unless_enough(&group.name, (left.len(), group.rule.needs(left.len())), failures.collect())
+        group.verdict(left.len(), failures.collect())
     }
 
     /// Releases every lock of whatever owner. Returns whether one of them was held.

@@ -116,6 +116,49 @@ fn an_extension_of_too_few_members_is_an_error() {
     assert!(nodes.servers[2].keys().is_empty(), "the server that answers has it back");
 }
 
+/// Others need a majority of all servers, also of those that never granted the lock.
+#[test]
+fn a_release_needs_answers_of_most_servers_only() {
+    let nodes = Nodes::start(3);
+    let releases: [fn(&Lock, Guard) -> lockson::Result<()>; 2] = [
+        |_, guard| guard.unlock(),
+        |lock, guard| {
+            guard.leave_to_unlock();
+            lock.unlock()
+        },
+    ];
+    // A dead server refuses at once, so the time limit is for slow machines.
+    let red = |clients: &[Client], name: &str| red(clients, name).with_node_timeout(SOON);
+    for release in releases {
+        let held_at_the_last_two = |meanwhile: fn(&Nodes, &str)| {
+            let (clients, name) = (Nodes::clients(&nodes.servers), fresh("red"));
+            nodes.servers[0].kill();
+            let lock = red(&clients, &name);
+            let guard = lock.lock().unwrap();
+            assert_eq!(guard.hold().members().len(), 2);
+            nodes.servers[0].start_again();
+            meanwhile(&nodes, &name);
+            (release(&lock, guard), name)
+        };
+        let (outcome, name) = held_at_the_last_two(|nodes, _| nodes.servers[1].kill());
+        outcome.unwrap();
+        let rival = red(&Nodes::clients(&nodes.servers), &name);
+        rival.try_lock().unwrap().expect("two servers are free").unlock().unwrap();
+        nodes.servers[1].start_again();
+
+        let (outcome, _) = held_at_the_last_two(|nodes, _| nodes.servers[1..].iter().for_each(RedisServer::kill));
+        let error = outcome.unwrap_err();
+        assert!(error.is_transient() && !error.is_lost(), "{error}");
+        nodes.servers[1..].iter().for_each(RedisServer::start_again);
+
+        let (outcome, _) = held_at_the_last_two(|nodes, name| {
+            assert!(nodes.clients[1].get_lock(name).force_unlock().unwrap());
+        });
+        let error = outcome.unwrap_err();
+        assert!(error.is_lost(), "one server of three is no protection: {error}");
+    }
+}
+
 #[test]
 fn a_dropped_guard_waits_for_no_dead_server() {
     let (nodes, name) = (Nodes::start(3), fresh("red"));
