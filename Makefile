@@ -4,6 +4,7 @@
 #   make test      all checks and tests
 #   make soak      the long campaigns, for so many MINUTES (5)
 #   make topology  Sentinel, Cluster, replicas, TLS, for so many MINUTES (5): fail-overs, slots that move
+#   make book      the older recipes of book/README.md: each fails, and Lockson holds
 #   make bench     how fast it is
 #   make servers   what differs between versions of Redis and Valkey; WRITE=1 writes it into docs/operations.md
 #   make interop   together with Java's Redisson, and with other libraries' token locks
@@ -14,8 +15,10 @@ CARGO = cargo
 MINUTES = 5
 # Most of what tests do is to wait for something, so more of them than processors may run at a time.
 TEST_THREADS = 6
+# The book is checked by `make book`.
+LIBRARY = --workspace --exclude lockson-book
 
-.PHONY: help demo test soak topology servers bench interop habits fmt
+.PHONY: help demo test soak topology book servers bench interop habits fmt
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -31,11 +34,11 @@ test:
 	@printf '\n== format\n'
 	$(CARGO) fmt --all -- --check
 	@printf '\n== clippy\n'
-	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+	$(CARGO) clippy $(LIBRARY) --all-targets --all-features -- -D warnings
 	@printf '\n== documentation\n'
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features
 	@printf '\n== tests\n'
-	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --all-features
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features
 	@printf '\n== schedules\n'
 	RUSTFLAGS="$$RUSTFLAGS --cfg shuttle" $(CARGO) test --lib --target-dir target/shuttle schedules::
 
@@ -48,6 +51,11 @@ soak:
 
 topology:
 	@CARGO=$(CARGO) sh .ci/topology $(MINUTES) $(TESTS)
+
+book:
+	@sh .ci/need cc redis-server
+	$(CARGO) clippy --package lockson-book --all-targets -- -D warnings
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --package lockson-book
 
 bench:
 	@sh .ci/need cc redis-server

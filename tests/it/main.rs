@@ -2,7 +2,6 @@
 
 mod campaign;
 mod contract;
-mod evolution;
 mod faults;
 mod kinds;
 mod servers;

@@ -40,6 +40,7 @@ const FOLDERS: &[(&str, &str)] = &[
     ("benches", "rs"),
     ("examples", "rs"),
     ("demo", "rs"),
+    ("book", "rs"),
     ("docs", "md"),
 ];
 

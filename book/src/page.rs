@@ -1,8 +1,8 @@
-//! Writes what the program showed into `docs/history.md`, and the pictures beside it.
+//! Writes what the program showed into the book's `README.md`, and the pictures beside it.
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::stage::{Stage, Verdict};
 use crate::{Chapter, Outcome};
@@ -21,10 +21,8 @@ impl Output {
         if self == Output::None {
             return Ok(());
         }
-        let docs = docs();
-        fs::create_dir_all(docs.join("history"))?;
         for picture in &stage.pictures {
-            fs::write(docs.join("history").join(format!("{}.svg", picture.name)), picture.svg())?;
+            fs::write(book().join("pictures").join(format!("{}.svg", picture.name)), picture.svg())?;
         }
         if self == Output::PicturesAndText {
             let begin = format!("<!-- chapter {}: written by the program -->\n", stage.number);
@@ -52,7 +50,7 @@ impl Output {
 fn block(stage: &Stage) -> Outcome<String> {
     let mut block = format!("\n```rust\n{}\n```\n\n", stage.recipe);
     for picture in &stage.pictures {
-        write!(block, "![Time line: {}](history/{}.svg)\n\n", picture.title, picture.name)?;
+        write!(block, "![Time line: {}](pictures/{}.svg)\n\n", picture.title, picture.name)?;
     }
     let text: Vec<&str> = stage.text.trim_matches('\n').lines().map(str::trim_end).collect();
     write!(block, "```text\n{}\n```\n\n", text.join("\n"))?;
@@ -61,13 +59,13 @@ fn block(stage: &Stage) -> Outcome<String> {
 
 /// Replaces what the page has between two lines.
 fn replace(begin: &str, end: &str, block: &str) -> Outcome<()> {
-    let path = docs().join("history.md");
+    let path = book().join("README.md");
     let page = fs::read_to_string(&path)?;
-    let (before, rest) = page.split_once(begin).ok_or(format!("docs/history.md lacks {begin}"))?;
-    let (_, after) = rest.split_once(end).ok_or(format!("docs/history.md lacks {end}"))?;
+    let (before, rest) = page.split_once(begin).ok_or(format!("book/README.md lacks {begin}"))?;
+    let (_, after) = rest.split_once(end).ok_or(format!("book/README.md lacks {end}"))?;
     Ok(fs::write(path, format!("{before}{begin}{block}{end}{after}"))?)
 }
 
-fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs")
+fn book() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }

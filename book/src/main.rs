@@ -1,7 +1,7 @@
 //! Where this lock comes from: thirteen older recipes, each made to fail on a real server, and what mends it.
 //!
-//! `cargo run --release --example evolution` plays all chapters in about a minute; `-- 4` plays chapter 4 alone.
-//! `-- --pictures` also draws each failure into `docs/history`, `-- --write` also writes `docs/history.md` anew.
+//! `cargo run --release --package lockson-book` plays all chapters in about a minute; `-- 4` plays chapter 4 alone.
+//! `-- --pictures` also draws each failure into `book/pictures`, `-- --write` also writes `book/README.md` anew.
 
 mod actor;
 mod chapter_01;
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
             ("--pictures", _) => output = page::Output::Pictures,
             ("--write", _) => output = page::Output::PicturesAndText,
             (_, Ok(number @ 1..=13)) => chosen.push(number),
-            _ => return ended(Err("usage: evolution [CHAPTER, 1 to 13 ...] [--pictures | --write]".into())),
+            _ => return ended(Err("usage: lockson-book [CHAPTER, 1 to 13 ...] [--pictures | --write]".into())),
         }
     }
     ended(play(&chosen, output))
@@ -138,7 +138,7 @@ fn ended(outcome: Outcome<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("evolution: {error}");
+            eprintln!("lockson-book: {error}");
             ExitCode::FAILURE
         }
     }

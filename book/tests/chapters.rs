@@ -1,9 +1,7 @@
-//! Each chapter of `examples/evolution`: its failure happens, Lockson holds, and the page shows what the program prints.
+//! Each chapter: its failure happens, Lockson holds, and the page shows what the program prints.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 macro_rules! chapters {
     ($($name:ident: $number:literal),* $(,)?) => {
@@ -32,16 +30,17 @@ chapters! {
 
 #[track_caller]
 fn play(number: usize) {
-    let played = Command::new(program()).arg(number.to_string()).output().expect("the example starts");
+    let played =
+        Command::new(env!("CARGO_BIN_EXE_lockson-book")).arg(number.to_string()).output().expect("the book starts");
     let output = String::from_utf8_lossy(&played.stdout);
     assert!(played.status.success(), "{output}\n{}", String::from_utf8_lossy(&played.stderr));
-    let page = fs::read_to_string(root().join("docs/history.md")).expect("the page");
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).expect("the page");
     let shown = block(&page, number);
     for part in shown.split("```").skip(1).step_by(2) {
         let part = part.trim_start_matches("rust\n").trim_start_matches("text\n");
         assert!(
             shape(&output).contains(&shape(part)),
-            "docs/history.md shows other lines; write them anew by `cargo run --example evolution -- --write`:\n{part}"
+            "book/README.md shows other lines; write them anew by `cargo run --package lockson-book -- --write`:\n{part}"
         );
     }
 }
@@ -58,28 +57,4 @@ fn shape(text: &str) -> String {
     let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
     let words = text.split_whitespace().map(|word| if is_number(word) { "0" } else { word });
     words.collect::<Vec<_>>().join(" ")
-}
-
-/// The example, built once for all chapters: `cargo test --test it` alone would not build it.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--example", "evolution"]).current_dir(root());
-        if cfg!(feature = "redisson-yaml") {
-            build.arg("--all-features");
-        }
-        if !cfg!(debug_assertions) {
-            build.arg("--release");
-        }
-        assert!(build.status().expect("cargo starts").success(), "the example does not build");
-        // This test is target/<profile>/deps/it-...
-        let test = std::env::current_exe().expect("this program has a path");
-        let profile = test.ancestors().nth(2).expect("the folder of the profile");
-        profile.join("examples/evolution")
-    })
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
