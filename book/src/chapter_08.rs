@@ -44,9 +44,9 @@ fn play(stage: &mut Stage) -> Outcome<Verdict> {
     failed_as_expected(late > 300, "B came at once")?;
 
     let names = ["A", "B", "C", "D", "E"];
-    stage.failure("Five processes want the lock at once, for 100 ms each", &names);
+    stage.failure("Five processes want the lock at once, for 400 ms each", &names);
     let (done, took) = contention(stage, "three-tries", &names)?;
-    stage.seen(&format!("{done} of 5 had the lock, {} gave up; {took} ms for {done} sections of 100 ms", 5 - done));
+    stage.seen(&format!("{done} of 5 had the lock, {} gave up; {took} ms for {done} sections of 400 ms", 5 - done));
     failed_as_expected(done < 5, "all five had the lock")?;
 
     release_always(stage)?;
@@ -55,7 +55,7 @@ fn play(stage: &mut Stage) -> Outcome<Verdict> {
 
     stage.lockson("the holder releases while another waits", &["A", "B"]);
     let woken = release_between_tries(stage, "lockson")?;
-    stage.lockson("five processes want the lock at once, for 100 ms each", &names);
+    stage.lockson("five processes want the lock at once, for 400 ms each", &names);
     let (all, in_all) = contention(stage, "lockson", &names)?;
     stage.seen(&format!("B had the lock {woken} ms after the release; {all} of 5 had the lock in {in_all} ms"));
     lockson_held(woken < late && all == 5, "a waiter was late or gave up")?;
@@ -98,14 +98,14 @@ fn release_between_tries(stage: &mut Stage, role: &str) -> Outcome<u128> {
     Ok(late)
 }
 
-/// Each process wants one section of 100 ms; returns how many had it, and the time for all.
+/// Each process wants one section of 400 ms; returns how many had it, and the time for all.
 fn contention(stage: &mut Stage, role: &str, names: &[&str]) -> Outcome<(usize, u128)> {
     let mut processes: Vec<Child> = names.iter().map(|name| stage.process(name, role)).collect::<Outcome<_>>()?;
     let all_wait: Vec<(&str, State)> = names.iter().map(|name| (*name, Waits)).collect();
     stage.start_clock();
     stage.step("all begin to try", &all_wait);
     let began = Instant::now();
-    processes.iter_mut().for_each(|process| process.tell("section 2000 100"));
+    processes.iter_mut().for_each(|process| process.tell("section 10000 400"));
     let answers: Vec<String> = processes.iter_mut().map(Child::answer).collect::<Outcome<_>>()?;
     let words = |answer: &String| if answer == "done" { "had the lock" } else { "gave up" };
     let all_ended: Vec<(&str, State)> =
