@@ -55,8 +55,7 @@
 //! * [Operations](guide::operations): settings, sizes, rights, errors, and what to do at night
 //! * [Your provider](guide::providers): what works on managed servers, and on programs like Redis
 //! * [Glossary](guide::glossary)
-//! * [Architecture](guide::architecture), [reliability](guide::reliability) and
-//!   [compatibility](guide::compatibility): how it is built, broken and proven
+//! * [Architecture](guide::architecture) and [reliability](guide::reliability): how it is built, broken and proven
 //!
 //! # Platforms
 //!
@@ -80,7 +79,7 @@ pub mod guide {
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
 
-    #[doc = "[compatibility]: compatibility\n[guarantees]: guarantees\n[operations]: operations\n"]
+    #[doc = "[guarantees]: guarantees\n[operations]: operations\n"]
     #[doc = include_str!("../docs/redisson.md")]
     pub mod redisson {}
 
@@ -99,15 +98,10 @@ pub mod guide {
     #[doc = include_str!("../docs/architecture.md")]
     pub mod architecture {}
 
-    #[doc = "[compatibility]: compatibility\n[guarantees]: guarantees\n"]
+    #[doc = "[guarantees]: guarantees\n"]
     #[doc = "[errors]: operations#errors\n[rights]: operations#rights\n"]
     #[doc = include_str!("../docs/reliability.md")]
     pub mod reliability {}
-
-    // The page writes queues as [A, B].
-    #[allow(rustdoc::broken_intra_doc_links)]
-    #[doc = include_str!("../docs/compatibility.md")]
-    pub mod compatibility {}
 }
 
 #[cfg(not(unix))]
