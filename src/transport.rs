@@ -95,10 +95,6 @@ pub(crate) struct ServerNumber(pub(crate) usize);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Slot(pub(crate) u16);
 
-/// Tells two machines behind one address apart, as far as their connections do: it grows when the machine changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MachineNumber(pub(crate) u64);
-
 /// Identifies one connection on the server, for fencing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {

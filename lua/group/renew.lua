@@ -5,12 +5,12 @@
 --         field:owner:lock_count -> hold count
 -- ARGV[*] for each value in order: field, owner id, lease in ms; at the end the difference of clocks, ms
 --
--- reply: {server time in ms, answer for each value in order}; an answer is
+-- reply: an answer for each value in order:
 --        1 = renewed | 0 = lost, the value is free | 2 = lost, another owner holds the value | text of an error
 local skew_ms = ARGV[#ARGV]
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local answers = {now}
+local answers = {}
 
 local function renew(key, field, owner, lease_ms)
   -- A key that is not a lock must not stop the renewal of the other values.
@@ -45,6 +45,6 @@ local function renew(key, field, owner, lease_ms)
 end
 
 for i, key in ipairs(KEYS) do
-  answers[i + 1] = renew(key, ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i] + skew_ms)
+  answers[i] = renew(key, ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i] + skew_ms)
 end
 return answers

@@ -4,10 +4,9 @@
 -- KEYS[*] for each lock: lock hash: owner id -> hold count; leader hash: owner, token, since, candidate
 -- ARGV[*] for each lock in order: owner id, lease in ms
 --
--- reply: {server time in ms, answer for each lock in order}; an answer is
+-- reply: an answer for each lock in order:
 --        1 = renewed | 0 = lost, the lock is free | 2 = lost, another owner holds the lock | text of an error
-local now = redis.call('time')
-local answers = {now[1] * 1000 + math.floor(now[2] / 1000)}
+local answers = {}
 
 local function renew(key, leader, owner, lease_ms)
   -- A key that is not a lock must not stop the renewal of the other keys.

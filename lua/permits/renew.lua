@@ -4,11 +4,11 @@
 -- KEYS[*] for each hold: sorted set: permit id -> server time in ms at which the permit expires
 -- ARGV[*] for each hold in order: time for which the permits stay taken, in ms; number of permits; permit ids
 --
--- reply: {server time in ms, answer for each hold in order}; an answer is
+-- reply: an answer for each hold in order:
 --        1 = renewed | 0 = lost, a permit is not taken any more | text of an error
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local answers = {now}
+local answers = {}
 
 local function renew(key, ends, first, last)
   for i = first, last do
@@ -38,7 +38,7 @@ end
 local at = 1
 for i, key in ipairs(KEYS) do
   local count = tonumber(ARGV[at + 1])
-  answers[i + 1] = renew(key, now + ARGV[at], at + 2, at + 1 + count)
+  answers[i] = renew(key, now + ARGV[at], at + 2, at + 1 + count)
   at = at + 2 + count
 end
 return answers

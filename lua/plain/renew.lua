@@ -4,10 +4,9 @@
 -- KEYS[*] lock hashes: owner id -> hold count
 -- ARGV[*] for each key in order: owner id, lease in ms
 --
--- reply: {server time in ms, answer for each key in order}; an answer is
+-- reply: an answer for each key in order:
 --        1 = renewed | 0 = lost, the lock is free | 2 = lost, another owner holds the lock | text of an error
-local now = redis.call('time')
-local answers = {now[1] * 1000 + math.floor(now[2] / 1000)}
+local answers = {}
 
 local function renew(key, owner, lease_ms)
   -- A key that is not a lock must not stop the renewal of the other keys.
@@ -30,6 +29,6 @@ local function renew(key, owner, lease_ms)
 end
 
 for i, key in ipairs(KEYS) do
-  answers[i + 1] = renew(key, ARGV[2 * i - 1], tonumber(ARGV[2 * i]))
+  answers[i] = renew(key, ARGV[2 * i - 1], tonumber(ARGV[2 * i]))
 end
 return answers

@@ -6,10 +6,9 @@
 -- ARGV[*] for each lock in order: owner id, lease in ms, lease in ms for a lock without expiry, number of keys of read
 --         holds
 --
--- reply: {server time in ms, answer for each lock in order}; an answer is
+-- reply: an answer for each lock in order:
 --        1 = renewed | 0 = lost, the lock is free | 2 = lost, another owner holds the lock | text of an error
-local now = redis.call('time')
-local answers = {now[1] * 1000 + math.floor(now[2] / 1000)}
+local answers = {}
 
 local function renew(lock, owner, lease_ms, endless_ms, first, last)
   -- A key that is not a lock must not stop the renewal of the other keys.
@@ -46,6 +45,6 @@ local last = locks
 for i = 1, locks do
   local first = last + 1
   last = last + tonumber(ARGV[4 * i])
-  answers[i + 1] = renew(KEYS[i], ARGV[4 * i - 3], tonumber(ARGV[4 * i - 2]), tonumber(ARGV[4 * i - 1]), first, last)
+  answers[i] = renew(KEYS[i], ARGV[4 * i - 3], tonumber(ARGV[4 * i - 2]), tonumber(ARGV[4 * i - 1]), first, last)
 end
 return answers

@@ -193,6 +193,7 @@ impl Connection {
     }
 
     /// Where this connection leads; `None` where the server does not tell the id of the connection.
+    #[cfg(test)]
     pub(super) fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
     }

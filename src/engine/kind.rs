@@ -9,7 +9,7 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::{self, Claim};
 use crate::script::{
-    Attempt, Bundle, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, plain, query,
+    Attempt, Bundle, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Side, plain, query,
 };
 use crate::time::Lease;
 
@@ -100,7 +100,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         self.release(name, owner, None).ignoring_answer()
     }
 
-    fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
+    fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
         plain::renew(locks)
     }
 

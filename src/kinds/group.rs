@@ -9,9 +9,7 @@ use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::{self, Claim};
-use crate::script::{
-    Attempt, Bundle, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, group,
-};
+use crate::script::{Attempt, Bundle, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Side, group};
 use crate::time::Lease;
 
 /// One value of Redisson's `getMultiLock(group, values)`. The name has the value.
@@ -62,7 +60,7 @@ impl Kind for Group {
         group::release(name, owner, remaining, &name.channel(), self.skew_ms)
     }
 
-    fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
+    fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
         group::renew(locks, self.skew_ms)
     }
 

@@ -7,7 +7,7 @@ use crate::engine::{AcquireArgs, Kind};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswers, Side, leader};
+use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Side, leader};
 use crate::time::Lease;
 
 /// The lock of an election, for one candidate.
@@ -44,7 +44,7 @@ impl Kind for LeaderLock {
         leader::release(name, owner, unlocked(&name.channel()))
     }
 
-    fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
+    fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
         leader::renew(locks)
     }
 

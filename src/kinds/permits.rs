@@ -7,7 +7,7 @@ use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::Claim;
-use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, permits};
+use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Side, permits};
 use crate::time::Lease;
 
 /// Permits of Redisson's permit-expirable semaphore, taken together.
@@ -70,7 +70,7 @@ impl Kind for PermitLock {
         permits::release(name, owner)
     }
 
-    fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
+    fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
         permits::renew(locks, self.skew_ms)
     }
 

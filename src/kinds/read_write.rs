@@ -12,8 +12,7 @@ use crate::name::{GivenName, LockName};
 use crate::owner::OwnerId;
 use crate::script::look::Claim;
 use crate::script::{
-    Attempt, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side, query,
-    read_write,
+    Attempt, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Side, query, read_write,
 };
 use crate::time::Lease;
 
@@ -157,7 +156,7 @@ impl Kind for ReadWrite {
         read_write::release(name, owner, remaining, &channel)
     }
 
-    fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
+    fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
         read_write::renew(locks)
     }
 

@@ -13,8 +13,8 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::{self, Claim};
 use crate::script::{
-    Attempt, Call, CompareAndDelete, Counts, IfLock, Opening, Raise, Rehearsal, Released, Renewal, RenewalAnswer,
-    RenewalAnswers, Side, query, token, transaction,
+    Attempt, Call, CompareAndDelete, Counts, IfLock, Opening, Raise, Rehearsal, Released, Renewal, RenewalAnswer, Side,
+    query, token, transaction,
 };
 use crate::time::Lease;
 
@@ -245,7 +245,7 @@ impl Kind for TokenLock {
         transaction::release(name, owner, remaining, self.opening())
     }
 
-    fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
+    fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
         if self.by_script() { token::renew(locks) } else { transaction::renew(locks) }
     }
 

@@ -144,16 +144,7 @@ impl Renewal {
     }
 }
 
-/// The reply to the renewal of several locks.
-#[derive(Debug)]
-pub(crate) struct RenewalAnswers {
-    /// The clock of the server, in ms since 1970.
-    pub(crate) server_time_ms: u64,
-    /// One answer for each lock, in order.
-    pub(crate) answers: Vec<RenewalAnswer>,
-}
-
-/// The result for one lock.
+/// The result of a renewal or a check for one lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RenewalAnswer {
     /// The hold was renewed, or still exists where the request only checked.
@@ -162,15 +153,12 @@ pub(crate) enum RenewalAnswer {
     Refused(Refusal),
 }
 
-impl RenewalAnswers {
-    pub(super) fn read(reply: &Value) -> Option<Self> {
-        let (time, answers) = list(reply)?.split_first()?;
-        let answers = answers.iter().map(RenewalAnswer::read).collect::<Option<_>>()?;
-        Some(Self { server_time_ms: u64::try_from(int(time)?).ok()?, answers })
-    }
-}
-
 impl RenewalAnswer {
+    /// Reads the answers for several locks, in order.
+    pub(super) fn read_all(reply: &Value) -> Option<Vec<Self>> {
+        list(reply)?.iter().map(Self::read).collect()
+    }
+
     pub(super) fn read(value: &Value) -> Option<Self> {
         match value {
             Value::Int(1) => Some(Self::Renewed),

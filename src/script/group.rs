@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::answer::{Attempt, Publication, Released, Renewal, RenewalAnswers, read_outcome};
+use super::answer::{Attempt, Publication, Released, Renewal, RenewalAnswer, read_outcome};
 use super::bundle::{self, BundleAttempt, BundlePart, PartState};
 use super::reply::{int, list};
 use super::{Call, Script, lua};
@@ -67,9 +67,9 @@ pub(crate) fn release(
 }
 
 /// Renews the given holds on one server. `locks` must not be empty.
-pub(crate) fn renew(locks: &[Renewal], skew_ms: u64) -> Call<RenewalAnswers> {
+pub(crate) fn renew(locks: &[Renewal], skew_ms: u64) -> Call<Vec<RenewalAnswer>> {
     let keys: Vec<&[u8]> = locks.iter().map(|lock| lock.name.key()).collect();
-    let call = RENEW.call(&locks[0].name, &keys, RenewalAnswers::read);
+    let call = RENEW.call(&locks[0].name, &keys, RenewalAnswer::read_all);
     let with_lock =
         |call: Call<_>, lock: &Renewal| call.arg(lock.name.field()).arg(lock.owner.as_str()).arg(lock.lease_ms());
     locks.iter().fold(call, with_lock).arg(skew_ms)

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::answer::{Attempt, IfLock, Publication, Released, Renewal, RenewalAnswers, read_forced, read_release};
+use super::answer::{Attempt, IfLock, Publication, Released, Renewal, RenewalAnswer, read_forced, read_release};
 use super::reply::{int, list};
 use super::{Call, Script, lua};
 use crate::name::LockName;
@@ -52,11 +52,11 @@ pub(crate) fn release(name: &LockName, owner: &OwnerId, publication: Publication
 }
 
 /// Renews the given holds on one server. `locks` must not be empty.
-pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
+pub(crate) fn renew(locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
     let leaders: Vec<String> = locks.iter().map(|lock| lock.name.leader()).collect();
     let keys: Vec<&[u8]> =
         locks.iter().zip(&leaders).flat_map(|(lock, leader)| [lock.name.key(), leader.as_bytes()]).collect();
-    let call = RENEW.call(&locks[0].name, &keys, RenewalAnswers::read);
+    let call = RENEW.call(&locks[0].name, &keys, RenewalAnswer::read_all);
     locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
 }
 

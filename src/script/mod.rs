@@ -27,7 +27,7 @@ pub(crate) mod token;
 pub(crate) mod transaction;
 
 pub(crate) use answer::{
-    Attempt, Counts, IfLock, NotALock, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, Side,
+    Attempt, Counts, IfLock, NotALock, Publication, Raise, Released, Renewal, RenewalAnswer, Side,
 };
 pub(crate) use bundle::Bundle;
 pub(crate) use call::{Call, Pipeline, Script, pipelined};

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::answer::{Attempt, IfLock, Released, Renewal, RenewalAnswer, RenewalAnswers};
+use super::answer::{Attempt, IfLock, Released, Renewal, RenewalAnswer};
 use super::entry::command;
 use super::look::Claim;
 use super::once::{self, Once};
@@ -80,10 +80,10 @@ pub(crate) fn release(name: &LockName, owner: &OwnerId) -> Call<Released> {
 }
 
 /// Renews the given holds on one server, for their leases and `skew_ms` more. `holds` must not be empty.
-pub(crate) fn renew(holds: &[Renewal], skew_ms: u64) -> Call<RenewalAnswers> {
+pub(crate) fn renew(holds: &[Renewal], skew_ms: u64) -> Call<Vec<RenewalAnswer>> {
     let keys: Vec<String> = holds.iter().map(|hold| hold.name.taken_permits()).collect();
     let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
-    let call = RENEW.call(&holds[0].name, &keys, RenewalAnswers::read);
+    let call = RENEW.call(&holds[0].name, &keys, RenewalAnswer::read_all);
     holds.iter().fold(call, |call, hold| {
         let ids = ids_of(&hold.owner);
         with_ids(call.arg(hold.lease_ms().saturating_add(skew_ms)).arg(ids.len()), &ids)

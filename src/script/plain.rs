@@ -1,7 +1,7 @@
 //! The scripts of locks that are stored as a hash of one owner and its hold count.
 
 use super::answer::{
-    Attempt, IfLock, Publication, Released, Renewal, RenewalAnswers, read_forced, read_outcome, read_release,
+    Attempt, IfLock, Publication, Released, Renewal, RenewalAnswer, read_forced, read_outcome, read_release,
 };
 use super::{Call, Script, lua};
 use crate::error::Loss;
@@ -35,9 +35,9 @@ pub(crate) fn release(
 }
 
 /// Renews the given holds on one server. `locks` must not be empty.
-pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
+pub(crate) fn renew(locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
     let keys: Vec<&[u8]> = locks.iter().map(|lock| lock.name.key()).collect();
-    let call = RENEW.call(&locks[0].name, &keys, RenewalAnswers::read);
+    let call = RENEW.call(&locks[0].name, &keys, RenewalAnswer::read_all);
     locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
 }
 

@@ -3,8 +3,8 @@
 use redis::Value;
 
 use super::answer::{
-    Attempt, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, RenewalAnswers, read_forced,
-    read_outcome, read_release,
+    Attempt, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, read_forced, read_outcome,
+    read_release,
 };
 use super::look::{self, Claim};
 use super::reply::{int, list};
@@ -119,10 +119,10 @@ fn read_release_or_readers(reply: &Value) -> Option<Result<Released, Readers>> {
 }
 
 /// Renews the given holds on one server. `locks` must not be empty.
-pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
+pub(crate) fn renew(locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
     let holds: Vec<_> = locks.iter().flat_map(|lock| read_holds(&lock.name, &lock.owner, lock.reads)).collect();
     let call =
-        RENEW.call(&locks[0].name, &keys(locks.iter().map(|lock| lock.name.key()), &holds), RenewalAnswers::read);
+        RENEW.call(&locks[0].name, &keys(locks.iter().map(|lock| lock.name.key()), &holds), RenewalAnswer::read_all);
     locks.iter().fold(call, |call, lock| {
         let Raise { lease, endless } = lock.raise;
         call.arg(lock.owner.as_str()).arg(lease.millis()).arg(endless.millis()).arg(lock.reads)

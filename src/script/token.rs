@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::answer::{Attempt, IfLock, Released, Renewal, RenewalAnswers, read_forced, read_outcome, without_receivers};
+use super::answer::{Attempt, IfLock, Released, Renewal, RenewalAnswer, read_forced, read_outcome, without_receivers};
 use super::{Call, Script, lua};
 use crate::error::Loss;
 use crate::name::LockName;
@@ -37,9 +37,9 @@ pub(crate) fn release(name: &LockName, owner: &OwnerId, remaining: Option<Lease>
 }
 
 /// Renews the given holds on one server. `locks` must not be empty.
-pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
+pub(crate) fn renew(locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
     let keys: Vec<&[u8]> = locks.iter().map(|lock| lock.name.key()).collect();
-    let call = RENEW.call(&locks[0].name, &keys, RenewalAnswers::read);
+    let call = RENEW.call(&locks[0].name, &keys, RenewalAnswer::read_all);
     locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use redis::{Cmd, ServerError, Value};
 
-use super::answer::{Attempt, IfLock, Released, Renewal, RenewalAnswer, RenewalAnswers, without_receivers};
+use super::answer::{Attempt, IfLock, Released, Renewal, RenewalAnswer, without_receivers};
 use super::compare_and_delete::CompareAndDelete;
 use super::entry::{Entry, command, word};
 use super::reply::{int, known, list, refused};
@@ -70,7 +70,7 @@ pub(crate) fn force_release(name: &LockName) -> Call<IfLock<bool>> {
 }
 
 /// Renews the given holds on one server. `locks` must not be empty.
-pub(crate) fn renew(locks: &[Renewal]) -> Call<RenewalAnswers> {
+pub(crate) fn renew(locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
     let route = locks[0].name.clone();
     let locks: Vec<_> = locks.iter().map(|lock| (Entry::of(&lock.name, &lock.owner), lock.raise.endless)).collect();
     Call::with_round_trips(&route, move |send| renew_all(send, &locks))
@@ -181,13 +181,11 @@ fn change(
 
 /// Renews the locks in one transaction. A change of one key undoes the transaction, so each half is then renewed by
 /// itself: no key that changes all the time delays the other locks.
-fn renew_all(send: &mut Pipeline<'_>, locks: &[(Entry, Lease)]) -> Result<RenewalAnswers, Stop> {
+fn renew_all(send: &mut Pipeline<'_>, locks: &[(Entry, Lease)]) -> Result<Vec<RenewalAnswer>, Stop> {
     let mut answers = vec![None; locks.len()];
     let mut parts = VecDeque::from([((0..locks.len()).collect::<Vec<_>>(), 0)]);
-    let mut server_time_ms = 0;
     while let Some((part, tries)) = parts.pop_front() {
-        let left;
-        (server_time_ms, left) = renew_part(send, locks, &part, &mut answers)?;
+        let left = renew_part(send, locks, &part, &mut answers)?;
         match left[..] {
             [] => {}
             [place] if tries + 1 == TRIES_ALONE => {
@@ -198,25 +196,24 @@ fn renew_all(send: &mut Pipeline<'_>, locks: &[(Entry, Lease)]) -> Result<Renewa
             _ => parts.extend(left.chunks(left.len().div_ceil(2)).map(|half| (half.to_vec(), 0))),
         }
     }
-    Ok(RenewalAnswers { server_time_ms, answers: known(answers.into_iter().collect())? })
+    known(answers.into_iter().collect())
 }
 
-/// Renews the locks at these places in one transaction. Returns the time of the server, and the places that have no
-/// answer yet because a watched key was changed.
+/// Renews the locks at these places in one transaction. Returns the places that have no answer yet because a
+/// watched key was changed.
 fn renew_part(
     send: &mut Pipeline<'_>,
     locks: &[(Entry, Lease)],
     part: &[usize],
     answers: &mut [Option<RenewalAnswer>],
-) -> Result<(u64, Vec<usize>), Stop> {
+) -> Result<Vec<usize>, Stop> {
     let keys: Vec<_> = part.iter().map(|&place| locks[place].0.name.key()).collect();
-    let mut questions = vec![word("TIME"), command("WATCH", keys)];
+    let mut questions = vec![command("WATCH", keys)];
     let states = part.iter().map(|&place| &locks[place].0);
     questions.extend(states.flat_map(|entry| [entry.command("GET"), entry.command("PTTL")]));
     let replies = send(&questions)?;
-    let (first, states) = known(replies.split_at_checked(2))?;
+    let (first, states) = known(replies.split_at_checked(1))?;
     check_replies(first)?;
-    let server_time_ms = known(milliseconds(&first[0]))?;
     let (mut raised, mut to_do) = (vec![], vec![]);
     for (&place, state) in part.iter().zip(states.chunks_exact(2)) {
         let (entry, lease) = &locks[place];
@@ -239,15 +236,15 @@ fn renew_part(
     }
     if to_do.is_empty() {
         send(&[word("UNWATCH")])?;
-        return Ok((server_time_ms, vec![]));
+        return Ok(vec![]);
     }
     // The reads follow the writes, so that a connection with tracking is told of later changes to these keys.
     to_do.extend(raised.iter().map(|&place| locks[place].0.command("PTTL")));
-    let Some(results) = transact(send, to_do)? else { return Ok((server_time_ms, raised)) };
+    let Some(results) = transact(send, to_do)? else { return Ok(raised) };
     for (place, result) in raised.into_iter().zip(&results) {
         answers[place] = Some(known(RenewalAnswer::read(result))?);
     }
-    Ok((server_time_ms, vec![]))
+    Ok(vec![])
 }
 
 /// Runs the commands in a transaction; `None` if a watched key was changed.
@@ -281,18 +278,6 @@ fn check_replies(replies: &[Value]) -> Result<(), Stop> {
     })
 }
 
-/// Reads the time of the server from seconds and microseconds.
-fn milliseconds(time: &Value) -> Option<u64> {
-    let number = |value: &Value| match value {
-        Value::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
-        _ => None,
-    };
-    match list(time)? {
-        [seconds, micros] => number(seconds)?.checked_mul(1_000)?.checked_add(number(micros)? / 1_000),
-        _ => None,
-    }
-}
-
 /// A lock whose key changes before each of this many transactions of its own is not renewed this time.
 const TRIES_ALONE: usize = 8;
 
@@ -318,7 +303,7 @@ mod tests {
     }
 
     /// Renews locks on a server with these replies. Returns the requests and the answers.
-    fn renew(count: usize, replies: &[&str]) -> (Vec<String>, RenewalAnswers) {
+    fn renew(count: usize, replies: &[&str]) -> (Vec<String>, Vec<RenewalAnswer>) {
         let locks: Vec<_> = (0..count).map(renewal).collect();
         let (mut asked, mut replies) = (vec![], replies.iter());
         let answers = super::renew(&locks).round_trips().unwrap().run(
@@ -340,13 +325,10 @@ mod tests {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    const TIME: &str = "*2\r\n$1\r\n7\r\n$1\r\n0\r\n";
-
     #[test]
     fn each_answer_of_a_renewal_is_that_of_its_lock() {
         // The first key has no expiry, the second lives long enough, the third expires before the write.
         let replies = [
-            TIME,
             "+OK\r\n",
             "$2\r\no0\r\n",
             ":-1\r\n",
@@ -370,12 +352,11 @@ mod tests {
             "*6\r\n:1\r\n:0\r\n:1\r\n:30000\r\n:-2\r\n:30000\r\n",
         ];
         let (asked, answers) = renew(6, &replies);
-        assert_eq!(answers.server_time_ms, 7_000);
         use RenewalAnswer::{Lost, Renewed};
-        assert_eq!(answers.answers, [Renewed, Renewed, Lost(Loss::Gone), Lost(Loss::Taken), Lost(Loss::Gone), Renewed]);
+        assert_eq!(answers, [Renewed, Renewed, Lost(Loss::Gone), Lost(Loss::Taken), Lost(Loss::Gone), Renewed]);
         let written = ["PEXPIRE L0 30000", "PEXPIRE L2 30000", "PEXPIRE L5 30000"];
         let read = ["PTTL L0", "PTTL L2", "PTTL L5"];
-        assert_eq!(asked[14..], [&["MULTI"], &written[..], &read[..], &["EXEC"]].concat());
+        assert_eq!(asked[13..], [&["MULTI"], &written[..], &read[..], &["EXEC"]].concat());
     }
 
     /// Renews five locks of one owner each, while another client changes one of the keys before each `EXEC`.
@@ -398,7 +379,7 @@ mod tests {
             },
             PubSub::Plain,
         );
-        let answers = answers.expect("it is answered").answers;
+        let answers = answers.expect("it is answered");
         (answers, keys.iter().map(|key| server.query(&["PTTL", key])).collect())
     }
 
@@ -421,19 +402,6 @@ mod tests {
                     "{place}: {answer:?}, {ttl}"
                 ),
             }
-        }
-    }
-
-    #[test]
-    fn a_time_that_no_clock_shows_is_no_answer() {
-        let time = |seconds: &str, micros: &str| {
-            let text = |digits: &str| Value::BulkString(digits.as_bytes().to_vec());
-            milliseconds(&Value::Array(vec![text(seconds), text(micros)]))
-        };
-        assert_eq!(time("1700000000", "123456"), Some(1_700_000_000_123));
-        let huge = u64::MAX.to_string();
-        for (seconds, micros) in [(&*huge, "0"), ("18446744073709551", &*huge), ("-1", "0"), ("", "")] {
-            assert_eq!(time(seconds, micros), None, "{seconds} {micros}");
         }
     }
 }

@@ -7,7 +7,6 @@
 //! | Done      | released, or left to its time to live         | never                               |
 //! | Lost      | Redis reported it, or the deadline passed     | never                               |
 
-use super::clocks::Pace;
 use crate::error::Loss;
 use crate::script::{Counts, Raise, Side};
 use crate::time::{Instant, Lease};
@@ -213,18 +212,6 @@ impl Ledger {
         self.end = self.end.max(sent.after(sure.duration()));
         if self.phase == Phase::Live {
             self.good_until = self.good_until.max(sure.good_until(sent));
-        }
-    }
-
-    /// Takes the pace of the server clock, from the reply to a request that was sent at `sent`. With a faster clock
-    /// the key expires earlier than expected. The deadline moves only if the difference exceeds half of the margin;
-    /// the other half covers what this measure misses.
-    pub(crate) fn server_goes(&mut self, sent: Instant, pace: Pace) {
-        let left = sent.until(self.end);
-        let by = left.saturating_sub(pace.ours(left));
-        let lease = Lease::until(sent, self.end.before(by));
-        if by > lease.margin() / 2 {
-            self.good_until = self.good_until.min(lease.good_until(sent));
         }
     }
 

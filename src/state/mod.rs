@@ -2,7 +2,6 @@
 
 pub(crate) mod backoff;
 pub(crate) mod channels;
-pub(crate) mod clocks;
 pub(crate) mod counted_queue;
 pub(crate) mod exchange;
 #[cfg(test)]

@@ -3,19 +3,17 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::clocks::{Clocks, Pace};
 use super::ledger::{Ledger, Phase};
 use super::watch::All;
 use crate::error::{Error, Loss};
 use crate::script::RenewalAnswer;
 use crate::time::{Instant, Lease};
-use crate::transport::{MachineNumber, Slot};
+use crate::transport::Slot;
 
 /// The renewal rounds of one server.
 #[derive(Debug)]
 pub(crate) struct Rounds {
     grid: Grid,
-    clocks: Clocks,
     /// The largest number of locks in one request.
     batch: usize,
     command_timeout: Duration,
@@ -70,7 +68,6 @@ pub(crate) enum Lesson {
     Renewed {
         sent: Instant,
         lease: Lease,
-        pace: Pace,
     },
     /// The hold still exists.
     Looked,
@@ -94,7 +91,6 @@ impl Rounds {
     pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
         Self {
             grid: Grid { next: now.after(interval), interval },
-            clocks: Clocks::new(interval),
             batch,
             command_timeout,
             failing_since: None,
@@ -171,17 +167,12 @@ impl Rounds {
         Some(now.after(patience.max(SHORTEST_ASK).min(self.command_timeout)).min(own_end).min(end))
     }
 
-    /// Records the time of the server in a reply. Returns the pace of its clock.
-    pub(crate) fn pace(&mut self, machine: MachineNumber, sent: Instant, now: Instant, server_time_ms: u64) -> Pace {
-        self.clocks.read(machine, sent, now, server_time_ms)
-    }
-
     /// Returns the effect of the reply about one hold.
-    pub(crate) fn answered(&mut self, turn: Turn, answer: &RenewalAnswer, sent: Instant, pace: Pace) -> Lesson {
+    pub(crate) fn answered(&mut self, turn: Turn, answer: &RenewalAnswer, sent: Instant) -> Lesson {
         match (answer, turn.lease) {
             (RenewalAnswer::Renewed, Some(lease)) => {
                 self.renewed += 1;
-                Lesson::Renewed { sent, lease, pace }
+                Lesson::Renewed { sent, lease }
             }
             (RenewalAnswer::Renewed, None) => Lesson::Looked,
             (RenewalAnswer::Lost(loss), _) => Lesson::Lost(*loss),
@@ -320,10 +311,7 @@ impl Turn {
 impl Lesson {
     pub(crate) fn teach(self, ledger: &mut Ledger, now: Instant) {
         match self {
-            Self::Renewed { sent, lease, pace } => {
-                ledger.renewed(sent, lease);
-                ledger.server_goes(sent, pace);
-            }
+            Self::Renewed { sent, lease } => ledger.renewed(sent, lease),
             Self::Looked => ledger.looked(now),
             Self::Lost(loss) => ledger.lose(loss),
             Self::RenewAgain(pause) => ledger.renewal_failed(now.after(pause)),

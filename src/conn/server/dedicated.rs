@@ -13,7 +13,7 @@ use crate::conn::waker::Sleeper;
 use crate::durability::Copies;
 use crate::error::{Error, ErrorKind, Stop};
 use crate::time::Instant;
-use crate::transport::{Confirmation, Fault, Identity, Limits, MachineNumber};
+use crate::transport::{Confirmation, Fault, Limits};
 
 /// A connection outside the pool, for one thread. A broken connection is replaced at the next request.
 #[derive(Debug)]
@@ -22,14 +22,11 @@ pub(crate) struct DedicatedConnection {
     connection: Option<Connection>,
     /// The number of connections opened here so far.
     generation: u64,
-    /// Where the last connection led.
-    led: Option<Identity>,
-    machine: MachineNumber,
 }
 
 impl DedicatedConnection {
     pub(super) fn to(server: Arc<Server>) -> Self {
-        Self { server, connection: None, generation: 0, led: None, machine: MachineNumber::default() }
+        Self { server, connection: None, generation: 0 }
     }
 
     /// Sends one request and waits for the reply; see [`Server::request`].
@@ -92,11 +89,6 @@ impl DedicatedConnection {
         self.connection.is_some().then_some(self.generation)
     }
 
-    /// Returns the machine to which the last connection led.
-    pub(crate) fn machine(&self) -> MachineNumber {
-        self.machine
-    }
-
     /// Sleeps until woken or until `until`. A connection that breaks is closed and ends the sleep.
     pub(crate) fn sleep(&mut self, sleeper: &Sleeper, until: Instant) {
         // No request is in flight here, so any byte of a reply makes the connection unusable.
@@ -142,10 +134,6 @@ impl DedicatedConnection {
         }
         let connection = self.server.dial(deadline)?;
         self.generation += 1;
-        if self.led.as_ref().is_some_and(|led| !connection.leads_where(led)) {
-            self.machine.0 += 1;
-        }
-        self.led = connection.identity().cloned();
         Ok(connection)
     }
 }

@@ -63,23 +63,6 @@ fn the_role_of_another_connection_is_no_answer() {
     assert!(connection.check_role(soon()).is_err(), "the server that was asked is another one, perhaps");
 }
 
-#[test]
-fn another_machine_behind_the_address_is_noticed() {
-    let (scripted, server) = served(Reaction::Reply("+PONG\r\n"));
-    let mut connection = server.connection();
-    let mut reconnect = || {
-        connection.hang_up();
-        connection.open(soon()).unwrap();
-        connection.machine()
-    };
-    let first = reconnect();
-    assert_eq!(reconnect(), first, "a new connection to the same machine");
-    scripted.becomes("10.0.0.2:6379");
-    let second = reconnect();
-    assert_ne!(second, first);
-    assert_eq!(reconnect(), second);
-}
-
 /// Servers on two machines may have the same inner address.
 #[test]
 fn a_copy_is_looked_for_where_it_led_too() {

@@ -101,7 +101,7 @@ fn usual(what: What) -> Reaction {
     Reaction::Reply(match what {
         What::Acquire => GRANTED,
         What::Part | What::Last => RELEASED,
-        What::Renew => "*2\r\n:1700000000000\r\n:1\r\n",
+        What::Renew => "*1\r\n:1\r\n",
         What::Reenter | What::Fence | What::Other => DONE,
     })
 }

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::engine::exactly_once::{self, Answer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::script::durability::confirmation;
-use crate::script::{Call, Renewal, RenewalAnswer, RenewalAnswers};
+use crate::script::{Call, Renewal, RenewalAnswer};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Phase;
 use crate::time::{Instant, Lease};
@@ -43,7 +43,7 @@ impl Engine {
         hold: &'a Arc<HoldState>,
         lease: Lease,
         bounds: Bounds,
-    ) -> Result<(Extension<'a>, Call<RenewalAnswers>, InDoubt)> {
+    ) -> Result<(Extension<'a>, Call<Vec<RenewalAnswer>>, InDoubt)> {
         self.must_be_live(hold)?;
         let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
         let (raise, reads) =
@@ -54,7 +54,7 @@ impl Engine {
         let call = hold
             .kind
             .renew(&[renewal])
-            .confirmed(confirmation, |answers| matches!(answers.answers.first(), Some(RenewalAnswer::Renewed)));
+            .confirmed(confirmation, |answers| matches!(answers.first(), Some(RenewalAnswer::Renewed)));
         let (in_doubt, server) = (turn.take_in_doubt(), Arc::clone(&self.node(&hold.name).server));
         Ok((Extension { hold, server, lease, durability, turn }, call, in_doubt))
     }
@@ -63,7 +63,7 @@ impl Engine {
     pub(crate) fn finish_extension(
         &self,
         extension: &Extension<'_>,
-        outcome: Outcome<Answer<RenewalAnswers>, Failed>,
+        outcome: Outcome<Answer<Vec<RenewalAnswer>>, Failed>,
     ) -> Result<()> {
         let Extension { hold, server, lease, durability, turn } = extension;
         let mut missing = None;
@@ -71,7 +71,7 @@ impl Engine {
             hold,
             turn,
             |_| outcome,
-            |ledger, now, answer| match answer.value.answers.first() {
+            |ledger, now, answer| match answer.value.first() {
                 Some(RenewalAnswer::Renewed) => {
                     if let Some(needs) = durability {
                         missing = needs.judge(answer.copies.as_ref(), &server.label(), NOT_EXTENDED)?;

@@ -14,12 +14,12 @@ use crate::engine::watchdog::renewer::{Asked, Detour, Due, RenewalHost, Renewer,
 use crate::error::{Error, Loss, Refusal};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
-use crate::script::{RenewalAnswer, RenewalAnswers, Side};
+use crate::script::{RenewalAnswer, Side};
 use crate::state::ledger::{Ledger, Phase, Promise, Release};
 use crate::state::watch::All;
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
-use crate::transport::{MachineNumber, Slot};
+use crate::transport::Slot;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 const PROMISE: Promise = Promise::Renewed { until: None };
@@ -195,7 +195,7 @@ impl RenewalHost for SceneHost {
     fn renew(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
         let mut outcomes = vec![];
         for request in requests {
-            outcomes.push(Ok(RenewalAnswers { server_time_ms: 0, answers: self.look(request, deadline)? }));
+            outcomes.push(Ok(self.look(request, deadline)?));
         }
         Ok(outcomes)
     }
@@ -219,10 +219,6 @@ impl RenewalHost for SceneHost {
 
     fn slot(&self, _: &HoldState) -> Slot {
         Slot::default()
-    }
-
-    fn machine(&self) -> MachineNumber {
-        MachineNumber::default()
     }
 
     fn renewed(&self, _: &Arc<HoldState>) {}

@@ -7,13 +7,12 @@ use std::time::Duration;
 use crate::engine::holds::hold::HoldState;
 use crate::error::{Error, Refusal};
 use crate::owner::ThreadId;
-use crate::script::{Renewal, RenewalAnswer, RenewalAnswers};
-use crate::state::clocks::Pace;
+use crate::script::{Renewal, RenewalAnswer};
 use crate::state::ledger::Ledger;
 use crate::state::renewal::{self, Lesson, Outcome, Rounds, Turn, next_look};
 use crate::state::watch::All;
 use crate::time::Instant;
-use crate::transport::{MachineNumber, Slot};
+use crate::transport::Slot;
 
 /// The surroundings of a round; tests use a model of a server in virtual time.
 pub(crate) trait RenewalHost {
@@ -47,9 +46,6 @@ pub(crate) trait RenewalHost {
     /// Returns the keys that may share a request with the key of this hold.
     fn slot(&self, hold: &HoldState) -> Slot;
 
-    /// Returns the machine that answered last.
-    fn machine(&self) -> MachineNumber;
-
     /// Reports that the deadline of this hold moved.
     fn renewed(&self, hold: &Arc<HoldState>);
 
@@ -63,8 +59,8 @@ pub(crate) trait RenewalHost {
     fn recovered(&self, outage: Duration);
 }
 
-/// The answer to one of several renewals in one write.
-pub(crate) type RequestOutcome = Result<RenewalAnswers, Refusal>;
+/// The answers to one of several requests in one write, one for each hold.
+pub(crate) type RequestOutcome = Result<Vec<RenewalAnswer>, Refusal>;
 
 /// What a refusal means for the holds of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +194,7 @@ impl Renewer {
         let (mut halved, mut failed, mut cause) = (vec![], vec![], None);
         for (request, outcome) in requests.iter().zip(outcomes) {
             let error = match outcome {
-                Ok(answers) if answers.answers.len() == request.len() => {
+                Ok(answers) if answers.len() == request.len() => {
                     self.take_answers(host, request, answers, sent);
                     continue;
                 }
@@ -245,7 +241,7 @@ impl Renewer {
         };
         match host.ask_by_route(due, deadline) {
             Ok(answer) => {
-                let lesson = match self.rounds.answered(due.turn(), &answer, sent, Pace::default()) {
+                let lesson = match self.rounds.answered(due.turn(), &answer, sent) {
                     Lesson::Looked => self.rounds.look_at_tick(Instant::now()),
                     lesson => lesson,
                 };
@@ -280,12 +276,9 @@ impl Renewer {
     }
 
     /// Takes the answers of a request.
-    fn take_answers(&mut self, host: &impl RenewalHost, request: &[&Due], answers: Answers, sent: Instant) {
-        let machine = host.machine();
-        let pace = |time_ms| self.rounds.pace(machine, sent, Instant::now(), time_ms);
-        let pace = answers.server_time_ms.map_or_else(Pace::default, pace);
+    fn take_answers(&mut self, host: &impl RenewalHost, request: &[&Due], answers: Vec<RenewalAnswer>, sent: Instant) {
         let mut refusals = vec![];
-        for (&due, answer) in request.iter().zip(answers.answers) {
+        for (&due, answer) in request.iter().zip(answers) {
             let detour = match &answer {
                 RenewalAnswer::Refused(refusal) => host.heed(refusal),
                 _ => Detour::None,
@@ -294,7 +287,7 @@ impl Renewer {
                 Detour::ByKey => self.by_key.push(due.clone()),
                 Detour::Moved => self.hand_over(host, due),
                 Detour::None => {
-                    let lesson = self.rounds.answered(due.turn(), &answer, sent, pace);
+                    let lesson = self.rounds.answered(due.turn(), &answer, sent);
                     self.learn(host, due, lesson);
                     if let RenewalAnswer::Refused(refusal) = answer {
                         refusals.push((refusal, due.turn().remaining(Instant::now())));
@@ -318,30 +311,15 @@ impl Renewer {
     }
 }
 
-/// The answers to a request.
-struct Answers {
-    /// The clock of the server, where the reply contains it.
-    server_time_ms: Option<u64>,
-    /// One answer for each hold.
-    answers: Vec<RenewalAnswer>,
-}
-
 /// Sends a batch. Returns an outcome for each request.
-fn ask(
-    host: &mut impl RenewalHost,
-    requests: &[Vec<&Due>],
-    deadline: Instant,
-) -> Result<Vec<Result<Answers, Refusal>>, Error> {
+fn ask(host: &mut impl RenewalHost, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
     // Checks come in one request.
     if let [request] = requests
         && request[0].turn().is_look()
     {
-        return Ok(vec![Ok(Answers { server_time_ms: None, answers: host.look(request, deadline)? })]);
+        return Ok(vec![Ok(host.look(request, deadline)?)]);
     }
-    let outcomes = host.renew(requests, deadline)?;
-    let answers =
-        |RenewalAnswers { server_time_ms, answers }| Answers { server_time_ms: Some(server_time_ms), answers };
-    Ok(outcomes.into_iter().map(|outcome| outcome.map(answers)).collect())
+    host.renew(requests, deadline)
 }
 
 fn is_still_due(host: &impl RenewalHost, due: &Due) -> bool {

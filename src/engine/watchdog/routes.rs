@@ -10,7 +10,7 @@ use crate::engine::{Engine, exactly_once};
 use crate::error::{Refusal, Result};
 use crate::script::durability::confirmation;
 use crate::script::look::Claim;
-use crate::script::{Renewal, RenewalAnswer, RenewalAnswers};
+use crate::script::{Renewal, RenewalAnswer};
 use crate::state::exchange::Bounds;
 use crate::time::Instant;
 
@@ -46,7 +46,7 @@ impl Engine {
         };
         let durability = hold.durability();
         let confirmation = durability.map(|needs| confirmation(&hold.name, &hold.kind.held_under(&hold.name), needs));
-        let is_renewed = |answers: &RenewalAnswers| matches!(answers.answers.first(), Some(RenewalAnswer::Renewed));
+        let is_renewed = |answers: &Vec<RenewalAnswer>| matches!(answers.first(), Some(RenewalAnswer::Renewed));
         let call = hold.kind.renew(&[renewal]).confirmed(confirmation, is_renewed);
         let answer = exactly_once::send(topology, &call, bounds, None).map_err(|failed| failed.error)?;
         if let Some(needs) = durability.filter(|_| is_renewed(&answer.value)) {
@@ -54,7 +54,7 @@ impl Engine {
             let missing = needs.judge(answer.copies.as_ref(), &server, "its renewal does not count")?;
             self.tell_missing(&hold.name, missing);
         }
-        Ok(answer.value.answers)
+        Ok(answer.value)
     }
 
     /// Has the watchdog of the hold's server renew the hold at once. Returns whether that watchdog runs.

@@ -17,7 +17,7 @@ use crate::script::{Call, RenewalAnswer, pipelined};
 use crate::state::ledger::Ledger;
 use crate::state::watch::Watch;
 use crate::time::Instant;
-use crate::transport::{Fault, MachineNumber, PubSub, Question, Slot};
+use crate::transport::{Fault, PubSub, Question, Slot};
 
 /// The surroundings of one round: engine and server.
 pub(super) struct ServerRound<'a> {
@@ -209,14 +209,14 @@ impl RenewalHost for ServerRound<'_> {
         let calls: Vec<_> = requests.iter().map(call).collect();
         // A late renewal finds its owner or changes nothing, so it needs no fence.
         let mut outcomes = self.requests(&calls, deadline).map_err(Fault::into_error)?;
-        self.check_losses(outcomes.iter().flatten().flat_map(|answers| &answers.answers), deadline)?;
+        self.check_losses(outcomes.iter().flatten().flatten(), deadline)?;
         for answers in outcomes.iter_mut().filter_map(|outcome| outcome.as_mut().ok()) {
-            self.look_through(&mut answers.answers);
+            self.look_through(answers);
         }
         let answers = requests
             .iter()
             .zip(&mut outcomes)
-            .filter_map(|(request, outcome)| Some(request.iter().copied().zip(&mut outcome.as_mut().ok()?.answers)));
+            .filter_map(|(request, outcome)| Some(request.iter().copied().zip(outcome.as_mut().ok()?)));
         self.confirm(answers.flatten());
         Ok(outcomes)
     }
@@ -255,10 +255,6 @@ impl RenewalHost for ServerRound<'_> {
 
     fn slot(&self, hold: &HoldState) -> Slot {
         self.engine.topology.slot(hold.name.key())
-    }
-
-    fn machine(&self) -> MachineNumber {
-        self.connection.machine()
     }
 
     fn renewed(&self, hold: &Arc<HoldState>) {

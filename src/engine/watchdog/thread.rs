@@ -120,7 +120,7 @@ mod tests {
     use crate::engine::{AcquireArgs, Kind};
     use crate::kinds::Plain;
     use crate::owner::OwnerId;
-    use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswers, Side};
+    use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Side};
     use crate::state::ledger::{Ledger, Promise};
     use crate::time::{Instant, Lease};
     use crate::transport::ServerNumber;
@@ -150,7 +150,7 @@ mod tests {
             PLAIN.release(name, owner, remaining)
         }
 
-        fn renew(&self, locks: &[Renewal]) -> Call<RenewalAnswers> {
+        fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
             assert!(self.renewals.fetch_add(1, Ordering::SeqCst) > 1, "the first two fall");
             PLAIN.renew(locks)
         }

@@ -11,11 +11,11 @@ use crate::script::Pipeline;
 pub(crate) const OF_KINDS: &[(&str, &[&[&str]])] = &[
     ("plain", &[SCRIPTS, OWNERS, &["exists", "publish"], LISTEN]),
     ("spin", &[SCRIPTS, OWNERS, &["exists"]]),
-    ("fair", &[SCRIPTS, OWNERS, &["exists", "publish"], LISTEN, QUEUE]),
-    ("fenced", &[SCRIPTS, OWNERS, &["exists", "publish", "get", "set"], LISTEN]),
+    ("fair", &[SCRIPTS, OWNERS, &["exists", "publish", "time"], LISTEN, QUEUE]),
+    ("fenced", &[SCRIPTS, OWNERS, &["exists", "publish", "time", "get", "set"], LISTEN]),
     ("read-write", &[SCRIPTS, OWNERS, &["exists", "publish", "hget", "hgetall", "set", "del"], LISTEN]),
-    ("group", &[SCRIPTS, OWNERS, &["publish", "hget", "hlen"], LISTEN]),
-    ("token", &[SCRIPTS, &["get", "set", "pexpire", "pttl", "time", "type"]]),
+    ("group", &[SCRIPTS, OWNERS, &["publish", "time", "hget", "hlen"], LISTEN]),
+    ("token", &[SCRIPTS, &["get", "set", "pexpire", "pttl", "type"]]),
     ("semaphore", &[SCRIPTS, LISTEN, COUNT]),
     ("latch", &[SCRIPTS, LISTEN, COUNT, &["del"]]),
     (
@@ -27,12 +27,12 @@ pub(crate) const OF_KINDS: &[(&str, &[&[&str]])] = &[
             &["incrby", "decrby", "exists", "pttl", "pexpire"],
         ],
     ),
-    ("election", &[SCRIPTS, OWNERS, &["exists", "publish", "get", "set", "del", "hget", "hmget"], LISTEN]),
+    ("election", &[SCRIPTS, OWNERS, &["exists", "publish", "time", "get", "set", "del", "hget", "hmget"], LISTEN]),
 ];
 
 const SCRIPTS: &[&str] = &["ping", "evalsha", "eval"];
 const LISTEN: &[&str] = &["subscribe", "unsubscribe"];
-const OWNERS: &[&str] = &["hexists", "hset", "hdel", "pexpire", "pttl", "time"];
+const OWNERS: &[&str] = &["hexists", "hset", "hdel", "pexpire", "pttl"];
 const COUNT: &[&str] = &["publish", "get", "set", "incrby", "exists", "pexpire"];
 const QUEUE: &[&str] = &[
     "lindex",
@@ -125,7 +125,9 @@ mod tests {
             let listed: BTreeSet<&str> = lists.iter().copied().flatten().copied().collect();
             let line = |kind: &str| documented(&format!("ACL SETUSER {kind} reset"));
             let wanted = match *kind {
-                "group" => line("plain").into_iter().filter(|word| *word != "exists").chain(["hget", "hlen"]).collect(),
+                "group" => {
+                    line("plain").into_iter().filter(|word| *word != "exists").chain(["hget", "hlen", "time"]).collect()
+                }
                 "election" => line("fenced").into_iter().chain(["del", "hget", "hmget"]).collect(),
                 "semaphore" => {
                     documented("The user of a semaphore").into_iter().filter(|word| *word != "del").collect()

@@ -46,7 +46,7 @@ impl Values {
         self.bundle().release(&self.names.iter().zip(&self.owners).map(part).collect::<Vec<_>>())
     }
 
-    fn renew(&self) -> Call<RenewalAnswers> {
+    fn renew(&self) -> Call<Vec<RenewalAnswer>> {
         let raise = Raise { lease: self.lease, endless: self.lease };
         let renewal = |(name, owner): (&LockName, &OwnerId)| Renewal {
             name: name.clone(),
@@ -194,7 +194,7 @@ fn no_request_lowers_the_time_to_live_of_the_group() {
     is_long();
     assert_eq!(run(&server, &release(name, owner, Some((1, lease(2_000))), CHANNEL, 0)), DONE);
     is_long();
-    assert_eq!(run(&server, &short.renew()).answers, [RenewalAnswer::Renewed]);
+    assert_eq!(run(&server, &short.renew()), [RenewalAnswer::Renewed]);
     is_long();
     assert_eq!(run(&server, &long.release()), [DONE]);
     assert!(ttl(&server) > 0 && (1..=2_000).contains(&left(&server, short.field(0), owner.as_str())));
@@ -225,7 +225,7 @@ fn counts_and_deadlines_are_those_of_one_value() {
     assert_eq!(run(&server, &reenter(name, owner, lease(9_000), 2, 0)), Err(Loss::Gone));
     assert!(is_granted(&server, &Values::owned_by("other", &["a"])));
     assert_eq!(run(&server, &reenter(name, owner, lease(9_000), 2, 0)), Err(Loss::Taken));
-    assert_eq!(run(&server, &values.renew()).answers, [RenewalAnswer::Lost(Loss::Taken), RenewalAnswer::Renewed]);
+    assert_eq!(run(&server, &values.renew()), [RenewalAnswer::Lost(Loss::Taken), RenewalAnswer::Renewed]);
 }
 
 /// Runs a call and expects no message.
@@ -313,7 +313,7 @@ fn java_that_opens_or_takes_over_is_found_out() {
     assert_eq!(ahead.lock(30_000, &[values.field(1)]), None);
     let lost = [Loss::Gone, Loss::Taken];
     assert_eq!(run_pipeline(&server, &values.look()), lost.map(RenewalAnswer::Lost));
-    assert_eq!(run(&server, &values.renew()).answers, lost.map(RenewalAnswer::Lost));
+    assert_eq!(run(&server, &values.renew()), lost.map(RenewalAnswer::Lost));
     assert_eq!(run(&server, &values.release()), lost.map(Err));
     assert!(hash(&server).keys().all(|field| !field.contains("me:1.2")), "what Java left behind: {:?}", hash(&server));
     assert_eq!(ahead.unlock(&[values.field(1)]), Some(1));
@@ -372,7 +372,7 @@ fn keys_of_other_kinds_are_refused() {
     other_kind(&server);
     server.run(&["SET", GROUP, "text"]);
     assert_eq!(run_at(&server.url(), &values.acquire()), Err("WRONGTYPE".to_owned()));
-    assert!(matches!(&run(&server, &values.renew()).answers[..], [RenewalAnswer::Lost(Loss::Taken), _]));
+    assert!(matches!(&run(&server, &values.renew())[..], [RenewalAnswer::Lost(Loss::Taken), _]));
     // A group is no plain lock.
     server.run(&["DEL", GROUP]);
     assert!(is_granted(&server, &values));
@@ -420,7 +420,7 @@ fn a_full_memory_refuses_new_holds_and_no_others() {
     assert_eq!(run(&server, &release(name, owner, Some((1, lease(90_000))), CHANNEL, 0)), DONE);
     let mut longer = Values::owned_by("other", &["c", "d"]);
     longer.lease = lease(120_000);
-    assert_eq!(run(&server, &longer.renew()).answers, [RenewalAnswer::Renewed, RenewalAnswer::Renewed]);
+    assert_eq!(run(&server, &longer.renew()), [RenewalAnswer::Renewed, RenewalAnswer::Renewed]);
     assert!(left(&server, held.field(1), "other:1.2") > 110_000);
     assert_eq!(run(&server, &held.release()), [DONE, DONE]);
 }
@@ -433,7 +433,7 @@ fn a_thousand_values_go_in_one_call() {
     let (values, others) = (Values::of(&names), Values::owned_by("other", &names));
     assert!(is_granted(&server, &values));
     assert!(refused(run(&server, &others.acquire())).iter().all(BUSY));
-    assert!(run(&server, &values.renew()).answers.iter().all(|answer| *answer == RenewalAnswer::Renewed));
+    assert!(run(&server, &values.renew()).iter().all(|answer| *answer == RenewalAnswer::Renewed));
     assert_eq!(run(&server, &others.release()), vec![Err(Loss::Taken); MOST_PARTS]);
     assert_eq!(run(&server, &values.release()), vec![DONE; MOST_PARTS]);
     assert!(server.keys().is_empty());

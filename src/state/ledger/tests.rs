@@ -188,29 +188,6 @@ fn a_release_under_way_cannot_be_lost() {
 }
 
 #[test]
-fn a_server_clock_that_runs_fast_cuts_the_deadline() {
-    let (mut ledger, _) = watched();
-    ledger.renewed(at(10_000), lease(30_000));
-    ledger.server_goes(at(10_000), Pace { ahead: ms(45), within: ms(10_000) });
-    assert_eq!(ledger.good_until(), at(39_700), "the margin covers so much");
-    let fast = Pace { ahead: ms(5_000), within: ms(10_000) };
-    ledger.server_goes(at(10_000), fast);
-    assert_eq!(ledger.good_until(), at(29_800));
-    ledger.server_goes(at(13_000), fast);
-    assert_eq!(ledger.good_until(), at(29_800), "heard again, it is the same cut");
-    ledger.renewed(at(20_000), lease(30_000));
-    ledger.server_goes(at(20_000), fast);
-    assert_eq!(ledger.good_until(), at(39_800));
-}
-
-#[test]
-fn a_server_clock_that_was_set_forward_long_ago_cuts_nothing() {
-    let (mut ledger, _) = watched();
-    ledger.server_goes(at(0), Pace { ahead: ms(60_000), within: ms(24 * 60 * 60_000) });
-    assert_eq!(ledger.good_until(), at(29_700));
-}
-
-#[test]
 fn a_release_bounds_renewals_sent_before_its_answer() {
     let (mut ledger, outer) = watched();
     let inner = ledger.reentered(at(10), at(10), lease(3_000), Side::Exclusive, leased(3_010)).unwrap();

@@ -210,7 +210,7 @@ fn use_of(right: &str) -> &'static str {
         "+unsubscribe" => "leaving a channel that nobody waits for any more",
         "+ping" => "`connect()`; asking whether the listening connection is alive",
         "+publish" => "telling of releases",
-        "+time" => "dating the answers to renewals; the deadlines of fair waiters; a floor for tokens",
+        "+time" => "the deadlines of fair waiters; a floor for tokens",
         "+watch" | "+multi" | "+exec" => "transactions",
         "~app:*" => "the locks",
         "~{app:*" => "the keys of read holds",

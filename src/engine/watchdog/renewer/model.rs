@@ -16,9 +16,6 @@ use crate::transport::Fault;
 
 pub(super) const START: Instant = Instant::from_millis(1_000_000);
 
-/// A clock that is faster by this many millionths costs no margin.
-const WELL: i64 = 4_000;
-
 const NEVER: Instant = Instant::from_millis(u64::MAX);
 
 pub(super) fn ms(millis: u64) -> Duration {
@@ -41,8 +38,6 @@ pub(super) struct Plan {
     pub(super) hangs_elsewhere: bool,
     /// The lead of the clock of the server, in millionths.
     pub(super) drift: i64,
-    /// Claims of holders are checked from here on.
-    pub(super) sure_after_ms: u64,
     pub(super) acts: Vec<(u64, Act)>,
     /// The fate of each request; later requests are answered at once.
     pub(super) fates: Vec<Fate>,
@@ -176,8 +171,6 @@ pub(super) struct World {
     /// Whether a renewal failed without a reported recovery since.
     failing: Cell<bool>,
     agenda: BTreeMap<(Instant, usize), Effect>,
-    /// The time by which the clock of the server was set forward.
-    stepped: Duration,
     planned: usize,
     fates: std::vec::IntoIter<Fate>,
     pub(super) notes: Vec<LockName>,
@@ -207,7 +200,6 @@ impl World {
             told: RefCell::default(),
             failing: Cell::default(),
             agenda: BTreeMap::new(),
-            stepped: Duration::ZERO,
             planned: 0,
             fates: plan.fates.clone().into_iter(),
             notes: vec![],
@@ -287,7 +279,6 @@ impl World {
     }
 
     pub(super) fn set_clock_forward(&mut self, by: Duration) {
-        self.stepped += by;
         for held in &mut self.held {
             if held.key.ends != NEVER {
                 held.key.ends = held.key.ends.before(by);
@@ -301,12 +292,6 @@ impl World {
         let micros =
             u128::from(lease.millis()) * 1_000 * 1_000_000 / u128::try_from(1_000_000 + self.plan.drift).unwrap();
         now.after(Duration::from_micros(u64::try_from(micros).unwrap()))
-    }
-
-    fn server_time_ms(&self) -> u64 {
-        let micros = i64::try_from(START.until(Instant::now()).as_micros()).unwrap();
-        let by_its_rate = u64::try_from(1_700_000_000_000 + (micros + micros * self.plan.drift / 1_000_000) / 1_000);
-        by_its_rate.unwrap() + u64::try_from(self.stepped.as_millis()).unwrap()
     }
 
     /// Runs the script, or without a lease the check.
@@ -340,16 +325,14 @@ impl World {
                     assert_eq!(held.ended, None, "what has ended never comes back");
                     assert_eq!(told, 0);
                     assert!(now < good_until, "believed beyond its deadline");
-                    let unsure = now < START.after(ms(self.plan.sure_after_ms));
-                    let unknown = held.stolen || held.key.stepped || unsure;
+                    let unknown = held.stolen || held.key.stepped;
                     assert!(unknown || held.key.ends > good_until, "believed longer than the key lives");
                 }
                 Phase::Releasing | Phase::Done => assert_eq!(told, 0, "nobody is told of a loss after a release"),
                 Phase::Lost(loss) => {
                     assert_eq!(told, 1, "a loss is told once");
-                    let well = self.plan.drift <= WELL;
-                    let early = well && held.promised.is_some_and(|promised| now < promised);
-                    assert!(loss != Loss::Expired || !early, "a lease was cut though the clocks go well enough");
+                    let early = held.promised.is_some_and(|promised| now < promised);
+                    assert!(loss != Loss::Expired || !early, "no clock of a server cuts a lease");
                     assert!(held.ended.is_none_or(|ended| ended == phase), "a loss stays what it was");
                 }
             }
@@ -423,9 +406,8 @@ impl RenewalHost for World {
         let fate = self.begin(&requests.iter().map(Vec::as_slice).collect::<Vec<_>>(), &all, deadline);
         let (first, others) = locks.split_first().unwrap();
         if fate.is_of_all() {
-            let mut reply = self.ask(&fate, &all, deadline).map_err(Fault::into_error)?;
-            let parts = locks.iter().map(|locks| reply.answers.drain(..locks.len()).collect());
-            return Ok(parts.map(|answers| Ok(RenewalAnswers { answers, ..reply })).collect());
+            let mut answers = self.ask(&fate, &all, deadline).map_err(Fault::into_error)?;
+            return Ok(locks.iter().map(|locks| Ok(answers.drain(..locks.len()).collect())).collect());
         }
         let at_once = Fate::Answered { to_ms: 0, back_ms: 0 };
         let mut outcomes = vec![];
@@ -449,7 +431,7 @@ impl RenewalHost for World {
             Err(Fault::Refused(refusal)) if matches!(fate, Fate::Moving | Fate::Moved) => {
                 Ok(vec![RenewalAnswer::Refused(refusal); request.len()])
             }
-            answer => Ok(answer.map_err(Fault::into_error)?.answers),
+            answer => answer.map_err(Fault::into_error),
         }
     }
 
@@ -463,7 +445,7 @@ impl RenewalHost for World {
         }
         let answers = self.ask(&fate, &locks, deadline);
         std::mem::swap(&mut self.vain, &mut self.vain_elsewhere);
-        let answers = answers.map_err(Fault::into_error)?.answers;
+        let answers = answers.map_err(Fault::into_error)?;
         answers.into_iter().next().ok_or_else(Error::odd_count)
     }
 
@@ -481,10 +463,6 @@ impl RenewalHost for World {
 
     fn slot(&self, hold: &HoldState) -> Slot {
         Slot(u16::try_from(which(hold) % self.plan.slots).unwrap())
-    }
-
-    fn machine(&self) -> MachineNumber {
-        MachineNumber::default()
     }
 
     fn renewed(&self, _: &Arc<HoldState>) {}
@@ -528,7 +506,7 @@ impl World {
         fate: &Fate,
         locks: &[(usize, Option<Lease>)],
         deadline: Instant,
-    ) -> Result<RenewalAnswers, Fault> {
+    ) -> Result<Vec<RenewalAnswer>, Fault> {
         let sent = Instant::now();
         self.asking = true;
         let answer = self.answer(fate, sent, deadline, locks);
@@ -545,12 +523,11 @@ impl World {
         sent: Instant,
         deadline: Instant,
         locks: &[(usize, Option<Lease>)],
-    ) -> Result<RenewalAnswers, Fault> {
+    ) -> Result<Vec<RenewalAnswer>, Fault> {
         let no_answer = || Fault::Unanswered(None, Error::new(ErrorKind::Unknown, "no answer"));
         match *fate {
             Fate::Answered { to_ms, back_ms } if sent.after(ms(to_ms + back_ms)) <= deadline => {
                 self.pass_until(sent.after(ms(to_ms)));
-                let server_time_ms = self.server_time_ms();
                 let answers: Vec<_> = locks.iter().map(|&(which, lease)| self.carry_out(which, lease)).collect();
                 self.pass_until(sent.after(ms(to_ms + back_ms)));
                 for (&(which, lease), answer) in locks.iter().zip(&answers) {
@@ -558,7 +535,7 @@ impl World {
                     self.held[which].renewed |= lease.is_some();
                     self.held[which].disowned = matches!(answer, RenewalAnswer::Lost(_));
                 }
-                Ok(RenewalAnswers { server_time_ms, answers })
+                Ok(answers)
             }
             Fate::Answered { to_ms, .. } => {
                 self.at(sent.after(ms(to_ms)), Effect::Renew(locks.to_vec()));
@@ -583,9 +560,9 @@ impl World {
                     let refusal = || RenewalAnswer::Refused(Refusal::for_test("OOM"));
                     answers.push(if is_refused { refusal() } else { self.carry_out(which, lease) });
                 }
-                Ok(RenewalAnswers { server_time_ms: self.server_time_ms(), answers })
+                Ok(answers)
             }
-            Fate::Garbled => Ok(RenewalAnswers { server_time_ms: self.server_time_ms(), answers: vec![] }),
+            Fate::Garbled => Ok(vec![]),
             Fate::NotSent => Err(Fault::NotSent(Error::new(ErrorKind::Connection, "not sent"))),
             Fate::Moving => Err(Fault::Refused(Refusal::for_test("TRYAGAIN"))),
             Fate::Moved => Err(Fault::Refused(Refusal::for_test("MOVED"))),
