@@ -81,12 +81,12 @@ fn each_rule_of_the_house_sees_what_it_forbids() {
         1
     );
     assert_eq!(found(&[("e/r/a.rs", "use crate::e::b::B;"), ("e/b.rs", "use super::r::a::A;")]), 1, "a room is one");
-    let face = ("e/mod.rs", "pub(crate) use b::{B};");
+    let face = ("e.rs", "pub(crate) use b::{B};");
     assert_eq!(found(&[face, ("e/a.rs", "use super::B;"), ("e/b.rs", "use super::a::A;")]), 1, "through the face");
     assert_eq!(found(&[("e/a.rs", "use super::b::B;"), ("e/b.rs", "#[cfg(test)] mod t { use super::super::a; }")]), 0);
-    assert_eq!(found(&[("e/mod.rs", "use a::A;"), ("e/a.rs", "use super::E;")]), 0, "a face and its children");
+    assert_eq!(found(&[("e.rs", "use a::A;"), ("e/a.rs", "use super::E;")]), 0, "a face and its children");
 
-    let files = [source("a.rs", "fn a() {}"), source("e/mod.rs", "mod b;"), source("e/b.rs", "fn b() {}")];
+    let files = [source("a.rs", "fn a() {}"), source("e.rs", "mod b;"), source("e/b.rs", "fn b() {}")];
     let drawn = |tree: &str| faults_of_tree(&format!("x\n```text\nsrc/\n{tree}```\n"), &files).len();
     assert_eq!(drawn("  a.rs   it\n  e/     a room\n    b.rs it\n"), 0);
     assert_eq!(drawn("  a.rs   it\n  e/     a room that is not opened\n"), 0);
@@ -107,12 +107,11 @@ fn circles(sources: &[Source]) -> Vec<(String, Vec<String>)> {
     let faces = faces(sources);
     let mut arrows: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();
     for source in sources {
-        let (own, is_face) = module_of(source);
+        let own = module_of(source);
         for used in used_paths(source, &own).iter().map(|used| behind_face(used, &faces)) {
             for depth in 1..own.len().min(used.len()) + 1 {
                 let is_below = own.len() > depth && used.len() > depth && own[..depth] == used[..depth];
-                // A face names its children, and they name it.
-                if is_below && own[depth] != used[depth] && !(is_face && own.len() == depth) {
+                if is_below && own[depth] != used[depth] {
                     let arrow = (own[depth].clone(), used[depth].clone());
                     arrows.entry(own[..depth].join("/")).or_default().insert(arrow);
                 }
@@ -138,24 +137,22 @@ fn circles(sources: &[Source]) -> Vec<(String, Vec<String>)> {
     circles
 }
 
-/// The module that a file is, as a path, and whether it is the face of a folder.
-fn module_of(source: &Source) -> (Vec<String>, bool) {
-    let mut path: Vec<String> = source.path.iter().map(|name| name.to_str().unwrap().replace(".rs", "")).collect();
-    let is_face = path.last().is_some_and(|name| name == "mod");
-    if is_face {
-        path.pop();
-    }
-    (path, is_face)
+/// The module that a file is, as a path.
+fn module_of(source: &Source) -> Vec<String> {
+    source.path.with_extension("").iter().map(|name| name.to_str().unwrap().to_owned()).collect()
 }
 
-/// The names that each `mod.rs` hands on: by folder and name, the child module that has it.
+/// Whether a file stands beside a folder of its name, and speaks for the files there.
+fn is_face(source: &Source, sources: &[Source]) -> bool {
+    let folder = source.path.with_extension("");
+    sources.iter().any(|other| other.path.starts_with(&folder))
+}
+
+/// The names that each face hands on: by folder and name, the child module that has it.
 fn faces(sources: &[Source]) -> BTreeMap<(Vec<String>, String), Vec<String>> {
     let mut faces = BTreeMap::new();
-    for source in sources {
-        let (folder, is_face) = module_of(source);
-        if !is_face {
-            continue;
-        }
+    for source in sources.iter().filter(|source| is_face(source, sources)) {
+        let folder = module_of(source);
         for at in source.places_of("use ") {
             for path in paths_at(&source.code[at + "use ".len()..]) {
                 if let [child @ .., name] = path.as_slice()
@@ -248,10 +245,14 @@ fn faults_of_tree(page: &str, sources: &[Source]) -> Vec<String> {
     let files: BTreeMap<String, &Source> = sources.iter().map(|file| (file.path.display().to_string(), file)).collect();
     let mut faults: Vec<String> =
         drawn.iter().filter(|path| !files.contains_key(*path)).map(|path| format!("{path} is no file")).collect();
+    faults.extend(files.keys().filter(|path| path.ends_with("mod.rs")).map(|path| format!("{path}: name its folder")));
     for (path, file) in &files {
-        let is_plain_face = path.ends_with("mod.rs") && !file.code.contains("fn ");
+        let is_plain_face = is_face(file, sources) && !file.code.contains("fn ");
         let has_code = !file.code.trim().is_empty() && !is_plain_face;
-        if has_code && !drawn.contains(path) && !closed.iter().any(|room| path.starts_with(room.as_str())) {
+        if has_code
+            && !drawn.contains(path)
+            && !closed.iter().any(|room| path.replace(".rs", "/").starts_with(room.as_str()))
+        {
             faults.push(format!("{path} is not drawn"));
         }
     }
