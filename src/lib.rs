@@ -129,8 +129,6 @@ mod lock;
 mod name;
 mod owner;
 mod permits;
-#[cfg(feature = "redisson-yaml")]
-mod redisson_yaml;
 mod script;
 mod semaphore;
 mod state;
@@ -161,8 +159,6 @@ pub use latch::CountDownLatch;
 pub use listing::{HeldLock, LockKind, LockWaiter};
 pub use lock::{Holder, Lock, OwnedLock};
 pub use permits::{ExpiringPermits, PermitExpirableSemaphore, PermitId};
-#[cfg(feature = "redisson-yaml")]
-pub use redisson_yaml::RedissonConfig;
 pub use semaphore::{Permits, Semaphore};
 #[cfg(feature = "tls")]
 pub use tls::{DangerousNoVerification, Tls};

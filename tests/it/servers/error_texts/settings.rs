@@ -1,4 +1,4 @@
-//! URLs, settings and files that must be mistakes; no server is asked.
+//! URLs and settings that must be mistakes; no server is asked.
 
 use std::time::Duration;
 
@@ -10,8 +10,6 @@ pub(super) fn rows() -> Vec<Row> {
     let mut rows = urls();
     rows.extend(settings());
     rows.extend(calls());
-    #[cfg(feature = "redisson-yaml")]
-    rows.extend(files());
     rows
 }
 
@@ -123,40 +121,5 @@ fn calls() -> Vec<Row> {
         row("a name too long", take(client.get_lock("x".repeat(5_000))), &["4096 bytes", "5000"]),
         row("no lease", take(client.get_lock("job").with_lease(Duration::ZERO)), &["lease of 0ns", "1 ms to 365 days"])
             .of("job"),
-    ]
-}
-
-#[cfg(feature = "redisson-yaml")]
-fn files() -> Vec<Row> {
-    let row = |situation, yaml: &str, kind, says: &[&str]| {
-        let error = ClientBuilder::from_redisson_yaml(yaml).map(drop).unwrap_err();
-        Row::new(situation, error, kind, &[&["Redisson configuration"], says].concat())
-    };
-    let single = |rest: &str| format!("singleServerConfig:\n  address: redis://h\n  password: canary\n{rest}");
-    vec![
-        row(
-            "a login that Java code gives",
-            &single("  credentialsResolver: !<com.acme.Vault> {}\n"),
-            ErrorKind::Unsupported,
-            &["credentialsResolver", "Java class", "username and password"],
-        ),
-        row("a tab", &single("\tdatabase: 3\n"), ErrorKind::Config, &["line 4", "tab", "spaces"]),
-        row("a misspelled setting", &single("  databse: 3\n"), ErrorKind::Config, &["databse", "is database meant?"]),
-        row("no YAML", "singleServerConfig: {password: canary", ErrorKind::Config, &["not valid YAML", "line"]),
-        row("no server", "lockWatchdogTimeout: 3000", ErrorKind::Config, &["names no servers", "singleServerConfig"]),
-        row("a cluster without addresses", "clusterServersConfig: {}", ErrorKind::Config, &["nodeAddresses"]),
-        row(
-            "a mapper in Java",
-            &single("nameMapper: !<com.acme.M> {}\n"),
-            ErrorKind::Unsupported,
-            &["nameMapper", "name_prefix()"],
-        ),
-        row("a number in words", &single("  timeout: soon\n"), ErrorKind::Config, &["timeout", "whole number"]),
-        row(
-            "an address with a bad port",
-            "singleServerConfig: {address: 'redis://h:0'}",
-            ErrorKind::Config,
-            &["address", "port"],
-        ),
     ]
 }

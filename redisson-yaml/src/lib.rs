@@ -1,31 +1,43 @@
 //! Reads the configuration file of a Redisson client, so that a mixed fleet shares one file.
+//!
+//! ```
+//! let read = lockson_redisson_yaml::read("
+//! singleServerConfig:
+//!   address: redis://localhost:6379
+//!   timeout: 2000
+//! lockWatchdogTimeout: 15000
+//! threads: 16
+//! ")?;
+//! assert_eq!(read.warnings.len(), 1, "there is no pool of threads here");
+//! let client = read.builder.connect_lazily()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The cargo feature `tls` takes the settings of TLS, for `rediss://` and `valkeys://`.
 
+mod error;
 mod servers;
 #[cfg(feature = "tls")]
 mod tls;
 mod values;
 
+use std::time::Duration;
+
+use lockson::{Client, ClientBuilder};
 use serde_norway::{Mapping, Value};
 
-use crate::config::ClientBuilder;
-use crate::error::Result;
+pub use error::{Error, Result};
 use servers::{Layout, Servers};
 #[cfg(feature = "tls")]
 use tls::TlsSettings;
 use values::{bad, class_of, config, is_almost, millis, name, not_yaml, number, prefix, substitute, text, unsupported};
 
-/// The result of reading a Redisson configuration: the settings, and warnings about settings without effect. Needs the
-/// cargo feature `redisson-yaml`.
-///
-/// ```no_run
-/// # let yaml = String::new();
-/// let read = lockson::ClientBuilder::from_redisson_yaml(&yaml)?;
-/// for warning in &read.warnings {
-///     eprintln!("{warning}");
-/// }
-/// let client = read.builder.connect()?;
-/// # Ok::<(), lockson::Error>(())
-/// ```
+/// The Rust in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// The result of reading a Redisson configuration: the settings, and warnings about settings without effect.
 #[derive(Debug)]
 #[non_exhaustive]
 #[must_use = "the builder in it opens the client"]
@@ -37,51 +49,70 @@ pub struct RedissonConfig {
     pub warnings: Vec<String>,
 }
 
-impl ClientBuilder {
-    /// Reads a Redisson configuration in YAML: the common settings, and one of `singleServerConfig`,
-    /// `sentinelServersConfig`, `clusterServersConfig`, `replicatedServersConfig` and `masterSlaveServersConfig`.
-    ///
-    /// `${NAME}` and `${NAME:-default}` are replaced by environment variables, as in Redisson. A setting without
-    /// effect here is named in [`RedissonConfig::warnings`]. A setting that would make both sides use different names
-    /// or servers is an error. Needs the cargo feature `redisson-yaml`.
-    ///
-    /// ```
-    /// # use lockson::ClientBuilder;
-    /// let read = ClientBuilder::from_redisson_yaml("
-    /// singleServerConfig:
-    ///   address: redis://localhost:6379
-    ///   timeout: 2000
-    /// lockWatchdogTimeout: 15000
-    /// threads: 16
-    /// ")?;
-    /// assert_eq!(read.warnings.len(), 1, "there is no pool of threads here");
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// `Config` for a file that is not a Redisson configuration; `Unsupported` for mappers of names, addresses
-    /// or commands and a `credentialsResolver` that are Java code, for keystores of Java, for TLS that is not verified,
-    /// and for TLS without the cargo feature `tls`.
-    pub fn from_redisson_yaml(yaml: &str) -> Result<RedissonConfig> {
-        let yaml = substitute(yaml)?;
-        let malformed = |error: serde_norway::Error| config(&not_yaml(&yaml, error.location().map(|at| at.line())));
-        let root: Value = serde_norway::from_str(&yaml).map_err(malformed)?;
-        let Value::Mapping(root) = root else { return Err(config("the Redisson configuration is empty")) };
-        // The parser keeps only tags that begin with an exclamation mark. This copy is read only for its tags.
-        let tagged = serde_norway::from_str(&yaml.replace("!<", "!<!")).map_err(malformed)?;
-        let mut reader = Reader {
-            tagged,
-            builder: Self::new(""),
-            servers: Servers::default(),
-            #[cfg(feature = "tls")]
-            tls: TlsSettings::default(),
-            warnings: vec![],
-        };
-        reader.common(&root)?;
-        reader.finish()
-    }
+/// Reads a Redisson configuration in YAML: the common settings, and one of `singleServerConfig`,
+/// `sentinelServersConfig`, `clusterServersConfig`, `replicatedServersConfig` and `masterSlaveServersConfig`.
+///
+/// `${NAME}` and `${NAME:-default}` are replaced by environment variables, as in Redisson. A setting without effect here
+/// is named in [`RedissonConfig::warnings`]. A setting that would make both sides use different names or servers is an
+/// error.
+///
+/// # Errors
+///
+/// `Config` for a file that is not a Redisson configuration; `Unsupported` for mappers of names, addresses or commands
+/// and a `credentialsResolver` that are Java code, for keystores of Java, for TLS that is not verified, and for TLS
+/// without the cargo feature `tls`.
+pub fn read(yaml: &str) -> Result<RedissonConfig> {
+    read_without(yaml, &[])
 }
+
+/// Reads a Redisson configuration as if it had not these settings, in whatever section: for a file whose other
+/// settings count, while the program gives its own in place of what only Java can use.
+///
+/// ```
+/// let yaml = "
+/// singleServerConfig: {address: 'redis://localhost:6379'}
+/// nameMapper: !<com.acme.ShopMapper> {}
+/// ";
+/// assert!(lockson_redisson_yaml::read(yaml).is_err(), "this Java class cannot be run here");
+/// let read = lockson_redisson_yaml::read_without(yaml, &["nameMapper"])?;
+/// let client = read.builder.name_prefix("shop:").connect_lazily()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`read`], for the settings that are left.
+pub fn read_without(yaml: &str, settings: &[&str]) -> Result<RedissonConfig> {
+    reader(yaml, settings)?.finish()
+}
+
+/// Reads the settings one by one.
+fn reader(yaml: &str, without: &[&str]) -> Result<Reader> {
+    let yaml = substitute(yaml)?;
+    let malformed = |error: serde_norway::Error| config(&not_yaml(&yaml, error.location().map(|at| at.line())));
+    let root: Value = serde_norway::from_str(&yaml).map_err(malformed)?;
+    let Value::Mapping(mut root) = root else { return Err(config("the Redisson configuration is empty")) };
+    // The parser keeps only tags that begin with an exclamation mark. This copy is read only for its tags.
+    let tagged = serde_norway::from_str(&yaml.replace("!<", "!<!")).map_err(malformed)?;
+    let is_left = |key: &Value| !key.as_str().is_some_and(|key| without.contains(&key));
+    root.retain(|key, _| is_left(key));
+    for section in root.values_mut().filter_map(Value::as_mapping_mut) {
+        section.retain(|key, _| is_left(key));
+    }
+    let mut reader = Reader {
+        tagged,
+        settings: vec![],
+        servers: Servers::default(),
+        #[cfg(feature = "tls")]
+        tls: TlsSettings::default(),
+        warnings: vec![],
+    };
+    reader.common(&root)?;
+    Ok(reader)
+}
+
+/// How long a silent waiter for a fair lock keeps its place by default, as `ClientBuilder::fair_patience` says.
+const FAIR_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Classes of Redisson that leave names, commands and logins unchanged; the second class is that of Redisson 3.
 const CLASSES_OF_NOTHING: [&str; 6] = [
@@ -163,7 +194,8 @@ const WITHOUT_EFFECT: [&str; 29] = [
 struct Reader {
     /// The configuration with the Java classes of its values.
     tagged: Value,
-    builder: ClientBuilder,
+    /// What the builder is told, as soon as the servers are known.
+    settings: Vec<Box<dyn FnOnce(ClientBuilder) -> ClientBuilder>>,
     servers: Servers,
     #[cfg(feature = "tls")]
     tls: TlsSettings,
@@ -177,19 +209,19 @@ impl Reader {
             match key {
                 "lockWatchdogTimeout" => {
                     let timeout = millis(key, value)?;
-                    self.builder = self.builder.clone().watchdog(timeout, timeout / 3);
+                    self.set(move |builder| builder.watchdog(timeout, timeout / 3));
                 }
                 "lockWatchdogBatchSize" => {
                     let most = usize::try_from(number(key, value)?).map_err(|_| bad(key, "a smaller number"))?;
-                    self.builder = self.builder.clone().watchdog_batch(most);
+                    self.set(move |builder| builder.watchdog_batch(most));
                 }
                 "fairLockWaitTimeout" => {
                     let patience = millis(key, value)?;
-                    if patience > self.builder.config.fair_patience {
+                    if patience > FAIR_PATIENCE {
                         let why = format!("a dead waiter delays the queue by {patience:?}; see fair_patience()");
                         self.changes(key, &why);
                     }
-                    self.builder = self.builder.clone().fair_patience(patience);
+                    self.set(move |builder| builder.fair_patience(patience));
                 }
                 "username" | "password" | "protocol" | "nameMapper" | "commandMapper" | "credentialsResolver" => {
                     let class = class_of(Some(&self.tagged), key);
@@ -228,17 +260,26 @@ impl Reader {
             }
             match key {
                 "clientName" if value == &Value::Null => {}
-                "clientName" => self.builder = self.builder.clone().client_name(text(key, value)?),
-                "timeout" => self.builder = self.builder.clone().command_timeout(millis(key, value)?),
+                "clientName" => {
+                    let name = text(key, value)?;
+                    self.set(move |builder| builder.client_name(name));
+                }
+                "timeout" => {
+                    let timeout = millis(key, value)?;
+                    self.set(move |builder| builder.command_timeout(timeout));
+                }
                 "connectionPoolSize" | "masterConnectionPoolSize" => {
                     let most = usize::try_from(number(key, value)?).map_err(|_| bad(key, "a smaller number"))?;
-                    self.builder = self.builder.clone().max_connections(most);
+                    self.set(move |builder| builder.max_connections(most));
                 }
-                "idleConnectionTimeout" => self.builder = self.builder.clone().idle_timeout(millis(key, value)?),
+                "idleConnectionTimeout" => {
+                    let timeout = millis(key, value)?;
+                    self.set(move |builder| builder.idle_timeout(timeout));
+                }
                 "shardedSubscriptionMode" if layout == Layout::Cluster => match text(key, value)?.as_str() {
                     "AUTO" => {}
-                    "ON" => self.builder = self.builder.clone().sharded_pub_sub(true),
-                    "OFF" => self.builder = self.builder.clone().sharded_pub_sub(false),
+                    "ON" => self.set(|builder| builder.sharded_pub_sub(true)),
+                    "OFF" => self.set(|builder| builder.sharded_pub_sub(false)),
                     _ => return Err(bad(key, "AUTO, ON or OFF")),
                 },
                 "username"
@@ -288,8 +329,8 @@ impl Reader {
             }
             ("nameMapper", mapper) => match prefix(mapper) {
                 Some(prefix) => {
-                    self.builder = self.builder.clone().name_prefix(&prefix);
                     self.changes(key, &format!("taken to put {prefix:?} in front of every name"));
+                    self.set(move |builder| builder.name_prefix(prefix));
                 }
                 None => return Err(unsupported(key, "this Java class cannot be run here; use name_prefix()")),
             },
@@ -308,14 +349,18 @@ impl Reader {
         self.no_effect(key)
     }
 
+    fn set(&mut self, setting: impl FnOnce(ClientBuilder) -> ClientBuilder + 'static) {
+        self.settings.push(Box::new(setting));
+    }
+
     fn finish(mut self) -> Result<RedissonConfig> {
         #[cfg(feature = "tls")]
-        {
-            let uses_tls = self.servers.use_tls();
-            self.builder = self.tls.apply(self.builder, uses_tls, &mut self.warnings)?;
+        if let Some(tls) = self.tls.taken(self.servers.use_tls(), &mut self.warnings)? {
+            self.set(|builder| builder.tls(tls));
         }
-        self.builder.url.0 = self.servers.url()?;
-        Ok(RedissonConfig { builder: self.builder, warnings: self.warnings })
+        let builder = Client::builder(&self.servers.url()?);
+        let builder = self.settings.into_iter().fold(builder, |builder, setting| setting(builder));
+        Ok(RedissonConfig { builder, warnings: self.warnings })
     }
 
     /// Warns about a setting without effect. A misspelled setting is an error, as in Redisson.

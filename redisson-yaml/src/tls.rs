@@ -1,11 +1,10 @@
 //! The settings of TLS in a Redisson configuration, as far as they are not of Java.
 
+use lockson::Tls;
 use serde_norway::Value;
 
-use super::values::{bad, text, unsupported};
-use crate::config::ClientBuilder;
 use crate::error::Result;
-use crate::tls::Tls;
+use crate::values::{bad, text, unsupported};
 
 /// What the configuration says about TLS.
 #[derive(Default)]
@@ -38,18 +37,14 @@ impl TlsSettings {
         Ok(true)
     }
 
-    pub(super) fn apply(
-        &self,
-        builder: ClientBuilder,
-        uses_tls: bool,
-        warnings: &mut Vec<String>,
-    ) -> Result<ClientBuilder> {
+    /// The settings of TLS, if there are any.
+    pub(super) fn taken(&self, uses_tls: bool, warnings: &mut Vec<String>) -> Result<Option<Tls>> {
         let stores = [("sslTruststore", &self.truststore), ("sslKeystore", &self.keystore)];
         if !uses_tls {
             let unused = stores.into_iter().filter(|(_, store)| store.is_some()).map(|(key, _)| key);
             let unused = unused.chain(self.unverified.map(|(key, _)| key));
             warnings.extend(unused.map(|key| format!("{key}: no effect: no address has rediss://")));
-            return Ok(builder);
+            return Ok(None);
         }
         if let Some((key, why)) = self.unverified {
             return Err(unsupported(key, why));
@@ -67,7 +62,7 @@ impl TlsSettings {
             tls = tls.with_client_certificate(pair, pair);
         }
         let has_settings = stores.iter().any(|(_, store)| store.is_some());
-        Ok(if has_settings { builder.tls(tls) } else { builder })
+        Ok(has_settings.then_some(tls))
     }
 }
 

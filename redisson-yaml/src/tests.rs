@@ -1,11 +1,10 @@
 //! Tests of Redisson configurations.
 #![cfg(test)]
 
-use std::time::Duration;
+use lockson::ErrorKind;
 
 use super::values::substitute;
 use super::*;
-use crate::error::ErrorKind;
 
 const FULL: &str = r#"
 singleServerConfig:
@@ -30,13 +29,22 @@ nameMapper: !<com.acme.Prefixer> { prefix: "app:" }
 
 #[test]
 fn every_setting_is_honoured_or_named() {
-    let read = ClientBuilder::from_redisson_yaml(FULL).unwrap();
-    let config = &read.builder.config;
-    assert_eq!(read.builder.url.0, "redis://service:p%40ss%2Fword%20canary@cache.example:7000/3?protocol=resp3");
-    assert_eq!((config.watchdog_timeout, config.watchdog_interval), (Duration::from_secs(60), Duration::from_secs(20)));
-    assert_eq!((config.watchdog_batch, config.max_connections), (50, 12));
-    assert_eq!((config.command_timeout, config.fair_patience), (Duration::from_millis(1_500), Duration::from_secs(8)));
-    assert_eq!((config.client_name.as_str(), config.name_prefix.as_str()), ("orders", "app:"));
+    let read = super::read(FULL).unwrap();
+    assert_eq!(url(FULL), "redis://service:p%40ss%2Fword%20canary@cache.example:7000/3?protocol=resp3");
+    let shown = format!("{:?}", read.builder);
+    for setting in [
+        "watchdog_timeout: 60s",
+        "watchdog_interval: 20s",
+        "watchdog_batch: 50",
+        "max_connections: 12",
+        "idle_timeout: 20s",
+        "command_timeout: 1.5s",
+        "fair_patience: 8s",
+        "client_name: \"orders\"",
+        "name_prefix: \"app:\"",
+    ] {
+        assert!(shown.contains(setting), "{setting}: {shown}");
+    }
     let named: Vec<_> = read.warnings.iter().map(|warning| warning.split(':').next().unwrap()).collect();
     let settings = [
         "retryAttempts",
@@ -55,7 +63,7 @@ fn every_setting_is_honoured_or_named() {
 #[test]
 fn a_setting_that_splits_the_fleet_is_an_error() {
     let check = |yaml: &str, kind| {
-        let error = ClientBuilder::from_redisson_yaml(yaml).map(drop).unwrap_err();
+        let error = super::read(yaml).map(drop).unwrap_err();
         assert_eq!(error.kind(), kind, "{yaml}: {error}");
         assert!(!error.to_string().contains("canary"));
     };
@@ -93,7 +101,7 @@ fn a_setting_that_splits_the_fleet_is_an_error() {
 #[test]
 fn a_text_names_the_setting_or_the_line_and_what_to_do() {
     let check = |yaml: &str, words: &[&str]| {
-        let error = ClientBuilder::from_redisson_yaml(yaml).map(drop).unwrap_err().to_string();
+        let error = super::read(yaml).map(drop).unwrap_err().to_string();
         assert!(words.iter().all(|word| error.contains(word)), "{yaml}: {error}");
     };
     check("singleServerConfig:\n\taddress: 'redis://h'", &["line 2", "tab", "spaces"]);
@@ -107,8 +115,11 @@ fn a_text_names_the_setting_or_the_line_and_what_to_do() {
     );
     check("singleServerConfig: {address: 'redis://h:0'}", &["address", "port"]);
     check("singleServerConfig: {address: 'redis://h', timeout: soon}", &["timeout", "whole number"]);
+    check("lockWatchdogTimeout: 3000", &["names no servers", "singleServerConfig"]);
+    check("clusterServersConfig: {}", &["nodeAddresses"]);
+    check("singleServerConfig: {address: 'redis://h'}\nnameMapper: !<a.B> {}", &["nameMapper", "name_prefix()"]);
     let unknown = "singleServerConfig: {address: 'redis://h', newlyInvented: 1, sslProtocols: x, tcpUserTimeout: 1}";
-    let warnings = ClientBuilder::from_redisson_yaml(unknown).unwrap().warnings;
+    let warnings = super::read(unknown).unwrap().warnings;
     assert!(warnings[0].starts_with("newlyInvented: no effect: it is not known"), "{warnings:?}");
     assert!(warnings[1..].iter().all(|warning| warning.contains(": no effect: ")), "{warnings:?}");
 }
@@ -117,9 +128,11 @@ fn a_text_names_the_setting_or_the_line_and_what_to_do() {
 fn an_idle_mapper_is_none_and_a_prefix_mapper_is_kept() {
     let read = |mapper: &str| {
         let yaml = format!("singleServerConfig: {{address: 'redis://h', password: 'a!<b'}}\nnameMapper: {mapper}\n");
-        let read = ClientBuilder::from_redisson_yaml(&yaml).unwrap();
-        assert_eq!(read.builder.url.0, "redis://:a%21%3Cb@h/0");
-        (read.builder.config.name_prefix, read.warnings.len())
+        let read = super::read(&yaml).unwrap();
+        assert_eq!(url(&yaml), "redis://:a%21%3Cb@h/0");
+        let shown = format!("{:?}", read.builder);
+        let (_, prefix) = shown.split_once("name_prefix: \"").unwrap();
+        (prefix.split_once('"').unwrap().0.to_owned(), read.warnings.len())
     };
     for class in &CLASSES_OF_NOTHING[..3] {
         assert_eq!(read(&format!("!<{class}> {{}}")), (String::new(), 0));
@@ -135,10 +148,15 @@ fn the_environment_fills_in() {
     assert_eq!(substitute("${NOT_SET_HERE}").unwrap_err().kind(), ErrorKind::Config);
 }
 
-/// The URL and the warnings of a configuration.
-fn read(yaml: &str) -> (String, RedissonConfig) {
-    let read = ClientBuilder::from_redisson_yaml(yaml).unwrap();
-    (read.builder.url.0.clone(), read)
+/// The URL of the servers of a configuration.
+fn url(yaml: &str) -> String {
+    reader(yaml, &[]).unwrap().servers.url().unwrap()
+}
+
+/// The URL, what the builder shows of its settings, and the warnings of a configuration.
+fn shown(yaml: &str) -> (String, String, Vec<String>) {
+    let read = super::read(yaml).unwrap();
+    (url(yaml), format!("{:?}", read.builder), read.warnings)
 }
 
 #[test]
@@ -155,33 +173,33 @@ sentinelServersConfig:
   natMapper: !<org.redisson.api.DefaultNatMapper> {}
   masterConnectionPoolSize: 7
 ";
-    let (url, read) = self::read(yaml);
+    let (url, builder, warnings) = shown(yaml);
     assert_eq!(url, "redis+sentinel://app:p%2Fw@s1:26379,s2:26379/mymaster/2");
-    assert_eq!(read.builder.config.max_connections, 7);
-    assert_eq!(read.warnings.len(), 2, "{:?}", read.warnings);
+    assert!(builder.contains("max_connections: 7"), "{builder}");
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
     let own = yaml.replace("  database: 2", "  sentinelUsername: watcher\n  sentinelPassword: other");
-    let (url, _) = self::read(&own);
+    let (url, ..) = shown(&own);
     assert!(url.ends_with("/mymaster/0?sentinel_user=watcher&sentinel_pass=other"), "{url}");
 }
 
 #[test]
 fn a_section_of_a_cluster_names_nodes_and_pub_sub() {
     let yaml = "clusterServersConfig: {nodeAddresses: ['redis://a:1', 'redis://b:2'], shardedSubscriptionMode: OFF}";
-    let (url, read) = read(yaml);
+    let (url, builder, warnings) = shown(yaml);
     assert_eq!(url, "redis+cluster://a:1,b:2/0");
-    assert_eq!(read.builder.config.sharded_pub_sub, Some(false));
-    assert!(read.warnings.is_empty(), "{:?}", read.warnings);
+    assert!(builder.contains("sharded_pub_sub: Some(false)"), "{builder}");
+    assert!(warnings.is_empty(), "{warnings:?}");
 }
 
 #[test]
 fn other_sections_find_the_master() {
-    let (url, _) = read("replicatedServersConfig: {nodeAddresses: ['redis://a:1', 'redis://b:2'], database: 1}");
+    let (url, ..) = shown("replicatedServersConfig: {nodeAddresses: ['redis://a:1', 'redis://b:2'], database: 1}");
     assert_eq!(url, "redis+replicated://a:1,b:2/1");
     let yaml =
         "masterSlaveServersConfig: {masterAddress: 'redis://m:1', slaveAddresses: ['redis://s:1'], readMode: SLAVE}";
-    let (url, read) = read(yaml);
+    let (url, _, warnings) = shown(yaml);
     assert_eq!(url, "redis://m:1/0");
-    let named: Vec<_> = read.warnings.iter().map(|warning| warning.split(':').next().unwrap()).collect();
+    let named: Vec<_> = warnings.iter().map(|warning| warning.split(':').next().unwrap()).collect();
     assert_eq!(named, ["slaveAddresses", "readMode"]);
 }
 
@@ -189,13 +207,13 @@ fn other_sections_find_the_master() {
 #[test]
 fn files_that_redisson_writes_are_read() {
     let check = |yaml: &str, wanted: &str| {
-        let (url, read) = self::read(yaml);
+        let (url, builder, warnings) = shown(yaml);
         assert_eq!(url, wanted);
-        assert_eq!(read.builder.config.durability, None, "a default stops nothing");
-        let changes = read.warnings.iter().filter(|warning| warning.contains(": changes what happens: "));
+        assert!(builder.contains("durability: None"), "a default stops nothing: {builder}");
+        let changes = warnings.iter().filter(|warning| warning.contains(": changes what happens: "));
         let named: Vec<_> = changes.map(|warning| warning.split(':').next().unwrap()).collect();
         assert_eq!(named, ["fairLockWaitTimeout", "checkLockSyncedSlaves"]);
-        let unknown = read.warnings.iter().filter(|warning| warning.contains("not known"));
+        let unknown = warnings.iter().filter(|warning| warning.contains("not known"));
         assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&String>::new());
     };
     check(include_str!("written/single.yaml"), "redis://127.0.0.1:6379/0");
@@ -207,17 +225,16 @@ fn files_that_redisson_writes_are_read() {
 #[test]
 #[cfg(feature = "tls")]
 fn files_of_tls_are_taken_and_keystores_of_java_refused() {
-    let server = |scheme: &str, more: &str| {
-        ClientBuilder::from_redisson_yaml(&format!("singleServerConfig: {{address: '{scheme}://h'{more}}}"))
-    };
+    let server =
+        |scheme: &str, more: &str| super::read(&format!("singleServerConfig: {{address: '{scheme}://h'{more}}}"));
     let refused = |more: &str, words: &str| {
         let error = server("rediss", more).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains(words), "{error}");
     };
-    assert!(server("rediss", "").unwrap().builder.config.tls.is_none());
+    assert!(format!("{:?}", server("rediss", "").unwrap().builder).contains("tls: None"));
     let pem = ", sslTruststore: 'file:/etc/ca.pem', sslKeystore: 'file:///etc/pair', sslKeystoreType: PEM";
-    let shown = format!("{:?}", server("rediss", pem).unwrap().builder.config.tls.unwrap());
+    let shown = format!("{:?}", server("rediss", pem).unwrap().builder);
     assert!(shown.contains("/etc/ca.pem") && shown.contains("/etc/pair"), "{shown}");
     refused(", sslTruststore: 'file:/etc/trust.jks'", "PEM");
     refused(", sslKeystore: 'file:/etc/key.p12', sslKeystoreType: PKCS12", "PEM");
@@ -228,4 +245,17 @@ fn files_of_tls_are_taken_and_keystores_of_java_refused() {
     assert!(error.contains("sslTruststore"), "{error}");
     let plain = server("redis", ", sslTruststore: 'file:/etc/trust.jks', sslVerificationMode: NONE").unwrap();
     assert_eq!(plain.warnings.len(), 2, "{:?}", plain.warnings);
+}
+
+#[test]
+fn settings_that_the_program_gives_are_passed_over() {
+    let yaml = "
+singleServerConfig: {address: 'redis://h', credentialsResolver: !<com.acme.Vault> {}, timeout: 2000}
+nameMapper: !<com.acme.Mapper> {}
+";
+    let read = |settings: &[&str]| super::read_without(yaml, settings);
+    assert_eq!(read(&["nameMapper"]).unwrap_err().kind(), ErrorKind::Unsupported);
+    let read = read(&["nameMapper", "credentialsResolver"]).unwrap();
+    assert!(format!("{:?}", read.builder).contains("command_timeout: 2s"), "the others count");
+    assert!(read.warnings.is_empty(), "{:?}", read.warnings);
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use lockson::ErrorKind;
 use serde_norway::Value;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// The error text for a file that is not YAML. The message of the parser is dropped, because the message may quote a
 /// line with a password.
