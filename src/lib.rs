@@ -75,7 +75,7 @@ struct Readme;
 // The first definition of a link counts, so the lines before a page lead its links to modules instead of files.
 #[cfg(doc)]
 pub mod guide {
-    #[doc = "[operations]: operations\n"]
+    #[doc = "[durability]: operations#locks-that-wait-for-replicas\n[operations]: operations\n"]
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
 
