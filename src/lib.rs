@@ -79,7 +79,7 @@ pub mod guide {
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
 
-    #[doc = "[guarantees]: guarantees\n[operations]: operations\n"]
+    #[doc = "[guarantees]: guarantees\n[operations]: operations\n[turns]: guarantees#waiters-wake\n"]
     #[doc = include_str!("../docs/redisson.md")]
     pub mod redisson {}
 
