@@ -159,7 +159,7 @@ fn two_hundred_holds_are_renewed_in_batches_over_one_connection() {
     let first = guards.first().unwrap();
     assert_eq!(first.wait_lost(ms(3_000)), None);
     assert!(guards.iter().all(|guard| guard.is_held()));
-    let rounds = server.calls_of("time").div_ceil(3);
+    let rounds = server.calls_of("hexists").div_ceil(250);
     let scripts = server.calls_of("evalsha");
     // Ten ticks or so, three scripts a tick.
     assert!((6..=12).contains(&rounds) && scripts <= 3 * rounds + 3, "{scripts} scripts, {rounds} rounds");
