@@ -14,6 +14,8 @@ mod examples;
 mod house;
 #[path = "tidy/names.rs"]
 mod names;
+#[path = "tidy/promises.rs"]
+mod promises;
 #[path = "tidy/words.rs"]
 mod words;
 
