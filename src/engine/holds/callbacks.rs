@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -26,9 +26,8 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Callback>,
-    /// The number of threads that served this queue; the last of these threads serves the queue now.
-    turn: u64,
-    is_served: bool,
+    /// The thread that serves the queue.
+    server: Option<ThreadId>,
     /// The start of the running callback.
     busy_since: Option<Instant>,
     has_relief: bool,
@@ -38,33 +37,34 @@ impl Callbacks {
     pub(crate) fn run(&self, callback: impl FnOnce() + Send + 'static) {
         let mut queue = self.0.queue.lock();
         queue.waiting.push_back(Box::new(callback));
-        if queue.is_served {
+        if queue.server.is_some() {
             self.0.added.notify_one();
             self.0.see_to_relief(&mut queue);
         } else {
             // If no thread can be started, the callbacks wait for the next attempt.
-            queue.is_served = self.0.start(|shared| shared.serve(&mut shared.queue.lock()));
+            queue.server = self.0.start(|shared| shared.serve(&mut shared.queue.lock()));
         }
     }
 }
 
 impl Shared {
-    fn start(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) -> bool {
+    fn start(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) -> Option<ThreadId> {
         let shared = Arc::clone(self);
-        thread::Builder::new().name("lockson-tell".into()).spawn(move || work(&shared)).is_ok()
+        let thread = thread::Builder::new().name("lockson-tell".into()).spawn(move || work(&shared)).ok()?;
+        Some(thread.thread().id())
     }
 
     /// Starts a relief thread beside a callback that delays others.
     fn see_to_relief(self: &Arc<Self>, queue: &mut Queue) {
         if queue.busy_since.is_some() && !queue.waiting.is_empty() && !queue.has_relief {
-            queue.has_relief = self.start(|shared| shared.relieve());
+            queue.has_relief = self.start(|shared| shared.relieve()).is_some();
         }
     }
 
     /// Runs callbacks until another thread took over, or until none came for a while.
     fn serve(self: &Arc<Self>, queue: &mut MutexGuard<'_, Queue>) {
-        queue.turn += 1;
-        let turn = queue.turn;
+        let this = Some(thread::current().id());
+        queue.server = this;
         loop {
             if let Some(callback) = queue.waiting.pop_front() {
                 queue.busy_since = Some(Instant::now());
@@ -73,12 +73,12 @@ impl Shared {
                 MutexGuard::unlocked(queue, || {
                     let _ = catch_unwind(AssertUnwindSafe(callback));
                 });
-                if queue.turn != turn {
+                if queue.server != this {
                     return;
                 }
                 queue.busy_since = None;
             } else if self.added.wait_for(queue, IDLE_LIMIT).timed_out() && queue.waiting.is_empty() {
-                queue.is_served = false;
+                queue.server = None;
                 return;
             }
         }
