@@ -138,10 +138,6 @@ impl Durability {
         Self { within: self.within.min(limit).max(SHORTEST), ..self }
     }
 
-    pub(crate) fn limit(self) -> Duration {
-        self.within
-    }
-
     /// The time for the wait and its replies.
     pub(crate) fn bound(self) -> Duration {
         self.within.saturating_add(GRACE)

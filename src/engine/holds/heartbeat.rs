@@ -1,7 +1,7 @@
 //! Detects that this process was stopped, from the times at which the watchdog rests and wakes.
 //!
 //! A process that is stopped, suspended with its machine or not scheduled wakes late from a rest. Before the first
-//! hold of a client no watchdog runs, so a stop is not detected.
+//! hold of a client no watchdog runs, and during a request it does not rest: a stop is not detected then.
 
 use std::time::Duration;
 
@@ -15,22 +15,15 @@ pub(crate) struct Heartbeat(Mutex<Beats>);
 #[derive(Debug, Default)]
 struct Beats {
     rest: Option<Rest>,
-    /// The last rest with a late end.
-    standstill: Option<Standstill>,
+    /// The last rest that ended late, and its end.
+    late: Option<(Rest, Instant)>,
 }
 
-/// A sleep or a request, with its latest end in a process that runs.
+/// A sleep, with its latest end in a process that runs.
 #[derive(Clone, Copy, Debug)]
 struct Rest {
     from: Instant,
     until: Instant,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Standstill {
-    from: Instant,
-    until: Instant,
-    about: Duration,
 }
 
 impl Heartbeat {
@@ -42,27 +35,25 @@ impl Heartbeat {
     /// Records that the thread is awake. The duration of its work says nothing about the process.
     pub(crate) fn wakes(&self, now: Instant) {
         let mut beats = self.0.lock();
-        if let Some(standstill) = beats.rest.take().and_then(|rest| rest.standstill(now)) {
-            beats.standstill = Some(standstill);
-        }
+        let rest = beats.rest.take().filter(|rest| rest.is_late(now));
+        beats.late = rest.map(|rest| (rest, now)).or(beats.late);
     }
 
     /// Returns the approximate time for which the process was stopped, if it was stopped at `moment` in the past.
     pub(crate) fn standstill_at(&self, moment: Instant, now: Instant) -> Option<Duration> {
         let beats = self.0.lock();
         // The calling thread may wake before the watchdog.
-        let present = beats.rest.and_then(|rest| rest.standstill(now));
-        let covers = |standstill: &Standstill| standstill.from <= moment && moment <= standstill.until;
-        present.into_iter().chain(beats.standstill).find(covers).map(|standstill| standstill.about)
+        let present = beats.rest.filter(|rest| rest.is_late(now)).map(|rest| (rest, now));
+        let covers = |(rest, end): &(Rest, Instant)| rest.from <= moment && moment <= *end;
+        let (rest, end) = present.into_iter().chain(beats.late).find(covers)?;
+        // The stop began at an unknown time within the rest.
+        Some(rest.until.until(end).saturating_add(rest.from.until(rest.until) / 2))
     }
 }
 
 impl Rest {
-    fn standstill(self, now: Instant) -> Option<Standstill> {
-        let late = self.until.until(now);
-        // The stop began at an unknown time within the rest.
-        let about = late.saturating_add(self.from.until(self.until) / 2);
-        (late >= LEAST_DELAY).then_some(Standstill { from: self.from, until: now, about })
+    fn is_late(self, end: Instant) -> bool {
+        self.until.until(end) >= LEAST_DELAY
     }
 }
 

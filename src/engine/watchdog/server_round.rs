@@ -41,7 +41,6 @@ impl ServerRound<'_> {
 
     fn request<T>(&mut self, call: &Call<T>, deadline: Instant) -> Result<T, Fault> {
         let read = |reply: &_| call.read(reply);
-        self.engine.heartbeat.rests(Instant::now(), deadline);
         // A renewal publishes nothing.
         let mut answer = match call.round_trips() {
             None => self.connection.request(&call.packed(PubSub::Plain), deadline, read),
@@ -53,7 +52,6 @@ impl ServerRound<'_> {
         {
             answer = self.connection.request(&whole, deadline, read);
         }
-        self.engine.heartbeat.wakes(Instant::now());
         self.doubt_after(&answer);
         answer
     }
@@ -71,9 +69,7 @@ impl ServerRound<'_> {
             }
             return Ok(answers);
         }
-        self.engine.heartbeat.rests(Instant::now(), deadline);
         let answers = self.connection.round_trips(deadline, |send| pipelined(calls, PubSub::Plain, send));
-        self.engine.heartbeat.wakes(Instant::now());
         self.doubt_after(&answers);
         answers
     }
@@ -127,7 +123,6 @@ impl ServerRound<'_> {
         let began = Instant::now();
         let patience = self.engine.config.command_timeout;
         let copies = (self.waited < patience).then(|| {
-            self.engine.heartbeat.rests(began, began.after(needs.limit()));
             // A hold that was released meanwhile has no key to touch.
             let mut copies = Some(Copies::Gone);
             for (hold, ..) in waiting.iter().take(MOST_TOUCHED) {
@@ -137,7 +132,6 @@ impl ServerRound<'_> {
                     break;
                 }
             }
-            self.engine.heartbeat.wakes(Instant::now());
             copies
         });
         let (copies, server) = (copies.flatten(), self.server.label());
@@ -232,13 +226,8 @@ impl RenewalHost for ServerRound<'_> {
     }
 
     fn ask_by_route(&mut self, due: &Due, deadline: Instant) -> Result<RenewalAnswer, Error> {
-        let now = Instant::now();
-        let copied = due.hold.durability().map_or(Duration::ZERO, Durability::bound);
-        self.engine.heartbeat.rests(now, deadline.after(copied));
-        let renewal = renewal(self, due);
-        let answers = self.engine.ask_about_one(&due.hold, renewal, claim(due), now.until(deadline));
-        self.engine.heartbeat.wakes(Instant::now());
-        let mut answers = answers?;
+        let (now, renewal) = (Instant::now(), renewal(self, due));
+        let mut answers = self.engine.ask_about_one(&due.hold, renewal, claim(due), now.until(deadline))?;
         self.look_through(&mut answers);
         answers.into_iter().next().ok_or_else(Error::odd_count)
     }
