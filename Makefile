@@ -1,8 +1,11 @@
 # Everything one does with this project. What is missing on the machine is installed, with a word.
 #
 #   make demo      watch the lock at work, for a quarter of a minute
-#   make test      all checks and tests
-#   make soak      the long campaigns, for so many MINUTES (5)
+#   make quick     after an edit: the library's own tests, the rules of the source, the contract, and KIND (plain)
+#   make test      format, lint, documentation, all tests but the slow ones
+#   make slow      the slow tests of tests/slow.txt, schedules of a checker
+#   make deep      everything that takes long, to its end: soak, topology, servers, book, bench, interop
+#   make soak      the models to their ends, and the campaigns, for so many MINUTES (5)
 #   make topology  Sentinel, Cluster, replicas, TLS, for so many MINUTES (5): fail-overs, slots that move
 #   make book      the older recipes of book/README.md: each fails, and Lockson holds
 #   make bench     how fast it is
@@ -15,10 +18,14 @@ CARGO = cargo
 MINUTES = 5
 # Most of what tests do is to wait for something, so more of them than processors may run at a time.
 TEST_THREADS = 6
-# The book is checked by `make book`.
+# The book is checked by `make book`. The same packages everywhere, so that nothing is built twice.
 LIBRARY = --workspace --exclude lockson-book
+# Of each line `make test` leaves out what `make slow` runs.
+SLOW = $(shell cat tests/slow.txt)
+NOT_SLOW = $(SLOW:%=--skip %)
+KIND = plain
 
-.PHONY: help demo test soak topology book servers bench interop habits fmt
+.PHONY: help demo quick test slow deep soak models campaigns topology book servers bench interop habits fmt
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -38,15 +45,30 @@ test:
 	@printf '\n== documentation\n'
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features --package lockson --package lockson-redisson-yaml
 	@printf '\n== tests\n'
-	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features
-	@printf '\n== schedules\n'
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features -- $(NOT_SLOW)
+
+quick:
+	@sh .ci/need cc redis-server
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features --lib --test tidy -- $(NOT_SLOW)
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features --test it -- contract:: kinds::$(KIND):: $(NOT_SLOW)
+
+slow:
+	@sh .ci/need cc redis-server
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features --lib --test it -- $(SLOW)
 	RUSTFLAGS="$$RUSTFLAGS --cfg shuttle" $(CARGO) test --lib --target-dir target/shuttle schedules::
 
-soak:
-	@sh .ci/need cc redis-server
+deep: soak topology servers book bench interop
+
+soak: models campaigns
+
+models:
+	@sh .ci/need cc
 	$(CARGO) test --release --all-features --lib model:: -- --ignored --nocapture --test-threads=1
 	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-$$(date +%s)} PROPTEST_CASES=10000 \
 		$(CARGO) test --release --all-features --lib -- state:: frame:: local_queues:: renewer::
+
+campaigns:
+	@sh .ci/need cc redis-server
 	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test --release --all-features --test it soak:: -- --ignored --nocapture --test-threads=1
 
 topology:

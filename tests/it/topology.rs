@@ -1,6 +1,6 @@
 //! Servers that are several, that move, or that are reached another way: Sentinel, Cluster, replicas, TLS.
 //!
-//! Short tests run in `make test`; the campaigns are ignored there and run in `make topology`.
+//! Short tests run in `make test` and `make slow`; the campaigns are ignored there and run in `make topology`.
 
 mod cluster;
 #[cfg(feature = "credentials")]

@@ -1,4 +1,4 @@
-//! The rule about test names: a fact in at most 60 characters.
+//! The rules about test names: a fact in at most 60 characters, and the list of slow tests names what is there.
 
 use std::fs;
 
@@ -36,4 +36,34 @@ fn long_test_names(code: &str) -> Vec<&str> {
         after.split(|c| !is_name_char(c)).next()
     };
     code.match_indices("#[test]").filter_map(name).filter(|name| name.len() > MOST_CHARACTERS_OF_A_TEST_NAME).collect()
+}
+
+#[test]
+fn the_list_of_slow_tests_names_what_is_there() {
+    let list = fs::read_to_string(root().join("tests/slow.txt")).unwrap();
+    let lost: Vec<&str> = list.lines().filter(|line| !is_there(line)).collect();
+    // Without a word, `make slow` would run every test and `make test` leave out none.
+    assert!(!list.is_empty(), "tests/slow.txt is empty");
+    assert!(lost.is_empty(), "tests/slow.txt: no such test or room: {lost:#?}");
+}
+
+#[test]
+fn lost_slow_tests_are_found() {
+    assert!(is_there("tidy::code::body_after") && is_there("tidy::code::"));
+    assert!(!is_there("tidy::code::body_afte") && !is_there("tidy::codes::") && !is_there(""));
+}
+
+/// A room ends with two colons; other lines end with the name of a test in the file of its module.
+fn is_there(line: &str) -> bool {
+    let Some((room, test)) = line.rsplit_once("::") else { return false };
+    let room = room.replace("::", "/");
+    let file = ["tests/it", "tests/harness/tests/it", "tests", "src"].into_iter().find_map(|folder| {
+        let read = |end: &str| fs::read_to_string(root().join(folder).join(format!("{room}{end}"))).ok();
+        read(".rs").or_else(|| read("/mod.rs"))
+    });
+    file.is_some_and(|text| {
+        let is_whole =
+            |at: usize| !text[..at].ends_with(is_name_char) && !text[at + test.len()..].starts_with(is_name_char);
+        test.is_empty() || text.match_indices(test).any(|(at, _)| is_whole(at))
+    })
 }

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
             document::write_shares(&results.fairness).expect("the document can be written");
         });
     }
-    if options.is_whole() {
+    if options.is_whole() && !options.brief {
         score.attempt("docs/compatibility.md", || document::write(&results).expect("the document can be written"));
     }
     println!("{:.0} s", started.elapsed().as_secs_f64());
@@ -87,7 +87,7 @@ fn run(options: &Options, score: &Score) -> Results {
         }
     });
     part("fairness", &mut || {
-        results.fairness = load::fairness(&server, &cast, &chosen(|_| true), options.all_shares, score);
+        results.fairness = load::fairness(&server, &cast, &chosen(|_| true), options, score);
     });
     part("order", &mut || {
         for kind in chosen(|kind| kind.is_queue) {

@@ -13,6 +13,8 @@ pub(crate) struct Options {
     pub(crate) soak: Duration,
     /// Every cell of the table of shares, which is written down; otherwise a sample.
     pub(crate) all_shares: bool,
+    /// Short soaks, and no shares of long holds: the sample that gates a change.
+    pub(crate) brief: bool,
     parts: Vec<String>,
     kinds: Vec<&'static Kind>,
 }
@@ -25,6 +27,7 @@ impl Options {
             rehearse: false,
             soak: seconds(soak.as_deref().unwrap_or("60"))?,
             all_shares: false,
+            brief: false,
             parts: vec![],
             kinds: KINDS.iter().collect(),
         };
@@ -33,6 +36,7 @@ impl Options {
             match argument.as_str() {
                 "--rehearse" => options.rehearse = true,
                 "--all-shares" => options.all_shares = true,
+                "--brief" => (options.brief, options.soak) = (true, BRIEF_SOAK),
                 "--soak-seconds" => options.soak = seconds(&value()?)?,
                 "--only" => options.parts = parts(&value()?)?,
                 "--kinds" => options.kinds = kinds(&value()?)?,
@@ -83,10 +87,12 @@ fn kinds(text: &str) -> Result<Vec<&'static Kind>, String> {
     text.split(',').map(|word| Kind::named(word).ok_or(format!("no such kind: {word}\n{USAGE}"))).collect()
 }
 
+const BRIEF_SOAK: Duration = Duration::from_secs(15);
 const PARTS: &[&str] =
     &["matrix", "redisson3", "names", "state", "handover", "fairness", "order", "soak", "cluster", "token"];
 const USAGE: &str = "\
 usage: lockson-interop [--only matrix,redisson3,names,state,handover,fairness,order,soak,cluster,token]
-                       [--kinds plain,fair,...] [--soak-seconds 60] [--rehearse] [--all-shares]
+                       [--kinds plain,fair,...] [--soak-seconds 60] [--rehearse] [--brief] [--all-shares]
 --rehearse   Redisson plays the Rust part too: tries the checks themselves, for every kind
+--brief      soaks for 15 s and measures no shares of long holds; the document is not written
 --all-shares measures every cell of the table of shares, in a quarter of an hour, and writes the table into the document";

@@ -7,6 +7,7 @@ use lockson_harness::RedisServer;
 use super::{Totals, open};
 use crate::actor::CLIENTS_OF_SERVERS;
 use crate::kind::Kind;
+use crate::options::Options;
 use crate::peer::{Cast, Peer, Seat, Ticket};
 use crate::site::Site;
 use crate::verdict::{Score, Verdict, caught};
@@ -56,16 +57,15 @@ struct Fight {
 /// The outcomes of fights: the sums of the two sides, or the story of a failure.
 struct Met(Vec<(Fight, Result<[Totals; 2], String>)>);
 
-/// The threads of two processes take one lock again and again: in every combination of the table if `all`, else in a
-/// sample.
+/// The threads of two processes take one lock again and again: in every combination of the table, or in a sample.
 pub(crate) fn fairness(
     server: &RedisServer,
     cast: &Cast,
     kinds: &[&'static Kind],
-    all: bool,
+    options: &Options,
     score: &Score,
 ) -> Fairness {
-    let fights: Vec<Fight> = fights(kinds).into_iter().filter(|fight| all || fight.is_sampled()).collect();
+    let fights: Vec<Fight> = fights(kinds).into_iter().filter(|fight| fight.is_wanted(options)).collect();
     let others: Vec<_> = CLIENTS_OF_SERVERS[1..].iter().map(|client| (client, RedisServer::start())).collect();
     let mut peers: Vec<Peer> = SEATS.iter().map(|seat| open(Site::One(server), cast, *seat, "")).collect();
     for peer in &mut peers {
@@ -287,6 +287,10 @@ impl Pair {
 }
 
 impl Fight {
+    fn is_wanted(&self, options: &Options) -> bool {
+        options.all_shares || (self.is_sampled() && !(options.brief && self.is_long()))
+    }
+
     /// The cells of a short run: the lock in every combination, the other kinds in the hardest.
     fn is_sampled(&self) -> bool {
         let is_hard = self.threads == [4, 4] && self.hold_us >= 10_000;
