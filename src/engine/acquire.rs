@@ -12,17 +12,31 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::caller::Caller;
+use super::exactly_once::{self, Answer};
 use super::holds::hold::HoldState;
-use super::holds::in_turn::still_kept;
+use super::holds::in_turn::{no_turn, still_kept};
+use super::holds::requests::Turn;
 use super::request::{AcquireRequest, Grant, Wait};
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockAcquired;
 use crate::owner::ThreadId;
-use crate::script::{Side, durability};
-use crate::state::exchange::Bounds;
-use crate::time::Instant;
+use crate::script::{Call, Side, durability};
+use crate::state::exchange::{Bounds, Failed, InDoubt};
+use crate::time::{Instant, Lease};
 use acquisition::Acquisition;
+
+/// What a server says to a re-entry.
+type Reentered = Outcome<(), Loss>;
+
+/// A re-entry from its request to its reply.
+pub(super) struct Reentry<'a> {
+    hold: &'a Arc<HoldState>,
+    lease: Lease,
+    /// What the request must have reached before it counts.
+    needs: Option<Durability>,
+    turn: Turn<'a>,
+}
 
 impl Engine {
     /// Takes or re-enters the lock; `None` when another owner kept the lock until the deadline.
@@ -35,7 +49,7 @@ impl Engine {
             && let Some(hold) = self.registry.find(request.name, thread.number())
         {
             let bounds = self.bounds(&self.node(request.name), Instant::now(), wait.deadline());
-            return self.reenter(request, hold, &caller, bounds).map(Some);
+            return self.reenter(request, &hold, &caller, bounds).map(Some);
         }
         Acquisition::new(self, request, thread, &caller, wait).run()
     }
@@ -43,14 +57,26 @@ impl Engine {
     pub(super) fn reenter(
         self: &Arc<Self>,
         request: &AcquireRequest<'_>,
-        hold: Arc<HoldState>,
+        hold: &Arc<HoldState>,
         caller: &Caller<'_>,
         bounds: Bounds,
     ) -> Result<Grant> {
+        let (reentry, call, in_doubt) = self.begin_reentry(request, hold, bounds)?;
+        let outcome = exactly_once::send_after(in_doubt, &*self.topology, &call, bounds, Some(caller));
+        self.finish_reentry(request, reentry, outcome)
+    }
+
+    /// Builds the request, and returns the earlier copies that must be fenced before.
+    pub(super) fn begin_reentry<'a>(
+        self: &Arc<Self>,
+        request: &AcquireRequest<'_>,
+        hold: &'a Arc<HoldState>,
+        bounds: Bounds,
+    ) -> Result<(Reentry<'a>, Call<Reentered>, InDoubt)> {
         let side = request.kind.side();
         let (held, counts) =
-            self.with_ledger(&hold, |ledger, now| (ledger.counts(), ledger.counts_after_reentry(now, side)));
-        let counts = counts.map_err(|loss| self.lost(&hold, loss))?;
+            self.with_ledger(hold, |ledger, now| (ledger.counts(), ledger.counts_after_reentry(now, side)));
+        let counts = counts.map_err(|loss| self.lost(hold, loss))?;
         if hold.kind.family() != request.kind.family() {
             let (held, wanted) = (hold.label(), request.kind.label(side));
             let text = format!("this thread holds it as {held} and wants it as {wanted}; use one kind for one name");
@@ -58,15 +84,29 @@ impl Engine {
         }
         request.kind.check_reentry(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
         let lease = self.lease_of(request);
-        let raise = self.with_ledger(&hold, |ledger, now| ledger.raise(now, lease));
+        let raise = self.with_ledger(hold, |ledger, now| ledger.raise(now, lease));
         // The inner section raises the deadline of the outer one, which must have reached as much.
         let needs = Durability::all([hold.durability(), self.durability_of(request)]);
         let confirmation =
             needs.map(|needs| durability::confirmation(request.name, &hold.kind.held_under(request.name), needs));
         let call = hold.kind.reenter(request.name, &hold.owner, raise, counts).confirmed(confirmation, Outcome::is_ok);
+        let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn).inspect_err(|_| self.repeat_release(hold))?;
+        let in_doubt = turn.take_in_doubt();
+        Ok((Reentry { hold, lease, needs, turn }, call, in_doubt))
+    }
+
+    /// Takes the outcome of the request.
+    pub(super) fn finish_reentry(
+        self: &Arc<Self>,
+        request: &AcquireRequest<'_>,
+        Reentry { hold, lease, needs, turn }: Reentry<'_>,
+        outcome: Outcome<Answer<Reentered>, Failed>,
+    ) -> Result<Grant> {
+        let side = request.kind.side();
         let server = needs.map(|_| self.node(request.name).server.label()).unwrap_or_default();
         let mut missing = None;
-        let reentered = self.ask_about(&hold, &call, bounds, Some(caller), |ledger, now, answer| {
+        let sent = |_| outcome.or_else(exactly_once::taken_if_overwritten);
+        let reentered = self.in_turn(hold, &turn, sent, |ledger, now, answer| {
             if let Err(loss) = still_kept(ledger, now, &answer.value) {
                 return Ok(Err(loss));
             }
@@ -75,15 +115,16 @@ impl Engine {
             }
             Ok(ledger.reentered(now, answer.sent, lease, side, request.promise(lease, answer.sent)))
         });
+        drop(turn);
         let reentered = reentered.and_then(|outcome| outcome);
         self.tell_missing(request.name, missing);
         // After a failure the counts in Redis may be too high for this hold.
-        let guard = reentered.inspect_err(|_| self.repeat_release(&hold))?;
-        let guard = guard.map_err(|loss| self.lost(&hold, loss))?;
+        let guard = reentered.inspect_err(|_| self.repeat_release(hold))?;
+        let guard = guard.map_err(|loss| self.lost(hold, loss))?;
         if needs.is_some() {
             hold.needs(needs);
         }
-        Ok((hold, guard))
+        Ok((Arc::clone(hold), guard))
     }
 
     /// Tells what a grant shows, and the grant itself with the beginning of its wait. The client must know the grant,

@@ -5,33 +5,13 @@ use std::result::Result as Outcome;
 use super::hold::HoldState;
 use super::requests::Turn;
 use crate::engine::Engine;
-use crate::engine::caller::Caller;
-use crate::engine::exactly_once::{self, Answer};
+use crate::engine::exactly_once::Answer;
 use crate::error::{Error, ErrorKind, Loss, Result};
-use crate::script::Call;
-use crate::state::exchange::{Bounds, Failed, InDoubt};
+use crate::state::exchange::{Failed, InDoubt};
 use crate::state::ledger::{Ledger, Phase};
 use crate::time::Instant;
 
 impl Engine {
-    /// Sends a request about a live hold in its turn, after fencing the copies that earlier requests left in doubt.
-    /// `learn` uses the ledger before the next request of this hold can begin.
-    pub(crate) fn ask_about<T, R>(
-        &self,
-        hold: &HoldState,
-        call: &Call<Outcome<T, Loss>>,
-        bounds: Bounds,
-        caller: Option<&Caller<'_>>,
-        learn: impl FnOnce(&mut Ledger, Instant, &Answer<Outcome<T, Loss>>) -> R,
-    ) -> Result<R> {
-        let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
-        let send = |in_doubt| {
-            exactly_once::send_after(in_doubt, &*self.topology, call, bounds, caller)
-                .or_else(exactly_once::taken_if_overwritten)
-        };
-        self.in_turn(hold, &turn, send, learn)
-    }
-
     /// Sends a request in its turn, after fencing the copies that earlier requests left in doubt.
     pub(crate) fn in_turn<A, R>(
         &self,

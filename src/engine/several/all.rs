@@ -127,7 +127,7 @@ impl<'a> All<'a> {
         for (place, Part { engine, request }) in self.parts.iter().enumerate() {
             if let Some(hold) = engine.registry.find(request.name, thread) {
                 let bounds = engine.bounds(&engine.node(request.name), Instant::now(), self.deadline);
-                let grant = engine.reenter(request, hold, self.caller, until(self.end, bounds));
+                let grant = engine.reenter(request, &hold, self.caller, until(self.end, bounds));
                 self.grants[place] = Some(grant.map_err(|error| error.about(request.name))?);
                 self.reentered[place] = true;
                 self.rounds.granted(place);

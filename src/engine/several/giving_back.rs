@@ -95,7 +95,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
 
 /// The places of the holds in the order in which their turns are taken: the same for all threads, which would otherwise
 /// wait for each other.
-fn in_order<'a>(holds: impl Iterator<Item = &'a Arc<HoldState>>) -> impl Iterator<Item = usize> {
+pub(super) fn in_order<'a>(holds: impl Iterator<Item = &'a Arc<HoldState>>) -> impl Iterator<Item = usize> {
     let mut holds: Vec<(usize, usize)> = holds.map(|hold| Arc::as_ptr(hold).addr()).zip(0..).collect();
     holds.sort_unstable();
     holds.into_iter().map(|(_, place)| place)
@@ -117,7 +117,7 @@ fn bounds_of<'a>(
 /// The bounds of the wait for a turn, which comes late or never after an unanswered request of the hold. The requests
 /// of the other holds follow all turns, and half of the time is theirs. Bounds of one attempt begin now, but all turns
 /// share their time.
-fn for_turn(start: Instant, bounds: Bounds) -> Bounds {
+pub(super) fn for_turn(start: Instant, bounds: Bounds) -> Bounds {
     let end = if bounds.repeat {
         start.after(start.until(bounds.end) / 2)
     } else {

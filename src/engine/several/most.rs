@@ -1,15 +1,18 @@
 //! Most of several locks on independent servers: the rounds of a red lock.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::asking::{self, Heard, Reply};
-use super::giving_back::{Held, release_at_once};
+use super::giving_back::{Held, for_turn, in_order, release_at_once};
 use super::part::{Part, as_vote, at_nodes, unless_down};
 use crate::engine::Engine;
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::acquire::stand_backs::stand_back;
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::Caller;
+use crate::engine::exactly_once::{self, Send};
+use crate::engine::holds::hold::HoldState;
 use crate::engine::kind::Waking;
 use crate::engine::request::{Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
@@ -91,7 +94,7 @@ impl<'a> Most<'a> {
     /// each is about a re-entry.
     fn ask_all(&mut self) -> Vec<(Heard, bool)> {
         let skips_down = self.has_quorum_up();
-        let mut replies: Vec<Option<Heard>> = self.parts.iter().map(|part| self.reenter(part, skips_down)).collect();
+        let mut replies = self.reenter_all(skips_down);
         let missing: Vec<usize> = (0..self.parts.len()).filter(|place| replies[*place].is_none()).collect();
         let asking = missing.iter().map(|place| {
             let Part { engine, request } = &self.parts[*place];
@@ -120,18 +123,50 @@ impl<'a> Most<'a> {
         self.waiting.iter().filter(is_up).count() >= self.rule.needs(self.parts.len())
     }
 
-    /// Re-enters a lock that this thread holds. A lost hold does not vote.
-    fn reenter(&self, Part { engine, request }: &Part<'a>, skips_down: bool) -> Option<Heard> {
-        let hold = engine.registry.find(request.name, self.thread.as_ref()?.number())?;
-        // A request in the background may have the turn of the hold while the server is down.
-        let bounds = if skips_down { unless_down } else { at_nodes };
-        let why_down = || engine.node(request.name).server.why_down(Instant::now()).filter(|_| skips_down);
-        let grant = engine
-            .must_be_live(&hold)
-            .and_then(|()| why_down().map_or(Ok(()), Err))
-            .and_then(|()| engine.reenter(request, hold, self.caller, bounds(self.node_timeout)));
-        let reply = grant.map(Reply::Granted).map_err(|error| error.about(request.name));
-        Some(Heard { reply, run_id: None })
+    /// Re-enters the locks that this thread holds, all servers at once. A lost hold does not vote.
+    fn reenter_all(&self, skips_down: bool) -> Vec<Option<Heard>> {
+        let start = Instant::now();
+        let bounds = || if skips_down { unless_down(self.node_timeout) } else { at_nodes(self.node_timeout) };
+        let find = |Part { engine, request }: &Part<'_>| {
+            let thread = self.thread.as_ref()?.number();
+            engine.registry.find(request.name, thread)
+        };
+        let held: Vec<(usize, Arc<HoldState>)> =
+            self.parts.iter().enumerate().filter_map(|(place, part)| Some((place, find(part)?))).collect();
+        let mut replies: Vec<Option<Heard>> = self.parts.iter().map(|_| None).collect();
+        let mut hear = |place: usize, outcome: Result<Grant>| {
+            let reply = outcome.map(Reply::Granted).map_err(|error| error.about(self.parts[place].request.name));
+            replies[place] = Some(Heard { reply, run_id: None });
+        };
+        // A loss is told before any turn is taken, because the observer may take the locks.
+        for (place, hold) in &held {
+            self.parts[*place].engine.with_ledger(hold, |ledger, now| ledger.look(now));
+        }
+        let mut begun = vec![];
+        for index in in_order(held.iter().map(|(_, hold)| hold)) {
+            let (place, hold) = &held[index];
+            let Part { engine, request } = &self.parts[*place];
+            // A request in the background may have the turn of the hold while the server is down.
+            let why_down = || engine.node(request.name).server.why_down(Instant::now()).filter(|_| skips_down);
+            let reentry = engine
+                .must_be_live(hold)
+                .and_then(|()| why_down().map_or(Ok(()), Err))
+                .and_then(|()| engine.begin_reentry(request, hold, for_turn(start, bounds())));
+            match reentry {
+                Ok(reentry) => begun.push((*place, reentry)),
+                Err(error) => hear(*place, Err(error)),
+            }
+        }
+        let sends = begun.iter().map(|(place, (_, call, in_doubt))| {
+            let topology = &*self.parts[*place].engine.topology;
+            Send { topology, call, bounds: bounds(), in_doubt: in_doubt.clone() }
+        });
+        let answers = exactly_once::send_all(sends.collect(), Some(self.caller));
+        for ((place, (reentry, ..)), answer) in begun.into_iter().zip(answers) {
+            let Part { engine, request } = &self.parts[place];
+            hear(place, engine.finish_reentry(request, reentry, answer));
+        }
+        replies
     }
 
     /// What one node says, for the count of votes.

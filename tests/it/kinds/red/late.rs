@@ -4,11 +4,11 @@ use std::thread;
 use std::time::Duration;
 
 use lockson::{Client, ErrorKind};
-use lockson_harness::proxy::{Proxy, Then, When};
+use lockson_harness::proxy::{Proxy, RuleHandle, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::red;
-use crate::support::{SOON, fresh, kind_of, ms};
+use crate::support::{SOON, fresh, joined, kind_of, ms};
 
 struct Scene {
     servers: [RedisServer; 3],
@@ -92,5 +92,29 @@ fn a_late_grant_of_a_minority_is_given_back_while_it_is_held() {
     thread::sleep(ms(200));
     assert!(guard.is_held() && is_given_back());
     guard.unlock().unwrap();
+    eventually(SOON, "it is free", || scene.is_free(&name));
+}
+
+/// The answers are held until every server has its request: a re-entry that asked one server after another would not
+/// come to the second one.
+#[test]
+fn a_re_entry_asks_all_servers_at_once() {
+    let (scene, name) = (Scene::start(), fresh("red"));
+    let lock = red(&scene.clients, &name).with_node_timeout(SOON);
+    let outer = lock.lock().unwrap();
+    let takes = When::script().containing(&name).always();
+    let rules: Vec<_> = scene.proxies.iter().map(|proxy| proxy.rule(takes.clone(), Then::HoldReply)).collect();
+    thread::scope(|scope| {
+        let answering = scope.spawn(|| {
+            rules.iter().for_each(|rule| drop(rule.wait_hit(SOON)));
+            rules.iter().for_each(RuleHandle::remove);
+            rules.iter().for_each(RuleHandle::release);
+        });
+        let inner = lock.try_lock().unwrap().expect("this thread holds it");
+        assert_eq!((inner.hold().members().len(), lock.hold_count()), (3, 2));
+        inner.unlock().unwrap();
+        joined(answering);
+    });
+    outer.unlock().unwrap();
     eventually(SOON, "it is free", || scene.is_free(&name));
 }
