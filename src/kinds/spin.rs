@@ -31,6 +31,9 @@ pub(crate) struct Spin {
 /// let backoff = Backoff::new(|tries| (tries < 3).then_some(Duration::from_millis(500)));
 /// ```
 ///
+/// Of the threads of a process that wait for one lock, one asks for all, as often as all would together, but at most
+/// as often as 16: it makes so many tries for one, each after such a part of the pause.
+///
 /// Giving up ends [`Lock::try_lock_for`](crate::Lock::try_lock_for) with `None`.
 /// [`Lock::lock`](crate::Lock::lock) waits without limit all the same, a second at a time.
 #[derive(Clone)]

@@ -29,6 +29,11 @@ impl<Waiter: Clone> Queues<Waiter> {
         self.queues.get(name)?.front()
     }
 
+    /// Returns the number of waiters.
+    pub(crate) fn len(&self, name: &LockName) -> usize {
+        self.queues.get(name).map_or(0, VecDeque::len)
+    }
+
     /// Removes a waiter. Returns the waiter that becomes the first and must be woken.
     pub(crate) fn leave(&mut self, name: &LockName, number: u64) -> Option<Waiter> {
         let queue = self.queues.get_mut(name)?;

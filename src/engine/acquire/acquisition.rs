@@ -398,11 +398,13 @@ impl WaitLoop for Acquisition<'_> {
             Waking::OwnMessage => return Some(busy.min(LONGEST_SLEEP_IN_A_QUEUE)),
             Waking::Pauses(pauses) => pauses,
         };
-        match (pauses.0)(self.tries) {
+        // This thread asks for all threads in its line, as often as they would.
+        let threads = u32::try_from(self.waiting.threads_in_line()).unwrap_or(u32::MAX).clamp(1, MOST_ASKED_FOR);
+        match (pauses.0)(self.tries.div_ceil(threads)) {
             // A wait without limit has no last try.
             None if self.wait == Wait::ForEver => Some(LONGEST_SLEEP),
             // A sleep beyond the time to live of the holder is useless.
-            pause => pause.map(|pause| pause.min(busy)),
+            pause => pause.map(|pause| (pause / threads).min(busy)),
         }
     }
 
@@ -427,6 +429,9 @@ impl WaitLoop for Acquisition<'_> {
 
 /// The rest after a late grant: the cleanup must keep up when every reply is late.
 const REST_AFTER_A_LATE_ANSWER: Duration = Duration::from_millis(10);
+
+/// A line of ten thousand threads must not ask as fast as Redis answers.
+const MOST_ASKED_FOR: u32 = 16;
 
 /// The longest sleep far back in a queue in Redis, which returns the time of the next request.
 const LONGEST_SLEEP_IN_A_QUEUE: Duration = Duration::from_secs(2);

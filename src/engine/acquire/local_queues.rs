@@ -52,6 +52,11 @@ impl LocalQueues {
 }
 
 impl QueuePosition<'_> {
+    /// The number of threads in the queue.
+    pub(crate) fn threads(&self) -> usize {
+        self.queues.0.lock().len(self.name)
+    }
+
     /// Whether this thread asks Redis.
     pub(crate) fn is_first(&self) -> bool {
         self.queues.0.lock().first(self.name).is_some_and(|(first, _)| *first == self.number)

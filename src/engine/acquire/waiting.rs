@@ -82,6 +82,11 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
+    /// The number of threads in the local queue of this thread, with itself.
+    pub(crate) fn threads_in_line(&self) -> usize {
+        self.position.as_ref().map_or(1, QueuePosition::threads)
+    }
+
     /// The longest sleep of a thread that another thread asks for; `None` when this thread must ask itself.
     pub(crate) fn turn_comes(&mut self) -> Option<Instant> {
         self.follow();

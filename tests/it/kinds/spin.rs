@@ -117,6 +117,34 @@ fn a_backoff_counts_the_tries_of_one_take_from_one() {
     assert_eq!(*seen.lock(), [1, 2, 3, 4, 1, 2, 3, 4]);
 }
 
+/// Each thread has its tries and its time, as a thread of its own process would have.
+#[test]
+fn one_thread_asks_as_often_as_all_that_wait() {
+    const PAUSE: Duration = ms(200);
+    let (ours, seen, name) = (client(), Arc::new(Mutex::new(vec![])), fresh("spin"));
+    let holder = client();
+    let _guard = holder.get_spin_lock(&name).with_lease(Duration::from_secs(600)).lock().unwrap();
+    let (waiters, notes) = (ours.clone(), Arc::clone(&seen));
+    let backoff = Backoff::new(move |tries| {
+        if notes.lock().is_empty() {
+            eventually(SOON, "the others stand in line", || waiters.waiting().len() == 3);
+        }
+        notes.lock().push(tries);
+        (tries < 3).then_some(PAUSE)
+    });
+    let lock = ours.get_spin_lock_with(&name, backoff);
+    let (took, ()) = timed(|| {
+        thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| lock.try_lock_for(SOON * 2).unwrap().is_some())).collect();
+            assert!(threads.into_iter().map(joined).all(|granted| !granted));
+        });
+    });
+    assert_eq!(*seen.lock(), [1, 1, 1, 1, 2, 2, 2, 2, 3, 1, 1, 1, 2, 2, 2, 3, 1, 1, 2, 2, 3, 1, 2, 3]);
+    // Twice the pause for each of the four; with whole pauses it would be twenty times the pause.
+    assert!(took >= PAUSE * 8 && took < PAUSE * 20, "{took:?}");
+}
+
 #[test]
 fn the_default_slows_to_eight_requests_a_second() {
     let server = RedisServer::start();
