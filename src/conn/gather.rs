@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use redis::Value;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::asking::{asking, with_asked};
 use super::connection::Connection;
@@ -190,8 +191,10 @@ fn run<T>(pipelines: &mut [Pipeline<'_, T>]) {
         }
         let timeout =
             Timespec { tv_sec: i64::try_from(nap.as_secs()).unwrap_or(i64::MAX), tv_nsec: nap.subsec_nanos().into() };
-        // After an error, for instance a signal, no event is set, and the loop polls again.
-        let _ = poll(&mut fds, Some(&timeout));
+        // A signal, or a stop of this process, hides events. After another error no event is set.
+        if poll(&mut fds, Some(&timeout)) == Err(Errno::INTR) {
+            continue;
+        }
         let has_events: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         let under_way = pipelines.iter_mut().filter(|pipeline| pipeline.connection.is_some());
         for (pipeline, has_events) in under_way.zip(has_events) {

@@ -53,7 +53,10 @@ impl TimedStream {
     /// Reads the available bytes, at least one.
     pub(super) fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
         loop {
-            let left = left_until(deadline)?;
+            let Ok(left) = left_until(deadline) else {
+                // After a stop of this process the bytes may be there all the same.
+                return self.read_now(buffer)?.ok_or_else(timed_out);
+            };
             if needs_setting(self.read_timeout, left) {
                 self.stream.set_read_timeout(left)?;
                 self.read_timeout = Some(left);
@@ -310,5 +313,15 @@ mod tests {
         dial_unix(&path, Instant::now().after(Duration::from_secs(10))).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(dial_unix(&path, soon()).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn bytes_that_are_there_are_read_after_the_deadline() {
+        let (stream, server) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut stream = TimedStream::new(Stream::Unix(stream));
+        (&server).write_all(b"+OK").unwrap();
+        let (mut buffer, passed) = ([0; 8], Instant::now());
+        assert_eq!(stream.read(&mut buffer, passed).unwrap(), 3);
+        assert_eq!(stream.read(&mut buffer, passed).unwrap_err().kind(), ErrorKind::TimedOut);
     }
 }

@@ -101,7 +101,8 @@ fn section(client: &Client, kind: &str, permits: u32) -> (Section, Vec<String>) 
             (of_lock(Lock::multi(locks)), parts.iter().map(|name| channel(name)).collect())
         }
         "red" => {
-            let lock = Lock::red([client.get_lock(&name)]).with_rejoin_after(Duration::ZERO);
+            let lock =
+                Lock::red([client.get_lock(&name)]).with_rejoin_after(Duration::ZERO).with_node_timeout(ms(1_000));
             (of_lock(lock), channels)
         }
         "semaphore" => {
