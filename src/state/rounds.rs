@@ -155,10 +155,15 @@ impl Rounds {
         // The parts share the time, so that the whole round ends in time, however many parts are missing.
         let share = self.patience / u32::try_from(missing).unwrap_or(u32::MAX);
         self.patience -= share;
-        // A part that is no slower than the blocker is worth twice its usual time: given back, the blocker would be
-        // waited for again. A slower part is the better blocker.
+        // Callers that hold parts while they wait must not wait for each other, so only a caller whose parts all come
+        // before the missing one has more time than the others can spare. That is twice the usual time of the part, if
+        // the part is no slower than the blocker: given back, the blocker would be waited for again. A slower part is
+        // the better blocker, unless the caller is starving between the two.
+        let is_in_order = self.parts[next..].iter().all(|part| !part.is_granted);
+        let is_starving = self.vain >= ROUNDS_WITHOUT_HOLDING && self.parts[next].waited > LONGEST_PATIENCE;
         let known = &mut self.parts[next].waited;
-        let most = if *known <= self.waited * 2 { share.max(*known * 2) } else { share };
+        let most =
+            if is_in_order && (is_starving || *known <= self.waited * 2) { share.max(*known * 2) } else { share };
         *known = most.max(*known);
         self.phase = Phase::Waited(next);
         Step::WaitHolding(next, most)

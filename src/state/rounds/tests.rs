@@ -262,9 +262,35 @@ fn of_two_slow_parts_one_is_held_until_the_other_comes() {
         caller.is_told(Step::WaitHolding(1, ms(250)));
         caller.busy(&[1]);
         caller.gives_back();
+        // Two callers that waited for each other's part would go on for ever; in this order nobody waits for this one.
         caller.waits(1, queue * 2 / 3, 0);
-        caller.is_told(Step::WaitHolding(0, queue * 2));
+        caller.is_told(Step::WaitHolding(0, ms(250)));
+        caller.busy(&[0]);
+        caller.gives_back();
+        caller.waits(0, queue, 1);
+        caller.is_told(Step::WaitHolding(1, queue * 2 / 3 * 2));
     }
+}
+
+/// The first part is never waited for longer with the second in hand, so the second is, in the end.
+#[test]
+fn of_a_slow_part_and_a_slower_one_the_first_is_held() {
+    let mut caller = Caller::new(2);
+    caller.is_told(Step::AskRest);
+    caller.busy(&[0, 1]);
+    caller.gives_back();
+    for _ in 0..2 {
+        caller.waits(0, ms(2_000), 1);
+        caller.is_told(Step::WaitHolding(1, ms(250)));
+        caller.busy(&[1]);
+        caller.gives_back();
+        caller.waits(1, ms(10_000), 0);
+        caller.is_told(Step::WaitHolding(0, ms(250)));
+        caller.busy(&[0]);
+        caller.gives_back();
+    }
+    caller.waits(0, ms(2_000), 1);
+    caller.is_told(Step::WaitHolding(1, ms(20_000)));
 }
 
 #[test]
@@ -343,7 +369,6 @@ struct Surroundings {
     granted: BTreeSet<usize>,
     busy: BTreeSet<usize>,
     gave_back: u32,
-    held_for: Duration,
     /// The time that this round waited with empty hands.
     waited: Duration,
 }
@@ -380,7 +405,7 @@ impl Surroundings {
                 assert!(pause <= PAUSE * self.gave_back.min(4), "{pause:?} after {} rounds", self.gave_back);
                 self.gave_back += 1;
                 self.granted.clear();
-                (self.held_for, self.waited) = (Duration::ZERO, Duration::ZERO);
+                self.waited = Duration::ZERO;
                 self.rounds.given_back();
             }
             Step::Wait(part) => {
@@ -395,9 +420,9 @@ impl Surroundings {
             Step::WaitHolding(part, most) => {
                 assert!((self.gave_back >= 4 || self.waited >= ms(100)) && !self.granted.is_empty());
                 assert_eq!((0..self.parts).find(|part| !self.granted.contains(part)), Some(part));
-                self.held_for += most;
-                assert!(most <= (self.waited * 4).max(ms(100)), "{most:?} after {:?}", self.waited);
-                assert!(self.held_for <= (self.waited * 4).max(ms(100)) * u32::try_from(self.parts).unwrap());
+                // Callers that wait for each other hold their parts for a moment.
+                let is_in_order = self.granted.iter().all(|held| *held < part);
+                assert!(is_in_order || most <= ms(250), "{most:?} with {:?} in hand", self.granted);
                 self.hear(part, if matches!(answer(), Answer::Granted) { Answer::Granted } else { Answer::Busy });
             }
             Step::Check => {
@@ -423,7 +448,7 @@ proptest! {
     fn any_answers_lead_to_allowed_steps(parts in 1_usize..6, random: u64, answers in answers()) {
         let (granted, busy) = (BTreeSet::new(), BTreeSet::new());
         let rounds = Rounds::new(parts);
-        let mut it = Surroundings { rounds, parts, granted, busy, gave_back: 0, held_for: Duration::ZERO, waited: Duration::ZERO };
+        let mut it = Surroundings { rounds, parts, granted, busy, gave_back: 0, waited: Duration::ZERO };
         let mut answers = answers.into_iter().peekable();
         while answers.peek().is_some() {
             if it.step(random, &mut answers) {
