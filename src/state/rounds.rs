@@ -142,6 +142,11 @@ impl Rounds {
         self.parts.iter().all(|part| part.is_granted)
     }
 
+    /// Whether the caller may hold parts while it waits, however short its waits were.
+    fn is_starving(&self) -> bool {
+        self.vain >= ROUNDS_WITHOUT_HOLDING
+    }
+
     fn first_silent(&self) -> Option<usize> {
         self.parts.iter().position(|part| part.is_silent)
     }
@@ -160,10 +165,10 @@ impl Rounds {
         // the part is no slower than the blocker: given back, the blocker would be waited for again. A slower part is
         // the better blocker, unless the caller is starving between the two.
         let is_in_order = self.parts[next..].iter().all(|part| !part.is_granted);
-        let is_starving = self.vain >= ROUNDS_WITHOUT_HOLDING && self.parts[next].waited > LONGEST_PATIENCE;
+        let is_between_two = self.is_starving() && self.parts[next].waited > LONGEST_PATIENCE;
         let known = &mut self.parts[next].waited;
         let most =
-            if is_in_order && (is_starving || *known <= self.waited * 2) { share.max(*known * 2) } else { share };
+            if is_in_order && (is_between_two || *known <= self.waited * 2) { share.max(*known * 2) } else { share };
         *known = most.max(*known);
         self.phase = Phase::Waited(next);
         Step::WaitHolding(next, most)
@@ -176,8 +181,7 @@ impl Rounds {
         let longest = PAUSE * self.vain.min(ROUNDS_WITHOUT_HOLDING);
         let pause = Duration::from_nanos(random() % (nanos(longest) + 1));
         self.vain = self.vain.saturating_add(1);
-        let is_starving = self.vain >= ROUNDS_WITHOUT_HOLDING;
-        (self.waited, self.patience) = (Duration::ZERO, if is_starving { PATIENCE } else { Duration::ZERO });
+        (self.waited, self.patience) = (Duration::ZERO, if self.is_starving() { PATIENCE } else { Duration::ZERO });
         self.phase = Phase::GivingBack { pause, blocker: self.blocker() };
         Step::GiveBack { pause }
     }
@@ -191,7 +195,7 @@ impl Rounds {
         if let Phase::Waited(part) = self.phase {
             return Some(part);
         }
-        if self.vain >= ROUNDS_WITHOUT_HOLDING {
+        if self.is_starving() {
             // Callers that hold parts while they wait would wait for each other. All of them begin at the first part,
             // so that of two callers with the same first part only one holds any.
             return Some(0);
