@@ -12,12 +12,12 @@ use crate::conn::{
 };
 use crate::doctor::Finding;
 use crate::election::Election;
-use crate::engine::{Engine, Handle, HoldState, Kind};
+use crate::engine::{Engine, Handle, HoldState};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kinds::{Backoff, Fair, Fenced, Group, Plain, ReadWriteLock, Spin, TokenLock, TokenOptions};
+use crate::kinds::{Backoff, Fair, Fenced, Group, Kind, Plain, Spin, TokenLock, TokenOptions};
 use crate::latch::CountDownLatch;
 use crate::listing::{HeldLock, LockWaiter};
-use crate::lock::Lock;
+use crate::lock::{Lock, ReadWriteLock};
 use crate::owner::Owners;
 use crate::permits::PermitExpirableSemaphore;
 use crate::script::Side;

@@ -8,7 +8,6 @@ mod exactly_once;
 mod holds;
 mod hub;
 mod inquiry;
-mod kind;
 mod lifecycle;
 mod node;
 mod release;
@@ -22,7 +21,7 @@ mod watchdog;
 pub(crate) use counted::{CountedRequest, Numbered, Reply, Taken, Ticket};
 pub(crate) use holds::hold::HoldState;
 pub(crate) use inquiry::{Inquiry, Verdict};
-pub(crate) use kind::{AcquireArgs, Kind, Pauses, Queueing, Waking};
+
 pub(crate) use lifecycle::handle::Handle;
 pub(crate) use request::{AcquireRequest, Grant, Wait};
 
@@ -37,6 +36,7 @@ use crate::config::Config;
 use crate::conn::{Server, Topology};
 use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::event::{ListeningFailed, Observer};
+use crate::kinds::Kind;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, Home, OwnerId, Owners, ThreadId, ThreadNumber};
 use crate::script::{Call, IfLock, NotALock};

@@ -1,4 +1,4 @@
-//! The kinds of locks, a file for each:
+//! The kinds of locks, a file for each, and the questions that each answers; the engine acts:
 //!
 //! 1. `plain`: the plain lock; its holder may take the lock again, or may not.
 //! 2. `fair`: the plain lock with a queue; first come, first served, across machines.
@@ -27,13 +27,181 @@ pub(crate) use group::Group;
 pub(crate) use leader::LeaderLock;
 pub(crate) use permits::PermitLock;
 pub(crate) use plain::Plain;
-pub use read_write::ReadWriteLock;
+pub(crate) use read_write::ReadWrite;
 pub use spin::Backoff;
 pub(crate) use spin::Spin;
 pub(crate) use token::TokenLock;
 pub use token::{ReleaseBy, TokenOptions};
 
-use crate::script::{Counts, Publication};
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::Loss;
+use crate::listing::LockKind;
+use crate::name::LockName;
+use crate::owner::OwnerId;
+use crate::script::look::{self, Claim};
+use crate::script::{
+    self, Attempt, Bundle, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Side, query,
+};
+use crate::time::Lease;
+
+/// A kind of lock: the requests that define its behaviour.
+///
+/// The default methods implement locks that are stored as a hash of one owner and its hold count.
+pub(crate) trait Kind: fmt::Debug + Send + Sync {
+    /// The family of the kind. Handles of one family share their holds, and one script renews the locks of a family.
+    fn family(&self) -> &'static str {
+        "hash"
+    }
+
+    /// The kind for events and lists, by the side that is held.
+    fn label(&self, side: Side) -> LockKind;
+
+    /// What an error calls a hold.
+    fn noun(&self) -> &'static str {
+        self.label(self.side()).noun()
+    }
+
+    /// Encodes the owner for Redis; different owners must stay different.
+    fn encode_owner(&self, owner: OwnerId) -> OwnerId {
+        owner
+    }
+
+    /// The way in which threads of this process wait for the same lock.
+    fn queueing(&self) -> Queueing {
+        Queueing::Line
+    }
+
+    /// The way in which a waiter learns that the lock may be free.
+    fn waking(&self) -> Waking {
+        Waking::Message
+    }
+
+    /// Whether processes stand back for each other. Readers exclude no reader, and a queue in Redis has an order.
+    fn stands_back(&self) -> bool {
+        matches!(self.queueing(), Queueing::Line | Queueing::Counted(_))
+    }
+
+    /// Whether a take can be a vote of a red lock: one round trip, with the question when the server started.
+    fn can_vote(&self) -> bool {
+        true
+    }
+
+    /// Whether a hold that was lost may have left parts in Redis, which its last guard gives back.
+    fn may_leave_parts(&self) -> bool {
+        false
+    }
+
+    /// The side of the lock that a guard of this kind holds.
+    fn side(&self) -> Side {
+        Side::Exclusive
+    }
+
+    /// Checks whether a thread with these guards may take the lock again; otherwise returns the reason.
+    fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
+        let _ = held;
+        Ok(())
+    }
+
+    /// The channel on which releases are published for this waiter; empty for a kind without messages.
+    fn channel(&self, name: &LockName, owner: &OwnerId) -> String;
+
+    /// The key that has the hold.
+    fn held_under(&self, name: &LockName) -> Vec<u8> {
+        name.key().to_vec()
+    }
+
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt>;
+
+    /// The scripts that take several locks of this kind in one call; `None` for a kind that is asked for one lock at a
+    /// time.
+    fn bundle(&self) -> Option<Bundle> {
+        None
+    }
+
+    /// Builds the re-entry; `counts` include the new guard.
+    fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
+        script::plain::reenter(name, owner, raise.endless, counts.exclusive)
+    }
+
+    /// Builds the release. `remaining` are the counts that stay, with the lease for them; `None` releases the lock.
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released>;
+
+    /// Removes an owner whose acquire has an unknown outcome: its hold, and its place in a queue.
+    fn withdraw(&self, name: &LockName, owner: &OwnerId) -> Call<()> {
+        self.release(name, owner, None).ignoring_answer()
+    }
+
+    fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
+        script::plain::renew(locks)
+    }
+
+    /// Checks whether these holds still exist, without changing them. `claims` must not be empty.
+    fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
+        look::fields(claims, |owner| vec![owner.to_string()])
+    }
+
+    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>>;
+
+    fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
+        query::is_held(name)
+    }
+
+    /// Reads the time to live of the lock; `None` for a free lock, the longest duration without an expiry.
+    fn time_to_live(&self, name: &LockName) -> Call<Option<Duration>> {
+        query::time_to_live(name)
+    }
+
+    /// Reads an owner of the lock, and its hold count.
+    fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
+        query::holder(name)
+    }
+}
+
+/// The arguments of an acquire.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AcquireArgs<'a> {
+    pub(crate) name: &'a LockName,
+    pub(crate) owner: &'a OwnerId,
+    pub(crate) lease: Lease,
+    /// Whether the caller waits; otherwise the caller asks once.
+    pub(crate) waits: bool,
+}
+
+/// How threads of one process wait for the same lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queueing {
+    /// Threads queue, and only the first thread asks Redis, because only one thread can get the lock.
+    Line,
+    /// Each thread asks, because several threads may hold the lock.
+    Together,
+    /// Each thread joins the queue in Redis, and leaves the queue when it gives up.
+    InRedis,
+    /// Threads queue by what they want of a count, and a message wakes those whose wishes fit.
+    Counted(u32),
+}
+
+/// The way in which a waiter learns that the lock may be free.
+#[derive(Clone, Debug)]
+pub(crate) enum Waking {
+    /// A message on a channel of all waiters.
+    Message,
+    /// A message on a channel of its own.
+    OwnMessage,
+    /// No message: the waiter asks after pauses.
+    Pauses(Pauses),
+}
+
+/// The pause after each failed try, by the number of tries so far; `None` gives up.
+#[derive(Clone)]
+pub(crate) struct Pauses(pub(crate) std::sync::Arc<dyn Fn(u32) -> Option<Duration> + Send + Sync>);
+
+impl fmt::Debug for Pauses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pauses(..)")
+    }
+}
 
 /// The message "unlocked", as every client of these locks understands it.
 fn unlocked(channel: &str) -> Publication<'_> {

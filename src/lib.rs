@@ -154,10 +154,10 @@ pub use event::{
 };
 pub use guard::{Guard, OwnedGuard};
 pub use hold::Hold;
-pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, ReadWriteLock, ReleaseBy, TokenOptions};
+pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, ReleaseBy, TokenOptions};
 pub use latch::CountDownLatch;
 pub use listing::{HeldLock, LockKind, LockWaiter};
-pub use lock::{Holder, Lock, OwnedLock};
+pub use lock::{Holder, Lock, OwnedLock, ReadWriteLock};
 pub use permits::{ExpiringPermits, PermitExpirableSemaphore, PermitId};
 pub use semaphore::{Permits, Semaphore};
 #[cfg(feature = "tls")]

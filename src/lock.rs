@@ -2,6 +2,7 @@
 
 mod one;
 mod owned;
+mod read_write;
 mod several;
 
 use std::fmt;
@@ -12,10 +13,11 @@ use std::time::Duration;
 use crate::cancel::Cancel;
 use crate::durability::Durability;
 use crate::engine::several::{NodeTerms, Terms, fault_of_limits};
-use crate::engine::{Handle, Kind, Wait};
+use crate::engine::{Handle, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, OwnedGuard};
 use crate::hold::{Hold, Taken};
+use crate::kinds::Kind;
 use crate::listing::LockKind;
 use crate::name::GivenName;
 use crate::script::Side;
@@ -23,6 +25,7 @@ use crate::time::{Deadline, Lease};
 use crate::token::FencingToken;
 use one::One;
 pub use owned::OwnedLock;
+pub use read_write::ReadWriteLock;
 use several::Several;
 
 /// A lock by its name. Making a handle does no I/O and cannot fail.

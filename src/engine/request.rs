@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::Engine;
 use super::holds::hold::HoldState;
-use super::kind::Kind;
 use super::node::Node;
 use crate::cancel::Cancel;
 use crate::durability::{Copies, Durability};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::DurabilityMissing;
+use crate::kinds::Kind;
 use crate::name::LockName;
 use crate::state::exchange::Bounds;
 use crate::state::ledger::{GuardNumber, Promise};

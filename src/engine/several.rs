@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::caller::Caller;
-use super::kind::Kind;
 use super::lifecycle::handle::{Handle, Operation};
 use super::request::{AcquireRequest, Grant, Wait};
 use crate::cancel::Cancel;
 use crate::durability::Durability;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kinds::Kind;
 use crate::name::LockName;
 use crate::owner::ThreadId;
 use crate::state::quorum::Rule;

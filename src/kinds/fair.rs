@@ -1,7 +1,6 @@
 //! The fair lock: the plain lock with a queue in Redis.
 
-use super::{only_once, unlocked};
-use crate::engine::{AcquireArgs, Kind, Queueing, Waking};
+use super::{AcquireArgs, Kind, Queueing, Waking, only_once, unlocked};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;

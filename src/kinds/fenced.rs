@@ -1,7 +1,6 @@
 //! The fenced lock: the plain lock with numbered grants, so that a store can refuse a late writer.
 
-use super::unlocked;
-use crate::engine::{AcquireArgs, Kind};
+use super::{AcquireArgs, Kind, unlocked};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;

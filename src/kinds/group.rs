@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::unlocked;
-use crate::engine::{AcquireArgs, Kind};
+use super::{AcquireArgs, Kind, unlocked};
 use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;

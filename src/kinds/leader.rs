@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::unlocked;
-use crate::engine::{AcquireArgs, Kind};
+use super::{AcquireArgs, Kind, unlocked};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{AcquireArgs, Kind, Queueing};
+use super::{AcquireArgs, Kind, Queueing};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;

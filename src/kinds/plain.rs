@@ -1,7 +1,6 @@
 //! The plain lock: exclusive, with re-entry or without.
 
-use super::{only_once, unlocked};
-use crate::engine::{AcquireArgs, Kind};
+use super::{AcquireArgs, Kind, only_once, unlocked};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;

@@ -7,7 +7,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{AcquireArgs, Kind, Pauses, Waking};
+use super::{AcquireArgs, Kind, Pauses, Waking};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;

@@ -5,8 +5,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Backoff;
-use crate::engine::{AcquireArgs, Kind, Pauses, Waking};
+use super::{AcquireArgs, Backoff, Kind, Pauses, Waking};
 use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::several::Terms;
-use crate::engine::{AcquireRequest, Engine, Handle, HoldState, Kind, Wait};
+use crate::engine::{AcquireRequest, Engine, Handle, HoldState, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::hold::Taken;
+use crate::kinds::Kind;
 use crate::name::{GivenName, LockName};
 use crate::owner::ThreadId;
 use crate::state::ledger::{GuardNumber, Phase};

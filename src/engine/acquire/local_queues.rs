@@ -1,7 +1,7 @@
 //! The local queues: of the threads of this process that want a lock, the first thread asks Redis.
 
 use crate::bell::Bell;
-use crate::engine::kind::Queueing;
+use crate::kinds::Queueing;
 use crate::name::LockName;
 use crate::state::local_queue::Queues;
 use crate::sync::Mutex;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::engine::exactly_once;
-use crate::engine::kind::{Kind, Queueing};
 use crate::error::Result;
+use crate::kinds::{Kind, Queueing};
 use crate::name::LockName;
 use crate::owner::{ThreadId, ThreadNumber};
 use crate::state::exchange::Bounds;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::engine::exactly_once;
 use crate::engine::holds::hold::HoldState;
-use crate::engine::kind::Kind;
+use crate::kinds::Kind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::state::exchange::{Bounds, InDoubt};

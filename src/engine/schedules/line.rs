@@ -9,7 +9,7 @@ use super::{START, check};
 use crate::bell::Bell;
 use crate::cancel::Cancel;
 use crate::engine::acquire::local_queues::LocalQueues;
-use crate::engine::kind::Queueing;
+use crate::kinds::Queueing;
 use crate::name::LockName;
 use crate::sync::Mutex;
 

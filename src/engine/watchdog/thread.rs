@@ -117,8 +117,7 @@ mod tests {
     use crate::config::ClientBuilder;
     use crate::conn::{Route, Standalone, Topology};
     use crate::engine::holds::hold::Granted;
-    use crate::engine::{AcquireArgs, Kind};
-    use crate::kinds::Plain;
+    use crate::kinds::{AcquireArgs, Kind, Plain};
     use crate::owner::OwnerId;
     use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Side};
     use crate::state::ledger::{Ledger, Promise};

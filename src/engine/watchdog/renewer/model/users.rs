@@ -2,9 +2,8 @@
 #![cfg(test)]
 
 use super::*;
-use crate::engine::Kind;
 use crate::engine::holds::hold::Granted;
-use crate::kinds::{Fenced, Plain};
+use crate::kinds::{Fenced, Kind, Plain};
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;
 use crate::state::exchange::InDoubt;

@@ -1,0 +1,90 @@
+//! The read-write lock: many readers or one writer, with a handle for each side.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+
+use super::Lock;
+use crate::engine::Handle;
+use crate::kinds::ReadWrite;
+use crate::name::GivenName;
+use crate::script::Side;
+
+/// A lock with two sides: many threads may hold the read side, or one thread the write side.
+///
+/// A writer may also take the read side, and keeps the read side after the release of the write side; waiting
+/// readers are granted the lock then. A reader cannot become a writer, because the thread would wait for its own
+/// read hold: the call fails with [`AlreadyHeld`](crate::ErrorKind::AlreadyHeld). A waiting writer does not stop new
+/// readers, so readers that overlap without end keep writers out.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let prices = client.get_read_write_lock("prices");
+/// let writing = prices.get_write_lock().lock()?;
+/// let reading = prices.get_read_lock().lock()?;
+/// writing.unlock()?;
+/// // Other readers may take the lock now; this read hold goes on.
+/// assert!(reading.is_held());
+/// # Ok::<(), lockson::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until one of its sides is locked"]
+pub struct ReadWriteLock {
+    handle: Handle,
+    name: GivenName,
+}
+
+impl ReadWriteLock {
+    pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
+        Self { handle: handle.clone(), name }
+    }
+
+    /// Returns the name that both sides share.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let prices = client.get_read_write_lock("prices");
+    /// assert_eq!(prices.name(), prices.get_read_lock().name());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// Returns the read side, which many threads may hold.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let reading = client.get_read_write_lock("prices").get_read_lock().lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn get_read_lock(&self) -> Lock {
+        self.side(Side::Shared)
+    }
+
+    /// Returns the write side, which one thread may hold.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let writing = client.get_read_write_lock("prices").get_write_lock().lock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn get_write_lock(&self) -> Lock {
+        self.side(Side::Exclusive)
+    }
+
+    fn side(&self, side: Side) -> Lock {
+        let kind = ReadWrite { side, on_cluster: self.handle.has_slots() };
+        Lock::new(&self.handle, Arc::new(kind), self.name.clone())
+    }
+}
+
+/// As for each of its sides.
+impl UnwindSafe for ReadWriteLock {}
+impl RefUnwindSafe for ReadWriteLock {}
+
+impl fmt::Debug for ReadWriteLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadWriteLock").field("name", &self.name).finish_non_exhaustive()
+    }
+}
