@@ -13,10 +13,13 @@
 mod fair;
 mod fenced;
 mod group;
+pub(crate) mod hash;
+pub(crate) mod latch;
 mod leader;
 mod permits;
 mod plain;
 mod read_write;
+pub(crate) mod semaphore;
 mod spin;
 mod token;
 
@@ -42,7 +45,7 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::{self, Claim};
 use crate::script::{
-    self, Attempt, Bundle, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Side, query,
+    Attempt, Bundle, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Side, query,
 };
 use crate::time::Lease;
 
@@ -122,7 +125,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
     /// Builds the re-entry; `counts` include the new guard.
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
-        script::plain::reenter(name, owner, raise.endless, counts.exclusive)
+        hash::reenter(name, owner, raise.endless, counts.exclusive)
     }
 
     /// Builds the release. `remaining` are the counts that stay, with the lease for them; `None` releases the lock.
@@ -134,7 +137,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
-        script::plain::renew(locks)
+        hash::renew(locks)
     }
 
     /// Checks whether these holds still exist, without changing them. `claims` must not be empty.

@@ -7,9 +7,10 @@ use std::time::Duration;
 use crate::cancel::Cancel;
 use crate::engine::{Handle, Inquiry, Numbered, Verdict};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kinds::latch;
 use crate::name::{GivenName, LockName};
 use crate::script::once::Once;
-use crate::script::{Call, latch, query};
+use crate::script::{Call, query};
 use crate::time::Deadline;
 
 /// A count-down latch by its name: Redisson's `RCountDownLatch`. Making a handle does no I/O and cannot fail.

@@ -1,28 +1,25 @@
 //! The requests to Redis: a typed function for each file in `lua/` and for each plain query.
 
-mod answer;
+pub(crate) mod answer;
 pub(crate) mod bundle;
 mod call;
 mod compare_and_delete;
 pub(crate) mod durability;
-mod entry;
+pub(crate) mod entry;
 pub(crate) mod examination;
 pub(crate) mod fair;
 pub(crate) mod fenced;
 pub(crate) mod group;
-pub(crate) mod latch;
 pub(crate) mod leader;
 pub(crate) mod look;
 #[cfg(test)]
 pub(crate) mod on_server;
 pub(crate) mod once;
 pub(crate) mod permits;
-pub(crate) mod plain;
 pub(crate) mod query;
 pub(crate) mod read_write;
 mod rehearsal;
-mod reply;
-pub(crate) mod semaphore;
+pub(crate) mod reply;
 pub(crate) mod token;
 pub(crate) mod transaction;
 

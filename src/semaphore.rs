@@ -9,11 +9,11 @@ use crate::config::Config;
 use crate::engine::{CountedRequest, Handle, Numbered, Reply, Taken, Ticket, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockReleased, ReleaseFailed};
+use crate::kinds::semaphore::{self, Returned};
 use crate::listing::LockKind;
 use crate::name::{GivenName, LockName};
 use crate::owner::OwnerId;
 use crate::script::once::{self, Once};
-use crate::script::semaphore::{self, Returned};
 use crate::script::{Call, query};
 use crate::time::{Instant, Lease};
 

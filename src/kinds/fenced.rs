@@ -1,10 +1,10 @@
 //! The fenced lock: the plain lock with numbered grants, so that a store can refuse a late writer.
 
-use super::{AcquireArgs, Kind, unlocked};
+use super::{AcquireArgs, Kind, hash, unlocked};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, IfLock, Released, Side, fenced, plain};
+use crate::script::{Attempt, Call, Counts, IfLock, Released, Side, fenced};
 use crate::time::Lease;
 
 /// Redisson's fenced lock.
@@ -51,10 +51,10 @@ impl Kind for Fenced {
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
-        plain::release(name, owner, remaining, unlocked(&name.channel()))
+        hash::release(name, owner, remaining, unlocked(&name.channel()))
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        plain::force_release(name, unlocked(&name.channel()))
+        hash::force_release(name, unlocked(&name.channel()))
     }
 }

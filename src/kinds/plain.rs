@@ -1,10 +1,10 @@
 //! The plain lock: exclusive, with re-entry or without.
 
-use super::{AcquireArgs, Kind, only_once, unlocked};
+use super::{AcquireArgs, Kind, hash, only_once, unlocked};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Bundle, Call, Counts, IfLock, Released, Side, plain};
+use crate::script::{Attempt, Bundle, Call, Counts, IfLock, Released, Side};
 use crate::time::Lease;
 
 /// Redisson's `RLock`, and its non-reentrant lock: the same state in Redis, but a second take is an error.
@@ -27,7 +27,7 @@ impl Kind for Plain {
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        plain::acquire(args.name, args.owner, args.lease)
+        hash::acquire(args.name, args.owner, args.lease)
     }
 
     fn bundle(&self) -> Option<Bundle> {
@@ -36,10 +36,10 @@ impl Kind for Plain {
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
-        plain::release(name, owner, remaining, unlocked(&name.channel()))
+        hash::release(name, owner, remaining, unlocked(&name.channel()))
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        plain::force_release(name, unlocked(&name.channel()))
+        hash::force_release(name, unlocked(&name.channel()))
     }
 }

@@ -7,11 +7,11 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{AcquireArgs, Kind, Pauses, Waking};
+use super::{AcquireArgs, Kind, Pauses, Waking, hash};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Bundle, Call, Counts, IfLock, Publication, Released, Side, plain};
+use crate::script::{Attempt, Bundle, Call, Counts, IfLock, Publication, Released, Side};
 use crate::time::Lease;
 
 /// Redisson's spin lock.
@@ -120,7 +120,7 @@ impl Kind for Spin {
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        plain::acquire(args.name, args.owner, args.lease)
+        hash::acquire(args.name, args.owner, args.lease)
     }
 
     fn bundle(&self) -> Option<Bundle> {
@@ -129,11 +129,11 @@ impl Kind for Spin {
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
-        plain::release(name, owner, remaining, NO_MESSAGE)
+        hash::release(name, owner, remaining, NO_MESSAGE)
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        plain::force_release(name, NO_MESSAGE)
+        hash::force_release(name, NO_MESSAGE)
     }
 }
 

@@ -54,7 +54,7 @@ impl Attempt {
         matches!(self, Self::Granted { .. })
     }
 
-    pub(super) fn read(reply: &Value) -> Option<Self> {
+    pub(crate) fn read(reply: &Value) -> Option<Self> {
         match list(reply)? {
             [Value::Int(1)] => Some(Self::Granted { token: None }),
             [Value::Int(1), token] => Some(Self::Granted { token: Some(u64::try_from(int(token)?).ok()?) }),
@@ -70,7 +70,7 @@ impl Attempt {
 pub(crate) type Released = Result<Option<u64>, Loss>;
 
 /// Reads the reply to a request about a hold: 1 = done | 0 = lost, the lock is free | 2 = lost, another owner has it.
-pub(super) fn read_outcome(reply: &Value) -> Option<Result<(), Loss>> {
+pub(crate) fn read_outcome(reply: &Value) -> Option<Result<(), Loss>> {
     match int(reply)? {
         1 => Some(Ok(())),
         0 => Some(Err(Loss::Gone)),
@@ -81,7 +81,7 @@ pub(super) fn read_outcome(reply: &Value) -> Option<Result<(), Loss>> {
 
 /// Reads the reply to a release: {1, receivers} = done | {0} = lost, the lock is free | {2} = lost, another owner has
 /// it.
-pub(super) fn read_release(reply: &Value) -> Option<Released> {
+pub(crate) fn read_release(reply: &Value) -> Option<Released> {
     match list(reply)? {
         [Value::Int(1), receivers] => Some(Ok(u64::try_from(int(receivers)?).ok())),
         [Value::Int(0)] => Some(Err(Loss::Gone)),
@@ -98,7 +98,7 @@ pub(crate) struct NotALock;
 pub(crate) type IfLock<T> = Result<T, NotALock>;
 
 /// Reads the reply to a forced release: 1 = the lock was held | 0 = the lock was free | 2 = the key is no such lock.
-pub(super) fn read_forced(reply: &Value) -> Option<IfLock<bool>> {
+pub(crate) fn read_forced(reply: &Value) -> Option<IfLock<bool>> {
     match int(reply)? {
         held @ (0 | 1) => Some(Ok(held == 1)),
         2 => Some(Err(NotALock)),
@@ -107,7 +107,7 @@ pub(super) fn read_forced(reply: &Value) -> Option<IfLock<bool>> {
 }
 
 /// The answer to a release that publishes no message.
-pub(super) fn without_receivers(outcome: Result<(), Loss>) -> Released {
+pub(crate) fn without_receivers(outcome: Result<(), Loss>) -> Released {
     outcome.map(|()| Some(0))
 }
 
@@ -139,7 +139,7 @@ pub(crate) struct Raise {
 
 impl Renewal {
     /// One time to live for both cases, for scripts that take one argument.
-    pub(super) fn lease_ms(&self) -> u64 {
+    pub(crate) fn lease_ms(&self) -> u64 {
         self.raise.endless.millis()
     }
 }
@@ -155,11 +155,11 @@ pub(crate) enum RenewalAnswer {
 
 impl RenewalAnswer {
     /// Reads the answers for several locks, in order.
-    pub(super) fn read_all(reply: &Value) -> Option<Vec<Self>> {
+    pub(crate) fn read_all(reply: &Value) -> Option<Vec<Self>> {
         list(reply)?.iter().map(Self::read).collect()
     }
 
-    pub(super) fn read(value: &Value) -> Option<Self> {
+    pub(crate) fn read(value: &Value) -> Option<Self> {
         match value {
             Value::Int(1) => Some(Self::Renewed),
             Value::Int(0) => Some(Self::Lost(Loss::Gone)),

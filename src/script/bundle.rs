@@ -106,10 +106,10 @@ impl Bundle {
 }
 
 /// A value to release: name, owner, the hold count that stays with the lease for it, and the channel.
-pub(super) type ValueRelease<'a> = (&'a LockName, &'a OwnerId, Option<(usize, Lease)>, &'a str);
+pub(crate) type ValueRelease<'a> = (&'a LockName, &'a OwnerId, Option<(usize, Lease)>, &'a str);
 
 /// Takes values of groups.
-pub(super) fn acquire_values<T>(parts: &[BundlePart<'_>], skew_ms: u64, read: fn(&Value) -> Option<T>) -> Call<T> {
+pub(crate) fn acquire_values<T>(parts: &[BundlePart<'_>], skew_ms: u64, read: fn(&Value) -> Option<T>) -> Call<T> {
     let call = ACQUIRE_VALUES.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), read);
     let with_part = |call: Call<T>, part: &BundlePart<'_>| {
         call.arg(part.name.field()).arg(part.owner.as_str()).arg(part.lease.millis())
@@ -118,7 +118,7 @@ pub(super) fn acquire_values<T>(parts: &[BundlePart<'_>], skew_ms: u64, read: fn
 }
 
 /// Releases hold counts of values of groups.
-pub(super) fn release_values<T>(values: &[ValueRelease<'_>], skew_ms: u64, read: fn(&Value) -> Option<T>) -> Call<T> {
+pub(crate) fn release_values<T>(values: &[ValueRelease<'_>], skew_ms: u64, read: fn(&Value) -> Option<T>) -> Call<T> {
     let call = RELEASE_VALUES.call(values[0].0, &keys(values.iter().map(|value| value.0)), read);
     let with_value = |call: Call<T>, &(name, owner, remaining, channel): &ValueRelease<'_>| {
         let (count, lease_ms) = remaining.map_or((0, 0), |(count, lease)| (count, lease.millis()));
@@ -132,7 +132,7 @@ fn keys<'a>(names: impl Iterator<Item = &'a LockName>) -> Vec<&'a [u8]> {
 }
 
 impl BundleAttempt {
-    pub(super) fn read(reply: &Value) -> Option<Self> {
+    pub(crate) fn read(reply: &Value) -> Option<Self> {
         match list(reply)?.split_first()? {
             (Value::Int(1), []) => Some(Self::Granted),
             (Value::Int(0), states) => Some(Self::Refused(states.iter().map(PartState::read).collect::<Option<_>>()?)),
@@ -156,7 +156,7 @@ impl PartState {
     }
 }
 
-pub(super) fn read_releases(reply: &Value) -> Option<Vec<Released>> {
+pub(crate) fn read_releases(reply: &Value) -> Option<Vec<Released>> {
     list(reply)?.iter().map(read_release).collect()
 }
 

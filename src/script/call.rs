@@ -93,7 +93,7 @@ impl<T> Call<T> {
     }
 
     /// Makes a call of several round trips that publishes nothing.
-    pub(super) fn with_round_trips(
+    pub(crate) fn with_round_trips(
         route: &LockName,
         run: impl Fn(&mut Pipeline<'_>) -> Result<T, Stop> + Send + Sync + 'static,
     ) -> Self {
@@ -101,7 +101,7 @@ impl<T> Call<T> {
     }
 
     /// Makes a call of several round trips that publishes by the kind of pub/sub that `run` is told.
-    pub(super) fn with_publishing_round_trips(
+    pub(crate) fn with_publishing_round_trips(
         route: &LockName,
         run: impl Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync + 'static,
     ) -> Self {
@@ -120,13 +120,13 @@ impl<T> Call<T> {
     }
 
     /// Adds the three arguments of a publication: channel, message, command.
-    pub(super) fn publishing(self, publication: Publication<'_>) -> Self {
+    pub(crate) fn publishing(self, publication: Publication<'_>) -> Self {
         self.arg(publication.channel).arg(publication.message).publish_command()
     }
 
     /// Adds the command that publishes. The word is known when the call is packed: a cleanup may be built before the
     /// client has chosen its kind of pub/sub.
-    pub(super) fn publish_command(mut self) -> Self {
+    pub(crate) fn publish_command(mut self) -> Self {
         self.publishes_at = Some(self.command.args_iter().count());
         self.arg(PubSub::Plain.publish())
     }
@@ -232,7 +232,7 @@ impl<T> Call<T> {
     }
 
     /// Runs the call as one of several round trips.
-    pub(super) fn run(&self, send: &mut Pipeline<'_>, pub_sub: PubSub) -> Result<T, Stop> {
+    pub(crate) fn run(&self, send: &mut Pipeline<'_>, pub_sub: PubSub) -> Result<T, Stop> {
         let mut answers = pipelined(std::slice::from_ref(self), pub_sub, send)?;
         known(answers.pop())?.map_err(Stop::Refused)
     }
@@ -327,15 +327,15 @@ const USUAL_BYTES: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::hash;
     use crate::owner::{Owners, ThreadNumber};
-    use crate::script::plain;
     use crate::time::Lease;
 
     #[test]
     fn a_script_that_is_unknown_is_sent_once_for_several_calls() {
         let (name, (_, owner)) = (LockName::new("n").unwrap(), Owners::new().draw(ThreadNumber(1)));
         let lease = Lease::new(std::time::Duration::from_secs(1)).unwrap();
-        let calls: Vec<_> = (0..3).map(|_| plain::reenter(&name, &owner, lease, 1)).collect();
+        let calls: Vec<_> = (0..3).map(|_| hash::reenter(&name, &owner, lease, 1)).collect();
         let mut rounds = vec![
             (vec!["EVALSHA", "EVALSHA", "EVALSHA"], vec!["-NOSCRIPT no\r\n", ":0\r\n", "-NOSCRIPT no\r\n"]),
             (vec!["EVAL", "EVALSHA"], vec![":1\r\n", "-ASK 5 127.0.0.1:1\r\n"]),
@@ -362,7 +362,7 @@ mod tests {
     fn a_call_publishes_by_the_kind_of_pub_sub_at_its_sending() {
         let (name, (_, owner)) = (LockName::new("PUBLISH").unwrap(), Owners::new().draw(ThreadNumber(1)));
         let publication = Publication { channel: "PUBLISH", message: "PUBLISH" };
-        let call = plain::release(&name, &owner, None, publication);
+        let call = hash::release(&name, &owner, None, publication);
         let words = |packed: Vec<u8>, word: &str| String::from_utf8(packed).unwrap().matches(word).count();
         assert!(call.publishes());
         assert_eq!(words(call.packed(PubSub::Plain), "\r\nPUBLISH\r\n"), 4);
@@ -371,6 +371,6 @@ mod tests {
         assert_eq!(words(call.packed_with_source(PubSub::Sharded).unwrap(), "\r\nSPUBLISH\r\n"), 1);
         let mapped = call.map(|_| ()).ignoring_answer();
         assert_eq!(words(mapped.packed(PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
-        assert!(!plain::acquire(&name, &owner, Lease::new(std::time::Duration::from_secs(1)).unwrap()).publishes());
+        assert!(!hash::acquire(&name, &owner, Lease::new(std::time::Duration::from_secs(1)).unwrap()).publishes());
     }
 }

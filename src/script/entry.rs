@@ -7,31 +7,31 @@ use crate::owner::OwnerId;
 
 /// The key of a lock and the value of one hold.
 #[derive(Clone)]
-pub(super) struct Entry {
-    pub(super) name: LockName,
-    pub(super) owner: OwnerId,
+pub(crate) struct Entry {
+    pub(crate) name: LockName,
+    pub(crate) owner: OwnerId,
 }
 
 impl Entry {
-    pub(super) fn of(name: &LockName, owner: &OwnerId) -> Self {
+    pub(crate) fn of(name: &LockName, owner: &OwnerId) -> Self {
         Self { name: name.clone(), owner: owner.clone() }
     }
 
     /// Builds a command with the key.
-    pub(super) fn command(&self, word: &str) -> Cmd {
+    pub(crate) fn command(&self, word: &str) -> Cmd {
         command(word, self.name.key())
     }
 }
 
 /// A command without arguments.
-pub(super) fn word(word: &str) -> Cmd {
+pub(crate) fn word(word: &str) -> Cmd {
     let mut command = Cmd::new();
     command.arg(word);
     command
 }
 
 /// A command with its first argument.
-pub(super) fn command(word: &str, argument: impl ToRedisArgs) -> Cmd {
+pub(crate) fn command(word: &str, argument: impl ToRedisArgs) -> Cmd {
     let mut command = Cmd::new();
     command.arg(word).arg(argument);
     command

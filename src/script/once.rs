@@ -18,12 +18,12 @@ pub(crate) struct Once {
 }
 
 /// Starts the call of a script whose first arguments are the idempotency key and the number.
-pub(super) fn call<T>(script: &Script, name: &LockName, once: &Once, read: fn(&redis::Value) -> Option<T>) -> Call<T> {
+pub(crate) fn call<T>(script: &Script, name: &LockName, once: &Once, read: fn(&redis::Value) -> Option<T>) -> Call<T> {
     script.call(name, &[name.key(), once.key.as_bytes()], read).arg(once.number).arg(MEMORY_MS)
 }
 
 /// The same for a script with one more key before the idempotency key.
-pub(super) fn call_beside<T>(
+pub(crate) fn call_beside<T>(
     script: &Script,
     name: &LockName,
     beside: &str,
@@ -35,7 +35,7 @@ pub(super) fn call_beside<T>(
 }
 
 /// Starts the call of a script that needs no counter: its keys are `key` and the idempotency key.
-pub(super) fn call_without_counter<T>(
+pub(crate) fn call_without_counter<T>(
     script: &Script,
     name: &LockName,
     key: &str,

@@ -5,7 +5,7 @@ use redis::{ServerError, Value};
 use crate::error::{Refusal, Stop};
 
 /// Reads an integer reply.
-pub(super) fn int(value: &Value) -> Option<i64> {
+pub(crate) fn int(value: &Value) -> Option<i64> {
     match value {
         Value::Int(number) => Some(*number),
         _ => None,
@@ -13,7 +13,7 @@ pub(super) fn int(value: &Value) -> Option<i64> {
 }
 
 /// Reads a list reply.
-pub(super) fn list(value: &Value) -> Option<&[Value]> {
+pub(crate) fn list(value: &Value) -> Option<&[Value]> {
     match value {
         Value::Array(values) => Some(values),
         _ => None,
@@ -21,11 +21,11 @@ pub(super) fn list(value: &Value) -> Option<&[Value]> {
 }
 
 /// Ends the round trips with [`Stop::NoReply`] where a part of a reply has an unknown shape.
-pub(super) fn known<T>(part: Option<T>) -> Result<T, Stop> {
+pub(crate) fn known<T>(part: Option<T>) -> Result<T, Stop> {
     part.ok_or(Stop::NoReply)
 }
 
 /// The refusal of one command of several.
-pub(super) fn refused(error: &ServerError) -> Stop {
+pub(crate) fn refused(error: &ServerError) -> Stop {
     Stop::Refused(Refusal::new(error))
 }

@@ -7,8 +7,9 @@ use lockson_harness::RedisServer;
 
 use super::*;
 use crate::error::Loss;
+use crate::kinds::hash;
+use crate::script::Publication;
 use crate::script::on_server::{changes_nothing, run, run_at, state, url_of_user};
-use crate::script::{Publication, plain};
 
 /// The locks of one test.
 struct Locks {
@@ -62,7 +63,7 @@ fn several_grants_leave_what_single_grants_leave() {
     let together = contents();
     server.run(&["FLUSHALL"]);
     for (name, owner) in locks.names.iter().zip(&locks.owners) {
-        run(&server, &plain::acquire(name, owner, locks.lease));
+        run(&server, &hash::acquire(name, owner, locks.lease));
     }
     assert_eq!(together, contents());
     assert_eq!(run(&server, &locks.release()), vec![Ok(Some(0)); 10]);
@@ -201,7 +202,7 @@ fn each_release_answers_and_publishes_for_itself() {
     run(&server, &locks.acquire());
     server.run(&["HSET", "shared", "another field", "1"]);
     server.run(&["DEL", "gone", "taken", "text"]);
-    run(&server, &plain::acquire(&locks.names[2], &OwnerId::encoded("other:1.1"), locks.lease));
+    run(&server, &hash::acquire(&locks.names[2], &OwnerId::encoded("other:1.1"), locks.lease));
     server.run(&["SET", "text", "x"]);
     let mut connection = server.connection();
     let mut messages = connection.as_pubsub();
@@ -246,7 +247,7 @@ fn a_bundle_publishes_as_single_releases_do() {
     let together = [heard(), heard()];
     run(&server, &locks.acquire());
     for ((name, owner), channel) in locks.names.iter().zip(&locks.owners).zip(&locks.channels) {
-        run(&server, &plain::release(name, owner, None, Publication { channel, message: "0" })).unwrap();
+        run(&server, &hash::release(name, owner, None, Publication { channel, message: "0" })).unwrap();
     }
     assert_eq!(together, [heard(), heard()]);
 }

@@ -7,11 +7,12 @@ use lockson_harness::RedisServer;
 
 use super::java::Java;
 use super::*;
+use crate::kinds::hash;
 use crate::name::GivenName;
 use crate::script::bundle::{Bundle, BundleRelease, MOST_PARTS};
 use crate::script::look::{Claim, owners};
 use crate::script::on_server::{changes_nothing, run, run_at, run_pipeline, url_of_user};
-use crate::script::{Raise, RenewalAnswer, plain};
+use crate::script::{Raise, RenewalAnswer};
 
 /// Values of a group, with an owner for each.
 struct Values {
@@ -365,7 +366,7 @@ fn keys_of_other_kinds_are_refused() {
         assert_eq!(run(server, &single), Attempt::OtherKind);
     };
     let whole = values.names[0].whole();
-    run(&server, &plain::acquire(&whole, &values.owners[0], values.lease));
+    run(&server, &hash::acquire(&whole, &values.owners[0], values.lease));
     other_kind(&server);
     server.run(&["DEL", GROUP]);
     server.run(&["HSET", GROUP, "mode", "read", "someone", "1"]);
@@ -376,7 +377,7 @@ fn keys_of_other_kinds_are_refused() {
     // A group is no plain lock.
     server.run(&["DEL", GROUP]);
     assert!(is_granted(&server, &values));
-    let attempt = run(&server, &plain::acquire(&whole, &OwnerId::encoded("other"), values.lease));
+    let attempt = run(&server, &hash::acquire(&whole, &OwnerId::encoded("other"), values.lease));
     assert_eq!(attempt, Attempt::OtherKind);
 }
 

@@ -1,12 +1,12 @@
 //! The scripts of locks that are stored as a hash of one owner and its hold count.
 
-use super::answer::{
-    Attempt, IfLock, Publication, Released, Renewal, RenewalAnswer, read_forced, read_outcome, read_release,
-};
-use super::{Call, Script, lua};
 use crate::error::Loss;
 use crate::name::LockName;
 use crate::owner::OwnerId;
+use crate::script::answer::{
+    Attempt, IfLock, Publication, Released, Renewal, RenewalAnswer, read_forced, read_outcome, read_release,
+};
+use crate::script::{Call, Script, lua};
 use crate::time::Lease;
 
 static ACQUIRE: Script = lua!("plain/acquire.lua");

@@ -1,9 +1,9 @@
 //! The scripts of the count-down latch: the key holds the remaining count.
 
-use super::once::{self, Once};
-use super::reply::int;
-use super::{Call, Publication, Script, lua};
 use crate::name::LockName;
+use crate::script::once::{self, Once};
+use crate::script::reply::int;
+use crate::script::{Call, Publication, Script, lua};
 
 static SET_ONCE: Script = lua!("latch/set_once.lua");
 static COUNT_DOWN: Script = lua!("latch/count_down.lua");

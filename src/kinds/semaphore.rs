@@ -2,10 +2,10 @@
 
 use redis::Value;
 
-use super::once::{self, Once};
-use super::reply::{int, list};
-use super::{Call, Script, lua};
 use crate::name::LockName;
+use crate::script::once::{self, Once};
+use crate::script::reply::{int, list};
+use crate::script::{Call, Script, lua};
 use crate::time::Lease;
 
 static ACQUIRE: Script = lua!("semaphore/acquire.lua");
