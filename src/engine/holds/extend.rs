@@ -34,7 +34,7 @@ impl Engine {
         let bounds = Bounds::within(Instant::now(), limit, limit);
         let (extension, call, in_doubt) = self.begin_extension(hold, lease, bounds)?;
         let outcome = exactly_once::send_after(in_doubt, &*self.topology, &call, bounds, None);
-        self.finish_extension(&extension, outcome)
+        self.finish_extension(extension, outcome)
     }
 
     /// Builds the request, and returns the earlier copies that must be fenced before.
@@ -62,21 +62,20 @@ impl Engine {
     /// Takes the outcome of the request.
     pub(crate) fn finish_extension(
         &self,
-        extension: &Extension<'_>,
+        Extension { hold, server, lease, durability, turn }: Extension<'_>,
         outcome: Outcome<Answer<Vec<RenewalAnswer>>, Failed>,
     ) -> Result<()> {
-        let Extension { hold, server, lease, durability, turn } = extension;
         let mut missing = None;
         self.in_turn(
             hold,
-            turn,
+            &turn,
             |_| outcome,
             |ledger, now, answer| match answer.value.first() {
                 Some(RenewalAnswer::Renewed) => {
                     if let Some(needs) = durability {
                         missing = needs.judge(answer.copies.as_ref(), &server.label(), NOT_EXTENDED)?;
                     }
-                    ledger.extended(answer.sent, *lease);
+                    ledger.extended(answer.sent, lease);
                     Ok(())
                 }
                 Some(RenewalAnswer::Lost(loss)) => {

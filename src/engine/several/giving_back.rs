@@ -1,11 +1,14 @@
-//! Gives back and extends several holds at once.
+//! Gives back, extends and re-enters several holds at once.
 
 use std::sync::Arc;
 
+use super::part::Part;
+use crate::engine::caller::Caller;
 use crate::engine::exactly_once::{self, Answer, Send};
 use crate::engine::holds::hold::HoldState;
 use crate::engine::release::partial::PartRelease;
 use crate::engine::release::{Begun, LastRelease};
+use crate::engine::request::Grant;
 use crate::engine::{Engine, LockPlace};
 use crate::error::{Error, Result};
 use crate::script::bundle::{Bundle, BundleRelease, MOST_PARTS};
@@ -95,7 +98,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
 
 /// The places of the holds in the order in which their turns are taken: the same for all threads, which would otherwise
 /// wait for each other.
-pub(super) fn in_order<'a>(holds: impl Iterator<Item = &'a Arc<HoldState>>) -> impl Iterator<Item = usize> {
+fn in_order<'a>(holds: impl Iterator<Item = &'a Arc<HoldState>>) -> impl Iterator<Item = usize> {
     let mut holds: Vec<(usize, usize)> = holds.map(|hold| Arc::as_ptr(hold).addr()).zip(0..).collect();
     holds.sort_unstable();
     holds.into_iter().map(|(_, place)| place)
@@ -117,7 +120,7 @@ fn bounds_of<'a>(
 /// The bounds of the wait for a turn, which comes late or never after an unanswered request of the hold. The requests
 /// of the other holds follow all turns, and half of the time is theirs. Bounds of one attempt begin now, but all turns
 /// share their time.
-pub(super) fn for_turn(start: Instant, bounds: Bounds) -> Bounds {
+fn for_turn(start: Instant, bounds: Bounds) -> Bounds {
     let end = if bounds.repeat {
         start.after(start.until(bounds.end) / 2)
     } else {
@@ -162,30 +165,66 @@ pub(crate) fn extend_at_once(
     holds: &[(&Arc<Engine>, &Arc<HoldState>, Lease)],
     bounds: impl Fn(&Engine) -> Bounds,
 ) -> Vec<Result<()>> {
-    let mut outcomes: Vec<Result<()>> = holds.iter().map(|_| Ok(())).collect();
+    let of = |place: usize| (holds[place].0, holds[place].1);
+    let begin = |place: usize, turn| holds[place].0.begin_extension(holds[place].1, holds[place].2, turn);
+    let finish = |place: usize, extension, answer| holds[place].0.finish_extension(extension, answer);
+    one_request_each((0..holds.len()).map(of).collect(), bounds, None, begin, finish)
+}
+
+/// Takes every hold once more, each within its bounds. Returns the outcomes in order.
+pub(super) fn reenter_at_once(
+    holds: &[(&Part<'_>, Arc<HoldState>)],
+    bounds: impl Fn(&Engine) -> Bounds,
+    caller: &Caller<'_>,
+) -> Vec<Result<Grant>> {
+    // A loss is told before any turn is taken, because the observer may take the locks.
+    for (Part { engine, .. }, hold) in holds {
+        engine.with_ledger(hold, |ledger, now| ledger.look(now));
+    }
+    let begin = |place: usize, turn: Bounds| {
+        let (Part { engine, request }, hold) = &holds[place];
+        engine.must_be_live(hold)?;
+        // A request in the background may have the turn of the hold while the server is down.
+        let why_down = || engine.node(request.name).server.why_down(Instant::now());
+        turn.voting.skips_down.then(why_down).flatten().map_or(Ok(()), Err)?;
+        engine.begin_reentry(request, hold, turn)
+    };
+    let finish = |place: usize, reentry, answer| {
+        let Part { engine, request } = holds[place].0;
+        engine.finish_reentry(request, reentry, answer)
+    };
+    let holds = holds.iter().map(|(Part { engine, .. }, hold)| (*engine, hold)).collect();
+    one_request_each(holds, bounds, Some(caller), begin, finish)
+}
+
+/// Sends one request for each hold, in its turn and within its bounds. Returns the outcomes in order.
+fn one_request_each<B, A: std::marker::Send, R>(
+    holds: Vec<(&Arc<Engine>, &Arc<HoldState>)>,
+    bounds: impl Fn(&Engine) -> Bounds,
+    caller: Option<&Caller<'_>>,
+    begin: impl Fn(usize, Bounds) -> Result<(B, Call<A>, InDoubt)>,
+    finish: impl Fn(usize, B, std::result::Result<Answer<A>, Failed>) -> Result<R>,
+) -> Vec<Result<R>> {
     let start = Instant::now();
-    let bounds = bounds_of(holds.iter().map(|(engine, ..)| &***engine), bounds);
-    let (mut places, mut begun) = (vec![], vec![]);
-    for place in in_order(holds.iter().map(|(_, hold, _)| *hold)) {
-        let (engine, hold, lease) = holds[place];
-        match engine.begin_extension(hold, lease, for_turn(start, bounds(place))) {
-            Ok(extension) => {
-                places.push(place);
-                begun.push(extension);
-            }
-            Err(error) => outcomes[place] = Err(error),
+    let bounds = bounds_of(holds.iter().map(|(engine, _)| &***engine), bounds);
+    let (mut begun, mut outcomes) = (vec![], vec![]);
+    for place in in_order(holds.iter().map(|(_, hold)| *hold)) {
+        match begin(place, for_turn(start, bounds(place))) {
+            Ok(one) => begun.push((place, one)),
+            Err(error) => outcomes.push((place, Err(error))),
         }
     }
-    let sends = places.iter().zip(&begun).map(|(place, (_, call, in_doubt))| {
-        let engine = holds[*place].0;
-        Send { topology: &*engine.topology, call, bounds: bounds(*place), in_doubt: in_doubt.clone() }
+    let sends = begun.iter().map(|(place, (_, call, in_doubt))| {
+        let topology = &*holds[*place].0.topology;
+        Send { topology, call, bounds: bounds(*place), in_doubt: in_doubt.clone() }
     });
-    let answers = exactly_once::send_all(sends.collect(), None);
-    for ((place, (extension, ..)), answer) in places.iter().zip(&begun).zip(answers) {
-        outcomes[*place] = holds[*place].0.finish_extension(extension, answer);
+    let answers = exactly_once::send_all(sends.collect(), caller);
+    for ((place, (own, ..)), answer) in begun.into_iter().zip(answers) {
+        outcomes.push((place, finish(place, own, answer)));
     }
-    let about = |(outcome, (_, hold, _)): (Result<()>, &(_, &Arc<HoldState>, _))| {
-        outcome.map_err(|error| error.about_a(hold.kind.noun(), &hold.name))
+    outcomes.sort_by_key(|(place, _)| *place);
+    let about = |(outcome, (_, hold)): ((_, Result<R>), &(_, &Arc<HoldState>))| {
+        outcome.1.map_err(|error| error.about_a(hold.kind.noun(), &hold.name))
     };
-    outcomes.into_iter().zip(holds).map(about).collect()
+    outcomes.into_iter().zip(&holds).map(about).collect()
 }

@@ -1,18 +1,15 @@
 //! Most of several locks on independent servers: the rounds of a red lock.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::asking::{self, Heard, Reply};
-use super::giving_back::{Held, for_turn, in_order, release_at_once};
+use super::giving_back::{Held, reenter_at_once, release_at_once};
 use super::part::{Part, as_vote, at_nodes, unless_down};
 use crate::engine::Engine;
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::acquire::stand_backs::stand_back;
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::Caller;
-use crate::engine::exactly_once::{self, Send};
-use crate::engine::holds::hold::HoldState;
 use crate::engine::request::{Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Waking;
@@ -125,46 +122,14 @@ impl<'a> Most<'a> {
 
     /// Re-enters the locks that this thread holds, all servers at once. A lost hold does not vote.
     fn reenter_all(&self, skips_down: bool) -> Vec<Option<Heard>> {
-        let start = Instant::now();
-        let bounds = || if skips_down { unless_down(self.node_timeout) } else { at_nodes(self.node_timeout) };
-        let find = |Part { engine, request }: &Part<'_>| {
-            let thread = self.thread.as_ref()?.number();
-            engine.registry.find(request.name, thread)
+        let find = |(place, part): (usize, &'a Part<'a>)| {
+            Some((place, (part, part.engine.registry.find(part.request.name, self.thread.as_ref()?.number())?)))
         };
-        let held: Vec<(usize, Arc<HoldState>)> =
-            self.parts.iter().enumerate().filter_map(|(place, part)| Some((place, find(part)?))).collect();
+        let (places, held): (Vec<usize>, Vec<_>) = self.parts.iter().enumerate().filter_map(find).unzip();
+        let bounds = |_: &Engine| if skips_down { unless_down(self.node_timeout) } else { at_nodes(self.node_timeout) };
         let mut replies: Vec<Option<Heard>> = self.parts.iter().map(|_| None).collect();
-        let mut hear = |place: usize, outcome: Result<Grant>| {
-            let reply = outcome.map(Reply::Granted).map_err(|error| error.about(self.parts[place].request.name));
-            replies[place] = Some(Heard { reply, run_id: None });
-        };
-        // A loss is told before any turn is taken, because the observer may take the locks.
-        for (place, hold) in &held {
-            self.parts[*place].engine.with_ledger(hold, |ledger, now| ledger.look(now));
-        }
-        let mut begun = vec![];
-        for index in in_order(held.iter().map(|(_, hold)| hold)) {
-            let (place, hold) = &held[index];
-            let Part { engine, request } = &self.parts[*place];
-            // A request in the background may have the turn of the hold while the server is down.
-            let why_down = || engine.node(request.name).server.why_down(Instant::now()).filter(|_| skips_down);
-            let reentry = engine
-                .must_be_live(hold)
-                .and_then(|()| why_down().map_or(Ok(()), Err))
-                .and_then(|()| engine.begin_reentry(request, hold, for_turn(start, bounds())));
-            match reentry {
-                Ok(reentry) => begun.push((*place, reentry)),
-                Err(error) => hear(*place, Err(error)),
-            }
-        }
-        let sends = begun.iter().map(|(place, (_, call, in_doubt))| {
-            let topology = &*self.parts[*place].engine.topology;
-            Send { topology, call, bounds: bounds(), in_doubt: in_doubt.clone() }
-        });
-        let answers = exactly_once::send_all(sends.collect(), Some(self.caller));
-        for ((place, (reentry, ..)), answer) in begun.into_iter().zip(answers) {
-            let Part { engine, request } = &self.parts[place];
-            hear(place, engine.finish_reentry(request, reentry, answer));
+        for (place, outcome) in places.into_iter().zip(reenter_at_once(&held, bounds, self.caller)) {
+            replies[place] = Some(Heard { reply: outcome.map(Reply::Granted), run_id: None });
         }
         replies
     }
