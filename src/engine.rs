@@ -3,27 +3,29 @@
 mod acquire;
 mod background;
 mod caller;
-mod counted;
-mod exactly_once;
-mod holds;
-mod hub;
+mod cells;
+mod closing;
+mod examination;
+mod handle;
+mod hold;
 mod inquiry;
-mod lifecycle;
+mod keeper;
+mod life;
 mod node;
 mod release;
 mod request;
 #[cfg(all(test, shuttle))]
 mod schedules;
+mod sender;
 pub(crate) mod several;
-mod side_by_side;
-mod watchdog;
 
-pub(crate) use counted::{CountedRequest, Numbered, Reply, Taken, Ticket};
-pub(crate) use holds::hold::HoldState;
+pub(crate) use acquire::counted::{CountedRequest, Reply};
+pub(crate) use cells::taken::{Taken, Ticket};
+pub(crate) use handle::Handle;
+pub(crate) use hold::HoldState;
 pub(crate) use inquiry::{Inquiry, Verdict};
-
-pub(crate) use lifecycle::handle::Handle;
 pub(crate) use request::{AcquireRequest, Grant, Wait};
+pub(crate) use sender::numbered::Numbered;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
@@ -44,18 +46,18 @@ use crate::state::exchange::Bounds;
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
 use crate::transport::Slot;
-use acquire::local_queues::LocalQueues;
-use acquire::stand_backs::StandBacks;
-use acquire::waiters::Waiters;
 use background::Background;
 use caller::Caller;
-use holds::callbacks::Callbacks;
-use holds::heartbeat::Heartbeat;
-use holds::registry::Registry;
-use hub::{Hub, Reports};
-use lifecycle::under_way::UnderWay;
+use cells::hub::{Hub, Reports};
+use cells::local_queues::LocalQueues;
+use cells::registry::Registry;
+use cells::stand_backs::StandBacks;
+use cells::waiters::Waiters;
+use keeper::callbacks::Callbacks;
+use keeper::heartbeat::Heartbeat;
+use keeper::watchdog::thread::Watchdog;
+use life::UnderWay;
 use node::Node;
-use watchdog::thread::Watchdog;
 
 /// The state of one client.
 #[derive(Debug)]
@@ -70,9 +72,9 @@ pub(crate) struct Engine {
     /// The nodes that were made, each at the number of its server.
     nodes: Mutex<Vec<Option<Arc<Node>>>>,
     local_queues: LocalQueues,
-    pub(crate) counted_queues: acquire::counted_queues::Queues,
-    numbers: counted::numbered::Numbers,
-    pub(crate) taken: counted::taken::AllTaken,
+    pub(crate) counted_queues: cells::counted_queues::Queues,
+    numbers: sender::numbered::Numbers,
+    pub(crate) taken: cells::taken::AllTaken,
     stand_backs: StandBacks,
     cleaner: Background,
     callbacks: Callbacks,
@@ -151,7 +153,7 @@ impl Engine {
         let node = self.node(call.route());
         let caller = Caller::new(self, None);
         let bounds = Bounds { repeat, fences: !repeat, ..Bounds::within(Instant::now(), limit, limit) };
-        let answer = exactly_once::send(&*self.topology, call, bounds, Some(&caller));
+        let answer = sender::exactly_once::send(&*self.topology, call, bounds, Some(&caller));
         self.after_request(&node);
         answer.map(|answer| answer.value).map_err(|failed| {
             if let Some(in_doubt) = failed.in_doubt.filter(|_| !repeat) {

@@ -1,23 +1,21 @@
 //! Acquires: re-entry by the registry of this process, all else by a request to Redis.
 
-pub(super) mod acquisition;
-pub(super) mod counted_queues;
-pub(super) mod local_queues;
-pub(super) mod stand_backs;
-pub(super) mod waiters;
-pub(super) mod waiting;
+pub(crate) mod acquisition;
+pub(crate) mod counted;
+pub(crate) mod stand_back;
+pub(crate) mod waiting;
 
 use std::result::Result as Outcome;
 use std::sync::Arc;
 
-use super::Engine;
-use super::caller::Caller;
-use super::exactly_once::{self, Answer};
-use super::holds::hold::HoldState;
-use super::holds::in_turn::{no_turn, still_kept};
-use super::holds::requests::Turn;
-use super::request::{AcquireRequest, Grant, Wait};
 use crate::durability::Durability;
+use crate::engine::Engine;
+use crate::engine::caller::Caller;
+use crate::engine::hold::HoldState;
+use crate::engine::hold::requests::Turn;
+use crate::engine::keeper::in_turn::{no_turn, still_kept};
+use crate::engine::request::{AcquireRequest, Grant, Wait};
+use crate::engine::sender::exactly_once::{self, Answer};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockAcquired;
 use crate::owner::ThreadId;

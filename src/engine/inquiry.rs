@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Engine;
-use super::caller::Caller;
-use super::exactly_once;
-use super::hub::Subscription;
-use super::node::Node;
 use crate::cancel::Cancel;
+use crate::engine::Engine;
+use crate::engine::caller::Caller;
+use crate::engine::cells::hub::Subscription;
+use crate::engine::node::Node;
+use crate::engine::sender::exactly_once;
 use crate::error::{Error, Result};
 use crate::name::LockName;
 use crate::script::Call;

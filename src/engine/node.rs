@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::background::Background;
-use super::hub::Hub;
 use crate::conn::Server;
-use crate::engine::watchdog::thread::Watchdog;
+use crate::engine::background::Background;
+use crate::engine::cells::hub::Hub;
+use crate::engine::keeper::watchdog::thread::Watchdog;
 use crate::error::Error;
 use crate::sync::Mutex;
 use crate::time::Instant;
@@ -19,7 +19,7 @@ pub(crate) struct Node {
     pub(crate) hub: Arc<Hub>,
     /// The cleanup of requests to this server; a queue for each server, so that a silent server delays no other
     /// server.
-    pub(super) cleaner: Background,
+    pub(crate) cleaner: Background,
     pub(crate) watchdog: Arc<Watchdog>,
     asking: Mutex<Asking>,
     /// Whether the observer knows that the server cannot wait for replicas.
@@ -94,7 +94,7 @@ const FORGOTTEN: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::hub::Reports;
+    use crate::engine::cells::hub::Reports;
     use crate::error::{Error, Refusal};
     use crate::name::LockName;
 

@@ -1,18 +1,16 @@
 //! Releases: of one guard, of a whole hold, or of a hold of another owner.
 
-pub(super) mod cleanup;
-pub(super) mod partial;
-
 use std::result::Result as Outcome;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Engine;
-use super::exactly_once::{self, Answer};
-use crate::engine::holds::hold::HoldState;
-use crate::engine::holds::in_turn::no_turn;
-use crate::engine::holds::requests::Turn;
+use crate::engine::Engine;
+use crate::engine::hold::HoldState;
+use crate::engine::hold::requests::Turn;
+use crate::engine::keeper::in_turn::no_turn;
+use crate::engine::keeper::partial::PartRelease;
 use crate::engine::node::Node;
+use crate::engine::sender::exactly_once::{self, Answer};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
 use crate::kinds::{Queueing, Waking};
@@ -22,7 +20,6 @@ use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::{GuardNumber, Release};
 use crate::state::stand_back::Rivals;
 use crate::time::Instant;
-use partial::PartRelease;
 
 /// The last release of a hold, from its request to its reply.
 pub(crate) struct LastRelease<'a> {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Engine;
-use super::holds::hold::HoldState;
-use super::node::Node;
 use crate::cancel::Cancel;
 use crate::durability::{Copies, Durability};
+use crate::engine::Engine;
+use crate::engine::hold::HoldState;
+use crate::engine::node::Node;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::DurabilityMissing;
 use crate::kinds::Kind;

@@ -9,12 +9,12 @@ pub(crate) mod part;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::caller::Caller;
-use super::lifecycle::handle::{Handle, Operation};
-use super::request::{AcquireRequest, Grant, Wait};
 use crate::cancel::Cancel;
 use crate::durability::Durability;
 use crate::engine::Engine;
+use crate::engine::caller::Caller;
+use crate::engine::handle::{Handle, Operation};
+use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Kind;
 use crate::name::LockName;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use shuttle::thread;
 
 use super::{START, check};
-use crate::engine::holds::hold::HoldState;
-use crate::engine::holds::registry::Registry;
-use crate::engine::lifecycle::under_way::UnderWay;
+use crate::engine::cells::registry::Registry;
+use crate::engine::hold::HoldState;
+use crate::engine::life::UnderWay;
 use crate::error::Loss;
 use crate::name::LockName;
 use crate::owner::{OwnerId, Owners, ThreadId};

@@ -8,7 +8,7 @@ use shuttle::thread;
 use super::{START, check};
 use crate::bell::Bell;
 use crate::cancel::Cancel;
-use crate::engine::acquire::counted_queues::Queues;
+use crate::engine::cells::counted_queues::Queues;
 use crate::sync::Mutex;
 
 #[derive(Default)]

@@ -8,9 +8,9 @@ use std::time::Duration;
 use shuttle::thread;
 
 use super::{START, check};
-use crate::engine::holds::hold::HoldState;
-use crate::engine::holds::registry::Registry;
-use crate::engine::watchdog::renewer::{Asked, Detour, Due, RenewalHost, Renewer, RequestOutcome};
+use crate::engine::cells::registry::Registry;
+use crate::engine::hold::HoldState;
+use crate::engine::keeper::watchdog::renewer::{Asked, Detour, Due, RenewalHost, Renewer, RequestOutcome};
 use crate::error::{Error, Loss, Refusal};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};

@@ -8,7 +8,7 @@ use shuttle::thread;
 use super::{START, check};
 use crate::bell::Bell;
 use crate::cancel::Cancel;
-use crate::engine::acquire::local_queues::LocalQueues;
+use crate::engine::cells::local_queues::LocalQueues;
 use crate::kinds::Queueing;
 use crate::name::LockName;
 use crate::sync::Mutex;

@@ -10,7 +10,7 @@ use shuttle::thread;
 use super::{START, check};
 use crate::bell::Bell;
 use crate::conn::{Audience, ListenerEvent, Server, Sleeper, sleeper};
-use crate::engine::hub::{Hub, Reports, Subscription};
+use crate::engine::cells::hub::{Hub, Reports, Subscription};
 use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::name::LockName;
 use crate::state::channels::Subject;

@@ -8,8 +8,8 @@ use shuttle::thread;
 
 use super::{START, check};
 use crate::conn::sleeper;
-use crate::engine::holds::hold::HoldState;
-use crate::engine::watchdog::inbox::Inbox;
+use crate::engine::hold::HoldState;
+use crate::engine::keeper::watchdog::inbox::Inbox;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::asking::{self, Reply};
-use super::giving_back::{Held, extend_at_once, release_at_once};
-use super::part::Part;
 use crate::engine::Engine;
 use crate::engine::acquire::acquisition::Acquisition;
-use crate::engine::acquire::stand_backs::stand_back;
+use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::caller::Caller;
 use crate::engine::request::{Grant, Wait};
+use crate::engine::several::asking::{self, Reply};
+use crate::engine::several::giving_back::{Held, extend_at_once, release_at_once};
+use crate::engine::several::part::Part;
 use crate::error::{Error, ErrorKind, Result};
 use crate::owner::ThreadId;
 use crate::state::backoff::random;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::caller::{Caller, closed};
-use crate::engine::exactly_once::{self, Answer, Send};
 use crate::engine::request::{AcquireRequest, Grant};
+use crate::engine::sender::exactly_once::{self, Answer, Send};
 use crate::engine::{Engine, LockPlace};
 use crate::error::{Error, Result};
 use crate::script::bundle::{Bundle, BundleAttempt, BundlePart, MOST_PARTS, PartState};

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::part::Part;
 use crate::engine::caller::Caller;
-use crate::engine::exactly_once::{self, Answer, Send};
-use crate::engine::holds::hold::HoldState;
-use crate::engine::release::partial::PartRelease;
+use crate::engine::hold::HoldState;
+use crate::engine::keeper::partial::PartRelease;
 use crate::engine::release::{Begun, LastRelease};
 use crate::engine::request::Grant;
+use crate::engine::sender::exactly_once::{self, Answer, Send};
+use crate::engine::several::part::Part;
 use crate::engine::{Engine, LockPlace};
 use crate::error::{Error, Result};
 use crate::script::bundle::{Bundle, BundleRelease, MOST_PARTS};

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::asking::{self, Heard, Reply};
-use super::giving_back::{Held, reenter_at_once, release_at_once};
-use super::part::{Part, as_vote, at_nodes, unless_down};
 use crate::engine::Engine;
 use crate::engine::acquire::acquisition::Acquisition;
-use crate::engine::acquire::stand_backs::stand_back;
+use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::Caller;
 use crate::engine::request::{Grant, Wait};
+use crate::engine::several::asking::{self, Heard, Reply};
+use crate::engine::several::giving_back::{Held, reenter_at_once, release_at_once};
+use crate::engine::several::part::{Part, as_vote, at_nodes, unless_down};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Waking;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};

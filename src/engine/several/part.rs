@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::engine::acquire::stand_backs::Wanted;
+use crate::engine::acquire::stand_back::Wanted;
 use crate::engine::request::AcquireRequest;
 use crate::state::exchange::Bounds;
 use crate::time::Instant;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::Acquisition;
 use crate::durability::Durability;
-use crate::engine::exactly_once::Answer;
+use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::request::AcquireRequest;
+use crate::engine::sender::exactly_once::Answer;
 use crate::error::Error;
 use crate::script::{Attempt, durability};
 use crate::time::{Deadline, Instant};

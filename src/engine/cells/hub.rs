@@ -1,0 +1,289 @@
+//! The hub: connects the waiters of one server with its listening connection.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::bell::Bell;
+use crate::conn::{Audience, ListenerEvent, Server, Waker, listen};
+use crate::error::{Error, ErrorKind, Refusal, Result};
+use crate::name::INVALIDATIONS;
+use crate::name::LockName;
+use crate::state::channels::{Channels, Message, Subject};
+use crate::state::watch::Ear;
+use crate::sync::Mutex;
+use crate::time::Instant;
+use crate::transport::Demand;
+
+/// The waiters of one server, and the listening connection while there are waiters.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    server: Arc<Server>,
+    command_timeout: Duration,
+    reports: Box<dyn Reports>,
+    state: Mutex<State>,
+    /// The number of channels with waiters; read without the mutex by callers that do not wait.
+    live: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    channels: Channels<Bell>,
+    /// Wakes the listening thread, while that thread runs.
+    waker: Option<Waker>,
+    /// The number of listening connections so far.
+    connections: u64,
+    /// The id of the open connection on the server, where the server reports one.
+    number: Option<u64>,
+    /// Whether the open connection leads to the wrong server.
+    misled: bool,
+}
+
+/// The receiver of reports that do not concern waiters.
+pub(crate) trait Reports: std::fmt::Debug + Send + Sync {
+    /// Another client published a message about this lock.
+    fn announced(&self, name: &LockName);
+
+    /// A message with a count arrived on this channel.
+    fn counted(&self, channel: &str, payload: &[u8], announced: Option<&LockName>);
+
+    /// Tracked keys were changed or deleted; `None` means all keys.
+    fn invalidated(&self, keys: Option<&[String]>);
+
+    /// The state of the listening connection changed; with `lost`, messages may have been missed.
+    fn ear_changed(&self, lost: bool);
+
+    /// The server refused a subscription, because another server has the slot.
+    fn elsewhere(&self, server: &Server, refusal: &Refusal);
+
+    fn listening_failed(&self, server: &Server, error: Error);
+}
+
+/// A place of a waiter on a channel; dropping it leaves the channel.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    hub: Arc<Hub>,
+    channel: String,
+    number: u64,
+}
+
+impl Hub {
+    pub(crate) fn new(server: Arc<Server>, command_timeout: Duration, reports: Box<dyn Reports>) -> Self {
+        Self { server, command_timeout, reports, state: Mutex::default(), live: AtomicUsize::new(0) }
+    }
+
+    /// Rings `bell` for each message on `channel` that is no count, and once when the subscription is confirmed.
+    pub(crate) fn join(self: &Arc<Self>, subject: &Subject, channel: String, bell: &Bell) -> Result<Subscription> {
+        let mut state = self.state.lock();
+        let number = state.channels.join(subject, &channel, bell.clone());
+        self.live.store(state.channels.len(), Ordering::Release);
+        match &state.waker {
+            Some(waker) => waker.wake(),
+            None => {
+                let audience = Arc::downgrade(self) as Weak<dyn Audience>;
+                match listen(Arc::clone(&self.server), audience, self.command_timeout) {
+                    Ok(waker) => state.waker = Some(waker),
+                    Err(error) => {
+                        state.channels.leave(&channel, number, Instant::now());
+                        let text = format!("no thread could be started to listen to redis at {}", self.server.label());
+                        return Err(Error::with_source(ErrorKind::Connection, text, error));
+                    }
+                }
+            }
+        }
+        drop(state);
+        Ok(Subscription { hub: Arc::clone(self), channel, number })
+    }
+
+    /// Keeps a waiter subscribed: joins the channel at the first call, and where the subscription is one of another
+    /// server. Returns whether a message could be missed before, so that the waiter must ask again. Fails where Redis
+    /// refuses the subscription: such a wait could miss every message.
+    pub(crate) fn arm(
+        self: &Arc<Self>,
+        subscription: &mut Option<Subscription>,
+        subject: &Subject,
+        channel: impl FnOnce() -> String,
+        bell: &Bell,
+    ) -> Result<bool> {
+        if let Some(subscription) = subscription
+            && Arc::ptr_eq(&subscription.hub, self)
+        {
+            subscription.is_live()?;
+            return Ok(false);
+        }
+        // A subscription that is not confirmed rings the bell with the confirmation, and the waiter asks again.
+        subscription.insert(self.join(subject, channel(), bell)?).is_live()
+    }
+
+    /// Joins only if the channel is subscribed already, so that no later message can be missed.
+    pub(crate) fn join_live(
+        self: &Arc<Self>,
+        subject: &Subject,
+        channel: &dyn Fn() -> String,
+        bell: &Bell,
+    ) -> Option<Subscription> {
+        if self.live.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let channel = channel();
+        let mut state = self.state.lock();
+        if !state.channels.is_subscribed(&channel) {
+            return None;
+        }
+        let number = state.channels.join(subject, &channel, bell.clone());
+        drop(state);
+        Some(Subscription { hub: Arc::clone(self), channel, number })
+    }
+
+    /// Subscribes to changes of keys until the result is dropped.
+    pub(crate) fn watch(self: &Arc<Self>) -> Result<Subscription> {
+        self.join(&Subject::Other, INVALIDATIONS.to_owned(), &Bell::new())
+    }
+
+    /// Returns the state of the listening connection for changes of keys, while they are subscribed.
+    pub(crate) fn ear(&self) -> Ear {
+        let state = self.state.lock();
+        match state.channels.is_live(INVALIDATIONS) {
+            Ok(true) => Ear::Open { connection: state.connections, number: state.number },
+            Ok(false) => Ear::Closed,
+            Err(refusal) => Ear::Refused(Error::refused(refusal)),
+        }
+    }
+
+    /// Records that the server does not know the listening connection with this id. If that connection is still open,
+    /// it leads to another server and is replaced.
+    pub(crate) fn is_unknown(&self, number: u64) {
+        let mut state = self.state.lock();
+        if state.number == Some(number) {
+            state.misled = true;
+            if let Some(waker) = &state.waker {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Announces a release of this process, whose message is no news here. Returns whether the channel is subscribed.
+    pub(crate) fn expect_own(&self, channel: &str) -> bool {
+        self.live.load(Ordering::Acquire) != 0 && self.state.lock().channels.expect_own(channel)
+    }
+
+    /// Records that the message was not published.
+    pub(crate) fn unexpect_own(&self, channel: &str) {
+        self.state.lock().channels.unexpect_own(channel);
+    }
+
+    /// Ends the listening connection and wakes every waiter.
+    pub(crate) fn close(&self) {
+        let state = self.state.lock();
+        state.channels.waiters().iter().for_each(Bell::ring);
+        if let Some(waker) = &state.waker {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(all(test, shuttle))]
+impl Hub {
+    /// Another waiter has joined meanwhile.
+    pub(crate) fn is_listened_to(&self, waker: Waker) {
+        self.state.lock().waker = Some(waker);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.lock().channels.len() == 0
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        // The listening thread wakes, finds no audience, and ends.
+        self.close();
+    }
+}
+
+impl Subscription {
+    /// Whether the channel is subscribed, so that no later message can be missed.
+    pub(crate) fn is_live(&self) -> Result<bool> {
+        self.hub.state.lock().channels.is_live(&self.channel).map_err(Error::refused)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.hub.state.lock().channels.leave(&self.channel, self.number, Instant::now());
+    }
+}
+
+impl Audience for Hub {
+    fn demand(&self, now: Instant) -> Demand {
+        let mut state = self.state.lock();
+        if std::mem::take(&mut state.misled) {
+            return Demand::Redial;
+        }
+        let demand = state.channels.demand(now);
+        if demand == Demand::Close {
+            state.waker = None;
+        }
+        self.live.store(state.channels.len(), Ordering::Release);
+        demand
+    }
+
+    fn handle(&self, event: ListenerEvent) {
+        let (mut announced, mut counted, mut wakes) = (None, None, vec![]);
+        let (mut elsewhere, mut failed, mut ear_changed) = (None, None, false);
+        {
+            let mut state = self.state.lock();
+            let State { channels, connections, number, misled, .. } = &mut *state;
+            match event {
+                ListenerEvent::Connected(number_there, pub_sub) => {
+                    *connections += 1;
+                    *number = number_there;
+                    channels.connected(pub_sub);
+                }
+                ListenerEvent::Subscribed(channel) => {
+                    ear_changed = channel == INVALIDATIONS;
+                    wakes = channels.subscribed(&channel);
+                }
+                ListenerEvent::Unsubscribed(channel) => wakes = channels.unsubscribed(&channel, Instant::now()),
+                ListenerEvent::Elsewhere(names, refusal) => {
+                    (wakes, elsewhere) = (channels.elsewhere(&names, Instant::now()), Some(refusal));
+                }
+                ListenerEvent::Message { channel, payload } => {
+                    let message = channels.message(&channel);
+                    counted = message.is_count.then_some((channel, payload));
+                    Message { announced, wakes, .. } = message;
+                }
+                ListenerEvent::Invalidated(keys) => {
+                    drop(state);
+                    self.reports.invalidated(keys.as_deref());
+                    return;
+                }
+                ListenerEvent::Refused(names, refusal) => {
+                    ear_changed = names == [INVALIDATIONS];
+                    wakes = channels.refused(&names, &refusal);
+                }
+                ListenerEvent::Lost(error) => {
+                    wakes = channels.lost();
+                    (*number, *misled) = (None, false);
+                    failed = Some(error);
+                }
+            }
+        }
+        match (counted, announced) {
+            (Some((channel, payload)), announced) => self.reports.counted(&channel, &payload, announced.as_ref()),
+            (None, Some(name)) => self.reports.announced(&name),
+            (None, None) => {}
+        }
+        if let Some(refusal) = elsewhere {
+            self.reports.elsewhere(&self.server, &refusal);
+        }
+        // The report comes first, so that a woken waiter knows that another client published.
+        wakes.iter().for_each(Bell::ring);
+        if ear_changed || failed.is_some() {
+            self.reports.ear_changed(failed.is_some());
+        }
+        if let Some(error) = failed {
+            self.reports.listening_failed(&self.server, error);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The registry of holds: finds the hold for a re-entry, and the holds to watch.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::engine::hold::HoldState;
+use crate::name::LockName;
+use crate::owner::ThreadNumber;
+use crate::sync::Mutex;
+
+/// All holds that were not released.
+#[derive(Debug, Default)]
+pub(crate) struct Registry(Mutex<Holds>);
+
+#[derive(Debug, Default)]
+struct Holds {
+    /// By the key in Redis: a message and a report of a changed key concern every hold under the key.
+    by_key: HashMap<Arc<str>, Vec<Arc<HoldState>>>,
+    count: usize,
+    closed: bool,
+    /// The number of holds at which the next search for dead holds starts.
+    sweep_at: usize,
+}
+
+impl Registry {
+    /// Adds a hold. Returns dead holds that were found, which only the registry knew; `None` when the registry is
+    /// closed and the hold was not added.
+    pub(crate) fn add(&self, hold: Arc<HoldState>) -> Option<Vec<Arc<HoldState>>> {
+        let mut holds = self.0.lock();
+        if holds.closed {
+            return None;
+        }
+        let dead = if holds.count >= holds.sweep_at { holds.sweep() } else { vec![] };
+        holds.count += 1;
+        match holds.by_key.get_mut(hold.name.shared_key()) {
+            Some(same_key) => same_key.push(hold),
+            None => drop(holds.by_key.insert(Arc::clone(hold.name.shared_key()), vec![hold])),
+        }
+        // The caller drops these holds without the mutex, because their callbacks may own this very registry.
+        Some(dead)
+    }
+
+    /// Returns all holds and closes the registry.
+    pub(crate) fn close(&self) -> Vec<Arc<HoldState>> {
+        self.0.lock().closed = true;
+        self.all()
+    }
+
+    /// Removes a hold. Returns whether the hold was registered.
+    pub(crate) fn remove(&self, hold: &HoldState) -> bool {
+        self.0.lock().remove(hold).is_some()
+    }
+
+    pub(crate) fn contains(&self, hold: &HoldState) -> bool {
+        let holds = self.0.lock();
+        holds
+            .by_key
+            .get(hold.name.shared_key())
+            .is_some_and(|holds| holds.iter().any(|other| other.number == hold.number))
+    }
+
+    /// Returns the hold that `thread` would re-enter under `name`.
+    pub(crate) fn find(&self, name: &LockName, thread: ThreadNumber) -> Option<Arc<HoldState>> {
+        let holds = self.0.lock();
+        let of_thread = |hold: &Arc<HoldState>| hold.thread.as_ref().is_some_and(|id| id.number() == thread);
+        let same_key = holds.by_key.get(name.shared_key())?;
+        same_key.iter().find(|hold| hold.name == *name && of_thread(hold)).cloned()
+    }
+
+    /// Returns the holds that a change of this lock concerns: of a name of a whole key, all holds under the key.
+    pub(crate) fn under(&self, name: &LockName) -> Vec<Arc<HoldState>> {
+        let holds = self.0.lock();
+        let Some(same_key) = holds.by_key.get(name.shared_key()) else { return vec![] };
+        same_key.iter().filter(|hold| hold.name.overlaps(name)).cloned().collect()
+    }
+
+    /// Returns those of the keys that have watched holds, as names of whole keys.
+    pub(crate) fn watched(&self, keys: &[String]) -> Vec<LockName> {
+        let holds = self.0.lock();
+        let under = |key: &str| holds.by_key.get(key)?.iter().find(|hold| hold.is_watched());
+        // Each take and each release of a client changes the set of a semaphore, so a look at many holds each time
+        // would cost too much. Renewals tell of those.
+        let few = |name: &&str| holds.by_key.get(*name).is_some_and(|same_key| same_key.len() <= MOST_TO_LOOK_AT);
+        let of_permits = |key: &str| LockName::semaphores_of(key).into_iter().flatten().filter(few).find_map(under);
+        let watched = |key: &String| under(key).or_else(|| of_permits(key));
+        keys.iter().filter_map(watched).map(|hold| hold.name.whole()).collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().count == 0
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<HoldState>> {
+        self.0.lock().by_key.values().flatten().cloned().collect()
+    }
+}
+
+impl Holds {
+    fn remove(&mut self, hold: &HoldState) -> Option<Arc<HoldState>> {
+        let same_key = self.by_key.get_mut(hold.name.shared_key())?;
+        let place = same_key.iter().position(|other| other.number == hold.number)?;
+        let hold = same_key.remove(place);
+        if same_key.is_empty() {
+            self.by_key.remove(hold.name.shared_key());
+        }
+        self.count -= 1;
+        Some(hold)
+    }
+
+    /// Removes dead holds: lost by a thread that has ended, so that no thread can release or re-enter them.
+    fn sweep(&mut self) -> Vec<Arc<HoldState>> {
+        let mut dead = vec![];
+        self.by_key.retain(|_, holds| {
+            dead.extend(holds.extract_if(.., |hold| hold.is_dead()));
+            !holds.is_empty()
+        });
+        self.count -= dead.len();
+        self.sweep_at = 2 * self.count.max(FEWEST_TO_SWEEP);
+        dead
+    }
+}
+
+const FEWEST_TO_SWEEP: usize = 64;
+/// The most holds of one semaphore that are looked at when another client takes or returns permits.
+const MOST_TO_LOOK_AT: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::error::Loss;
+    use crate::name::GivenName;
+    use crate::owner::{Owners, ThreadId};
+    use crate::script::Side;
+    use crate::state::ledger::{Ledger, Promise};
+    use crate::time::{Instant, Lease};
+    use crate::transport::ServerNumber;
+
+    fn hold(owners: &Owners, name: usize) -> Arc<HoldState> {
+        hold_of(owners, &LockName::new(&format!("name:{name}")).unwrap())
+    }
+
+    fn hold_of(owners: &Owners, name: &LockName) -> Arc<HoldState> {
+        let thread = ThreadId::current();
+        let owner = owners.draw(thread.number());
+        let lease = Lease::new(Duration::from_secs(30)).unwrap();
+        let promise = Promise::Renewed { until: None };
+        let (ledger, _) = Ledger::granted(lease, Instant::now(), lease, Side::Exclusive, promise);
+        HoldState::for_test(name, owner, Some(thread), Instant::now(), ledger)
+    }
+
+    #[test]
+    fn a_hold_is_taken_out_from_among_others_of_its_name() {
+        let (registry, owners) = (Registry::default(), Owners::new());
+        let numbers = || registry.under(&LockName::new("name:1").unwrap()).iter().map(|hold| hold.number).collect();
+        let holds: Vec<_> = (0..3).map(|_| hold(&owners, 1)).collect();
+        holds.iter().for_each(|hold| assert!(registry.add(Arc::clone(hold)).is_some()));
+        registry.remove(&holds[1]);
+        let left: Vec<_> = numbers();
+        assert_eq!(left, [holds[0].number, holds[2].number], "the others are to be renewed on");
+        registry.remove(&holds[2]);
+        registry.remove(&holds[2]);
+        let left: Vec<_> = numbers();
+        assert_eq!(left, [holds[0].number]);
+        assert!(!registry.is_empty());
+        registry.remove(&holds[0]);
+        assert!(registry.is_empty());
+    }
+
+    #[test]
+    fn one_watched_hold_of_a_name_brings_its_key_into_question() {
+        let (registry, owners) = (Registry::default(), Owners::new());
+        let (watched, young) = (hold(&owners, 1), hold(&owners, 1));
+        for hold in [&young, &watched, &hold(&owners, 2)] {
+            assert!(registry.add(Arc::clone(hold)).is_some());
+        }
+        let keys = ["name:1", "name:2", "name:3"].map(str::to_owned);
+        assert!(registry.watched(&keys).is_empty());
+        watched.watch(ServerNumber(0));
+        assert_eq!(
+            registry.watched(&keys),
+            std::slice::from_ref(&watched.name),
+            "the young one beside it does not hide it"
+        );
+    }
+
+    #[test]
+    fn holds_of_two_values_of_a_group_are_apart_but_share_their_key() {
+        let (registry, owners) = (Registry::default(), Owners::new());
+        let name = |value| GivenName::of_value(&"group".into(), value).checked().unwrap().clone();
+        let (one, other) = (hold_of(&owners, &name("1")), hold_of(&owners, &name("2")));
+        registry.add(Arc::clone(&one)).unwrap();
+        let thread = ThreadId::current().number();
+        assert!(registry.find(&name("2"), thread).is_none(), "a hold of another value is not re-entered");
+        registry.add(Arc::clone(&other)).unwrap();
+        let numbers = |holds: Vec<Arc<HoldState>>| holds.iter().map(|hold| hold.number).collect::<Vec<_>>();
+        assert_eq!(registry.find(&name("2"), thread).unwrap().number, other.number);
+        assert_eq!(numbers(registry.under(&name("1"))), [one.number]);
+        let whole = name("1").whole();
+        assert_eq!(numbers(registry.under(&whole)), [one.number, other.number]);
+        assert!(registry.find(&whole, thread).is_none());
+        other.watch(ServerNumber(0));
+        assert_eq!(registry.watched(&["group".to_owned()]), [whole]);
+        assert!(registry.remove(&one) && registry.contains(&other) && !registry.contains(&one));
+    }
+
+    #[test]
+    fn losses_of_ended_threads_do_not_pile_up() {
+        let (registry, owners) = (Registry::default(), Owners::new());
+        let live: Vec<_> = (0..10).map(|name| hold(&owners, name)).collect();
+        live.iter().for_each(|hold| assert!(registry.add(Arc::clone(hold)).unwrap().is_empty()));
+        for name in 0..10_000 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let hold = hold(&owners, name);
+                    hold.update(|ledger, _| ledger.lose(Loss::Gone));
+                    registry.add(hold).unwrap();
+                });
+            });
+        }
+        assert!(registry.all().len() <= 2 * FEWEST_TO_SWEEP + 1, "{} are left", registry.all().len());
+        for hold in &live {
+            assert!(registry.under(&hold.name).iter().any(|other| other.number == hold.number));
+            assert!(registry.remove(hold));
+            assert!(!registry.remove(hold), "once is enough");
+        }
+    }
+}

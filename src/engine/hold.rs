@@ -1,0 +1,399 @@
+//! The shared state of one hold: its ledger, the waiters for its loss, the callbacks.
+
+pub(crate) mod requests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::bell::{Bell, Bells, Hung};
+use crate::durability::Durability;
+use crate::engine::background::Ticket;
+use crate::engine::hold::requests::Requests;
+use crate::error::Loss;
+use crate::kinds::Kind;
+use crate::listing::LockKind;
+use crate::name::LockName;
+use crate::owner::{HoldNumber, OwnerId, ThreadId};
+use crate::state::exchange::InDoubt;
+use crate::state::ledger::{Ledger, Phase};
+use crate::sync::Mutex;
+use crate::time::Instant;
+use crate::transport::ServerNumber;
+
+/// The identity of a hold, and its state.
+pub(crate) struct HoldState {
+    pub(crate) name: LockName,
+    pub(crate) kind: Arc<dyn Kind>,
+    pub(crate) number: HoldNumber,
+    pub(crate) owner: OwnerId,
+    /// The thread that may re-enter; `None` for an owned hold.
+    pub(crate) thread: Option<ThreadId>,
+    /// The group that the lock was taken with.
+    group: Option<Arc<str>>,
+    pub(crate) since: Instant,
+    /// The fencing token, where the kind has tokens.
+    pub(crate) token: Option<u64>,
+    state: Mutex<State>,
+    /// Rung when the hold is not live any more, and when its deadline came nearer. One thread may wait for several
+    /// holds with one bell.
+    ended: Bells,
+    pub(crate) requests: Requests,
+    /// The number of the server that was asked last to report changes of the key.
+    watched_at: AtomicUsize,
+}
+
+/// A callback that runs once, at the loss of the hold.
+pub(crate) type OnLost = Box<dyn FnOnce(&Loss) + Send>;
+
+struct State {
+    ledger: Ledger,
+    on_lost: Vec<OnLost>,
+    told: bool,
+    /// The next check by the timer.
+    pending_check: Option<Ticket>,
+    /// What a request must have reached before it prolongs the hold.
+    durability: Option<Durability>,
+    /// The time of the last move to another server.
+    moved_on: Option<Instant>,
+}
+
+/// A new loss, which must be reported.
+pub(crate) struct NewLoss {
+    pub(crate) loss: Loss,
+    pub(crate) on_lost: Vec<OnLost>,
+}
+
+/// Work after the use of a ledger, to do without its mutex.
+pub(crate) struct Aftermath {
+    pub(crate) new_loss: Option<NewLoss>,
+    /// The check by the timer that is not needed any more.
+    pub(crate) needless_check: Option<Ticket>,
+}
+
+/// The parts of a new hold.
+pub(crate) struct Granted {
+    pub(crate) name: LockName,
+    pub(crate) kind: Arc<dyn Kind>,
+    pub(crate) number: HoldNumber,
+    pub(crate) owner: OwnerId,
+    pub(crate) thread: Option<ThreadId>,
+    pub(crate) group: Option<Arc<str>>,
+    pub(crate) since: Instant,
+    pub(crate) token: Option<u64>,
+    pub(crate) in_doubt: InDoubt,
+    pub(crate) ledger: Ledger,
+    pub(crate) durability: Option<Durability>,
+}
+
+impl HoldState {
+    pub(crate) fn new(granted: Granted) -> Self {
+        let Granted { name, kind, number, owner, thread, group, since, in_doubt, token, ledger, durability } = granted;
+        let state = State { ledger, on_lost: vec![], told: false, pending_check: None, durability, moved_on: None };
+        let state = Mutex::new(state);
+        Self {
+            name,
+            kind,
+            number,
+            owner,
+            thread,
+            group,
+            since,
+            token,
+            state,
+            requests: Requests::new(in_doubt),
+            ended: Bells::default(),
+            watched_at: AtomicUsize::new(NOWHERE),
+        }
+    }
+
+    pub(crate) fn label(&self) -> LockKind {
+        self.kind.label(self.kind.side())
+    }
+
+    /// The name of the group for events.
+    pub(crate) fn group_name(&self) -> Option<String> {
+        self.group.as_deref().map(str::to_owned)
+    }
+
+    /// What a request must have reached before it prolongs the hold.
+    pub(crate) fn durability(&self) -> Option<Durability> {
+        self.state.lock().durability
+    }
+
+    /// Raises the durability of the hold for an inner section.
+    pub(crate) fn needs(&self, durability: Option<Durability>) {
+        self.state.lock().durability = durability;
+    }
+
+    /// Uses the ledger under its mutex. Returns a new loss, once. Only
+    /// [`Engine::with_ledger`](crate::engine::Engine::with_ledger) calls this method, and reports the loss.
+    pub(crate) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Aftermath) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let deadline = state.ledger.good_until();
+        let answer = use_ledger(&mut state.ledger, now);
+        let phase = state.ledger.look(now);
+        let new_loss = match phase {
+            Phase::Lost(loss) if !state.told => {
+                state.told = true;
+                Some(NewLoss { loss, on_lost: std::mem::take(&mut state.on_lost) })
+            }
+            _ => None,
+        };
+        // The callbacks will not run any more. Callbacks may own this very client, so they are dropped without the
+        // mutex.
+        let useless = if phase == Phase::Done { std::mem::take(&mut state.on_lost) } else { vec![] };
+        let needless_check = if phase == Phase::Live { None } else { state.pending_check.take() };
+        let is_sooner = state.ledger.good_until() < deadline;
+        drop(state);
+        if phase != Phase::Live || is_sooner {
+            self.ended.ring_all();
+        }
+        drop(useless);
+        (answer, Aftermath { new_loss, needless_check })
+    }
+
+    /// Stores a callback for the loss; returns the callback if the hold is lost already.
+    pub(crate) fn on_lost(&self, callback: OnLost) -> Result<(), (Loss, OnLost)> {
+        let mut state = self.state.lock();
+        match state.ledger.look(Instant::now()) {
+            Phase::Lost(loss) if state.told => Err((loss, callback)),
+            Phase::Releasing | Phase::Done => Ok(()),
+            // An unreported loss will be reported to this callback, too.
+            Phase::Live | Phase::Lost(_) => {
+                state.on_lost.push(callback);
+                Ok(())
+            }
+        }
+    }
+
+    /// Records that this server is asked to report changes of the key.
+    pub(crate) fn watch(&self, at: ServerNumber) {
+        self.watched_at.store(at.0, Ordering::Release);
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched_at.load(Ordering::Acquire) != NOWHERE
+    }
+
+    /// Whether this server was the last one that was asked to report changes of the key.
+    pub(crate) fn is_watched_at(&self, server: ServerNumber) -> bool {
+        self.watched_at.load(Ordering::Acquire) == server.0
+    }
+
+    /// Records that another server has the key now. Returns `false` if that was recorded within the last `pause`: two
+    /// servers that each name the other one would pass the hold to and fro without a rest.
+    pub(crate) fn moves_on(&self, now: Instant, pause: Duration) -> bool {
+        let mut state = self.state.lock();
+        let may_move = state.moved_on.is_none_or(|at| at.after(pause) <= now);
+        if may_move {
+            state.moved_on = Some(now);
+        }
+        may_move
+    }
+
+    /// Whether no thread can use the hold any more: it is not live, and its thread has ended.
+    pub(crate) fn is_dead(&self) -> bool {
+        let ended = self.thread.as_ref().is_some_and(ThreadId::has_ended);
+        ended && self.state.lock().ledger.look(Instant::now()) != Phase::Live
+    }
+
+    /// Whether a callback waits for the loss.
+    pub(crate) fn has_listeners(&self) -> bool {
+        !self.state.lock().on_lost.is_empty()
+    }
+
+    /// Schedules a check at the deadline, unless an earlier check is pending or the hold has ended. Returns the later
+    /// check that it replaces.
+    pub(crate) fn schedule_check(&self, set: impl FnOnce(Instant) -> Ticket) -> Option<Ticket> {
+        let mut state = self.state.lock();
+        let deadline = state.ledger.good_until();
+        // A new loss that is not reported so far is for the timer to find, at once.
+        let is_over = match state.ledger.phase() {
+            Phase::Live => false,
+            Phase::Lost(_) => state.told,
+            Phase::Releasing | Phase::Done => true,
+        };
+        if is_over || state.pending_check.is_some_and(|pending_check| pending_check.at <= deadline) {
+            return None;
+        }
+        state.pending_check.replace(set(deadline))
+    }
+
+    /// Records that the check at this moment runs.
+    pub(crate) fn check_fired(&self, at: Instant) {
+        let mut state = self.state.lock();
+        if state.pending_check.is_some_and(|pending_check| pending_check.at == at) {
+            state.pending_check = None;
+        }
+    }
+
+    /// Waits until the hold is not live any more, or until `until`.
+    pub(crate) fn wait_for_end(&self, until: Instant) {
+        let bell = Bell::new();
+        let _hung = self.ring_at_end(&bell);
+        loop {
+            let now = Instant::now();
+            let Some(deadline) = self.deadline(now).filter(|_| now < until) else { return };
+            bell.wait(now.after(now.nap_until(until.min(deadline))));
+        }
+    }
+
+    /// Rings the bell when the hold is not live any more, and when its deadline comes nearer.
+    pub(crate) fn ring_at_end(&self, bell: &Bell) -> Hung {
+        self.ended.hang(bell)
+    }
+
+    /// The deadline of a live hold.
+    fn deadline(&self, now: Instant) -> Option<Instant> {
+        let ledger = &mut self.state.lock().ledger;
+        (ledger.look(now) == Phase::Live).then(|| ledger.good_until())
+    }
+}
+
+/// No server has this number.
+const NOWHERE: usize = usize::MAX;
+
+#[cfg(test)]
+impl HoldState {
+    /// A hold of the plain lock, made without a request to Redis.
+    pub(crate) fn for_test(
+        name: &LockName,
+        (number, owner): (HoldNumber, OwnerId),
+        thread: Option<ThreadId>,
+        since: Instant,
+        ledger: Ledger,
+    ) -> Arc<Self> {
+        Arc::new(Self::new(Granted {
+            name: name.clone(),
+            kind: Arc::new(crate::kinds::Plain { reentrant: true }),
+            number,
+            owner,
+            thread,
+            group: None,
+            since,
+            token: None,
+            in_doubt: InDoubt::default(),
+            ledger,
+            durability: None,
+        }))
+    }
+}
+
+impl fmt::Debug for HoldState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        f.debug_struct("Hold")
+            .field("name", &self.name)
+            .field("owner", &self.owner)
+            .field("kind", &self.kind.family())
+            .field("ledger", &state.ledger)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::background::Background;
+    use crate::script::Side;
+    use crate::state::ledger::{GuardNumber, Promise};
+    use crate::time::Lease;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+    const ROUNDS: usize = 5;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(1_000_000 + millis)
+    }
+
+    /// A hold of an hour, with its guard.
+    fn hold(since: Instant) -> (Arc<HoldState>, GuardNumber) {
+        let lease = Lease::new(HOUR).unwrap();
+        let (ledger, guard) = Ledger::granted(lease, since, lease, Side::Exclusive, Promise::Renewed { until: None });
+        let owner = (HoldNumber(1), OwnerId::encoded("me"));
+        (HoldState::for_test(&LockName::new("n").unwrap(), owner, None, since, ledger), guard)
+    }
+
+    #[test]
+    fn a_hold_moves_on_once_in_a_pause() {
+        let (hold, _) = hold(at(0));
+        let pause = Duration::from_millis(100);
+        let moves = [0, 1, 99, 100, 150, 199, 200].map(|millis| hold.moves_on(at(millis), pause));
+        assert_eq!(moves, [true, false, false, true, false, false, true]);
+    }
+
+    #[test]
+    fn a_hold_is_watched_at_the_last_server() {
+        let (hold, _) = hold(at(0));
+        let [first, second] = [0, 1].map(ServerNumber);
+        assert!(!hold.is_watched() && !hold.is_watched_at(first));
+        hold.watch(first);
+        hold.watch(second);
+        assert!(hold.is_watched() && hold.is_watched_at(second) && !hold.is_watched_at(first));
+    }
+
+    #[test]
+    fn the_end_wakes_its_waiters() {
+        let ends: [fn(&mut Ledger, GuardNumber, Instant); 2] = [
+            |ledger, _, _| ledger.lose(Loss::Gone),
+            |ledger, guard, now| {
+                ledger.release(guard, now);
+            },
+        ];
+        let start = Instant::now();
+        for end in ends.iter().cycle().take(2 * ROUNDS) {
+            let began = Instant::now();
+            let (hold, guard) = hold(began);
+            std::thread::scope(|scope| {
+                let waiter = scope.spawn(|| hold.wait_for_end(began.after(HOUR)));
+                std::thread::sleep(Duration::from_millis(20)); // it sleeps by now, or sees the end at its first look
+                hold.update(|ledger, now| end(ledger, guard, now));
+                waiter.join().unwrap();
+            });
+        }
+        // A waiter without a wake-up checks when its nap is over.
+        let took = start.until(Instant::now());
+        assert!(took < Duration::from_secs(5), "{took:?}");
+    }
+
+    #[test]
+    fn a_waiter_follows_a_deadline_that_came_nearer() {
+        let began = Instant::now();
+        let (hold, guard) = hold(began);
+        let lease = Lease::new(Duration::from_millis(200)).unwrap();
+        let promise = Promise::Leased { until: began.after(lease.duration()) };
+        hold.update(|ledger, now| ledger.reentered(now, now, lease, Side::Exclusive, promise)).0.unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| hold.wait_for_end(began.after(HOUR)));
+            std::thread::sleep(Duration::from_millis(50)); // it sleeps by now, or sees the new deadline
+            hold.update(|ledger, now| ledger.release(guard, now));
+            waiter.join().unwrap();
+        });
+        let took = began.until(Instant::now());
+        assert!(took < Duration::from_millis(600), "a nap of a second ends after the time to live: {took:?}");
+    }
+
+    #[test]
+    fn the_timer_follows_a_deadline_that_came_nearer() {
+        let _pretence = at(0).pretend();
+        let timer = Background::new("lockson-test");
+        let (hold, guard) = hold(at(0));
+        let set = |deadline| timer.run_at(deadline, || {});
+        assert!(hold.schedule_check(set).is_none());
+        let far = hold.state.lock().pending_check.expect("it is set");
+        assert!(hold.schedule_check(|_| panic!("it is set already")).is_none());
+        let lease = Lease::new(Duration::from_secs(10)).unwrap();
+        let promise = Promise::Leased { until: at(10_000) };
+        hold.update(|ledger, now| ledger.reentered(now, now, lease, Side::Exclusive, promise)).0.unwrap();
+        hold.update(|ledger, now| ledger.release(guard, now));
+        assert_eq!(hold.schedule_check(set), Some(far), "the later look is needless");
+        let near = hold.state.lock().pending_check.expect("it is set");
+        assert!(near.at < far.at && near.at <= at(10_000), "{near:?}");
+        hold.check_fired(near.at);
+        assert!(hold.schedule_check(set).is_none());
+        assert!(hold.state.lock().pending_check.is_some(), "it is set again after it came");
+    }
+}

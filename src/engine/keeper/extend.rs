@@ -1,0 +1,109 @@
+//! `extend`: raises the time to live of a hold on request.
+
+use std::result::Result as Outcome;
+use std::sync::Arc;
+
+use crate::conn::Server;
+use crate::durability::Durability;
+use crate::engine::Engine;
+use crate::engine::hold::HoldState;
+use crate::engine::hold::requests::Turn;
+use crate::engine::keeper::in_turn::{no_turn, still_kept};
+use crate::engine::sender::exactly_once::{self, Answer};
+use crate::error::{Error, ErrorKind, Result};
+use crate::script::durability::confirmation;
+use crate::script::{Call, Renewal, RenewalAnswer};
+use crate::state::exchange::{Bounds, Failed, InDoubt};
+use crate::state::ledger::Phase;
+use crate::time::{Instant, Lease};
+
+/// An extension from its request to its reply.
+pub(crate) struct Extension<'a> {
+    hold: &'a Arc<HoldState>,
+    server: Arc<Server>,
+    lease: Lease,
+    /// What the request must have reached before it counts.
+    durability: Option<Durability>,
+    turn: Turn<'a>,
+}
+
+impl Engine {
+    /// Raises the time to live of a hold.
+    pub(crate) fn extend(&self, hold: &Arc<HoldState>, lease: Lease) -> Result<()> {
+        let limit = self.config.command_timeout;
+        let bounds = Bounds::within(Instant::now(), limit, limit);
+        let (extension, call, in_doubt) = self.begin_extension(hold, lease, bounds)?;
+        let outcome = exactly_once::send_after(in_doubt, &*self.topology, &call, bounds, None);
+        self.finish_extension(extension, outcome)
+    }
+
+    /// Builds the request, and returns the earlier copies that must be fenced before.
+    pub(crate) fn begin_extension<'a>(
+        &self,
+        hold: &'a Arc<HoldState>,
+        lease: Lease,
+        bounds: Bounds,
+    ) -> Result<(Extension<'a>, Call<Vec<RenewalAnswer>>, InDoubt)> {
+        self.must_be_live(hold)?;
+        let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
+        let (raise, reads) =
+            self.with_ledger(hold, |ledger, now| (ledger.raise(now, lease), ledger.counts_on_wire(now).shared));
+        let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise, reads };
+        let durability = hold.durability();
+        let confirmation = durability.map(|needs| confirmation(&hold.name, &hold.kind.held_under(&hold.name), needs));
+        let call = hold
+            .kind
+            .renew(&[renewal])
+            .confirmed(confirmation, |answers| matches!(answers.first(), Some(RenewalAnswer::Renewed)));
+        let (in_doubt, server) = (turn.take_in_doubt(), Arc::clone(&self.node(&hold.name).server));
+        Ok((Extension { hold, server, lease, durability, turn }, call, in_doubt))
+    }
+
+    /// Takes the outcome of the request.
+    pub(crate) fn finish_extension(
+        &self,
+        Extension { hold, server, lease, durability, turn }: Extension<'_>,
+        outcome: Outcome<Answer<Vec<RenewalAnswer>>, Failed>,
+    ) -> Result<()> {
+        let mut missing = None;
+        self.in_turn(
+            hold,
+            &turn,
+            |_| outcome,
+            |ledger, now, answer| match answer.value.first() {
+                Some(RenewalAnswer::Renewed) => {
+                    if let Some(needs) = durability {
+                        missing = needs.judge(answer.copies.as_ref(), &server.label(), NOT_EXTENDED)?;
+                    }
+                    ledger.extended(answer.sent, lease);
+                    Ok(())
+                }
+                Some(RenewalAnswer::Lost(loss)) => {
+                    // A hold that was released meanwhile is not lost.
+                    let _ = still_kept::<()>(ledger, now, &Err(*loss));
+                    Ok(())
+                }
+                Some(RenewalAnswer::Refused(refusal)) => {
+                    if refusal.is_of_replica() {
+                        server.leave_replica();
+                    }
+                    Err(Error::refused(refusal.clone().at(server.label())))
+                }
+                None => Err(Error::odd_count().at(&server.label())),
+            },
+        )??;
+        self.tell_missing(&hold.name, missing);
+        // The hold may have been lost or released during the request.
+        self.must_be_live(hold)
+    }
+
+    pub(crate) fn must_be_live(&self, hold: &HoldState) -> Result<()> {
+        match self.with_ledger(hold, |ledger, now| ledger.look(now)) {
+            Phase::Live => Ok(()),
+            Phase::Lost(loss) => Err(self.lost(hold, loss)),
+            Phase::Releasing | Phase::Done => Err(Error::new(ErrorKind::NotHeld, "this hold was given back already")),
+        }
+    }
+}
+
+const NOT_EXTENDED: &str = "the time of the hold was not raised";

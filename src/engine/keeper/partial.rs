@@ -1,0 +1,150 @@
+//! Partial releases: writes the remaining counts, in the background after a failure.
+
+use std::result::Result as Outcome;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::engine::hold::HoldState;
+use crate::engine::hold::requests::Turn;
+use crate::engine::keeper::in_turn::{no_turn, still_kept};
+use crate::engine::sender::exactly_once::{self, Answer};
+use crate::error::{Loss, Result};
+use crate::script::{Call, Released};
+use crate::state::exchange::{Bounds, Failed, InDoubt};
+use crate::state::ledger::Remaining;
+use crate::time::Instant;
+
+/// A partial release, from its request to its reply.
+pub(crate) struct PartRelease<'a> {
+    hold: &'a Arc<HoldState>,
+    remaining: Remaining,
+    turn: Turn<'a>,
+}
+
+impl<'a> PartRelease<'a> {
+    fn new(hold: &'a Arc<HoldState>, turn: Turn<'a>, remaining: Remaining) -> Self {
+        turn.cuts(remaining.cut);
+        Self { hold, remaining, turn }
+    }
+
+    /// The request, which writes the counts and the lease that remain.
+    pub(crate) fn call(&self) -> Call<Released> {
+        let Remaining { counts, lease, .. } = self.remaining;
+        self.hold.kind.release(&self.hold.name, &self.hold.owner, Some((counts, lease)))
+    }
+
+    /// Takes the earlier copies that must be fenced before the release.
+    pub(crate) fn take_in_doubt(&self) -> InDoubt {
+        self.turn.take_in_doubt()
+    }
+}
+
+impl Engine {
+    /// Builds the request that writes what remains; `None` where nothing does by now.
+    pub(crate) fn begin_part<'a>(
+        self: &Arc<Self>,
+        hold: &'a Arc<HoldState>,
+        remaining: Remaining,
+        bounds: Bounds,
+    ) -> Result<Option<PartRelease<'a>>> {
+        let Some(turn) = hold.requests.turn(bounds.end) else {
+            self.repeat_release(hold);
+            return Err(no_turn());
+        };
+        // A later release may have been written already; then these numbers are outdated.
+        let newest = if turn.last_cut() > remaining.cut {
+            self.with_ledger(hold, |ledger, now| ledger.repeated_release(now))
+        } else {
+            Some(remaining)
+        };
+        Ok(newest.map(|newest| PartRelease::new(hold, turn, newest)))
+    }
+
+    /// Takes the outcome of the request.
+    pub(crate) fn finish_part(
+        self: &Arc<Self>,
+        part: PartRelease<'_>,
+        outcome: Outcome<Answer<Released>, Failed>,
+    ) -> Result<()> {
+        let hold = part.hold;
+        let outcome = self.learn_of_part(&part, outcome);
+        drop(part);
+        // Until the counts are written, the key has a time to live or a side that no guard was promised.
+        let kept = outcome.inspect_err(|_| self.repeat_release(hold));
+        kept.and_then(|kept| kept.map_err(|loss| self.lost(hold, loss)))
+            .map_err(|error| error.about_a(hold.kind.noun(), &hold.name))
+    }
+
+    fn learn_of_part(
+        &self,
+        part: &PartRelease<'_>,
+        outcome: Outcome<Answer<Released>, Failed>,
+    ) -> Result<Outcome<(), Loss>> {
+        let PartRelease { hold, remaining: Remaining { cut, .. }, turn } = part;
+        let outcome = outcome.or_else(exactly_once::taken_if_overwritten);
+        self.in_turn(
+            hold,
+            turn,
+            |_| outcome,
+            |ledger, now, answer| {
+                if !answer.unfenceable {
+                    ledger.cut_is_over(*cut, now);
+                }
+                // A later release may have missed its turn and rely on the background.
+                if ledger.is_newest(*cut) {
+                    turn.written();
+                }
+                still_kept(ledger, now, &answer.value)
+            },
+        )
+    }
+
+    /// Writes the remaining counts in the background, after a partial release failed.
+    pub(crate) fn repeat_release(&self, hold: &Arc<HoldState>) {
+        if hold.requests.leave_unwritten() {
+            self.repeat_release_after(PAUSE, Arc::clone(hold));
+        }
+    }
+
+    fn repeat_release_after(&self, pause: Duration, hold: Arc<HoldState>) {
+        let engine = Weak::clone(&self.myself);
+        self.node(&hold.name).cleaner.run_at(Instant::now().after(pause), move || {
+            if let Some(engine) = engine.upgrade()
+                && !engine.repeat_release_once(&hold)
+                && !engine.is_closed()
+            {
+                engine.repeat_release_after((pause * 2).min(LONGEST_PAUSE), hold);
+            }
+        });
+    }
+
+    /// Tries once. Returns whether no write is left.
+    fn repeat_release_once(self: &Arc<Self>, hold: &Arc<HoldState>) -> bool {
+        let limit = self.config.command_timeout;
+        let bounds = Bounds::within(Instant::now(), limit, limit);
+        let Some(turn) = hold.requests.turn(bounds.end) else { return false };
+        if !turn.has_unwritten() {
+            return true;
+        }
+        // The turn excludes requests of the hold with other counts.
+        let Some(remaining) = self.with_ledger(hold, |ledger, now| ledger.repeated_release(now)) else {
+            turn.written();
+            let in_doubt = turn.take_in_doubt();
+            if self.with_ledger(hold, |ledger, _| ledger.is_empty()) && !in_doubt.is_empty() {
+                // The last guard was dropped meanwhile, so these copies are only known here.
+                self.clean_up(self.leftover(hold, in_doubt));
+            } else {
+                turn.keep_in_doubt(in_doubt);
+            }
+            return true;
+        };
+        let part = PartRelease::new(hold, turn, remaining);
+        let outcome = exactly_once::send_after(part.take_in_doubt(), &*self.topology, &part.call(), bounds, None);
+        // A loss is reported by `with`; no caller waits here.
+        self.learn_of_part(&part, outcome).is_ok() && !part.turn.has_unwritten()
+    }
+}
+
+const PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);

@@ -1,0 +1,8 @@
+//! The watchdog of one server: its thread, its inbox, its renewal rounds.
+
+pub(crate) mod inbox;
+pub(crate) mod renewer;
+mod routes;
+mod server_round;
+pub(crate) mod thread;
+mod worker;

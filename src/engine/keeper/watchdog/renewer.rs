@@ -1,0 +1,352 @@
+//! Runs the renewal rounds: sends the requests, updates the ledgers, and reports.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::engine::hold::HoldState;
+use crate::error::{Error, Refusal};
+use crate::owner::ThreadId;
+use crate::script::{Renewal, RenewalAnswer};
+use crate::state::ledger::Ledger;
+use crate::state::renewal::{self, Lesson, Outcome, Rounds, Turn, next_look};
+use crate::state::watch::All;
+use crate::time::Instant;
+use crate::transport::Slot;
+
+/// The surroundings of a round; tests use a model of a server in virtual time.
+pub(crate) trait RenewalHost {
+    /// Returns the holds of this server.
+    fn holds(&mut self) -> Vec<Arc<HoldState>>;
+
+    /// Returns the holds that came into question since the start of the round.
+    fn urgent(&mut self) -> Vec<Arc<HoldState>>;
+
+    /// Uses a ledger under its mutex, and reports a loss that this use detects.
+    fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T;
+
+    /// Records that the thread of this hold has ended: an unreleased hold is left to expire.
+    fn abandon(&self, hold: &Arc<HoldState>);
+
+    /// Renews holds by several requests in one write. No request must be empty.
+    fn renew(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error>;
+
+    /// Checks once whether these holds still exist. The slice must not be empty.
+    fn look(&mut self, request: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error>;
+
+    /// Renews or checks a hold over the way that its key has at present, by a few requests if necessary.
+    fn ask_by_route(&mut self, due: &Due, deadline: Instant) -> Result<RenewalAnswer, Error>;
+
+    /// Learns from a refusal, and tells what it means for the holds of the request.
+    fn heed(&self, refusal: &Refusal) -> Detour;
+
+    /// Hands a hold over to the watchdog of another server, if the hold's key is there.
+    fn hand_over(&self, hold: &Arc<HoldState>) -> bool;
+
+    /// Returns the keys that may share a request with the key of this hold.
+    fn slot(&self, hold: &HoldState) -> Slot;
+
+    /// Reports that the deadline of this hold moved.
+    fn renewed(&self, hold: &Arc<HoldState>);
+
+    /// Reports a failed renewal of this many locks, the first of which expires in `remaining`.
+    fn failed(&self, locks: usize, remaining: Duration, error: Error);
+
+    /// Reports the number of locks that this round renewed.
+    fn renewed_in_round(&self, locks: usize);
+
+    /// Reports that renewals work again, after they had failed for this time.
+    fn recovered(&self, outage: Duration);
+}
+
+/// The answers to one of several requests in one write, one for each hold.
+pub(crate) type RequestOutcome = Result<Vec<RenewalAnswer>, Refusal>;
+
+/// What a refusal means for the holds of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detour {
+    /// It is final, or passes on its own.
+    None,
+    /// Some keys are on another server now, so each key is asked about by itself.
+    ByKey,
+    /// All keys moved to another server.
+    Moved,
+}
+
+/// The work of a round in addition to due renewals.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// The request about all holds.
+    pub(crate) all: Option<All>,
+    /// The holds in question.
+    pub(crate) holds: Vec<Arc<HoldState>>,
+    /// The holds that were handed over by other watchdogs.
+    pub(crate) moved: Vec<Arc<HoldState>>,
+}
+
+/// A due hold.
+pub(crate) type Due = renewal::Due<Arc<HoldState>>;
+
+/// Renews and checks the holds of one server, round after round.
+#[derive(Debug)]
+pub(crate) struct Renewer {
+    rounds: Rounds,
+    /// The holds whose last request failed.
+    retrying: Vec<Weak<HoldState>>,
+    /// The holds of this round that are asked about by themselves, after the batches: another server may answer late.
+    by_key: Vec<Due>,
+}
+
+impl Renewer {
+    pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
+        Self { rounds: Rounds::new(now, interval, batch, command_timeout), retrying: vec![], by_key: vec![] }
+    }
+
+    /// The time of the next renewal of all holds.
+    pub(crate) fn next_tick(&self) -> Instant {
+        self.rounds.next_tick()
+    }
+
+    /// Runs a round: renews due holds and checks holds in question. Returns the time of the next round.
+    pub(crate) fn round(&mut self, host: &mut impl RenewalHost, asked: &Asked) -> Instant {
+        let scope = self.rounds.begin(Instant::now(), asked.all);
+        let mut retrying: Vec<_> = std::mem::take(&mut self.retrying).iter().filter_map(Weak::upgrade).collect();
+        retrying.retain(|hold| !host.hand_over(hold));
+        let all = if scope.is_everything { host.holds() } else { vec![] };
+        let mut seen = HashSet::new();
+        let mut due = vec![];
+        let moved = asked.moved.iter().map(|hold| (hold, true, true));
+        let named = asked.holds.iter().map(|hold| (hold, scope.renews, true));
+        let others = all.iter().chain(&retrying).map(|hold| (hold, scope.renews, asked.all.is_some()));
+        // At a mere tick no hold occurs twice.
+        let twice = !(asked.holds.is_empty() && asked.moved.is_empty() && retrying.is_empty());
+        for (hold, renews, asked) in moved.chain(named).chain(others) {
+            if !twice || seen.insert(hold.number) {
+                abandon_if_ended(host, hold);
+                let turn = host.with_ledger(hold, |ledger, now| Turn::of(ledger, now, renews, asked));
+                due.extend(turn.map(|turn| due_for(host, hold, turn)));
+            }
+        }
+        self.send(host, due);
+        let Outcome { renewed, recovered } = self.rounds.end(Instant::now());
+        if renewed > 0 {
+            host.renewed_in_round(renewed);
+        }
+        if let Some(outage) = recovered {
+            host.recovered(outage);
+        }
+        self.retrying.extend(retrying.iter().map(Arc::downgrade));
+        self.next_round(host)
+    }
+
+    /// The time of the next round: soon after a failure, otherwise at the next tick.
+    fn next_round(&mut self, host: &impl RenewalHost) -> Instant {
+        let mut next = self.rounds.next_tick();
+        let mut seen = HashSet::new();
+        self.retrying.retain(|hold| {
+            let is_new = |hold: &Arc<HoldState>| seen.insert(hold.number);
+            let Some(hold) = hold.upgrade().filter(is_new) else { return false };
+            let look = host.with_ledger(&hold, next_look);
+            next = look.map_or(next, |look| next.min(look));
+            look.is_some()
+        });
+        next
+    }
+
+    /// Sends batch after batch. Holds that come into question meanwhile do not wait for the last batch.
+    fn send(&mut self, host: &mut impl RenewalHost, due: Vec<Due>) {
+        for batch in self.rounds.in_batches(due) {
+            let urgent = host.urgent();
+            let look = |hold: &Arc<HoldState>| Some(due_for(host, hold, host.with_ledger(hold, Turn::look)?));
+            let urgent = urgent.iter().filter_map(look).collect();
+            for batch in self.rounds.in_batches(urgent).into_iter().chain([batch]) {
+                self.send_batch(host, batch.iter().map(|request| request.iter().collect()).collect());
+            }
+        }
+        let began = Instant::now();
+        for due in std::mem::take(&mut self.by_key) {
+            self.ask_by_route(host, &due, began);
+        }
+    }
+
+    fn send_batch(&mut self, host: &mut impl RenewalHost, mut requests: Vec<Vec<&Due>>) {
+        // Holds that were released during the earlier batches are left out.
+        requests.iter_mut().for_each(|request| request.retain(|due| is_still_due(host, due)));
+        requests.retain(|request| !request.is_empty());
+        let Some(first) = requests.iter().map(|request| request[0].turn()).min_by_key(|turn| turn.good_until) else {
+            return;
+        };
+        let sent = Instant::now();
+        let Some(deadline) = self.rounds.ask_until(sent, first) else {
+            requests.iter().flatten().for_each(|due| self.learn(host, due, due.turn().put_off()));
+            return;
+        };
+        let outcomes = ask(host, &requests, deadline);
+        let answered = Instant::now();
+        let outcomes = match outcomes {
+            Ok(outcomes) => outcomes,
+            // Redis refuses the whole request for one key, so the others are asked about without it.
+            Err(error) if error.forbids_a_key() && requests[0].len() > 1 => {
+                return self.send_halves(host, &requests[0]);
+            }
+            Err(error) => return self.failed(host, (sent, answered), &requests.concat(), error),
+        };
+        let (mut halved, mut failed, mut cause) = (vec![], vec![], None);
+        for (request, outcome) in requests.iter().zip(outcomes) {
+            let error = match outcome {
+                Ok(answers) if answers.len() == request.len() => {
+                    self.take_answers(host, request, answers, sent);
+                    continue;
+                }
+                Ok(_) => Error::odd_count(),
+                Err(refusal) => match host.heed(&refusal) {
+                    Detour::ByKey => {
+                        self.by_key.extend(request.iter().copied().cloned());
+                        continue;
+                    }
+                    Detour::Moved => {
+                        request.iter().for_each(|due| self.hand_over(host, due));
+                        continue;
+                    }
+                    Detour::None => Error::refused(refusal),
+                },
+            };
+            if error.forbids_a_key() && request.len() > 1 {
+                halved.push(request);
+            } else {
+                failed.extend(request);
+                cause.get_or_insert(error);
+            }
+        }
+        if let Some(error) = cause {
+            self.failed(host, (sent, answered), &failed, error);
+        }
+        halved.into_iter().for_each(|request| self.send_halves(host, request));
+    }
+
+    fn send_halves(&mut self, host: &mut impl RenewalHost, request: &[&Due]) {
+        let (one, other) = request.split_at(request.len() / 2);
+        self.send_batch(host, vec![one.to_vec()]);
+        self.send_batch(host, vec![other.to_vec()]);
+    }
+
+    /// Asks about a hold whose key may be on another server while its slot moves.
+    fn ask_by_route(&mut self, host: &mut impl RenewalHost, due: &Due, began: Instant) {
+        if !is_still_due(host, due) {
+            return;
+        }
+        let sent = Instant::now();
+        let Some(deadline) = self.rounds.ask_elsewhere_until(began, sent, due.turn()) else {
+            return self.learn(host, due, due.turn().put_off());
+        };
+        match host.ask_by_route(due, deadline) {
+            Ok(answer) => {
+                let lesson = match self.rounds.answered(due.turn(), &answer, sent) {
+                    Lesson::Looked => self.rounds.look_at_tick(Instant::now()),
+                    lesson => lesson,
+                };
+                self.learn(host, due, lesson);
+                if let RenewalAnswer::Refused(refusal) = answer {
+                    host.failed(1, due.turn().remaining(Instant::now()), Error::refused(refusal));
+                }
+            }
+            Err(error) => {
+                let (turn, now) = (due.turn(), Instant::now());
+                self.rounds.failed_elsewhere(sent, now, turn);
+                // Any refusal passes when the slot has moved.
+                self.learn(host, due, turn.put_off());
+                host.failed(1, turn.remaining(now), error);
+            }
+        }
+    }
+
+    /// Leaves a hold to the watchdog of another server. As long as its route is not known there, it is tried again.
+    fn hand_over(&mut self, host: &impl RenewalHost, due: &Due) {
+        if !host.hand_over(&due.hold) {
+            self.learn(host, due, due.turn().put_off());
+        }
+    }
+
+    /// Takes the failure of requests that were sent and failed at these times.
+    fn failed(&mut self, host: &impl RenewalHost, (sent, now): (Instant, Instant), holds: &[&Due], error: Error) {
+        let Some(first) = holds.iter().map(|due| due.turn()).min_by_key(|turn| turn.good_until) else { return };
+        self.rounds.failed(sent, now, first);
+        holds.iter().for_each(|due| self.learn(host, due, due.turn().after_failure(&error)));
+        host.failed(holds.len(), first.remaining(now), error);
+    }
+
+    /// Takes the answers of a request.
+    fn take_answers(&mut self, host: &impl RenewalHost, request: &[&Due], answers: Vec<RenewalAnswer>, sent: Instant) {
+        let mut refusals = vec![];
+        for (&due, answer) in request.iter().zip(answers) {
+            let detour = match &answer {
+                RenewalAnswer::Refused(refusal) => host.heed(refusal),
+                _ => Detour::None,
+            };
+            match detour {
+                Detour::ByKey => self.by_key.push(due.clone()),
+                Detour::Moved => self.hand_over(host, due),
+                Detour::None => {
+                    let lesson = self.rounds.answered(due.turn(), &answer, sent);
+                    self.learn(host, due, lesson);
+                    if let RenewalAnswer::Refused(refusal) = answer {
+                        refusals.push((refusal, due.turn().remaining(Instant::now())));
+                    }
+                }
+            }
+        }
+        // Holds with earlier deadlines come first.
+        if let Some((refusal, remaining)) = refusals.first() {
+            host.failed(refusals.len(), *remaining, Error::refused(refusal.clone()));
+        }
+    }
+
+    fn learn(&mut self, host: &impl RenewalHost, due: &Due, lesson: Lesson) {
+        host.with_ledger(&due.hold, |ledger, now| lesson.teach(ledger, now));
+        match lesson {
+            Lesson::Renewed { .. } => host.renewed(&due.hold),
+            Lesson::RenewAgain(_) | Lesson::LookAgain(_) => self.retrying.push(Arc::downgrade(&due.hold)),
+            Lesson::Looked | Lesson::Lost(_) => {}
+        }
+    }
+}
+
+/// Sends a batch. Returns an outcome for each request.
+fn ask(host: &mut impl RenewalHost, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
+    // Checks come in one request.
+    if let [request] = requests
+        && request[0].turn().is_look()
+    {
+        return Ok(vec![Ok(host.look(request, deadline)?)]);
+    }
+    host.renew(requests, deadline)
+}
+
+fn is_still_due(host: &impl RenewalHost, due: &Due) -> bool {
+    host.with_ledger(&due.hold, |ledger, now| due.turn().is_still_due(ledger, now))
+}
+
+fn due_for(host: &impl RenewalHost, hold: &Arc<HoldState>, turn: Turn) -> Due {
+    Due::new(Arc::clone(hold), hold.kind.family(), host.slot(hold), turn)
+}
+
+/// The content of the renewal of a hold, if the hold is to be renewed.
+pub(crate) fn renewal(host: &impl RenewalHost, due: &Due) -> Option<Renewal> {
+    let lease = due.turn().lease()?;
+    let (raise, reads) =
+        host.with_ledger(&due.hold, |ledger, now| (ledger.raise(now, lease), ledger.counts_on_wire(now).shared));
+    Some(Renewal { name: due.hold.name.clone(), owner: due.hold.owner.clone(), raise, reads })
+}
+
+/// Leaves a hold to expire whose thread has ended: the hold is renewed no more, but its loss is still told.
+fn abandon_if_ended(host: &impl RenewalHost, hold: &Arc<HoldState>) {
+    let has_ended = hold.thread.as_ref().is_some_and(ThreadId::has_ended);
+    if has_ended && host.with_ledger(hold, |ledger, _| ledger.abandon()) {
+        host.abandon(hold);
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

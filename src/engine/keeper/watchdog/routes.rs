@@ -1,0 +1,68 @@
+//! Holds whose slot moves to another server: finds the server to ask, and hands the holds to its watchdog.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::conn::{Heed, Route, Server};
+use crate::engine::Engine;
+use crate::engine::hold::HoldState;
+use crate::engine::keeper::watchdog::renewer::Detour;
+use crate::engine::sender::exactly_once;
+use crate::error::{Refusal, Result};
+use crate::script::durability::confirmation;
+use crate::script::look::Claim;
+use crate::script::{Renewal, RenewalAnswer};
+use crate::state::exchange::Bounds;
+use crate::time::Instant;
+
+impl Engine {
+    /// Learns from the refusal of a renewal or a check.
+    pub(super) fn heed(&self, server: &Server, refusal: &Refusal) -> Detour {
+        match self.topology.heed(server.number(), refusal) {
+            Heed::AsItSays => Detour::None,
+            // No server has the slot, so no other way leads to an answer.
+            Heed::Later if refusal.word() == "CLUSTERDOWN" => Detour::None,
+            Heed::Elsewhere(Route { asking: false, .. }) => Detour::Moved,
+            Heed::Elsewhere(_) | Heed::Later => Detour::ByKey,
+        }
+    }
+
+    /// Renews a hold, or checks it without a renewal, over the way that its key has at present. A late renewal finds
+    /// its owner or changes nothing, so it needs no fence.
+    pub(super) fn ask_about_one(
+        &self,
+        hold: &HoldState,
+        renewal: Option<Renewal>,
+        claim: Claim,
+        limit: Duration,
+    ) -> Result<Vec<RenewalAnswer>> {
+        let now = Instant::now();
+        // A slot that moves may take longer than the watchdog can wait: the next round tries again.
+        let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(now, limit, limit) };
+        let topology = &*self.topology;
+        let Some(renewal) = renewal else {
+            let look = hold.kind.look(&[claim]).following_its_key();
+            let answer = exactly_once::send(topology, &look, bounds, None);
+            return answer.map(|answer| answer.value).map_err(|failed| failed.error);
+        };
+        let durability = hold.durability();
+        let confirmation = durability.map(|needs| confirmation(&hold.name, &hold.kind.held_under(&hold.name), needs));
+        let is_renewed = |answers: &Vec<RenewalAnswer>| matches!(answers.first(), Some(RenewalAnswer::Renewed));
+        let call = hold.kind.renew(&[renewal]).confirmed(confirmation, is_renewed);
+        let answer = exactly_once::send(topology, &call, bounds, None).map_err(|failed| failed.error)?;
+        if let Some(needs) = durability.filter(|_| is_renewed(&answer.value)) {
+            let server = self.node(&hold.name).server.label();
+            let missing = needs.judge(answer.copies.as_ref(), &server, "its renewal does not count")?;
+            self.tell_missing(&hold.name, missing);
+        }
+        Ok(answer.value)
+    }
+
+    /// Has the watchdog of the hold's server renew the hold at once. Returns whether that watchdog runs.
+    pub(super) fn watch_over(&self, hold: &Arc<HoldState>) -> bool {
+        let Some(engine) = self.myself.upgrade() else { return false };
+        let node = self.node(&hold.name);
+        node.watchdog.takes_over(&engine, &node.server, &node.hub, hold);
+        node.watchdog.is_running()
+    }
+}

@@ -1,0 +1,279 @@
+//! One round of the watchdog of one server: the renewals and checks as requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::conn::{DedicatedConnection, Server};
+use crate::durability::{Copies, Durability};
+use crate::engine::Engine;
+use crate::engine::hold::HoldState;
+use crate::engine::keeper::watchdog::inbox::Inbox;
+use crate::engine::keeper::watchdog::renewer::{Detour, Due, RenewalHost, RequestOutcome, renewal};
+use crate::error::{Error, Refusal};
+use crate::event::{LockAbandoned, LocksRenewed, RenewalFailed, RenewalRecovered};
+use crate::script::durability::confirmation;
+use crate::script::look::Claim;
+use crate::script::{Call, RenewalAnswer, pipelined};
+use crate::state::ledger::Ledger;
+use crate::state::watch::Watch;
+use crate::time::Instant;
+use crate::transport::{Fault, PubSub, Question, Slot};
+
+/// The surroundings of one round: engine and server.
+pub(super) struct ServerRound<'a> {
+    pub(super) engine: &'a Arc<Engine>,
+    pub(super) server: &'a Arc<Server>,
+    pub(super) watch: &'a Watch,
+    pub(super) connection: &'a mut DedicatedConnection,
+    pub(super) inbox: &'a Inbox,
+    pub(super) nothing_here: &'a mut bool,
+    /// The number of holds that were found gone.
+    pub(super) gone: usize,
+    /// The time that this round has waited in vain for replicas.
+    pub(super) waited: Duration,
+}
+
+impl ServerRound<'_> {
+    /// Whether a key that is read now is watched from then on.
+    pub(super) fn is_watching(&self) -> bool {
+        self.watch.is_live(self.connection.generation())
+    }
+
+    fn request<T>(&mut self, call: &Call<T>, deadline: Instant) -> Result<T, Fault> {
+        let read = |reply: &_| call.read(reply);
+        // A renewal publishes nothing.
+        let mut answer = match call.round_trips() {
+            None => self.connection.request(&call.packed(PubSub::Plain), deadline, read),
+            Some(round_trips) => self.connection.round_trips(deadline, |send| round_trips.run(send, PubSub::Plain)),
+        };
+        if let Err(Fault::Refused(refusal)) = &answer
+            && refusal.word() == "NOSCRIPT"
+            && let Some(whole) = call.packed_with_source(PubSub::Plain)
+        {
+            answer = self.connection.request(&whole, deadline, read);
+        }
+        self.doubt_after(&answer);
+        answer
+    }
+
+    /// Sends several calls in one write.
+    fn requests<T>(&mut self, calls: &[Call<T>], deadline: Instant) -> Result<Vec<Result<T, Refusal>>, Fault> {
+        let is_alone = |call: &Call<T>| call.round_trips().is_some();
+        if calls.len() == 1 || calls.iter().any(is_alone) {
+            let mut answers = vec![];
+            for call in calls {
+                answers.push(match self.request(call, deadline) {
+                    Err(Fault::Refused(refusal)) => Err(refusal),
+                    answer => Ok(answer?),
+                });
+            }
+            return Ok(answers);
+        }
+        let answers = self.connection.round_trips(deadline, |send| pipelined(calls, PubSub::Plain, send));
+        self.doubt_after(&answers);
+        answers
+    }
+
+    /// After a missing answer another server may have taken the place of this one.
+    fn doubt_after<T>(&self, answer: &Result<T, Fault>) {
+        if let Err(Fault::NotSent(_) | Fault::Unanswered(..)) = answer {
+            self.engine.topology.doubt(self.server.number());
+        }
+    }
+
+    /// Fails where a replica tells of a loss: a server that became one replies to reads, too, and may lack data of the
+    /// master.
+    fn check_losses<'a>(
+        &mut self,
+        answers: impl IntoIterator<Item = &'a RenewalAnswer>,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        if answers.into_iter().any(|answer| matches!(answer, RenewalAnswer::Lost(_))) {
+            self.connection.check_role(deadline).map_err(Fault::into_error)?;
+        }
+        Ok(())
+    }
+
+    /// Counts losses, adds the server to refusals, and leaves a replica, because the next connection may reach the
+    /// master.
+    fn look_through(&mut self, answers: &mut [RenewalAnswer]) {
+        for answer in answers {
+            match answer {
+                RenewalAnswer::Renewed => {}
+                RenewalAnswer::Lost(_) => self.gone += 1,
+                RenewalAnswer::Refused(refusal) => {
+                    *refusal = refusal.clone().at(self.server.label());
+                    if refusal.is_of_replica() {
+                        self.connection.hang_up();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for the replicas of renewed holds, by one request for the batch. What they do not have is not renewed: at
+    /// a master that was cut off from its replicas, another client may take the lock from the promoted replica.
+    fn confirm<'a>(&mut self, answers: impl Iterator<Item = (&'a Due, &'a mut RenewalAnswer)>) {
+        let renewed = answers.filter(|(_, answer)| **answer == RenewalAnswer::Renewed);
+        let mut waiting: Vec<_> =
+            renewed.filter_map(|(due, answer)| Some((&due.hold, due.hold.durability()?, answer))).collect();
+        let Some(needs) = Durability::all(waiting.iter().map(|(_, needs, _)| Some(*needs))) else { return };
+        // Replicas that are late delay the other holds of the server once, and not for each batch.
+        let needs = if self.waited.is_zero() { needs } else { needs.at_most(SHORTEST_ATTEMPT) };
+        let began = Instant::now();
+        let patience = self.engine.config.command_timeout;
+        let copies = (self.waited < patience).then(|| {
+            // A hold that was released meanwhile has no key to touch.
+            let mut copies = Some(Copies::Gone);
+            for (hold, ..) in waiting.iter().take(MOST_TOUCHED) {
+                let key = hold.kind.held_under(&hold.name);
+                copies = self.connection.confirm(&confirmation(&hold.name, &key, needs)).ok();
+                if copies != Some(Copies::Gone) {
+                    break;
+                }
+            }
+            copies
+        });
+        let (copies, server) = (copies.flatten(), self.server.label());
+        let mut is_late = false;
+        for (hold, needs, answer) in &mut waiting {
+            match needs.judge(copies.as_ref(), &server, "") {
+                Ok(missing) => self.engine.tell_missing(&hold.name, missing),
+                Err(_) => {
+                    is_late = true;
+                    **answer = RenewalAnswer::Refused(
+                        Refusal::no_replicas(&needs.shortfall(copies.as_ref(), "")).at(server.clone()),
+                    );
+                }
+            }
+        }
+        if is_late {
+            self.waited += began.until(Instant::now());
+        }
+    }
+}
+
+impl RenewalHost for ServerRound<'_> {
+    fn holds(&mut self) -> Vec<Arc<HoldState>> {
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            self.engine.registry.all().into_iter().partition(|hold| self.engine.is_on(self.server, hold));
+        // A slot may have moved to a server where this client has no watchdog. Where it has one, the next renewal may be
+        // far away, and a lease is never renewed.
+        let now = Instant::now();
+        for hold in elsewhere.iter().filter(|hold| hold.since.after(LONGEST_STAY) <= now) {
+            if !hold.is_watched_at(self.engine.topology.route(hold.name.key()).server.number()) {
+                self.hand_over(hold);
+            }
+        }
+        *self.nothing_here = here.is_empty();
+        here
+    }
+
+    fn urgent(&mut self) -> Vec<Arc<HoldState>> {
+        let names = self.inbox.take_names(Instant::now());
+        names.iter().flat_map(|name| self.engine.registry.under(name)).collect()
+    }
+
+    fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
+        self.engine.with_ledger(hold, use_ledger)
+    }
+
+    fn abandon(&self, hold: &Arc<HoldState>) {
+        if !self.engine.registry.contains(hold) {
+            // The hold was released or left to expire before the end of its thread.
+            return;
+        }
+        self.engine.watch_until_deadline(hold);
+        self.engine.observe(|observer| {
+            observer.abandoned(&LockAbandoned {
+                name: hold.name.to_string(),
+                kind: hold.label(),
+                group: hold.group_name(),
+                owner: hold.owner.to_string(),
+            });
+        });
+    }
+
+    fn renew(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
+        requests.iter().flatten().for_each(|due| due.hold.watch(self.server.number()));
+        let call = |request: &Vec<&Due>| {
+            let renewals: Vec<_> = request.iter().filter_map(|due| renewal(self, due)).collect();
+            request[0].hold.kind.renew(&renewals)
+        };
+        let calls: Vec<_> = requests.iter().map(call).collect();
+        // A late renewal finds its owner or changes nothing, so it needs no fence.
+        let mut outcomes = self.requests(&calls, deadline).map_err(Fault::into_error)?;
+        self.check_losses(outcomes.iter().flatten().flatten(), deadline)?;
+        for answers in outcomes.iter_mut().filter_map(|outcome| outcome.as_mut().ok()) {
+            self.look_through(answers);
+        }
+        let answers = requests
+            .iter()
+            .zip(&mut outcomes)
+            .filter_map(|(request, outcome)| Some(request.iter().copied().zip(outcome.as_mut().ok()?)));
+        self.confirm(answers.flatten());
+        Ok(outcomes)
+    }
+
+    fn look(&mut self, request: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error> {
+        request.iter().for_each(|due| due.hold.watch(self.server.number()));
+        let claims: Vec<_> = request.iter().map(|due| claim(due)).collect();
+        let call = request[0].hold.kind.look(&claims);
+        let mut answers = self.request(&call, deadline).map_err(Fault::into_error)?;
+        self.check_losses(&answers, deadline)?;
+        self.look_through(&mut answers);
+        Ok(answers)
+    }
+
+    fn ask_by_route(&mut self, due: &Due, deadline: Instant) -> Result<RenewalAnswer, Error> {
+        let (now, renewal) = (Instant::now(), renewal(self, due));
+        let mut answers = self.engine.ask_about_one(&due.hold, renewal, claim(due), now.until(deadline))?;
+        self.look_through(&mut answers);
+        answers.into_iter().next().ok_or_else(Error::odd_count)
+    }
+
+    fn heed(&self, refusal: &Refusal) -> Detour {
+        self.engine.heed(self.server, refusal)
+    }
+
+    fn hand_over(&self, hold: &Arc<HoldState>) -> bool {
+        // A tenth of a tick is the pause before a failed renewal is repeated.
+        let pause = (self.engine.config.watchdog_interval / 10).min(LONGEST_STAY);
+        !self.engine.is_on(self.server, hold) && hold.moves_on(Instant::now(), pause) && self.engine.watch_over(hold)
+    }
+
+    fn slot(&self, hold: &HoldState) -> Slot {
+        self.engine.topology.slot(hold.name.key())
+    }
+
+    fn renewed(&self, hold: &Arc<HoldState>) {
+        self.engine.schedule_if_observed(hold);
+    }
+
+    fn failed(&self, locks: usize, remaining: Duration, error: Error) {
+        self.engine.observe(|observer| {
+            observer.renewal_failed(&RenewalFailed { server: self.server.label(), locks, remaining, error });
+        });
+    }
+
+    fn renewed_in_round(&self, locks: usize) {
+        self.engine.observe(|observer| observer.renewed(&LocksRenewed { server: self.server.label(), locks }));
+    }
+
+    fn recovered(&self, outage: Duration) {
+        self.engine.observe(|observer| {
+            observer.recovered(&RenewalRecovered { server: self.server.label(), outage });
+        });
+    }
+}
+
+fn claim(due: &Due) -> Claim {
+    Claim { name: due.hold.name.clone(), owner: due.hold.owner.clone() }
+}
+
+/// So many holds of a batch are touched until one is there.
+const MOST_TOUCHED: usize = 3;
+/// A hold that was granted or handed over stays this long at most.
+const LONGEST_STAY: Duration = Duration::from_secs(1);
+/// With less time left, a reply would probably arrive too late.
+pub(super) const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);

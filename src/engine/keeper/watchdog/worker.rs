@@ -1,0 +1,233 @@
+//! The thread of the watchdog: renews the holds of one server on a fixed grid, and watches their keys.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::conn::{DedicatedConnection, Server, Sleeper};
+use crate::engine::Engine;
+use crate::engine::cells::hub::{Hub, Subscription};
+use crate::engine::hold::HoldState;
+use crate::engine::keeper::heartbeat::Heartbeat;
+use crate::engine::keeper::watchdog::inbox::{Events, Inbox};
+use crate::engine::keeper::watchdog::renewer::{Asked, RenewalHost, Renewer};
+use crate::engine::keeper::watchdog::server_round::{SHORTEST_ATTEMPT, ServerRound};
+use crate::error::Error;
+use crate::event::LossesToldLate;
+use crate::state::ripening::Ripening;
+use crate::state::watch::{All, Step, Watch};
+use crate::time::Instant;
+use crate::transport::Fault;
+
+/// The watchdog of one server.
+pub(crate) struct Worker {
+    engine: Weak<Engine>,
+    server: Arc<Server>,
+    hub: Weak<Hub>,
+    inbox: Arc<Inbox>,
+    /// A connection of its own, so that the watchdog never waits behind callers.
+    connection: DedicatedConnection,
+    command_timeout: Duration,
+    renewer: Renewer,
+    next_round: Instant,
+    ripening: Ripening<Weak<HoldState>>,
+    watch: Watch,
+    /// The subscription to changes of keys, while holds are watched.
+    subscription: Option<Subscription>,
+    next_step: Option<Instant>,
+    /// The time since which no lock is held.
+    empty_since: Option<Instant>,
+    /// Whether the last tick found no hold on this server.
+    nothing_here: bool,
+    heartbeat: Arc<Heartbeat>,
+}
+
+impl Worker {
+    /// `restarted` means that an earlier thread ended in the middle of its work. Returns `None` if the client has
+    /// ended.
+    pub(crate) fn new(
+        engine: &Weak<Engine>,
+        server: &Arc<Server>,
+        hub: &Weak<Hub>,
+        inbox: &Arc<Inbox>,
+        restarted: bool,
+    ) -> Option<Self> {
+        let strong_engine = engine.upgrade()?;
+        let config = &strong_engine.config;
+        let now = Instant::now();
+        let mut watch = Watch::new(now);
+        if restarted {
+            // The last step of the earlier thread is unknown.
+            watch.begin();
+            watch.lost(now);
+        }
+        let renewer = Renewer::new(now, config.watchdog_interval, config.watchdog_batch, config.command_timeout);
+        Some(Self {
+            engine: Weak::clone(engine),
+            server: Arc::clone(server),
+            hub: Weak::clone(hub),
+            inbox: Arc::clone(inbox),
+            connection: server.connection(),
+            command_timeout: config.command_timeout,
+            next_round: renewer.next_tick(),
+            renewer,
+            ripening: Ripening::new(now),
+            watch,
+            subscription: None,
+            next_step: None,
+            empty_since: None,
+            nothing_here: false,
+            heartbeat: Arc::clone(&strong_engine.heartbeat),
+        })
+    }
+
+    pub(crate) fn run(&mut self, sleeper: &Sleeper) {
+        loop {
+            let times = [self.ripening.step_at(), self.inbox.next_names(), self.next_step];
+            let until = times.into_iter().flatten().fold(self.next_round, Instant::min);
+            let now = Instant::now();
+            let until = now.after(now.nap_until(until));
+            self.heartbeat.rests(now, until);
+            self.connection.sleep(sleeper, until);
+            self.heartbeat.wakes(Instant::now());
+            let (Some(engine), Some(hub)) = (self.engine.upgrade(), self.hub.upgrade()) else { return };
+            if engine.is_closed() {
+                return;
+            }
+            self.turn(&engine, &hub);
+            if self.is_over(&engine) {
+                return;
+            }
+        }
+    }
+
+    /// Whether the thread ends: the server has no keys any more, and no hold is left here.
+    fn is_over(&self, engine: &Engine) -> bool {
+        let rests = self.empty_since.is_some_and(|since| since.after(LINGER) <= Instant::now());
+        rests
+            && self.ripening.step_at().is_none()
+            && !engine.topology.servers().iter().any(|server| Arc::ptr_eq(server, &self.server))
+            && self.inbox.is_left()
+    }
+
+    /// Handles new events and due work.
+    fn turn(&mut self, engine: &Arc<Engine>, hub: &Arc<Hub>) {
+        let now = Instant::now();
+        let Events { flushed, lost } = self.inbox.take();
+        if lost {
+            self.watch.lost(now);
+        }
+        if flushed {
+            self.watch.flushed();
+        }
+        self.rest(now, self.nothing_here || engine.registry.is_empty());
+        let ripe = self.ripen(now);
+        if !ripe.is_empty() && self.subscription.is_none() {
+            // Without a listening thread losses are reported late; the next watched hold tries again.
+            self.subscription = hub.watch().ok();
+            self.watch.begin();
+        }
+        let all = self.see_to_watch(engine, hub);
+        let moved = self.inbox.take_moved();
+        self.nothing_here &= ripe.is_empty() && moved.is_empty();
+        let Self { renewer, server, watch, connection, inbox, nothing_here, .. } = self;
+        let waited = Duration::ZERO;
+        let mut round = ServerRound { engine, server, watch, connection, inbox, nothing_here, gone: 0, waited };
+        let mut holds = round.urgent();
+        if round.is_watching() {
+            holds.extend(ripe);
+        }
+        let asked = Asked { all, holds, moved };
+        let started = Instant::now();
+        let nothing = asked.all.is_none() && asked.holds.is_empty() && asked.moved.is_empty();
+        if nothing && started < self.next_round {
+            return;
+        }
+        self.next_round = renewer.round(&mut round, &asked);
+        let gone = round.gone;
+        let now = Instant::now();
+        if self.watch.found_gone(now, gone, asked.all.is_some()) {
+            self.next_step = Some(now);
+        }
+        if asked.all.is_some() {
+            self.watch.asked(now, started.until(now));
+        }
+    }
+
+    /// Closes subscription and connection after a while without holds.
+    fn rest(&mut self, now: Instant, nothing_held: bool) {
+        if !nothing_held {
+            self.empty_since = None;
+        } else if self.empty_since.get_or_insert(now).after(LINGER) <= now {
+            self.subscription = None;
+            self.watch.end();
+            self.connection.hang_up();
+        }
+    }
+
+    /// Returns the holds that have lived long enough to be watched.
+    fn ripen(&mut self, now: Instant) -> Vec<Arc<HoldState>> {
+        match self.ripening.step_at() {
+            Some(at) if at <= now => {
+                let granted = self.inbox.take_granted(self.ripening.is_about_to_rest());
+                self.ripening.step(now, granted).iter().filter_map(Weak::upgrade).collect()
+            }
+            None if !self.inbox.awaits_grants() => {
+                self.ripening.begin(now);
+                vec![]
+            }
+            _ => vec![],
+        }
+    }
+
+    /// Sets up tracking. Returns the request about all holds, if one is due.
+    fn see_to_watch(&mut self, engine: &Arc<Engine>, hub: &Arc<Hub>) -> Option<All> {
+        loop {
+            let now = Instant::now();
+            let (link, ear) = (self.connection.generation(), hub.ear());
+            // A silent server must not delay the next renewal.
+            let deadline = now.after(self.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
+            let complaint = match self.watch.next(now, link, ear) {
+                Step::Open => {
+                    if self.connection.open(deadline).is_err() {
+                        self.watch.failed(Instant::now());
+                    }
+                    continue;
+                }
+                Step::Track(number) => match self.connection.track(number, deadline) {
+                    Ok(()) => {
+                        self.watch.tracked();
+                        continue;
+                    }
+                    Err(Fault::Refused(refusal))
+                        if refusal.is_of_redirection() && self.watch.misled(Instant::now()) =>
+                    {
+                        hub.is_unknown(number);
+                        continue;
+                    }
+                    Err(Fault::Refused(refusal)) if !refusal.is_transient() => {
+                        let error = Error::refused(refusal);
+                        if !self.watch.untracked() {
+                            continue;
+                        }
+                        error
+                    }
+                    Err(_) => {
+                        self.watch.failed(Instant::now());
+                        continue;
+                    }
+                },
+                Step::Complain(error) => error,
+                Step::Ask(all) => return Some(all),
+                Step::Rest(until) => {
+                    self.next_step = until;
+                    return None;
+                }
+            };
+            let server = self.server.label();
+            engine.observe(|observer| observer.losses_told_late(&LossesToldLate { server, error: complaint }));
+        }
+    }
+}
+
+/// The time for which connections outlive the last hold, because the next hold may need them.
+const LINGER: Duration = Duration::from_secs(3);

@@ -1,0 +1,91 @@
+//! Cleanup in the background of requests in doubt.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::engine::hold::HoldState;
+use crate::engine::sender::exactly_once;
+use crate::kinds::Kind;
+use crate::name::LockName;
+use crate::owner::OwnerId;
+use crate::state::exchange::{Bounds, InDoubt};
+use crate::time::Instant;
+
+/// An owner without guards that may still hold the lock in Redis.
+#[derive(Debug)]
+pub(crate) struct Cleanup {
+    pub(crate) name: LockName,
+    pub(crate) kind: Arc<dyn Kind>,
+    pub(crate) owner: OwnerId,
+    pub(crate) in_doubt: InDoubt,
+    /// The time by which the lease has expired.
+    pub(crate) until: Instant,
+}
+
+impl Engine {
+    /// The cleanup of a hold that this process gave up.
+    pub(crate) fn leftover(&self, hold: &HoldState, in_doubt: InDoubt) -> Cleanup {
+        let end = self.with_ledger(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
+        Cleanup {
+            name: hold.name.clone(),
+            kind: Arc::clone(&hold.kind),
+            owner: hold.owner.clone(),
+            in_doubt,
+            until: end,
+        }
+    }
+
+    pub(crate) fn clean_up(self: &Arc<Self>, cleanup: Cleanup) {
+        self.clean_up_at(Instant::now(), cleanup);
+    }
+
+    fn clean_up_at(self: &Arc<Self>, at: Instant, cleanup: Cleanup) {
+        let engine = Arc::downgrade(self);
+        self.node(&cleanup.name).cleaner.run_at(at, move || {
+            if let Some(engine) = engine.upgrade() {
+                engine.clean_up_once(cleanup);
+            }
+        });
+    }
+
+    fn clean_up_once(self: &Arc<Self>, mut cleanup: Cleanup) {
+        if Instant::now() >= cleanup.until {
+            return;
+        }
+        let limit = self.config.command_timeout;
+        let deadline = Instant::now().after(limit);
+        let fenced = exactly_once::fence(&*self.topology, cleanup.name.key(), &mut cleanup.in_doubt, deadline).is_ok();
+        let call = cleanup.kind.withdraw(&cleanup.name, &cleanup.owner);
+        let released = fenced
+            && exactly_once::send(&*self.topology, &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
+        // Without a fence the acquire may still run, so the release is repeated until the lease has expired.
+        let is_clean = released && !cleanup.in_doubt.unfenceable;
+        if !is_clean && !self.is_closed() {
+            self.clean_up_at(Instant::now().after(PAUSE), cleanup);
+        }
+    }
+
+    /// Fences copies in doubt, so that the server does not run them later.
+    pub(crate) fn fence_later(&self, name: LockName, in_doubt: InDoubt) {
+        let until = Instant::now().after(self.watchdog_lease.duration());
+        self.fence_at(Instant::now(), until, name, in_doubt);
+    }
+
+    fn fence_at(&self, at: Instant, until: Instant, name: LockName, mut in_doubt: InDoubt) {
+        let engine = Weak::clone(&self.myself);
+        self.node(&name).cleaner.run_at(at, move || {
+            let Some(engine) = engine.upgrade() else { return };
+            if Instant::now() >= until {
+                return;
+            }
+            let deadline = Instant::now().after(engine.config.command_timeout);
+            let fenced = exactly_once::fence(&*engine.topology, name.key(), &mut in_doubt, deadline).is_ok();
+            if !fenced && !engine.is_closed() {
+                engine.fence_at(Instant::now().after(PAUSE), until, name, in_doubt);
+            }
+        });
+    }
+}
+
+const PAUSE: Duration = Duration::from_millis(500);

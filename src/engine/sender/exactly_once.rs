@@ -1,0 +1,429 @@
+//! Exactly once: sends a request, and after a missing reply fences the request and repeats it.
+
+use std::marker;
+use std::ptr;
+use std::sync::Arc;
+
+use crate::conn::{Heed, Outcome, Request, Route, Server, Topology, ask, gather};
+use crate::durability::Copies;
+use crate::engine::caller::Caller;
+use crate::engine::sender::side_by_side::side_by_side;
+use crate::error::{Error, ErrorKind, Loss};
+use crate::script::Call;
+use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
+use crate::sync::Mutex;
+use crate::time::Instant;
+use crate::transport::{Fault, Identity, Limits, PubSub, Question, ServerNumber, Voting};
+
+/// A reply, and the history of its request.
+#[derive(Debug)]
+pub(crate) struct Answer<T> {
+    pub(crate) value: T,
+    /// The sending time of the answered copy, from which leases are counted.
+    pub(crate) sent: Instant,
+    /// Whether an earlier copy was unanswered, so that this reply may be for the second run.
+    pub(crate) repeated: bool,
+    /// Whether an earlier copy could not be fenced and may still run.
+    pub(crate) unfenceable: bool,
+    /// A time before the request was sent: earlier copies run no more after it, unless a copy could not be fenced.
+    pub(crate) clear_since: Instant,
+    /// The run of the server process, where the bounds of the call ask for it. Two servers with the same run are one.
+    pub(crate) run_id: Option<Arc<str>>,
+    /// The replicas that have the request, where its answer needs them.
+    pub(crate) copies: Option<Copies>,
+}
+
+impl<T> Answer<T> {
+    /// The same history with another value.
+    pub(crate) fn with<U>(&self, value: U) -> Answer<U> {
+        let Self { sent, repeated, unfenceable, clear_since, .. } = *self;
+        let (run_id, copies) = (self.run_id.clone(), self.copies.clone());
+        Answer { value, sent, repeated, unfenceable, clear_since, run_id, copies }
+    }
+}
+
+/// Sends `call` until a reply arrives or the bounds are reached. Each attempt goes to the server that stores the key
+/// at that time, and each unanswered copy is fenced at the server to which the copy was sent.
+///
+/// Before a repetition every unanswered copy is fenced, so no older copy can run after the repetition. Scripts are
+/// written so that a second run right after the first changes nothing. Where another server stores the key by now, the
+/// repetition goes there at once: the copy at the former server counts as unfenceable, and the background fences it.
+pub(crate) fn send<T>(
+    topology: &dyn Topology,
+    call: &Call<T>,
+    bounds: Bounds,
+    caller: Option<&Caller<'_>>,
+) -> Result<Answer<T>, Failed> {
+    send_after(InDoubt::default(), topology, call, bounds, caller)
+}
+
+/// Fences the copies that earlier requests left in doubt, then sends `call`.
+pub(crate) fn send_after<T>(
+    in_doubt: InDoubt,
+    topology: &dyn Topology,
+    call: &Call<T>,
+    bounds: Bounds,
+    caller: Option<&Caller<'_>>,
+) -> Result<Answer<T>, Failed> {
+    Sending::new(Send { topology, call, bounds, in_doubt }).finish(caller)
+}
+
+/// One of several calls that are sent at once.
+#[derive(Debug)]
+pub(crate) struct Send<'a, T> {
+    pub(crate) topology: &'a dyn Topology,
+    pub(crate) call: &'a Call<T>,
+    pub(crate) bounds: Bounds,
+    /// The copies that earlier requests left in doubt; they are fenced before the call is sent.
+    pub(crate) in_doubt: InDoubt,
+}
+
+/// Sends several calls at once: one round trip where every server answers. Each call has its own bounds and its own
+/// history. A connection with several unanswered copies is fenced once. Calls of several round trips follow one by one
+/// for each server; where no caller can interrupt them, all servers side by side.
+/// Returns the answers in the order of the calls.
+pub(crate) fn send_all<T: marker::Send>(
+    sends: Vec<Send<'_, T>>,
+    caller: Option<&Caller<'_>>,
+) -> Vec<Result<Answer<T>, Failed>> {
+    let mut all: Vec<_> = sends.into_iter().map(|send| (Sending::new(send), None)).collect();
+    while attempt_all(&mut all, caller)
+        || end_rests(&mut all, caller)
+        || fence_one_connection(&mut all)
+        || rest_together(&mut all, caller)
+    {}
+    finish_all(all, caller)
+}
+
+/// Calls for one server, with their places.
+type Share<'a, T> = Mutex<Vec<(usize, Sending<'a, T>)>>;
+
+/// Ends the calls without an answer, those of each server one by one.
+fn finish_all<T: marker::Send>(
+    all: Vec<(Sending<'_, T>, Option<Answer<T>>)>,
+    caller: Option<&Caller<'_>>,
+) -> Vec<Result<Answer<T>, Failed>> {
+    let mut outcomes: Vec<Option<Result<Answer<T>, Failed>>> = vec![];
+    let mut shares: Vec<(Arc<Server>, Share<'_, T>)> = vec![];
+    for (place, (sending, answer)) in all.into_iter().enumerate() {
+        if answer.is_none() {
+            let server = sending.route().server;
+            match shares.iter().find(|(other, _)| Arc::ptr_eq(other, &server)) {
+                Some((_, share)) => share.lock().push((place, sending)),
+                None => shares.push((server, Mutex::new(vec![(place, sending)]))),
+            }
+        }
+        outcomes.push(answer.map(Ok));
+    }
+    let finish = |share: &Share<'_, T>, caller: Option<&Caller<'_>>| {
+        let share = std::mem::take(&mut *share.lock());
+        share.into_iter().map(|(place, sending)| (place, sending.finish(caller))).collect::<Vec<_>>()
+    };
+    let finished = match caller {
+        // The caller may go on or not, and only its own thread can tell.
+        Some(_) => shares.iter().map(|(_, share)| finish(share, caller)).collect(),
+        None => side_by_side(&shares, |(_, share)| finish(share, None)),
+    };
+    for (place, outcome) in finished.into_iter().flatten() {
+        outcomes[place] = Some(outcome);
+    }
+    outcomes.into_iter().flatten().collect()
+}
+
+/// Sends the calls that are ready. Returns whether any was.
+fn attempt_all<T: marker::Send>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller: Option<&Caller<'_>>) -> bool {
+    let now = Instant::now();
+    let unanswered = all.iter().enumerate().filter(|(_, (_, answer))| answer.is_none());
+    let ready = unanswered.filter_map(|(place, (sending, _))| Some((place, sending.request(now)?)));
+    let (places, requests): (Vec<_>, Vec<_>) = ready.unzip();
+    for (place, outcome) in places.iter().zip(gather(requests)) {
+        let (sending, answer) = &mut all[*place];
+        *answer = sending.attempted(outcome, caller);
+    }
+    !places.is_empty()
+}
+
+/// Ends the rests that are over. Returns whether any was.
+fn end_rests<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller: Option<&Caller<'_>>) -> bool {
+    let (now, interruption) = (Instant::now(), interruption(caller));
+    let mut any = false;
+    for sending in all.iter_mut().filter(|(_, answer)| answer.is_none()).map(|(sending, _)| sending) {
+        if sending.rests_until(now).is_some_and(|until| until <= now || interruption.is_some()) {
+            sending.exchange.rested(now, interruption.clone());
+            any = true;
+        }
+    }
+    any
+}
+
+/// Rests until the first of the calls may go on. Returns whether any rests.
+fn rest_together<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller: Option<&Caller<'_>>) -> bool {
+    let now = Instant::now();
+    let unanswered = all.iter().filter(|(_, answer)| answer.is_none());
+    let first = unanswered.filter_map(|(sending, _)| sending.rests_until(now)).min();
+    if let Some(until) = first {
+        rest(caller, until);
+    }
+    first.is_some()
+}
+
+/// Fences a connection with unanswered copies, for all calls that were sent over it. Returns whether there was any.
+fn fence_one_connection<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)]) -> bool {
+    let now = Instant::now();
+    let mut unfenced = all.iter_mut().filter(|(_, answer)| answer.is_none()).map(|(sending, _)| sending);
+    let Some((first, (identity, limits))) =
+        unfenced.find_map(|sending| sending.fence(now).map(|fence| (sending, fence)))
+    else {
+        return false;
+    };
+    let topology = first.topology;
+    if first.leave_behind(&identity) {
+        return true;
+    }
+    let outcome = fence_copy(topology, &identity, limits);
+    let now = Instant::now();
+    // The others try again after a failure, because a fault is for one request.
+    if let Ok(fenced) = outcome {
+        // Numbers of servers are unique within a topology only.
+        let others = unfenced.filter(|sending| ptr::addr_eq(sending.topology, topology));
+        for other in others.filter(|other| other.fence(now).is_some_and(|(theirs, _)| theirs == identity)) {
+            other.exchange.fenced(now, Ok(fenced));
+        }
+    }
+    first.exchange.fenced(now, outcome);
+    true
+}
+
+/// A call on its way.
+struct Sending<'a, T> {
+    topology: &'a dyn Topology,
+    call: &'a Call<T>,
+    voting: Voting,
+    exchange: Exchange,
+    /// The way of the next attempt only, by the word of the server that was asked last.
+    redirected: Option<Route>,
+}
+
+impl<'a, T> Sending<'a, T> {
+    fn new(send: Send<'a, T>) -> Self {
+        let Send { topology, call, mut bounds, in_doubt } = send;
+        if topology.has_slots() && bounds.repeat {
+            // A member that does not answer may have a successor, which is asked within the bound as well.
+            bounds.command_timeout /= 2;
+        }
+        let exchange = Exchange::new(in_doubt, call.has_source(), bounds, Instant::now());
+        Self { topology, call, voting: bounds.voting, exchange, redirected: None }
+    }
+
+    /// The request to send now, if the next step is to send one.
+    fn request(&self, now: Instant) -> Option<Request<'_, T>> {
+        match self.exchange.next(now) {
+            Next::Send { whole, limits } if self.call.round_trips().is_none() => {
+                let route = self.route();
+                // The first request of a client that publishes asks for the kind of pub/sub, and goes alone.
+                let pub_sub = route.server.pub_sub_if_chosen().or((!self.call.publishes()).then_some(PubSub::Plain))?;
+                Some(self.request_of(route, pub_sub, whole, limits))
+            }
+            _ => None,
+        }
+    }
+
+    /// The copy to fence now, if the next step is to fence one.
+    fn fence(&self, now: Instant) -> Option<(Identity, Limits)> {
+        match self.exchange.next(now) {
+            Next::Fence(identity, limits) => Some((identity, limits)),
+            _ => None,
+        }
+    }
+
+    /// The end of the rest, if the next step is to rest.
+    fn rests_until(&self, now: Instant) -> Option<Instant> {
+        match self.exchange.next(now) {
+            Next::Rest(until) => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Goes on until a reply arrives or the bounds are reached.
+    fn finish(mut self, caller: Option<&Caller<'_>>) -> Result<Answer<T>, Failed> {
+        loop {
+            match self.exchange.next(Instant::now()) {
+                Next::Fence(identity, _) if self.leave_behind(&identity) => {}
+                Next::Fence(identity, limits) => {
+                    let outcome = fence_copy(self.topology, &identity, limits);
+                    self.exchange.fenced(Instant::now(), outcome);
+                }
+                Next::Send { whole, limits } => {
+                    let outcome = self.attempt(whole, limits);
+                    if let Some(answer) = self.attempted(outcome, caller) {
+                        return Ok(answer);
+                    }
+                }
+                Next::Rest(until) => {
+                    rest(caller, until);
+                    self.exchange.rested(Instant::now(), interruption(caller));
+                }
+                Next::Over(error) => return Err(self.exchange.give_up(error)),
+            }
+        }
+    }
+
+    fn attempt(&self, whole: bool, limits: Limits) -> Outcome<T> {
+        let (Route { server, asking }, sent) = (self.route(), Instant::now());
+        let confirmation = |answer: &T| self.call.confirmation(answer);
+        let number = server.number();
+        let (answer, copies) = match (self.call.round_trips(), self.pub_sub(&server, limits)) {
+            (None, Ok(pub_sub)) => return ask(self.request_of(Route { server, asking }, pub_sub, whole, limits)),
+            (Some(round_trips), Ok(pub_sub)) => {
+                server.round_trips(limits, asking, |send| round_trips.run(send, pub_sub), confirmation)
+            }
+            (_, Err(fault)) => (Err(fault), None),
+        };
+        Outcome { server: number, answer, sent, ended: Instant::now(), run_id: None, copies }
+    }
+
+    /// The kind of pub/sub, where the request publishes.
+    fn pub_sub(&self, server: &Server, limits: Limits) -> Result<PubSub, Fault> {
+        if self.call.publishes() { server.pub_sub(limits) } else { Ok(PubSub::Plain) }
+    }
+
+    fn request_of(&self, route: Route, pub_sub: PubSub, whole: bool, limits: Limits) -> Request<'_, T> {
+        let Route { server, asking } = route;
+        let with_source = if whole { self.call.packed_with_source(pub_sub) } else { None };
+        let packed = with_source.unwrap_or_else(|| self.call.packed(pub_sub)).into();
+        Request { server, asking, packed, limits, voting: self.voting, call: self.call, whole }
+    }
+
+    /// Takes the outcome of an attempt.
+    fn attempted(&mut self, outcome: Outcome<T>, caller: Option<&Caller<'_>>) -> Option<Answer<T>> {
+        let exchange = &mut self.exchange;
+        let (server, sent, ended) = (outcome.server, outcome.sent, outcome.ended);
+        match outcome.answer {
+            Ok(value) => Some(Answer {
+                value,
+                sent,
+                repeated: exchange.is_repeated(),
+                unfenceable: exchange.is_unfenceable(),
+                clear_since: exchange.clear_since(),
+                run_id: outcome.run_id,
+                copies: outcome.copies,
+            }),
+            // The request with its source goes the same way: `ASKING` was for the first one only.
+            Err(Fault::Refused(refusal)) if refusal.word() == "NOSCRIPT" => {
+                exchange.failed(sent, ended, Fault::Refused(refusal), false);
+                None
+            }
+            Err(Fault::Refused(refusal)) => {
+                self.redirected = None;
+                match self.topology.heed(server, &refusal) {
+                    Heed::AsItSays => exchange.failed(sent, ended, Fault::Refused(refusal), false),
+                    Heed::Later if refusal.is_of_foreign_key() => {
+                        exchange.cut_short(sent, ended, refusal.in_cluster());
+                    }
+                    Heed::Later => exchange.postponed(sent, ended, refusal.in_cluster()),
+                    Heed::Elsewhere(route) => {
+                        self.redirected = Some(route);
+                        exchange.redirected(sent, ended, refusal.in_cluster());
+                    }
+                }
+                None
+            }
+            Err(fault) => {
+                self.redirected = None;
+                doubt(self.topology, server, &fault);
+                exchange.failed(sent, ended, fault, interruption(caller).is_some());
+                None
+            }
+        }
+    }
+
+    /// The way to the server that stores the key now.
+    fn route(&self) -> Route {
+        self.redirected.clone().unwrap_or_else(|| self.topology.route(self.call.route().key()))
+    }
+
+    /// Leaves a copy in doubt to the background if another server stores the key by now.
+    fn leave_behind(&mut self, copy: &Identity) -> bool {
+        let is_elsewhere = is_elsewhere(self.topology, self.call.route().key(), copy);
+        if is_elsewhere && let Some(copy) = self.exchange.left_behind() {
+            self.topology.leave_behind(copy);
+        }
+        is_elsewhere
+    }
+}
+
+/// The reason for which the caller wants no further attempt.
+fn interruption(caller: Option<&Caller<'_>>) -> Option<Error> {
+    caller.and_then(|caller| caller.check().err())
+}
+
+/// Rests until `until`, or until the caller must check whether to go on.
+fn rest(caller: Option<&Caller<'_>>, until: Instant) {
+    match caller {
+        // The check follows any rest.
+        Some(caller) => drop(caller.sleep(until)),
+        None => std::thread::sleep(Instant::now().until(until)),
+    }
+}
+
+/// Turns a key of another type into a loss: a client overwrote the lock.
+pub(crate) fn taken_if_overwritten<T>(failed: Failed) -> Result<Answer<Result<T, Loss>>, Failed> {
+    if failed.error.redis_word() != Some("WRONGTYPE") {
+        return Err(failed);
+    }
+    let unfenceable = failed.in_doubt.is_some_and(|in_doubt| in_doubt.unfenceable);
+    let (value, now) = (Err(Loss::Taken), Instant::now());
+    Ok(Answer { value, sent: now, repeated: false, unfenceable, clear_since: now, run_id: None, copies: None })
+}
+
+/// Tries once to fence the copies in doubt of requests about `key`. Copies at a former server are left to the
+/// background, and count as unfenceable.
+pub(crate) fn fence(
+    topology: &dyn Topology,
+    key: &[u8],
+    in_doubt: &mut InDoubt,
+    deadline: Instant,
+) -> Result<(), Fault> {
+    while let Some(copy) = in_doubt.fenceable.pop() {
+        if is_elsewhere(topology, key, &copy) {
+            topology.leave_behind(copy);
+            in_doubt.unfenceable = true;
+            continue;
+        }
+        match fence_copy(topology, &copy, Limits::by(deadline)) {
+            Ok(fenced) => in_doubt.unfenceable |= !fenced,
+            Err(fault) => {
+                in_doubt.fenceable.push(copy);
+                return Err(fault);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether another server than the one that got the copy stores the key by now.
+fn is_elsewhere(topology: &dyn Topology, key: &[u8], copy: &Identity) -> bool {
+    topology.route(key).server.number() != copy.number
+}
+
+/// Fences one copy at the server to which the copy was sent. `Ok(false)` where that server cannot fence, or is unknown.
+fn fence_copy(topology: &dyn Topology, identity: &Identity, limits: Limits) -> Result<bool, Fault> {
+    let Some(server) = topology.server(identity.number) else { return Ok(false) };
+    let outcome = server.fence(identity, limits);
+    if let Err(fault) = &outcome {
+        doubt(topology, identity.number, fault);
+    }
+    outcome
+}
+
+/// Tells the topology of a server that did not answer.
+fn doubt(topology: &dyn Topology, server: ServerNumber, fault: &Fault) {
+    match fault {
+        Fault::NotSent(error) if error.kind() != ErrorKind::Connection => {}
+        Fault::NotSent(_) | Fault::Unanswered(..) => topology.doubt(server),
+        Fault::Refused(refusal) => _ = topology.heed(server, refusal),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! Numbered requests: each has its effect once, also where an unanswered copy cannot be fenced.
+
+use std::result::Result as Outcome;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::engine::caller::Caller;
+use crate::engine::sender::exactly_once::{self, Answer};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::LockName;
+use crate::script::Call;
+use crate::script::once::{self, Once};
+use crate::script::query::{self, NotANumber};
+use crate::state::exchange::{Bounds, Failed};
+use crate::state::slots::Slots;
+use crate::sync::Mutex;
+use crate::time::Instant;
+
+/// The idempotency keys of one client.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers(Mutex<Slots>);
+
+type GivenUp<'a> = dyn Fn(&Once, &Once) -> Call<()> + 'a;
+
+/// A request whose effect must come once.
+pub(crate) struct Numbered<'a, T> {
+    pub(crate) name: &'a LockName,
+    /// Builds the request with its number.
+    pub(crate) call: &'a dyn Fn(&Once) -> Call<T>,
+    /// Builds what the background sends after the request was given up: from the request's number, and the next number
+    /// of its slot. `None` closes the slot, so that the request has no effect later.
+    pub(crate) given_up: Option<&'a GivenUp<'a>>,
+    /// Whether an answer says that the request had no effect. A late copy may still have one, and is then given up.
+    pub(crate) took_nothing: fn(&T) -> bool,
+    /// Whether the background goes on after any failure, and not only after one in doubt.
+    pub(crate) persists: bool,
+}
+
+impl<'a, T> Numbered<'a, T> {
+    pub(crate) fn new(name: &'a LockName, call: &'a dyn Fn(&Once) -> Call<T>) -> Self {
+        Self { name, call, given_up: None, took_nothing: |_| false, persists: false }
+    }
+
+    fn ending(&self, given_up: &Once, next: &Once) -> Call<()> {
+        self.given_up.map_or_else(|| once::close(self.name, next), |ending| ending(given_up, next))
+    }
+}
+
+/// The slot of one request, with its number.
+#[derive(Debug)]
+struct Place {
+    name: LockName,
+    slot: u32,
+    once: Once,
+}
+
+/// A request of the background that ends an earlier one.
+struct Ending {
+    place: Place,
+    call: Call<()>,
+    /// The time until which scripts remember a request in doubt; `None` while no request is in doubt.
+    until: Option<Instant>,
+    pause: Duration,
+}
+
+impl Engine {
+    /// Sends a numbered request until a reply arrives or the bounds are reached. A request that is given up is ended
+    /// in the background.
+    pub(crate) fn once<T>(
+        self: &Arc<Self>,
+        request: &Numbered<'_, T>,
+        bounds: Bounds,
+        caller: Option<&Caller<'_>>,
+    ) -> Result<T> {
+        let node = self.node(request.name);
+        let place = self.take_place(request.name);
+        let began = Instant::now();
+        let outcome = self.send_while_remembered(&(request.call)(&place.once), bounds, caller);
+        self.after_request(&node);
+        let in_doubt = outcome.as_ref().map_or_else(|failed| failed.in_doubt.is_some(), |answer| answer.unfenceable);
+        let ending = match &outcome {
+            // A late copy finds the number of a request that had an effect, but not of one that had none.
+            Ok(answer) if in_doubt && (request.took_nothing)(&answer.value) => {
+                Some(request.ending(&place.once, &self.next_number(&place)))
+            }
+            Ok(_) if in_doubt => Some(once::close(request.name, &self.next_number(&place))),
+            Err(_) if in_doubt || request.persists => Some(request.ending(&place.once, &self.next_number(&place))),
+            _ => None,
+        };
+        match ending {
+            Some(call) => {
+                let until = in_doubt.then(|| began.after(LONGEST_ENDING));
+                self.end_at(Instant::now(), Ending { place, call, until, pause: FIRST_PAUSE });
+            }
+            None => self.leave_place(&place),
+        }
+        outcome.map(|answer| answer.value).map_err(|failed| self.of_counter(request.name, failed.error))
+    }
+
+    /// Sends a request, but repeats no copy in doubt for longer than scripts remember the first one.
+    fn send_while_remembered<T>(
+        &self,
+        call: &Call<T>,
+        bounds: Bounds,
+        caller: Option<&Caller<'_>>,
+    ) -> Outcome<Answer<T>, Failed> {
+        loop {
+            let limit = Instant::now().after(LONGEST_REPETITION);
+            let outcome = exactly_once::send(&*self.topology, call, ended_by(bounds, limit), caller);
+            let Err(failed) = &outcome else { return outcome };
+            let may_go_on = caller.is_none_or(|caller| caller.check().is_ok());
+            // What never reached a server needs no memory.
+            let never_sent = failed.in_doubt.is_none() && failed.error.is_transient();
+            if !(never_sent && may_go_on && Instant::now() < bounds.retry_until && limit < bounds.retry_until) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Sends a numbered request for a caller that waits for nothing else.
+    pub(crate) fn once_within<T>(self: &Arc<Self>, request: &Numbered<'_, T>) -> Result<T> {
+        let limit = self.config.command_timeout;
+        self.once(request, Bounds::within(Instant::now(), limit, limit), Some(&Caller::new(self, None)))
+    }
+
+    /// The same for what a closing client still does.
+    pub(crate) fn once_to_end<T>(
+        self: &Arc<Self>,
+        request: &Numbered<'_, T>,
+        limit: fn(&Config) -> Duration,
+    ) -> Result<T> {
+        let (limit, command_timeout) = (limit(&self.config), self.config.command_timeout);
+        self.once(request, Bounds::within(Instant::now(), limit, command_timeout), None)
+    }
+
+    /// Reads a counter; 0 without a key.
+    pub(crate) fn count(&self, name: &LockName) -> Result<i64> {
+        let count = self.ask(&query::count(name)).map_err(|error| self.of_counter(name, error))?;
+        count.map_err(|NotANumber| self.no_counter(name))
+    }
+
+    pub(crate) fn of_counter(&self, name: &LockName, error: Error) -> Error {
+        match error.redis_word() {
+            Some("WRONGTYPE") => self.no_counter(name),
+            Some("OVERFLOW") => query::too_many_free(),
+            _ => error,
+        }
+    }
+
+    pub(crate) fn no_counter(&self, name: &LockName) -> Error {
+        let server = self.topology.route(name.key()).server;
+        let text =
+            format!("redis at {} has no counter under this name, but a lock or data; use another name", server.label());
+        Error::new(ErrorKind::OtherKind, text)
+    }
+
+    fn take_place(&self, name: &LockName) -> Place {
+        let mut slots = self.numbers.0.lock();
+        let (slot, number) = (slots.take(name), slots.number());
+        drop(slots);
+        let once = Once { key: name.once(self.owners.client(), slot), number };
+        Place { name: name.clone(), slot, once }
+    }
+
+    fn next_number(&self, place: &Place) -> Once {
+        Once { key: place.once.key.clone(), number: self.numbers.0.lock().number() }
+    }
+
+    fn leave_place(&self, place: &Place) {
+        self.numbers.0.lock().free(&place.name, place.slot);
+    }
+
+    fn end_at(&self, at: Instant, ending: Ending) {
+        let engine = Weak::clone(&self.myself);
+        self.node(&ending.place.name).cleaner.run_at(at, move || {
+            if let Some(engine) = engine.upgrade() {
+                engine.end_once(ending);
+            }
+        });
+    }
+
+    fn end_once(&self, mut ending: Ending) {
+        let (limit, now) = (self.config.command_timeout, Instant::now());
+        if ending.until.is_some_and(|until| now >= until) {
+            return self.leave_place(&ending.place);
+        }
+        match exactly_once::send(&*self.topology, &ending.call, Bounds::within(now, limit, limit), None) {
+            Ok(_) => self.leave_place(&ending.place),
+            Err(failed) if !self.is_closed() => {
+                if failed.in_doubt.is_some() {
+                    ending.until.get_or_insert(now.after(LONGEST_ENDING));
+                }
+                let at = Instant::now().after(ending.pause);
+                ending.pause = (ending.pause * 2).min(LONGEST_PAUSE);
+                self.end_at(at, ending);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// The same bounds, ended by `limit`.
+fn ended_by(bounds: Bounds, limit: Instant) -> Bounds {
+    Bounds { retry_until: bounds.retry_until.min(limit), end: bounds.end.min(limit), ..bounds }
+}
+
+/// The margin covers requests that were sent just before.
+const LONGEST_ENDING: Duration = once::MEMORY.saturating_sub(Duration::from_secs(60));
+/// The rest of the memory is for the background.
+const LONGEST_REPETITION: Duration = Duration::from_secs(5 * 60);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_copy_is_sent_after_its_number_is_forgotten() {
+        let now = Instant::from_millis(1_000_000);
+        let day = Duration::from_secs(86_400);
+        let bounds = ended_by(Bounds::within(now, day, day), now.after(LONGEST_REPETITION));
+        for last in [bounds.retry_until, bounds.end] {
+            assert!(last < now.after(once::MEMORY), "a copy after the memory would take permits again");
+        }
+    }
+}
