@@ -86,8 +86,8 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         matches!(self.queueing(), Queueing::Line | Queueing::Counted(_))
     }
 
-    /// Whether a take can be a vote of a red lock: one round trip, with the question when the server started.
-    fn can_vote(&self) -> bool {
+    /// Whether the kind runs scripts. A lock without scripts keeps the lease that it was taken with.
+    fn runs_scripts(&self) -> bool {
         true
     }
 
@@ -99,6 +99,12 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// The side of the lock that a guard of this kind holds.
     fn side(&self) -> Side {
         Side::Exclusive
+    }
+
+    /// Checks whether the lock may be taken with this lease; otherwise returns the reason.
+    fn check_lease(&self, lease: Option<Lease>) -> Result<(), &'static str> {
+        let _ = lease;
+        Ok(())
     }
 
     /// Checks whether a thread with these guards may take the lock again; otherwise returns the reason.

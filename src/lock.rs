@@ -97,7 +97,8 @@ impl Lock {
 
     /// Returns several locks as one: all of them are taken, or none.
     ///
-    /// The locks may be of any kind, client and server, at most 1,000; a multi-lock among them counts as its locks.
+    /// The locks may be of any client and server, and of any kind but the [token lock](crate::TokenOptions) without
+    /// scripts, at most 1,000; a multi-lock among them counts as its locks.
     /// Fenced locks become members by `.into()`, or `.map(Lock::from)`; [`Hold::members`] tells their tokens.
     /// The order does not matter: a waiter holds nothing while it waits, so multi-locks never deadlock, also with
     /// threads that hold one of the locks already. A waiter that waited long or met busy locks in four rounds may

@@ -18,7 +18,6 @@ pub(crate) mod once;
 pub(crate) mod permits;
 pub(crate) mod query;
 pub(crate) mod read_write;
-mod rehearsal;
 pub(crate) mod reply;
 pub(crate) mod token;
 pub(crate) mod transaction;
@@ -29,7 +28,6 @@ pub(crate) use answer::{
 pub(crate) use bundle::Bundle;
 pub(crate) use call::{Call, Pipeline, Script, pipelined};
 pub(crate) use compare_and_delete::CompareAndDelete;
-pub(crate) use rehearsal::Rehearsal;
 pub(crate) use transaction::Opening;
 
 /// Declares a bundled script by its path below `lua/`.

@@ -1,6 +1,6 @@
 //! `ASKING` before requests to a member of a cluster that gets the slot at present.
 
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::command::command;
 
@@ -18,47 +18,9 @@ pub(super) fn with_asked(asked: Option<Value>, reply: Value) -> Value {
     }
 }
 
-/// Which commands of several round trips follow an `ASKING`: each of them, but a transaction as a whole.
-pub(super) struct Preface {
-    asks: bool,
-    in_transaction: bool,
-}
-
-impl Preface {
-    pub(super) fn new(asks: bool) -> Self {
-        Self { asks, in_transaction: false }
-    }
-
-    /// Whether `ASKING` precedes the next command.
-    pub(super) fn precedes(&mut self, command: &Cmd) -> bool {
-        let word = match command.args_iter().next() {
-            Some(redis::Arg::Simple(word)) => word,
-            _ => &[],
-        };
-        let precedes = self.asks && !self.in_transaction;
-        self.in_transaction = match word {
-            b"MULTI" => true,
-            b"EXEC" | b"DISCARD" => false,
-            _ => self.in_transaction,
-        };
-        precedes
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_command_is_announced_and_a_transaction_once() {
-        let words = ["WATCH", "GET", "MULTI", "DEL", "EXEC", "GET"];
-        let announced = |asks| {
-            let mut preface = Preface::new(asks);
-            words.map(|word| preface.precedes(&command(&[word])))
-        };
-        assert_eq!(announced(true), [true, true, true, false, false, true]);
-        assert_eq!(announced(false), [false; 6]);
-    }
 
     #[test]
     fn a_refused_asking_explains_more_than_the_reply() {

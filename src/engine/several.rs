@@ -91,6 +91,10 @@ impl Members {
         if members.len() > MOST_MEMBERS {
             return Err(bad(format!("a {kind} has at most {MOST_MEMBERS} locks; this one has {}", members.len())));
         }
+        if let Some(member) = members.iter().find(|member| !member.kind.runs_scripts()) {
+            let text = format!("a token lock is part of a {kind} only with ReleaseBy::Script");
+            return Err(bad(text).about(&member.name));
+        }
         let (mut clients, mut client_of): (Vec<Handle>, Vec<usize>) = (vec![], vec![]);
         for member in &members {
             let known = clients.iter().position(|client| client.is(&member.handle));
@@ -104,11 +108,6 @@ impl Members {
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|one, other| places[*one].cmp(&places[*other]));
         if form == Form::Red {
-            if let Some(member) = members.iter().find(|member| !member.kind.can_vote()) {
-                let text = "a token lock is part of a red lock only with ReleaseBy::Script: without scripts it is not \
-                            noticed that a server restarted without its locks";
-                return Err(bad(text.to_owned()).about(&member.name));
-            }
             let mut servers: Vec<String> = members.iter().map(|one| one.handle.authority_of(&one.name)).collect();
             servers.sort_unstable();
             if let Some(twice) = servers.windows(2).find(|pair| pair[0] == pair[1]) {

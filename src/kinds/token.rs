@@ -5,15 +5,15 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{AcquireArgs, Backoff, Kind, Pauses, Waking};
+use super::{AcquireArgs, Backoff, Kind, Pauses, Waking, only_once};
 use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::{self, Claim};
 use crate::script::{
-    Attempt, Call, CompareAndDelete, Counts, IfLock, Opening, Raise, Rehearsal, Released, Renewal, RenewalAnswer, Side,
-    query, token, transaction,
+    Attempt, Call, CompareAndDelete, Counts, IfLock, Opening, Raise, Released, Renewal, RenewalAnswer, Side, query,
+    token, transaction,
 };
 use crate::time::Lease;
 
@@ -25,15 +25,17 @@ use crate::time::Lease;
 /// of them. The key must be equal: all of these clients use the name as given, prefix included, as the key.
 ///
 /// ```no_run
+/// use std::time::Duration;
+///
 /// use lockson::{ReleaseBy, TokenOptions};
 /// # let client = lockson::Client::connect("redis://localhost")?;
 /// // `redis.lock("report", timeout=30)` in Python waits for this one, and the other way round.
 /// let guard = client.get_token_lock("report").lock()?;
 /// guard.unlock()?;
 ///
-/// // For servers without scripts, and clients that forget to set a time to live.
-/// let options = TokenOptions::new().release_by(ReleaseBy::Transaction).repair_missing_ttl(true);
-/// let guard = client.get_token_lock_with("report", options).lock()?;
+/// // For users who may run no scripts.
+/// let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
+/// let guard = client.get_token_lock_with("report", options).with_lease(Duration::from_secs(30)).lock()?;
 /// # Ok::<(), lockson::Error>(())
 /// ```
 #[derive(Clone)]
@@ -44,21 +46,27 @@ pub struct TokenOptions {
     repairs: bool,
     backoff: Backoff,
     own: CompareAndDelete,
-    rehearsal: Rehearsal,
 }
 
 /// The form of the release of a token lock, which deletes the key only if the value is still the holder's.
 ///
-/// Use one form for each name in a client: a thread that holds the lock through a handle of one form cannot re-enter
+/// Without scripts, a lock lives as long as its lease: a take without [`with_lease`](crate::Lock::with_lease) is
+/// `BadInput`, a second take by the holding thread is `AlreadyHeld`, [`extend`](crate::Hold::extend) is `Unsupported`,
+/// and the lock is no part of a multi-lock or a red lock. A missing right is noticed at the first release; the lock is
+/// then held until the end of its lease.
+///
+/// Use one form for each name in a client: a thread that holds the lock through a handle of one form cannot take it
 /// through a handle of another form, and gets an error.
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
+/// use std::time::Duration;
+///
 /// use lockson::{ReleaseBy, TokenOptions};
 ///
 /// // The server has `DELEX`, so one plain command gives the lock back.
 /// let options = TokenOptions::new().release_by(ReleaseBy::Server);
-/// let guard = client.get_token_lock_with("report", options).lock()?;
+/// let guard = client.get_token_lock_with("report", options).with_lease(Duration::from_secs(30)).lock()?;
 /// # Ok::<(), lockson::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -68,11 +76,10 @@ pub enum ReleaseBy {
     #[default]
     Script,
     /// `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`. Two round trips, and no script for any other request: for servers and
-    /// users without the right to run scripts. Clone the options: the first lock costs two more round trips, which
-    /// check the rights of the user.
+    /// users without the right to run scripts.
     Transaction,
     /// A command of the server: `DELEX key IFEQ value` (Redis since 8.4) or `DELIFEQ key value` (Valkey since 9.0).
-    /// One round trip, and no script for any other request. On a server without both commands the acquire fails with
+    /// One round trip, and no script for any other request. On a server without both commands the release fails with
     /// [`Unsupported`](crate::ErrorKind::Unsupported). Clone the options: clones share the command that was found.
     Server,
 }
@@ -94,7 +101,6 @@ impl TokenOptions {
             repairs: false,
             backoff: Backoff::default(),
             own: CompareAndDelete::default(),
-            rehearsal: Rehearsal::default(),
         }
     }
 
@@ -132,7 +138,8 @@ impl TokenOptions {
     ///
     /// // Where scripts are not allowed.
     /// let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
-    /// let guard = client.get_token_lock_with("report", options).lock()?;
+    /// let lock = client.get_token_lock_with("report", options).with_lease(std::time::Duration::from_secs(30));
+    /// let guard = lock.lock()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn release_by(self, release_by: ReleaseBy) -> Self {
@@ -142,7 +149,7 @@ impl TokenOptions {
     /// Sets whether a waiter gives a key without a time to live its own lease, so that the key cannot block for ever.
     ///
     /// Such a key is left by code that takes the lock with `SETNX` and dies before `EXPIRE`. A key without expiry may
-    /// also be intended: then its holder loses the lock. Defaults to `false`.
+    /// also be intended: then its holder loses the lock. Needs [`ReleaseBy::Script`]. Defaults to `false`.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -207,8 +214,23 @@ impl Kind for TokenLock {
         if self.by_script() { "token" } else { "token without scripts" }
     }
 
-    fn can_vote(&self) -> bool {
+    fn runs_scripts(&self) -> bool {
         self.by_script()
+    }
+
+    fn check_lease(&self, lease: Option<Lease>) -> Result<(), &'static str> {
+        match lease {
+            _ if self.by_script() => Ok(()),
+            None => Err("without scripts it cannot be renewed; take it with_lease(), or with ReleaseBy::Script"),
+            Some(_) if self.0.repairs => {
+                Err("repair_missing_ttl() needs a script; leave it out, or use ReleaseBy::Script")
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
+        if self.by_script() { Ok(()) } else { only_once(held) }
     }
 
     fn encode_owner(&self, owner: OwnerId) -> OwnerId {
@@ -228,24 +250,22 @@ impl Kind for TokenLock {
         if self.by_script() {
             return token::acquire(args.name, args.owner, args.lease, self.0.repairs);
         }
-        transaction::acquire(args.name, args.owner, args.lease, self.0.repairs, self.opening())
+        transaction::acquire(args.name, args.owner, args.lease, self.opening())
     }
 
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, _: Counts) -> Call<Result<(), Loss>> {
-        let reenter = if self.by_script() { token::reenter } else { transaction::reenter };
-        reenter(name, owner, raise.endless)
+        token::reenter(name, owner, raise.endless)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
-        let remaining = remaining.map(|(_, lease)| lease);
         if self.by_script() {
-            return token::release(name, owner, remaining);
+            return token::release(name, owner, remaining.map(|(_, lease)| lease));
         }
-        transaction::release(name, owner, remaining, self.opening())
+        transaction::release(name, owner, self.opening())
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
-        if self.by_script() { token::renew(locks) } else { transaction::renew(locks) }
+        token::renew(locks)
     }
 
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
@@ -274,7 +294,7 @@ impl TokenLock {
     fn opening(&self) -> Opening {
         match self.0.release_by {
             ReleaseBy::Server => Opening::Command(self.0.own.clone()),
-            _ => Opening::Transaction(self.0.rehearsal.clone()),
+            _ => Opening::Transaction,
         }
     }
 }

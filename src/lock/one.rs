@@ -25,6 +25,8 @@ impl One {
         let name = self.name.checked()?;
         let Terms { lease, max_hold, cancel, durability, owned, .. } = *terms;
         let kind = &self.kind;
+        let bad = |why| Error::new(ErrorKind::BadInput, why).about_a(kind.noun(), name);
+        kind.check_lease(lease).map_err(bad)?;
         let request = AcquireRequest { name, kind, lease, max_hold, cancel, durability, owned, group: None };
         let grant = self.handle.begin().and_then(|engine| engine.acquire(&request, wait));
         Ok(grant

@@ -1,7 +1,7 @@
 //! The command of the server that compares a value and deletes the key: `DELEX` or `DELIFEQ`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Cmd, Value};
 
@@ -11,32 +11,12 @@ use super::reply::refused;
 use super::reply::{int, known};
 use crate::error::{Loss, Refusal, Stop};
 
-/// Finds the command that a server has. Clones share the result.
+/// Whether the server has `DELIFEQ` (Valkey since 9.0); otherwise `DELEX` (Redis since 8.4) is tried first. Clones share
+/// what was found.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CompareAndDelete(Arc<AtomicU8>);
-
-/// No command was found so far.
-const NOTHING: u8 = 0;
-/// Redis since 8.4.
-const DELEX: u8 = 1;
-/// Valkey since 9.0.
-const DELIFEQ: u8 = 2;
+pub(crate) struct CompareAndDelete(Arc<AtomicBool>);
 
 impl CompareAndDelete {
-    /// Checks that the server has one of the commands and that the user may run it.
-    pub(super) fn look_for(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<(), Stop> {
-        if self.0.load(Ordering::Relaxed) != NOTHING {
-            return Ok(());
-        }
-        // The check runs the command itself. No key has this value, because the hold does not exist so far, so
-        // nothing is deleted.
-        match self.delete(send, entry) {
-            // The key has another type; the acquire reports that.
-            Err(Stop::Refused(refusal)) if refusal.word() == "WRONGTYPE" => Ok(()),
-            outcome => outcome.map(drop),
-        }
-    }
-
     /// Deletes the key if it holds the value of this hold.
     pub(super) fn run(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<Result<(), Loss>, Stop> {
         if self.delete(send, entry)? {
@@ -49,20 +29,17 @@ impl CompareAndDelete {
     fn delete(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<bool, Stop> {
         let found = self.0.load(Ordering::Relaxed);
         // Another server of this client may have the other command.
-        for command in if found == DELIFEQ { [DELIFEQ, DELEX] } else { [DELEX, DELIFEQ] } {
-            match known(send(&[in_words(command, entry)])?.first())? {
-                Value::ServerError(error) if is_unknown(error.details()) => {}
+        for is_delifeq in [found, !found] {
+            let outcome = match known(send(&[in_words(is_delifeq, entry)])?.first())? {
+                Value::ServerError(error) if is_unknown(error.details()) => continue,
                 Value::ServerError(error) if is_no_string(error.details()) => {
-                    self.0.store(command, Ordering::Relaxed);
-                    return Err(Stop::Refused(Refusal::from_text("WRONGTYPE the key is no string")));
+                    Err(Stop::Refused(Refusal::from_text("WRONGTYPE the key is no string")))
                 }
                 Value::ServerError(error) => return Err(refused(error)),
-                deleted => {
-                    let deleted = known(int(deleted))? == 1;
-                    self.0.store(command, Ordering::Relaxed);
-                    return Ok(deleted);
-                }
-            }
+                deleted => Ok(known(int(deleted))? == 1),
+            };
+            self.0.store(is_delifeq, Ordering::Relaxed);
+            return outcome;
         }
         Err(Stop::Unsupported(
             "the server has neither DELEX (Redis 8.4) nor DELIFEQ (Valkey 9); release by script or by transaction",
@@ -70,9 +47,9 @@ impl CompareAndDelete {
     }
 }
 
-fn in_words(which: u8, entry: &Entry) -> Cmd {
-    let mut command = entry.command(if which == DELIFEQ { "DELIFEQ" } else { "DELEX" });
-    if which == DELEX {
+fn in_words(is_delifeq: bool, entry: &Entry) -> Cmd {
+    let mut command = entry.command(if is_delifeq { "DELIFEQ" } else { "DELEX" });
+    if !is_delifeq {
         command.arg("IFEQ");
     }
     command.arg(entry.owner.as_str());

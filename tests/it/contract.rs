@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Backoff, Client, Hold, Lock, ReleaseBy, TokenOptions};
+use lockson::{Backoff, Client, Hold, Lock, TokenOptions};
 use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
@@ -111,17 +111,6 @@ const KINDS: &[Kind] = &[
     Kind {
         label: "token",
         lock: |client, name| client.get_token_lock_with(name, TokenOptions::new().backoff(noted_pauses(name))),
-        reenters: true,
-        counted: false,
-        channel: None,
-        member: None,
-    },
-    Kind {
-        label: "token without scripts",
-        lock: |client, name| {
-            let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
-            client.get_token_lock_with(name, options.backoff(noted_pauses(name)))
-        },
         reenters: true,
         counted: false,
         channel: None,

@@ -16,3 +16,4 @@ mod shares;
 mod spin;
 mod token;
 mod token_peers;
+mod token_without_scripts;

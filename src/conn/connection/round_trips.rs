@@ -5,7 +5,7 @@ use std::io;
 use redis::{Cmd, Value};
 
 use super::Connection;
-use crate::conn::asking::{Preface, asking, with_asked};
+use crate::conn::asking::{asking, with_asked};
 use crate::conn::trouble;
 use crate::error::{Error, ErrorKind, Stop};
 use crate::transport::{Fault, Limits};
@@ -22,16 +22,13 @@ impl Connection {
     ) -> Result<T, Fault> {
         let deadline = limits.answer_by();
         let (mut failure, mut count) = (None, 0);
-        let mut preface = Preface::new(asks);
         let outcome = run(&mut |commands| {
             if failure.is_some() {
                 return Err(Stop::NoReply);
             }
             let mut packed = vec![];
-            let mut prefaced = vec![];
             for command in commands {
-                prefaced.push(preface.precedes(command));
-                if prefaced.last() == Some(&true) {
+                if asks {
                     packed.extend(asking());
                 }
                 command.write_packed_command(&mut packed);
@@ -39,8 +36,8 @@ impl Connection {
             count += commands.len();
             let sent = self.send(&packed, deadline).map_err(|error| (error, false));
             let received = sent.and_then(|()| {
-                let replies = prefaced.iter().map(|prefaced| {
-                    let asked = prefaced.then(|| self.receive(deadline)).transpose()?;
+                let replies = commands.iter().map(|_| {
+                    let asked = asks.then(|| self.receive(deadline)).transpose()?;
                     Ok(with_asked(asked, self.receive(deadline)?))
                 });
                 replies.collect::<io::Result<_>>().map_err(|error| (error, true))

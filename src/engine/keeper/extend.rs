@@ -30,6 +30,11 @@ pub(crate) struct Extension<'a> {
 impl Engine {
     /// Raises the time to live of a hold.
     pub(crate) fn extend(&self, hold: &Arc<HoldState>, lease: Lease) -> Result<()> {
+        if !hold.kind.runs_scripts() {
+            let text =
+                "without scripts its time cannot be raised; take it with a longer lease, or with ReleaseBy::Script";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         let limit = self.config.command_timeout;
         let bounds = Bounds::within(Instant::now(), limit, limit);
         let (extension, call, in_doubt) = self.begin_extension(hold, lease, bounds)?;

@@ -20,11 +20,6 @@ fn patient(rig: &Rig, resp3: bool) -> Client {
     Client::builder(&url).command_timeout(BOUND).drop_timeout(BOUND).connect().unwrap()
 }
 
-/// The commands that take, renew and release holds, without introductions and fences.
-fn about_locks() -> When {
-    When::commands(&["EVALSHA", "EVAL", "WATCH", "SET", "GET", "PTTL", "PEXPIRE", "MULTI", "EXEC", "DEL"])
-}
-
 #[test]
 fn an_answer_that_never_comes_costs_a_part_of_the_bound() {
     for_every_kind(|kind| {
@@ -37,7 +32,7 @@ fn an_answer_that_never_comes_costs_a_part_of_the_bound() {
             // The scripts are known and the connection stands.
             lock.lock().unwrap().unlock().unwrap();
             let swallowed = |what: &str, work: &dyn Fn()| {
-                let rule = rig.proxy.rule(about_locks(), Then::SwallowReply);
+                let rule = rig.proxy.rule(When::script(), Then::SwallowReply);
                 let (took, ()) = timed(work);
                 assert_eq!(rule.hits(), 1, "{what}");
                 assert!(took < BOUND, "{what} took {took:?}");
@@ -84,7 +79,7 @@ fn a_reentry_in_doubt_is_taken_back_later() {
         drop((lock.lock().unwrap(), lock.lock().unwrap())); // from here on the server knows the scripts
         let outer = lock.with_lease(Duration::from_secs(60)).lock().unwrap();
         let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
-        let mute = rig.proxy.rule(When::commands(&["EVALSHA", "EXEC"]).always(), Then::SwallowReply);
+        let mute = rig.proxy.rule(When::script().always(), Then::SwallowReply);
         lock.with_lease(Duration::from_secs(3_600)).try_lock().unwrap_err();
         assert!(ttl_ms(&rig.server, "doubt") > 60_000, "the re-entry was carried out");
         deaf.remove();
@@ -111,7 +106,7 @@ fn a_reentry_after_a_release_in_doubt_is_believed_in_full() {
         let outer = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
         let inner = lock.with_lease(Duration::from_secs(60)).lock().unwrap();
         let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
-        let mute = rig.proxy.rule(about_locks().always(), Then::SwallowReply);
+        let mute = rig.proxy.rule(When::script().always(), Then::SwallowReply);
         inner.unlock().unwrap_err();
         deaf.remove();
         mute.remove();
@@ -131,7 +126,7 @@ fn an_extension_in_doubt_does_not_outlive_its_hold() {
         let outer = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
         let inner = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
         let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
-        let held = rig.proxy.rule(about_locks(), Then::HoldRequest);
+        let held = rig.proxy.rule(When::script(), Then::HoldRequest);
         outer.extend(Duration::from_secs(3_600)).unwrap_err();
         deaf.remove();
         inner.unlock().unwrap();
@@ -148,15 +143,13 @@ fn a_hold_has_one_request_at_a_time() {
         let rig = Rig::start();
         let guard = kind.get_lock(&patient(&rig, false), "turn").owned().lock().unwrap();
         let hold = guard.hold().clone();
-        // The watchdog only reads, so its requests do not count.
-        let changes = || When::commands(&["EVALSHA", "EVAL", "WATCH", "MULTI", "EXEC", "DEL"]);
         thread::scope(|scope| {
-            let held = rig.proxy.rule(changes(), Then::HoldRequest);
+            let held = rig.proxy.rule(When::script(), Then::HoldRequest);
             let extending = scope.spawn(|| hold.extend(Duration::from_secs(60)));
             let first = held.wait_hit(SOON);
             let releasing = scope.spawn(|| guard.unlock());
             thread::sleep(ms(200)); // the absence of a request has no sign to wait for
-            assert!(rig.proxy.fitting_since(first.number + 1, &changes()).is_empty(), "two requests at once");
+            assert!(rig.proxy.fitting_since(first.number + 1, &When::script()).is_empty(), "two requests at once");
             held.release();
             let _ = joined(extending); // the hold was given back meanwhile
             joined(releasing).unwrap();
@@ -218,11 +211,11 @@ fn clients_of_a_paused_server_do_not_fence_in_step() {
     let mark = rig.proxy.mark();
     thread::scope(|scope| {
         let tries: Vec<_> = locks.iter().map(|lock| scope.spawn(|| drop(lock.try_lock()))).collect();
-        eventually(SOON, "all have asked", || rig.proxy.fitting_since(mark, &about_locks()).len() >= CLIENTS);
+        eventually(SOON, "all have asked", || rig.proxy.fitting_since(mark, &When::script()).len() >= CLIENTS);
         // Each client then makes a new connection, to fence the unanswered request.
         let mut first_of: Vec<Request> = vec![];
         let mut known = BTreeSet::new();
-        let asked: Vec<_> = rig.proxy.fitting_since(mark, &about_locks());
+        let asked: Vec<_> = rig.proxy.fitting_since(mark, &When::script());
         known.extend(asked.iter().map(|request| request.connection));
         eventually(SOON, "all are about to fence", || {
             first_of = rig.proxy.fitting_since(mark, &When::command("CLIENT").containing("SETNAME"));

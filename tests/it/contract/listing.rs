@@ -19,7 +19,7 @@ fn held_tells_kind_age_token_and_keeper() {
         assert_eq!(held.len(), 2, "{held:?}");
         for (held, guard) in held.iter().zip(&guards) {
             assert_eq!((held.name(), held.owner(), held.hold_count()), (guard.name(), guard.owner(), 1));
-            assert_eq!(held.kind().to_string(), kind.label.trim_end_matches(" without scripts"));
+            assert_eq!(held.kind().to_string(), kind.label);
             assert_eq!(held.token(), guard.hold().token());
             assert!(held.held_for() >= ms(30) && held.held_for() < SOON, "{held:?}");
             assert!(held.remaining() > Duration::ZERO && held.remaining() < ms(30_000), "{held:?}");
@@ -63,7 +63,7 @@ fn a_waiter_is_listed_and_told_until_it_has_the_lock() {
             let listed = waiting.waiting();
             let [one] = &listed[..] else { panic!("{listed:?}") };
             assert_eq!((one.name(), one.thread_name()), (&*name, Some("the waiter")));
-            assert_eq!(one.kind().to_string(), kind.label.trim_end_matches(" without scripts"));
+            assert_eq!(one.kind().to_string(), kind.label);
             assert!(one.waited() < SOON);
             assert!(one.owner().contains(&format!("{}:{}.", waiting.id(), one.thread())), "{one:?}");
             guard.unlock().unwrap();

@@ -4,7 +4,7 @@ use lockson::{Client, Lock};
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Proxy, When};
 
-use super::{KINDS, Kind, run};
+use super::{Kind, for_every_single_kind};
 use crate::support::{SOON, elsewhere, ms};
 
 /// A client with one connection for its callers; the watchdog and the listener have their own connections.
@@ -12,11 +12,6 @@ fn with_one_connection() -> (Proxy, Client) {
     let proxy = Proxy::start(RedisServer::shared().address());
     let client = Client::builder(&proxy.url()).max_connections(1).connect().expect("the proxy forwards the request");
     (proxy, client)
-}
-
-/// Every kind whose calls are single requests: a transaction takes several.
-fn for_every_kind_with_scripts(case: impl Fn(&Kind) + Sync) {
-    run(KINDS.iter().filter(|kind| kind.label != "token without scripts"), case);
 }
 
 /// Checks the number of requests of one call on the connection of the callers.
@@ -31,7 +26,7 @@ fn takes(count: usize, proxy: &Proxy, what: &str, call: impl FnOnce()) {
 
 #[test]
 fn each_call_is_one_request() {
-    for_every_kind_with_scripts(|kind| {
+    for_every_single_kind(|kind| {
         let (proxy, client) = with_one_connection();
         let lock = kind.get_lock(&client, &kind.fresh());
         all_calls(kind, &lock, &|_, call| call()); // from here on the server knows the scripts
@@ -63,7 +58,7 @@ fn all_calls(kind: &Kind, lock: &Lock, one: &dyn Fn(&str, &mut dyn FnMut())) {
 
 #[test]
 fn what_a_holder_asks_of_its_hold_is_no_request() {
-    for_every_kind_with_scripts(|kind| {
+    for_every_single_kind(|kind| {
         let (proxy, client) = with_one_connection();
         let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.lock().unwrap();
@@ -78,7 +73,7 @@ fn what_a_holder_asks_of_its_hold_is_no_request() {
 
 #[test]
 fn close_sends_one_request_for_each_hold() {
-    for_every_kind_with_scripts(|kind| {
+    for_every_single_kind(|kind| {
         let (proxy, client) = with_one_connection();
         let locks = [(); 3].map(|()| kind.get_lock(&client, &kind.fresh()));
         drop(locks[0].lock().unwrap()); // from here on the server knows the scripts

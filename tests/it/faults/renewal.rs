@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
-use lockson::{Client, Lock, Loss, ReleaseBy, TokenOptions};
+use lockson::{Client, Lock, Loss};
 use lockson_harness::proxy::{Direction, Fate, Scope, Then};
 use lockson_harness::{RedisServer, eventually};
 
@@ -158,11 +158,10 @@ fn a_renewal_crossing_the_release_never_restores_the_lock() {
 
 #[test]
 fn a_key_of_a_wrong_type_does_not_stop_its_batch() {
-    let kinds: [fn(&Client, &str) -> Lock; 4] = [
+    let kinds: [fn(&Client, &str) -> Lock; 3] = [
         |client, name| client.get_lock(name),
         |client, name| client.get_read_write_lock(name).get_read_lock(),
         |client, name| client.get_token_lock(name),
-        |client, name| client.get_token_lock_with(name, TokenOptions::new().release_by(ReleaseBy::Transaction)),
     ];
     thread::scope(|scope| kinds.into_iter().for_each(|kind| drop(scope.spawn(move || with_a_wrong_type(kind)))));
 }

@@ -7,13 +7,13 @@ mod rights;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Backoff, Client, ClientBuilder, Lock, Loss, OwnedGuard, ReleaseBy, TokenOptions};
+use lockson::{Client, ClientBuilder, Lock, Loss, OwnedGuard};
 use lockson_harness::{RedisServer, eventually};
 
 use crate::support::{SOON, channel, fresh, ms};
 
 /// Every kind whose holds are watched.
-const KINDS: [fn(&Client, &str) -> Lock; 9] = [
+const KINDS: [fn(&Client, &str) -> Lock; 8] = [
     |client, name| client.get_lock(format!("plain {name}")),
     |client, name| client.get_fair_lock(format!("fair {name}")),
     |client, name| client.get_spin_lock(format!("spin {name}")),
@@ -22,12 +22,7 @@ const KINDS: [fn(&Client, &str) -> Lock; 9] = [
     |client, name| client.get_read_write_lock(format!("read {name}")).get_read_lock(),
     |client, name| client.get_read_write_lock(format!("write {name}")).get_write_lock(),
     |client, name| client.get_token_lock(format!("token {name}")),
-    |client, name| client.get_token_lock_with(format!("transaction {name}"), without_scripts()),
 ];
-
-fn without_scripts() -> TokenOptions {
-    TokenOptions::new().release_by(ReleaseBy::Transaction).backoff(Backoff::new(|_| Some(ms(100))))
-}
 
 /// A time to live with a late first renewal: an earlier report of a loss cannot come from a renewal.
 const LEASE: Duration = Duration::from_secs(150);

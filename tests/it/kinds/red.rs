@@ -145,7 +145,8 @@ fn impossible_red_locks_are_refused_before_any_request() {
     let endless = Lock::red([client.get_lock(&name)]).with_node_timeout(Duration::ZERO);
     let database = Client::connect(&RedisServer::shared().url_db(1)).unwrap();
     let databases = Lock::red([client.get_lock(&name), database.get_lock(&name)]);
-    let by = |release_by| client.get_token_lock_with(&name, TokenOptions::new().release_by(release_by));
+    let by =
+        |release_by| client.get_token_lock_with(&name, TokenOptions::new().release_by(release_by)).with_lease(SOON);
     let [by_transaction, by_command] = [ReleaseBy::Transaction, ReleaseBy::Server].map(|form| Lock::red([by(form)]));
     for bad in [Lock::red([]), other_name, nested, not_red, within, endless, databases, by_transaction, by_command] {
         assert_eq!(kind_of(bad.lock()), ErrorKind::BadInput, "{bad:?}");

@@ -19,13 +19,15 @@ pub(crate) struct Deed {
     pub(crate) reenters: bool,
     /// Only where waiters listen.
     pub(crate) listens: bool,
+    /// Only where the time of a hold can be raised.
+    pub(crate) prolongs: bool,
     /// Prepares, waits for its turn and acts; an error describes the failure.
     pub(crate) act: fn(&Stage<'_>, Turn) -> Outcome,
 }
 
 pub(crate) type Outcome = std::result::Result<(), String>;
 
-const ANY: Deed = Deed { letter: ' ', what: "", reenters: false, listens: false, act: |_, _| Ok(()) };
+const ANY: Deed = Deed { letter: ' ', what: "", reenters: false, listens: false, prolongs: false, act: |_, _| Ok(()) };
 
 /// The promises of every kind.
 pub(crate) const USUAL: &[Deed] = &[
@@ -35,8 +37,8 @@ pub(crate) const USUAL: &[Deed] = &[
     Deed { letter: 'K', what: "another kind of lock has the name", act: other_kind, ..ANY },
     Deed { letter: 'W', what: "wait and get it", act: wait, ..ANY },
     Deed { letter: 'E', what: "re-entry", reenters: true, act: reenter, ..ANY },
-    Deed { letter: 'X', what: "`extend`", act: extend, ..ANY },
-    Deed { letter: 'N', what: "renewal", act: renewal, ..ANY },
+    Deed { letter: 'X', what: "`extend`", prolongs: true, act: extend, ..ANY },
+    Deed { letter: 'N', what: "renewal", prolongs: true, act: renewal, ..ANY },
     Deed { letter: 'P', what: "release of one of two", reenters: true, act: release_of_one, ..ANY },
     Deed { letter: 'R', what: "release", act: release, ..ANY },
     Deed { letter: 'T', what: "waking others", listens: true, act: wake_others, ..ANY },

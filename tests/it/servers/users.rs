@@ -5,7 +5,7 @@ use lockson::{Client, Lock, ReleaseBy, TokenOptions};
 use super::deeds::{Deed, ONCE_PER, QUEUEING, SHARED, STEPPING_DOWN, USUAL};
 use super::own_command;
 use super::{Version, document};
-use crate::support::{channel, read_write_channel};
+use crate::support::{SOON, channel, read_write_channel};
 
 /// The locks that a user takes, and the promises about these locks.
 pub(crate) struct User {
@@ -14,6 +14,8 @@ pub(crate) struct User {
     /// One for each side of the lock.
     pub(crate) sides: &'static [fn(&Client, &str) -> Lock],
     pub(crate) reenters: bool,
+    /// Whether holds can be renewed and extended; others end with their lease.
+    pub(crate) prolongs: bool,
     /// The prefix of the waiters' channels; `None` for kinds whose waiters do not listen.
     pub(crate) channel: Option<fn(&str) -> String>,
     /// A lock of another kind, which this kind must refuse under its name.
@@ -29,6 +31,7 @@ const PLAIN: User = User {
     name: "plain",
     sides: &[|client, name| client.get_lock(name)],
     reenters: true,
+    prolongs: true,
     channel: Some(channel),
     other_kind: |client, name| client.get_read_write_lock(name).get_write_lock(),
     is_fair: false,
@@ -82,6 +85,8 @@ pub(crate) const USERS: [User; 11] = [
     User {
         name: "token-transaction",
         sides: &[|client, name| without_scripts(client, name, ReleaseBy::Transaction)],
+        reenters: false,
+        prolongs: false,
         channel: None,
         other_kind: |client, name| client.get_lock(name),
         ..PLAIN
@@ -89,6 +94,8 @@ pub(crate) const USERS: [User; 11] = [
     User {
         name: "token-server",
         sides: &[|client, name| without_scripts(client, name, ReleaseBy::Server)],
+        reenters: false,
+        prolongs: false,
         channel: None,
         other_kind: |client, name| client.get_lock(name),
         needs_own_command: true,
@@ -98,7 +105,7 @@ pub(crate) const USERS: [User; 11] = [
 ];
 
 fn without_scripts(client: &Client, name: &str, release_by: ReleaseBy) -> Lock {
-    client.get_token_lock_with(name, TokenOptions::new().release_by(release_by))
+    client.get_token_lock_with(name, TokenOptions::new().release_by(release_by)).with_lease(SOON * 3)
 }
 
 impl User {
@@ -117,8 +124,10 @@ impl User {
 
     pub(crate) fn deeds(&self) -> impl Iterator<Item = &'static Deed> {
         let reenters = self.reenters;
-        let listens = self.channel.is_some();
-        let fits = move |deed: &&Deed| (reenters || !deed.reenters) && (listens || !deed.listens);
+        let (listens, prolongs) = (self.channel.is_some(), self.prolongs);
+        let fits = move |deed: &&Deed| {
+            (reenters || !deed.reenters) && (listens || !deed.listens) && (prolongs || !deed.prolongs)
+        };
         self.deeds.iter().copied().flatten().filter(fits)
     }
 }

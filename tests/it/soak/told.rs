@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel as pipe};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Backoff, Client, Lock, OwnedGuard, ReleaseBy, TokenOptions};
+use lockson::{Client, Lock, OwnedGuard};
 use lockson_harness::{RedisServer, eventually};
 use redis::Connection;
 
@@ -17,7 +17,7 @@ const TRIALS: usize = 1_000;
 /// The promise, at 99 %.
 const BOUND: Duration = Duration::from_millis(50);
 
-const KINDS: [fn(&Client, &str) -> Lock; 9] = [
+const KINDS: [fn(&Client, &str) -> Lock; 8] = [
     |client, name| client.get_lock(name),
     |client, name| client.get_fair_lock(name),
     |client, name| client.get_spin_lock(name),
@@ -26,10 +26,6 @@ const KINDS: [fn(&Client, &str) -> Lock; 9] = [
     |client, name| client.get_read_write_lock(name).get_read_lock(),
     |client, name| client.get_read_write_lock(name).get_write_lock(),
     |client, name| client.get_token_lock(name),
-    |client, name| {
-        let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
-        client.get_token_lock_with(name, options.backoff(Backoff::new(|_| Some(ms(100)))))
-    },
 ];
 
 /// A way to lose one lock: the act of another client, given the name and the lock's handle.

@@ -35,9 +35,12 @@ const KINDS: &[Kind] = &[
     Kind { user: "token", lock: |client, name| client.get_token_lock(name), listens: false, follows: true },
     Kind {
         user: "token-transaction",
-        lock: |client, name| client.get_token_lock_with(name, TokenOptions::new().release_by(ReleaseBy::Transaction)),
+        lock: |client, name| {
+            let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
+            client.get_token_lock_with(name, options).with_lease(SOON * 3)
+        },
         listens: false,
-        follows: false,
+        follows: true,
     },
 ];
 

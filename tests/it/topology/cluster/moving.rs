@@ -1,6 +1,6 @@
 //! Holds whose slot moves to another master: they are renewed on the way and afterwards, and nobody else is let in.
 
-use lockson::{Client, Guard};
+use lockson::{Client, ErrorKind, Guard, Loss, ReleaseBy, TokenOptions};
 use lockson_harness::{RedisCluster, eventually, slot_of};
 
 use super::kinds::{brisk, names, outlive_a_lease};
@@ -146,6 +146,26 @@ fn a_reader_keeps_writers_out_while_its_slot_migrates() {
     assert!(write().try_lock_for(ms(300)).unwrap().is_none(), "the second reader holds");
     second.unlock().unwrap();
     write().try_lock_for(SOON).unwrap().expect("both readers are gone").unlock().unwrap();
+}
+
+#[test]
+fn a_lock_without_scripts_is_released_where_its_slot_goes() {
+    let scene = Scene::new();
+    let client = Client::connect(&scene.cluster.url()).unwrap();
+    let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
+    let lock = client.get_token_lock_with(&scene.tag, options).with_lease(SOON);
+    let there = |word: &str| scene.cluster.node(scene.to).calls_of(word);
+    let held = lock.lock().unwrap();
+    scene.cluster.begin_move(scene.slot, scene.to);
+    assert_eq!(scene.cluster.move_keys(scene.slot, scene.to, |_| true), 1);
+    held.unlock().unwrap();
+    assert!(lock.holder().unwrap().is_none());
+    let held = lock.lock().unwrap();
+    assert!(lock.force_unlock().unwrap());
+    assert_eq!(kind_of(held.unlock()), ErrorKind::Lost(Loss::Gone));
+    lock.lock().unwrap().unlock().unwrap();
+    assert_eq!((there("exec"), there("del")), (2, 2), "nothing was asked twice");
+    scene.cluster.finish_move(scene.slot, scene.to);
 }
 
 #[test]
