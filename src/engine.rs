@@ -220,9 +220,10 @@ impl Engine {
         node
     }
 
-    /// Returns what the locks of one request must have in common.
-    fn place_of(&self, name: &LockName) -> LockPlace {
-        LockPlace { engine: ptr::from_ref(self).addr(), slot: self.topology.slot(name.key()) }
+    /// What locks must have in common that one request can take; `None` for a kind that is asked for one at a time.
+    fn bundle_of(&self, kind: &dyn Kind, name: &LockName) -> Option<Bundle> {
+        let slot = self.topology.slot(name.key());
+        kind.bundles().then(|| Bundle { engine: ptr::from_ref(self).addr(), slot, family: kind.family() })
     }
 
     fn is_on(&self, server: &Arc<Server>, hold: &HoldState) -> bool {
@@ -230,12 +231,13 @@ impl Engine {
     }
 }
 
-/// A client, and a part of its keys that is on one server at all times.
+/// A client, a part of its keys that is on one server at all times, and the scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LockPlace {
+pub(crate) struct Bundle {
     /// The address in memory, which identifies the client.
     engine: usize,
     slot: Slot,
+    family: &'static str,
 }
 
 /// Passes the reports of the hub to the engine and to the watchdog.

@@ -43,10 +43,9 @@ use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
+use crate::script::bundle::{BundleAttempt, BundlePart, BundleRelease};
 use crate::script::look::{self, Claim};
-use crate::script::{
-    Attempt, Bundle, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Side, query,
-};
+use crate::script::{Attempt, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Side, query};
 use crate::time::Lease;
 
 /// A kind of lock: the requests that define its behaviour.
@@ -114,19 +113,36 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     }
 
     /// The channel on which releases are published for this waiter; empty for a kind without messages.
-    fn channel(&self, name: &LockName, owner: &OwnerId) -> String;
+    fn channel(&self, name: &LockName, owner: &OwnerId) -> String {
+        let _ = owner;
+        name.channel()
+    }
 
     /// The key that has the hold.
     fn held_under(&self, name: &LockName) -> Vec<u8> {
         name.key().to_vec()
     }
 
-    fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt>;
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
+        hash::acquire(args.name, args.owner, args.lease)
+    }
 
-    /// The scripts that take several locks of this kind in one call; `None` for a kind that is asked for one lock at a
-    /// time.
-    fn bundle(&self) -> Option<Bundle> {
-        None
+    /// Whether one call can take several locks of this family.
+    fn bundles(&self) -> bool {
+        false
+    }
+
+    /// Takes all locks for new holds, or none. `parts` are locks of this family and of one server, with different
+    /// names, at least one and at most [`MOST_PARTS`](crate::script::bundle::MOST_PARTS).
+    fn acquire_all(&self, parts: &[BundlePart<'_>]) -> Call<BundleAttempt> {
+        hash::acquire_all(parts)
+    }
+
+    /// Releases all locks, also when some of them are lost. The rules for `parts` are those of
+    /// [`acquire_all`](Self::acquire_all). A message on a channel that several parts share is published once, and
+    /// counted for the first part.
+    fn release_all(&self, parts: &[BundleRelease<'_>]) -> Call<Vec<Released>> {
+        hash::release_all(parts)
     }
 
     /// Builds the re-entry; `counts` include the new guard.
@@ -135,13 +151,16 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     }
 
     /// Builds the release. `remaining` are the counts that stay, with the lease for them; `None` releases the lock.
-    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released>;
+    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
+        hash::release(name, owner, remaining, unlocked(&self.channel(name, owner)))
+    }
 
     /// Removes an owner whose acquire has an unknown outcome: its hold, and its place in a queue.
     fn withdraw(&self, name: &LockName, owner: &OwnerId) -> Call<()> {
         self.release(name, owner, None).ignoring_answer()
     }
 
+    /// Renews these holds on one server. `locks` must not be empty.
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
         hash::renew(locks)
     }
@@ -151,7 +170,9 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         look::fields(claims, |owner| vec![owner.to_string()])
     }
 
-    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>>;
+    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
+        hash::force_release(name, unlocked(&name.channel()))
+    }
 
     fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
         query::is_held(name)
@@ -213,8 +234,15 @@ impl fmt::Debug for Pauses {
 }
 
 /// The message "unlocked", as every client of these locks understands it.
+const UNLOCKED: &str = "0";
+
 fn unlocked(channel: &str) -> Publication<'_> {
-    Publication { channel, message: "0" }
+    Publication { channel, message: UNLOCKED }
+}
+
+/// The hold count that stays after a release, and the lease for it in ms; zeros without a hold.
+fn stays(remaining: Option<(Counts, Lease)>) -> (usize, u64) {
+    remaining.map_or((0, 0), |(counts, lease)| (counts.exclusive, lease.millis()))
 }
 
 /// The check of kinds without re-entry: a thread that holds the lock cannot take it again.

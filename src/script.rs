@@ -7,9 +7,6 @@ mod compare_and_delete;
 pub(crate) mod durability;
 pub(crate) mod entry;
 pub(crate) mod examination;
-pub(crate) mod fair;
-pub(crate) mod fenced;
-pub(crate) mod group;
 pub(crate) mod leader;
 pub(crate) mod look;
 #[cfg(test)]
@@ -25,7 +22,6 @@ pub(crate) mod transaction;
 pub(crate) use answer::{
     Attempt, Counts, IfLock, NotALock, Publication, Raise, Released, Renewal, RenewalAnswer, Side,
 };
-pub(crate) use bundle::Bundle;
 pub(crate) use call::{Call, Pipeline, Script, pipelined};
 pub(crate) use compare_and_delete::CompareAndDelete;
 pub(crate) use transaction::Opening;

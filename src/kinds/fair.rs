@@ -1,11 +1,18 @@
-//! The fair lock: the plain lock with a queue in Redis.
+//! The fair lock: the plain lock with a queue in Redis, in keys of its own.
 
-use super::{AcquireArgs, Kind, Queueing, Waking, only_once, unlocked};
+use super::{AcquireArgs, Kind, Queueing, Waking, only_once, stays, unlocked};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, IfLock, Released, Side, fair};
+use crate::script::answer::{read_forced, read_release};
+use crate::script::reply::int;
+use crate::script::{Attempt, Call, Counts, IfLock, Released, Script, Side, lua};
 use crate::time::Lease;
+
+static ACQUIRE: Script = lua!("fair/acquire.lua");
+static RELEASE: Script = lua!("fair/release.lua");
+static LEAVE: Script = lua!("fair/leave.lua");
+static FORCE_RELEASE: Script = lua!("fair/force_release.lua");
 
 /// Redisson's fair lock, and its non-reentrant sister.
 #[derive(Debug)]
@@ -37,20 +44,52 @@ impl Kind for Fair {
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        let patience = args.waits.then_some(self.patience);
-        fair::acquire(args.name, args.owner, args.lease, patience, unlocked(&args.name.channel()))
+        ACQUIRE
+            .call(args.name, &Keys::of(args.name).list(), Attempt::read)
+            .arg(args.lease.millis())
+            .arg(args.owner.as_str())
+            .arg(if args.waits { self.patience.millis() } else { 0 })
+            .publishing(unlocked(&args.name.channel()))
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
-        let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
-        fair::release(name, owner, remaining, self.patience, unlocked(&name.channel()))
+        let (count, lease_ms) = stays(remaining);
+        RELEASE
+            .call(name, &Keys::of(name).list(), read_release)
+            .arg(owner.as_str())
+            .arg(count)
+            .arg(lease_ms)
+            .publishing(unlocked(&name.channel()))
+            .arg(self.patience.millis())
     }
 
+    /// Removes the owner as holder and from the queue.
     fn withdraw(&self, name: &LockName, owner: &OwnerId) -> Call<()> {
-        fair::leave(name, owner, self.patience, unlocked(&name.channel()))
+        LEAVE
+            .call(name, &Keys::of(name).list(), |reply| int(reply).map(drop))
+            .arg(owner.as_str())
+            .arg(self.patience.millis())
+            .publishing(unlocked(&name.channel()))
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        fair::force_release(name, unlocked(&name.channel()))
+        FORCE_RELEASE.call(name, &Keys::of(name).list(), read_forced).publishing(unlocked(&name.channel()))
+    }
+}
+
+/// The keys of all scripts of the fair lock.
+struct Keys<'a> {
+    lock: &'a [u8],
+    beside: [String; 3],
+}
+
+impl<'a> Keys<'a> {
+    fn of(name: &'a LockName) -> Self {
+        Self { lock: name.key(), beside: [name.queue(), name.queue_deadlines(), name.queue_alive()] }
+    }
+
+    fn list(&self) -> [&[u8]; 4] {
+        let [queue, deadlines, alive] = &self.beside;
+        [self.lock, queue.as_bytes(), deadlines.as_bytes(), alive.as_bytes()]
     }
 }

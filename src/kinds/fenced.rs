@@ -1,11 +1,10 @@
 //! The fenced lock: the plain lock with numbered grants, so that a store can refuse a late writer.
 
-use super::{AcquireArgs, Kind, hash, unlocked};
+use super::{AcquireArgs, Kind};
 use crate::listing::LockKind;
-use crate::name::LockName;
-use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, IfLock, Released, Side, fenced};
-use crate::time::Lease;
+use crate::script::{Attempt, Call, Script, Side, lua};
+
+static ACQUIRE: Script = lua!("fenced/acquire.lua");
 
 /// Redisson's fenced lock.
 #[derive(Debug)]
@@ -29,7 +28,7 @@ pub(crate) struct Fenced;
 /// assert!(written, "a holder with a newer token has written");
 /// # Ok::<(), lockson::Error>(())
 /// ```
-pub const ACCEPT_IF_NOT_OLDER: &str = fenced::ACCEPT;
+pub const ACCEPT_IF_NOT_OLDER: &str = include_str!("../../lua/fenced/accept.lua");
 
 impl Kind for Fenced {
     fn label(&self, _: Side) -> LockKind {
@@ -41,20 +40,10 @@ impl Kind for Fenced {
         "fenced"
     }
 
-    fn channel(&self, name: &LockName, _: &OwnerId) -> String {
-        name.channel()
-    }
-
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        fenced::acquire(args.name, args.owner, args.lease)
-    }
-
-    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
-        let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
-        hash::release(name, owner, remaining, unlocked(&name.channel()))
-    }
-
-    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        hash::force_release(name, unlocked(&name.channel()))
+        ACQUIRE
+            .call(args.name, &[args.name.key(), args.name.token().as_bytes()], Attempt::read)
+            .arg(args.lease.millis())
+            .arg(args.owner.as_str())
     }
 }

@@ -1,15 +1,28 @@
-//! The group lock: the values of a group are locks of their own under one key.
+//! The group lock: the values of a group are locks of their own in one hash, with owner, deadline and hold count of each.
 
 use std::time::Duration;
 
-use super::{AcquireArgs, Kind, unlocked};
+use redis::Value;
+
+use super::hash::keys;
+use super::{AcquireArgs, Kind, UNLOCKED, stays, unlocked};
 use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
+use crate::script::answer::read_outcome;
+use crate::script::bundle::{BundleAttempt, BundlePart, BundleRelease, PartState, read_releases};
 use crate::script::look::{self, Claim};
-use crate::script::{Attempt, Bundle, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Side, group};
+use crate::script::reply::{int, list};
+use crate::script::{Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua};
 use crate::time::Lease;
+
+static ACQUIRE: Script = lua!("group/acquire.lua");
+static REENTER: Script = lua!("group/reenter.lua");
+static RELEASE: Script = lua!("group/release.lua");
+static RENEW: Script = lua!("group/renew.lua");
+static FORCE_RELEASE: Script = lua!("group/force_release.lua");
+static LOOK: Script = lua!("group/look.lua");
 
 /// One value of Redisson's `getMultiLock(group, values)`. The name has the value.
 #[derive(Debug)]
@@ -42,25 +55,51 @@ impl Kind for Group {
         name.channel()
     }
 
-    fn bundle(&self) -> Option<Bundle> {
-        Some(Bundle::Group { skew_ms: self.skew_ms })
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
+        let AcquireArgs { name, owner, lease, .. } = *args;
+        self.acquire_values(&[BundlePart { name, owner, lease }], |reply| match BundleAttempt::read(reply)? {
+            BundleAttempt::Granted => Some(Attempt::Granted { token: None }),
+            BundleAttempt::Refused(states) => match states[..] {
+                [PartState::Busy { ttl_ms }] => Some(Attempt::Busy { ttl_ms }),
+                [PartState::OtherKind] => Some(Attempt::OtherKind),
+                _ => None,
+            },
+        })
     }
 
-    fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        group::acquire(args.name, args.owner, args.lease, self.skew_ms)
+    fn bundles(&self) -> bool {
+        true
+    }
+
+    fn acquire_all(&self, parts: &[BundlePart<'_>]) -> Call<BundleAttempt> {
+        self.acquire_values(parts, BundleAttempt::read)
     }
 
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
-        group::reenter(name, owner, raise.endless, counts.exclusive, self.skew_ms)
+        REENTER
+            .call(name, &[name.key()], read_outcome)
+            .arg(name.field())
+            .arg(owner.as_str())
+            .arg(raise.endless.millis())
+            .arg(counts.exclusive)
+            .arg(self.skew_ms)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
-        let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
-        group::release(name, owner, remaining, &name.channel(), self.skew_ms)
+        let first = |reply: &Value| read_releases(reply)?.into_iter().next();
+        let part = BundleRelease { name, owner, channel: &name.channel() };
+        self.release_values(&[part], stays(remaining), first)
+    }
+
+    fn release_all(&self, parts: &[BundleRelease<'_>]) -> Call<Vec<Released>> {
+        self.release_values(parts, stays(None), read_releases)
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
-        group::renew(locks, self.skew_ms)
+        let call = RENEW.call(&locks[0].name, &keys(locks.iter().map(|lock| &lock.name)), RenewalAnswer::read_all);
+        let with_lock =
+            |call: Call<_>, lock: &Renewal| call.arg(lock.name.field()).arg(lock.owner.as_str()).arg(lock.lease_ms());
+        locks.iter().fold(call, with_lock).arg(self.skew_ms)
     }
 
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
@@ -68,21 +107,75 @@ impl Kind for Group {
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        group::force_release(name, unlocked(&name.channel())).map(Ok)
+        let call = FORCE_RELEASE.call(name, &[name.key()], |reply| Some(Ok(int(reply)? == 1)));
+        call.arg(name.field()).publishing(unlocked(&name.channel()))
     }
 
     fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
-        group::look(name, self.skew_ms, |reply| Some(Ok(group::read_hold(reply)?.is_some())))
+        self.hold(name).map(|hold| Ok(hold.is_some()))
     }
 
     fn time_to_live(&self, name: &LockName) -> Call<Option<Duration>> {
-        group::look(name, self.skew_ms, |reply| Some(group::read_hold(reply)?.map(|hold| hold.left)))
+        self.hold(name).map(|hold| Some(hold?.left))
     }
 
     fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
-        group::look(name, self.skew_ms, |reply| Some(Ok(group::read_hold(reply)?.map(|hold| (hold.owner, hold.count)))))
+        self.hold(name).map(|hold| Ok(hold.map(|hold| (hold.owner, hold.count))))
     }
 }
 
+impl Group {
+    fn acquire_values<T>(&self, parts: &[BundlePart<'_>], read: fn(&Value) -> Option<T>) -> Call<T> {
+        let call = ACQUIRE.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), read);
+        let with_part = |call: Call<T>, part: &BundlePart<'_>| {
+            call.arg(part.name.field()).arg(part.owner.as_str()).arg(part.lease.millis())
+        };
+        parts.iter().fold(call, with_part).arg(self.skew_ms)
+    }
+
+    /// Releases one hold count of each value; `count` and `lease_ms` stay.
+    fn release_values<T>(
+        &self,
+        parts: &[BundleRelease<'_>],
+        (count, lease_ms): (usize, u64),
+        read: fn(&Value) -> Option<T>,
+    ) -> Call<T> {
+        let call = RELEASE.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), read);
+        let with_part = |call: Call<T>, part: &BundleRelease<'_>| {
+            call.arg(part.name.field()).arg(part.owner.as_str()).arg(count).arg(lease_ms).arg(part.channel)
+        };
+        parts.iter().fold(call, with_part).arg(self.skew_ms).arg(UNLOCKED).publish_command()
+    }
+
+    fn hold(&self, name: &LockName) -> Call<Option<ValueHold>> {
+        LOOK.call(name, &[name.key()], read_hold).arg(name.field()).arg(self.skew_ms)
+    }
+}
+
+/// The hold of a value, as Redis has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ValueHold {
+    owner: String,
+    count: u64,
+    left: Duration,
+}
+
+/// Reads the reply to `group/look.lua`.
+fn read_hold(reply: &Value) -> Option<Option<ValueHold>> {
+    match list(reply)? {
+        [] => Some(None),
+        [Value::BulkString(owner), count, left] => Some(Some(ValueHold {
+            owner: String::from_utf8_lossy(owner).into_owned(),
+            count: u64::try_from(int(count)?).ok()?,
+            left: Duration::from_millis(u64::try_from(int(left)?).ok()?),
+        })),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod java;
+#[cfg(test)]
+mod scripts;
 #[cfg(test)]
 mod tests;

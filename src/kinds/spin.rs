@@ -7,12 +7,11 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{AcquireArgs, Kind, Pauses, Waking, hash};
+use super::{Kind, Pauses, Waking, hash, unlocked};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Bundle, Call, Counts, IfLock, Publication, Released, Side};
-use crate::time::Lease;
+use crate::script::{Call, IfLock, Side};
 
 /// Redisson's spin lock.
 #[derive(Debug)]
@@ -116,29 +115,20 @@ impl Kind for Spin {
     }
 
     fn channel(&self, _: &LockName, _: &OwnerId) -> String {
-        String::new()
+        NO_CHANNEL.to_owned()
     }
 
-    fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        hash::acquire(args.name, args.owner, args.lease)
-    }
-
-    fn bundle(&self) -> Option<Bundle> {
-        Some(Bundle::Plain)
-    }
-
-    fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
-        let remaining = remaining.map(|(counts, lease)| (counts.exclusive, lease));
-        hash::release(name, owner, remaining, NO_MESSAGE)
+    fn bundles(&self) -> bool {
+        true
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        hash::force_release(name, NO_MESSAGE)
+        hash::force_release(name, unlocked(NO_CHANNEL))
     }
 }
 
 /// No client subscribes to a channel of a spin lock.
-const NO_MESSAGE: Publication<'_> = Publication { channel: "", message: "0" };
+const NO_CHANNEL: &str = "";
 
 #[cfg(test)]
 mod tests {

@@ -15,11 +15,11 @@ use crate::engine::hold::{Granted, HoldState};
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::sender::cleanup::Cleanup;
 use crate::engine::sender::exactly_once::{self, Answer};
-use crate::engine::{Engine, LockPlace};
+use crate::engine::{Bundle, Engine};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::{AcquireArgs, Queueing, Waking};
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
-use crate::script::bundle::{Bundle, BundlePart};
+use crate::script::bundle::BundlePart;
 use crate::script::{Attempt, Call};
 use crate::state::channels::Subject;
 use crate::state::exchange::{Bounds, Failed, InDoubt};
@@ -172,9 +172,9 @@ impl<'a> Acquisition<'a> {
         BundlePart { name: self.request.name, owner: &self.owner, lease: self.lease }
     }
 
-    /// The place of the lock, and the scripts for several locks. Acquisitions with equal results can share a request.
-    pub(crate) fn bundle(&self) -> Option<(LockPlace, Bundle)> {
-        Some((self.engine.place_of(self.request.name), self.request.kind.bundle()?))
+    /// Acquisitions with equal bundles can share a request.
+    pub(crate) fn bundle(&self) -> Option<Bundle> {
+        self.engine.bundle_of(&**self.request.kind, self.request.name)
     }
 
     pub(crate) fn engine(&self) -> &'a Engine {

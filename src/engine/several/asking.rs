@@ -6,9 +6,9 @@ use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::caller::{Caller, closed};
 use crate::engine::request::{AcquireRequest, Grant};
 use crate::engine::sender::exactly_once::{self, Answer, Send};
-use crate::engine::{Engine, LockPlace};
+use crate::engine::{Bundle, Engine};
 use crate::error::{Error, Result};
-use crate::script::bundle::{Bundle, BundleAttempt, BundlePart, MOST_PARTS, PartState};
+use crate::script::bundle::{BundleAttempt, BundlePart, MOST_PARTS, PartState};
 use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::wait_loop::Outcome;
@@ -40,8 +40,8 @@ enum Answered {
 
 /// Locks that share a request, by their places in the list.
 struct Share {
-    /// The place of the locks and the scripts; `None` for a request of its own.
-    with: Option<(LockPlace, Bundle)>,
+    /// What the locks have in common; `None` for a request of its own.
+    bundle: Option<Bundle>,
     places: Vec<usize>,
 }
 
@@ -55,14 +55,14 @@ pub(super) fn ask_at_once(
     let shares = shares(&asking);
     let requests: Vec<(Call<Answered>, Bounds)> = shares
         .iter()
-        .map(|share| match (&share.places[..], share.with) {
-            (places @ [_, _, ..], Some((_, bundle))) => {
+        .map(|share| match &share.places[..] {
+            places @ [first, _, ..] => {
                 let bounds: Vec<Bounds> = places.iter().map(|place| asking[*place].ask_in_bundle()).collect();
                 let parts: Vec<BundlePart<'_>> = places.iter().map(|place| asking[*place].part()).collect();
-                let call = bundle.acquire(&parts).map(Answered::Bundle);
+                let call = asking[*first].request().kind.acquire_all(&parts).map(Answered::Bundle);
                 (call.confirmed(confirmation(&asking, places), Answered::is_granted), bounds[0])
             }
-            (places, _) => {
+            places => {
                 let (call, bounds) = asking[places[0]].ask();
                 let confirmation = asking[places[0]].confirmation();
                 (call.map(Answered::One).confirmed(confirmation, Answered::is_granted), bounds)
@@ -138,11 +138,12 @@ impl Answered {
 fn shares(asking: &[Acquisition<'_>]) -> Vec<Share> {
     let mut shares: Vec<Share> = vec![];
     for (place, acquisition) in asking.iter().enumerate() {
-        let with = acquisition.bundle();
-        let has_room = |share: &&mut Share| with.is_some() && share.with == with && share.places.len() < MOST_PARTS;
+        let bundle = acquisition.bundle();
+        let has_room =
+            |share: &&mut Share| bundle.is_some() && share.bundle == bundle && share.places.len() < MOST_PARTS;
         match shares.iter_mut().find(has_room) {
             Some(share) => share.places.push(place),
-            None => shares.push(Share { with, places: vec![place] }),
+            None => shares.push(Share { bundle, places: vec![place] }),
         }
     }
     shares

@@ -9,9 +9,9 @@ use crate::engine::release::{Begun, LastRelease};
 use crate::engine::request::Grant;
 use crate::engine::sender::exactly_once::{self, Answer, Send};
 use crate::engine::several::part::Part;
-use crate::engine::{Engine, LockPlace};
+use crate::engine::{Bundle, Engine};
 use crate::error::{Error, Result};
-use crate::script::bundle::{Bundle, BundleRelease, MOST_PARTS};
+use crate::script::bundle::{BundleRelease, MOST_PARTS};
 use crate::script::{Call, Released};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::GuardNumber;
@@ -33,8 +33,8 @@ struct Leaving<'a> {
     in_doubt: InDoubt,
 }
 
-/// Holds whose last releases share a request, with their place and scripts; `None` for a request of its own.
-type Share<'a> = (Option<(LockPlace, Bundle)>, Vec<Leaving<'a>>);
+/// Holds whose last releases share a request, and what they have in common; `None` for a request of its own.
+type Share<'a> = (Option<Bundle>, Vec<Leaving<'a>>);
 
 /// Releases every guard within its bounds; a failure of one guard stops no other. Returns the outcomes in order. A
 /// release in doubt is cleaned up in the background.
@@ -54,12 +54,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
             Begun::Part(part) => parts.push((place, part)),
             Begun::Last(last) => {
                 let in_doubt = last.take_in_doubt();
-                let with = held
-                    .hold
-                    .kind
-                    .bundle()
-                    .filter(|_| in_doubt.is_empty())
-                    .map(|one| (held.engine.place_of(&held.hold.name), one));
+                let with = held.engine.bundle_of(&*held.hold.kind, &held.hold.name).filter(|_| in_doubt.is_empty());
                 let leaving = Leaving { place, held, last, in_doubt };
                 let share = shares
                     .iter_mut()
@@ -72,7 +67,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
         }
     }
     // No server delays the releases at another one, so all requests go out at once.
-    let calls = shares.iter().map(|(with, leaving)| request(*with, leaving));
+    let calls = shares.iter().map(|(_, leaving)| request(leaving));
     let calls: Vec<Call<Vec<Released>>> =
         calls.chain(parts.iter().map(|(_, part)| part.call().map(|one| vec![one]))).collect();
     let whole = shares.iter_mut().map(|(_, leaving)| (leaving[0].place, std::mem::take(&mut leaving[0].in_doubt)));
@@ -129,21 +124,17 @@ fn for_turn(start: Instant, bounds: Bounds) -> Bounds {
     Bounds { end, ..bounds }
 }
 
-fn request(with: Option<(LockPlace, Bundle)>, leaving: &[Leaving<'_>]) -> Call<Vec<Released>> {
-    match (leaving, with) {
-        (leaving @ [_, _, ..], Some((_, bundle))) => {
-            let parts = leaving.iter().map(|Leaving { held: Held { hold, .. }, last, .. }| BundleRelease {
-                name: &hold.name,
-                owner: &hold.owner,
-                channel: last.channel(),
-            });
-            bundle.release(&parts.collect::<Vec<_>>())
-        }
-        (leaving, _) => {
-            let hold = leaving[0].held.hold;
-            hold.kind.release(&hold.name, &hold.owner, None).map(|one| vec![one])
-        }
+fn request(leaving: &[Leaving<'_>]) -> Call<Vec<Released>> {
+    let hold = leaving[0].held.hold;
+    if leaving.len() == 1 {
+        return hold.kind.release(&hold.name, &hold.owner, None).map(|one| vec![one]);
     }
+    let parts = leaving.iter().map(|Leaving { held: Held { hold, .. }, last, .. }| BundleRelease {
+        name: &hold.name,
+        owner: &hold.owner,
+        channel: last.channel(),
+    });
+    hold.kind.release_all(&parts.collect::<Vec<_>>())
 }
 
 /// The part of the outcome of a request that concerns one of its holds.

@@ -7,8 +7,7 @@ use lockson_harness::RedisServer;
 
 use super::*;
 use crate::error::Loss;
-use crate::kinds::hash;
-use crate::script::Publication;
+use crate::script::bundle::{MOST_PARTS, PartState};
 use crate::script::on_server::{changes_nothing, run, run_at, state, url_of_user};
 
 /// The locks of one test.
@@ -33,7 +32,7 @@ impl Locks {
 
     fn acquire(&self) -> Call<BundleAttempt> {
         let part = |(name, owner)| BundlePart { name, owner, lease: self.lease };
-        Bundle::Plain.acquire(&self.names.iter().zip(&self.owners).map(part).collect::<Vec<_>>())
+        acquire_all(&self.names.iter().zip(&self.owners).map(part).collect::<Vec<_>>())
     }
 
     fn release(&self) -> Call<Vec<Released>> {
@@ -42,7 +41,7 @@ impl Locks {
             let channel: &String = channel;
             BundleRelease { name, owner, channel }
         };
-        Bundle::Plain.release(&parts.map(part).collect::<Vec<_>>())
+        release_all(&parts.map(part).collect::<Vec<_>>())
     }
 }
 
@@ -63,7 +62,7 @@ fn several_grants_leave_what_single_grants_leave() {
     let together = contents();
     server.run(&["FLUSHALL"]);
     for (name, owner) in locks.names.iter().zip(&locks.owners) {
-        run(&server, &hash::acquire(name, owner, locks.lease));
+        run(&server, &acquire(name, owner, locks.lease));
     }
     assert_eq!(together, contents());
     assert_eq!(run(&server, &locks.release()), vec![Ok(Some(0)); 10]);
@@ -202,7 +201,7 @@ fn each_release_answers_and_publishes_for_itself() {
     run(&server, &locks.acquire());
     server.run(&["HSET", "shared", "another field", "1"]);
     server.run(&["DEL", "gone", "taken", "text"]);
-    run(&server, &hash::acquire(&locks.names[2], &OwnerId::encoded("other:1.1"), locks.lease));
+    run(&server, &acquire(&locks.names[2], &OwnerId::encoded("other:1.1"), locks.lease));
     server.run(&["SET", "text", "x"]);
     let mut connection = server.connection();
     let mut messages = connection.as_pubsub();
@@ -247,7 +246,7 @@ fn a_bundle_publishes_as_single_releases_do() {
     let together = [heard(), heard()];
     run(&server, &locks.acquire());
     for ((name, owner), channel) in locks.names.iter().zip(&locks.owners).zip(&locks.channels) {
-        run(&server, &hash::release(name, owner, None, Publication { channel, message: "0" })).unwrap();
+        run(&server, &release(name, owner, None, Publication { channel, message: "0" })).unwrap();
     }
     assert_eq!(together, [heard(), heard()]);
 }

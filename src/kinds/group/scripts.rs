@@ -9,10 +9,8 @@ use super::java::Java;
 use super::*;
 use crate::kinds::hash;
 use crate::name::GivenName;
-use crate::script::bundle::{Bundle, BundleRelease, MOST_PARTS};
-use crate::script::look::{Claim, owners};
+use crate::script::bundle::MOST_PARTS;
 use crate::script::on_server::{changes_nothing, run, run_at, run_pipeline, url_of_user};
-use crate::script::{Raise, RenewalAnswer};
 
 /// Values of a group, with an owner for each.
 struct Values {
@@ -33,18 +31,18 @@ impl Values {
         Self { names: values.iter().map(name).collect(), owners, lease: lease(30_000), skew_ms: 0 }
     }
 
-    fn bundle(&self) -> Bundle {
-        Bundle::Group { skew_ms: self.skew_ms }
+    fn kind(&self) -> Group {
+        Group { skew_ms: self.skew_ms }
     }
 
     fn acquire(&self) -> Call<BundleAttempt> {
         let part = |(name, owner)| BundlePart { name, owner, lease: self.lease };
-        self.bundle().acquire(&self.names.iter().zip(&self.owners).map(part).collect::<Vec<_>>())
+        self.kind().acquire_all(&self.names.iter().zip(&self.owners).map(part).collect::<Vec<_>>())
     }
 
     fn release(&self) -> Call<Vec<Released>> {
         let part = |(name, owner)| BundleRelease { name, owner, channel: CHANNEL };
-        self.bundle().release(&self.names.iter().zip(&self.owners).map(part).collect::<Vec<_>>())
+        self.kind().release_all(&self.names.iter().zip(&self.owners).map(part).collect::<Vec<_>>())
     }
 
     fn renew(&self) -> Call<Vec<RenewalAnswer>> {
@@ -55,12 +53,12 @@ impl Values {
             raise,
             reads: 0,
         };
-        super::renew(&self.names.iter().zip(&self.owners).map(renewal).collect::<Vec<_>>(), self.skew_ms)
+        self.kind().renew(&self.names.iter().zip(&self.owners).map(renewal).collect::<Vec<_>>())
     }
 
     fn look(&self) -> Call<Vec<RenewalAnswer>> {
         let claim = |(name, owner): (&LockName, &OwnerId)| Claim { name: name.clone(), owner: owner.clone() };
-        owners(&self.names.iter().zip(&self.owners).map(claim).collect::<Vec<_>>())
+        self.kind().look(&self.names.iter().zip(&self.owners).map(claim).collect::<Vec<_>>())
     }
 
     fn field(&self, value: usize) -> &str {
@@ -103,6 +101,17 @@ fn refused(attempt: BundleAttempt) -> Vec<PartState> {
     }
 }
 
+fn reenter(name: &LockName, owner: &OwnerId, lease: Lease, count: usize, skew_ms: u64) -> Call<Result<(), Loss>> {
+    let counts = Counts { exclusive: count, shared: 0 };
+    Group { skew_ms }.reenter(name, owner, Raise { lease, endless: lease }, counts)
+}
+
+fn release(name: &LockName, owner: &OwnerId, remaining: Option<(usize, Lease)>, skew_ms: u64) -> Call<Released> {
+    let remaining = remaining.map(|(exclusive, lease)| (Counts { exclusive, shared: 0 }, lease));
+    Group { skew_ms }.release(name, owner, remaining)
+}
+
+const NO_SKEW: Group = Group { skew_ms: 0 };
 const GROUP: &str = "class:1000";
 const CHANNEL: &str = "redisson_lock__channel:{class:1000}";
 const NEARLY_30_S: std::ops::RangeInclusive<i64> = 25_000..=30_000;
@@ -193,7 +202,7 @@ fn no_request_lowers_the_time_to_live_of_the_group() {
     let (name, owner) = (&short.names[0], &short.owners[0]);
     assert_eq!(run(&server, &reenter(name, owner, lease(3_000), 2, 0)), Ok(()));
     is_long();
-    assert_eq!(run(&server, &release(name, owner, Some((1, lease(2_000))), CHANNEL, 0)), DONE);
+    assert_eq!(run(&server, &release(name, owner, Some((1, lease(2_000))), 0)), DONE);
     is_long();
     assert_eq!(run(&server, &short.renew()), [RenewalAnswer::Renewed]);
     is_long();
@@ -219,10 +228,10 @@ fn counts_and_deadlines_are_those_of_one_value() {
     assert_eq!(run(&server, &reenter(name, owner, lease(1_000), 3, 0)), Ok(()));
     assert!(left(&server, field, "me:1.1") > 80_000, "a re-entry lowers nothing");
     // The inner hour ends with its guard.
-    assert_eq!(changes_no_other(&server, &release(name, owner, Some((1, lease(20_000))), CHANNEL, 0)), DONE);
+    assert_eq!(changes_no_other(&server, &release(name, owner, Some((1, lease(20_000))), 0)), DONE);
     assert_eq!(hash(&server)[&format!("{field}:me:1.1:lock_count")], "1");
     assert!((15_000..=20_000).contains(&left(&server, field, "me:1.1")));
-    assert_eq!(run(&server, &release(name, owner, None, CHANNEL, 0)), DONE);
+    assert_eq!(run(&server, &release(name, owner, None, 0)), DONE);
     assert_eq!(run(&server, &reenter(name, owner, lease(9_000), 2, 0)), Err(Loss::Gone));
     assert!(is_granted(&server, &Values::owned_by("other", &["a"])));
     assert_eq!(run(&server, &reenter(name, owner, lease(9_000), 2, 0)), Err(Loss::Taken));
@@ -247,7 +256,7 @@ fn a_release_of_several_values_publishes_once() {
     assert!(is_granted(&server, &values));
     for lost in ["gone", "taken"] {
         let name = Values::of(&[lost]).names[0].clone();
-        assert!(run(&server, &force_release(&name, Publication { channel: "x", message: "0" })));
+        assert!(run(&server, &NO_SKEW.force_release(&name)).unwrap());
     }
     assert!(is_granted(&server, &Values::owned_by("other", &["taken"])));
     let mut connection = server.connection();
@@ -277,7 +286,7 @@ fn java_waits_for_ours_and_gets_the_value_from_us() {
     let mut messages = connection.as_pubsub();
     messages.subscribe(CHANNEL).unwrap();
     let (name, owner) = (&values.names[1], &values.owners[1]);
-    assert_eq!(run(&server, &release(name, owner, None, CHANNEL, 0)), Ok(Some(1)));
+    assert_eq!(run(&server, &release(name, owner, None, 0)), Ok(Some(1)));
     assert_eq!(messages.get_message().unwrap().get_payload_bytes(), b"0");
     assert_eq!(java.lock(30_000, &[values.field(1)]), None);
     assert!(java.lock(30_000, &values.fields()).is_some());
@@ -293,9 +302,9 @@ fn ours_wait_for_java_and_get_the_value_from_it() {
     assert_eq!([java.lock(30_000, &[values.field(0)]), java.lock(30_000, &[values.field(0)])], [None, None]);
     let states = refused(changes_nothing(&server, &values.acquire()));
     assert!(BUSY(&states[0]) && states[1] == PartState::Free, "{states:?}");
-    let held = run(&server, &look(&values.names[0], 0, read_hold)).unwrap();
+    let held = run(&server, &NO_SKEW.hold(&values.names[0])).unwrap();
     assert_eq!((&*held.owner, held.count), (java.owner, 2));
-    assert!(held.left > Duration::from_secs(25) && run(&server, &look(&values.names[1], 0, read_hold)).is_none());
+    assert!(held.left > Duration::from_secs(25) && run(&server, &NO_SKEW.hold(&values.names[1])).is_none());
     assert_eq!(java.unlock(&[values.field(0)]), Some(0));
     assert!(!is_granted(&server, &values));
     assert!(is_granted(&server, &Values::of(&["b"])) && java.renew(30_000, &[values.field(0)]));
@@ -340,7 +349,7 @@ fn a_difference_of_clocks_is_allowed_for_on_both_sides() {
     run(&server, &reenter(name, owner, values.lease, 2, values.skew_ms)).unwrap();
     assert!(is_longer());
     ends_soon();
-    run(&server, &release(name, owner, Some((1, values.lease)), CHANNEL, values.skew_ms)).unwrap();
+    run(&server, &release(name, owner, Some((1, values.lease)), values.skew_ms)).unwrap();
     assert!(is_longer());
     ends_soon();
     run(&server, &values.renew());
@@ -351,8 +360,8 @@ fn a_difference_of_clocks_is_allowed_for_on_both_sides() {
     assert_eq!(behind.lock(30_000, &values.fields()), None);
     let states = refused(run(&server, &values.acquire()));
     assert!(BUSY(&states[0]), "the hold goes on there: {states:?}");
-    assert!(run(&server, &look(&values.names[0], values.skew_ms, read_hold)).is_some());
-    assert!(run(&server, &look(&values.names[0], 0, read_hold)).is_none());
+    assert!(run(&server, &values.kind().hold(&values.names[0])).is_some());
+    assert!(run(&server, &NO_SKEW.hold(&values.names[0])).is_none());
 }
 
 #[test]
@@ -362,7 +371,8 @@ fn keys_of_other_kinds_are_refused() {
     let other_kind = |server: &RedisServer| {
         let states = refused(changes_nothing(server, &values.acquire()));
         assert_eq!(states, [PartState::OtherKind, PartState::OtherKind]);
-        let single = acquire(&values.names[0], &values.owners[0], values.lease, 0);
+        let (name, owner) = (&values.names[0], &values.owners[0]);
+        let single = NO_SKEW.acquire(&AcquireArgs { name, owner, lease: values.lease, waits: true });
         assert_eq!(run(server, &single), Attempt::OtherKind);
     };
     let whole = values.names[0].whole();
@@ -395,7 +405,7 @@ fn a_user_without_a_right_takes_nothing() {
             assert_eq!(run_at(&url, &values.acquire()), Err("NOPERM".to_owned()), "without {denied}");
             // A user without the right to remove fields leaves holds that have expired.
             if denied == "hdel" && is_used {
-                assert!(run(&server, &look(&values.names[0], 0, read_hold)).is_none());
+                assert!(run(&server, &NO_SKEW.hold(&values.names[0])).is_none());
                 assert!(is_granted(&server, &values));
                 run(&server, &values.release());
             }
@@ -418,7 +428,7 @@ fn a_full_memory_refuses_new_holds_and_no_others() {
     assert!(is_granted(&server, &held));
     let (name, owner) = (&held.names[0], &held.owners[0]);
     assert_eq!(run(&server, &reenter(name, owner, lease(60_000), 2, 0)), Ok(()));
-    assert_eq!(run(&server, &release(name, owner, Some((1, lease(90_000))), CHANNEL, 0)), DONE);
+    assert_eq!(run(&server, &release(name, owner, Some((1, lease(90_000))), 0)), DONE);
     let mut longer = Values::owned_by("other", &["c", "d"]);
     longer.lease = lease(120_000);
     assert_eq!(run(&server, &longer.renew()), [RenewalAnswer::Renewed, RenewalAnswer::Renewed]);
@@ -448,8 +458,8 @@ fn forcing_a_value_open_leaves_the_others_and_publishes() {
     let mut connection = server.connection();
     let mut messages = connection.as_pubsub();
     messages.subscribe(CHANNEL).unwrap();
-    let force = force_release(&values.names[0], Publication { channel: CHANNEL, message: "0" });
-    assert!(run(&server, &force) && !run(&server, &force));
+    let force = NO_SKEW.force_release(&values.names[0]);
+    assert_eq!([run(&server, &force), run(&server, &force)], [Ok(true), Ok(false)]);
     assert_eq!(messages.get_message().unwrap().get_payload_bytes(), b"0");
     assert_eq!(run_pipeline(&server, &values.look()), [RenewalAnswer::Lost(Loss::Gone), RenewalAnswer::Renewed]);
     assert_eq!(hash(&server).len(), 3);
