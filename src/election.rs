@@ -11,10 +11,9 @@ use crate::engine::{Handle, Inquiry, Verdict};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::OwnedGuard;
 use crate::hold::Hold;
-use crate::kinds::LeaderLock;
+use crate::kinds::leader::{self, Elected, LeaderLock, Reading};
 use crate::lock::{Lock, OwnedLock};
 use crate::name::{GivenName, LockName};
-use crate::script::leader::{self, Elected, Reading};
 use crate::time::Deadline;
 use crate::token::FencingToken;
 

@@ -12,12 +12,11 @@ use crate::engine::{Handle, Numbered};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::OwnedGuard;
 use crate::hold::Hold;
-use crate::kinds::PermitLock;
+use crate::kinds::permits::{self, PermitLock, TimeToLive};
 use crate::lock::{Lock, OwnedLock};
 use crate::name::{GivenName, LockName};
 use crate::owner::OwnerId;
 use crate::script::once::Once;
-use crate::script::permits::{self, TimeToLive};
 use crate::script::{Call, query};
 use crate::time::Lease;
 

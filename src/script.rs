@@ -1,4 +1,4 @@
-//! The requests to Redis: a typed function for each file in `lua/` and for each plain query.
+//! What the requests to Redis share: calls, replies, and questions without a script.
 
 pub(crate) mod answer;
 pub(crate) mod bundle;
@@ -7,14 +7,11 @@ mod compare_and_delete;
 pub(crate) mod durability;
 pub(crate) mod entry;
 pub(crate) mod examination;
-pub(crate) mod leader;
 pub(crate) mod look;
 #[cfg(test)]
 pub(crate) mod on_server;
 pub(crate) mod once;
-pub(crate) mod permits;
 pub(crate) mod query;
-pub(crate) mod read_write;
 pub(crate) mod reply;
 pub(crate) mod token;
 pub(crate) mod transaction;

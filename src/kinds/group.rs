@@ -174,8 +174,4 @@ fn read_hold(reply: &Value) -> Option<Option<ValueHold>> {
 }
 
 #[cfg(test)]
-mod java;
-#[cfg(test)]
-mod scripts;
-#[cfg(test)]
 mod tests;

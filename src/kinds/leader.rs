@@ -1,13 +1,23 @@
-//! The lock of an election: the fenced lock, and the text of the candidate that holds it.
+//! The lock of an election: the fenced lock, and a hash that tells which candidate holds it.
 
 use std::sync::Arc;
+
+use redis::Value;
 
 use super::{AcquireArgs, Kind, unlocked};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Side, leader};
+use crate::script::answer::{read_forced, read_release};
+use crate::script::reply::{int, list};
+use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Script, Side, lua};
 use crate::time::Lease;
+
+static ACQUIRE: Script = lua!("leader/acquire.lua");
+static RELEASE: Script = lua!("leader/release.lua");
+static RENEW: Script = lua!("leader/renew.lua");
+static FORCE_RELEASE: Script = lua!("leader/force_release.lua");
+static READ: Script = lua!("leader/read.lua");
 
 /// The lock of an election, for one candidate.
 #[derive(Debug)]
@@ -30,24 +40,98 @@ impl Kind for LeaderLock {
         false
     }
 
-    fn channel(&self, name: &LockName, _: &OwnerId) -> String {
-        name.channel()
-    }
-
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        leader::acquire(args.name, args.owner, args.lease, &self.candidate)
+        let name = args.name;
+        ACQUIRE
+            .call(name, &[name.key(), name.token().as_bytes(), name.leader().as_bytes()], Attempt::read)
+            .arg(args.lease.millis())
+            .arg(args.owner.as_str())
+            .arg(&*self.candidate)
+            .arg(name.leader_channel())
+            .publish_command()
     }
 
     /// A leadership has one guard and is never re-entered, so nothing remains.
     fn release(&self, name: &LockName, owner: &OwnerId, _: Option<(Counts, Lease)>) -> Call<Released> {
-        leader::release(name, owner, unlocked(&name.channel()))
+        RELEASE
+            .call(name, &[name.key(), name.leader().as_bytes()], read_release)
+            .arg(owner.as_str())
+            .arg(name.leader_channel())
+            .publishing(unlocked(&name.channel()))
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
-        leader::renew(locks)
+        let leaders: Vec<String> = locks.iter().map(|lock| lock.name.leader()).collect();
+        let keys = locks.iter().zip(&leaders).flat_map(|(lock, leader)| [lock.name.key(), leader.as_bytes()]);
+        let call = RENEW.call(&locks[0].name, &keys.collect::<Vec<_>>(), RenewalAnswer::read_all);
+        locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        leader::force_release(name, unlocked(&name.channel()))
+        FORCE_RELEASE
+            .call(name, &[name.key(), name.leader().as_bytes()], read_forced)
+            .arg(name.leader_channel())
+            .publishing(unlocked(&name.channel()))
+    }
+}
+
+/// The state of an election.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// The time to live of the lock; negative without a lock, or for a lock without expiry.
+    pub(crate) ttl_ms: i64,
+    pub(crate) leader: Option<Elected>,
+}
+
+/// The leader, as stored in Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Elected {
+    pub(crate) candidate: String,
+    pub(crate) token: u64,
+    /// The time of the grant by the clock of the server, in ms since 1970.
+    pub(crate) since_ms: u64,
+}
+
+pub(crate) fn read(name: &LockName) -> Call<Reading> {
+    READ.call(name, &[name.key(), name.leader().as_bytes()], Reading::read)
+}
+
+impl Reading {
+    fn read(reply: &Value) -> Option<Self> {
+        match list(reply)? {
+            [ttl_ms] => Some(Self { ttl_ms: int(ttl_ms)?, leader: None }),
+            [ttl_ms, token, since, candidate] => {
+                let elected = Elected { candidate: text(candidate)?, token: number(token)?, since_ms: number(since)? };
+                Some(Self { ttl_ms: int(ttl_ms)?, leader: Some(elected) })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    }
+}
+
+fn number(value: &Value) -> Option<u64> {
+    text(value)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_has_a_leader_or_a_time_only() {
+        let read = |reply: &str| Reading::read(&redis::parse_redis_value(reply.as_bytes()).unwrap());
+        assert_eq!(read("*1\r\n:-2\r\n"), Some(Reading { ttl_ms: -2, leader: None }));
+        let leader = Elected { candidate: "a b".into(), token: 7, since_ms: 9 };
+        let whole = "*4\r\n:50\r\n$1\r\n7\r\n$1\r\n9\r\n$3\r\na b\r\n";
+        assert_eq!(read(whole), Some(Reading { ttl_ms: 50, leader: Some(leader) }));
+        assert_eq!(read("*4\r\n:50\r\n$1\r\nx\r\n$1\r\n9\r\n$3\r\na b\r\n"), None);
+        assert_eq!(read("*0\r\n"), None);
     }
 }

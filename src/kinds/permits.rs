@@ -1,14 +1,30 @@
-//! Expiring permits: several owners hold permits of one semaphore, each for a time of its own.
+//! Expiring permits: a counter of free permits, and a sorted set of taken ones, each with a time of its own.
 
 use std::time::Duration;
 
+use redis::Value;
+
 use super::{AcquireArgs, Kind, Queueing};
+use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
+use crate::script::entry::command;
 use crate::script::look::Claim;
-use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Side, permits};
+use crate::script::once::{self, Once};
+use crate::script::reply::{int, known, list};
+use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Script, Side, lua};
 use crate::time::Lease;
+
+static ACQUIRE: Script = lua!("permits/acquire.lua");
+static RELEASE: Script = lua!("permits/release.lua");
+static RENEW: Script = lua!("permits/renew.lua");
+static COUNT: Script = lua!("permits/count.lua");
+static SET: Script = lua!("permits/set.lua");
+static ADD: Script = lua!("permits/add.lua");
+static RELEASE_BY_ID: Script = lua!("permits/release_by_id.lua");
+static UPDATE_LEASE: Script = lua!("permits/update_lease.lua");
+static TIME_TO_LIVE: Script = lua!("permits/time_to_live.lua");
 
 /// Permits of Redisson's permit-expirable semaphore, taken together.
 #[derive(Debug)]
@@ -36,7 +52,7 @@ impl Kind for PermitLock {
 
     /// The owner tells how many permits it has, so that one renewal covers holds of different numbers.
     fn encode_owner(&self, owner: OwnerId) -> OwnerId {
-        permits::owner_of(&owner, self.permits)
+        owner_of(&owner, self.permits)
     }
 
     /// A hold of several permits is lost with the first of them.
@@ -62,23 +78,177 @@ impl Kind for PermitLock {
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        permits::acquire(args.name, args.owner, args.lease, self.skew_ms)
+        let name = args.name;
+        let call = ACQUIRE
+            .call(name, &[name.key(), name.taken_permits().as_bytes()], Attempt::read)
+            .arg(args.lease.millis().saturating_add(self.skew_ms));
+        with_ids(call.arg(name.semaphore_channel()).publish_command(), &ids_of(args.owner))
     }
 
     /// Permits have one guard and are never re-entered, so nothing remains.
     fn release(&self, name: &LockName, owner: &OwnerId, _: Option<(Counts, Lease)>) -> Call<Released> {
-        permits::release(name, owner)
+        let read = |reply: &Value| match list(reply)? {
+            [Value::Int(1), receivers] => Some(Ok(u64::try_from(int(receivers)?).ok())),
+            [Value::Int(0)] => Some(Err(Loss::Gone)),
+            _ => None,
+        };
+        let call = RELEASE.call(name, &[name.key(), name.taken_permits().as_bytes()], read);
+        with_ids(call.arg(name.semaphore_channel()).publish_command(), &ids_of(owner))
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
-        permits::renew(locks, self.skew_ms)
+        let keys: Vec<String> = locks.iter().map(|hold| hold.name.taken_permits()).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+        let call = RENEW.call(&locks[0].name, &keys, RenewalAnswer::read_all);
+        locks.iter().fold(call, |call, hold| {
+            let ids = ids_of(&hold.owner);
+            with_ids(call.arg(hold.lease_ms().saturating_add(self.skew_ms)).arg(ids.len()), &ids)
+        })
     }
 
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
-        permits::look(claims)
+        let claims = claims.to_vec();
+        Call::with_round_trips(&claims[0].name.clone(), move |send| {
+            let question = |claim: &Claim| {
+                let mut question = command("ZMSCORE", claim.name.taken_permits());
+                for id in ids_of(&claim.owner) {
+                    question.arg(id);
+                }
+                question
+            };
+            let questions: Vec<_> = claims.iter().map(question).collect();
+            let answer = |reply: &Value| match reply {
+                Value::Array(scores) if scores.contains(&Value::Nil) => Some(RenewalAnswer::Lost(Loss::Gone)),
+                Value::Array(_) => Some(RenewalAnswer::Renewed),
+                other => RenewalAnswer::read(other),
+            };
+            known(send(&questions)?.iter().map(answer).collect())
+        })
     }
 
+    /// Deletes counter and taken permits without a number, so that a copy must not be repeated.
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        permits::force_release(name)
+        Call::plain(&["DEL"], name, |reply| Some(Ok(int(reply)? > 0))).arg(name.taken_permits())
+    }
+}
+
+/// The number of permits of a semaphore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Permits {
+    /// May be negative, after permits were taken away.
+    pub(crate) free: i64,
+    pub(crate) taken: i64,
+}
+
+/// How long a permit stays taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimeToLive {
+    /// The permit is unknown, or has expired.
+    Over,
+    Ms(u64),
+    /// A permit of Redisson without a lease.
+    Endless,
+}
+
+/// Returns the owner of `count` permits in place of `owner`. The ids of the permits follow from the owner: the first 8
+/// bytes of the client's id, so that a permit leads to its client, 6 bytes of the hold's number, 2 bytes of the index.
+pub(crate) fn owner_of(owner: &OwnerId, count: u32) -> OwnerId {
+    let text = owner.as_str();
+    let (client, hold) = (text.split(':').next().unwrap_or(text), text.rsplit('.').next().unwrap_or(text));
+    let client: String = client.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+    let hold = hold.parse().unwrap_or(0_u64) & 0xffff_ffff_ffff;
+    OwnerId::encoded(&format!("{client:0>16}{hold:012x}.{count}"))
+}
+
+/// The ids of the permits of an owner that [`owner_of`] made.
+pub(crate) fn ids_of(owner: &OwnerId) -> Vec<Vec<u8>> {
+    let (stem, count) = owner.as_str().split_once('.').unwrap_or((owner.as_str(), "0"));
+    let digits: Vec<u8> =
+        stem.chars().filter_map(|c| c.to_digit(16)).filter_map(|digit| u8::try_from(digit).ok()).collect();
+    let stem: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect();
+    let count = count.parse().unwrap_or(0_u16);
+    (0..count).map(|index| [&stem[..], &index.to_be_bytes()].concat()).collect()
+}
+
+pub(crate) fn count(name: &LockName) -> Call<Permits> {
+    COUNT.call(name, &[name.key(), name.taken_permits().as_bytes()], |reply| match list(reply)? {
+        [free, taken] => Some(Permits { free: int(free)?, taken: int(taken)? }),
+        _ => None,
+    })
+}
+
+/// Sets the number of all permits; with `if_none`, only if there is no semaphore.
+pub(crate) fn set(name: &LockName, once: &Once, permits: u32, if_none: bool) -> Call<bool> {
+    let call = once::call_beside(&SET, name, &name.taken_permits(), once, |reply| Some(int(reply)? == 1));
+    call.arg(permits).arg(u8::from(if_none)).arg(name.semaphore_channel()).publish_command()
+}
+
+pub(crate) fn add(name: &LockName, once: &Once, permits: i64) -> Call<i64> {
+    once::call(&ADD, name, once, int).arg(permits).arg(name.semaphore_channel()).publish_command()
+}
+
+/// Gives these permits back, all or none.
+pub(crate) fn release_by_id(name: &LockName, once: &Once, ids: &[&[u8]]) -> Call<bool> {
+    let call = once::call_beside(&RELEASE_BY_ID, name, &name.taken_permits(), once, |reply| Some(int(reply)? == 1));
+    with_ids(call.arg(name.semaphore_channel()).publish_command(), ids)
+}
+
+pub(crate) fn update_lease(name: &LockName, once: &Once, id: &[u8], lease: Lease) -> Call<bool> {
+    let read = |reply: &Value| Some(int(reply)? == 1);
+    once::call_without_counter(&UPDATE_LEASE, name, &name.taken_permits(), once, read).arg(id).arg(lease.millis())
+}
+
+pub(crate) fn time_to_live(name: &LockName, id: &[u8]) -> Call<TimeToLive> {
+    let read = |reply: &Value| {
+        Some(match int(reply)? {
+            -2 => TimeToLive::Over,
+            ms => u64::try_from(ms).map_or(TimeToLive::Endless, TimeToLive::Ms),
+        })
+    };
+    TIME_TO_LIVE.call(name, &[name.taken_permits().as_bytes()], read).arg(id)
+}
+
+/// Deletes counter and taken permits.
+pub(crate) fn delete(name: &LockName, once: &Once) -> Call<bool> {
+    once::delete_both(name, &name.taken_permits(), once)
+}
+
+fn with_ids<T>(call: Call<T>, ids: &[impl AsRef<[u8]>]) -> Call<T> {
+    ids.iter().fold(call, |call, id| call.arg(id.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::owner::{Owners, ThreadId};
+
+    #[test]
+    fn ids_follow_from_the_owner_and_never_repeat() {
+        let clients = [Owners::new(), Owners::new()];
+        let mut all = HashSet::new();
+        for owners in &clients {
+            for count in [1, 2, 300] {
+                let (_, owner) = owners.draw(ThreadId::current().number());
+                let owner = owner_of(&owner, count);
+                let ids = ids_of(&owner);
+                assert_eq!(ids, ids_of(&OwnerId::encoded(owner.as_str())));
+                assert_eq!(u32::try_from(ids.len()), Ok(count));
+                assert!(ids.iter().all(|id| id.len() == 16));
+                for id in ids {
+                    assert!(all.insert(id));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_id_is_client_hold_and_index() {
+        let owner = OwnerId::encoded("00010203-0405-4607-8809-0a0b0c0d0e0f:7.258");
+        let owner = owner_of(&owner, 2);
+        assert_eq!(owner.as_str(), "0001020304054607000000000102.2");
+        let ids = ids_of(&owner);
+        assert_eq!(ids[1][8..], [0, 0, 0, 0, 1, 2, 0, 1]);
     }
 }

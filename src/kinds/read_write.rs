@@ -1,15 +1,27 @@
-//! The sides of the read-write lock: many readers or one writer.
+//! The sides of the read-write lock: one hash for many readers or one writer, and a key for each read hold.
+
+use redis::Value;
 
 use super::{AcquireArgs, Kind, Queueing};
-use crate::error::Loss;
+use crate::error::{Loss, Refusal, Stop};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::look::Claim;
+use crate::script::answer::{read_forced, read_outcome, read_release};
+use crate::script::look::{self, Claim};
+use crate::script::reply::{int, list};
 use crate::script::{
-    Attempt, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Side, query, read_write,
+    Attempt, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua, query,
 };
 use crate::time::Lease;
+
+static ACQUIRE_READ: Script = lua!("read_write/acquire_read.lua");
+static ACQUIRE_WRITE: Script = lua!("read_write/acquire_write.lua");
+static REENTER: Script = lua!("read_write/reenter.lua");
+static RELEASE: Script = lua!("read_write/release.lua");
+static RENEW: Script = lua!("read_write/renew.lua");
+static FORCE_RELEASE: Script = lua!("read_write/force_release.lua");
+static IS_LOCKED: Script = lua!("read_write/is_locked.lua");
 
 /// One side of Redisson's read-write lock.
 #[derive(Debug)]
@@ -54,30 +66,56 @@ impl Kind for ReadWrite {
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
+        let AcquireArgs { name, owner, lease, .. } = *args;
         match self.side {
-            Side::Exclusive => read_write::acquire_write(args.name, args.owner, args.lease),
-            Side::Shared => read_write::acquire_read(args.name, args.owner, args.lease),
+            Side::Exclusive => {
+                ACQUIRE_WRITE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(format!("{owner}:write"))
+            }
+            Side::Shared => {
+                let first_hold = format!("{}1", name.read_holds_of(owner));
+                ACQUIRE_READ
+                    .call(name, &[name.key(), first_hold.as_bytes()], Attempt::read)
+                    .arg(lease.millis())
+                    .arg(owner.as_str())
+            }
         }
     }
 
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
-        read_write::reenter(name, owner, raise, counts)
+        let holds = read_holds(name, owner, counts.shared);
+        REENTER
+            .call(name, &keys([name.key()], &holds), read_outcome)
+            .arg(raise.lease.millis())
+            .arg(owner.as_str())
+            .arg(counts.exclusive)
+            .arg(counts.shared)
+            .arg(raise.endless.millis())
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
-        let channel = name.read_write_channel();
         if self.on_cluster {
-            return read_write::release_on_cluster(name, owner, remaining, &channel);
+            return release_on_cluster(name, owner, remaining);
         }
-        read_write::release(name, owner, remaining, &channel)
+        release(name, owner, remaining, None).map(|outcome| outcome.unwrap_or(Err(Loss::Taken)))
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
-        read_write::renew(locks)
+        let holds: Vec<_> = locks.iter().flat_map(|lock| read_holds(&lock.name, &lock.owner, lock.reads)).collect();
+        let call = RENEW.call(
+            &locks[0].name,
+            &keys(locks.iter().map(|lock| lock.name.key()), &holds),
+            RenewalAnswer::read_all,
+        );
+        locks.iter().fold(call, |call, lock| {
+            let Raise { lease, endless } = lock.raise;
+            call.arg(lock.owner.as_str()).arg(lease.millis()).arg(endless.millis()).arg(lock.reads)
+        })
     }
 
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
-        read_write::look(claims)
+        // The write side first: a hold may go on as a reader between the two commands, and never becomes a writer
+        // again.
+        look::fields(claims, |owner| vec![format!("{owner}:write"), owner.to_string()])
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
@@ -86,11 +124,14 @@ impl Kind for ReadWrite {
             Side::Shared => "0",
         };
         let channel = name.read_write_channel();
-        read_write::force_release(name, self.mode(), Publication { channel: &channel, message })
+        FORCE_RELEASE
+            .call(name, &[name.key()], read_forced)
+            .arg(self.mode())
+            .publishing(Publication { channel: &channel, message })
     }
 
     fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
-        read_write::is_locked(name, self.mode()).map(Ok)
+        IS_LOCKED.call(name, &[name.key()], |reply| Some(Ok(int(reply)? == 1))).arg(self.mode())
     }
 
     fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
@@ -109,3 +150,79 @@ impl ReadWrite {
         }
     }
 }
+
+/// Releases one hold count on a cluster. While the slot of the lock migrates, the keys of read holds may be on another server. The
+/// script would take such a hold for expired, so the request names every key, and Redis refuses the request.
+fn release_on_cluster(name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
+    let (name, owner) = (name.clone(), owner.clone());
+    Call::with_publishing_round_trips(&name.clone(), move |send, pub_sub| {
+        let mut others = vec![];
+        for _ in 0..MOST_QUESTIONS {
+            match release(&name, &owner, remaining, Some(&others)).run(send, pub_sub)? {
+                Ok(released) => return Ok(released),
+                Err(Readers(readers)) => {
+                    let prefix = name.read_holds();
+                    let keys_of = |(reader, count): &(String, usize)| {
+                        let prefix = format!("{prefix}{reader}:rwlock_timeout:");
+                        (1..=*count).map(move |number| format!("{prefix}{number}"))
+                    };
+                    others = readers.iter().flat_map(keys_of).collect();
+                }
+            }
+        }
+        Err(Stop::Refused(Refusal::from_text("TRYAGAIN the readers of the lock change all the time")))
+    })
+}
+
+/// The readers whose read holds a release must know.
+#[derive(Debug)]
+struct Readers(Vec<(String, usize)>);
+
+/// Releases one hold count. `others` are the keys of read holds of other owners, where the script may look at no other keys.
+fn release(
+    name: &LockName,
+    owner: &OwnerId,
+    remaining: Option<(Counts, Lease)>,
+    others: Option<&[String]>,
+) -> Call<Result<Released, Readers>> {
+    let (counts, lease_ms) = remaining.map_or((Counts::default(), 0), |(counts, lease)| (counts, lease.millis()));
+    let mut holds = read_holds(name, owner, counts.shared);
+    holds.extend(others.unwrap_or_default().iter().cloned());
+    RELEASE
+        .call(name, &keys([name.key()], &holds), read_release_or_readers)
+        .arg(owner.as_str())
+        .arg(counts.exclusive)
+        .arg(counts.shared)
+        .arg(lease_ms)
+        .arg(name.read_holds())
+        .arg(u8::from(others.is_some()))
+        .arg(name.read_write_channel())
+        .publish_command()
+}
+
+fn read_release_or_readers(reply: &Value) -> Option<Result<Released, Readers>> {
+    let [Value::Int(3), readers @ ..] = list(reply)? else { return read_release(reply).map(Ok) };
+    let reader = |words: &[Value]| match words {
+        [Value::BulkString(owner), count] => {
+            Some((String::from_utf8(owner.clone()).ok()?, usize::try_from(int(count)?).ok()?))
+        }
+        _ => None,
+    };
+    Some(Err(Readers(readers.chunks(2).map(reader).collect::<Option<_>>()?)))
+}
+
+/// The keys of the read holds of one owner.
+fn read_holds(name: &LockName, owner: &OwnerId, count: usize) -> Vec<String> {
+    let prefix = name.read_holds_of(owner);
+    (1..=count).map(|number| format!("{prefix}{number}")).collect()
+}
+
+fn keys<'a>(locks: impl IntoIterator<Item = &'a [u8]>, holds: &'a [String]) -> Vec<&'a [u8]> {
+    locks.into_iter().chain(holds.iter().map(String::as_bytes)).collect()
+}
+
+/// So often a release asks again because of new readers, before it rests.
+const MOST_QUESTIONS: usize = 5;
+
+#[cfg(test)]
+mod tests;

@@ -118,6 +118,8 @@ const MANY: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::{Kind, ReadWrite};
+    use crate::script::Side;
     use crate::transport::PubSub;
 
     /// Runs the call against a server with these three replies. Returns the requests and the answers.
@@ -186,7 +188,8 @@ mod tests {
     /// The holder takes the read side, too, and gives the write side back, while the server runs the request.
     #[test]
     fn a_hold_that_changes_its_side_meanwhile_is_still_there() {
-        let call = crate::script::read_write::look(&claims(&["a"]));
+        let both_sides = ReadWrite { side: Side::Shared, on_cluster: false };
+        let call = both_sides.look(&claims(&["a"]));
         let (before, after) = (["me:write"], ["me"]);
         for changes_after in 0..=2 {
             let mut asked = 0;

@@ -1,6 +1,9 @@
 //! The group lock through the whole client: holds of values beside each other, waits, renewal, losses.
 #![cfg(test)]
 
+mod java;
+mod scripts;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use lockson_harness::RedisServer;
 
 use super::java::Java;
-use super::*;
+use crate::kinds::group::*;
 use crate::kinds::hash;
 use crate::name::GivenName;
 use crate::script::bundle::MOST_PARTS;

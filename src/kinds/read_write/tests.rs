@@ -6,6 +6,8 @@ use lockson_harness::{RedisCluster, slot_of};
 use super::*;
 use crate::script::on_server::run_at_cluster;
 
+const WRITE: ReadWrite = ReadWrite { side: Side::Exclusive, on_cluster: true };
+
 /// A lock on a cluster of two masters, whose slot goes from one to the other.
 struct Scene {
     cluster: RedisCluster,
@@ -26,22 +28,27 @@ impl Scene {
         run_at_cluster(&self.cluster, call)
     }
 
+    fn take(&self, side: Side, owner: &OwnerId) -> Result<Attempt, String> {
+        let args = AcquireArgs { name: &self.name, owner, lease: lease(600_000), waits: true };
+        self.run(&ReadWrite { side, ..WRITE }.acquire(&args))
+    }
+
     fn read(&self, owner: &OwnerId) -> Result<Attempt, String> {
-        self.run(&acquire_read(&self.name, owner, lease(600_000)))
+        self.take(Side::Shared, owner)
     }
 
     fn write(&self, owner: &OwnerId) -> Result<Attempt, String> {
-        self.run(&acquire_write(&self.name, owner, lease(600_000)))
+        self.take(Side::Exclusive, owner)
     }
 
     fn release(&self, owner: &OwnerId) -> Result<Released, String> {
-        self.run(&release_on_cluster(&self.name, owner, None, "channel"))
+        self.run(&WRITE.release(&self.name, owner, None))
     }
 
     fn renew(&self, owner: &OwnerId, reads: usize) -> Result<Vec<RenewalAnswer>, String> {
         let raise = Raise { lease: lease(1_200_000), endless: lease(1_200_000) };
         let renewal = Renewal { name: self.name.clone(), owner: owner.clone(), raise, reads };
-        self.run(&renew(&[renewal]))
+        self.run(&WRITE.renew(&[renewal]))
     }
 
     /// Moves the hash of the lock, or the keys of its read holds.
@@ -110,9 +117,9 @@ fn a_release_learns_of_every_other_reader() {
     }
     let counts = Counts { exclusive: 0, shared: 3 };
     let raise = Raise { lease: lease(50_000), endless: lease(50_000) };
-    assert_eq!(scene.run(&reenter(&scene.name, &owners[2], raise, counts)), Ok(Ok(())));
+    assert_eq!(scene.run(&WRITE.reenter(&scene.name, &owners[2], raise, counts)), Ok(Ok(())));
     assert!(matches!(scene.release(&owners[0]), Ok(Ok(_))));
-    let others = release_with(&scene.name, &owners[1], None, "channel", Some(&[]));
+    let others = release(&scene.name, &owners[1], None, Some(&[]));
     let Ok(Err(Readers(readers))) = scene.run(&others) else { panic!("nothing may be done") };
     assert_eq!(readers, [(owners[2].to_string(), 3)]);
     assert!(matches!(scene.release(&owners[1]), Ok(Ok(_))));
