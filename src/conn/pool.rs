@@ -157,19 +157,11 @@ impl Pool {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.is_forked() || self.state.lock().closed
+        self.home.is_elsewhere() || self.state.lock().closed
     }
 
-    pub(super) fn is_forked(&self) -> bool {
-        self.home.is_elsewhere()
-    }
-
-    /// Closes every connection, also those in use. Does nothing in a forked child: a shutdown there would end the
-    /// connection of the parent as well.
+    /// Closes every connection, also those in use.
     pub(super) fn close(&self) {
-        if self.is_forked() {
-            return;
-        }
         let mut state = self.state.lock();
         state.closed = true;
         state.open -= state.idle.len();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::owner::{Home, ThreadId, ThreadNumber};
+use crate::owner::{ThreadId, ThreadNumber};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::Instant;
 
@@ -13,7 +13,6 @@ use crate::time::Instant;
 #[derive(Clone)]
 pub(crate) struct Background {
     name: &'static str,
-    home: Home,
     shared: Arc<Shared>,
 }
 
@@ -50,15 +49,11 @@ struct Queue {
 
 impl Background {
     pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, home: Home::here(), shared: Arc::default() }
+        Self { name, shared: Arc::default() }
     }
 
     /// Runs `work` on the background thread, not before `at`.
     pub(crate) fn run_at(&self, at: Instant, work: impl FnOnce() + Send + 'static) -> Ticket {
-        if self.home.is_elsewhere() {
-            // An observer forked during an operation: the child must not clean up.
-            return Ticket { at, number: 0 };
-        }
         let mut queue = self.shared.queue.lock();
         queue.next += 1;
         let ticket = Ticket { at, number: queue.next };

@@ -63,17 +63,6 @@ pub(super) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the client was closed")
 }
 
-impl Drop for Caller<'_> {
-    fn drop(&mut self) {
-        // In a forked child the copies of the mutexes may be locked for ever.
-        if let Some(hung) = self.hung.take()
-            && self.engines().any(Engine::was_forked_within)
-        {
-            std::mem::forget(hung);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

@@ -69,20 +69,16 @@ impl Engine {
     /// Stops new operations, ends all waits and holds, waits for running operations, and releases the locks, all
     /// within the drop time-out. Then closes the connections.
     pub(crate) fn close(&self) {
-        if self.is_forked() || !self.under_way.close() {
+        if !self.under_way.close() {
             return;
         }
         let end = Instant::now().after(self.config.drop_timeout);
         self.closing.ring_all();
         // Permits come first: what is not given back in time is lost, while a hold expires.
         let permits = self.give_back_all_permits(end);
-        // All losses are reported before the first release, because each release takes a request. A child that is
-        // forked meanwhile has no other thread and no connection.
+        // All losses are reported before the first release, because each release takes a request.
         let mut held = self.registry.close();
-        held.retain(|hold| !self.is_forked() && self.end_hold(hold));
-        if self.is_forked() {
-            return;
-        }
+        held.retain(|hold| self.end_hold(hold));
         let held = self.by_server(held, |hold| &hold.name);
         side_by_side(&held, |(server, holds)| self.give_back(server, holds, end));
         drop(permits.map(JoinHandle::join));

@@ -66,7 +66,9 @@ impl Handle {
 
     /// Closes the client; does nothing in a forked child.
     pub(crate) fn close(&self) {
-        self.0.0.close();
+        if let Some(engine) = self.look() {
+            engine.close();
+        }
     }
 
     /// The uuid at the start of every owner id.
@@ -123,11 +125,6 @@ impl Engine {
         INSIDE.try_with(own).unwrap_or(0)
     }
 
-    /// Whether an observer forked during this operation, which then goes on in the child, too.
-    pub(crate) fn was_forked_within(&self) -> bool {
-        self.has_observer && self.is_forked()
-    }
-
     fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
@@ -174,8 +171,6 @@ impl Drop for Operation<'_> {
             let newest = inside.iter().rposition(|engine| *engine == self.0.address());
             newest.map(|newest| inside.remove(newest))
         });
-        if !self.0.was_forked_within() {
-            self.0.under_way.end();
-        }
+        self.0.under_way.end();
     }
 }

@@ -8,7 +8,6 @@ use super::{Server, is_usable};
 use crate::conn::command::command;
 use crate::conn::connection::Connection;
 use crate::conn::introduction::Hello;
-use crate::conn::pool::closed;
 use crate::conn::waker::Sleeper;
 use crate::durability::Copies;
 use crate::error::{Error, ErrorKind, Stop};
@@ -124,9 +123,6 @@ impl DedicatedConnection {
     }
 
     fn take(&mut self, deadline: Instant) -> Result<Connection, Fault> {
-        if self.server.pool.is_forked() {
-            return Err(closed());
-        }
         if let Some(mut connection) = self.connection.take()
             && !connection.is_stale()
         {

@@ -121,11 +121,6 @@ impl<'a> Acquisition<'a> {
 
     /// Ends the acquisition, and cleans up what is left of it.
     fn conclude(mut self, outcome: Result<Option<Grant>>) -> Result<Option<Grant>> {
-        if self.engine.was_forked_within() {
-            // In the child the mutexes of the dropped fields may be locked for ever.
-            std::mem::forget(self);
-            return Err(closed());
-        }
         let outcome = outcome.map_err(|error| error.about_a(self.request.kind.noun(), self.request.name));
         self.leave(outcome.as_ref().err().map(Error::kind));
         if !self.granted {
@@ -358,9 +353,7 @@ impl<'a> Acquisition<'a> {
 impl Drop for Acquisition<'_> {
     /// Also after a panic in the back-off of the caller.
     fn drop(&mut self) {
-        if !self.engine.is_forked() {
-            self.clear_away();
-        }
+        self.clear_away();
     }
 }
 

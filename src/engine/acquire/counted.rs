@@ -7,7 +7,7 @@ use crate::cancel::Cancel;
 use crate::engine::Engine;
 use crate::engine::acquire::stand_back::{Wanted, stand_back};
 use crate::engine::acquire::waiting::{Asker, Waiting};
-use crate::engine::caller::{Caller, closed};
+use crate::engine::caller::Caller;
 use crate::engine::cells::counted_queues::Position;
 use crate::engine::request::Wait;
 use crate::error::Result;
@@ -85,20 +85,11 @@ impl<Grant> CountedWait<'_, '_, Grant> {
             self.position = Some(self.engine.counted_queues.join(channel, wish, &self.caller.bell));
             wait_loop(&mut self, deadline)
         };
-        if self.engine.was_forked_within() {
-            // In the child the mutexes of the dropped fields may be locked for ever.
-            std::mem::forget(self);
-            return Err(closed());
-        }
         // The next thread need not wait for the observer.
         self.position = None;
         let outcome = outcome.map_err(|error| error.about_a(self.request.kind.noun(), self.request.name));
         if let Ok(Some(grant)) = outcome {
             self.tell_grant();
-            if self.engine.was_forked_within() {
-                std::mem::forget(self);
-                return Err(closed());
-            }
             return Ok(Some((grant, self.owner.clone())));
         }
         self.waiting.gave_up(&self.owner, outcome.as_ref().err());

@@ -4,8 +4,7 @@ use std::iter;
 use std::panic::resume_unwind;
 use std::thread;
 
-/// Works on all shares at once, each but the first on a thread of its own. Returns the results in order. The work calls
-/// no observer: a child that is forked there would wait for threads that it does not have.
+/// Works on all shares at once, each but the first on a thread of its own. Returns the results in order.
 pub(crate) fn side_by_side<T: Sync, R: Send>(shares: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let Some((own, others)) = shares.split_first() else { return vec![] };
     let work = &work;

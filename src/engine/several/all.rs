@@ -284,11 +284,7 @@ fn limit(engine: &Engine, end: Option<Instant>) -> Bounds {
 impl Drop for All<'_> {
     /// Also after a panic in the back-off of the caller.
     fn drop(&mut self) {
-        if self.parts.iter().any(|part| part.engine.is_forked()) {
-            std::mem::forget(std::mem::take(&mut self.grants));
-        } else {
-            self.release(|_, _| true);
-        }
+        self.release(|_, _| true);
     }
 }
 

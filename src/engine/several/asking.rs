@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::engine::acquire::acquisition::Acquisition;
-use crate::engine::caller::{Caller, closed};
+use crate::engine::caller::Caller;
 use crate::engine::request::{AcquireRequest, Grant};
 use crate::engine::sender::exactly_once::{self, Answer, Send};
 use crate::engine::{Bundle, Engine};
@@ -89,12 +89,6 @@ pub(super) fn ask_at_once(
     // The clients know all grants before an observer hears anything, because the observer may close a client, and a
     // grant after the close could not be given back.
     tell(&shares, &outcomes, &replies, &askers);
-    if askers.iter().any(|(engine, ..)| engine.was_forked_within()) {
-        // In the child the mutexes of the grants may be locked for ever.
-        let closed = replies.iter().map(|_| Heard { reply: Err(closed()), run_id: None }).collect();
-        std::mem::forget(replies);
-        return closed;
-    }
     replies.into_iter().flatten().collect()
 }
 

@@ -289,10 +289,6 @@ impl WaitLoop for Most<'_> {
 impl Drop for Most<'_> {
     /// Also after a panic.
     fn drop(&mut self) {
-        if self.parts.iter().any(|part| Engine::is_forked(part.engine)) {
-            std::mem::forget((std::mem::take(&mut self.grants), std::mem::take(&mut self.waiting)));
-        } else {
-            self.give_back();
-        }
+        self.give_back();
     }
 }

@@ -1,18 +1,12 @@
-//! What an observer may do in the middle of a call: close the client, take locks, fork.
+//! What an observer may do in the middle of a call: close the client, take locks.
 
 use std::fmt;
-use std::process::Command;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::unbounded;
-use fork::Fork;
 use lockson::{Client, Lock, LockAcquired, LockLost, LockReleased, Observer};
-use lockson_harness::proxy::{Direction, Scope};
-use lockson_harness::{HelperProcess, RedisServer, helper};
+use lockson_harness::RedisServer;
 
-use super::forks::status_of;
-use crate::support::faults::Rig;
 use crate::support::{SOON, client, fresh};
 
 /// Does something at each event.
@@ -70,48 +64,3 @@ fn an_observer_may_reenter_what_a_release_of_several_leaves() {
     outer.unlock().unwrap();
     client.close();
 }
-
-#[test]
-fn a_child_forked_by_an_observer_of_a_close_goes_on() {
-    let rig = Rig::start();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let test = "contract::observers::an_observer_forks_during_the_close";
-    command.args(["--exact", test, "--nocapture"]).env(SERVER, rig.proxy.url());
-    let mut parent = HelperProcess::spawn_command(command);
-    while parent.next_line(SOON) != READY {}
-    // The permits are on their way back when the observer hears of the loss.
-    rig.proxy.mute(Scope::All, Direction::Both);
-    parent.send("close");
-    parent.expect_line("child 0", SOON * 3);
-}
-
-/// This process is the parent if the variable is set; otherwise there is nothing to test here.
-#[test]
-fn an_observer_forks_during_the_close() {
-    static CHILD: AtomicI32 = AtomicI32::new(0);
-    let Ok(url) = std::env::var(SERVER) else { return };
-    helper::say("");
-    let parent = std::process::id();
-    let observer = Acting(|event, _: &str| {
-        if event == "lost"
-            && let Fork::Parent(child) = fork::fork().unwrap()
-        {
-            CHILD.store(child, Ordering::Release);
-        }
-    });
-    let client = Client::builder(&url).observer(observer).connect().unwrap();
-    let semaphore = client.get_semaphore("forked");
-    semaphore.set_permits_once(3).unwrap();
-    let (permits, guard) = (semaphore.acquire(1).unwrap(), client.get_lock("held").lock().unwrap());
-    helper::say(READY);
-    assert_eq!(helper::requests().recv().unwrap(), "close");
-    client.close();
-    if std::process::id() != parent {
-        std::process::exit(0);
-    }
-    helper::say(&format!("child {}", status_of(CHILD.load(Ordering::Acquire))));
-    drop((permits, guard));
-}
-
-const SERVER: &str = "LOCKSON_TEST_OBSERVED_CLOSE";
-const READY: &str = "the client holds a permit and a lock";
