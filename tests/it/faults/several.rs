@@ -98,7 +98,7 @@ fn requests_in_a_row_cut_at_any_byte_are_taken_once() {
     let multi = Lock::multi([client.get_fair_lock("a"), client.get_lock("b"), client.get_fenced_lock("c").into()]);
     let fair = rig.script_of(include_str!("../../../lua/fair/acquire.lua"));
     let fenced = rig.script_of(include_str!("../../../lua/fenced/acquire.lua"));
-    for (part, verb) in [fair, rig.script("acquire"), fenced, rig.script("release")].into_iter().enumerate() {
+    for verb in [fair, rig.script("acquire"), fenced, rig.script("release")] {
         let take = || {
             let guard = multi.try_lock().unwrap().expect("no other client wants the locks");
             for member in guard.hold().members() {
@@ -110,7 +110,7 @@ fn requests_in_a_row_cut_at_any_byte_are_taken_once() {
         };
         take();
         let (request, reply) = lengths(&rig, &verb);
-        for then in faults(request, reply).into_iter().skip(part).step_by(3) {
+        for then in faults(request, reply) {
             let rule = rig.proxy.rule(verb.clone(), then.clone());
             take();
             assert_eq!(rule.hits(), 1, "{then:?}");
@@ -137,7 +137,7 @@ fn without_fences_a_cut_bundle_is_held_once_or_not_at_all() {
     multi.lock().unwrap().unlock().unwrap();
     for verb in [acquire, release] {
         let (request, reply) = lengths(&rig, &verb);
-        for then in faults(request, reply).into_iter().step_by(7) {
+        for then in faults(request, reply).into_iter().step_by(3) {
             let rule = rig.proxy.rule(verb.clone(), then.clone());
             let guard = multi.try_lock_for(SOON).unwrap_or_else(|error| panic!("{then:?}: {error}")).unwrap();
             assert_held_once(&rig, &guard);

@@ -71,7 +71,7 @@ fn without_fences_the_sum_of_permits_stays_right() {
         let when = rig.script_of(script);
         drop(calls.acquire(2).unwrap());
         let (request, reply) = lengths(&rig, &when);
-        for then in faults(request, reply).into_iter().step_by(7) {
+        for then in faults(request, reply).into_iter().step_by(3) {
             let rule = rig.proxy.rule(when.clone(), then.clone());
             let permits = calls.try_acquire_for(2, SOON).unwrap().expect("all are free");
             drop(permits);
