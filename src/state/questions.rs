@@ -78,9 +78,9 @@ mod tests {
     fn questions_in_a_second(names: usize) -> usize {
         let mut questions = Questions::default();
         let mut asked = 0;
-        for step in 0..2_000 {
+        for step in 0..200 {
             questions.add((0..names).map(name));
-            asked += questions.take(at(step * 500)).len();
+            asked += questions.take(at(step * 5_000)).len();
         }
         asked
     }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn many_busy_names_share_what_a_server_can_bear() {
-        let asked = questions_in_a_second(2_000);
+        let asked = questions_in_a_second(1_000);
         assert!((4_000..=8_000).contains(&asked), "{asked}");
     }
 

@@ -201,7 +201,7 @@ fn turns_of_locks_that_are_not_used_any_more_are_forgotten() {
 
 const HOLDS: [u64; 4] = [0, 1_000, 10_000, 100_000];
 const THREADS: [(usize, usize); 4] = [(1, 1), (4, 4), (4, 1), (1, 4)];
-const GRANTS: u64 = 1_500;
+const GRANTS: u64 = 600;
 
 #[test]
 fn each_process_gets_its_part_by_threads() {
