@@ -47,7 +47,7 @@ struct Kind {
     counted: bool,
     /// The prefix of the waiters' channels; `None` for kinds whose waiters do not listen.
     channel: Option<fn(&str) -> String>,
-    /// For a group, the member with the name of the test.
+    /// For the group, the member with the name of the test.
     member: Option<fn(&Client, &str) -> Lock>,
 }
 
@@ -118,77 +118,57 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// Groups of locks. They have no holder and no time to live of their own, so tests of these answers leave groups out.
-const GROUPS: &[Kind] = &[
-    Kind {
-        label: "multi of one",
-        lock: |client, name| Lock::multi([client.get_lock(name)]),
-        reenters: true,
-        counted: true,
-        channel: Some(channel),
-        member: Some(|client, name| client.get_lock(name)),
+/// A group of locks. It has no holder and no time to live of its own, so tests of these answers leave it out.
+///
+/// The first in the canonical order is the one that waiters of a busy group wait for.
+const GROUP: Kind = Kind {
+    label: "multi of three",
+    lock: |client, name| {
+        let (second, third) = (format!("{name}:second"), format!("{name}:third"));
+        Lock::multi([client.get_fair_lock(third), client.get_lock(name), client.get_lock(second)])
     },
-    Kind {
-        label: "red of one",
-        lock: |client, name| red_of_one(client.get_lock(name)),
-        reenters: true,
-        counted: true,
-        channel: Some(channel),
-        member: Some(|client, name| client.get_lock(name)),
-    },
-    // The first in the canonical order is the one that waiters of a busy group wait for.
-    Kind {
-        label: "multi of three",
-        lock: |client, name| {
-            let (second, third) = (format!("{name}:second"), format!("{name}:third"));
-            Lock::multi([client.get_fair_lock(third), client.get_lock(name), client.get_lock(second)])
-        },
-        reenters: true,
-        counted: true,
-        channel: Some(channel),
-        member: Some(|client, name| client.get_lock(name)),
-    },
-];
+    reenters: true,
+    counted: true,
+    channel: Some(channel),
+    member: Some(|client, name| client.get_lock(name)),
+};
 
-fn red_of_one(lock: Lock) -> Lock {
-    // The server is new, and busy with other tests.
-    Lock::red([lock]).with_rejoin_after(Duration::ZERO).with_node_timeout(Duration::from_secs(2))
+fn kinds_and_group() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().chain([&GROUP])
 }
 
-fn kinds_and_groups() -> impl Iterator<Item = &'static Kind> {
-    KINDS.iter().chain(GROUPS)
-}
-
-/// Runs a case for every kind and group at once; the thread's name shows the kind of a failure.
+/// Runs a case for every kind and the group at once; the thread's name shows the kind of a failure.
 fn for_every_kind(case: impl Fn(&Kind) + Sync) {
-    run(kinds_and_groups(), case);
+    run(kinds_and_group(), case);
 }
 
-/// Runs a case for every kind, without the groups.
+/// Runs a case for every kind, without the group.
 fn for_every_single_kind(case: impl Fn(&Kind) + Sync) {
     run(KINDS.iter(), case);
 }
 
-/// Runs a case for every kind and group with re-entry.
+/// Runs a case for every kind and the group with re-entry.
 fn for_every_reentrant_kind(case: impl Fn(&Kind) + Sync) {
-    run(kinds_and_groups().filter(|kind| kind.reenters), case);
+    run(kinds_and_group().filter(|kind| kind.reenters), case);
 }
 
-/// The key of a lock, or that of the member of a group that a test looks at.
+/// The key of a lock, or that of the member of the group that a test looks at.
 fn key(name: &str) -> &str {
-    let members = name.strip_prefix("multi(").or(name.strip_prefix("red(")).and_then(|names| names.strip_suffix(')'));
-    members.map_or(name, |names| names.split(", ").min().unwrap_or(names))
+    members(name).map_or(name, |names| names.split(", ").min().unwrap_or(names))
 }
 
 /// Deletes the lock, or every member of the group.
 #[track_caller]
 fn delete(lock: &Lock) {
     let name = lock.name();
-    let members = name.strip_prefix("multi(").or(name.strip_prefix("red(")).and_then(|names| names.strip_suffix(')'));
-    members.unwrap_or(name).split(", ").for_each(|name| RedisServer::shared().run(&["DEL", name]));
+    members(name).unwrap_or(name).split(", ").for_each(|name| RedisServer::shared().run(&["DEL", name]));
 }
 
-/// The owner of a hold, or of the hold on the member of a group that a test looks at.
+fn members(name: &str) -> Option<&str> {
+    name.strip_prefix("multi(")?.strip_suffix(')')
+}
+
+/// The owner of a hold, or of the hold on the member of the group that a test looks at.
 fn owner(hold: &Hold) -> &str {
     hold.members().iter().min_by_key(|member| member.name()).map_or("", Hold::owner)
 }
@@ -205,11 +185,6 @@ fn run(kinds: impl Iterator<Item = &'static Kind>, case: impl Fn(&Kind) + Sync) 
 }
 
 impl Kind {
-    /// Errors of single servers are parts of the text of `Quorum`, and each server is asked once.
-    fn is_red(&self) -> bool {
-        self.label.starts_with("red")
-    }
-
     fn get_lock(&self, client: &Client, name: &str) -> Lock {
         (self.lock)(client, name)
     }

@@ -12,7 +12,7 @@ use lockson::{Cancel, Client, ErrorKind, Guard, Hold, Lock, Loss, OwnedGuard};
 use lockson_harness::{HelperProcess, RedisServer, helper};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Kind, kinds_and_groups};
+use super::{Kind, kinds_and_group};
 use crate::faults::other_process::crowd;
 use crate::support::{Random, SOON, ms};
 
@@ -48,11 +48,11 @@ fn a_busy_parent_forks() {
     let ended = &AtomicBool::new(false);
     thread::scope(|scope| {
         // The threads hold, wait in the local queue and in the queue of Redis, re-enter, give up and release.
-        for (seed, kind) in kinds_and_groups().flat_map(|kind| [kind; 3]).enumerate() {
+        for (seed, kind) in kinds_and_group().flat_map(|kind| [kind; 3]).enumerate() {
             let lock = kind.get_lock(&client, &format!("busy {}", kind.label)).with_cancel(&stop);
             scope.spawn(move || crowd(&lock, seed as u64 + 1, || ended.load(Ordering::Acquire)));
         }
-        let inherited: Vec<_> = kinds_and_groups().map(|kind| Inherited::take(&client, kind, &stop)).collect();
+        let inherited: Vec<_> = kinds_and_group().map(|kind| Inherited::take(&client, kind, &stop)).collect();
         for round in 0..40 {
             // Each round forks at another moment of the threads' work.
             thread::sleep(Duration::from_micros(Random(round + 1).below(5_000)));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockson::{Client, ErrorKind, Lock};
 use lockson_harness::RedisServer;
 
-use super::{Kind, for_every_kind, for_every_single_kind, is_free, key, kinds_and_groups};
+use super::{Kind, for_every_kind, for_every_single_kind, is_free, key, kinds_and_group};
 use crate::support::{SOON, client, joined, kind_of, ms, timed, ttl_ms};
 
 #[test]
@@ -51,7 +51,7 @@ fn an_impossible_name_or_lease_is_refused_before_any_request() {
     let nowhere = Client::builder("redis://127.0.0.1:1").connect_lazily().unwrap();
     let connected = Client::connect(&server.url()).unwrap();
     server.reset_counters();
-    for kind in kinds_and_groups() {
+    for kind in kinds_and_group() {
         for client in [&nowhere, &connected] {
             for lock in impossible(kind, client) {
                 let (took, kinds) = timed(|| refusals(&lock));
