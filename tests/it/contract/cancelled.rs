@@ -7,15 +7,14 @@ use lockson_harness::proxy::{Proxy, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{for_every_kind, key};
-use crate::support::faults::PATIENCE;
-use crate::support::{SOON, joined, ttl_ms};
+use crate::support::{SOON, joined, ms, ttl_ms};
 
 #[test]
 fn a_request_of_a_cancelled_wait_leaves_no_lock_behind() {
     for_every_kind(|kind| {
         let server = RedisServer::shared();
         let proxy = Proxy::start(server.address());
-        let client = Client::builder(&proxy.url()).command_timeout(PATIENCE).connect().unwrap();
+        let client = Client::builder(&proxy.url()).command_timeout(ms(2_000)).connect().unwrap();
         let lock = kind.get_lock(&client, &kind.fresh());
         drop(lock.lock().unwrap()); // from here on the scripts are known
         let held = proxy.rule(When::any().containing(key(lock.name())), Then::HoldRequest);

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::{Client, ErrorKind, Lock, Loss};
-use lockson_harness::proxy::{Direction, Request, Scope, Then, When};
+use lockson_harness::proxy::{Direction, Proxy, Request, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{KINDS, Kind, for_every_kind, for_every_reentrant_kind, for_every_single_kind};
@@ -15,20 +15,22 @@ use crate::support::{SCHEDULING, SOON, STANDSTILLS, client, fields, fresh, joine
 /// The command time-out of these tests: a busy machine still answers within a part of the time-out.
 const BOUND: Duration = Duration::from_secs(4);
 
-fn patient(rig: &Rig, resp3: bool) -> Client {
-    let url = if resp3 { format!("{}?protocol=resp3", rig.proxy.url()) } else { rig.proxy.url() };
+fn patient(proxy: &Proxy, resp3: bool) -> Client {
+    let url = if resp3 { format!("{}?protocol=resp3", proxy.url()) } else { proxy.url() };
     Client::builder(&url).command_timeout(BOUND).drop_timeout(BOUND).connect().unwrap()
+}
+
+/// A client that gives up after a second.
+fn impatient(proxy: &Proxy) -> Client {
+    Client::builder(&proxy.url()).command_timeout(ms(1_000)).drop_timeout(ms(500)).connect().unwrap()
 }
 
 #[test]
 fn an_answer_that_never_comes_costs_a_part_of_the_bound() {
     for_every_kind(|kind| {
-        if kind.is_red() {
-            return;
-        }
-        let rig = Rig::start();
+        let (rig, name) = (Rig::shared(), kind.fresh());
         for resp3 in [false, true] {
-            let lock = kind.get_lock(&patient(&rig, resp3), "doubt");
+            let lock = kind.get_lock(&patient(&rig.proxy, resp3), &name);
             // The scripts are known and the connection stands.
             lock.lock().unwrap().unlock().unwrap();
             let swallowed = |what: &str, work: &dyn Fn()| {
@@ -45,7 +47,7 @@ fn an_answer_that_never_comes_costs_a_part_of_the_bound() {
             }
             outer.leave_to_unlock();
             swallowed("release", &|| lock.unlock().unwrap());
-            assert!(!rig.server.keys().contains(&"doubt".to_owned()));
+            assert!(ttl_ms(rig.server, &name) == -2);
             swallowed("acquire", &|| drop(lock.try_lock().unwrap().expect("free")));
         }
     });
@@ -54,16 +56,16 @@ fn an_answer_that_never_comes_costs_a_part_of_the_bound() {
 #[test]
 fn an_inner_release_reaches_redis_later_if_not_at_once() {
     for_every_reentrant_kind(|kind| {
-        let rig = Rig::start();
-        let client = rig.impatient().connect().unwrap();
-        let lock = kind.get_lock(&client, "doubt");
+        let (rig, name) = (Rig::shared(), kind.fresh());
+        let client = impatient(&rig.proxy);
+        let lock = kind.get_lock(&client, &name);
         let outer = lock.with_lease(Duration::from_secs(60)).lock().unwrap();
         let inner = lock.with_lease(Duration::from_secs(3_600)).lock().unwrap();
         rig.proxy.mute(Scope::All, Direction::Both);
         inner.unlock().unwrap_err();
         rig.proxy.cut(Scope::All);
         rig.proxy.heal();
-        let lowered = || (1..=60_000).contains(&ttl_ms(&rig.server, "doubt"));
+        let lowered = || (1..=60_000).contains(&ttl_ms(rig.server, &name));
         eventually(SOON, "the hour ends with its guard", lowered);
         assert!(outer.is_held());
         assert_eq!(lock.hold_count(), 1);
@@ -74,35 +76,35 @@ fn an_inner_release_reaches_redis_later_if_not_at_once() {
 #[test]
 fn a_reentry_in_doubt_is_taken_back_later() {
     for_every_reentrant_kind(|kind| {
-        let rig = Rig::start();
-        let lock = kind.get_lock(&rig.impatient().connect().unwrap(), "doubt");
+        let (rig, name) = (Rig::shared(), kind.fresh());
+        let lock = kind.get_lock(&impatient(&rig.proxy), &name);
         drop((lock.lock().unwrap(), lock.lock().unwrap())); // from here on the server knows the scripts
         let outer = lock.with_lease(Duration::from_secs(60)).lock().unwrap();
         let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
         let mute = rig.proxy.rule(When::script().always(), Then::SwallowReply);
         lock.with_lease(Duration::from_secs(3_600)).try_lock().unwrap_err();
-        assert!(ttl_ms(&rig.server, "doubt") > 60_000, "the re-entry was carried out");
+        assert!(ttl_ms(rig.server, &name) > 60_000, "the re-entry was carried out");
         deaf.remove();
         mute.remove();
-        let lowered = || (1..=60_000).contains(&ttl_ms(&rig.server, "doubt"));
+        let lowered = || (1..=60_000).contains(&ttl_ms(rig.server, &name));
         eventually(SOON, "the hour ends without its guard", lowered);
         if kind.counted {
             assert!(
-                fields(&rig.server, "doubt")
+                fields(rig.server, &name)
                     .iter()
                     .any(|(field, count)| { field.starts_with(outer.owner()) && count == "1" })
             );
         }
         outer.unlock().unwrap();
-        assert!(!rig.server.keys().contains(&"doubt".to_owned()));
+        assert!(ttl_ms(rig.server, &name) == -2);
     });
 }
 
 #[test]
 fn a_reentry_after_a_release_in_doubt_is_believed_in_full() {
     for_every_reentrant_kind(|kind| {
-        let rig = Rig::start();
-        let lock = kind.get_lock(&rig.impatient().connect().unwrap(), "doubt");
+        let (rig, name) = (Rig::shared(), kind.fresh());
+        let lock = kind.get_lock(&impatient(&rig.proxy), &name);
         let outer = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
         let inner = lock.with_lease(Duration::from_secs(60)).lock().unwrap();
         let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
@@ -112,7 +114,7 @@ fn a_reentry_after_a_release_in_doubt_is_believed_in_full() {
         mute.remove();
         let again = lock.with_lease(Duration::from_secs(60)).try_lock_for(SOON).unwrap().expect("ours");
         assert!(outer.remaining() > Duration::from_secs(50), "{:?}", outer.remaining());
-        assert!(ttl_ms(&rig.server, "doubt") > 50_000);
+        assert!(ttl_ms(rig.server, &name) > 50_000);
         again.unlock().unwrap();
         outer.unlock().unwrap();
     });
@@ -121,8 +123,8 @@ fn a_reentry_after_a_release_in_doubt_is_believed_in_full() {
 #[test]
 fn an_extension_in_doubt_does_not_outlive_its_hold() {
     for_every_reentrant_kind(|kind| {
-        let rig = Rig::start();
-        let lock = kind.get_lock(&rig.impatient().connect().unwrap(), "doubt");
+        let (rig, name) = (Rig::shared(), kind.fresh());
+        let lock = kind.get_lock(&impatient(&rig.proxy), &name);
         let outer = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
         let inner = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
         let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
@@ -132,7 +134,7 @@ fn an_extension_in_doubt_does_not_outlive_its_hold() {
         inner.unlock().unwrap();
         held.release();
         rig.proxy.wait_fate(&held.wait_hit(SOON), SOON);
-        assert!(ttl_ms(&rig.server, "doubt") <= 20_000, "{}", ttl_ms(&rig.server, "doubt"));
+        assert!(ttl_ms(rig.server, &name) <= 20_000, "{}", ttl_ms(rig.server, &name));
         outer.unlock().unwrap();
     });
 }
@@ -140,8 +142,8 @@ fn an_extension_in_doubt_does_not_outlive_its_hold() {
 #[test]
 fn a_hold_has_one_request_at_a_time() {
     for_every_single_kind(|kind| {
-        let rig = Rig::start();
-        let guard = kind.get_lock(&patient(&rig, false), "turn").owned().lock().unwrap();
+        let (rig, name) = (Rig::shared(), kind.fresh());
+        let guard = kind.get_lock(&patient(&rig.proxy, false), &name).owned().lock().unwrap();
         let hold = guard.hold().clone();
         thread::scope(|scope| {
             let held = rig.proxy.rule(When::script(), Then::HoldRequest);
@@ -154,7 +156,7 @@ fn a_hold_has_one_request_at_a_time() {
             let _ = joined(extending); // the hold was given back meanwhile
             joined(releasing).unwrap();
         });
-        assert!(!rig.server.keys().contains(&"turn".to_owned()));
+        assert!(ttl_ms(rig.server, &name) == -2);
     });
 }
 
@@ -202,7 +204,7 @@ fn clients_of_a_paused_server_do_not_fence_in_step() {
     let rig = Rig::around(RedisServer::start());
     let locks: Vec<Lock> = (0..CLIENTS)
         .map(|index| {
-            let lock = patient(&rig, false).get_lock(format!("step:{index}"));
+            let lock = patient(&rig.proxy, false).get_lock(format!("step:{index}"));
             lock.lock().unwrap().unlock().unwrap();
             lock
         })

@@ -1,5 +1,6 @@
 //! The shared parts of the fault tests: a server behind a proxy, clients with short limits, names of scripts.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use lockson_harness::{RedisServer, eventually};
 
 pub(crate) use crate::support::{SCHEDULING, SOON, STANDSTILLS, ms, timed};
 
-/// A server, and a proxy in front of the server.
-pub(crate) struct Rig {
-    pub(crate) server: RedisServer,
+/// A server, of its own or the shared one, and a proxy in front of the server.
+pub(crate) struct Rig<S = RedisServer> {
+    pub(crate) server: S,
     pub(crate) proxy: Proxy,
     hashes: BTreeMap<&'static str, String>,
 }
@@ -20,10 +21,20 @@ impl Rig {
     pub(crate) fn start() -> Rig {
         Rig::around(RedisServer::start())
     }
+}
 
-    pub(crate) fn around(server: RedisServer) -> Rig {
-        let proxy = Proxy::start(server.address());
-        let load = |(verb, text): (&'static str, &str)| (verb, server.query(&["SCRIPT", "LOAD", text]));
+impl Rig<&'static RedisServer> {
+    /// A proxy in front of the shared server.
+    pub(crate) fn shared() -> Self {
+        Rig::around(RedisServer::shared())
+    }
+}
+
+impl<S: Borrow<RedisServer>> Rig<S> {
+    pub(crate) fn around(server: S) -> Self {
+        let running: &RedisServer = server.borrow();
+        let proxy = Proxy::start(running.address());
+        let load = |(verb, text): (&'static str, &str)| (verb, running.query(&["SCRIPT", "LOAD", text]));
         let hashes = SCRIPTS.into_iter().map(load).collect();
         Rig { server, proxy, hashes }
     }
@@ -45,7 +56,7 @@ impl Rig {
 
     /// A client past the proxy.
     pub(crate) fn direct(&self) -> Client {
-        Client::connect(&self.server.url()).expect("the server answers")
+        Client::connect(&self.server.borrow().url()).expect("the server answers")
     }
 
     /// Calls of one script, by hash or by text.
@@ -57,7 +68,7 @@ impl Rig {
 
     /// Calls of the script with this text, by hash or by text.
     pub(crate) fn script_of(&self, text: &'static str) -> When {
-        let hash: String = self.server.query(&["SCRIPT", "LOAD", text]);
+        let hash: String = self.server.borrow().query(&["SCRIPT", "LOAD", text]);
         When::script().that(move |request| request.text(0) == hash || request.text(0) == text)
     }
 
@@ -70,13 +81,13 @@ impl Rig {
     /// The lock in Redis: owners and hold counts.
     #[track_caller]
     pub(crate) fn fields(&self, name: &str) -> BTreeMap<String, String> {
-        self.server.query(&["HGETALL", name])
+        self.server.borrow().query(&["HGETALL", name])
     }
 
     /// The time to live according to the server, in ms.
     #[track_caller]
     pub(crate) fn time_to_live(&self, name: &str) -> i64 {
-        self.server.query(&["PTTL", name])
+        self.server.borrow().query(&["PTTL", name])
     }
 
     #[track_caller]
@@ -87,12 +98,12 @@ impl Rig {
 
     #[track_caller]
     pub(crate) fn assert_no_keys(&self) {
-        assert_eq!(self.server.keys(), Vec::<String>::new());
+        assert_eq!(self.server.borrow().keys(), Vec::<String>::new());
     }
 
     #[track_caller]
     pub(crate) fn eventually_no_keys(&self, limit: Duration) {
-        eventually(limit, "no key is left", || self.server.keys().is_empty());
+        eventually(limit, "no key is left", || self.server.borrow().keys().is_empty());
     }
 
     /// Waits until a waiter has slept its second and has asked: without a wake-up, the next request follows a second
