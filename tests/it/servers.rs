@@ -19,10 +19,11 @@ pub(crate) mod wrong_server;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, io};
+use std::{env, io, thread};
 
 use lockson_harness::{RedisServer, RedisServerBuilder};
 
+use crate::support::joined;
 pub(crate) use scene::refuses;
 
 /// A server program of some version.
@@ -97,6 +98,15 @@ pub(crate) fn versions() -> Vec<Version> {
         ONCE.call_once(|| drop(writeln!(io::stderr(), "{text}")));
     }
     versions
+}
+
+/// Runs a check for each version, all at once; the text of a failure names the version.
+pub(crate) fn at_each_version(check: impl Fn(&Version) + Sync) {
+    let versions = versions();
+    thread::scope(|scope| {
+        let runs: Vec<_> = versions.iter().map(|version| scope.spawn(|| check(version))).collect();
+        runs.into_iter().for_each(joined);
+    });
 }
 
 fn all_are_required() -> bool {

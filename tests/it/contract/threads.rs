@@ -69,7 +69,7 @@ fn an_owned_guard_is_renewed_after_the_end_of_its_thread() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let guard = elsewhere(|| lock.owned().lock().unwrap());
-        assert!(kind.get_lock(&client(), key(lock.name())).try_lock_for(TTL * 2).unwrap().is_none());
+        assert!(kind.get_lock(&client(), key(lock.name())).try_lock_for(TTL * 5 / 4).unwrap().is_none());
         assert!(guard.is_held());
         guard.unlock().unwrap();
     });
@@ -96,7 +96,7 @@ fn a_leaked_guard_is_listed_and_renewed_until_its_thread_ends() {
             leak.recv().unwrap();
             let listed: Vec<_> = ours.held().iter().map(|held| held.name().to_owned()).collect();
             assert_eq!(listed[0], key(lock.name()));
-            assert!(others.try_lock_for(TTL * 2).unwrap().is_none(), "the hold is renewed");
+            assert!(others.try_lock_for(TTL * 5 / 4).unwrap().is_none(), "the hold is renewed");
             drop(end);
             joined(leaker);
         });

@@ -219,12 +219,12 @@ fn a_renewal_leaves_every_kind_watched() {
     let server = RedisServer::start();
     // Only the server reveals the losses: after the renewals, the next renewal is too far away. Each hold has its own
     // client, because a few losses put the other holds of a client in question.
-    let client = || Client::builder(&server.url()).watchdog(ms(60_000), ms(6_000)).connect().unwrap();
+    let client = || Client::builder(&server.url()).watchdog(ms(60_000), ms(4_000)).connect().unwrap();
     let clients: Vec<_> = KINDS.iter().map(|_| client()).collect();
     let take = |(lock, client): (&fn(&Client, &str) -> Lock, &Client)| lock(client, "renewed").owned().lock().unwrap();
     let guards: Vec<_> = KINDS.iter().zip(&clients).map(take).collect();
     let left = |guard: &OwnedGuard| server.query::<i64>(&["PTTL", guard.name()]);
-    eventually(SOON, "all fall", || guards.iter().all(|guard| left(guard) < 57_000));
+    eventually(SOON, "all fall", || guards.iter().all(|guard| left(guard) < 58_000));
     eventually(SOON, "all are renewed", || guards.iter().all(|guard| left(guard) > 58_000));
     let since = Instant::now();
     guards.iter().for_each(|guard| server.run(&["DEL", guard.name()]));

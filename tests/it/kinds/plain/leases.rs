@@ -152,7 +152,7 @@ fn a_watched_hold_survives_beside_busy_short_leases() {
         for _ in 0..4 {
             scope.spawn(|| {
                 let busy = client.get_lock(fresh("busy")).with_lease(ms(20));
-                while started.elapsed() < TTL * 3 {
+                while started.elapsed() < TTL * 3 / 2 {
                     drop(busy.lock().unwrap());
                     busy.lock().unwrap().keep_until_expiry();
                     eventually(SOON, "the lease ran out", || busy.try_lock().unwrap().is_some());

@@ -6,7 +6,7 @@ use lockson::{Client, ErrorKind, Lock};
 use lockson_harness::proxy::{Direction, Fate, Proxy, Then, When};
 
 use super::scene::{Copied, WITHIN, none, one};
-use crate::servers::versions;
+use crate::servers::at_each_version;
 use crate::support::{SCHEDULING, SOON, fields, fresh, kind_of, ms, timed};
 
 fn fences() -> When {
@@ -43,7 +43,7 @@ fn a_wait_follows_its_grant_over_the_same_connection() {
 /// nothing, too, so it is the other versions of `make servers` that make this test.
 #[test]
 fn another_connection_does_not_confirm_what_it_did_not_write() {
-    for version in versions() {
+    at_each_version(|version| {
         let copied = Copied::of(&version.builder(), 1);
         let client = Client::connect(&copied.master.url()).unwrap();
         let patient = one().within(ms(3_000));
@@ -54,7 +54,7 @@ fn another_connection_does_not_confirm_what_it_did_not_write() {
         copied.master.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
         assert_eq!(kind_of(guard.extend(SOON * 10)), ErrorKind::Quorum, "{}", version.label);
         assert!(guard.remaining() <= SOON, "{}: {:?}", version.label, guard.remaining());
-    }
+    });
 }
 
 #[test]
