@@ -161,7 +161,8 @@ fn key(name: &str) -> &str {
 #[track_caller]
 fn delete(lock: &Lock) {
     let name = lock.name();
-    members(name).unwrap_or(name).split(", ").for_each(|name| RedisServer::shared().run(&["DEL", name]));
+    let names: Vec<&str> = ["DEL"].into_iter().chain(members(name).unwrap_or(name).split(", ")).collect();
+    RedisServer::shared().run(&names);
 }
 
 fn members(name: &str) -> Option<&str> {

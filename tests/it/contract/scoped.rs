@@ -97,7 +97,7 @@ fn a_release_without_an_answer_keeps_the_outcome() {
     for_every_kind(|kind| {
         let proxy = Proxy::start(RedisServer::shared().address());
         let failures = Arc::new(Failures::default());
-        let settings = Client::builder(&proxy.url()).command_timeout(ms(300)).observer(Arc::clone(&failures));
+        let settings = Client::builder(&proxy.url()).command_timeout(ms(1_500)).observer(Arc::clone(&failures));
         let lock = kind.get_lock(&settings.connect().unwrap(), &kind.fresh());
         let outcome = lock.run(|_| {
             proxy.mute(Scope::All, Direction::Both);
