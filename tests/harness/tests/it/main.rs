@@ -1,12 +1,10 @@
 //! The promises of the harness, tested on real servers and processes.
 
-mod cluster;
 mod process;
 mod proxy;
 mod proxy_faults;
 mod proxy_late;
 mod proxy_network;
-mod sentinel;
 mod server;
 mod wire;
 mod witness;
