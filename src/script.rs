@@ -3,9 +3,7 @@
 pub(crate) mod answer;
 pub(crate) mod bundle;
 mod call;
-mod compare_and_delete;
 pub(crate) mod durability;
-pub(crate) mod entry;
 pub(crate) mod examination;
 pub(crate) mod look;
 #[cfg(test)]
@@ -13,15 +11,11 @@ pub(crate) mod on_server;
 pub(crate) mod once;
 pub(crate) mod query;
 pub(crate) mod reply;
-pub(crate) mod token;
-pub(crate) mod transaction;
 
 pub(crate) use answer::{
     Attempt, Counts, IfLock, NotALock, Publication, Raise, Released, Renewal, RenewalAnswer, Side,
 };
 pub(crate) use call::{Call, Pipeline, Script, pipelined};
-pub(crate) use compare_and_delete::CompareAndDelete;
-pub(crate) use transaction::Opening;
 
 /// Declares a bundled script by its path below `lua/`.
 macro_rules! lua {

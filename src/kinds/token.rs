@@ -1,21 +1,33 @@
 //! The token lock: one value under the key, as most lock recipes for Redis do.
 
+mod compare_and_delete;
+mod without_scripts;
+
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::{Cmd, Value};
+
+use super::hash::renew_by;
 use super::{AcquireArgs, Backoff, Kind, Pauses, Waking, only_once};
 use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::look::{self, Claim};
-use crate::script::{
-    Attempt, Call, CompareAndDelete, Counts, IfLock, Opening, Raise, Released, Renewal, RenewalAnswer, Side, query,
-    token, transaction,
-};
+use crate::script::answer::{read_forced, read_outcome, without_receivers};
+use crate::script::look::{self, Claim, command};
+use crate::script::{Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua, query};
 use crate::time::Lease;
+use compare_and_delete::CompareAndDelete;
+use without_scripts::Opening;
+
+static ACQUIRE: Script = lua!("token/acquire.lua");
+static REENTER: Script = lua!("token/reenter.lua");
+static RELEASE: Script = lua!("token/release.lua");
+static RENEW: Script = lua!("token/renew.lua");
+static FORCE_RELEASE: Script = lua!("token/force_release.lua");
 
 /// The options of a token lock: its value, its release, its waiting.
 ///
@@ -247,25 +259,30 @@ impl Kind for TokenLock {
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        if self.by_script() {
-            return token::acquire(args.name, args.owner, args.lease, self.0.repairs);
+        let AcquireArgs { name, owner, lease, .. } = *args;
+        if !self.by_script() {
+            return without_scripts::acquire(name, owner, lease, self.opening());
         }
-        transaction::acquire(args.name, args.owner, args.lease, self.opening())
+        let call = ACQUIRE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(owner.as_str());
+        call.arg(u8::from(self.0.repairs))
     }
 
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, _: Counts) -> Call<Result<(), Loss>> {
-        token::reenter(name, owner, raise.endless)
+        REENTER.call(name, &[name.key()], read_outcome).arg(raise.endless.millis()).arg(owner.as_str())
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
-        if self.by_script() {
-            return token::release(name, owner, remaining.map(|(_, lease)| lease));
+        if !self.by_script() {
+            return without_scripts::release(name, owner, self.opening());
         }
-        transaction::release(name, owner, self.opening())
+        RELEASE
+            .call(name, &[name.key()], |reply| Some(without_receivers(read_outcome(reply)?)))
+            .arg(owner.as_str())
+            .arg(remaining.map_or(0, |(_, lease)| lease.millis()))
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
-        token::renew(locks)
+        renew_by(&RENEW, locks)
     }
 
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
@@ -273,15 +290,23 @@ impl Kind for TokenLock {
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        if self.by_script() { token::force_release(name) } else { transaction::force_release(name) }
+        if !self.by_script() {
+            return without_scripts::force_release(name);
+        }
+        FORCE_RELEASE.call(name, &[name.key()], read_forced)
     }
 
     fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
         query::exists(name).map(Ok)
     }
 
+    /// Reads the value of the holder. The hold count is not stored, so it counts as 1.
     fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
-        token::holder(name).map(Ok)
+        Call::plain(&["GET"], name, |reply| match reply {
+            Value::Nil => Some(Ok(None)),
+            Value::BulkString(value) => Some(Ok(Some((String::from_utf8_lossy(value).into_owned(), 1)))),
+            _ => None,
+        })
     }
 }
 
@@ -296,6 +321,20 @@ impl TokenLock {
             ReleaseBy::Server => Opening::Command(self.0.own.clone()),
             _ => Opening::Transaction,
         }
+    }
+}
+
+/// The key of a lock and the value of one hold, for requests without scripts.
+#[derive(Clone)]
+struct Entry {
+    name: LockName,
+    owner: OwnerId,
+}
+
+impl Entry {
+    /// Builds a command with the key.
+    fn command(&self, word: &str) -> Cmd {
+        command(word, self.name.key())
     }
 }
 

@@ -1,9 +1,8 @@
 //! Checks whether holds still exist in Redis, by plain commands that write nothing.
 
-use redis::{Cmd, Value};
+use redis::{Cmd, ToRedisArgs, Value};
 
 use super::answer::RenewalAnswer;
-use super::entry::command;
 use super::reply::{int, known};
 use super::{Call, Pipeline};
 use crate::error::{Loss, Stop};
@@ -114,6 +113,13 @@ fn exist<'a>(names: impl IntoIterator<Item = &'a LockName>) -> Cmd {
 
 /// For fewer locks, one more round trip costs more than it may save.
 const MANY: usize = 32;
+
+/// A command with its first argument.
+pub(crate) fn command(word: &str, argument: impl ToRedisArgs) -> Cmd {
+    let mut command = Cmd::new();
+    command.arg(word).arg(argument);
+    command
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,15 +1,15 @@
 //! The token lock without scripts: plain commands, and a release that compares and deletes.
 
-use redis::{ServerError, Value};
+use redis::{Cmd, ServerError, Value};
 
-use super::answer::{Attempt, IfLock, Released, without_receivers};
+use super::Entry;
 use super::compare_and_delete::CompareAndDelete;
-use super::entry::{Entry, word};
-use super::reply::{int, known, list, refused};
-use super::{Call, Pipeline};
 use crate::error::{Loss, Stop};
 use crate::name::LockName;
 use crate::owner::OwnerId;
+use crate::script::answer::without_receivers;
+use crate::script::reply::{int, known, list, refused};
+use crate::script::{Attempt, Call, IfLock, Pipeline, Released};
 use crate::time::Lease;
 
 /// The form of a release without scripts.
@@ -20,12 +20,12 @@ pub(crate) enum Opening {
 }
 
 pub(crate) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease, opening: Opening) -> Call<Attempt> {
-    let entry = Entry::of(name, owner);
+    let entry = Entry { name: name.clone(), owner: owner.clone() };
     Call::with_round_trips(name, move |send| entry.acquire(send, lease, &opening))
 }
 
 pub(crate) fn release(name: &LockName, owner: &OwnerId, opening: Opening) -> Call<Released> {
-    let entry = Entry::of(name, owner);
+    let entry = Entry { name: name.clone(), owner: owner.clone() };
     Call::with_round_trips(name, move |send| Ok(without_receivers(opening.release(send, &entry)?)))
 }
 
@@ -116,6 +116,13 @@ impl Entry {
             return Ok(if known(results.iter().find_map(int))? == 1 { Ok(()) } else { Err(Loss::Gone) });
         }
     }
+}
+
+/// A command without arguments.
+fn word(word: &str) -> Cmd {
+    let mut command = Cmd::new();
+    command.arg(word);
+    command
 }
 
 /// Fails with the first refusal among the replies.

@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Cmd, Value};
 
-use super::Pipeline;
-use super::entry::Entry;
-use super::reply::refused;
-use super::reply::{int, known};
+use super::Entry;
 use crate::error::{Loss, Refusal, Stop};
+use crate::script::Pipeline;
+use crate::script::reply::{int, known, refused};
 
 /// Whether the server has `DELIFEQ` (Valkey since 9.0); otherwise `DELEX` (Redis since 8.4) is tried first. Clones share
 /// what was found.
