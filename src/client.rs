@@ -360,7 +360,7 @@ impl Client {
     /// ```
     pub fn held(&self) -> Vec<HeldLock> {
         let Some(engine) = self.handle.look() else { return vec![] };
-        let mut held: Vec<_> = engine.registry.all().iter().filter_map(|hold| held_lock(engine, hold)).collect();
+        let mut held: Vec<_> = engine.cells.registry.all().iter().filter_map(|hold| held_lock(engine, hold)).collect();
         held.sort_by(|a, b| a.name.cmp(&b.name));
         held
     }
@@ -376,7 +376,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn waiting(&self) -> Vec<LockWaiter> {
-        self.handle.look().map_or_else(Vec::new, |engine| engine.waiters.all(Instant::now()))
+        self.handle.look().map_or_else(Vec::new, |engine| engine.cells.waiters.all(Instant::now()))
     }
 
     /// Looks for settings and states of each server that endanger locks: eviction, persistence, replicas, rights of
@@ -447,7 +447,7 @@ impl ClientBuilder {
     /// As [`Client::connect`], and `Config` for impossible settings.
     pub fn connect(self) -> Result<Client> {
         let client = self.connect_lazily()?;
-        client.handle.begin()?.greet().map_err(at_the_start)?;
+        client.handle.begin()?.sender.greet().map_err(at_the_start)?;
         Ok(client)
     }
 
@@ -534,7 +534,7 @@ impl fmt::Debug for Client {
 
 /// Makes the list entry of a hold; `None` for a hold that has ended.
 fn held_lock(engine: &Engine, hold: &HoldState) -> Option<HeldLock> {
-    engine.with_ledger(hold, |ledger, now| {
+    engine.keeper.with_ledger(hold, |ledger, now| {
         let counts = ledger.counts();
         let side = if counts.exclusive > 0 { Side::Exclusive } else { Side::Shared };
         (ledger.look(now) == Phase::Live).then(|| HeldLock {

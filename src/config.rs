@@ -1,5 +1,6 @@
 //! All settings with their defaults and units, and the builder that sets them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -363,6 +364,13 @@ impl UnwindSafe for ClientBuilder {}
 impl RefUnwindSafe for ClientBuilder {}
 
 impl Config {
+    /// Calls the observer. A panic of the observer must not end a thread of the client or a request of a caller.
+    pub(crate) fn observe(&self, event: impl FnOnce(&dyn Observer)) {
+        if self.has_observer {
+            let _ = catch_unwind(AssertUnwindSafe(|| event(&*self.observer)));
+        }
+    }
+
     /// Refuses settings that cannot work, before any connection is opened, and derives defaults from other settings.
     pub(crate) fn checked(mut self) -> Result<Self> {
         let (timeout, interval) = (self.watchdog_timeout, self.watchdog_interval);

@@ -183,7 +183,7 @@ impl Election {
     /// `BadInput` for an impossible name; refusals and outages of the server.
     pub fn leader(&self) -> Result<Option<Leader>> {
         let name = self.name.checked()?;
-        let reading = self.handle.begin().and_then(|engine| engine.ask(&leader::read(name)));
+        let reading = self.handle.begin().and_then(|engine| engine.sender.ask(&leader::read(name)));
         reading.map(Leader::of).map_err(|error| error.about_a("leadership", name))
     }
 

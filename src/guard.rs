@@ -155,7 +155,7 @@ impl<T> Guard<T> {
         let numbers = std::mem::take(&mut self.inner.numbers);
         for (One { handle, state }, number) in self.inner.hold.ones().zip(numbers) {
             if let Some(engine) = handle.look() {
-                engine.with_ledger(state, |ledger, _| ledger.leave_to_unlock(number));
+                engine.keeper.with_ledger(state, |ledger, _| ledger.leave_to_unlock(number));
             }
         }
     }
@@ -356,7 +356,7 @@ impl Inner {
         for (place, error) in failures {
             let Some(One { handle, state }) = self.hold.ones().nth(place) else { continue };
             if let Some(engine) = handle.look() {
-                engine.observe(|observer| {
+                engine.config.observe(|observer| {
                     let (name, kind, group) = (state.name.to_string(), state.label(), state.group_name());
                     observer.release_failed(&ReleaseFailed { name, kind, group, error });
                 });

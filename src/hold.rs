@@ -218,7 +218,7 @@ impl Hold {
         match &self.0 {
             Of::One(One { handle, state }) => handle
                 .begin_to_end()
-                .and_then(|engine| engine.extend(state, lease))
+                .and_then(|engine| engine.keeper.extend(state, lease))
                 .map_err(|e| e.about_a(state.kind.noun(), self.name())),
             Of::Several(several) => several.extend(lease),
         }
@@ -328,7 +328,7 @@ impl One {
     fn at(&self, now: Instant) -> Member {
         let mut member = Member { is_live: false, remaining: Duration::ZERO, loss: None };
         let Some(engine) = self.handle.look() else { return Member { loss: Some(Loss::Closed), ..member } };
-        engine.with_ledger(&self.state, |ledger, later| match ledger.look(later) {
+        engine.keeper.with_ledger(&self.state, |ledger, later| match ledger.look(later) {
             Phase::Live => (member.is_live, member.remaining) = (true, now.until(ledger.good_until())),
             Phase::Lost(loss) => member.loss = Some(loss),
             Phase::Releasing | Phase::Done => {}
@@ -338,7 +338,7 @@ impl One {
 
     fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
         match self.handle.look() {
-            Some(engine) => engine.on_lost(&self.state, Box::new(callback)),
+            Some(engine) => engine.keeper.on_lost(&self.state, Box::new(callback)),
             None => callback(&Loss::Closed),
         }
     }

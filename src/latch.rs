@@ -124,8 +124,11 @@ impl CountDownLatch {
     /// `OtherKind` when the key is no counter; refusals and outages of the server.
     pub fn count(&self) -> Result<u64> {
         let name = self.name.checked()?;
-        let count =
-            self.handle.begin().and_then(|engine| engine.count(name)).map_err(|error| error.about_a("latch", name))?;
+        let count = self
+            .handle
+            .begin()
+            .and_then(|engine| engine.sender.count(name))
+            .map_err(|error| error.about_a("latch", name))?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
@@ -192,9 +195,9 @@ impl CountDownLatch {
             _ => Verdict::Wanted,
         };
         let outcome = self.handle.begin().and_then(|engine| match engine.inquire(&inquiry, deadline, judge) {
-            Ok(Some(Err(query::NotANumber))) => Err(engine.no_counter(name)),
+            Ok(Some(Err(query::NotANumber))) => Err(engine.sender.no_counter(name)),
             Ok(open) => Ok(open.is_some()),
-            Err(error) => Err(engine.of_counter(name, error)),
+            Err(error) => Err(engine.sender.of_counter(name, error)),
         });
         outcome.map_err(|error| error.about_a("latch", name))
     }
@@ -205,7 +208,7 @@ impl CountDownLatch {
         let request = Numbered::new(name, &call);
         self.handle
             .begin()
-            .and_then(|engine| engine.once_within(&request))
+            .and_then(|engine| engine.sender.once_within(&request))
             .map_err(|error| error.about_a("latch", name))
     }
 }

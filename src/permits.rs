@@ -216,9 +216,9 @@ impl PermitExpirableSemaphore {
         let bytes: Vec<&[u8]> = ids.iter().map(|id| &*id.0).collect();
         let released = self.once(&|once| permits::release_by_id(name, once, &bytes))?;
         if let Some(engine) = self.handle.look() {
-            for hold in engine.registry.under(name) {
+            for hold in engine.cells.registry.under(name) {
                 if released && ids_of(&hold.owner).iter().any(|id| ids.contains(id)) {
-                    engine.lose(&hold, Loss::Gone);
+                    engine.keeper.lose(&hold, Loss::Gone);
                 }
             }
         }
@@ -245,7 +245,7 @@ impl PermitExpirableSemaphore {
     pub fn update_lease(&self, id: &PermitId, lease: Duration) -> Result<bool> {
         let name = self.name.checked()?;
         let lease = Lease::new(lease).map_err(|error| error.about_a("semaphore", name))?;
-        let holds = self.handle.look().map_or_else(Vec::new, |engine| engine.registry.under(name));
+        let holds = self.handle.look().map_or_else(Vec::new, |engine| engine.cells.registry.under(name));
         if holds.iter().any(|hold| ids_of(&hold.owner).contains(id)) {
             return Err(Error::new(ErrorKind::BadInput, "this client holds the permit; extend that one")
                 .about_a("semaphore", name));
@@ -391,13 +391,13 @@ impl PermitExpirableSemaphore {
     pub fn delete(&self) -> Result<bool> {
         let name = self.name.checked()?;
         // Read before the request: a later holder keeps its permits.
-        let holds = self.handle.look().map_or_else(Vec::new, |engine| engine.registry.under(name));
+        let holds = self.handle.look().map_or_else(Vec::new, |engine| engine.cells.registry.under(name));
         let deleted = self.once(&|once| permits::delete(name, once));
         if let Some(engine) = self.handle.look() {
             match deleted {
-                Ok(true) => holds.iter().for_each(|hold| engine.lose(hold, Loss::Gone)),
+                Ok(true) => holds.iter().for_each(|hold| engine.keeper.lose(hold, Loss::Gone)),
                 Ok(false) => {}
-                Err(_) => engine.verify_holds(name),
+                Err(_) => engine.keeper.verify_holds(name),
             }
         }
         deleted
@@ -433,7 +433,7 @@ impl PermitExpirableSemaphore {
         let asked = self
             .handle
             .begin()
-            .and_then(|engine| engine.ask(&call(name)).map_err(|error| engine.of_counter(name, error)));
+            .and_then(|engine| engine.sender.ask(&call(name)).map_err(|error| engine.sender.of_counter(name, error)));
         asked.map_err(|error| error.about_a("semaphore", name))
     }
 
@@ -443,7 +443,7 @@ impl PermitExpirableSemaphore {
         let request = Numbered::new(name, call);
         self.handle
             .begin()
-            .and_then(|engine| engine.once_within(&request))
+            .and_then(|engine| engine.sender.once_within(&request))
             .map_err(|error| error.about_a("semaphore", name))
     }
 }

@@ -214,7 +214,10 @@ impl Semaphore {
     /// `OtherKind` when the key is no counter; refusals and outages of the server.
     pub fn available(&self) -> Result<i64> {
         let name = self.name.checked()?;
-        self.handle.begin().and_then(|engine| engine.count(name)).map_err(|error| error.about_a("semaphore", name))
+        self.handle
+            .begin()
+            .and_then(|engine| engine.sender.count(name))
+            .map_err(|error| error.about_a("semaphore", name))
     }
 
     /// Takes all free permits. Returns their number. The permits belong to nobody; `release` gives them back.
@@ -331,19 +334,19 @@ impl Semaphore {
             cancel: self.cancel.as_ref(),
         };
         let taken = engine.take_counted(&request, wait, &mut |bounds, caller| {
-            let taken = engine.once(&numbered, bounds, Some(caller))?;
+            let taken = engine.sender.once(&numbered, bounds, Some(caller))?;
             if !taken.granted {
                 return Ok(Reply { granted: None, free: taken.free });
             }
             // The client knows the grant before the observer does, because the observer may close the client.
-            if let Some(ticket) = engine.taken.add(Taken { name: name.clone(), permits, give_back }) {
+            if let Some(ticket) = engine.cells.taken.add(Taken { name: name.clone(), permits, give_back }) {
                 return Ok(Reply { granted: Some(ticket), free: taken.free });
             }
             // `close()` waits for this call.
             let call = |once: &Once| give_back(name, once, permits.into());
             let given_up = |given_up: &Once, _: &Once| call(given_up);
             let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
-            let _ = engine.once_to_end(&request, |config| config.drop_timeout);
+            let _ = engine.sender.once_to_end(&request, |config| config.drop_timeout);
             Err(Error::new(ErrorKind::Closed, "the client was closed"))
         });
         let taken = taken.map_err(|error| error.about_a("semaphore", name))?;
@@ -389,7 +392,7 @@ impl Semaphore {
         let request = Numbered { given_up: Some(&given_up), took_nothing, ..Numbered::new(name, &call) };
         self.handle
             .begin()
-            .and_then(|engine| engine.once_within(&request))
+            .and_then(|engine| engine.sender.once_within(&request))
             .map_err(|error| error.about_a("semaphore", name))
     }
 
@@ -446,28 +449,28 @@ impl Permits {
     /// ```
     pub fn leave_to_release(mut self) {
         if let (Some(ticket), Some(engine)) = (self.ticket.take(), self.handle.look()) {
-            engine.taken.remove(ticket);
+            engine.cells.taken.remove(ticket);
         }
     }
 
     fn give_back(&mut self, limit: fn(&Config) -> Duration) -> Result<()> {
         let Some(ticket) = self.ticket.take() else { return Ok(()) };
         let engine = self.handle.begin_to_end()?;
-        if !engine.taken.remove(ticket) {
+        if !engine.cells.taken.remove(ticket) {
             return Err(Error::new(ErrorKind::Closed, "the client was closed, and gave the permits back"));
         }
         let (name, permits) = (&self.name, self.permits);
         let call = |once: &Once| semaphore::release(name, once, permits.into(), false);
         let given_up = |given_up: &Once, _: &Once| give_back(name, given_up, permits.into());
         let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
-        let request = || engine.once_to_end(&request, limit);
+        let request = || engine.sender.once_to_end(&request, limit);
         let returned = engine.returns_permits(name, request, |returned| free_before(returned, permits))?;
         wake(&engine, name, &returned);
         if returned == Returned::Gone {
             let text = "the semaphore is gone: deleted, flushed or expired; its permits ended with it";
             return Err(Error::new(ErrorKind::Lost(Loss::Gone), text));
         }
-        engine.observe(|observer| {
+        engine.config.observe(|observer| {
             observer.released(&LockReleased {
                 name: name.to_string(),
                 kind: LockKind::Semaphore,
@@ -494,7 +497,9 @@ impl Drop for Permits {
             && let Some(engine) = self.handle.look()
         {
             let (name, kind) = (self.name.to_string(), LockKind::Semaphore);
-            engine.observe(|observer| observer.release_failed(&ReleaseFailed { name, kind, group: None, error }));
+            engine
+                .config
+                .observe(|observer| observer.release_failed(&ReleaseFailed { name, kind, group: None, error }));
         }
     }
 }
@@ -538,6 +543,6 @@ fn free_before(returned: &Returned, permits: u32) -> (i64, Option<u64>) {
 /// Wakes waiters of this process where no client heard of the release.
 fn wake(engine: &crate::engine::Engine, name: &LockName, returned: &Returned) {
     if let Returned::Done { free, receivers: None | Some(0) } = *returned {
-        engine.counted_queues.free(&name.semaphore_channel(), free);
+        engine.cells.counted_queues.free(&name.semaphore_channel(), free);
     }
 }

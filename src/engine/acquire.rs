@@ -38,43 +38,43 @@ pub(super) struct Reentry<'a> {
 
 impl Engine {
     /// Takes or re-enters the lock; `None` when another owner kept the lock until the deadline.
-    pub(crate) fn acquire(self: &Arc<Self>, request: &AcquireRequest<'_>, wait: Wait) -> Result<Option<Grant>> {
-        let caller = Caller::new(self, request.cancel);
+    pub(crate) fn acquire(&self, request: &AcquireRequest<'_>, wait: Wait) -> Result<Option<Grant>> {
+        let caller = Caller::new(&self.life, request.cancel);
         caller.check()?;
         self.check_durability(request)?;
         let thread = (!request.owned).then(ThreadId::current);
         if let Some(thread) = &thread
-            && let Some(hold) = self.registry.find(request.name, thread.number())
+            && let Some(hold) = self.cells.registry.find(request.name, thread.number())
         {
-            let bounds = self.bounds(&self.node(request.name), Instant::now(), wait.deadline());
+            let bounds = self.sender.bounds(&self.sender.node(request.name), Instant::now(), wait.deadline());
             return self.reenter(request, &hold, &caller, bounds).map(Some);
         }
         Acquisition::new(self, request, thread, &caller, wait).run()
     }
 
     pub(super) fn reenter(
-        self: &Arc<Self>,
+        &self,
         request: &AcquireRequest<'_>,
         hold: &Arc<HoldState>,
         caller: &Caller<'_>,
         bounds: Bounds,
     ) -> Result<Grant> {
         let (reentry, call, in_doubt) = self.begin_reentry(request, hold, bounds)?;
-        let outcome = exactly_once::send_after(in_doubt, &*self.topology, &call, bounds, Some(caller));
+        let outcome = self.sender.send(in_doubt, &call, bounds, Some(caller));
         self.finish_reentry(request, reentry, outcome)
     }
 
     /// Builds the request, and returns the earlier copies that must be fenced before.
     pub(super) fn begin_reentry<'a>(
-        self: &Arc<Self>,
+        &self,
         request: &AcquireRequest<'_>,
         hold: &'a Arc<HoldState>,
         bounds: Bounds,
     ) -> Result<(Reentry<'a>, Call<Reentered>, InDoubt)> {
         let side = request.kind.side();
         let (held, counts) =
-            self.with_ledger(hold, |ledger, now| (ledger.counts(), ledger.counts_after_reentry(now, side)));
-        let counts = counts.map_err(|loss| self.lost(hold, loss))?;
+            self.keeper.with_ledger(hold, |ledger, now| (ledger.counts(), ledger.counts_after_reentry(now, side)));
+        let counts = counts.map_err(|loss| self.keeper.lost(hold, loss))?;
         if hold.kind.family() != request.kind.family() {
             let (held, wanted) = (hold.label(), request.kind.label(side));
             let text = format!("this thread holds it as {held} and wants it as {wanted}; use one kind for one name");
@@ -82,29 +82,30 @@ impl Engine {
         }
         request.kind.check_reentry(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
         let lease = self.lease_of(request);
-        let raise = self.with_ledger(hold, |ledger, now| ledger.raise(now, lease));
+        let raise = self.keeper.with_ledger(hold, |ledger, now| ledger.raise(now, lease));
         // The inner section raises the deadline of the outer one, which must have reached as much.
         let needs = Durability::all([hold.durability(), self.durability_of(request)]);
         let confirmation =
             needs.map(|needs| durability::confirmation(request.name, &hold.kind.held_under(request.name), needs));
         let call = hold.kind.reenter(request.name, &hold.owner, raise, counts).confirmed(confirmation, Outcome::is_ok);
-        let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn).inspect_err(|_| self.repeat_release(hold))?;
+        let turn =
+            hold.requests.turn(bounds.end).ok_or_else(no_turn).inspect_err(|_| self.keeper.repeat_release(hold))?;
         let in_doubt = turn.take_in_doubt();
         Ok((Reentry { hold, lease, needs, turn }, call, in_doubt))
     }
 
     /// Takes the outcome of the request.
     pub(super) fn finish_reentry(
-        self: &Arc<Self>,
+        &self,
         request: &AcquireRequest<'_>,
         Reentry { hold, lease, needs, turn }: Reentry<'_>,
         outcome: Outcome<Answer<Reentered>, Failed>,
     ) -> Result<Grant> {
         let side = request.kind.side();
-        let server = needs.map(|_| self.node(request.name).server.label()).unwrap_or_default();
+        let server = needs.map(|_| self.sender.node(request.name).server.label()).unwrap_or_default();
         let mut missing = None;
         let sent = |_| outcome.or_else(exactly_once::taken_if_overwritten);
-        let reentered = self.in_turn(hold, &turn, sent, |ledger, now, answer| {
+        let reentered = self.keeper.in_turn(hold, &turn, sent, |ledger, now, answer| {
             if let Err(loss) = still_kept(ledger, now, &answer.value) {
                 return Ok(Err(loss));
             }
@@ -115,10 +116,10 @@ impl Engine {
         });
         drop(turn);
         let reentered = reentered.and_then(|outcome| outcome);
-        self.tell_missing(request.name, missing);
+        self.sender.tell_missing(request.name, missing);
         // After a failure the counts in Redis may be too high for this hold.
-        let guard = reentered.inspect_err(|_| self.repeat_release(hold))?;
-        let guard = guard.map_err(|loss| self.lost(hold, loss))?;
+        let guard = reentered.inspect_err(|_| self.keeper.repeat_release(hold))?;
+        let guard = guard.map_err(|loss| self.keeper.lost(hold, loss))?;
         if needs.is_some() {
             hold.needs(needs);
         }
@@ -135,7 +136,7 @@ impl Engine {
         grant: Option<(&HoldState, Instant)>,
     ) {
         self.exclude_older_holds(request, sent);
-        self.tell_missing(request.name, missing);
+        self.sender.tell_missing(request.name, missing);
         if let Some((hold, started)) = grant {
             self.tell_acquired(hold, started);
         }
@@ -144,18 +145,18 @@ impl Engine {
     /// A grant proves that older holds of this lock in this process are lost. Only holds registered before the
     /// request was sent are certain to be older.
     pub(crate) fn exclude_older_holds(&self, request: &AcquireRequest<'_>, sent: Instant) {
-        for older in self.registry.under(request.name) {
+        for older in self.cells.registry.under(request.name) {
             let excluded = request.kind.side() == Side::Exclusive
-                || self.with_ledger(&older, |ledger, _| ledger.counts().exclusive > 0);
+                || self.keeper.with_ledger(&older, |ledger, _| ledger.counts().exclusive > 0);
             if excluded && older.since < sent {
-                self.lose(&older, Loss::Taken);
+                self.keeper.lose(&older, Loss::Taken);
             }
         }
     }
 
     /// Tells the observer of a grant whose wait began at `started`.
     fn tell_acquired(&self, hold: &HoldState, started: Instant) {
-        self.observe(|observer| {
+        self.config.observe(|observer| {
             observer.acquired(&LockAcquired {
                 name: hold.name.to_string(),
                 kind: hold.label(),

@@ -4,39 +4,39 @@ use once_cell::unsync::OnceCell;
 
 use crate::bell::{Bell, Hung};
 use crate::cancel::Cancel;
-use crate::engine::Engine;
+use crate::engine::life::Life;
 use crate::error::{Error, ErrorKind, Result};
 use crate::time::Instant;
 
 /// A caller of an operation. `close()` and the [`Cancel`] of the caller can wake it from every pause.
 pub(crate) struct Caller<'a> {
-    engine: &'a Engine,
-    /// The engines of the other locks of a group.
-    others: &'a [&'a Engine],
+    life: &'a Life,
+    /// The lives of the clients of the other locks of a group.
+    others: &'a [&'a Life],
     cancel: Option<&'a Cancel>,
-    pub(super) bell: Bell,
+    pub(crate) bell: Bell,
     /// The registrations of the bell, made at the first pause, because most callers never pause.
     hung: OnceCell<Vec<Hung>>,
 }
 
 impl<'a> Caller<'a> {
-    pub(super) fn new(engine: &'a Engine, cancel: Option<&'a Cancel>) -> Self {
-        Self { engine, others: &[], cancel, bell: Bell::new(), hung: OnceCell::new() }
+    pub(crate) fn new(life: &'a Life, cancel: Option<&'a Cancel>) -> Self {
+        Self { life, others: &[], cancel, bell: Bell::new(), hung: OnceCell::new() }
     }
 
     /// A caller of locks of several clients; the close of any of these clients wakes the caller.
-    pub(super) fn of_several(engines: &'a [&'a Engine], cancel: Option<&'a Cancel>) -> Option<Self> {
-        let (engine, others) = engines.split_first()?;
-        Some(Self { engine, others, cancel, bell: Bell::new(), hung: OnceCell::new() })
+    pub(crate) fn of_several(lives: &'a [&'a Life], cancel: Option<&'a Cancel>) -> Option<Self> {
+        let (life, others) = lives.split_first()?;
+        Some(Self { life, others, cancel, bell: Bell::new(), hung: OnceCell::new() })
     }
 
-    fn engines(&self) -> impl Iterator<Item = &'a Engine> {
-        std::iter::once(self.engine).chain(self.others.iter().copied())
+    fn lives(&self) -> impl Iterator<Item = &'a Life> {
+        std::iter::once(self.life).chain(self.others.iter().copied())
     }
 
     /// Fails if this caller must not go on.
-    pub(super) fn check(&self) -> Result<()> {
-        if self.engines().any(Engine::is_closed) {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.lives().any(Life::is_closed) {
             return Err(closed());
         }
         if self.cancel.is_some_and(Cancel::is_cancelled) {
@@ -46,9 +46,9 @@ impl<'a> Caller<'a> {
     }
 
     /// Sleeps until the bell rings or `until`. Fails when the caller must not go on.
-    pub(super) fn sleep(&self, until: Instant) -> Result<()> {
+    pub(crate) fn sleep(&self, until: Instant) -> Result<()> {
         self.hung.get_or_init(|| {
-            let closing = self.engines().map(|engine| engine.closing.hang(&self.bell));
+            let closing = self.lives().map(|life| life.ring_at_close(&self.bell));
             closing.chain(self.cancel.map(|cancel| cancel.hang(&self.bell))).collect()
         });
         // Checked after the bell was registered, so that no event between check and sleep is missed.
@@ -59,7 +59,7 @@ impl<'a> Caller<'a> {
 }
 
 /// The error of a call on a closed client.
-pub(super) fn closed() -> Error {
+pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the client was closed")
 }
 
@@ -68,18 +68,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::ClientBuilder;
-    use crate::conn::{Server, Standalone};
-    use crate::owner::Owners;
 
     #[test]
     fn a_cancel_before_the_pause_ends_it_at_once() {
-        let url = "redis://127.0.0.1:1";
-        let server = Server::for_test(url);
-        let engine =
-            Engine::new(ClientBuilder::new(url).config, Owners::new(), Box::new(Standalone::new(server))).unwrap();
+        let life = Life::new();
         let cancel = Cancel::new();
-        let caller = Caller::new(&engine, Some(&cancel));
+        let caller = Caller::new(&life, Some(&cancel));
         cancel.cancel();
         let began = Instant::now();
         let error = caller.sleep(began.after(Duration::from_secs(20))).unwrap_err();

@@ -7,3 +7,57 @@ pub(crate) mod registry;
 pub(crate) mod stand_backs;
 pub(crate) mod taken;
 pub(crate) mod waiters;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::conn::Server;
+use crate::engine::per_server::PerServer;
+use counted_queues::Queues;
+use hub::{Hub, Reports};
+use local_queues::LocalQueues;
+use registry::Registry;
+use stand_backs::StandBacks;
+use taken::AllTaken;
+use waiters::Waiters;
+
+/// What the threads of one client share about its locks.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    pub(crate) registry: Registry,
+    pub(crate) waiters: Waiters,
+    pub(crate) local_queues: LocalQueues,
+    pub(crate) counted_queues: Queues,
+    pub(crate) stand_backs: StandBacks,
+    pub(crate) taken: AllTaken,
+    hubs: PerServer<Hub>,
+    reports: Arc<dyn Reports>,
+    command_timeout: Duration,
+}
+
+impl Cells {
+    pub(crate) fn new(command_timeout: Duration, reports: Arc<dyn Reports>) -> Self {
+        Self {
+            registry: Registry::default(),
+            waiters: Waiters::default(),
+            local_queues: LocalQueues::default(),
+            counted_queues: Queues::default(),
+            stand_backs: StandBacks::default(),
+            taken: AllTaken::default(),
+            hubs: PerServer::default(),
+            reports,
+            command_timeout,
+        }
+    }
+
+    /// The waiters at a server, and its listening connection.
+    pub(crate) fn hub(&self, server: &Arc<Server>) -> Arc<Hub> {
+        let hub = || Hub::new(Arc::clone(server), self.command_timeout, Arc::clone(&self.reports));
+        self.hubs.get(server.number(), hub)
+    }
+
+    /// Ends the listening connections, and wakes every waiter.
+    pub(crate) fn close(&self) {
+        self.hubs.all().iter().for_each(|hub| hub.close());
+    }
+}

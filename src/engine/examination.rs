@@ -16,10 +16,10 @@ impl Engine {
     pub(crate) fn examine(&self) -> Result<Vec<Finding>> {
         let (mut all, mut failures) = (vec![], vec![]);
         // A client that was opened lazily does not know the members of a cluster so far.
-        if self.topology.has_slots() {
-            let _ = self.greet();
+        if self.sender.topology.has_slots() {
+            let _ = self.sender.greet();
         }
-        let servers = self.topology.servers();
+        let servers = self.sender.topology.servers();
         for server in &servers {
             let label = server.label();
             match self.examine_one(server) {
@@ -45,10 +45,10 @@ impl Engine {
     }
 
     fn examine_one(&self, server: &Arc<Server>) -> Result<Examination> {
-        let held = self.registry.all();
+        let held = self.cells.registry.all();
         // Permits are held beside the key of their name, which needs no time to live.
         let has_key = |hold: &HoldState| hold.kind.held_under(&hold.name)[..] == *hold.name.key();
-        let held = held.iter().filter(|hold| has_key(hold) && self.is_on(server, hold));
+        let held = held.iter().filter(|hold| has_key(hold) && self.sender.is_on(server, &hold.name));
         let locks: Vec<LockName> = held.map(|hold| hold.name.clone()).collect();
         // A prefix that makes invalid names has no locks.
         let (named, bare) = (GivenName::new(self.full_name(SAMPLE)), GivenName::new(SAMPLE.into()));

@@ -23,7 +23,7 @@ pub(crate) struct Handle(Arc<LastHandle>);
 struct LastHandle(Arc<Engine>);
 
 /// A running operation; `close()` waits for its end.
-pub(crate) struct Operation<'a>(&'a Arc<Engine>);
+pub(crate) struct Operation<'a>(&'a Engine);
 
 thread_local! {
     /// The engines whose operations run on this thread, by address: a callback may begin an operation inside another
@@ -39,29 +39,29 @@ impl Handle {
     /// Begins an operation; fails on a closed client.
     pub(crate) fn begin(&self) -> Result<Operation<'_>> {
         let engine = self.here()?;
-        if engine.under_way.begin() { Ok(Operation::of(engine)) } else { Err(closed()) }
+        if engine.life.begin() { Ok(Operation::of(engine)) } else { Err(closed()) }
     }
 
     /// Begins an operation on an existing hold, which a closing client still runs.
     pub(crate) fn begin_to_end(&self) -> Result<Operation<'_>> {
         let engine = self.here()?;
-        engine.under_way.begin_to_end();
+        engine.life.begin_to_end();
         Ok(Operation::of(engine))
     }
 
-    fn here(&self) -> Result<&Arc<Engine>> {
+    fn here(&self) -> Result<&Engine> {
         let text = "the client was opened before this process was forked; open another one";
         self.look().ok_or_else(|| Error::new(ErrorKind::Closed, text))
     }
 
     /// Whether keys of different slots are on different servers.
     pub(crate) fn has_slots(&self) -> bool {
-        self.0.0.topology.has_slots()
+        self.0.0.sender.topology.has_slots()
     }
 
     /// Returns the engine for reads in memory; `None` in a forked child.
-    pub(crate) fn look(&self) -> Option<&Arc<Engine>> {
-        (!self.0.0.is_forked()).then_some(&self.0.0)
+    pub(crate) fn look(&self) -> Option<&Engine> {
+        (!self.0.0.life.is_forked()).then_some(&self.0.0)
     }
 
     /// Closes the client; does nothing in a forked child.
@@ -87,7 +87,7 @@ impl Handle {
 
     /// The server of a lock as error texts show it.
     pub(crate) fn server_of(&self, name: &LockName) -> String {
-        self.0.0.topology.route(name.key()).server.label()
+        self.0.0.sender.server(name).label()
     }
 
     pub(crate) fn peer_clock_skew(&self) -> Duration {
@@ -96,7 +96,7 @@ impl Handle {
 
     /// What votes for a lock with one voice, without the database: its server, or its cluster.
     pub(crate) fn authority_of(&self, name: &LockName) -> String {
-        self.0.0.topology.authority(name.key())
+        self.0.0.sender.topology.authority(name.key())
     }
 
     /// The name that stands in Redis.
@@ -138,7 +138,7 @@ impl fmt::Debug for Handle {
 
 impl Drop for LastHandle {
     fn drop(&mut self) {
-        if self.0.is_forked() {
+        if self.0.life.is_forked() {
             // Dropping the copy would run destructors on data that threads of the parent were changing.
             std::mem::forget(Arc::clone(&self.0));
         } else {
@@ -148,16 +148,16 @@ impl Drop for LastHandle {
 }
 
 impl Deref for Operation<'_> {
-    type Target = Arc<Engine>;
+    type Target = Engine;
 
-    fn deref(&self) -> &Arc<Engine> {
+    fn deref(&self) -> &Engine {
         self.0
     }
 }
 
 impl<'a> Operation<'a> {
     /// A counted operation.
-    fn of(engine: &'a Arc<Engine>) -> Self {
+    fn of(engine: &'a Engine) -> Self {
         // A thread without its thread-local data runs no callback that could close the client.
         let _ = INSIDE.try_with(|inside| inside.borrow_mut().push(engine.address()));
         Self(engine)
@@ -171,6 +171,6 @@ impl Drop for Operation<'_> {
             let newest = inside.iter().rposition(|engine| *engine == self.0.address());
             newest.map(|newest| inside.remove(newest))
         });
-        self.0.under_way.end();
+        self.0.life.end();
     }
 }

@@ -7,13 +7,12 @@ use crate::cancel::Cancel;
 use crate::engine::Engine;
 use crate::engine::caller::Caller;
 use crate::engine::cells::hub::Subscription;
-use crate::engine::node::Node;
-use crate::engine::sender::exactly_once;
+use crate::engine::sender::node::Node;
 use crate::error::{Error, Result};
 use crate::name::LockName;
 use crate::script::Call;
 use crate::state::channels::Subject;
-use crate::state::exchange::Bounds;
+use crate::state::exchange::{Bounds, InDoubt};
 use crate::state::wait_loop::{LONGEST_SLEEP, Outcome, WaitLoop, wait_loop};
 use crate::time::{Deadline, Instant};
 
@@ -35,7 +34,7 @@ pub(crate) enum Verdict {
 
 /// One caller of an inquiry.
 struct Asking<'a, T, J> {
-    engine: &'a Arc<Engine>,
+    engine: &'a Engine,
     node: Arc<Node>,
     inquiry: &'a Inquiry<'a, T>,
     caller: &'a Caller<'a>,
@@ -48,16 +47,16 @@ struct Asking<'a, T, J> {
 impl Engine {
     /// Asks until `judge` wants the reply; `None` when the time is up. The last request is sent when the time is up.
     pub(crate) fn inquire<T>(
-        self: &Arc<Self>,
+        &self,
         inquiry: &Inquiry<'_, T>,
         deadline: Deadline,
         judge: impl Fn(&T) -> Verdict,
     ) -> Result<Option<T>> {
-        let caller = Caller::new(self, inquiry.cancel);
+        let caller = Caller::new(&self.life, inquiry.cancel);
         caller.check()?;
         let mut asking = Asking {
             engine: self,
-            node: self.node(inquiry.name),
+            node: self.sender.node(inquiry.name),
             inquiry,
             caller: &caller,
             started: Instant::now(),
@@ -84,10 +83,10 @@ impl<T, J: Fn(&T) -> Verdict> WaitLoop for Asking<'_, T, J> {
     fn attempt(&mut self) -> Result<Outcome<T>> {
         let call = (self.inquiry.question)(self.inquiry.name);
         self.node.asking_begins(Instant::now());
-        let bounds = Bounds { fences: false, ..self.engine.bounds(&self.node, self.started, self.deadline) };
-        let outcome = exactly_once::send(&*self.engine.topology, &call, bounds, Some(self.caller));
+        let bounds = Bounds { fences: false, ..self.engine.sender.bounds(&self.node, self.started, self.deadline) };
+        let outcome = self.engine.sender.send(InDoubt::default(), &call, bounds, Some(self.caller));
         self.node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
-        self.engine.after_request(&self.node);
+        self.engine.sender.after_request(&self.node);
         // A query has no effect, so its failure leaves no doubt.
         let answer = outcome.map_err(|failed| Error::without_effect(failed.error))?;
         Ok(match (self.judge)(&answer.value) {
@@ -102,10 +101,15 @@ impl<T, J: Fn(&T) -> Verdict> WaitLoop for Asking<'_, T, J> {
 
     fn arm(&mut self) -> Result<bool> {
         // The server that has the name may be another one than at the last call.
-        self.node = self.engine.node(self.inquiry.name);
+        self.node = self.engine.sender.node(self.inquiry.name);
         // The channel says nothing about existing holds.
         let channel = || self.inquiry.channel.clone();
-        self.node.hub.arm(&mut self.subscription, &Subject::Other, channel, &self.caller.bell)
+        self.engine.cells.hub(&self.node.server).arm(
+            &mut self.subscription,
+            &Subject::Other,
+            channel,
+            &self.caller.bell,
+        )
     }
 
     fn sleep(&mut self, until: Instant) -> Result<()> {

@@ -1,9 +1,102 @@
-//! Holds are kept, or their losses told: deadlines, renewal, watching, callbacks.
+//! Holds are kept, or their losses told.
 
 pub(crate) mod callbacks;
-pub(crate) mod extend;
+mod extend;
 pub(crate) mod heartbeat;
 pub(crate) mod in_turn;
-pub(crate) mod loss;
+mod loss;
 pub(crate) mod partial;
+pub(crate) mod reports;
 pub(crate) mod watchdog;
+
+use std::sync::{Arc, Weak};
+
+use crate::config::Config;
+use crate::conn::Server;
+use crate::engine::background::Background;
+use crate::engine::cells::Cells;
+use crate::engine::hold::HoldState;
+use crate::engine::life::Life;
+use crate::engine::per_server::PerServer;
+use crate::engine::sender::{Cleanup, Sender};
+use crate::error::Result;
+use crate::name::LockName;
+use crate::state::exchange::InDoubt;
+use crate::time::{Instant, Lease};
+use callbacks::Callbacks;
+use heartbeat::Heartbeat;
+use watchdog::thread::Watchdog;
+
+/// Keeps the holds of one client.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    config: Arc<Config>,
+    life: Arc<Life>,
+    sender: Arc<Sender>,
+    cells: Arc<Cells>,
+    /// The lease of a hold that is renewed.
+    pub(crate) watchdog_lease: Lease,
+    watchdogs: PerServer<Watchdog>,
+    callbacks: Callbacks,
+    timer: Background,
+    heartbeat: Arc<Heartbeat>,
+    myself: Weak<Self>,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        config: Arc<Config>,
+        life: Arc<Life>,
+        sender: Arc<Sender>,
+        cells: Arc<Cells>,
+    ) -> Result<Arc<Self>> {
+        let watchdog_lease = config.watchdog_lease()?;
+        Ok(Arc::new_cyclic(|myself| Self {
+            config,
+            life,
+            sender,
+            cells,
+            watchdog_lease,
+            watchdogs: PerServer::default(),
+            callbacks: Callbacks::default(),
+            timer: Background::new("lockson-timer"),
+            heartbeat: Arc::default(),
+            myself: Weak::clone(myself),
+        }))
+    }
+
+    /// Keeps a granted hold from now on: it is renewed, and watched after a moment.
+    pub(crate) fn granted(&self, hold: &Arc<HoldState>) {
+        let server = self.sender.server(&hold.name);
+        self.watchdog(&server).granted(self, &server, hold);
+    }
+
+    /// Schedules a check of the holds of this lock, after a change by another client.
+    pub(crate) fn verify_holds(&self, name: &LockName) {
+        if !self.cells.registry.under(name).is_empty() {
+            self.watchdog(&self.sender.server(name)).verify([name.clone()]);
+        }
+    }
+
+    pub(crate) fn watchdog(&self, server: &Arc<Server>) -> Arc<Watchdog> {
+        self.watchdogs.get(server.number(), Watchdog::default)
+    }
+
+    /// Clears away, in the background, what may be left of a hold that this process gave up.
+    pub(crate) fn clear_away(&self, hold: &HoldState, in_doubt: InDoubt) {
+        let end = self.with_ledger(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
+        self.sender.clean_up(Cleanup {
+            name: hold.name.clone(),
+            kind: Arc::clone(&hold.kind),
+            owner: hold.owner.clone(),
+            in_doubt,
+            until: end,
+        });
+    }
+
+    /// Ends the watchdogs and the timer.
+    pub(crate) fn close(&self) {
+        self.watchdogs.all().iter().for_each(|watchdog| watchdog.close());
+        self.timer.finish(Instant::now());
+    }
+}

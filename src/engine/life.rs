@@ -1,14 +1,19 @@
-//! The running operations: `close()` waits until those of other threads have ended.
+//! The life of a client: whether an operation may begin, which ones run, and the fork that ends it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::bell::{Bell, Bells, Hung};
+use crate::owner::Home;
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
 /// The running operations of one client, and whether new operations may begin.
-#[derive(Debug, Default)]
-pub(crate) struct UnderWay {
+#[derive(Debug)]
+pub(crate) struct Life {
+    home: Home,
     closed: AtomicBool,
+    /// The bells of pausing callers; `close()` rings them.
+    closing: Bells,
     operations: Mutex<Operations>,
     ended: Condvar,
 }
@@ -20,10 +25,34 @@ struct Operations {
     awaited: bool,
 }
 
-impl UnderWay {
-    /// Refuses new operations from here on. Returns `false` if they were refused before.
+impl Life {
+    pub(crate) fn new() -> Self {
+        Self {
+            home: Home::here(),
+            closed: AtomicBool::new(false),
+            closing: Bells::default(),
+            operations: Mutex::default(),
+            ended: Condvar::default(),
+        }
+    }
+
+    /// Whether this client is a copy in a forked child, which must not use the holds of the parent.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.home.is_elsewhere()
+    }
+
+    /// Refuses new operations from here on, and wakes pausing callers. Returns `false` if this was done before.
     pub(crate) fn close(&self) -> bool {
-        !self.closed.swap(true, Ordering::AcqRel)
+        let is_first = !self.closed.swap(true, Ordering::AcqRel);
+        if is_first {
+            self.closing.ring_all();
+        }
+        is_first
+    }
+
+    /// Rings the bell when the client is closed.
+    pub(crate) fn ring_at_close(&self, bell: &Bell) -> Hung {
+        self.closing.hang(bell)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Engine;
+use crate::engine::cells::hub::Hub;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::Turn;
 use crate::engine::keeper::in_turn::no_turn;
 use crate::engine::keeper::partial::PartRelease;
-use crate::engine::node::Node;
 use crate::engine::sender::exactly_once::{self, Answer};
+use crate::engine::sender::node::Node;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
 use crate::kinds::{Queueing, Waking};
@@ -31,6 +32,7 @@ pub(crate) struct LastRelease<'a> {
 /// A message that a request of this process publishes, from the request to its reply.
 pub(crate) struct Publishing {
     node: Arc<Node>,
+    hub: Arc<Hub>,
     channel: String,
     /// Whether the message comes back to this process.
     listening: bool,
@@ -40,7 +42,7 @@ impl Publishing {
     /// Takes the number of clients that received the message. Returns what the number tells of other clients.
     fn published(&self, receivers: Option<u64>) -> Rivals {
         if self.listening && receivers.is_none_or(|receivers| receivers == 0) {
-            self.node.hub.unexpect_own(&self.channel);
+            self.hub.unexpect_own(&self.channel);
         }
         receivers.map_or(Rivals::Unknown, |receivers| {
             Rivals::Listen(usize::try_from(receivers).unwrap_or(usize::MAX).saturating_sub(self.listening.into()))
@@ -68,47 +70,42 @@ pub(crate) enum Begun<'a> {
 
 impl Engine {
     /// Releases one guard within `limit`. A release in doubt after that is cleaned up in the background.
-    pub(crate) fn release(self: &Arc<Self>, hold: &Arc<HoldState>, guard: GuardNumber, limit: Duration) -> Result<()> {
+    pub(crate) fn release(&self, hold: &Arc<HoldState>, guard: GuardNumber, limit: Duration) -> Result<()> {
         let bounds = Bounds::within(Instant::now(), limit, self.config.command_timeout);
         match self.begin_release(hold, guard, bounds) {
             Begun::Over(outcome) => outcome,
             Begun::Part(part) => {
                 let in_doubt = part.take_in_doubt();
-                let outcome = exactly_once::send_after(in_doubt, &*self.topology, &part.call(), bounds, None);
-                self.finish_part(part, outcome)
+                let outcome = self.sender.send(in_doubt, &part.call(), bounds, None);
+                self.keeper.finish_part(part, outcome)
             }
             Begun::Last(last) => {
                 let call = hold.kind.release(&hold.name, &hold.owner, None);
                 let in_doubt = last.turn.take_in_doubt();
-                let outcome = exactly_once::send_after(in_doubt, &*self.topology, &call, bounds, None);
+                let outcome = self.sender.send(in_doubt, &call, bounds, None);
                 self.finish_release(last, outcome)
             }
         }
     }
 
     /// Releases one guard as far as that goes without a request.
-    pub(crate) fn begin_release<'a>(
-        self: &Arc<Self>,
-        hold: &'a Arc<HoldState>,
-        guard: GuardNumber,
-        bounds: Bounds,
-    ) -> Begun<'a> {
-        let outcome = match self.with_ledger(hold, |ledger, now| ledger.release(guard, now)) {
+    pub(crate) fn begin_release<'a>(&self, hold: &'a Arc<HoldState>, guard: GuardNumber, bounds: Bounds) -> Begun<'a> {
+        let outcome = match self.keeper.with_ledger(hold, |ledger, now| ledger.release(guard, now)) {
             Release::Partial(remaining) => {
-                self.schedule_if_observed(hold);
+                self.keeper.schedule_if_observed(hold);
                 self.forget_if_empty(hold);
-                match self.begin_part(hold, remaining, bounds) {
+                match self.keeper.begin_part(hold, remaining, bounds) {
                     Ok(Some(part)) => return Begun::Part(part),
                     Ok(None) => Ok(()),
                     Err(error) => Err(error),
                 }
             }
             Release::Last => {
-                self.registry.remove(hold);
+                self.cells.registry.remove(hold);
                 match self.begin_last_release(hold, bounds) {
                     Ok(last) => return Begun::Last(last),
                     Err(error) => {
-                        self.with_ledger(hold, |ledger, _| ledger.settled());
+                        self.keeper.with_ledger(hold, |ledger, _| ledger.settled());
                         Err(error)
                     }
                 }
@@ -119,19 +116,19 @@ impl Engine {
                 // The lock may still be held in Redis: an expired hold may still have its key, and an old request may
                 // take the lock again.
                 if loss == Loss::Expired || !in_doubt.is_empty() || hold.kind.may_leave_parts() {
-                    self.clean_up(self.leftover(hold, in_doubt));
+                    self.keeper.clear_away(hold, in_doubt);
                 }
-                Err(self.lost(hold, loss))
+                Err(self.keeper.lost(hold, loss))
             }
             Release::Unknown => Err(Error::new(ErrorKind::NotHeld, "this hold was given back already")),
         };
         Begun::Over(outcome.map_err(|error| error.about_a(hold.kind.noun(), &hold.name)))
     }
 
-    fn begin_last_release<'a>(self: &Arc<Self>, hold: &'a Arc<HoldState>, bounds: Bounds) -> Result<LastRelease<'a>> {
+    fn begin_last_release<'a>(&self, hold: &'a Arc<HoldState>, bounds: Bounds) -> Result<LastRelease<'a>> {
         let channel = hold.kind.channel(&hold.name, &hold.owner);
         let Some(turn) = hold.requests.turn(bounds.end) else {
-            self.clean_up(self.leftover(hold, InDoubt::default()));
+            self.keeper.clear_away(hold, InDoubt::default());
             return Err(no_turn());
         };
         Ok(LastRelease { hold, publishing: self.publishes(&hold.name, channel), turn })
@@ -139,54 +136,50 @@ impl Engine {
 
     /// Takes the outcome of the request that frees the lock.
     pub(crate) fn finish_release(
-        self: &Arc<Self>,
+        &self,
         last: LastRelease<'_>,
         outcome: Outcome<Answer<Released>, Failed>,
     ) -> Result<()> {
         let hold = last.hold;
         let outcome = self.learn_of_release(last, outcome.or_else(exactly_once::taken_if_overwritten));
-        self.with_ledger(hold, |ledger, _| ledger.settled());
+        self.keeper.with_ledger(hold, |ledger, _| ledger.settled());
         outcome.map_err(|error| error.about_a(hold.kind.noun(), &hold.name))
     }
 
-    fn learn_of_release(
-        self: &Arc<Self>,
-        last: LastRelease<'_>,
-        outcome: Outcome<Answer<Released>, Failed>,
-    ) -> Result<()> {
+    fn learn_of_release(&self, last: LastRelease<'_>, outcome: Outcome<Answer<Released>, Failed>) -> Result<()> {
         let LastRelease { hold, publishing, turn } = last;
         drop(turn);
-        self.after_request(&publishing.node);
+        self.sender.after_request(&publishing.node);
         let receivers = outcome.as_ref().ok().and_then(|answer| answer.value.ok().flatten());
         let rivals = publishing.published(receivers);
         match outcome {
             Ok(answer) => {
                 if answer.unfenceable {
-                    self.clean_up(self.leftover(hold, InDoubt { fenceable: vec![], unfenceable: true }));
+                    self.keeper.clear_away(hold, InDoubt { fenceable: vec![], unfenceable: true });
                 }
                 if let Err(loss) = answer.value {
                     // The repeated release found no hold. Before the deadline the first copy had released the lock,
                     // and only its reply was lost.
                     let opened_by_us =
-                        answer.repeated && self.with_ledger(hold, |ledger, now| now < ledger.good_until());
+                        answer.repeated && self.keeper.with_ledger(hold, |ledger, now| now < ledger.good_until());
                     if !opened_by_us {
-                        let loss = self.with_ledger(hold, |ledger, now| {
+                        let loss = self.keeper.with_ledger(hold, |ledger, now| {
                             let loss = if now < ledger.good_until() { loss } else { Loss::Expired };
                             ledger.release_found_lost(loss);
                             loss
                         });
-                        return Err(self.lost(hold, loss));
+                        return Err(self.keeper.lost(hold, loss));
                     }
                 }
                 // If no other client listens, or the turn of this process goes on, the first thread of the local
                 // queue need not wait for the message.
                 if self.turn_goes_on(hold, rivals) || receivers.is_none_or(|receivers| receivers <= 1) {
                     match hold.kind.queueing() {
-                        Queueing::Counted(_) => self.counted_queues.hint(&publishing.channel),
-                        _ => self.local_queues.ring_first(&hold.name),
+                        Queueing::Counted(_) => self.cells.counted_queues.hint(&publishing.channel),
+                        _ => self.cells.local_queues.ring_first(&hold.name),
                     }
                 }
-                self.observe(|observer| {
+                self.config.observe(|observer| {
                     observer.released(&LockReleased {
                         name: hold.name.to_string(),
                         kind: hold.label(),
@@ -198,7 +191,7 @@ impl Engine {
                 Ok(())
             }
             Err(failed) => {
-                self.clean_up(self.leftover(hold, failed.in_doubt.unwrap_or_default()));
+                self.keeper.clear_away(hold, failed.in_doubt.unwrap_or_default());
                 Err(failed.error)
             }
         }
@@ -206,9 +199,10 @@ impl Engine {
 
     /// Announces a message of this process, which is no news here.
     fn publishes(&self, name: &LockName, channel: String) -> Publishing {
-        let node = self.node(name);
-        let listening = node.hub.expect_own(&channel);
-        Publishing { node, channel, listening }
+        let node = self.sender.node(name);
+        let hub = self.cells.hub(&node.server);
+        let listening = hub.expect_own(&channel);
+        Publishing { node, hub, channel, listening }
     }
 
     /// Counts a release. Returns whether the next thread of this process may ask at once.
@@ -220,7 +214,7 @@ impl Engine {
             (_, Rivals::Listen(0)) if hold.name != hold.name.whole() => Rivals::Unknown,
             (_, rivals) => rivals,
         };
-        self.stand_backs.released(&hold.name, rivals)
+        self.cells.stand_backs.released(&hold.name, rivals)
     }
 
     /// Runs a request that returns permits to a semaphore, and counts it as a release if nothing was free before. The
@@ -235,26 +229,26 @@ impl Engine {
         let reply = request();
         let (was_free, receivers) = reply.as_ref().map_or((0, None), read);
         let rivals = publishing.published(receivers);
-        self.stand_backs.released(name, if was_free > 0 { Rivals::Unknown } else { rivals });
+        self.cells.stand_backs.released(name, if was_free > 0 { Rivals::Unknown } else { rivals });
         reply
     }
 
     /// Drops a guard and leaves its part of the hold to expire.
     pub(crate) fn keep_until_expiry(&self, hold: &Arc<HoldState>, guard: GuardNumber) {
-        self.with_ledger(hold, |ledger, now| ledger.keep(guard, now));
+        self.keeper.with_ledger(hold, |ledger, now| ledger.keep(guard, now));
         if self.forget_if_empty(hold) {
             let in_doubt = hold.requests.take_in_doubt();
             if !in_doubt.is_empty() {
-                self.fence_later(hold.name.clone(), in_doubt);
+                self.sender.fence_later(hold.name.clone(), in_doubt);
             }
         }
     }
 
     /// Removes a hold without guards from the registry. Returns whether the hold was removed.
     fn forget_if_empty(&self, hold: &HoldState) -> bool {
-        let is_empty = self.with_ledger(hold, |ledger, _| ledger.is_empty());
+        let is_empty = self.keeper.with_ledger(hold, |ledger, _| ledger.is_empty());
         if is_empty {
-            self.registry.remove(hold);
+            self.cells.registry.remove(hold);
         }
         is_empty
     }

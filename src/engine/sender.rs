@@ -1,6 +1,186 @@
-//! Requests to the servers of a client, exactly once, and what requests in doubt leave behind.
+//! The sender: requests to the servers of a client, each exactly once, and what requests in doubt leave behind.
 
-pub(crate) mod cleanup;
+mod cleanup;
 pub(crate) mod exactly_once;
+mod idle;
+pub(crate) mod node;
 pub(crate) mod numbered;
 pub(crate) mod side_by_side;
+
+pub(crate) use cleanup::Cleanup;
+
+use std::result::Result as Outcome;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::conn::{Server, Topology};
+use crate::durability::{Copies, Durability};
+use crate::engine::background::Background;
+use crate::engine::caller::Caller;
+use crate::engine::life::Life;
+use crate::engine::per_server::PerServer;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::DurabilityMissing;
+use crate::name::LockName;
+use crate::script::{Call, IfLock, NotALock};
+use crate::state::exchange::{Bounds, Failed, InDoubt};
+use crate::time::{Deadline, Instant};
+use crate::transport::Voting;
+use exactly_once::{Answer, Outgoing};
+use node::Node;
+use numbered::Numbers;
+
+/// Sends the requests of one client.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    config: Arc<Config>,
+    life: Arc<Life>,
+    /// The uuid at the start of every owner id.
+    client: String,
+    pub(crate) topology: Box<dyn Topology>,
+    nodes: PerServer<Node>,
+    numbers: Numbers,
+    cleaner: Background,
+    trimming: AtomicBool,
+    myself: Weak<Self>,
+}
+
+impl Sender {
+    pub(crate) fn new(config: Arc<Config>, life: Arc<Life>, client: &str, topology: Box<dyn Topology>) -> Arc<Self> {
+        Arc::new_cyclic(|myself| Self {
+            config,
+            life,
+            client: client.to_owned(),
+            topology,
+            nodes: PerServer::default(),
+            numbers: Numbers::default(),
+            cleaner: Background::new("lockson-cleanup"),
+            trimming: AtomicBool::new(false),
+            myself: Weak::clone(myself),
+        })
+    }
+
+    /// Checks that a server answers and accepts the login.
+    pub(crate) fn greet(&self) -> Result<()> {
+        self.topology.greet(self.config.command_timeout)
+    }
+
+    /// Sends a call until a reply arrives or the bounds are reached, after fencing the copies that earlier requests
+    /// left in doubt.
+    pub(crate) fn send<T>(
+        &self,
+        in_doubt: InDoubt,
+        call: &Call<T>,
+        bounds: Bounds,
+        caller: Option<&Caller<'_>>,
+    ) -> Outcome<Answer<T>, Failed> {
+        exactly_once::send(Outgoing { topology: &*self.topology, call, bounds, in_doubt }, caller)
+    }
+
+    /// Runs a query, which changes nothing in Redis.
+    pub(crate) fn ask<T>(&self, call: &Call<T>) -> Result<T> {
+        self.ask_within(call, self.config.command_timeout)
+    }
+
+    /// Runs a query within `limit`.
+    pub(crate) fn ask_within<T>(&self, call: &Call<T>, limit: Duration) -> Result<T> {
+        // A query has no effect, so its failure leaves no doubt.
+        self.request(call, true, limit).map_err(Error::without_effect)
+    }
+
+    /// Runs a request once, whatever owner it concerns, within `limit`.
+    pub(crate) fn command_within<T>(&self, call: &Call<T>, limit: Duration) -> Result<T> {
+        self.request(call, false, limit)
+    }
+
+    fn request<T>(&self, call: &Call<T>, repeat: bool, limit: Duration) -> Result<T> {
+        let node = self.node(call.route());
+        let caller = Caller::new(&self.life, None);
+        let bounds = Bounds { repeat, fences: !repeat, ..Bounds::within(Instant::now(), limit, limit) };
+        let answer = self.send(InDoubt::default(), call, bounds, Some(&caller));
+        self.after_request(&node);
+        answer.map(|answer| answer.value).map_err(|failed| {
+            if let Some(in_doubt) = failed.in_doubt.filter(|_| !repeat) {
+                self.fence_later(call.route().clone(), in_doubt);
+            }
+            failed.error
+        })
+    }
+
+    /// Takes the answer about a lock of whatever owner.
+    pub(crate) fn of_lock<T>(&self, name: &LockName, answer: Result<IfLock<T>>) -> Result<T> {
+        answer?.map_err(|NotALock| self.other_kind(name))
+    }
+
+    pub(crate) fn other_kind(&self, name: &LockName) -> Error {
+        let text = format!(
+            "redis at {} has another kind of lock under this name, or data that is no lock; use another name",
+            self.server(name).label()
+        );
+        Error::new(ErrorKind::OtherKind, text)
+    }
+
+    /// The server that stores a name at present.
+    pub(crate) fn server(&self, name: &LockName) -> Arc<Server> {
+        self.topology.route(name.key()).server
+    }
+
+    pub(crate) fn is_on(&self, server: &Arc<Server>, name: &LockName) -> bool {
+        Arc::ptr_eq(server, &self.server(name))
+    }
+
+    pub(crate) fn node(&self, name: &LockName) -> Arc<Node> {
+        let server = self.server(name);
+        self.nodes.get(server.number(), || Node::new(Arc::clone(&server)))
+    }
+
+    /// Judges what a request about this lock has reached, where it must reach anything. `consequence` tells what
+    /// becomes of the lock otherwise. Returns what the observer is to be told.
+    pub(crate) fn judge(
+        &self,
+        name: &LockName,
+        needs: Option<Durability>,
+        copies: Option<&Copies>,
+        consequence: &str,
+    ) -> Result<Option<Error>> {
+        let Some(needs) = needs else { return Ok(None) };
+        needs.judge(copies, &self.server(name).label(), consequence)
+    }
+
+    /// Tells the observer once that the server of this lock cannot wait for replicas.
+    pub(crate) fn tell_missing(&self, name: &LockName, missing: Option<Error>) {
+        let Some(error) = missing else { return };
+        let node = self.node(name);
+        if node.misses_durability() {
+            let server = node.server.label();
+            self.config.observe(|observer| observer.durability_missing(&DurabilityMissing { server, error }));
+        }
+    }
+
+    /// Returns the time limits of a request in a call with this deadline.
+    pub(crate) fn bounds(&self, node: &Node, started: Instant, deadline: Deadline) -> Bounds {
+        let now = Instant::now();
+        let since = node.mute_since().unwrap_or(now).max(started);
+        let (retry_until, end) = match deadline {
+            Deadline::At(at) => (at, at.max(now).after(self.config.command_timeout)),
+            // A wait without limit ends in an outage: a server without any reply for this time is an error, not a
+            // busy lock.
+            Deadline::Never => (
+                since.after(self.config.outage_limit),
+                since.after(self.config.outage_limit).max(now.after(self.config.command_timeout)),
+            ),
+        };
+        let command_timeout = self.config.command_timeout;
+        Bounds { retry_until, end, repeat: true, fences: true, command_timeout, voting: Voting::default() }
+    }
+
+    /// Finishes the cleanup by `end`, and closes the connections.
+    pub(crate) fn close(&self, end: Instant) {
+        self.cleaner.finish(end);
+        // Called without the mutex, because the cleanup looks up the server of the name.
+        self.nodes.all().iter().for_each(|node| node.cleaner.finish(end));
+        self.topology.close();
+    }
+}

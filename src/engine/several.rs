@@ -14,6 +14,7 @@ use crate::durability::Durability;
 use crate::engine::Engine;
 use crate::engine::caller::Caller;
 use crate::engine::handle::{Handle, Operation};
+use crate::engine::life::Life;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Kind;
@@ -148,8 +149,9 @@ impl Members {
     /// the members, with nothing for a member that was not granted.
     pub(crate) fn acquire(&self, terms: &Terms<'_>, wait: Wait) -> Result<Option<Vec<Option<Grant>>>> {
         let operations = self.begin()?;
-        let engines: Vec<&Engine> = operations.iter().map(|operation| &***operation).collect();
-        let Some(caller) = Caller::of_several(&engines, terms.cancel) else { return Ok(None) };
+        let engines: Vec<&Engine> = operations.iter().map(|operation| &**operation).collect();
+        let lives: Vec<&Life> = engines.iter().map(|engine| &*engine.life).collect();
+        let Some(caller) = Caller::of_several(&lives, terms.cancel) else { return Ok(None) };
         caller.check()?;
         let thread = (!terms.owned).then(ThreadId::current);
         let parts = self.order.iter().map(|place| self.part(&operations, *place, terms)).collect::<Result<Vec<_>>>()?;
@@ -190,7 +192,7 @@ impl Members {
             owned: terms.owned,
             group: Some(&self.name),
         };
-        let engine: &Arc<Engine> = &operations[self.client_of[place]];
+        let engine: &Engine = &operations[self.client_of[place]];
         engine.check_durability(&request).map_err(|error| error.about(&member.name))?;
         Ok(Part { engine, request })
     }

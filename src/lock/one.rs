@@ -49,13 +49,13 @@ impl One {
             let text = "this thread has no hold on it from leave_to_unlock(); a guard gives its own hold back";
             Error::new(ErrorKind::NotHeld, text).about_a(self.kind.noun(), name)
         };
-        let hold = engine.registry.find(name, ThreadId::current().number()).ok_or_else(not_held)?;
+        let hold = engine.cells.registry.find(name, ThreadId::current().number()).ok_or_else(not_held)?;
         if hold.kind.family() != self.kind.family() {
             let (held, wanted) = (hold.label(), self.kind.label(self.kind.side()));
             let text = format!("this thread holds it as {held}, not as {wanted}; unlock the lock that was taken");
             return Err(Error::new(ErrorKind::OtherKind, text).about_a(self.kind.noun(), name));
         }
-        let guard = engine.with_ledger(&hold, |ledger, _| ledger.newest_left_to_unlock(self.kind.side()));
+        let guard = engine.keeper.with_ledger(&hold, |ledger, _| ledger.newest_left_to_unlock(self.kind.side()));
         Ok((hold, guard.ok_or_else(not_held)?))
     }
 
@@ -70,13 +70,13 @@ impl One {
         let engine = self.handle.begin().map_err(|error| error.about_a(self.kind.noun(), name))?;
         let limit = limit.unwrap_or(engine.config.command_timeout);
         // Read before the request: a later owner keeps the lock.
-        let holds = engine.registry.under(name);
-        let outcome = engine.command_within(&self.kind.force_release(name), limit);
-        let outcome = engine.of_lock(name, outcome).map_err(|error| error.about_a(self.kind.noun(), name));
+        let holds = engine.cells.registry.under(name);
+        let outcome = engine.sender.command_within(&self.kind.force_release(name), limit);
+        let outcome = engine.sender.of_lock(name, outcome).map_err(|error| error.about_a(self.kind.noun(), name));
         match outcome {
             Ok(true) => self.force_lost(&engine, &holds),
             Ok(false) => {}
-            Err(_) => engine.verify_holds(name),
+            Err(_) => engine.keeper.verify_holds(name),
         }
         outcome
     }
@@ -85,8 +85,8 @@ impl One {
     fn force_lost(&self, engine: &Engine, holds: &[Arc<HoldState>]) {
         let side = self.kind.side();
         for hold in holds {
-            if engine.with_ledger(hold, |ledger, _| ledger.counts().of(side)) > 0 {
-                engine.lose(hold, Loss::Gone);
+            if engine.keeper.with_ledger(hold, |ledger, _| ledger.counts().of(side)) > 0 {
+                engine.keeper.lose(hold, Loss::Gone);
             }
         }
     }
@@ -103,26 +103,26 @@ impl One {
         asked
             .and_then(|engine| {
                 let limit = limit.unwrap_or(engine.config.command_timeout);
-                engine.of_lock(name, engine.ask_within(&call, limit))
+                engine.sender.of_lock(name, engine.sender.ask_within(&call, limit))
             })
             .map_err(|error| error.about_a(self.kind.noun(), name))
     }
 
     pub(super) fn remaining_time_to_live(&self) -> Result<Option<Duration>> {
-        self.ask(|engine, name| engine.ask(&self.kind.time_to_live(name)))
+        self.ask(|engine, name| engine.sender.ask(&self.kind.time_to_live(name)))
     }
 
     /// Reads an owner of the lock, and its hold count.
     pub(super) fn holder(&self) -> Result<Option<(String, u64)>> {
-        self.ask(|engine, name| engine.of_lock(name, engine.ask(&self.kind.holder(name))))
+        self.ask(|engine, name| engine.sender.of_lock(name, engine.sender.ask(&self.kind.holder(name))))
     }
 
     /// The hold count of this thread, as far as this process knows.
     pub(super) fn hold_count(&self) -> u64 {
         let Ok(name) = self.name.checked() else { return 0 };
         let Some(engine) = self.handle.look() else { return 0 };
-        let Some(hold) = engine.registry.find(name, ThreadId::current().number()) else { return 0 };
-        let count = engine.with_ledger(&hold, |ledger, now| {
+        let Some(hold) = engine.cells.registry.find(name, ThreadId::current().number()) else { return 0 };
+        let count = engine.keeper.with_ledger(&hold, |ledger, now| {
             if ledger.look(now) == Phase::Live { ledger.counts().of(self.kind.side()) } else { 0 }
         });
         u64::try_from(count).unwrap_or(u64::MAX)

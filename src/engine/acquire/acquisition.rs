@@ -13,8 +13,8 @@ use crate::engine::caller::{Caller, closed};
 use crate::engine::cells::counted_queues::Position;
 use crate::engine::hold::{Granted, HoldState};
 use crate::engine::request::{AcquireRequest, Grant, Wait};
-use crate::engine::sender::cleanup::Cleanup;
-use crate::engine::sender::exactly_once::{self, Answer};
+use crate::engine::sender::Cleanup;
+use crate::engine::sender::exactly_once::Answer;
 use crate::engine::{Bundle, Engine};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::{AcquireArgs, Queueing, Waking};
@@ -29,7 +29,7 @@ use crate::time::{Deadline, Instant, Lease};
 
 /// One acquisition by one caller.
 pub(crate) struct Acquisition<'a> {
-    engine: &'a Arc<Engine>,
+    engine: &'a Engine,
     request: &'a AcquireRequest<'a>,
     thread: Option<ThreadId>,
     lease: Lease,
@@ -55,7 +55,7 @@ pub(crate) struct Acquisition<'a> {
 
 impl<'a> Acquisition<'a> {
     pub(crate) fn new(
-        engine: &'a Arc<Engine>,
+        engine: &'a Engine,
         request: &'a AcquireRequest<'a>,
         thread: Option<ThreadId>,
         caller: &'a Caller<'a>,
@@ -133,7 +133,7 @@ impl<'a> Acquisition<'a> {
         let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
         if let Queueing::Counted(wish) = kind.queueing() {
             let channel = kind.channel(name, owner);
-            self.position = Some(self.engine.counted_queues.join(&channel, wish, &self.caller.bell));
+            self.position = Some(self.engine.cells.counted_queues.join(&channel, wish, &self.caller.bell));
             return Ok(());
         }
         let asker = Asker { number: self.number, owner, thread: self.thread.as_ref() };
@@ -160,7 +160,7 @@ impl<'a> Acquisition<'a> {
         self.asked = true;
         self.tries = self.tries.saturating_add(1);
         self.waiting.node.asking_begins(Instant::now());
-        self.engine.bounds(&self.waiting.node, self.waiting.started, self.waiting.deadline)
+        self.engine.sender.bounds(&self.waiting.node, self.waiting.started, self.waiting.deadline)
     }
 
     pub(crate) fn part(&self) -> BundlePart<'_> {
@@ -181,7 +181,7 @@ impl<'a> Acquisition<'a> {
     }
 
     pub(crate) fn topology(&self) -> &'a dyn Topology {
-        &*self.engine.topology
+        &*self.engine.sender.topology
     }
 
     /// The beginning of the wait.
@@ -200,11 +200,11 @@ impl<'a> Acquisition<'a> {
         node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
         match outcome {
             Ok(answer) => {
-                self.engine.after_request(node);
+                self.engine.sender.after_request(node);
                 match answer.value {
                     Attempt::Granted { token } => {
                         let (name, copies) = (self.request.name, answer.copies.as_ref());
-                        match self.engine.judge(name, self.durability, copies, "the lock was given back") {
+                        match self.engine.sender.judge(name, self.durability, copies, "the lock was given back") {
                             Ok(missing) => self.granted(&answer, token, missing),
                             Err(error) => Err(self.granted_in_one_place(&answer, error)),
                         }
@@ -213,7 +213,7 @@ impl<'a> Acquisition<'a> {
                         if answer.unfenceable {
                             self.in_doubt.get_or_insert_default().unfenceable = true;
                         }
-                        Err(self.engine.other_kind(self.request.name))
+                        Err(self.engine.sender.other_kind(self.request.name))
                     }
                     Attempt::Busy { ttl_ms } => {
                         if answer.unfenceable {
@@ -251,9 +251,9 @@ impl<'a> Acquisition<'a> {
         }
         let promise = self.request.promise(self.lease, sent);
         let (ledger, guard) =
-            Ledger::granted(self.engine.watchdog_lease, sent, self.lease, self.request.kind.side(), promise);
+            Ledger::granted(self.engine.keeper.watchdog_lease, sent, self.lease, self.request.kind.side(), promise);
         if self.request.kind.stands_back() {
-            self.engine.stand_backs.granted(self.request.name);
+            self.engine.cells.stand_backs.granted(self.request.name);
         }
         // Taken in any case: what stays here is cleared away with the acquisition, and this owner holds the lock now.
         let earlier = self.in_doubt.take();
@@ -273,20 +273,19 @@ impl<'a> Acquisition<'a> {
             ledger,
             durability: self.durability,
         }));
-        let Some(dead) = self.engine.registry.add(Arc::clone(&hold)) else { return Err(self.granted_while_closing()) };
+        let Some(dead) = self.engine.cells.registry.add(Arc::clone(&hold)) else {
+            return Err(self.granted_while_closing());
+        };
         self.granted = true;
         // The next thread need not wait for the observer.
         self.position = None;
         self.waiting.granted();
         for dead in dead {
             // The loss of this hold may not have been reported.
-            self.engine.watch_until_deadline(&dead);
+            self.engine.keeper.watch_until_deadline(&dead);
         }
-        self.engine.schedule_if_observed(&hold);
-        // The grant may be that of another server than the one where the wait began.
-        self.waiting.follow();
-        let node = &self.waiting.node;
-        node.watchdog.granted(self.engine, &node.server, &node.hub, &hold);
+        self.engine.keeper.schedule_if_observed(&hold);
+        self.engine.keeper.granted(&hold);
         if self.tells {
             self.engine.tell_grant(self.request, sent, missing, Some((&hold, self.waiting.started)));
         }
@@ -329,7 +328,10 @@ impl<'a> Acquisition<'a> {
     /// Removes this owner from Redis; after a failure the background tries again.
     fn withdraw(&mut self, limit: Duration) {
         let call = self.request.kind.withdraw(self.request.name, &self.owner);
-        if exactly_once::send(&*self.engine.topology, &call, Bounds::within(Instant::now(), limit, limit), None)
+        if self
+            .engine
+            .sender
+            .send(InDoubt::default(), &call, Bounds::within(Instant::now(), limit, limit), None)
             .is_err()
         {
             self.in_doubt.get_or_insert_default();
@@ -339,7 +341,7 @@ impl<'a> Acquisition<'a> {
     /// Releases in the background what unanswered requests may have taken.
     fn clear_away(&mut self) {
         if let Some(in_doubt) = self.in_doubt.take() {
-            self.engine.clean_up(Cleanup {
+            self.engine.sender.clean_up(Cleanup {
                 name: self.request.name.clone(),
                 kind: Arc::clone(self.request.kind),
                 owner: self.owner.clone(),
@@ -381,7 +383,7 @@ impl WaitLoop for Acquisition<'_> {
     fn attempt(&mut self) -> Result<Outcome<Grant>> {
         let (call, bounds) = self.ask();
         let call = call.confirmed(self.confirmation(), Attempt::is_granted);
-        let outcome = exactly_once::send(&*self.engine.topology, &call, bounds, Some(self.caller));
+        let outcome = self.engine.sender.send(InDoubt::default(), &call, bounds, Some(self.caller));
         self.heed(outcome)
     }
 

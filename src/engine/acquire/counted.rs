@@ -1,6 +1,5 @@
 //! One thread that waits for a part of a count.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
@@ -42,7 +41,7 @@ type Question<'a, Grant> = dyn FnMut(Bounds, &Caller<'_>) -> Result<Reply<Grant>
 
 /// One caller on its way.
 struct CountedWait<'a, 'q, Grant> {
-    engine: &'a Arc<Engine>,
+    engine: &'a Engine,
     request: &'a CountedRequest<'a>,
     owner: OwnerId,
     number: HoldNumber,
@@ -57,12 +56,12 @@ struct CountedWait<'a, 'q, Grant> {
 impl Engine {
     /// Asks until the wish is granted; `None` when the time is up.
     pub(crate) fn take_counted<Grant>(
-        self: &Arc<Self>,
+        &self,
         request: &CountedRequest<'_>,
         wait: Wait,
         question: &mut Question<'_, Grant>,
     ) -> Result<Option<(Grant, OwnerId)>> {
-        let caller = Caller::new(self, request.cancel);
+        let caller = Caller::new(&self.life, request.cancel);
         caller.check()?;
         let thread = ThreadId::current();
         let (number, owner) = self.owners.draw(thread.number());
@@ -82,7 +81,7 @@ impl<Grant> CountedWait<'_, '_, Grant> {
             })
         } else {
             let (channel, wish) = (self.request.channel, self.request.wish);
-            self.position = Some(self.engine.counted_queues.join(channel, wish, &self.caller.bell));
+            self.position = Some(self.engine.cells.counted_queues.join(channel, wish, &self.caller.bell));
             wait_loop(&mut self, deadline)
         };
         // The next thread need not wait for the observer.
@@ -98,7 +97,7 @@ impl<Grant> CountedWait<'_, '_, Grant> {
 
     fn tell_grant(&mut self) {
         self.waiting.granted();
-        self.engine.observe(|observer| {
+        self.engine.config.observe(|observer| {
             observer.acquired(&LockAcquired {
                 name: self.request.name.to_string(),
                 kind: self.request.kind,
@@ -139,7 +138,7 @@ impl<Grant> WaitLoop for CountedWait<'_, '_, Grant> {
         }
         let node = &self.waiting.node;
         node.asking_begins(Instant::now());
-        let bounds = self.engine.bounds(node, self.waiting.started, self.waiting.deadline);
+        let bounds = self.engine.sender.bounds(node, self.waiting.started, self.waiting.deadline);
         let reply = (self.question)(bounds, self.caller);
         node.asking_ends_with(reply.as_ref().err());
         let Reply { granted, free } = reply?;
@@ -148,7 +147,7 @@ impl<Grant> WaitLoop for CountedWait<'_, '_, Grant> {
                 if let Some(position) = position {
                     position.granted(free, heard);
                 }
-                self.engine.stand_backs.granted(self.request.name);
+                self.engine.cells.stand_backs.granted(self.request.name);
                 Ok(Outcome::Taken(grant))
             }
             (None, position) => {

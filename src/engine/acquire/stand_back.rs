@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::engine::sender::exactly_once;
 use crate::error::Result;
 use crate::kinds::{Kind, Queueing};
 use crate::name::LockName;
-use crate::state::exchange::Bounds;
+use crate::state::exchange::{Bounds, InDoubt};
 use crate::time::{Deadline, Instant};
 
 /// A lock that a caller wants; `None` for a semaphore, which is no lock.
@@ -22,7 +21,8 @@ pub(crate) fn stand_back<'a>(
 ) -> Result<()> {
     let shared = wanted.filter(|(_, _, kind)| kind.is_none_or(Kind::stands_back));
     loop {
-        let pauses = shared.clone().filter_map(|one @ (engine, name, _)| Some((engine.stand_backs.pause(name)?, one)));
+        let pauses =
+            shared.clone().filter_map(|one @ (engine, name, _)| Some((engine.cells.stand_backs.pause(name)?, one)));
         let Some((pause, (engine, name, kind))) = pauses.max_by_key(|(pause, _)| (pause.looks, pause.until)) else {
             return Ok(());
         };
@@ -48,14 +48,14 @@ impl Engine {
         // The owners of permits do not tell their threads.
         let kind = kind.filter(|kind| !matches!(kind.queueing(), Queueing::Counted(_)));
         let answer = kind.map(|kind| {
-            let node = self.node(name);
+            let node = self.sender.node(name);
             node.asking_begins(now);
             let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(now, limit, limit) };
-            let answer = exactly_once::send(&*self.topology, &kind.holder(name), bounds, None);
+            let answer = self.sender.send(InDoubt::default(), &kind.holder(name), bounds, None);
             node.asking_ends_with(answer.as_ref().err().map(|failed| &failed.error));
             answer
         });
-        self.stand_backs.with(name, |turns, name, _, now| match answer {
+        self.cells.stand_backs.with(name, |turns, name, _, now| match answer {
             Some(Ok(answer)) => {
                 let owner = answer.value.ok().flatten().map(|(owner, _)| owner);
                 let owner = owner.filter(|owner| !owner.starts_with(self.owners.client()));

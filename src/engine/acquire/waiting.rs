@@ -8,7 +8,7 @@ use crate::engine::caller::Caller;
 use crate::engine::cells::hub::Subscription;
 use crate::engine::cells::local_queues::QueuePosition;
 use crate::engine::cells::waiters::{Listed, Waiter};
-use crate::engine::node::Node;
+use crate::engine::sender::node::Node;
 use crate::error::{Error, Result};
 use crate::event::{WaitGivenUp, WaitLasts, WaitStarted};
 use crate::kinds::Queueing;
@@ -21,7 +21,7 @@ use crate::time::{Deadline, Instant};
 
 /// One thread that waits for one name. What the thread asks for is a matter of its owner.
 pub(crate) struct Waiting<'a> {
-    engine: &'a Arc<Engine>,
+    engine: &'a Engine,
     pub(crate) node: Arc<Node>,
     name: &'a LockName,
     kind: LockKind,
@@ -49,14 +49,14 @@ pub(crate) struct Asker<'a> {
 
 impl<'a> Waiting<'a> {
     pub(crate) fn new(
-        engine: &'a Arc<Engine>,
+        engine: &'a Engine,
         (name, kind, group): (&'a LockName, LockKind, Option<&'a Arc<str>>),
         caller: &'a Caller<'a>,
         deadline: Deadline,
     ) -> Self {
         Self {
             engine,
-            node: engine.node(name),
+            node: engine.sender.node(name),
             name,
             kind,
             group,
@@ -74,7 +74,7 @@ impl<'a> Waiting<'a> {
     /// Waits until this thread is the first in the local queue, or until the time is up. Then the thread asks in any
     /// case, so that the answer comes from Redis.
     pub(crate) fn wait_in_line(&mut self, queueing: Queueing, asker: Asker<'_>) -> Result<()> {
-        self.position = self.engine.local_queues.join(self.name, queueing, &self.caller.bell);
+        self.position = self.engine.cells.local_queues.join(self.name, queueing, &self.caller.bell);
         while self.position.as_ref().is_some_and(|position| !position.is_first()) {
             let Some(until) = self.turn_comes() else { break };
             self.sleep(until, asker)?;
@@ -90,7 +90,7 @@ impl<'a> Waiting<'a> {
     /// The longest sleep of a thread that another thread asks for; `None` when this thread must ask itself.
     pub(crate) fn turn_comes(&mut self) -> Option<Instant> {
         self.follow();
-        self.engine.stand_backs.wanted(self.name);
+        self.engine.cells.stand_backs.wanted(self.name);
         let now = Instant::now();
         // During an outage the first thread gets no reply, so the other threads end their waits themselves.
         let limit = self.engine.config.outage_limit;
@@ -109,7 +109,11 @@ impl<'a> Waiting<'a> {
 
     /// Joins a channel that is subscribed already: joining before the first request saves the second request.
     pub(crate) fn join_live(&mut self, channel: &dyn Fn() -> String) {
-        self.subscription = self.node.hub.join_live(&Subject::Lock(self.name.clone()), channel, &self.caller.bell);
+        self.subscription = self.engine.cells.hub(&self.node.server).join_live(
+            &Subject::Lock(self.name.clone()),
+            channel,
+            &self.caller.bell,
+        );
     }
 
     /// Subscribes to a channel. Returns whether a message could be missed before, so that the thread must ask again.
@@ -122,12 +126,12 @@ impl<'a> Waiting<'a> {
     /// The same for messages about `subject`.
     pub(crate) fn arm_for(&mut self, subject: &Subject, channel: impl FnOnce() -> String) -> Result<bool> {
         self.follow();
-        self.node.hub.arm(&mut self.subscription, subject, channel, &self.caller.bell)
+        self.engine.cells.hub(&self.node.server).arm(&mut self.subscription, subject, channel, &self.caller.bell)
     }
 
     /// Turns to the server that has the lock now.
     pub(crate) fn follow(&mut self) {
-        self.node = self.engine.node(self.name);
+        self.node = self.engine.sender.node(self.name);
     }
 
     /// Leaves channel and list, because the next request has another owner.
@@ -143,7 +147,7 @@ impl<'a> Waiting<'a> {
         let waited = self.started.until(Instant::now());
         if !self.lasts && waited >= self.engine.config.watchdog_timeout {
             self.lasts = true;
-            self.engine.observe(|observer| {
+            self.engine.config.observe(|observer| {
                 let (name, owner) = (self.name.to_string(), asker.owner.to_string());
                 let group = self.group.map(|group| group.to_string());
                 observer.still_waiting(&WaitLasts { name, kind: self.kind, group, owner, waited });
@@ -163,9 +167,9 @@ impl<'a> Waiting<'a> {
             thread: thread::current(),
             since: self.started,
         };
-        self.listed = Some(self.engine.waiters.list(number, waiter));
+        self.listed = Some(self.engine.cells.waiters.list(number, waiter));
         if !std::mem::replace(&mut self.has_slept, true) {
-            self.engine.observe(|observer| {
+            self.engine.config.observe(|observer| {
                 let (name, owner) = (self.name.to_string(), owner.to_string());
                 let group = self.group.map(|group| group.to_string());
                 observer.waiting(&WaitStarted { name, kind: self.kind, group, owner });
@@ -184,7 +188,7 @@ impl<'a> Waiting<'a> {
             return;
         }
         self.listed = None;
-        self.engine.observe(|observer| {
+        self.engine.config.observe(|observer| {
             observer.gave_up(&WaitGivenUp {
                 name: self.name.to_string(),
                 kind: self.kind,

@@ -20,7 +20,7 @@ use crate::transport::Demand;
 pub(crate) struct Hub {
     server: Arc<Server>,
     command_timeout: Duration,
-    reports: Box<dyn Reports>,
+    reports: Arc<dyn Reports>,
     state: Mutex<State>,
     /// The number of channels with waiters; read without the mutex by callers that do not wait.
     live: AtomicUsize,
@@ -48,10 +48,10 @@ pub(crate) trait Reports: std::fmt::Debug + Send + Sync {
     fn counted(&self, channel: &str, payload: &[u8], announced: Option<&LockName>);
 
     /// Tracked keys were changed or deleted; `None` means all keys.
-    fn invalidated(&self, keys: Option<&[String]>);
+    fn invalidated(&self, server: &Arc<Server>, keys: Option<&[String]>);
 
     /// The state of the listening connection changed; with `lost`, messages may have been missed.
-    fn ear_changed(&self, lost: bool);
+    fn ear_changed(&self, server: &Arc<Server>, lost: bool);
 
     /// The server refused a subscription, because another server has the slot.
     fn elsewhere(&self, server: &Server, refusal: &Refusal);
@@ -68,7 +68,7 @@ pub(crate) struct Subscription {
 }
 
 impl Hub {
-    pub(crate) fn new(server: Arc<Server>, command_timeout: Duration, reports: Box<dyn Reports>) -> Self {
+    pub(crate) fn new(server: Arc<Server>, command_timeout: Duration, reports: Arc<dyn Reports>) -> Self {
         Self { server, command_timeout, reports, state: Mutex::default(), live: AtomicUsize::new(0) }
     }
 
@@ -255,7 +255,7 @@ impl Audience for Hub {
                 }
                 ListenerEvent::Invalidated(keys) => {
                     drop(state);
-                    self.reports.invalidated(keys.as_deref());
+                    self.reports.invalidated(&self.server, keys.as_deref());
                     return;
                 }
                 ListenerEvent::Refused(names, refusal) => {
@@ -280,7 +280,7 @@ impl Audience for Hub {
         // The report comes first, so that a woken waiter knows that another client published.
         wakes.iter().for_each(Bell::ring);
         if ear_changed || failed.is_some() {
-            self.reports.ear_changed(failed.is_some());
+            self.reports.ear_changed(&self.server, failed.is_some());
         }
         if let Some(error) = failed {
             self.reports.listening_failed(&self.server, error);

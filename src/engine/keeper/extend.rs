@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::conn::Server;
 use crate::durability::Durability;
-use crate::engine::Engine;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::Turn;
+use crate::engine::keeper::Keeper;
 use crate::engine::keeper::in_turn::{no_turn, still_kept};
-use crate::engine::sender::exactly_once::{self, Answer};
+use crate::engine::sender::exactly_once::Answer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::script::durability::confirmation;
 use crate::script::{Call, Renewal, RenewalAnswer};
@@ -27,7 +27,7 @@ pub(crate) struct Extension<'a> {
     turn: Turn<'a>,
 }
 
-impl Engine {
+impl Keeper {
     /// Raises the time to live of a hold.
     pub(crate) fn extend(&self, hold: &Arc<HoldState>, lease: Lease) -> Result<()> {
         if !hold.kind.runs_scripts() {
@@ -38,7 +38,7 @@ impl Engine {
         let limit = self.config.command_timeout;
         let bounds = Bounds::within(Instant::now(), limit, limit);
         let (extension, call, in_doubt) = self.begin_extension(hold, lease, bounds)?;
-        let outcome = exactly_once::send_after(in_doubt, &*self.topology, &call, bounds, None);
+        let outcome = self.sender.send(in_doubt, &call, bounds, None);
         self.finish_extension(extension, outcome)
     }
 
@@ -60,7 +60,7 @@ impl Engine {
             .kind
             .renew(&[renewal])
             .confirmed(confirmation, |answers| matches!(answers.first(), Some(RenewalAnswer::Renewed)));
-        let (in_doubt, server) = (turn.take_in_doubt(), Arc::clone(&self.node(&hold.name).server));
+        let (in_doubt, server) = (turn.take_in_doubt(), self.sender.server(&hold.name));
         Ok((Extension { hold, server, lease, durability, turn }, call, in_doubt))
     }
 
@@ -97,7 +97,7 @@ impl Engine {
                 None => Err(Error::odd_count().at(&server.label())),
             },
         )??;
-        self.tell_missing(&hold.name, missing);
+        self.sender.tell_missing(&hold.name, missing);
         // The hold may have been lost or released during the request.
         self.must_be_live(hold)
     }

@@ -2,16 +2,16 @@
 
 use std::result::Result as Outcome;
 
-use crate::engine::Engine;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::Turn;
+use crate::engine::keeper::Keeper;
 use crate::engine::sender::exactly_once::Answer;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::state::exchange::{Failed, InDoubt};
 use crate::state::ledger::{Ledger, Phase};
 use crate::time::Instant;
 
-impl Engine {
+impl Keeper {
     /// Sends a request in its turn, after fencing the copies that earlier requests left in doubt.
     pub(crate) fn in_turn<A, R>(
         &self,
@@ -20,9 +20,9 @@ impl Engine {
         send: impl FnOnce(InDoubt) -> Outcome<Answer<A>, Failed>,
         learn: impl FnOnce(&mut Ledger, Instant, &Answer<A>) -> R,
     ) -> Result<R> {
-        let node = self.node(&hold.name);
+        let node = self.sender.node(&hold.name);
         let outcome = send(turn.take_in_doubt());
-        self.after_request(&node);
+        self.sender.after_request(&node);
         match outcome {
             Ok(answer) => {
                 if answer.unfenceable {

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::engine::Engine;
 use crate::engine::hold::{Aftermath, HoldState, NewLoss, OnLost};
+use crate::engine::keeper::Keeper;
 use crate::error::{Error, Loss};
 use crate::event::LockLost;
 use crate::state::ledger::{Ledger, Phase};
 use crate::time::Instant;
 
-impl Engine {
+impl Keeper {
     /// Uses the ledger of a hold under its mutex, and reports a loss that this use detects.
     pub(crate) fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
         let (answer, Aftermath { new_loss, needless_check }) = hold.update(use_ledger);
@@ -42,7 +42,7 @@ impl Engine {
 
     /// Schedules the check anew after a deadline moved closer, if an observer or a callback waits for the loss.
     pub(crate) fn schedule_if_observed(&self, hold: &Arc<HoldState>) {
-        if self.has_observer || hold.has_listeners() {
+        if self.config.has_observer || hold.has_listeners() {
             self.schedule_check(hold);
         }
     }
@@ -53,11 +53,11 @@ impl Engine {
             return;
         }
         let needless = hold.schedule_check(|deadline| {
-            let (engine, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));
+            let (keeper, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));
             self.timer.run_at(deadline, move || {
-                if let (Some(engine), Some(hold)) = (engine.upgrade(), hold.upgrade()) {
+                if let (Some(keeper), Some(hold)) = (keeper.upgrade(), hold.upgrade()) {
                     hold.check_fired(deadline);
-                    engine.schedule_check(&hold);
+                    keeper.schedule_check(&hold);
                 }
             })
         });
@@ -68,21 +68,21 @@ impl Engine {
 
     /// Keeps an abandoned hold until its deadline, so that its loss is still reported.
     pub(crate) fn watch_until_deadline(&self, hold: &Arc<HoldState>) {
-        let (engine, hold) = (Weak::clone(&self.myself), Arc::clone(hold));
+        let (keeper, hold) = (Weak::clone(&self.myself), Arc::clone(hold));
         let deadline = self.with_ledger(&hold, |ledger, _| ledger.good_until());
         self.timer.run_at(deadline, move || {
-            let Some(engine) = engine.upgrade() else { return };
-            if engine.with_ledger(&hold, |ledger, now| ledger.look(now)) == Phase::Live {
-                engine.watch_until_deadline(&hold); // the hold was extended
+            let Some(keeper) = keeper.upgrade() else { return };
+            if keeper.with_ledger(&hold, |ledger, now| ledger.look(now)) == Phase::Live {
+                keeper.watch_until_deadline(&hold); // the hold was extended
             } else {
-                engine.registry.remove(&hold);
+                keeper.cells.registry.remove(&hold);
             }
         });
     }
 
     /// Builds the error of a lost hold.
     pub(crate) fn lost(&self, hold: &HoldState, loss: Loss) -> Error {
-        Error::lost(hold.kind.noun(), loss, &self.node(&hold.name).server.label(), self.stood_still(hold, loss))
+        Error::lost(hold.kind.noun(), loss, &self.sender.server(&hold.name).label(), self.stood_still(hold, loss))
     }
 
     /// Returns the approximate time for which the process was stopped when the hold expired.
@@ -96,7 +96,7 @@ impl Engine {
 
     fn tell(&self, hold: &HoldState, new_loss: NewLoss) {
         let NewLoss { loss, on_lost } = new_loss;
-        self.observe(|observer| {
+        self.config.observe(|observer| {
             observer.lost(&LockLost {
                 name: hold.name.to_string(),
                 kind: hold.label(),
@@ -117,6 +117,7 @@ mod tests {
     use super::*;
     use crate::config::ClientBuilder;
     use crate::conn::{Server, Standalone};
+    use crate::engine::Engine;
     use crate::event::Observer;
     use crate::name::LockName;
     use crate::owner::{Owners, ThreadId};
@@ -153,9 +154,9 @@ mod tests {
             let promise = Promise::Renewed { until: None };
             let (ledger, guard) = Ledger::granted(lease, at(1_000_000), lease, Side::Exclusive, promise);
             let hold = HoldState::for_test(&LockName::new("job").unwrap(), owner, None, at(1_000_000), ledger);
-            engine.heartbeat.rests(at(1_000_000), at(1_001_000));
+            engine.keeper.heartbeat.rests(at(1_000_000), at(1_001_000));
             at(wakes).comes();
-            engine.heartbeat.wakes(at(wakes));
+            engine.keeper.heartbeat.wakes(at(wakes));
             at(1_040_000).comes();
             let error = engine.release(&hold, guard, Duration::ZERO).unwrap_err();
             assert_eq!(error.to_string().contains("stood still for about 40 s"), stood_still.is_some(), "{error}");
@@ -175,8 +176,8 @@ mod tests {
         let (ledger, _) = Ledger::granted(lease(300), now, lease(300), Side::Exclusive, promise);
         let hold = HoldState::for_test(&LockName::new("job").unwrap(), owner, None, now, ledger);
         let (told, heard) = crossbeam_channel::unbounded();
-        engine.on_lost(&hold, Box::new(move |loss| told.send(*loss).unwrap()));
-        engine.with_ledger(&hold, |ledger, now| ledger.extended(now, lease(900)));
+        engine.keeper.on_lost(&hold, Box::new(move |loss| told.send(*loss).unwrap()));
+        engine.keeper.with_ledger(&hold, |ledger, now| ledger.extended(now, lease(900)));
         assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(Loss::Expired), "nobody asks meanwhile");
         assert!(now.until(Instant::now()) >= Duration::from_millis(800), "at its new end");
     }
@@ -187,7 +188,7 @@ mod tests {
         let config = ClientBuilder::new(url).observer(Quiet).config;
         let server = Server::for_test(url);
         let engine = Engine::new(config, Owners::new(), Box::new(Standalone::new(server))).unwrap();
-        let jobs = || format!("{:?}", engine.timer);
+        let jobs = || format!("{:?}", engine.keeper.timer);
         let hour = Lease::new(Duration::from_secs(3_600)).unwrap();
         for gives_back in [true, false] {
             let owner = engine.owners.draw(ThreadId::current().number());
@@ -195,16 +196,16 @@ mod tests {
             let promise = Promise::Leased { until: now.after(hour.duration()) };
             let (ledger, guard) = Ledger::granted(hour, now, hour, Side::Exclusive, promise);
             let hold = HoldState::for_test(&LockName::new("job").unwrap(), owner, None, now, ledger);
-            engine.schedule_if_observed(&hold);
-            engine.schedule_if_observed(&hold);
+            engine.keeper.schedule_if_observed(&hold);
+            engine.keeper.schedule_if_observed(&hold);
             assert_eq!(jobs(), "Background(lockson-timer, 1 jobs)");
             if gives_back {
-                engine.with_ledger(&hold, |ledger, now| ledger.release(guard, now));
+                engine.keeper.with_ledger(&hold, |ledger, now| ledger.release(guard, now));
             } else {
-                engine.lose(&hold, Loss::Gone);
+                engine.keeper.lose(&hold, Loss::Gone);
             }
             assert_eq!(jobs(), "Background(lockson-timer, 0 jobs)");
-            engine.schedule_if_observed(&hold);
+            engine.keeper.schedule_if_observed(&hold);
             assert_eq!(jobs(), "Background(lockson-timer, 0 jobs)");
         }
     }

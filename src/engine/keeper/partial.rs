@@ -4,9 +4,9 @@ use std::result::Result as Outcome;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::engine::Engine;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::Turn;
+use crate::engine::keeper::Keeper;
 use crate::engine::keeper::in_turn::{no_turn, still_kept};
 use crate::engine::sender::exactly_once::{self, Answer};
 use crate::error::{Loss, Result};
@@ -40,10 +40,10 @@ impl<'a> PartRelease<'a> {
     }
 }
 
-impl Engine {
+impl Keeper {
     /// Builds the request that writes what remains; `None` where nothing does by now.
     pub(crate) fn begin_part<'a>(
-        self: &Arc<Self>,
+        &self,
         hold: &'a Arc<HoldState>,
         remaining: Remaining,
         bounds: Bounds,
@@ -62,11 +62,7 @@ impl Engine {
     }
 
     /// Takes the outcome of the request.
-    pub(crate) fn finish_part(
-        self: &Arc<Self>,
-        part: PartRelease<'_>,
-        outcome: Outcome<Answer<Released>, Failed>,
-    ) -> Result<()> {
+    pub(crate) fn finish_part(&self, part: PartRelease<'_>, outcome: Outcome<Answer<Released>, Failed>) -> Result<()> {
         let hold = part.hold;
         let outcome = self.learn_of_part(&part, outcome);
         drop(part);
@@ -108,19 +104,19 @@ impl Engine {
     }
 
     fn repeat_release_after(&self, pause: Duration, hold: Arc<HoldState>) {
-        let engine = Weak::clone(&self.myself);
-        self.node(&hold.name).cleaner.run_at(Instant::now().after(pause), move || {
-            if let Some(engine) = engine.upgrade()
-                && !engine.repeat_release_once(&hold)
-                && !engine.is_closed()
+        let keeper = Weak::clone(&self.myself);
+        self.sender.node(&hold.name).cleaner.run_at(Instant::now().after(pause), move || {
+            if let Some(keeper) = keeper.upgrade()
+                && !keeper.repeat_release_once(&hold)
+                && !keeper.life.is_closed()
             {
-                engine.repeat_release_after((pause * 2).min(LONGEST_PAUSE), hold);
+                keeper.repeat_release_after((pause * 2).min(LONGEST_PAUSE), hold);
             }
         });
     }
 
     /// Tries once. Returns whether no write is left.
-    fn repeat_release_once(self: &Arc<Self>, hold: &Arc<HoldState>) -> bool {
+    fn repeat_release_once(&self, hold: &Arc<HoldState>) -> bool {
         let limit = self.config.command_timeout;
         let bounds = Bounds::within(Instant::now(), limit, limit);
         let Some(turn) = hold.requests.turn(bounds.end) else { return false };
@@ -133,14 +129,14 @@ impl Engine {
             let in_doubt = turn.take_in_doubt();
             if self.with_ledger(hold, |ledger, _| ledger.is_empty()) && !in_doubt.is_empty() {
                 // The last guard was dropped meanwhile, so these copies are only known here.
-                self.clean_up(self.leftover(hold, in_doubt));
+                self.clear_away(hold, in_doubt);
             } else {
                 turn.keep_in_doubt(in_doubt);
             }
             return true;
         };
         let part = PartRelease::new(hold, turn, remaining);
-        let outcome = exactly_once::send_after(part.take_in_doubt(), &*self.topology, &part.call(), bounds, None);
+        let outcome = self.sender.send(part.take_in_doubt(), &part.call(), bounds, None);
         // A loss is reported by `with`; no caller waits here.
         self.learn_of_part(&part, outcome).is_ok() && !part.turn.has_unwritten()
     }

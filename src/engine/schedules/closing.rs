@@ -10,7 +10,7 @@ use shuttle::thread;
 use super::{START, check};
 use crate::engine::cells::registry::Registry;
 use crate::engine::hold::HoldState;
-use crate::engine::life::UnderWay;
+use crate::engine::life::Life;
 use crate::error::Loss;
 use crate::name::LockName;
 use crate::owner::{OwnerId, Owners, ThreadId};
@@ -34,7 +34,7 @@ impl Redis {
 }
 
 struct Scene {
-    under_way: UnderWay,
+    under_way: Life,
     registry: Registry,
     owners: Owners,
     redis: Mutex<Redis>,
@@ -110,7 +110,7 @@ const LONG: Duration = Duration::from_secs(3_600);
 fn a_client_closes(inside: bool) {
     let _pretence = START.pretend();
     let scene = Arc::new(Scene {
-        under_way: UnderWay::default(),
+        under_way: Life::new(),
         registry: Registry::default(),
         owners: Owners::new(),
         redis: Mutex::default(),

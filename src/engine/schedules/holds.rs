@@ -92,7 +92,7 @@ impl Scene {
     }
 
     /// A hold of a thread, from its grant to its end.
-    fn hold(self: &Arc<Self>, name: &LockName) {
+    fn hold(&self, name: &LockName) {
         let thread = ThreadId::for_test();
         let Some((number, owner)) = self.redis.lock().acquire() else { return };
         let (ledger, outer) = Ledger::granted(lease(), Instant::now(), lease(), Side::Exclusive, PROMISE);

@@ -37,9 +37,9 @@ impl Reports for Nobody {
 
     fn counted(&self, _: &str, _: &[u8], _: Option<&LockName>) {}
 
-    fn invalidated(&self, _: Option<&[String]>) {}
+    fn invalidated(&self, _: &Arc<Server>, _: Option<&[String]>) {}
 
-    fn ear_changed(&self, _: bool) {}
+    fn ear_changed(&self, _: &Arc<Server>, _: bool) {}
 
     fn elsewhere(&self, _: &Server, _: &Refusal) {}
 
@@ -169,7 +169,7 @@ fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
 fn waiters(count: usize, cuts: usize) {
     let _pretence = START.pretend();
     let server = Arc::new(Server::for_test("redis://localhost"));
-    let hub = Arc::new(Hub::new(server, Duration::from_secs(3), Box::new(Nobody)));
+    let hub = Arc::new(Hub::new(server, Duration::from_secs(3), Arc::new(Nobody)));
     let redis = Arc::new(Mutex::new(Redis { waiting: count, ..Redis::default() }));
     let (waker, woken) = sleeper().unwrap();
     hub.is_listened_to(waker);

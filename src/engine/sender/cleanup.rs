@@ -3,8 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::engine::Engine;
-use crate::engine::hold::HoldState;
+use crate::engine::sender::Sender;
 use crate::engine::sender::exactly_once;
 use crate::kinds::Kind;
 use crate::name::LockName;
@@ -23,33 +22,21 @@ pub(crate) struct Cleanup {
     pub(crate) until: Instant,
 }
 
-impl Engine {
-    /// The cleanup of a hold that this process gave up.
-    pub(crate) fn leftover(&self, hold: &HoldState, in_doubt: InDoubt) -> Cleanup {
-        let end = self.with_ledger(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
-        Cleanup {
-            name: hold.name.clone(),
-            kind: Arc::clone(&hold.kind),
-            owner: hold.owner.clone(),
-            in_doubt,
-            until: end,
-        }
-    }
-
-    pub(crate) fn clean_up(self: &Arc<Self>, cleanup: Cleanup) {
+impl Sender {
+    pub(crate) fn clean_up(&self, cleanup: Cleanup) {
         self.clean_up_at(Instant::now(), cleanup);
     }
 
-    fn clean_up_at(self: &Arc<Self>, at: Instant, cleanup: Cleanup) {
-        let engine = Arc::downgrade(self);
+    fn clean_up_at(&self, at: Instant, cleanup: Cleanup) {
+        let myself = Weak::clone(&self.myself);
         self.node(&cleanup.name).cleaner.run_at(at, move || {
-            if let Some(engine) = engine.upgrade() {
-                engine.clean_up_once(cleanup);
+            if let Some(sender) = myself.upgrade() {
+                sender.clean_up_once(cleanup);
             }
         });
     }
 
-    fn clean_up_once(self: &Arc<Self>, mut cleanup: Cleanup) {
+    fn clean_up_once(&self, mut cleanup: Cleanup) {
         if Instant::now() >= cleanup.until {
             return;
         }
@@ -57,32 +44,32 @@ impl Engine {
         let deadline = Instant::now().after(limit);
         let fenced = exactly_once::fence(&*self.topology, cleanup.name.key(), &mut cleanup.in_doubt, deadline).is_ok();
         let call = cleanup.kind.withdraw(&cleanup.name, &cleanup.owner);
-        let released = fenced
-            && exactly_once::send(&*self.topology, &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
+        let released =
+            fenced && self.send(InDoubt::default(), &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
         // Without a fence the acquire may still run, so the release is repeated until the lease has expired.
         let is_clean = released && !cleanup.in_doubt.unfenceable;
-        if !is_clean && !self.is_closed() {
+        if !is_clean && !self.life.is_closed() {
             self.clean_up_at(Instant::now().after(PAUSE), cleanup);
         }
     }
 
     /// Fences copies in doubt, so that the server does not run them later.
     pub(crate) fn fence_later(&self, name: LockName, in_doubt: InDoubt) {
-        let until = Instant::now().after(self.watchdog_lease.duration());
+        let until = Instant::now().after(self.config.watchdog_timeout);
         self.fence_at(Instant::now(), until, name, in_doubt);
     }
 
     fn fence_at(&self, at: Instant, until: Instant, name: LockName, mut in_doubt: InDoubt) {
-        let engine = Weak::clone(&self.myself);
+        let myself = Weak::clone(&self.myself);
         self.node(&name).cleaner.run_at(at, move || {
-            let Some(engine) = engine.upgrade() else { return };
+            let Some(sender) = myself.upgrade() else { return };
             if Instant::now() >= until {
                 return;
             }
-            let deadline = Instant::now().after(engine.config.command_timeout);
-            let fenced = exactly_once::fence(&*engine.topology, name.key(), &mut in_doubt, deadline).is_ok();
-            if !fenced && !engine.is_closed() {
-                engine.fence_at(Instant::now().after(PAUSE), until, name, in_doubt);
+            let deadline = Instant::now().after(sender.config.command_timeout);
+            let fenced = exactly_once::fence(&*sender.topology, name.key(), &mut in_doubt, deadline).is_ok();
+            if !fenced && !sender.life.is_closed() {
+                sender.fence_at(Instant::now().after(PAUSE), until, name, in_doubt);
             }
         });
     }

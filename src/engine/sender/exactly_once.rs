@@ -1,6 +1,5 @@
 //! Exactly once: sends a request, and after a missing reply fences the request and repeats it.
 
-use std::marker;
 use std::ptr;
 use std::sync::Arc;
 
@@ -42,35 +41,19 @@ impl<T> Answer<T> {
     }
 }
 
-/// Sends `call` until a reply arrives or the bounds are reached. Each attempt goes to the server that stores the key
+/// Fences the copies that earlier requests left in doubt, then sends the call until a reply arrives or the bounds are reached. Each attempt goes to the server that stores the key
 /// at that time, and each unanswered copy is fenced at the server to which the copy was sent.
 ///
 /// Before a repetition every unanswered copy is fenced, so no older copy can run after the repetition. Scripts are
 /// written so that a second run right after the first changes nothing. Where another server stores the key by now, the
 /// repetition goes there at once: the copy at the former server counts as unfenceable, and the background fences it.
-pub(crate) fn send<T>(
-    topology: &dyn Topology,
-    call: &Call<T>,
-    bounds: Bounds,
-    caller: Option<&Caller<'_>>,
-) -> Result<Answer<T>, Failed> {
-    send_after(InDoubt::default(), topology, call, bounds, caller)
+pub(crate) fn send<T>(outgoing: Outgoing<'_, T>, caller: Option<&Caller<'_>>) -> Result<Answer<T>, Failed> {
+    Sending::new(outgoing).finish(caller)
 }
 
-/// Fences the copies that earlier requests left in doubt, then sends `call`.
-pub(crate) fn send_after<T>(
-    in_doubt: InDoubt,
-    topology: &dyn Topology,
-    call: &Call<T>,
-    bounds: Bounds,
-    caller: Option<&Caller<'_>>,
-) -> Result<Answer<T>, Failed> {
-    Sending::new(Send { topology, call, bounds, in_doubt }).finish(caller)
-}
-
-/// One of several calls that are sent at once.
+/// A call that is to be sent.
 #[derive(Debug)]
-pub(crate) struct Send<'a, T> {
+pub(crate) struct Outgoing<'a, T> {
     pub(crate) topology: &'a dyn Topology,
     pub(crate) call: &'a Call<T>,
     pub(crate) bounds: Bounds,
@@ -82,11 +65,11 @@ pub(crate) struct Send<'a, T> {
 /// history. A connection with several unanswered copies is fenced once. Calls of several round trips follow one by one
 /// for each server; where no caller can interrupt them, all servers side by side.
 /// Returns the answers in the order of the calls.
-pub(crate) fn send_all<T: marker::Send>(
-    sends: Vec<Send<'_, T>>,
+pub(crate) fn send_all<T: Send>(
+    outgoing: Vec<Outgoing<'_, T>>,
     caller: Option<&Caller<'_>>,
 ) -> Vec<Result<Answer<T>, Failed>> {
-    let mut all: Vec<_> = sends.into_iter().map(|send| (Sending::new(send), None)).collect();
+    let mut all: Vec<_> = outgoing.into_iter().map(|one| (Sending::new(one), None)).collect();
     while attempt_all(&mut all, caller)
         || end_rests(&mut all, caller)
         || fence_one_connection(&mut all)
@@ -99,7 +82,7 @@ pub(crate) fn send_all<T: marker::Send>(
 type Share<'a, T> = Mutex<Vec<(usize, Sending<'a, T>)>>;
 
 /// Ends the calls without an answer, those of each server one by one.
-fn finish_all<T: marker::Send>(
+fn finish_all<T: Send>(
     all: Vec<(Sending<'_, T>, Option<Answer<T>>)>,
     caller: Option<&Caller<'_>>,
 ) -> Vec<Result<Answer<T>, Failed>> {
@@ -131,7 +114,7 @@ fn finish_all<T: marker::Send>(
 }
 
 /// Sends the calls that are ready. Returns whether any was.
-fn attempt_all<T: marker::Send>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller: Option<&Caller<'_>>) -> bool {
+fn attempt_all<T: Send>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller: Option<&Caller<'_>>) -> bool {
     let now = Instant::now();
     let unanswered = all.iter().enumerate().filter(|(_, (_, answer))| answer.is_none());
     let ready = unanswered.filter_map(|(place, (sending, _))| Some((place, sending.request(now)?)));
@@ -205,8 +188,8 @@ struct Sending<'a, T> {
 }
 
 impl<'a, T> Sending<'a, T> {
-    fn new(send: Send<'a, T>) -> Self {
-        let Send { topology, call, mut bounds, in_doubt } = send;
+    fn new(outgoing: Outgoing<'a, T>) -> Self {
+        let Outgoing { topology, call, mut bounds, in_doubt } = outgoing;
         if topology.has_slots() && bounds.repeat {
             // A member that does not answer may have a successor, which is asked within the bound as well.
             bounds.command_timeout /= 2;

@@ -1,19 +1,19 @@
 //! Numbered requests: each has its effect once, also where an unanswered copy cannot be fenced.
 
 use std::result::Result as Outcome;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::engine::Engine;
 use crate::engine::caller::Caller;
-use crate::engine::sender::exactly_once::{self, Answer};
+use crate::engine::sender::Sender;
+use crate::engine::sender::exactly_once::Answer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::script::Call;
 use crate::script::once::{self, Once};
 use crate::script::query::{self, NotANumber};
-use crate::state::exchange::{Bounds, Failed};
+use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::slots::Slots;
 use crate::sync::Mutex;
 use crate::time::Instant;
@@ -65,15 +65,10 @@ struct Ending {
     pause: Duration,
 }
 
-impl Engine {
+impl Sender {
     /// Sends a numbered request until a reply arrives or the bounds are reached. A request that is given up is ended
     /// in the background.
-    pub(crate) fn once<T>(
-        self: &Arc<Self>,
-        request: &Numbered<'_, T>,
-        bounds: Bounds,
-        caller: Option<&Caller<'_>>,
-    ) -> Result<T> {
+    pub(crate) fn once<T>(&self, request: &Numbered<'_, T>, bounds: Bounds, caller: Option<&Caller<'_>>) -> Result<T> {
         let node = self.node(request.name);
         let place = self.take_place(request.name);
         let began = Instant::now();
@@ -108,7 +103,7 @@ impl Engine {
     ) -> Outcome<Answer<T>, Failed> {
         loop {
             let limit = Instant::now().after(LONGEST_REPETITION);
-            let outcome = exactly_once::send(&*self.topology, call, ended_by(bounds, limit), caller);
+            let outcome = self.send(InDoubt::default(), call, ended_by(bounds, limit), caller);
             let Err(failed) = &outcome else { return outcome };
             let may_go_on = caller.is_none_or(|caller| caller.check().is_ok());
             // What never reached a server needs no memory.
@@ -120,17 +115,13 @@ impl Engine {
     }
 
     /// Sends a numbered request for a caller that waits for nothing else.
-    pub(crate) fn once_within<T>(self: &Arc<Self>, request: &Numbered<'_, T>) -> Result<T> {
+    pub(crate) fn once_within<T>(&self, request: &Numbered<'_, T>) -> Result<T> {
         let limit = self.config.command_timeout;
-        self.once(request, Bounds::within(Instant::now(), limit, limit), Some(&Caller::new(self, None)))
+        self.once(request, Bounds::within(Instant::now(), limit, limit), Some(&Caller::new(&self.life, None)))
     }
 
     /// The same for what a closing client still does.
-    pub(crate) fn once_to_end<T>(
-        self: &Arc<Self>,
-        request: &Numbered<'_, T>,
-        limit: fn(&Config) -> Duration,
-    ) -> Result<T> {
+    pub(crate) fn once_to_end<T>(&self, request: &Numbered<'_, T>, limit: fn(&Config) -> Duration) -> Result<T> {
         let (limit, command_timeout) = (limit(&self.config), self.config.command_timeout);
         self.once(request, Bounds::within(Instant::now(), limit, command_timeout), None)
     }
@@ -150,7 +141,7 @@ impl Engine {
     }
 
     pub(crate) fn no_counter(&self, name: &LockName) -> Error {
-        let server = self.topology.route(name.key()).server;
+        let server = self.server(name);
         let text =
             format!("redis at {} has no counter under this name, but a lock or data; use another name", server.label());
         Error::new(ErrorKind::OtherKind, text)
@@ -160,7 +151,7 @@ impl Engine {
         let mut slots = self.numbers.0.lock();
         let (slot, number) = (slots.take(name), slots.number());
         drop(slots);
-        let once = Once { key: name.once(self.owners.client(), slot), number };
+        let once = Once { key: name.once(&self.client, slot), number };
         Place { name: name.clone(), slot, once }
     }
 
@@ -173,10 +164,10 @@ impl Engine {
     }
 
     fn end_at(&self, at: Instant, ending: Ending) {
-        let engine = Weak::clone(&self.myself);
+        let myself = Weak::clone(&self.myself);
         self.node(&ending.place.name).cleaner.run_at(at, move || {
-            if let Some(engine) = engine.upgrade() {
-                engine.end_once(ending);
+            if let Some(sender) = myself.upgrade() {
+                sender.end_once(ending);
             }
         });
     }
@@ -186,9 +177,9 @@ impl Engine {
         if ending.until.is_some_and(|until| now >= until) {
             return self.leave_place(&ending.place);
         }
-        match exactly_once::send(&*self.topology, &ending.call, Bounds::within(now, limit, limit), None) {
+        match self.send(InDoubt::default(), &ending.call, Bounds::within(now, limit, limit), None) {
             Ok(_) => self.leave_place(&ending.place),
-            Err(failed) if !self.is_closed() => {
+            Err(failed) if !self.life.is_closed() => {
                 if failed.in_doubt.is_some() {
                     ending.until.get_or_insert(now.after(LONGEST_ENDING));
                 }

@@ -125,8 +125,8 @@ impl<'a> All<'a> {
     fn reenter(&mut self) -> Result<()> {
         let Some(thread) = self.thread.as_ref().map(ThreadId::number) else { return Ok(()) };
         for (place, Part { engine, request }) in self.parts.iter().enumerate() {
-            if let Some(hold) = engine.registry.find(request.name, thread) {
-                let bounds = engine.bounds(&engine.node(request.name), Instant::now(), self.deadline);
+            if let Some(hold) = engine.cells.registry.find(request.name, thread) {
+                let bounds = engine.sender.bounds(&engine.sender.node(request.name), Instant::now(), self.deadline);
                 let grant = engine.reenter(request, &hold, self.caller, until(self.end, bounds));
                 self.grants[place] = Some(grant.map_err(|error| error.about(request.name))?);
                 self.reentered[place] = true;
@@ -226,12 +226,12 @@ impl<'a> All<'a> {
             let lease = engine.lease_of(request);
             // A hold that is live later was live at `now`, too.
             let (phase, left) =
-                engine.with_ledger(hold, |ledger, later| (ledger.look(later), now.until(ledger.good_until())));
+                engine.keeper.with_ledger(hold, |ledger, later| (ledger.look(later), now.until(ledger.good_until())));
             match phase {
                 Phase::Live if left < lease.duration() / 2 => short.push((place, lease)),
                 Phase::Live => {}
                 Phase::Lost(loss) if self.reentered[place] => {
-                    return Err(engine.lost(hold, loss).about(request.name));
+                    return Err(engine.keeper.lost(hold, loss).about(request.name));
                 }
                 Phase::Lost(_) | Phase::Releasing | Phase::Done => {
                     self.rounds.lost(place);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::caller::Caller;
 use crate::engine::request::{AcquireRequest, Grant};
-use crate::engine::sender::exactly_once::{self, Answer, Send};
+use crate::engine::sender::exactly_once::{self, Answer, Outgoing};
 use crate::engine::{Bundle, Engine};
 use crate::error::{Error, Result};
 use crate::script::bundle::{BundleAttempt, BundlePart, MOST_PARTS, PartState};
@@ -69,7 +69,7 @@ pub(super) fn ask_at_once(
             }
         })
         .collect();
-    let sends = shares.iter().zip(&requests).map(|(share, (call, bounds))| Send {
+    let sends = shares.iter().zip(&requests).map(|(share, (call, bounds))| Outgoing {
         topology: asking[share.places[0]].topology(),
         call,
         bounds: limit(asking[share.places[0]].engine(), *bounds),
@@ -107,7 +107,7 @@ fn tell(
                 Some(Heard { reply: Ok(Reply::Granted((hold, _))), .. }) => Some((&**hold, started)),
                 _ => None,
             };
-            let missing = engine.judge(request.name, engine.durability_of(request), answer.copies.as_ref(), "");
+            let missing = engine.sender.judge(request.name, engine.durability_of(request), answer.copies.as_ref(), "");
             engine.tell_grant(request, answer.sent, missing.unwrap_or_default(), grant);
         }
     }

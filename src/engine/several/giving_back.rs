@@ -7,7 +7,7 @@ use crate::engine::hold::HoldState;
 use crate::engine::keeper::partial::PartRelease;
 use crate::engine::release::{Begun, LastRelease};
 use crate::engine::request::Grant;
-use crate::engine::sender::exactly_once::{self, Answer, Send};
+use crate::engine::sender::exactly_once::{self, Answer, Outgoing};
 use crate::engine::several::part::Part;
 use crate::engine::{Bundle, Engine};
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ use crate::time::{Instant, Lease};
 /// A guard of a hold, with its client.
 #[derive(Clone, Copy)]
 pub(crate) struct Held<'a> {
-    pub(crate) engine: &'a Arc<Engine>,
+    pub(crate) engine: &'a Engine,
     pub(crate) hold: &'a Arc<HoldState>,
     pub(crate) guard: GuardNumber,
 }
@@ -41,11 +41,11 @@ type Share<'a> = (Option<Bundle>, Vec<Leaving<'a>>);
 pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bounds) -> Vec<Result<()>> {
     let mut outcomes: Vec<Result<()>> = held.iter().map(|_| Ok(())).collect();
     let start = Instant::now();
-    let bounds = bounds_of(held.iter().map(|held| &**held.engine), bounds);
+    let bounds = bounds_of(held.iter().map(|held| held.engine), bounds);
     let (mut shares, mut parts): (Vec<Share<'_>>, Vec<(usize, PartRelease<'_>)>) = (vec![], vec![]);
     // A loss is told before any hold is half released, because the observer may take the locks.
     for held in held {
-        held.engine.with_ledger(held.hold, |ledger, now| ledger.look(now));
+        held.engine.keeper.with_ledger(held.hold, |ledger, now| ledger.look(now));
     }
     for place in in_order(held.iter().map(|held| held.hold)) {
         let held = held[place];
@@ -72,8 +72,8 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
         calls.chain(parts.iter().map(|(_, part)| part.call().map(|one| vec![one]))).collect();
     let whole = shares.iter_mut().map(|(_, leaving)| (leaving[0].place, std::mem::take(&mut leaving[0].in_doubt)));
     let sends = whole.chain(parts.iter().map(|(place, part)| (*place, part.take_in_doubt()))).zip(&calls);
-    let sends = sends.map(|((place, in_doubt), call)| Send {
-        topology: &*held[place].engine.topology,
+    let sends = sends.map(|((place, in_doubt), call)| Outgoing {
+        topology: &*held[place].engine.sender.topology,
         call,
         bounds: bounds(place),
         in_doubt,
@@ -81,7 +81,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
     let mut answers = exactly_once::send_all(sends.collect(), None);
     // The turns of the holds that stay end first: an observer that hears of a release may re-enter them.
     for ((place, part), answer) in parts.into_iter().zip(answers.split_off(shares.len())) {
-        outcomes[place] = held[place].engine.finish_part(part, part_of(&answer, 0));
+        outcomes[place] = held[place].engine.keeper.finish_part(part, part_of(&answer, 0));
     }
     for ((_, leaving), answer) in shares.into_iter().zip(answers) {
         for (index, Leaving { place, held, last, .. }) in leaving.into_iter().enumerate() {
@@ -153,12 +153,12 @@ fn part_of(
 
 /// Raises the time to live of every hold, each within its bounds. Returns the outcomes in order.
 pub(crate) fn extend_at_once(
-    holds: &[(&Arc<Engine>, &Arc<HoldState>, Lease)],
+    holds: &[(&Engine, &Arc<HoldState>, Lease)],
     bounds: impl Fn(&Engine) -> Bounds,
 ) -> Vec<Result<()>> {
     let of = |place: usize| (holds[place].0, holds[place].1);
-    let begin = |place: usize, turn| holds[place].0.begin_extension(holds[place].1, holds[place].2, turn);
-    let finish = |place: usize, extension, answer| holds[place].0.finish_extension(extension, answer);
+    let begin = |place: usize, turn| holds[place].0.keeper.begin_extension(holds[place].1, holds[place].2, turn);
+    let finish = |place: usize, extension, answer| holds[place].0.keeper.finish_extension(extension, answer);
     one_request_each((0..holds.len()).map(of).collect(), bounds, None, begin, finish)
 }
 
@@ -170,13 +170,13 @@ pub(super) fn reenter_at_once(
 ) -> Vec<Result<Grant>> {
     // A loss is told before any turn is taken, because the observer may take the locks.
     for (Part { engine, .. }, hold) in holds {
-        engine.with_ledger(hold, |ledger, now| ledger.look(now));
+        engine.keeper.with_ledger(hold, |ledger, now| ledger.look(now));
     }
     let begin = |place: usize, turn: Bounds| {
         let (Part { engine, request }, hold) = &holds[place];
-        engine.must_be_live(hold)?;
+        engine.keeper.must_be_live(hold)?;
         // A request in the background may have the turn of the hold while the server is down.
-        let why_down = || engine.node(request.name).server.why_down(Instant::now());
+        let why_down = || engine.sender.node(request.name).server.why_down(Instant::now());
         turn.voting.skips_down.then(why_down).flatten().map_or(Ok(()), Err)?;
         engine.begin_reentry(request, hold, turn)
     };
@@ -189,15 +189,15 @@ pub(super) fn reenter_at_once(
 }
 
 /// Sends one request for each hold, in its turn and within its bounds. Returns the outcomes in order.
-fn one_request_each<B, A: std::marker::Send, R>(
-    holds: Vec<(&Arc<Engine>, &Arc<HoldState>)>,
+fn one_request_each<B, A: Send, R>(
+    holds: Vec<(&Engine, &Arc<HoldState>)>,
     bounds: impl Fn(&Engine) -> Bounds,
     caller: Option<&Caller<'_>>,
     begin: impl Fn(usize, Bounds) -> Result<(B, Call<A>, InDoubt)>,
     finish: impl Fn(usize, B, std::result::Result<Answer<A>, Failed>) -> Result<R>,
 ) -> Vec<Result<R>> {
     let start = Instant::now();
-    let bounds = bounds_of(holds.iter().map(|(engine, _)| &***engine), bounds);
+    let bounds = bounds_of(holds.iter().map(|(engine, _)| *engine), bounds);
     let (mut begun, mut outcomes) = (vec![], vec![]);
     for place in in_order(holds.iter().map(|(_, hold)| *hold)) {
         match begin(place, for_turn(start, bounds(place))) {
@@ -206,8 +206,8 @@ fn one_request_each<B, A: std::marker::Send, R>(
         }
     }
     let sends = begun.iter().map(|(place, (_, call, in_doubt))| {
-        let topology = &*holds[*place].0.topology;
-        Send { topology, call, bounds: bounds(*place), in_doubt: in_doubt.clone() }
+        let topology = &*holds[*place].0.sender.topology;
+        Outgoing { topology, call, bounds: bounds(*place), in_doubt: in_doubt.clone() }
     });
     let answers = exactly_once::send_all(sends.collect(), caller);
     for ((place, (own, ..)), answer) in begun.into_iter().zip(answers) {

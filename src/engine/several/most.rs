@@ -99,11 +99,11 @@ impl<'a> Most<'a> {
         });
         let (limit, rejoin_after) = (self.node_timeout, self.rejoin_after);
         let longest = self.parts.iter().map(|Part { engine, request }| engine.lease_of(request).duration()).max();
-        let usual = |engine: &Engine| engine.watchdog_lease.duration().max(longest.unwrap_or_default());
+        let usual = |engine: &Engine| engine.keeper.watchdog_lease.duration().max(longest.unwrap_or_default());
         let vote = |engine: &Engine, _| as_vote(limit, rejoin_after.unwrap_or_else(|| usual(engine)), skips_down);
         let asked = asking::ask_at_once(asking.collect(), self.caller, vote);
         for part in self.parts {
-            part.engine.try_again_later(part.request.name);
+            part.engine.sender.try_again_later(part.request.name);
         }
         let is_reentry: Vec<bool> = replies.iter().map(Option::is_some).collect();
         for (place, reply) in missing.into_iter().zip(asked) {
@@ -123,7 +123,7 @@ impl<'a> Most<'a> {
     /// Re-enters the locks that this thread holds, all servers at once. A lost hold does not vote.
     fn reenter_all(&self, skips_down: bool) -> Vec<Option<Heard>> {
         let find = |(place, part): (usize, &'a Part<'a>)| {
-            Some((place, (part, part.engine.registry.find(part.request.name, self.thread.as_ref()?.number())?)))
+            Some((place, (part, part.engine.cells.registry.find(part.request.name, self.thread.as_ref()?.number())?)))
         };
         let (places, held): (Vec<usize>, Vec<_>) = self.parts.iter().enumerate().filter_map(find).unzip();
         let bounds = |_: &Engine| if skips_down { unless_down(self.node_timeout) } else { at_nodes(self.node_timeout) };
@@ -138,7 +138,7 @@ impl<'a> Most<'a> {
     fn vote(&self, place: usize, reply: Result<Reply>) -> (Option<Grant>, Vote, Option<Error>) {
         match reply {
             Ok(Reply::Granted(grant)) => {
-                let until = self.parts[place].engine.with_ledger(&grant.0, |ledger, _| ledger.good_until());
+                let until = self.parts[place].engine.keeper.with_ledger(&grant.0, |ledger, _| ledger.good_until());
                 (Some(grant), Vote::Granted { until }, None)
             }
             Ok(Reply::Busy(free_in)) => (None, Vote::Busy(free_in), None),
@@ -204,7 +204,7 @@ impl WaitLoop for Most<'_> {
     }
 
     fn stand_back(&mut self, deadline: Deadline) -> Result<()> {
-        let holds = |part: &Part<'_>, thread| part.engine.registry.find(part.request.name, thread).is_some();
+        let holds = |part: &Part<'_>, thread| part.engine.cells.registry.find(part.request.name, thread).is_some();
         if self.thread.as_ref().is_some_and(|thread| self.parts.iter().any(|part| holds(part, thread.number()))) {
             return Ok(());
         }

@@ -1,6 +1,5 @@
 //! One lock of several, on its way.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Engine;
@@ -12,7 +11,7 @@ use crate::transport::Voting;
 
 /// One lock of several, with its client and its request.
 pub(crate) struct Part<'a> {
-    pub(crate) engine: &'a Arc<Engine>,
+    pub(crate) engine: &'a Engine,
     pub(crate) request: AcquireRequest<'a>,
 }
 

@@ -4,21 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::conn::{Heed, Route, Server};
-use crate::engine::Engine;
 use crate::engine::hold::HoldState;
+use crate::engine::keeper::Keeper;
 use crate::engine::keeper::watchdog::renewer::Detour;
-use crate::engine::sender::exactly_once;
 use crate::error::{Refusal, Result};
 use crate::script::durability::confirmation;
 use crate::script::look::Claim;
 use crate::script::{Renewal, RenewalAnswer};
-use crate::state::exchange::Bounds;
+use crate::state::exchange::{Bounds, InDoubt};
 use crate::time::Instant;
 
-impl Engine {
+impl Keeper {
     /// Learns from the refusal of a renewal or a check.
     pub(super) fn heed(&self, server: &Server, refusal: &Refusal) -> Detour {
-        match self.topology.heed(server.number(), refusal) {
+        match self.sender.topology.heed(server.number(), refusal) {
             Heed::AsItSays => Detour::None,
             // No server has the slot, so no other way leads to an answer.
             Heed::Later if refusal.word() == "CLUSTERDOWN" => Detour::None,
@@ -39,30 +38,29 @@ impl Engine {
         let now = Instant::now();
         // A slot that moves may take longer than the watchdog can wait: the next round tries again.
         let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(now, limit, limit) };
-        let topology = &*self.topology;
         let Some(renewal) = renewal else {
             let look = hold.kind.look(&[claim]).following_its_key();
-            let answer = exactly_once::send(topology, &look, bounds, None);
+            let answer = self.sender.send(InDoubt::default(), &look, bounds, None);
             return answer.map(|answer| answer.value).map_err(|failed| failed.error);
         };
         let durability = hold.durability();
         let confirmation = durability.map(|needs| confirmation(&hold.name, &hold.kind.held_under(&hold.name), needs));
         let is_renewed = |answers: &Vec<RenewalAnswer>| matches!(answers.first(), Some(RenewalAnswer::Renewed));
         let call = hold.kind.renew(&[renewal]).confirmed(confirmation, is_renewed);
-        let answer = exactly_once::send(topology, &call, bounds, None).map_err(|failed| failed.error)?;
+        let answer = self.sender.send(InDoubt::default(), &call, bounds, None).map_err(|failed| failed.error)?;
         if let Some(needs) = durability.filter(|_| is_renewed(&answer.value)) {
-            let server = self.node(&hold.name).server.label();
+            let server = self.sender.server(&hold.name).label();
             let missing = needs.judge(answer.copies.as_ref(), &server, "its renewal does not count")?;
-            self.tell_missing(&hold.name, missing);
+            self.sender.tell_missing(&hold.name, missing);
         }
         Ok(answer.value)
     }
 
     /// Has the watchdog of the hold's server renew the hold at once. Returns whether that watchdog runs.
     pub(super) fn watch_over(&self, hold: &Arc<HoldState>) -> bool {
-        let Some(engine) = self.myself.upgrade() else { return false };
-        let node = self.node(&hold.name);
-        node.watchdog.takes_over(&engine, &node.server, &node.hub, hold);
-        node.watchdog.is_running()
+        let server = self.sender.server(&hold.name);
+        let watchdog = self.watchdog(&server);
+        watchdog.takes_over(self, &server, hold);
+        watchdog.is_running()
     }
 }

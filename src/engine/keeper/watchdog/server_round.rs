@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::conn::{DedicatedConnection, Server};
 use crate::durability::{Copies, Durability};
-use crate::engine::Engine;
 use crate::engine::hold::HoldState;
+use crate::engine::keeper::Keeper;
 use crate::engine::keeper::watchdog::inbox::Inbox;
 use crate::engine::keeper::watchdog::renewer::{Detour, Due, RenewalHost, RequestOutcome, renewal};
 use crate::error::{Error, Refusal};
@@ -19,9 +19,9 @@ use crate::state::watch::Watch;
 use crate::time::Instant;
 use crate::transport::{Fault, PubSub, Question, Slot};
 
-/// The surroundings of one round: engine and server.
+/// The surroundings of one round: the keeper and the server.
 pub(super) struct ServerRound<'a> {
-    pub(super) engine: &'a Arc<Engine>,
+    pub(super) keeper: &'a Keeper,
     pub(super) server: &'a Arc<Server>,
     pub(super) watch: &'a Watch,
     pub(super) connection: &'a mut DedicatedConnection,
@@ -77,7 +77,7 @@ impl ServerRound<'_> {
     /// After a missing answer another server may have taken the place of this one.
     fn doubt_after<T>(&self, answer: &Result<T, Fault>) {
         if let Err(Fault::NotSent(_) | Fault::Unanswered(..)) = answer {
-            self.engine.topology.doubt(self.server.number());
+            self.keeper.sender.topology.doubt(self.server.number());
         }
     }
 
@@ -121,7 +121,7 @@ impl ServerRound<'_> {
         // Replicas that are late delay the other holds of the server once, and not for each batch.
         let needs = if self.waited.is_zero() { needs } else { needs.at_most(SHORTEST_ATTEMPT) };
         let began = Instant::now();
-        let patience = self.engine.config.command_timeout;
+        let patience = self.keeper.config.command_timeout;
         let copies = (self.waited < patience).then(|| {
             // A hold that was released meanwhile has no key to touch.
             let mut copies = Some(Copies::Gone);
@@ -138,7 +138,7 @@ impl ServerRound<'_> {
         let mut is_late = false;
         for (hold, needs, answer) in &mut waiting {
             match needs.judge(copies.as_ref(), &server, "") {
-                Ok(missing) => self.engine.tell_missing(&hold.name, missing),
+                Ok(missing) => self.keeper.sender.tell_missing(&hold.name, missing),
                 Err(_) => {
                     is_late = true;
                     **answer = RenewalAnswer::Refused(
@@ -155,13 +155,18 @@ impl ServerRound<'_> {
 
 impl RenewalHost for ServerRound<'_> {
     fn holds(&mut self) -> Vec<Arc<HoldState>> {
-        let (here, elsewhere): (Vec<_>, Vec<_>) =
-            self.engine.registry.all().into_iter().partition(|hold| self.engine.is_on(self.server, hold));
+        let (here, elsewhere): (Vec<_>, Vec<_>) = self
+            .keeper
+            .cells
+            .registry
+            .all()
+            .into_iter()
+            .partition(|hold| self.keeper.sender.is_on(self.server, &hold.name));
         // A slot may have moved to a server where this client has no watchdog. Where it has one, the next renewal may be
         // far away, and a lease is never renewed.
         let now = Instant::now();
         for hold in elsewhere.iter().filter(|hold| hold.since.after(LONGEST_STAY) <= now) {
-            if !hold.is_watched_at(self.engine.topology.route(hold.name.key()).server.number()) {
+            if !hold.is_watched_at(self.keeper.sender.topology.route(hold.name.key()).server.number()) {
                 self.hand_over(hold);
             }
         }
@@ -171,20 +176,20 @@ impl RenewalHost for ServerRound<'_> {
 
     fn urgent(&mut self) -> Vec<Arc<HoldState>> {
         let names = self.inbox.take_names(Instant::now());
-        names.iter().flat_map(|name| self.engine.registry.under(name)).collect()
+        names.iter().flat_map(|name| self.keeper.cells.registry.under(name)).collect()
     }
 
     fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
-        self.engine.with_ledger(hold, use_ledger)
+        self.keeper.with_ledger(hold, use_ledger)
     }
 
     fn abandon(&self, hold: &Arc<HoldState>) {
-        if !self.engine.registry.contains(hold) {
+        if !self.keeper.cells.registry.contains(hold) {
             // The hold was released or left to expire before the end of its thread.
             return;
         }
-        self.engine.watch_until_deadline(hold);
-        self.engine.observe(|observer| {
+        self.keeper.watch_until_deadline(hold);
+        self.keeper.config.observe(|observer| {
             observer.abandoned(&LockAbandoned {
                 name: hold.name.to_string(),
                 kind: hold.label(),
@@ -227,41 +232,43 @@ impl RenewalHost for ServerRound<'_> {
 
     fn ask_by_route(&mut self, due: &Due, deadline: Instant) -> Result<RenewalAnswer, Error> {
         let (now, renewal) = (Instant::now(), renewal(self, due));
-        let mut answers = self.engine.ask_about_one(&due.hold, renewal, claim(due), now.until(deadline))?;
+        let mut answers = self.keeper.ask_about_one(&due.hold, renewal, claim(due), now.until(deadline))?;
         self.look_through(&mut answers);
         answers.into_iter().next().ok_or_else(Error::odd_count)
     }
 
     fn heed(&self, refusal: &Refusal) -> Detour {
-        self.engine.heed(self.server, refusal)
+        self.keeper.heed(self.server, refusal)
     }
 
     fn hand_over(&self, hold: &Arc<HoldState>) -> bool {
         // A tenth of a tick is the pause before a failed renewal is repeated.
-        let pause = (self.engine.config.watchdog_interval / 10).min(LONGEST_STAY);
-        !self.engine.is_on(self.server, hold) && hold.moves_on(Instant::now(), pause) && self.engine.watch_over(hold)
+        let pause = (self.keeper.config.watchdog_interval / 10).min(LONGEST_STAY);
+        !self.keeper.sender.is_on(self.server, &hold.name)
+            && hold.moves_on(Instant::now(), pause)
+            && self.keeper.watch_over(hold)
     }
 
     fn slot(&self, hold: &HoldState) -> Slot {
-        self.engine.topology.slot(hold.name.key())
+        self.keeper.sender.topology.slot(hold.name.key())
     }
 
     fn renewed(&self, hold: &Arc<HoldState>) {
-        self.engine.schedule_if_observed(hold);
+        self.keeper.schedule_if_observed(hold);
     }
 
     fn failed(&self, locks: usize, remaining: Duration, error: Error) {
-        self.engine.observe(|observer| {
+        self.keeper.config.observe(|observer| {
             observer.renewal_failed(&RenewalFailed { server: self.server.label(), locks, remaining, error });
         });
     }
 
     fn renewed_in_round(&self, locks: usize) {
-        self.engine.observe(|observer| observer.renewed(&LocksRenewed { server: self.server.label(), locks }));
+        self.keeper.config.observe(|observer| observer.renewed(&LocksRenewed { server: self.server.label(), locks }));
     }
 
     fn recovered(&self, outage: Duration) {
-        self.engine.observe(|observer| {
+        self.keeper.config.observe(|observer| {
             observer.recovered(&RenewalRecovered { server: self.server.label(), outage });
         });
     }

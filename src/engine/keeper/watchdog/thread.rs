@@ -2,14 +2,13 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
 use crate::conn::{Server, sleeper};
-use crate::engine::Engine;
-use crate::engine::cells::hub::Hub;
 use crate::engine::hold::HoldState;
+use crate::engine::keeper::Keeper;
 use crate::engine::keeper::watchdog::inbox::Inbox;
 use crate::engine::keeper::watchdog::worker::Worker;
 use crate::name::LockName;
@@ -26,16 +25,16 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     /// Adds a granted hold, which is renewed, and watched after a moment.
-    pub(crate) fn granted(&self, engine: &Arc<Engine>, server: &Arc<Server>, hub: &Arc<Hub>, hold: &Arc<HoldState>) {
+    pub(crate) fn granted(&self, keeper: &Keeper, server: &Arc<Server>, hold: &Arc<HoldState>) {
         if !self.inbox.granted(hold) {
-            self.start(engine, server, hub);
+            self.start(keeper, server);
         }
     }
 
     /// Takes a hold over from the watchdog of another server: the hold is renewed at once, and watched after a moment.
-    pub(crate) fn takes_over(&self, engine: &Arc<Engine>, server: &Arc<Server>, hub: &Arc<Hub>, hold: &Arc<HoldState>) {
+    pub(crate) fn takes_over(&self, keeper: &Keeper, server: &Arc<Server>, hold: &Arc<HoldState>) {
         if !self.inbox.moved(hold) {
-            self.start(engine, server, hub);
+            self.start(keeper, server);
         }
     }
 
@@ -45,20 +44,20 @@ impl Watchdog {
     }
 
     /// Starts the thread unless it runs.
-    fn start(&self, engine: &Arc<Engine>, server: &Arc<Server>, hub: &Arc<Hub>) {
+    fn start(&self, keeper: &Keeper, server: &Arc<Server>) {
         let _alone = self.starting.lock();
         if self.is_running() {
             return;
         }
         let start = || {
             let (waker, sleeper) = sleeper()?;
-            let (engine, hub) = (Arc::downgrade(engine), Arc::downgrade(hub));
+            let keeper = Weak::clone(&keeper.myself);
             let (server, inbox) = (Arc::clone(server), Arc::clone(&self.inbox));
             let work = move || {
                 let mut restarted = false;
                 // A panic of the watchdog must not cost the holds of a whole server.
                 let work = |restarted| {
-                    if let Some(mut worker) = Worker::new(&engine, &server, &hub, &inbox, restarted) {
+                    if let Some(mut worker) = Worker::new(&keeper, &server, &inbox, restarted) {
                         worker.run(&sleeper);
                     }
                 };
@@ -116,6 +115,7 @@ mod tests {
     use super::*;
     use crate::config::ClientBuilder;
     use crate::conn::{Route, Standalone, Topology};
+    use crate::engine::Engine;
     use crate::engine::hold::Granted;
     use crate::kinds::{AcquireArgs, Kind, Plain};
     use crate::owner::OwnerId;
@@ -197,18 +197,18 @@ mod tests {
     fn the_watchdog_of_a_server_without_keys_ends() {
         let [server, other] =
             [0, 1].map(|number| Arc::new(Server::numbered_for_test(ServerNumber(number), "redis://127.0.0.1:1")));
-        let topology = Arc::new(Leaves { server, other, has_left: AtomicBool::new(false) });
+        let topology = Arc::new(Leaves { server: Arc::clone(&server), other, has_left: AtomicBool::new(false) });
         let engine = engine_of(Box::new(Arc::clone(&topology)));
         let hold = hold_of(&engine, Arc::new(PLAIN));
-        let node = engine.node(&hold.name);
-        let grant = || node.watchdog.granted(&engine, &node.server, &node.hub, &hold);
+        let watchdog = engine.keeper.watchdog(&server);
+        let grant = || watchdog.granted(&engine.keeper, &server, &hold);
         grant();
-        assert!(node.watchdog.is_running());
+        assert!(watchdog.is_running());
         topology.has_left.store(true, Ordering::SeqCst);
-        eventually("the thread ends", || !node.watchdog.is_running());
+        eventually("the thread ends", || !watchdog.is_running());
         topology.has_left.store(false, Ordering::SeqCst);
         grant();
-        assert!(node.watchdog.is_running());
+        assert!(watchdog.is_running());
     }
 
     #[track_caller]
@@ -251,9 +251,8 @@ mod tests {
         let engine = engine_of(Box::new(Standalone::new(Server::for_test("redis://127.0.0.1:1"))));
         let kind = Arc::new(Falls::default());
         let hold = hold_of(&engine, Arc::clone(&kind) as Arc<dyn Kind>);
-        engine.registry.add(Arc::clone(&hold));
-        let node = engine.node(&hold.name);
-        node.watchdog.granted(&engine, &node.server, &node.hub, &hold);
+        engine.cells.registry.add(Arc::clone(&hold));
+        engine.keeper.granted(&hold);
         eventually("it is renewed", || kind.renewals.load(Ordering::SeqCst) >= 4);
     }
 }

@@ -4,9 +4,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::conn::{DedicatedConnection, Server, Sleeper};
-use crate::engine::Engine;
 use crate::engine::cells::hub::{Hub, Subscription};
 use crate::engine::hold::HoldState;
+use crate::engine::keeper::Keeper;
 use crate::engine::keeper::heartbeat::Heartbeat;
 use crate::engine::keeper::watchdog::inbox::{Events, Inbox};
 use crate::engine::keeper::watchdog::renewer::{Asked, RenewalHost, Renewer};
@@ -20,9 +20,8 @@ use crate::transport::Fault;
 
 /// The watchdog of one server.
 pub(crate) struct Worker {
-    engine: Weak<Engine>,
+    keeper: Weak<Keeper>,
     server: Arc<Server>,
-    hub: Weak<Hub>,
     inbox: Arc<Inbox>,
     /// A connection of its own, so that the watchdog never waits behind callers.
     connection: DedicatedConnection,
@@ -45,14 +44,13 @@ impl Worker {
     /// `restarted` means that an earlier thread ended in the middle of its work. Returns `None` if the client has
     /// ended.
     pub(crate) fn new(
-        engine: &Weak<Engine>,
+        keeper: &Weak<Keeper>,
         server: &Arc<Server>,
-        hub: &Weak<Hub>,
         inbox: &Arc<Inbox>,
         restarted: bool,
     ) -> Option<Self> {
-        let strong_engine = engine.upgrade()?;
-        let config = &strong_engine.config;
+        let strong_keeper = keeper.upgrade()?;
+        let config = &strong_keeper.config;
         let now = Instant::now();
         let mut watch = Watch::new(now);
         if restarted {
@@ -62,9 +60,8 @@ impl Worker {
         }
         let renewer = Renewer::new(now, config.watchdog_interval, config.watchdog_batch, config.command_timeout);
         Some(Self {
-            engine: Weak::clone(engine),
+            keeper: Weak::clone(keeper),
             server: Arc::clone(server),
-            hub: Weak::clone(hub),
             inbox: Arc::clone(inbox),
             connection: server.connection(),
             command_timeout: config.command_timeout,
@@ -76,7 +73,7 @@ impl Worker {
             next_step: None,
             empty_since: None,
             nothing_here: false,
-            heartbeat: Arc::clone(&strong_engine.heartbeat),
+            heartbeat: Arc::clone(&strong_keeper.heartbeat),
         })
     }
 
@@ -89,28 +86,29 @@ impl Worker {
             self.heartbeat.rests(now, until);
             self.connection.sleep(sleeper, until);
             self.heartbeat.wakes(Instant::now());
-            let (Some(engine), Some(hub)) = (self.engine.upgrade(), self.hub.upgrade()) else { return };
-            if engine.is_closed() {
+            let Some(keeper) = self.keeper.upgrade() else { return };
+            if keeper.life.is_closed() {
                 return;
             }
-            self.turn(&engine, &hub);
-            if self.is_over(&engine) {
+            self.turn(&keeper);
+            if self.is_over(&keeper) {
                 return;
             }
         }
     }
 
     /// Whether the thread ends: the server has no keys any more, and no hold is left here.
-    fn is_over(&self, engine: &Engine) -> bool {
+    fn is_over(&self, keeper: &Keeper) -> bool {
         let rests = self.empty_since.is_some_and(|since| since.after(LINGER) <= Instant::now());
         rests
             && self.ripening.step_at().is_none()
-            && !engine.topology.servers().iter().any(|server| Arc::ptr_eq(server, &self.server))
+            && !keeper.sender.topology.servers().iter().any(|server| Arc::ptr_eq(server, &self.server))
             && self.inbox.is_left()
     }
 
     /// Handles new events and due work.
-    fn turn(&mut self, engine: &Arc<Engine>, hub: &Arc<Hub>) {
+    fn turn(&mut self, keeper: &Keeper) {
+        let hub = keeper.cells.hub(&self.server);
         let now = Instant::now();
         let Events { flushed, lost } = self.inbox.take();
         if lost {
@@ -119,19 +117,19 @@ impl Worker {
         if flushed {
             self.watch.flushed();
         }
-        self.rest(now, self.nothing_here || engine.registry.is_empty());
+        self.rest(now, self.nothing_here || keeper.cells.registry.is_empty());
         let ripe = self.ripen(now);
         if !ripe.is_empty() && self.subscription.is_none() {
             // Without a listening thread losses are reported late; the next watched hold tries again.
             self.subscription = hub.watch().ok();
             self.watch.begin();
         }
-        let all = self.see_to_watch(engine, hub);
+        let all = self.see_to_watch(keeper, &hub);
         let moved = self.inbox.take_moved();
         self.nothing_here &= ripe.is_empty() && moved.is_empty();
         let Self { renewer, server, watch, connection, inbox, nothing_here, .. } = self;
         let waited = Duration::ZERO;
-        let mut round = ServerRound { engine, server, watch, connection, inbox, nothing_here, gone: 0, waited };
+        let mut round = ServerRound { keeper, server, watch, connection, inbox, nothing_here, gone: 0, waited };
         let mut holds = round.urgent();
         if round.is_watching() {
             holds.extend(ripe);
@@ -180,7 +178,7 @@ impl Worker {
     }
 
     /// Sets up tracking. Returns the request about all holds, if one is due.
-    fn see_to_watch(&mut self, engine: &Arc<Engine>, hub: &Arc<Hub>) -> Option<All> {
+    fn see_to_watch(&mut self, keeper: &Keeper, hub: &Hub) -> Option<All> {
         loop {
             let now = Instant::now();
             let (link, ear) = (self.connection.generation(), hub.ear());
@@ -224,7 +222,7 @@ impl Worker {
                 }
             };
             let server = self.server.label();
-            engine.observe(|observer| observer.losses_told_late(&LossesToldLate { server, error: complaint }));
+            keeper.config.observe(|observer| observer.losses_told_late(&LossesToldLate { server, error: complaint }));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{SOON, TIMEOUT, eventually};
 use crate::conn::scripted::{Reaction, Scripted, Seen};
 use crate::conn::{Server, Standalone};
-use crate::engine::sender::exactly_once::{Answer, Send, send_all};
+use crate::engine::sender::exactly_once::{Answer, Outgoing, send_all};
 use crate::engine::several::part::as_vote;
 use crate::error::ErrorKind;
 use crate::name::LockName;
@@ -22,7 +22,7 @@ static SCRIPT: Script = Script::new("return 1");
 const NODE_TIMEOUT: Duration = Duration::from_millis(100);
 const MARGIN: Duration = Duration::from_secs(1);
 
-fn served(script: impl Fn(&Seen) -> Reaction + std::marker::Send + Sync + 'static) -> (Scripted, Standalone) {
+fn served(script: impl Fn(&Seen) -> Reaction + Send + Sync + 'static) -> (Scripted, Standalone) {
     let scripted = Scripted::start(script);
     let server = Standalone::new(Server::for_test(&scripted.url()));
     (scripted, server)
@@ -45,8 +45,8 @@ fn within(limit: Duration) -> Bounds {
     Bounds::within(Instant::now(), limit, limit)
 }
 
-fn send<'a>(topology: &'a Standalone, call: &'a Call<bool>, bounds: Bounds) -> Send<'a, bool> {
-    Send { topology, call, bounds, in_doubt: InDoubt::default() }
+fn send<'a>(topology: &'a Standalone, call: &'a Call<bool>, bounds: Bounds) -> Outgoing<'a, bool> {
+    Outgoing { topology, call, bounds, in_doubt: InDoubt::default() }
 }
 
 /// Sends all calls to one server.
@@ -130,7 +130,7 @@ fn a_copy_in_doubt_is_fenced_once_before_several_calls() {
     let calls = calls(&["a", "b", "c"]);
     let bounds = Bounds { repeat: false, ..within(NODE_TIMEOUT) };
     let in_doubt = send_to(&topology, &calls[..1], bounds).pop().unwrap().unwrap_err().in_doubt.unwrap();
-    let send = |call| Send { topology: &topology, call, bounds: within(SOON), in_doubt: in_doubt.clone() };
+    let send = |call| Outgoing { topology: &topology, call, bounds: within(SOON), in_doubt: in_doubt.clone() };
     for answer in send_all(calls[1..].iter().map(send).collect(), None) {
         let answer = answer.unwrap();
         assert!(!answer.repeated && !answer.unfenceable && answer.clear_since <= answer.sent);

@@ -1,4 +1,4 @@
-//! A server with its parts in the engine: a hub for waiting, a watchdog, a queue for cleanup.
+//! A server as the sender sees it: since when it is mute, and what is to be cleared away there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,21 +6,17 @@ use std::time::Duration;
 
 use crate::conn::Server;
 use crate::engine::background::Background;
-use crate::engine::cells::hub::Hub;
-use crate::engine::keeper::watchdog::thread::Watchdog;
 use crate::error::Error;
 use crate::sync::Mutex;
 use crate::time::Instant;
 
-/// A server with its parts in the engine.
+/// A server, the callers that ask it, and the cleanup there.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) server: Arc<Server>,
-    pub(crate) hub: Arc<Hub>,
     /// The cleanup of requests to this server; a queue for each server, so that a silent server delays no other
     /// server.
     pub(crate) cleaner: Background,
-    pub(crate) watchdog: Arc<Watchdog>,
     asking: Mutex<Asking>,
     /// Whether the observer knows that the server cannot wait for replicas.
     misses_durability: AtomicBool,
@@ -37,11 +33,9 @@ struct Asking {
 }
 
 impl Node {
-    pub(crate) fn new(server: Arc<Server>, hub: Arc<Hub>, watchdog: Arc<Watchdog>) -> Self {
+    pub(crate) fn new(server: Arc<Server>) -> Self {
         Self {
             server,
-            hub,
-            watchdog,
             cleaner: Background::new("lockson-cleanup"),
             asking: Mutex::default(),
             misses_durability: AtomicBool::new(false),
@@ -94,31 +88,9 @@ const FORGOTTEN: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::cells::hub::Reports;
-    use crate::error::{Error, Refusal};
-    use crate::name::LockName;
-
-    #[derive(Debug)]
-    struct ToNobody;
-
-    impl Reports for ToNobody {
-        fn announced(&self, _: &LockName) {}
-
-        fn counted(&self, _: &str, _: &[u8], _: Option<&LockName>) {}
-
-        fn invalidated(&self, _: Option<&[String]>) {}
-
-        fn ear_changed(&self, _: bool) {}
-
-        fn elsewhere(&self, _: &Server, _: &Refusal) {}
-
-        fn listening_failed(&self, _: &Server, _: Error) {}
-    }
 
     fn node() -> Node {
-        let server = Arc::new(Server::for_test("redis://127.0.0.1:1"));
-        let hub = Arc::new(Hub::new(Arc::clone(&server), FORGOTTEN, Box::new(ToNobody)));
-        Node::new(server, hub, Arc::default())
+        Node::new(Arc::new(Server::for_test("redis://127.0.0.1:1")))
     }
 
     #[test]
