@@ -137,35 +137,11 @@ impl Proxy {
         self.change(|world| world.set_new_connections(what));
     }
 
-    /// Sends bytes to the client of a connection, behind the bytes already queued.
-    ///
-    /// # Panics
-    ///
-    /// Panics when no such connection is open.
-    #[track_caller]
-    pub fn inject(&self, connection: usize, bytes: &[u8]) {
-        let found = self.change(|world| match world.connections.get_mut(&connection) {
-            Some(connection) => {
-                connection.inject(bytes);
-                true
-            }
-            None => false,
-        });
-        assert!(found, "connection {connection} is not open");
-    }
-
-    /// Sends a copy of an earlier request on an open connection, past all rules.
-    ///
-    /// The reply is not forwarded; [`fate`](Proxy::fate) returns the outcome of the copy.
-    pub fn send_copy(&self, request: &Request, connection: usize) -> Request {
-        self.change(|world| world.send_copy(request, Some(connection)))
-    }
-
     /// Sends a copy of an earlier request on a new connection to the server, past all rules.
     ///
     /// The new connection sends neither a password nor the choice of a database.
     pub fn send_copy_anew(&self, request: &Request) -> Request {
-        self.change(|world| world.send_copy(request, None))
+        self.change(|world| world.send_copy(request))
     }
 
     /// Ends every fault: removes all rules, releases all held, delayed or muted bytes, and accepts connections again.
@@ -197,11 +173,6 @@ impl Proxy {
     /// The number of the next request, for the questions that end in `since`.
     pub fn mark(&self) -> u64 {
         self.shared.world.lock().records.next()
-    }
-
-    /// Forgets all requests and fates, for tests that run long.
-    pub fn forget_requests(&self) {
-        self.shared.world.lock().records.forget();
     }
 
     /// Waits for a fitting request; an earlier request counts.

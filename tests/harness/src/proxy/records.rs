@@ -7,10 +7,9 @@ use std::time::Instant;
 use super::frame;
 use super::request::{Fate, Kind, Request, When};
 
-/// All requests since the start, or since the last call to forget.
+/// All requests since the start.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    first: u64,
     entries: VecDeque<(Request, Fate)>,
 }
 
@@ -33,15 +32,12 @@ impl Records {
 
     /// The number of the next request.
     pub(super) fn next(&self) -> u64 {
-        self.first + self.entries.len() as u64
+        self.entries.len() as u64
     }
 
     /// Changes a fate, unless it is final.
     pub(super) fn set_fate(&mut self, number: u64, fate: Fate) {
-        let Some(place) = number.checked_sub(self.first) else {
-            return; // forgotten
-        };
-        if let Some((_, old)) = self.entries.get_mut(place as usize)
+        if let Some((_, old)) = self.entries.get_mut(number as usize)
             && !old.is_final()
         {
             *old = fate;
@@ -49,24 +45,16 @@ impl Records {
     }
 
     pub(super) fn fate(&self, number: u64) -> Option<&Fate> {
-        let place = number.checked_sub(self.first)?;
-        self.entries.get(place as usize).map(|(_, fate)| fate)
+        self.entries.get(number as usize).map(|(_, fate)| fate)
     }
 
     pub(super) fn request(&self, number: u64) -> Option<&Request> {
-        let place = number.checked_sub(self.first)?;
-        self.entries.get(place as usize).map(|(request, _)| request)
+        self.entries.get(number as usize).map(|(request, _)| request)
     }
 
     /// The fitting requests from a number on; `nth` is ignored here.
     pub(super) fn fitting(&self, from: u64, when: &When) -> impl Iterator<Item = &Request> {
-        let skipped = from.saturating_sub(self.first) as usize;
-        let later = self.entries.iter().skip(skipped);
+        let later = self.entries.iter().skip(from as usize);
         later.map(|(request, _)| request).filter(|request| when.fits(request))
-    }
-
-    pub(super) fn forget(&mut self) {
-        self.first = self.next();
-        self.entries.clear();
     }
 }

@@ -216,28 +216,21 @@ impl World {
         self.set_new_connections(NewConnections::Accept);
     }
 
-    /// Sends a copy of a request on an open connection, or on a new connection without an index.
-    pub(super) fn send_copy(&mut self, request: &Request, on: Option<usize>) -> Request {
-        let index = on.unwrap_or_else(|| self.next_index());
+    /// Sends a copy of a request on a new connection.
+    pub(super) fn send_copy(&mut self, request: &Request) -> Request {
+        let index = self.next_index();
         let copy = self.records.add(index, Kind::Copy, &request.bytes);
-        if on.is_none() {
-            match self.dial() {
-                Ok(server) => {
-                    let mut connection = Connection::new(index, None, server);
-                    connection.send_copy(&copy, &mut self.records);
-                    connection.finish();
-                    self.connections.insert(index, connection);
-                }
-                Err(error) => {
-                    let why = format!("cannot connect to the server: {error}");
-                    self.records.set_fate(copy.number, Fate::Failed(why));
-                }
+        match self.dial() {
+            Ok(server) => {
+                let mut connection = Connection::new(index, None, server);
+                connection.send_copy(&copy);
+                connection.finish();
+                self.connections.insert(index, connection);
             }
-        } else if let Some(connection) = self.connections.get_mut(&index) {
-            connection.send_copy(&copy, &mut self.records);
-        } else {
-            let why = "no such connection is open".to_owned();
-            self.records.set_fate(copy.number, Fate::Failed(why));
+            Err(error) => {
+                let why = format!("cannot connect to the server: {error}");
+                self.records.set_fate(copy.number, Fate::Failed(why));
+            }
         }
         copy
     }

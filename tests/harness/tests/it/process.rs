@@ -1,33 +1,13 @@
 //! The promises of the harness about child processes.
 
 use std::fs;
-use std::panic::{self, AssertUnwindSafe};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lockson_harness::{
     HelperProcess, descriptors_of, eventually, is_alive, resident_bytes, thread_names_of, threads_of,
 };
 
 const SOON: Duration = Duration::from_secs(10);
-
-#[test]
-fn a_helper_answers_in_lines() {
-    let mut helper = child("listen");
-    assert_eq!(helper.ask("echo one two", SOON), "one two");
-    helper.send("echo three");
-    helper.expect_line("three", SOON);
-    assert_eq!(helper.line(Duration::from_millis(50)), None);
-}
-
-#[test]
-fn a_missing_line_is_told_with_the_standard_error() {
-    let mut helper = child("listen");
-    helper.ask("complain of the weather", SOON);
-    eventually(SOON, "the complaint is read", || !helper.errors().is_empty());
-    let failure = panic::catch_unwind(AssertUnwindSafe(|| helper.next_line(Duration::from_millis(50))));
-    let text = *failure.unwrap_err().downcast::<String>().unwrap();
-    assert!(text.contains("of the weather"), "{text}");
-}
 
 #[test]
 fn a_helper_ends_when_its_input_ends_even_while_it_is_blocked() {
@@ -37,42 +17,6 @@ fn a_helper_ends_when_its_input_ends_even_while_it_is_blocked() {
     helper.close_input();
     assert!(helper.wait(SOON).success());
     assert!(!helper.is_running());
-}
-
-#[test]
-fn a_helper_can_be_killed_at_once() {
-    let mut helper = child("listen");
-    let pid = helper.pid();
-    assert!(!helper.kill().success());
-    assert!(!is_alive(pid));
-    assert!(!helper.is_running());
-}
-
-#[test]
-fn a_stopped_helper_answers_after_it_is_resumed() {
-    let mut helper = child("listen");
-    helper.ask("echo warm", SOON);
-    helper.stop();
-    helper.send("echo later");
-    assert_eq!(helper.line(Duration::from_millis(100)), None);
-    helper.resume();
-    helper.expect_line("later", SOON);
-}
-
-#[test]
-fn the_exit_code_is_passed_on() {
-    let mut helper = child("listen");
-    helper.send("exit 7");
-    assert_eq!(helper.wait(SOON).code(), Some(7));
-}
-
-#[test]
-fn a_wait_is_bounded() {
-    let mut helper = child("deaf");
-    let started = Instant::now();
-    let failure = panic::catch_unwind(AssertUnwindSafe(|| helper.wait(Duration::from_millis(50))));
-    assert!(failure.is_err());
-    assert!(started.elapsed() < SOON);
 }
 
 #[test]

@@ -271,15 +271,6 @@ fn bytes_are_put_into_a_reply_at_every_place() {
 }
 
 #[test]
-fn bytes_are_injected_at_any_time() {
-    let (_server, proxy, mut wire) = rig();
-    wire.ask(&["PING"], PONG);
-    proxy.inject(0, b"+surprise\r\n");
-    wire.expect("+surprise\r\n");
-    wire.ask(&["PING"], PONG);
-}
-
-#[test]
 fn messages_are_lost_held_and_cut_like_replies() {
     let (server, proxy, mut wire) = rig();
     let message = |text: &str| format!("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n{text}\r\n");

@@ -2,36 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use std::{fs, panic, thread};
+use std::{fs, thread};
 
 use lockson_harness::{HelperProcess, RedisServer, descriptors_of, eventually, is_alive, threads_of};
 use redis::Commands;
 
 const SOON: Duration = Duration::from_secs(10);
-
-#[test]
-fn a_server_answers_over_tcp_and_over_its_socket() {
-    let server = RedisServer::start();
-    let mut connection = server.connection();
-    let () = connection.set("key", "value").unwrap();
-    let client = redis::Client::open(server.unix_url()).unwrap();
-    let value: String = client.get_connection().unwrap().get("key").unwrap();
-    assert_eq!(value, "value");
-    let client = redis::Client::open(server.url_db(3)).unwrap();
-    let value: Option<String> = client.get_connection().unwrap().get("key").unwrap();
-    assert_eq!(value, None);
-    assert_eq!(server.keys(), ["key"]);
-}
-
-#[test]
-fn the_process_id_is_that_of_the_server_itself() {
-    let server = RedisServer::start();
-    assert_eq!(server.info("process_id"), Some(server.pid().to_string()));
-    assert_eq!(server.info("tcp_port"), Some(server.port().to_string()));
-}
 
 #[test]
 fn a_dropped_server_leaves_no_process_and_no_folder() {
@@ -111,17 +89,6 @@ fn a_restart_keeps_the_port_and_loses_the_data() {
 }
 
 #[test]
-fn a_killed_server_starts_again_with_what_it_saved() {
-    let server = RedisServer::builder().config("appendonly yes").config("appendfsync always").start();
-    server.run(&["SET", "key", "value"]);
-    server.kill();
-    assert!(!server.is_running());
-    assert!(TcpStream::connect(server.address()).is_err());
-    server.start_again();
-    assert_eq!(server.keys(), ["key"]);
-}
-
-#[test]
 fn a_paused_server_is_mute_until_it_is_resumed() {
     let server = RedisServer::start();
     let mut stream = TcpStream::connect(server.address()).unwrap();
@@ -147,40 +114,6 @@ fn a_server_that_ends_by_itself_is_noticed() {
 }
 
 #[test]
-fn a_bad_configuration_is_told_with_the_log() {
-    let failure = panic::catch_unwind(|| RedisServer::builder().config("no-such-line yes").start());
-    let text = *failure.unwrap_err().downcast::<String>().unwrap();
-    assert!(text.contains("no-such-line"), "{text}");
-}
-
-#[test]
-fn a_missing_program_is_told() {
-    let failure = panic::catch_unwind(|| RedisServer::builder().program("/no/such/file").start());
-    let text = *failure.unwrap_err().downcast::<String>().unwrap();
-    assert!(text.contains("/no/such/file"), "{text}");
-}
-
-#[test]
-fn another_program_can_be_a_script_that_ends_in_exec() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("server.sh");
-    fs::write(&script, "#!/bin/sh\nexec redis-server \"$@\" --maxclients 123\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let server = RedisServer::builder().program(script).start();
-    assert_eq!(server.info("process_id"), Some(server.pid().to_string()));
-    assert_eq!(server.info("maxclients"), Some("123".to_owned()));
-}
-
-#[test]
-fn a_missing_event_is_reported_at_the_limit() {
-    let failure = panic::catch_unwind(|| {
-        eventually(Duration::from_millis(5), "pigs fly", || false);
-    });
-    let text = *failure.unwrap_err().downcast::<String>().unwrap();
-    assert!(text.contains("pigs fly"), "{text}");
-}
-
-#[test]
 fn the_log_outlives_a_panic() {
     let (sender, receiver) = std::sync::mpsc::channel();
     let failure = thread::spawn(move || {
@@ -192,28 +125,6 @@ fn the_log_outlives_a_panic() {
     let log = receiver.recv().unwrap();
     assert!(fs::read_to_string(&log).unwrap().contains("Ready to accept"));
     fs::remove_dir_all(log.parent().unwrap()).unwrap();
-}
-
-#[test]
-fn a_password_is_in_the_addresses() {
-    let server = RedisServer::builder().password("secret").start();
-    server.run(&["SET", "key", "value"]);
-    for url in [server.url(), server.unix_url()] {
-        let client = redis::Client::open(url).unwrap();
-        let value: String = client.get_connection().unwrap().get("key").unwrap();
-        assert_eq!(value, "value");
-    }
-}
-
-#[test]
-fn many_servers_start_at_once() {
-    let servers: Vec<RedisServer> = thread::scope(|scope| {
-        let starts: Vec<_> = (0..8).map(|_| scope.spawn(RedisServer::start)).collect();
-        starts.into_iter().map(|start| start.join().unwrap()).collect()
-    });
-    for server in &servers {
-        assert_eq!(server.info("process_id"), Some(server.pid().to_string()));
-    }
 }
 
 #[test]
