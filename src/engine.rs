@@ -11,6 +11,7 @@ mod hold;
 mod inquiry;
 mod keeper;
 mod life;
+mod parts;
 mod per_server;
 mod release;
 mod request;
@@ -24,74 +25,6 @@ pub(crate) use cells::taken::{Taken, Ticket};
 pub(crate) use handle::Handle;
 pub(crate) use hold::HoldState;
 pub(crate) use inquiry::{Inquiry, Verdict};
+pub(crate) use parts::Engine;
 pub(crate) use request::{AcquireRequest, Grant, Wait};
 pub(crate) use sender::numbered::Numbered;
-
-use std::ptr;
-use std::sync::Arc;
-
-use crate::config::Config;
-use crate::conn::Topology;
-use crate::error::Result;
-use crate::kinds::Kind;
-use crate::name::LockName;
-use crate::owner::{HoldNumber, OwnerId, Owners, ThreadId, ThreadNumber};
-use crate::time::Lease;
-use crate::transport::Slot;
-use cells::Cells;
-use cells::hub::Reports;
-use keeper::Keeper;
-use keeper::reports::ToKeeper;
-use life::Life;
-use sender::Sender;
-
-/// The parts of one client.
-#[derive(Debug)]
-pub(crate) struct Engine {
-    pub(crate) config: Arc<Config>,
-    pub(crate) owners: Owners,
-    pub(crate) fair_patience: Lease,
-    pub(crate) life: Arc<Life>,
-    pub(crate) sender: Arc<Sender>,
-    pub(crate) cells: Arc<Cells>,
-    pub(crate) keeper: Arc<Keeper>,
-}
-
-impl Engine {
-    pub(crate) fn new(config: Config, owners: Owners, topology: Box<dyn Topology>) -> Result<Arc<Self>> {
-        let fair_patience = Lease::new(config.fair_patience)?;
-        let (config, life) = (Arc::new(config), Arc::new(Life::new()));
-        let sender = Sender::new(Arc::clone(&config), Arc::clone(&life), owners.client(), topology);
-        let reports = Arc::<ToKeeper>::default();
-        let cells = Arc::new(Cells::new(config.command_timeout, Arc::clone(&reports) as Arc<dyn Reports>));
-        let keeper = Keeper::new(Arc::clone(&config), Arc::clone(&life), Arc::clone(&sender), Arc::clone(&cells))?;
-        reports.to(&keeper);
-        Ok(Arc::new(Self { config, owners, fair_patience, life, sender, cells, keeper }))
-    }
-
-    /// Adds the prefix to a name. An empty name stays empty, because the prefix alone is not a valid lock name.
-    pub(crate) fn full_name(&self, name: &str) -> Arc<str> {
-        if name.is_empty() { name.into() } else { format!("{}{name}", self.config.name_prefix).into() }
-    }
-
-    fn draw_owner(&self, kind: &dyn Kind, thread: Option<&ThreadId>) -> (HoldNumber, OwnerId) {
-        // An owned hold belongs to no thread; no thread has the number zero.
-        let (number, owner) = self.owners.draw(thread.map_or(ThreadNumber(0), ThreadId::number));
-        (number, kind.encode_owner(owner))
-    }
-
-    /// What locks must have in common that one request can take; `None` for a kind that is asked for one at a time.
-    fn bundle_of(&self, kind: &dyn Kind, name: &LockName) -> Option<Bundle> {
-        let slot = self.sender.topology.slot(name.key());
-        kind.bundles().then(|| Bundle { engine: ptr::from_ref(self).addr(), slot, family: kind.family() })
-    }
-}
-
-/// A client, a part of its keys that is on one server at all times, and the scripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bundle {
-    /// The address in memory, which identifies the client.
-    engine: usize,
-    slot: Slot,
-    family: &'static str,
-}

@@ -9,11 +9,11 @@ use std::result::Result as Outcome;
 use std::sync::Arc;
 
 use crate::durability::Durability;
-use crate::engine::Engine;
 use crate::engine::caller::Caller;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::Turn;
 use crate::engine::keeper::in_turn::{no_turn, still_kept};
+use crate::engine::parts::Engine;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::sender::exactly_once::{self, Answer};
 use crate::error::{Error, ErrorKind, Loss, Result};

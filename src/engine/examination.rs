@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::conn::Server;
 use crate::doctor::{Client, Finding, findings};
-use crate::engine::{Engine, HoldState};
+use crate::engine::hold::HoldState;
+use crate::engine::parts::Engine;
 use crate::error::Result;
 use crate::name::{GivenName, LockName};
 use crate::script::examination::{Examination, examine};

@@ -6,8 +6,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Engine;
 use crate::engine::caller::closed;
+use crate::engine::parts::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{GivenName, LockName};
 use crate::time::Lease;

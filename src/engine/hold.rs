@@ -128,7 +128,7 @@ impl HoldState {
     }
 
     /// Uses the ledger under its mutex. Returns a new loss, once. Only
-    /// [`Engine::with_ledger`](crate::engine::Engine::with_ledger) calls this method, and reports the loss.
+    /// [`Keeper::with_ledger`](crate::engine::keeper::Keeper::with_ledger) calls this method, and reports the loss.
     pub(crate) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Aftermath) {
         let now = Instant::now();
         let mut state = self.state.lock();

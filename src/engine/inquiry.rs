@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::engine::Engine;
 use crate::engine::caller::Caller;
 use crate::engine::cells::hub::Subscription;
+use crate::engine::parts::Engine;
 use crate::engine::sender::node::Node;
 use crate::error::{Error, Result};
 use crate::name::LockName;

@@ -4,12 +4,12 @@ use std::result::Result as Outcome;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Engine;
 use crate::engine::cells::hub::Hub;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::Turn;
 use crate::engine::keeper::in_turn::no_turn;
 use crate::engine::keeper::partial::PartRelease;
+use crate::engine::parts::Engine;
 use crate::engine::sender::exactly_once::{self, Answer};
 use crate::engine::sender::node::Node;
 use crate::error::{Error, ErrorKind, Loss, Result};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::Engine;
 use crate::engine::hold::HoldState;
+use crate::engine::parts::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::kinds::Kind;
 use crate::name::LockName;

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::Engine;
 use crate::engine::caller::Caller;
 use crate::engine::handle::{Handle, Operation};
 use crate::engine::life::Life;
+use crate::engine::parts::Engine;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Kind;

@@ -22,9 +22,31 @@ const NOT_IN_STATE: &[&str] = &[
     "crate::engine",
 ];
 
+/// The objects that a client is made of.
+const OBJECTS: &[&str] = &["cells", "hold", "keeper", "life", "sender"];
+
+/// The operations of a client, and the client itself.
+const NOT_IN_OBJECTS: &[&str] = &[
+    "engine::Engine",
+    "engine::parts",
+    "engine::handle",
+    "engine::acquire",
+    "engine::release",
+    "engine::several",
+    "engine::request",
+    "engine::closing",
+    "engine::inquiry",
+    "engine::examination",
+];
+
 #[test]
 fn state_decides_and_does_nothing() {
     check_sources(faults_of_state);
+}
+
+#[test]
+fn the_objects_of_a_client_know_no_whole() {
+    check_sources(faults_of_objects);
 }
 
 /// No test can suspend the machine, so the name of the clock stands for its behaviour.
@@ -71,6 +93,12 @@ fn each_rule_of_the_house_sees_what_it_forbids() {
     assert_eq!(doing("use crate::sync::Mutex; use crate::conn::Server;"), 3);
     assert_eq!(doing("use crate::time::Instant; #[cfg(test)] mod t { use crate::engine::Engine; }"), 0);
 
+    let whole = |path, code| faults_of_objects(&source(path, code)).len();
+    assert_eq!(whole("engine/keeper/loss.rs", "use crate::engine::parts::Engine;"), 1);
+    assert_eq!(whole("engine/life.rs", "fn f(engine: &crate::engine::Engine) {}"), 1);
+    assert_eq!(whole("engine/acquire/waiting.rs", "use crate::engine::parts::Engine;"), 0);
+    assert_eq!(whole("engine/life.rs", "#[cfg(test)] mod t { use crate::engine::Engine; }"), 0);
+
     let found = |files: &[(&str, &str)]| {
         circles(&files.iter().map(|(path, code)| source(path, code)).collect::<Vec<_>>()).len()
     };
@@ -100,6 +128,16 @@ fn each_rule_of_the_house_sees_what_it_forbids() {
 
 fn faults_of_state(source: &Source) -> Vec<String> {
     if source.part == "state" { source.forbid(NOT_IN_STATE, &[]) } else { vec![] }
+}
+
+/// The parts of a client are used by its operations, and use neither those nor the client.
+fn faults_of_objects(source: &Source) -> Vec<String> {
+    let room = source.path.with_extension("");
+    let mut names = room.iter().filter_map(|name| name.to_str());
+    match (names.next(), names.next()) {
+        (Some("engine"), Some(object)) if OBJECTS.contains(&object) => source.forbid(NOT_IN_OBJECTS, &[]),
+        _ => vec![],
+    }
 }
 
 /// The folders in which files, or rooms, use each other, and those that do.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::engine::Engine;
 use crate::engine::acquire::stand_back::{Wanted, stand_back};
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::Caller;
 use crate::engine::cells::counted_queues::Position;
+use crate::engine::parts::Engine;
 use crate::engine::request::Wait;
 use crate::error::Result;
 use crate::event::LockAcquired;

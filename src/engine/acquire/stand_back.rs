@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::Engine;
+use crate::engine::parts::Engine;
 use crate::error::Result;
 use crate::kinds::{Kind, Queueing};
 use crate::name::LockName;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::thread;
 
-use crate::engine::Engine;
 use crate::engine::caller::Caller;
 use crate::engine::cells::hub::Subscription;
 use crate::engine::cells::local_queues::QueuePosition;
 use crate::engine::cells::waiters::{Listed, Waiter};
+use crate::engine::parts::Engine;
 use crate::engine::sender::node::Node;
 use crate::error::{Error, Result};
 use crate::event::{WaitGivenUp, WaitLasts, WaitStarted};

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::config::ClientBuilder;
     use crate::conn::{Server, Standalone};
-    use crate::engine::Engine;
+    use crate::engine::parts::Engine;
     use crate::event::Observer;
     use crate::name::LockName;
     use crate::owner::{Owners, ThreadId};

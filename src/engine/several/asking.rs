@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::caller::Caller;
+use crate::engine::parts::{Bundle, Engine};
 use crate::engine::request::{AcquireRequest, Grant};
 use crate::engine::sender::exactly_once::{self, Answer, Outgoing};
-use crate::engine::{Bundle, Engine};
 use crate::error::{Error, Result};
 use crate::script::bundle::{BundleAttempt, BundlePart, MOST_PARTS, PartState};
 use crate::script::{Attempt, Call};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::engine::Engine;
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::Caller;
+use crate::engine::parts::Engine;
 use crate::engine::request::{Grant, Wait};
 use crate::engine::several::asking::{self, Heard, Reply};
 use crate::engine::several::giving_back::{Held, reenter_at_once, release_at_once};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::engine::Engine;
 use crate::engine::acquire::stand_back::Wanted;
+use crate::engine::parts::Engine;
 use crate::engine::request::AcquireRequest;
 use crate::state::exchange::Bounds;
 use crate::time::Instant;

@@ -115,8 +115,8 @@ mod tests {
     use super::*;
     use crate::config::ClientBuilder;
     use crate::conn::{Route, Standalone, Topology};
-    use crate::engine::Engine;
     use crate::engine::hold::Granted;
+    use crate::engine::parts::Engine;
     use crate::kinds::{AcquireArgs, Kind, Plain};
     use crate::owner::OwnerId;
     use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Side};
