@@ -14,11 +14,11 @@ mod dialer;
 mod down;
 mod frame;
 mod gather;
-mod guides;
 mod identity;
 mod introduction;
 mod listener;
 mod locate;
+mod master_finder;
 #[cfg(not(feature = "tls"))]
 mod no_tls;
 mod pool;
@@ -45,8 +45,8 @@ pub(crate) use command::command;
 pub(crate) use credentials::Provider;
 pub(crate) use dialer::Dialer;
 pub(crate) use gather::{Outcome, Request, ask, gather};
-pub(crate) use guides::{MakesDialers, Master};
 pub(crate) use listener::{Audience, ListenerEvent, listen};
+pub(crate) use master_finder::{MakesDialers, Master};
 #[cfg(test)]
 pub(crate) use pub_sub::PubSubChoice;
 pub(crate) use server::{DedicatedConnection, Server};
@@ -71,8 +71,8 @@ pub(crate) trait Topology: fmt::Debug + Send + Sync {
     fn route(&self, key: &[u8]) -> Route;
 
     /// Learns from a refusal by the server `from`, and tells where the request is to go now.
-    fn heed(&self, _from: ServerNumber, _refusal: &Refusal) -> Heed {
-        Heed::AsItSays
+    fn redirect(&self, _from: ServerNumber, _refusal: &Refusal) -> Redirect {
+        Redirect::AsItSays
     }
 
     /// Records that the server did not answer, so that another server may have taken its place.
@@ -120,7 +120,7 @@ pub(crate) struct Route {
 
 /// What the topology makes of a refusal.
 #[derive(Debug)]
-pub(crate) enum Heed {
+pub(crate) enum Redirect {
     /// The refusal means the same as on a single server.
     AsItSays,
     /// Another server runs the request, which had no effect here.

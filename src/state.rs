@@ -2,19 +2,19 @@
 
 pub(crate) mod backoff;
 pub(crate) mod channels;
+pub(crate) mod check_limiter;
 pub(crate) mod counted_queue;
 pub(crate) mod exchange;
 #[cfg(test)]
 pub(crate) mod explore;
 pub(crate) mod ledger;
 pub(crate) mod local_queue;
-pub(crate) mod questions;
 pub(crate) mod quorum;
 pub(crate) mod renewal;
-pub(crate) mod ripening;
 pub(crate) mod rounds;
 pub(crate) mod slots;
 pub(crate) mod stand_back;
 pub(crate) mod votes;
 pub(crate) mod wait_loop;
 pub(crate) mod watch;
+pub(crate) mod watch_delay;

@@ -2,9 +2,9 @@
 
 mod late;
 mod map;
+mod member_view;
 mod refresh;
 mod slot;
-mod told;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use super::address::{Address, Endpoint};
 use super::dialer::Dialer;
 use super::pub_sub::PubSubChoice;
 use super::server::Server;
-use super::{Heed, Route, Topology};
+use super::{Redirect, Route, Topology};
 use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::sync::{Condvar, Mutex};
 use crate::transport::{Fault, Identity, ServerNumber, Slot};
 use late::Late;
 use map::Map;
+use member_view::{Place, place_in};
 use refresh::Refreshing;
-use told::{Place, place_in};
 
 /// The members of a cluster, and what this client knows of their slots.
 #[derive(Debug)]
@@ -110,20 +110,20 @@ impl Topology for Cluster {
         self.shared.state.lock().route(slot::slot_of(key))
     }
 
-    fn heed(&self, from: ServerNumber, refusal: &Refusal) -> Heed {
+    fn redirect(&self, from: ServerNumber, refusal: &Refusal) -> Redirect {
         match refusal.word() {
             "MOVED" | "ASK" => self.redirected(from, refusal),
-            "TRYAGAIN" => Heed::Later,
+            "TRYAGAIN" => Redirect::Later,
             "CLUSTERDOWN" => {
                 self.doubt(from);
-                Heed::Later
+                Redirect::Later
             }
-            _ if refusal.is_of_foreign_key() => Heed::Later,
+            _ if refusal.is_of_foreign_key() => Redirect::Later,
             "LOADING" | "MASTERDOWN" | "READONLY" => {
                 self.doubt(from);
-                Heed::AsItSays
+                Redirect::AsItSays
             }
-            _ => Heed::AsItSays,
+            _ => Redirect::AsItSays,
         }
     }
 
@@ -177,7 +177,7 @@ impl Topology for Cluster {
 impl Cluster {
     /// Follows the word of a member about the place of a slot. An address that nobody can dial is looked up in the map
     /// of another member.
-    fn redirected(&self, from: ServerNumber, refusal: &Refusal) -> Heed {
+    fn redirected(&self, from: ServerNumber, refusal: &Refusal) -> Redirect {
         let asking = refusal.word() == "ASK";
         if !asking {
             refresh::ask_for(&self.shared, None);
@@ -186,14 +186,14 @@ impl Cluster {
         let spoke = state.servers.get(from.0).and_then(|server| server.place()).map_or("", |(host, _)| host);
         let place = refusal.redirection().and_then(|(slot, text)| Some((slot, place_in(text, spoke)?)));
         let Some((slot, place)) = place else {
-            return Heed::Later;
+            return Redirect::Later;
         };
         let number = state.number(&place, &self.shared.address, &self.shared.making);
         if !asking {
             state.map.moved(Slot(slot), number);
         }
         let server = Arc::clone(&state.servers[number.0]);
-        Heed::Elsewhere(Route { server, asking })
+        Redirect::Elsewhere(Route { server, asking })
     }
 }
 

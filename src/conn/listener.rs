@@ -181,7 +181,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn misled(&self) -> Error {
+    fn wrong_server(&self) -> Error {
         let server = self.listener.server.label();
         let text = format!("redis at {server} is another server by now: the listening connection is made anew");
         Error::new(ErrorKind::Connection, text)
@@ -195,7 +195,7 @@ impl<'a> Session<'a> {
                 Demand::Subscribe(pub_sub, batches) => self.subscribe(pub_sub, batches)?,
                 Demand::Unsubscribe(pub_sub, batches) => self.unsubscribe(pub_sub, batches)?,
                 Demand::Rest(until) => break until,
-                Demand::Redial => return Err(io::Error::other(self.misled())),
+                Demand::Redial => return Err(io::Error::other(self.wrong_server())),
                 Demand::Close => return Ok(false),
             }
         };

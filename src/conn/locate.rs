@@ -20,8 +20,8 @@ use crate::transport::{Fault, Identity};
 pub(super) struct Locator(Arc<Shared>);
 
 /// Those who know the place of the server.
-pub(super) trait Guide: fmt::Debug + Send + Sync {
-    fn look_up(&self) -> Result<Sighting, Error>;
+pub(super) trait MasterFinder: fmt::Debug + Send + Sync {
+    fn look_up(&self) -> Result<MasterAddress, Error>;
 
     /// Ends the questions under way.
     fn close(&self);
@@ -29,7 +29,7 @@ pub(super) trait Guide: fmt::Debug + Send + Sync {
 
 /// The answer of the guide.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sighting {
+pub(super) struct MasterAddress {
     pub(super) endpoint: Endpoint,
     /// Whether a move is not expected.
     pub(super) is_calm: bool,
@@ -46,7 +46,7 @@ pub(super) struct Stay {
 
 #[derive(Debug)]
 struct Shared {
-    guide: Box<dyn Guide>,
+    guide: Box<dyn MasterFinder>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -69,7 +69,7 @@ struct State {
 }
 
 impl Locator {
-    pub(super) fn new(guide: impl Guide + 'static) -> Self {
+    pub(super) fn new(guide: impl MasterFinder + 'static) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
         Self(Arc::new(Shared { guide: Box::new(guide), state, changed }))
     }
@@ -230,8 +230,8 @@ impl Shared {
 
 impl State {
     /// Takes the answer to a look-up that began at `begun`. Returns the streams to a place that the server has left.
-    fn learn(&mut self, begun: Instant, seen: Result<Sighting, Error>) -> Vec<Weak<Stream>> {
-        let Sighting { endpoint, is_calm, asked } = match seen {
+    fn learn(&mut self, begun: Instant, seen: Result<MasterAddress, Error>) -> Vec<Weak<Stream>> {
+        let MasterAddress { endpoint, is_calm, asked } = match seen {
             Ok(sighting) => sighting,
             Err(error) => {
                 let since = self.trouble.take().map_or(begun, |(_, since)| since);

@@ -4,7 +4,7 @@ use super::Severity::{Danger, Note, Warning};
 use super::{Finding, FindingKind};
 use crate::error::Refusal;
 use crate::script::examination::rights::OF_KINDS;
-use crate::script::examination::{Examination, SETTINGS, Told};
+use crate::script::examination::{Examination, Reported, SETTINGS};
 
 pub(super) fn findings(examination: &Examination) -> Vec<Finding> {
     let mut findings = vec![];
@@ -42,7 +42,7 @@ fn id_in_hello(examination: &Examination) -> Option<i64> {
     examination.hello.as_ref().ok().copied().flatten()
 }
 
-fn fencing(fence: &Told<i64>) -> Option<Finding> {
+fn fencing(fence: &Reported<i64>) -> Option<Finding> {
     let what = match fence {
         Ok(0) => return None,
         Ok(killed) => format!("CLIENT KILL of the own connection, which was to be spared, killed {killed}"),
@@ -58,7 +58,7 @@ fn fencing(fence: &Told<i64>) -> Option<Finding> {
     ))
 }
 
-fn tracking(tracking: &Told<()>) -> Option<Finding> {
+fn tracking(tracking: &Reported<()>) -> Option<Finding> {
     let refusal = tracking.as_ref().err()?;
     Some(Finding::new(
         Warning,

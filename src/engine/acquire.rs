@@ -5,7 +5,7 @@ pub(crate) mod counted;
 pub(crate) mod stand_back;
 pub(crate) mod waiting;
 
-use std::result::Result as Outcome;
+use std::result;
 use std::sync::Arc;
 
 use crate::durability::Durability;
@@ -25,7 +25,7 @@ use crate::time::{Instant, Lease};
 use acquisition::Acquisition;
 
 /// What a server says to a re-entry.
-type Reentered = Outcome<(), Loss>;
+type Reentered = result::Result<(), Loss>;
 
 /// A re-entry from its request to its reply.
 pub(super) struct Reentry<'a> {
@@ -87,7 +87,8 @@ impl Engine {
         let needs = Durability::all([hold.durability(), self.durability_of(request)]);
         let confirmation =
             needs.map(|needs| durability::confirmation(request.name, &hold.kind.held_under(request.name), needs));
-        let call = hold.kind.reenter(request.name, &hold.owner, raise, counts).confirmed(confirmation, Outcome::is_ok);
+        let call =
+            hold.kind.reenter(request.name, &hold.owner, raise, counts).confirmed(confirmation, result::Result::is_ok);
         let turn =
             hold.requests.turn(bounds.end).ok_or_else(no_turn).inspect_err(|_| self.keeper.repeat_release(hold))?;
         let in_doubt = turn.take_in_doubt();
@@ -99,7 +100,7 @@ impl Engine {
         &self,
         request: &AcquireRequest<'_>,
         Reentry { hold, lease, needs, turn }: Reentry<'_>,
-        outcome: Outcome<Answer<Reentered>, Failed>,
+        outcome: result::Result<Answer<Reentered>, Failed>,
     ) -> Result<Grant> {
         let side = request.kind.side();
         let server = needs.map(|_| self.sender.node(request.name).server.label()).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Releases: of one guard, of a whole hold, or of a hold of another owner.
 
-use std::result::Result as Outcome;
+use std::result;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,7 +138,7 @@ impl Engine {
     pub(crate) fn finish_release(
         &self,
         last: LastRelease<'_>,
-        outcome: Outcome<Answer<Released>, Failed>,
+        outcome: result::Result<Answer<Released>, Failed>,
     ) -> Result<()> {
         let hold = last.hold;
         let outcome = self.learn_of_release(last, outcome.or_else(exactly_once::taken_if_overwritten));
@@ -146,7 +146,7 @@ impl Engine {
         outcome.map_err(|error| error.about_a(hold.kind.noun(), &hold.name))
     }
 
-    fn learn_of_release(&self, last: LastRelease<'_>, outcome: Outcome<Answer<Released>, Failed>) -> Result<()> {
+    fn learn_of_release(&self, last: LastRelease<'_>, outcome: result::Result<Answer<Released>, Failed>) -> Result<()> {
         let LastRelease { hold, publishing, turn } = last;
         drop(turn);
         self.sender.after_request(&publishing.node);

@@ -9,7 +9,7 @@ pub(crate) mod side_by_side;
 
 pub(crate) use cleanup::Cleanup;
 
-use std::result::Result as Outcome;
+use std::result;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl Sender {
         call: &Call<T>,
         bounds: Bounds,
         caller: Option<&Caller<'_>>,
-    ) -> Outcome<Answer<T>, Failed> {
+    ) -> result::Result<Answer<T>, Failed> {
         exactly_once::send(Outgoing { topology: &*self.topology, call, bounds, in_doubt }, caller)
     }
 

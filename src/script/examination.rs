@@ -1,4 +1,4 @@
-//! Questions about a server that tell whether locks are safe there; they change nothing.
+//! CheckLimiter about a server that tell whether locks are safe there; they change nothing.
 
 pub(crate) mod rights;
 
@@ -14,28 +14,28 @@ use crate::name::LockName;
 use crate::time::since_epoch;
 
 /// The answer of a server, or the refusal of the question.
-pub(crate) type Told<T> = Result<T, Refusal>;
+pub(crate) type Reported<T> = Result<T, Refusal>;
 
 /// The answers of one server to the questions of the doctor.
 #[derive(Clone, Debug)]
 pub(crate) struct Examination {
     /// The fields of `INFO`.
-    pub(crate) info: Told<BTreeMap<String, String>>,
+    pub(crate) info: Reported<BTreeMap<String, String>>,
     /// The settings of [`SETTINGS`], each by its name.
-    pub(crate) settings: Told<BTreeMap<String, String>>,
+    pub(crate) settings: Reported<BTreeMap<String, String>>,
     /// The reply to `HELLO`, which has the id of the connection.
-    pub(crate) hello: Told<Option<i64>>,
+    pub(crate) hello: Reported<Option<i64>>,
     /// The id of the connection, asked for twice in two round trips.
-    pub(crate) ids: [Told<i64>; 2],
+    pub(crate) ids: [Reported<i64>; 2],
     /// The number of connections that a fence of the own, spared connection killed.
-    pub(crate) fence: Told<i64>,
+    pub(crate) fence: Reported<i64>,
     /// Whether keys can be tracked.
-    pub(crate) tracking: Told<()>,
-    pub(crate) clock: Told<Clock>,
+    pub(crate) tracking: Reported<()>,
+    pub(crate) clock: Reported<Clock>,
     /// The words of the commands that the user may not run.
-    pub(crate) missing: Told<Vec<&'static str>>,
+    pub(crate) missing: Reported<Vec<&'static str>>,
     /// The own locks without a time to live.
-    pub(crate) endless: Told<Vec<String>>,
+    pub(crate) endless: Reported<Vec<String>>,
 }
 
 /// The clock of the server beside the clock of this machine.
@@ -73,7 +73,7 @@ pub(crate) fn examine(send: &mut Pipeline<'_>, locks: &[LockName], sample: &Lock
 }
 
 /// The names among `locks` whose keys have no time to live.
-fn endless(send: &mut Pipeline<'_>, locks: &[LockName]) -> Result<Told<Vec<String>>, Stop> {
+fn endless(send: &mut Pipeline<'_>, locks: &[LockName]) -> Result<Reported<Vec<String>>, Stop> {
     let mut endless = vec![];
     for locks in locks.chunks(MOST_AT_ONCE) {
         let questions = locks.iter().map(|lock| {
@@ -92,7 +92,7 @@ fn endless(send: &mut Pipeline<'_>, locks: &[LockName]) -> Result<Told<Vec<Strin
     Ok(Ok(endless))
 }
 
-fn settings(replies: &[Value]) -> Result<Told<BTreeMap<String, String>>, Stop> {
+fn settings(replies: &[Value]) -> Result<Reported<BTreeMap<String, String>>, Stop> {
     let mut settings = BTreeMap::new();
     for reply in replies {
         match told(reply, setting)? {
@@ -144,7 +144,7 @@ fn fields(info: &str) -> BTreeMap<String, String> {
 }
 
 /// The answer in a reply, or its refusal; ends the round trips for a reply of an unknown shape.
-fn told<T>(reply: &Value, read: impl FnOnce(&Value) -> Option<T>) -> Result<Told<T>, Stop> {
+fn told<T>(reply: &Value, read: impl FnOnce(&Value) -> Option<T>) -> Result<Reported<T>, Stop> {
     match reply {
         Value::ServerError(error) => Ok(Err(refusal(error))),
         reply => read(reply).map(Ok).ok_or(Stop::NoReply),

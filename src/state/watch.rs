@@ -11,7 +11,7 @@ use crate::time::Instant;
 
 /// The state of the listening connection, as far as changes of keys are concerned.
 #[derive(Debug)]
-pub(crate) enum Ear {
+pub(crate) enum TrackingChannel {
     /// Messages about changed keys arrive.
     Open {
         /// Identifies the connection; a reconnect changes the number.
@@ -47,7 +47,7 @@ pub(crate) struct Watch {
     refused: Option<Pair>,
     /// Whether the server of the watchdog did not know the listening connection: then the listening connection is
     /// replaced, once.
-    misled: bool,
+    wrong_server: bool,
     /// The generation of the connection of the watchdog at the last step.
     link: Option<u64>,
     /// The pending request about all holds.
@@ -94,7 +94,7 @@ impl Watch {
             tracked: None,
             tried: None,
             refused: None,
-            misled: false,
+            wrong_server: false,
             link: None,
             question: None,
             torn: now,
@@ -153,7 +153,7 @@ impl Watch {
 
     /// Returns the next step for this connection of the watchdog and this listening connection. Called again until
     /// the step is to ask or to rest.
-    pub(crate) fn next(&mut self, now: Instant, link: Option<u64>, ear: Ear) -> Step {
+    pub(crate) fn next(&mut self, now: Instant, link: Option<u64>, ear: TrackingChannel) -> Step {
         let broke = self.link.is_some() && link != self.link;
         let opened = link.is_some() && link != self.link;
         self.link = link;
@@ -169,13 +169,13 @@ impl Watch {
             return Step::Rest(Some(self.not_before));
         }
         let Some(link) = link else {
-            let needed = self.question.is_some() || !matches!(ear, Ear::Closed);
+            let needed = self.question.is_some() || !matches!(ear, TrackingChannel::Closed);
             return if needed { Step::Open } else { Step::Rest(None) };
         };
         let (pair, number, error) = match ear {
-            Ear::Open { connection, number } => (Pair { link, ear: Some(connection) }, number, None),
-            Ear::Refused(error) => (Pair { link, ear: None }, None, Some(error)),
-            Ear::Closed => return self.answer(now, now >= self.torn.after(LONGEST_REUNION)),
+            TrackingChannel::Open { connection, number } => (Pair { link, ear: Some(connection) }, number, None),
+            TrackingChannel::Refused(error) => (Pair { link, ear: None }, None, Some(error)),
+            TrackingChannel::Closed => return self.answer(now, now >= self.torn.after(LONGEST_REUNION)),
         };
         if self.tracked == Some(pair) || self.refused == Some(pair) {
             return self.answer(now, true);
@@ -207,16 +207,16 @@ impl Watch {
 
     /// Records that tracking works from now on; earlier changes may have been missed.
     pub(crate) fn tracked(&mut self) {
-        (self.tracked, self.refused, self.misled) = (self.tried, None, false);
+        (self.tracked, self.refused, self.wrong_server) = (self.tried, None, false);
         self.question.get_or_insert(All::Look);
         self.complained = false;
     }
 
     /// Records that the server does not know the listening connection. Returns whether to replace the listening
     /// connection: only once, because the name may lead the two connections to different servers.
-    pub(crate) fn misled(&mut self, now: Instant) -> bool {
+    pub(crate) fn wrong_server(&mut self, now: Instant) -> bool {
         self.rest(now);
-        !std::mem::replace(&mut self.misled, true)
+        !std::mem::replace(&mut self.wrong_server, true)
     }
 
     /// Records that the server refused to track. Returns whether the refusal is new.

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::member_view::{MemberView, Place};
 use super::slot::SLOTS;
-use super::told::{Place, Told};
 use crate::transport::{ServerNumber, Slot};
 
 /// The members by number, and the slots of each.
@@ -55,19 +55,23 @@ impl Map {
     }
 
     /// Whether a map is at least as new as the accepted one, and of a member that serves requests.
-    pub(super) fn trusts(&self, told: &Told) -> bool {
+    pub(super) fn trusts(&self, told: &MemberView) -> bool {
         told.is_well && told.epoch.is_none_or(|epoch| epoch >= self.epoch) && !self.is_foreign(told)
     }
 
     /// Whether a map shares no node with the accepted one: the address of a member may be that of another cluster's
     /// node by now.
-    pub(super) fn is_foreign(&self, told: &Told) -> bool {
+    pub(super) fn is_foreign(&self, told: &MemberView) -> bool {
         let is_known = |id| self.ids.values().any(|known| known == id);
         !self.ids.is_empty() && !told.ids.is_empty() && !told.ids.values().any(is_known)
     }
 
     /// Accepts a map. `make` makes members that were unknown. Returns the members of the map, replicas among them.
-    pub(super) fn accept(&mut self, told: &Told, mut make: impl FnMut(&Place) -> ServerNumber) -> Vec<ServerNumber> {
+    pub(super) fn accept(
+        &mut self,
+        told: &MemberView,
+        mut make: impl FnMut(&Place) -> ServerNumber,
+    ) -> Vec<ServerNumber> {
         let mut masters = vec![None; usize::from(SLOTS)];
         let mut members = vec![];
         for range in &told.ranges {
@@ -90,7 +94,7 @@ impl Map {
 
 #[cfg(test)]
 mod tests {
-    use super::super::told::Range;
+    use super::super::member_view::Range;
     use super::*;
 
     fn place(port: u16) -> Place {
@@ -101,12 +105,12 @@ mod tests {
         Range { first, last, master: place(master), replicas: vec![] }
     }
 
-    fn told(epoch: u64, ranges: Vec<Range>) -> Told {
-        Told { epoch: Some(epoch), is_well: true, ranges, ids: HashMap::new() }
+    fn told(epoch: u64, ranges: Vec<Range>) -> MemberView {
+        MemberView { epoch: Some(epoch), is_well: true, ranges, ids: HashMap::new() }
     }
 
     /// Accepts a map; the number of a member is its port.
-    fn accept(map: &mut Map, told: &Told) -> Vec<usize> {
+    fn accept(map: &mut Map, told: &MemberView) -> Vec<usize> {
         let members = map.accept(told, |place| ServerNumber(usize::from(place.1)));
         members.into_iter().map(|number| number.0).collect()
     }
@@ -131,7 +135,7 @@ mod tests {
         accept(&mut map, &told(5, vec![range(0, 16_383, 1)]));
         assert!(map.trusts(&told(5, vec![])) && map.trusts(&told(6, vec![])));
         assert!(!map.trusts(&told(4, vec![])));
-        assert!(!map.trusts(&Told { is_well: false, ..told(6, vec![]) }));
-        assert!(map.trusts(&Told { epoch: None, ..told(0, vec![]) }));
+        assert!(!map.trusts(&MemberView { is_well: false, ..told(6, vec![]) }));
+        assert!(map.trusts(&MemberView { epoch: None, ..told(0, vec![]) }));
     }
 }

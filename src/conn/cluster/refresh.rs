@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::Shared;
-use super::told::{self, Told};
+use super::member_view::{self, MemberView};
 use crate::conn::server::Server;
 use crate::conn::trouble::foreign;
 use crate::error::{Error, ErrorKind};
@@ -101,7 +101,7 @@ fn goes_on(shared: &Shared) -> bool {
 /// Looks at the map within `limit`. Fails when no member answers.
 pub(super) fn look(shared: &Arc<Shared>, limit: Duration) -> Result<(), Fault> {
     let end = Instant::now().after(limit);
-    let (mut best, mut failure): (Option<Told>, Option<Fault>) = (None, None);
+    let (mut best, mut failure): (Option<MemberView>, Option<Fault>) = (None, None);
     let (members, mut at_once) = begin(shared);
     let mut members = members.into_iter();
     let (tell, answers) = mpsc::channel();
@@ -159,11 +159,11 @@ fn ask(
     shared: &Arc<Shared>,
     member: Arc<Server>,
     deadline: Instant,
-    tell: mpsc::Sender<(Arc<Server>, Result<Told, Fault>)>,
+    tell: mpsc::Sender<(Arc<Server>, Result<MemberView, Fault>)>,
 ) -> Result<(), Fault> {
     let shared = Arc::clone(shared);
     let work = move || {
-        let told = told::ask(&member, deadline);
+        let told = member_view::ask(&member, deadline);
         if told.is_ok() {
             shared.state.lock().refreshing.answered(member.number());
         }
@@ -178,7 +178,7 @@ fn ask(
 
 /// Whether the map of a member is trusted. A map that shares no node with the accepted one is refused, unless a host of
 /// the URL tells it: there a new client would find it, too.
-fn judged(shared: &Shared, member: &Server, told: Told) -> Result<(Told, bool), Fault> {
+fn judged(shared: &Shared, member: &Server, told: MemberView) -> Result<(MemberView, bool), Fault> {
     let state = shared.state.lock();
     if member.number().0 >= state.seeds && state.map.is_foreign(&told) {
         return Err(Fault::NotSent(foreign(&member.label())));
@@ -209,11 +209,11 @@ fn begin(shared: &Shared) -> (Vec<Arc<Server>>, usize) {
     (order.into_iter().filter_map(|number| state.servers.get(number.0).cloned()).collect(), doubted)
 }
 
-fn rank(told: &Told) -> (bool, Option<u64>) {
+fn rank(told: &MemberView) -> (bool, Option<u64>) {
     (told.is_well, told.epoch)
 }
 
-fn accept(shared: &Shared, told: &Told) {
+fn accept(shared: &Shared, told: &MemberView) {
     let mut state = shared.state.lock();
     let super::State { map, servers, closed, refreshing, .. } = &mut *state;
     let members = map.accept(told, |place| super::add(servers, *closed, place, &shared.address, &shared.making));

@@ -240,7 +240,9 @@ fn a_redirection_without_a_host_leads_to_the_host_that_spoke() {
     let cluster = Cluster::new(seeds.into(), members, LIMIT).unwrap();
     let Ok(redis::Value::ServerError(error)) = redis::parse_redis_value(b"-ASK 5 :7001\r\n") else { panic!() };
     let refusal = Refusal::new(&error);
-    let Heed::Elsewhere(Route { server, asking: true }) = cluster.heed(ServerNumber(1), &refusal) else { panic!() };
+    let Redirect::Elsewhere(Route { server, asking: true }) = cluster.redirect(ServerNumber(1), &refusal) else {
+        panic!()
+    };
     assert_eq!(server.place(), Some(("localhost", 7_001)));
     assert_eq!(cluster.shared.state.lock().map.master(Slot(5)), None, "the slot has not moved");
 }

@@ -14,11 +14,11 @@ fn at(millis: u64) -> Instant {
 
 /// Takes the answer of a look-up that asked at this moment.
 fn learn(state: &mut State, asked: Instant, host: &str, is_calm: bool) -> usize {
-    let sighting = Sighting { endpoint: Endpoint::Tcp(host.into(), 1), is_calm, asked };
+    let sighting = MasterAddress { endpoint: Endpoint::Tcp(host.into(), 1), is_calm, asked };
     state.learn(asked, Ok(sighting)).len()
 }
 
-fn trouble() -> Result<Sighting, Error> {
+fn trouble() -> Result<MasterAddress, Error> {
     Err(Error::new(ErrorKind::Connection, "not known"))
 }
 
@@ -81,9 +81,9 @@ fn look_ups_hurry_for_a_while_after_a_sign() {
 #[derive(Debug)]
 struct Sure;
 
-impl Guide for Sure {
-    fn look_up(&self) -> Result<Sighting, Error> {
-        Ok(Sighting { endpoint: Endpoint::Tcp("a".into(), 1), is_calm: true, asked: Instant::now() })
+impl MasterFinder for Sure {
+    fn look_up(&self) -> Result<MasterAddress, Error> {
+        Ok(MasterAddress { endpoint: Endpoint::Tcp("a".into(), 1), is_calm: true, asked: Instant::now() })
     }
 
     fn close(&self) {}
@@ -120,10 +120,10 @@ fn a_stream_to_a_place_that_was_left_is_ended() {
 #[derive(Debug)]
 struct Forgotten;
 
-impl Guide for Forgotten {
-    fn look_up(&self) -> Result<Sighting, Error> {
+impl MasterFinder for Forgotten {
+    fn look_up(&self) -> Result<MasterAddress, Error> {
         let asked = Instant::now().before(FRESH);
-        Ok(Sighting { endpoint: Endpoint::Tcp("a".into(), 1), is_calm: true, asked })
+        Ok(MasterAddress { endpoint: Endpoint::Tcp("a".into(), 1), is_calm: true, asked })
     }
 
     fn close(&self) {}

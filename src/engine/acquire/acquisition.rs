@@ -109,7 +109,7 @@ impl<'a> Acquisition<'a> {
     pub(crate) fn hear(mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<Outcome<Grant>> {
         self.tells = false;
         let mut busy = LONGEST_SLEEP;
-        let outcome = self.heed(outcome).map(|outcome| match outcome {
+        let outcome = self.answered(outcome).map(|outcome| match outcome {
             Outcome::Taken(grant) => Some(grant),
             Outcome::Busy(free_in) => {
                 busy = free_in;
@@ -144,7 +144,7 @@ impl<'a> Acquisition<'a> {
         Ok(())
     }
 
-    /// Builds the request of the next attempt, with its time limits. [`heed`](Self::heed) takes its outcome.
+    /// Builds the request of the next attempt, with its time limits. [`answered`](Self::answered) takes its outcome.
     pub(crate) fn ask(&mut self) -> (Call<Attempt>, Bounds) {
         let bounds = self.ask_in_bundle();
         let waits = self.wait != Wait::Not;
@@ -195,7 +195,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Takes the outcome of the request that [`ask`](Self::ask) built.
-    fn heed(&mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<Outcome<Grant>> {
+    fn answered(&mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<Outcome<Grant>> {
         let node = &self.waiting.node;
         node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
         match outcome {
@@ -384,7 +384,7 @@ impl WaitLoop for Acquisition<'_> {
         let (call, bounds) = self.ask();
         let call = call.confirmed(self.confirmation(), Attempt::is_granted);
         let outcome = self.engine.sender.send(InDoubt::default(), &call, bounds, Some(self.caller));
-        self.heed(outcome)
+        self.answered(outcome)
     }
 
     fn pause(&mut self, busy: Duration) -> Option<Duration> {

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::name::INVALIDATIONS;
 use crate::name::LockName;
 use crate::state::channels::{Channels, Message, Subject};
-use crate::state::watch::Ear;
+use crate::state::watch::TrackingChannel;
 use crate::sync::Mutex;
 use crate::time::Instant;
 use crate::transport::Demand;
@@ -36,7 +36,7 @@ struct State {
     /// The id of the open connection on the server, where the server reports one.
     number: Option<u64>,
     /// Whether the open connection leads to the wrong server.
-    misled: bool,
+    wrong_server: bool,
 }
 
 /// The receiver of reports that do not concern waiters.
@@ -51,7 +51,7 @@ pub(crate) trait Reports: std::fmt::Debug + Send + Sync {
     fn invalidated(&self, server: &Arc<Server>, keys: Option<&[String]>);
 
     /// The state of the listening connection changed; with `lost`, messages may have been missed.
-    fn ear_changed(&self, server: &Arc<Server>, lost: bool);
+    fn tracking_channel_changed(&self, server: &Arc<Server>, lost: bool);
 
     /// The server refused a subscription, because another server has the slot.
     fn elsewhere(&self, server: &Server, refusal: &Refusal);
@@ -141,12 +141,12 @@ impl Hub {
     }
 
     /// Returns the state of the listening connection for changes of keys, while they are subscribed.
-    pub(crate) fn ear(&self) -> Ear {
+    pub(crate) fn tracking_channel(&self) -> TrackingChannel {
         let state = self.state.lock();
         match state.channels.is_live(INVALIDATIONS) {
-            Ok(true) => Ear::Open { connection: state.connections, number: state.number },
-            Ok(false) => Ear::Closed,
-            Err(refusal) => Ear::Refused(Error::refused(refusal)),
+            Ok(true) => TrackingChannel::Open { connection: state.connections, number: state.number },
+            Ok(false) => TrackingChannel::Closed,
+            Err(refusal) => TrackingChannel::Refused(Error::refused(refusal)),
         }
     }
 
@@ -155,7 +155,7 @@ impl Hub {
     pub(crate) fn is_unknown(&self, number: u64) {
         let mut state = self.state.lock();
         if state.number == Some(number) {
-            state.misled = true;
+            state.wrong_server = true;
             if let Some(waker) = &state.waker {
                 waker.wake();
             }
@@ -217,7 +217,7 @@ impl Drop for Subscription {
 impl Audience for Hub {
     fn demand(&self, now: Instant) -> Demand {
         let mut state = self.state.lock();
-        if std::mem::take(&mut state.misled) {
+        if std::mem::take(&mut state.wrong_server) {
             return Demand::Redial;
         }
         let demand = state.channels.demand(now);
@@ -230,10 +230,10 @@ impl Audience for Hub {
 
     fn handle(&self, event: ListenerEvent) {
         let (mut announced, mut counted, mut wakes) = (None, None, vec![]);
-        let (mut elsewhere, mut failed, mut ear_changed) = (None, None, false);
+        let (mut elsewhere, mut failed, mut tracking_channel_changed) = (None, None, false);
         {
             let mut state = self.state.lock();
-            let State { channels, connections, number, misled, .. } = &mut *state;
+            let State { channels, connections, number, wrong_server, .. } = &mut *state;
             match event {
                 ListenerEvent::Connected(number_there, pub_sub) => {
                     *connections += 1;
@@ -241,7 +241,7 @@ impl Audience for Hub {
                     channels.connected(pub_sub);
                 }
                 ListenerEvent::Subscribed(channel) => {
-                    ear_changed = channel == INVALIDATIONS;
+                    tracking_channel_changed = channel == INVALIDATIONS;
                     wakes = channels.subscribed(&channel);
                 }
                 ListenerEvent::Unsubscribed(channel) => wakes = channels.unsubscribed(&channel, Instant::now()),
@@ -259,12 +259,12 @@ impl Audience for Hub {
                     return;
                 }
                 ListenerEvent::Refused(names, refusal) => {
-                    ear_changed = names == [INVALIDATIONS];
+                    tracking_channel_changed = names == [INVALIDATIONS];
                     wakes = channels.refused(&names, &refusal);
                 }
                 ListenerEvent::Lost(error) => {
                     wakes = channels.lost();
-                    (*number, *misled) = (None, false);
+                    (*number, *wrong_server) = (None, false);
                     failed = Some(error);
                 }
             }
@@ -279,8 +279,8 @@ impl Audience for Hub {
         }
         // The report comes first, so that a woken waiter knows that another client published.
         wakes.iter().for_each(Bell::ring);
-        if ear_changed || failed.is_some() {
-            self.reports.ear_changed(&self.server, failed.is_some());
+        if tracking_channel_changed || failed.is_some() {
+            self.reports.tracking_channel_changed(&self.server, failed.is_some());
         }
         if let Some(error) = failed {
             self.reports.listening_failed(&self.server, error);

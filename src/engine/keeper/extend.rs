@@ -1,6 +1,6 @@
 //! `extend`: raises the time to live of a hold on request.
 
-use std::result::Result as Outcome;
+use std::result;
 use std::sync::Arc;
 
 use crate::conn::Server;
@@ -68,7 +68,7 @@ impl Keeper {
     pub(crate) fn finish_extension(
         &self,
         Extension { hold, server, lease, durability, turn }: Extension<'_>,
-        outcome: Outcome<Answer<Vec<RenewalAnswer>>, Failed>,
+        outcome: result::Result<Answer<Vec<RenewalAnswer>>, Failed>,
     ) -> Result<()> {
         let mut missing = None;
         self.in_turn(

@@ -1,6 +1,6 @@
 //! Requests about a hold, one at a time, and the effect of each reply on the hold.
 
-use std::result::Result as Outcome;
+use std::result;
 
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::Turn;
@@ -17,7 +17,7 @@ impl Keeper {
         &self,
         hold: &HoldState,
         turn: &Turn<'_>,
-        send: impl FnOnce(InDoubt) -> Outcome<Answer<A>, Failed>,
+        send: impl FnOnce(InDoubt) -> result::Result<Answer<A>, Failed>,
         learn: impl FnOnce(&mut Ledger, Instant, &Answer<A>) -> R,
     ) -> Result<R> {
         let node = self.sender.node(&hold.name);
@@ -45,7 +45,11 @@ impl Keeper {
 }
 
 /// Records the reply about a hold: a loss counts from here on, unless another loss was found before.
-pub(crate) fn still_kept<T>(ledger: &mut Ledger, now: Instant, answer: &Outcome<T, Loss>) -> Outcome<(), Loss> {
+pub(crate) fn still_kept<T>(
+    ledger: &mut Ledger,
+    now: Instant,
+    answer: &result::Result<T, Loss>,
+) -> result::Result<(), Loss> {
     let Err(loss) = answer else { return Ok(()) };
     ledger.look(now);
     ledger.lose(*loss);

@@ -1,6 +1,6 @@
 //! Partial releases: writes the remaining counts, in the background after a failure.
 
-use std::result::Result as Outcome;
+use std::result;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -62,7 +62,11 @@ impl Keeper {
     }
 
     /// Takes the outcome of the request.
-    pub(crate) fn finish_part(&self, part: PartRelease<'_>, outcome: Outcome<Answer<Released>, Failed>) -> Result<()> {
+    pub(crate) fn finish_part(
+        &self,
+        part: PartRelease<'_>,
+        outcome: result::Result<Answer<Released>, Failed>,
+    ) -> Result<()> {
         let hold = part.hold;
         let outcome = self.learn_of_part(&part, outcome);
         drop(part);
@@ -75,8 +79,8 @@ impl Keeper {
     fn learn_of_part(
         &self,
         part: &PartRelease<'_>,
-        outcome: Outcome<Answer<Released>, Failed>,
-    ) -> Result<Outcome<(), Loss>> {
+        outcome: result::Result<Answer<Released>, Failed>,
+    ) -> Result<result::Result<(), Loss>> {
         let PartRelease { hold, remaining: Remaining { cut, .. }, turn } = part;
         let outcome = outcome.or_else(exactly_once::taken_if_overwritten);
         self.in_turn(

@@ -55,12 +55,12 @@ impl Reports for ToKeeper {
         });
     }
 
-    fn ear_changed(&self, server: &Arc<Server>, lost: bool) {
-        self.with(|keeper| keeper.watchdog(server).ear_changed(lost));
+    fn tracking_channel_changed(&self, server: &Arc<Server>, lost: bool) {
+        self.with(|keeper| keeper.watchdog(server).tracking_channel_changed(lost));
     }
 
     fn elsewhere(&self, server: &Server, refusal: &Refusal) {
-        self.with(|keeper| _ = keeper.sender.topology.heed(server.number(), refusal));
+        self.with(|keeper| _ = keeper.sender.topology.redirect(server.number(), refusal));
     }
 
     fn listening_failed(&self, server: &Server, error: Error) {

@@ -209,7 +209,7 @@ impl RenewalHost for SceneHost {
         Ok(self.0.redis.lock().about(&due.hold.owner))
     }
 
-    fn heed(&self, _: &Refusal) -> Detour {
+    fn redirect(&self, _: &Refusal) -> Detour {
         Detour::None
     }
 

@@ -39,7 +39,7 @@ impl Reports for Nobody {
 
     fn invalidated(&self, _: &Arc<Server>, _: Option<&[String]>) {}
 
-    fn ear_changed(&self, _: &Arc<Server>, _: bool) {}
+    fn tracking_channel_changed(&self, _: &Arc<Server>, _: bool) {}
 
     fn elsewhere(&self, _: &Server, _: &Refusal) {}
 

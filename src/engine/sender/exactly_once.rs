@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::Arc;
 
-use crate::conn::{Heed, Outcome, Request, Route, Server, Topology, ask, gather};
+use crate::conn::{Outcome, Redirect, Request, Route, Server, Topology, ask, gather};
 use crate::durability::Copies;
 use crate::engine::caller::Caller;
 use crate::engine::sender::side_by_side::side_by_side;
@@ -298,13 +298,13 @@ impl<'a, T> Sending<'a, T> {
             }
             Err(Fault::Refused(refusal)) => {
                 self.redirected = None;
-                match self.topology.heed(server, &refusal) {
-                    Heed::AsItSays => exchange.failed(sent, ended, Fault::Refused(refusal), false),
-                    Heed::Later if refusal.is_of_foreign_key() => {
+                match self.topology.redirect(server, &refusal) {
+                    Redirect::AsItSays => exchange.failed(sent, ended, Fault::Refused(refusal), false),
+                    Redirect::Later if refusal.is_of_foreign_key() => {
                         exchange.cut_short(sent, ended, refusal.in_cluster());
                     }
-                    Heed::Later => exchange.postponed(sent, ended, refusal.in_cluster()),
-                    Heed::Elsewhere(route) => {
+                    Redirect::Later => exchange.postponed(sent, ended, refusal.in_cluster()),
+                    Redirect::Elsewhere(route) => {
                         self.redirected = Some(route);
                         exchange.redirected(sent, ended, refusal.in_cluster());
                     }
@@ -404,7 +404,7 @@ fn doubt(topology: &dyn Topology, server: ServerNumber, fault: &Fault) {
     match fault {
         Fault::NotSent(error) if error.kind() != ErrorKind::Connection => {}
         Fault::NotSent(_) | Fault::Unanswered(..) => topology.doubt(server),
-        Fault::Refused(refusal) => _ = topology.heed(server, refusal),
+        Fault::Refused(refusal) => _ = topology.redirect(server, refusal),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Numbered requests: each has its effect once, also where an unanswered copy cannot be fenced.
 
-use std::result::Result as Outcome;
+use std::result;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ impl Sender {
         call: &Call<T>,
         bounds: Bounds,
         caller: Option<&Caller<'_>>,
-    ) -> Outcome<Answer<T>, Failed> {
+    ) -> result::Result<Answer<T>, Failed> {
         loop {
             let limit = Instant::now().after(LONGEST_REPETITION);
             let outcome = self.send(InDoubt::default(), call, ended_by(bounds, limit), caller);

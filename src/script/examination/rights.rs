@@ -2,7 +2,7 @@
 
 use redis::{Cmd, Value};
 
-use super::{Told, only, refusal, words};
+use super::{Reported, only, refusal, words};
 use crate::error::Stop;
 use crate::name::LockName;
 use crate::script::Pipeline;
@@ -53,7 +53,7 @@ const QUEUE: &[&str] = &[
 
 /// Returns the commands that the user may not run, whatever the key. The commands are queued in a transaction that is
 /// discarded: a server checks rights when it queues a command.
-pub(super) fn missing(send: &mut Pipeline<'_>, sample: &LockName) -> Result<Told<Vec<&'static str>>, Stop> {
+pub(super) fn missing(send: &mut Pipeline<'_>, sample: &LockName) -> Result<Reported<Vec<&'static str>>, Stop> {
     if let Value::ServerError(error) = only(send(&[words(&["MULTI"])])?)? {
         // Every kind needs these, which may run: they write nothing.
         let replies = send(&SCRIPTS.iter().map(|word| example(word, sample)).collect::<Vec<_>>())?;

@@ -10,12 +10,12 @@ fn at(millis: u64) -> Instant {
     Instant::from_millis(1_000_000 + millis)
 }
 
-fn open(connection: u64) -> Ear {
-    Ear::Open { connection, number: Some(connection + 100) }
+fn open(connection: u64) -> TrackingChannel {
+    TrackingChannel::Open { connection, number: Some(connection + 100) }
 }
 
-fn refused() -> Ear {
-    Ear::Refused(Error::refused(Refusal::for_test("NOPERM")))
+fn refused() -> TrackingChannel {
+    TrackingChannel::Refused(Error::refused(Refusal::for_test("NOPERM")))
 }
 
 /// Both connections are open, and all holds were asked about.
@@ -37,7 +37,7 @@ fn live() -> Watch {
 fn an_empty_watch_does_nothing() {
     let mut watch = Watch::new(at(0));
     watch.lost(at(0));
-    for (link, ear) in [(None, Ear::Closed), (Some(1), open(1)), (None, refused())] {
+    for (link, ear) in [(None, TrackingChannel::Closed), (Some(1), open(1)), (None, refused())] {
         assert!(matches!(watch.next(at(1), link, ear), Step::Rest(None)));
     }
 }
@@ -57,7 +57,7 @@ fn a_broken_watchdog_connection_brings_all_into_question_once() {
 fn a_broken_listening_connection_brings_all_into_question_once() {
     let mut watch = live();
     watch.lost(at(10));
-    assert!(matches!(watch.next(at(10), Some(1), Ear::Closed), Step::Rest(Some(_))));
+    assert!(matches!(watch.next(at(10), Some(1), TrackingChannel::Closed), Step::Rest(Some(_))));
     assert!(matches!(watch.next(at(60), Some(1), open(2)), Step::Track(102)));
     watch.tracked();
     assert!(matches!(watch.next(at(60), Some(1), open(2)), Step::Ask(All::Renew)));
@@ -68,10 +68,12 @@ fn a_broken_listening_connection_brings_all_into_question_once() {
 fn all_holds_are_verified_without_a_listening_connection() {
     let mut watch = live();
     watch.lost(at(10));
-    let Step::Rest(Some(until)) = watch.next(at(10), Some(1), Ear::Closed) else { panic!("it waits a while") };
+    let Step::Rest(Some(until)) = watch.next(at(10), Some(1), TrackingChannel::Closed) else {
+        panic!("it waits a while")
+    };
     assert!(until <= at(510));
-    assert!(matches!(watch.next(until, Some(1), Ear::Closed), Step::Ask(All::Renew)));
-    assert!(matches!(watch.next(until.after(LONGEST_PAUSE), Some(1), Ear::Closed), Step::Rest(None)));
+    assert!(matches!(watch.next(until, Some(1), TrackingChannel::Closed), Step::Ask(All::Renew)));
+    assert!(matches!(watch.next(until.after(LONGEST_PAUSE), Some(1), TrackingChannel::Closed), Step::Rest(None)));
 }
 
 #[test]
@@ -80,7 +82,7 @@ fn an_unreachable_server_is_tried_several_times_a_second() {
     watch.lost(at(0));
     let (mut now, mut tries) = (at(0), vec![]);
     while now < at(10_000) {
-        match watch.next(now, None, Ear::Closed) {
+        match watch.next(now, None, TrackingChannel::Closed) {
             Step::Open => {
                 tries.push(now);
                 watch.failed(now);
@@ -117,10 +119,10 @@ fn an_ear_at_another_server_is_made_anew_once() {
     let mut watch = live();
     assert!(matches!(watch.next(at(10), None, open(1)), Step::Open));
     assert!(matches!(watch.next(at(10), Some(2), open(1)), Step::Track(101)));
-    assert!(watch.misled(at(10)), "the name leads to another server by now");
+    assert!(watch.wrong_server(at(10)), "the name leads to another server by now");
     watch.lost(at(10));
     assert!(matches!(watch.next(at(60), Some(2), open(2)), Step::Track(102)));
-    assert!(!watch.misled(at(60)), "and to one or the other all the time");
+    assert!(!watch.wrong_server(at(60)), "and to one or the other all the time");
     assert!(watch.untracked());
     let Step::Rest(Some(later)) = watch.next(at(60), Some(2), open(2)) else { panic!("it failed a moment ago") };
     assert!(matches!(watch.next(later, Some(2), open(2)), Step::Ask(All::Renew)), "all the same");
@@ -128,7 +130,7 @@ fn an_ear_at_another_server_is_made_anew_once() {
     watch.tracked();
     watch.lost(at(1_000));
     assert!(matches!(watch.next(at(1_500), Some(2), open(4)), Step::Track(104)));
-    assert!(watch.misled(at(1_500)), "it had led to the right one meanwhile");
+    assert!(watch.wrong_server(at(1_500)), "it had led to the right one meanwhile");
 }
 
 #[test]
@@ -207,7 +209,7 @@ impl Model {
             let ear = match self.ear {
                 Some(_) if self.forbidden => refused(),
                 Some(connection) => open(connection),
-                None => Ear::Closed,
+                None => TrackingChannel::Closed,
             };
             match self.watch.next(self.now, self.link, ear) {
                 Step::Open if self.reachable => {

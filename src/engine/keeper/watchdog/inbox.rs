@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use crate::conn::Waker;
 use crate::engine::hold::HoldState;
 use crate::name::LockName;
-use crate::state::questions::Questions;
+use crate::state::check_limiter::CheckLimiter;
 use crate::sync::Mutex;
 use crate::time::Instant;
 
@@ -16,7 +16,7 @@ pub(crate) struct Inbox(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     events: Events,
-    questions: Questions,
+    check_limiter: CheckLimiter,
     granted: Vec<Weak<HoldState>>,
     /// The holds that another watchdog handed over.
     moved: Vec<Weak<HoldState>>,
@@ -53,7 +53,7 @@ impl Inbox {
     /// Adds names to check. A resting name wakes no watchdog, because the watchdog looks at the end of the rest.
     pub(crate) fn ask(&self, names: impl IntoIterator<Item = LockName>) {
         let mut state = self.0.lock();
-        if state.questions.add(names) {
+        if state.check_limiter.add(names) {
             state.wake();
         }
     }
@@ -108,12 +108,12 @@ impl Inbox {
 
     /// Takes the names that are due.
     pub(crate) fn take_names(&self, now: Instant) -> Vec<LockName> {
-        self.0.lock().questions.take(now)
+        self.0.lock().check_limiter.take(now)
     }
 
     /// The time at which the next names are due.
     pub(crate) fn next_names(&self) -> Option<Instant> {
-        self.0.lock().questions.next()
+        self.0.lock().check_limiter.next()
     }
 
     /// Takes the new grants. Without new grants and with `to_sleep`, the next grant wakes the watchdog.

@@ -38,7 +38,7 @@ pub(crate) trait RenewalHost {
     fn ask_by_route(&mut self, due: &Due, deadline: Instant) -> Result<RenewalAnswer, Error>;
 
     /// Learns from a refusal, and tells what it means for the holds of the request.
-    fn heed(&self, refusal: &Refusal) -> Detour;
+    fn detour(&self, refusal: &Refusal) -> Detour;
 
     /// Hands a hold over to the watchdog of another server, if the hold's key is there.
     fn hand_over(&self, hold: &Arc<HoldState>) -> bool;
@@ -199,7 +199,7 @@ impl Renewer {
                     continue;
                 }
                 Ok(_) => Error::odd_count(),
-                Err(refusal) => match host.heed(&refusal) {
+                Err(refusal) => match host.detour(&refusal) {
                     Detour::ByKey => {
                         self.by_key.extend(request.iter().copied().cloned());
                         continue;
@@ -280,7 +280,7 @@ impl Renewer {
         let mut refusals = vec![];
         for (&due, answer) in request.iter().zip(answers) {
             let detour = match &answer {
-                RenewalAnswer::Refused(refusal) => host.heed(refusal),
+                RenewalAnswer::Refused(refusal) => host.detour(refusal),
                 _ => Detour::None,
             };
             match detour {

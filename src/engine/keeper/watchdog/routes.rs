@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::conn::{Heed, Route, Server};
+use crate::conn::{Redirect, Route, Server};
 use crate::engine::hold::HoldState;
 use crate::engine::keeper::Keeper;
 use crate::engine::keeper::watchdog::renewer::Detour;
@@ -16,13 +16,13 @@ use crate::time::Instant;
 
 impl Keeper {
     /// Learns from the refusal of a renewal or a check.
-    pub(super) fn heed(&self, server: &Server, refusal: &Refusal) -> Detour {
-        match self.sender.topology.heed(server.number(), refusal) {
-            Heed::AsItSays => Detour::None,
+    pub(super) fn detour(&self, server: &Server, refusal: &Refusal) -> Detour {
+        match self.sender.topology.redirect(server.number(), refusal) {
+            Redirect::AsItSays => Detour::None,
             // No server has the slot, so no other way leads to an answer.
-            Heed::Later if refusal.word() == "CLUSTERDOWN" => Detour::None,
-            Heed::Elsewhere(Route { asking: false, .. }) => Detour::Moved,
-            Heed::Elsewhere(_) | Heed::Later => Detour::ByKey,
+            Redirect::Later if refusal.word() == "CLUSTERDOWN" => Detour::None,
+            Redirect::Elsewhere(Route { asking: false, .. }) => Detour::Moved,
+            Redirect::Elsewhere(_) | Redirect::Later => Detour::ByKey,
         }
     }
 

@@ -237,8 +237,8 @@ impl RenewalHost for ServerRound<'_> {
         answers.into_iter().next().ok_or_else(Error::odd_count)
     }
 
-    fn heed(&self, refusal: &Refusal) -> Detour {
-        self.keeper.heed(self.server, refusal)
+    fn detour(&self, refusal: &Refusal) -> Detour {
+        self.keeper.detour(self.server, refusal)
     }
 
     fn hand_over(&self, hold: &Arc<HoldState>) -> bool {

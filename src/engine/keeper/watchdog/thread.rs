@@ -90,7 +90,7 @@ impl Watchdog {
     }
 
     /// The state of the listening connection changed; with `lost`, messages may have been missed.
-    pub(crate) fn ear_changed(&self, lost: bool) {
+    pub(crate) fn tracking_channel_changed(&self, lost: bool) {
         self.inbox.put(|events| events.lost |= lost);
     }
 

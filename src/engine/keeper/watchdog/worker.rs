@@ -13,8 +13,8 @@ use crate::engine::keeper::watchdog::renewer::{Asked, RenewalHost, Renewer};
 use crate::engine::keeper::watchdog::server_round::{SHORTEST_ATTEMPT, ServerRound};
 use crate::error::Error;
 use crate::event::LossesToldLate;
-use crate::state::ripening::Ripening;
 use crate::state::watch::{All, Step, Watch};
+use crate::state::watch_delay::WatchDelay;
 use crate::time::Instant;
 use crate::transport::Fault;
 
@@ -28,7 +28,7 @@ pub(crate) struct Worker {
     command_timeout: Duration,
     renewer: Renewer,
     next_round: Instant,
-    ripening: Ripening<Weak<HoldState>>,
+    watch_delay: WatchDelay<Weak<HoldState>>,
     watch: Watch,
     /// The subscription to changes of keys, while holds are watched.
     subscription: Option<Subscription>,
@@ -67,7 +67,7 @@ impl Worker {
             command_timeout: config.command_timeout,
             next_round: renewer.next_tick(),
             renewer,
-            ripening: Ripening::new(now),
+            watch_delay: WatchDelay::new(now),
             watch,
             subscription: None,
             next_step: None,
@@ -79,7 +79,7 @@ impl Worker {
 
     pub(crate) fn run(&mut self, sleeper: &Sleeper) {
         loop {
-            let times = [self.ripening.step_at(), self.inbox.next_names(), self.next_step];
+            let times = [self.watch_delay.step_at(), self.inbox.next_names(), self.next_step];
             let until = times.into_iter().flatten().fold(self.next_round, Instant::min);
             let now = Instant::now();
             let until = now.after(now.nap_until(until));
@@ -101,7 +101,7 @@ impl Worker {
     fn is_over(&self, keeper: &Keeper) -> bool {
         let rests = self.empty_since.is_some_and(|since| since.after(LINGER) <= Instant::now());
         rests
-            && self.ripening.step_at().is_none()
+            && self.watch_delay.step_at().is_none()
             && !keeper.sender.topology.servers().iter().any(|server| Arc::ptr_eq(server, &self.server))
             && self.inbox.is_left()
     }
@@ -164,13 +164,13 @@ impl Worker {
 
     /// Returns the holds that have lived long enough to be watched.
     fn ripen(&mut self, now: Instant) -> Vec<Arc<HoldState>> {
-        match self.ripening.step_at() {
+        match self.watch_delay.step_at() {
             Some(at) if at <= now => {
-                let granted = self.inbox.take_granted(self.ripening.is_about_to_rest());
-                self.ripening.step(now, granted).iter().filter_map(Weak::upgrade).collect()
+                let granted = self.inbox.take_granted(self.watch_delay.is_about_to_rest());
+                self.watch_delay.step(now, granted).iter().filter_map(Weak::upgrade).collect()
             }
             None if !self.inbox.awaits_grants() => {
-                self.ripening.begin(now);
+                self.watch_delay.begin(now);
                 vec![]
             }
             _ => vec![],
@@ -181,7 +181,7 @@ impl Worker {
     fn see_to_watch(&mut self, keeper: &Keeper, hub: &Hub) -> Option<All> {
         loop {
             let now = Instant::now();
-            let (link, ear) = (self.connection.generation(), hub.ear());
+            let (link, ear) = (self.connection.generation(), hub.tracking_channel());
             // A silent server must not delay the next renewal.
             let deadline = now.after(self.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
             let complaint = match self.watch.next(now, link, ear) {
@@ -197,7 +197,7 @@ impl Worker {
                         continue;
                     }
                     Err(Fault::Refused(refusal))
-                        if refusal.is_of_redirection() && self.watch.misled(Instant::now()) =>
+                        if refusal.is_of_redirection() && self.watch.wrong_server(Instant::now()) =>
                     {
                         hub.is_unknown(number);
                         continue;

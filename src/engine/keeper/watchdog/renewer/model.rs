@@ -449,7 +449,7 @@ impl RenewalHost for World {
         answers.into_iter().next().ok_or_else(Error::odd_count)
     }
 
-    fn heed(&self, refusal: &Refusal) -> Detour {
+    fn detour(&self, refusal: &Refusal) -> Detour {
         match refusal.word() {
             "TRYAGAIN" => Detour::ByKey,
             "MOVED" => Detour::Moved,

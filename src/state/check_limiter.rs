@@ -10,14 +10,14 @@ use crate::time::Instant;
 ///
 /// Where a client writes to a key all the time, one check covers all changes while the name rests.
 #[derive(Debug, Default)]
-pub(crate) struct Questions {
+pub(crate) struct CheckLimiter {
     waiting: HashSet<LockName>,
     /// The names that were checked lately, with the times of their checks, in order.
     lately: VecDeque<(Instant, LockName)>,
     resting: HashSet<LockName>,
 }
 
-impl Questions {
+impl CheckLimiter {
     /// Adds names to check. Returns whether one of them is due at once.
     pub(crate) fn add(&mut self, names: impl IntoIterator<Item = LockName>) -> bool {
         let mut at_once = false;
@@ -76,7 +76,7 @@ mod tests {
 
     /// The number of checks in a second in which each of so many names changes all the time.
     fn questions_in_a_second(names: usize) -> usize {
-        let mut questions = Questions::default();
+        let mut questions = CheckLimiter::default();
         let mut asked = 0;
         for step in 0..200 {
             questions.add((0..names).map(name));
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_first_question_is_asked_at_once_and_the_next_one_rests() {
-        let mut questions = Questions::default();
+        let mut questions = CheckLimiter::default();
         assert_eq!(questions.next(), None);
         assert!(questions.add([name(1), name(1)]), "at once");
         assert_eq!(questions.take(at(0)), [name(1)]);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn no_name_is_forgotten_and_nothing_is_kept() {
-        let mut questions = Questions::default();
+        let mut questions = CheckLimiter::default();
         questions.add((0..10_000).map(name));
         assert_eq!(questions.take(at(0)).len(), 10_000);
         questions.add((0..10_000).map(name));

@@ -16,7 +16,7 @@ pub(super) type Place = (String, u16);
 
 /// The map of the cluster as one member knows it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct MemberView {
     /// The last epoch that the member heard of; `None` where the member does not tell.
     pub(super) epoch: Option<u64>,
     /// Whether the member serves requests.
@@ -36,7 +36,7 @@ pub(super) struct Range {
 }
 
 /// Asks one member for its map.
-pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<Told, Fault> {
+pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<MemberView, Fault> {
     let mut connection = server.dial_for_map(deadline)?;
     let spoke = server.place().map_or("", |(host, _)| host);
     let questions = [command(&["CLUSTER", "INFO"]), command(&["CLUSTER", "SLOTS"])];
@@ -48,14 +48,14 @@ pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<Tol
         }
         let (ranges, ids) = ranges(slots, spoke).ok_or(Stop::NoReply)?;
         Ok(match text_of(info) {
-            Some(info) => Told {
+            Some(info) => MemberView {
                 epoch: field(&info, "cluster_current_epoch").and_then(|epoch| epoch.parse().ok()),
                 is_well: field(&info, "cluster_state") == Some("ok"),
                 ranges,
                 ids,
             },
             // A user without the right to this command takes the first map.
-            None => Told { epoch: None, is_well: true, ranges, ids },
+            None => MemberView { epoch: None, is_well: true, ranges, ids },
         })
     })
 }

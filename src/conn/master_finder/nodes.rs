@@ -9,7 +9,7 @@ use super::Limit;
 use crate::conn::address::Endpoint;
 use crate::conn::command::command;
 use crate::conn::introduction::Hello;
-use crate::conn::locate::{Guide, Sighting};
+use crate::conn::locate::{MasterAddress, MasterFinder};
 use crate::conn::server::Server;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Mutex;
@@ -50,8 +50,8 @@ impl Nodes {
     }
 }
 
-impl Guide for Nodes {
-    fn look_up(&self) -> Result<Sighting, Error> {
+impl MasterFinder for Nodes {
+    fn look_up(&self) -> Result<MasterAddress, Error> {
         let reign = self.reign.lock();
         // A node that was silent may be the next master.
         let (is_found, skips_down) = (reign.master.is_some(), reign.is_sure);
@@ -72,7 +72,7 @@ impl Guide for Nodes {
         let endpoint = self.reign.lock().choose(&masters, &replicas, asked);
         let endpoint =
             endpoint.ok_or_else(|| no_master(&masters, &replicas, self.nodes.len(), errors.iter().collect()))?;
-        Ok(Sighting { is_calm: errors.is_empty() && masters == [endpoint.clone()], endpoint, asked })
+        Ok(MasterAddress { is_calm: errors.is_empty() && masters == [endpoint.clone()], endpoint, asked })
     }
 
     fn close(&self) {

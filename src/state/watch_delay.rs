@@ -6,14 +6,14 @@ use crate::time::Instant;
 
 /// The holds that were granted lately. Most holds are released soon and never watched.
 #[derive(Debug)]
-pub(crate) struct Ripening<Hold> {
+pub(crate) struct WatchDelay<Hold> {
     young: Vec<Hold>,
     /// The time of the next step; `None` while no hold is young.
     step_at: Option<Instant>,
     quiet_steps: u32,
 }
 
-impl<Hold> Ripening<Hold> {
+impl<Hold> WatchDelay<Hold> {
     pub(crate) fn new(now: Instant) -> Self {
         Self { young: vec![], step_at: Some(now.after(STEP)), quiet_steps: 0 }
     }
@@ -57,30 +57,30 @@ mod tests {
 
     #[test]
     fn a_hold_ripens_after_100_to_200_ms_unless_released() {
-        let mut ripening = Ripening::new(at(0));
+        let mut watch_delay = WatchDelay::new(at(0));
         let (long, short) = (Arc::new("long"), Arc::new("short"));
-        assert_eq!(ripening.step_at(), Some(at(100)));
-        assert!(ripening.step(at(100), vec![Arc::downgrade(&long), Arc::downgrade(&short)]).is_empty());
+        assert_eq!(watch_delay.step_at(), Some(at(100)));
+        assert!(watch_delay.step(at(100), vec![Arc::downgrade(&long), Arc::downgrade(&short)]).is_empty());
         drop(short);
-        let ripe = ripening.step(at(200), vec![]);
+        let ripe = watch_delay.step(at(200), vec![]);
         let ripe: Vec<_> = ripe.iter().filter_map(Weak::upgrade).collect();
         assert_eq!(ripe, [long]);
-        assert!(ripening.step(at(300), vec![]).is_empty(), "it ripens once");
+        assert!(watch_delay.step(at(300), vec![]).is_empty(), "it ripens once");
     }
 
     #[test]
     fn after_a_quiet_second_ripening_rests_until_a_grant() {
-        let mut ripening = Ripening::new(at(0));
+        let mut watch_delay = WatchDelay::new(at(0));
         let mut now = at(0);
-        while let Some(at) = ripening.step_at() {
+        while let Some(at) = watch_delay.step_at() {
             now = at;
             let granted = if now == super::tests::at(500) { vec!["a hold"] } else { vec![] };
-            ripening.step(now, granted);
+            watch_delay.step(now, granted);
         }
         assert!(now >= at(1_500) && now <= at(1_800), "{now:?}");
-        ripening.begin(at(5_000));
-        assert_eq!(ripening.step_at(), Some(at(5_100)));
-        ripening.step(at(5_100), vec![]);
-        assert_eq!(ripening.step_at(), None, "woken for nothing");
+        watch_delay.begin(at(5_000));
+        assert_eq!(watch_delay.step_at(), Some(at(5_100)));
+        watch_delay.step(at(5_100), vec![]);
+        assert_eq!(watch_delay.step_at(), None, "woken for nothing");
     }
 }

@@ -13,7 +13,7 @@ use redis::Value;
 use super::address::{Address, Endpoint};
 use super::dialer::{Dialer, Moving, Purpose};
 use super::gather::{Outcome, Request, gather};
-use super::locate::{Guide, LONGEST_QUESTION, LONGEST_SILENCE, Locator};
+use super::locate::{LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterFinder};
 use super::server::Server;
 use super::target::Service;
 use crate::error::{Error, ErrorKind};
@@ -54,7 +54,7 @@ impl Master {
         self.told_by(guide, login)
     }
 
-    fn told_by(self, guide: impl Guide + 'static, login: Address) -> Dialer {
+    fn told_by(self, guide: impl MasterFinder + 'static, login: Address) -> Dialer {
         let Self { label, endpoint, dialer, .. } = self;
         let whole = dialer(ServerNumber::default(), login.clone()).with_label(label.clone());
         whole.moving(Moving::new(Locator::new(guide), endpoint, move |endpoint| {

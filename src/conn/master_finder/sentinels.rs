@@ -12,7 +12,7 @@ use crate::conn::command::command;
 use crate::conn::dialer::Purpose;
 use crate::conn::gather::Outcome;
 use crate::conn::introduction::text_of;
-use crate::conn::locate::{Guide, Sighting};
+use crate::conn::locate::{MasterAddress, MasterFinder};
 use crate::conn::server::Server;
 use crate::conn::target::Service;
 use crate::error::{Error, ErrorKind, Result};
@@ -49,7 +49,7 @@ enum Subject {
 }
 
 #[derive(Clone, Debug)]
-enum Told {
+enum SentinelReply {
     Watched {
         epoch: u64,
         others: usize,
@@ -94,7 +94,7 @@ impl Sentinels {
     }
 
     /// Returns a time before any question was sent, too.
-    fn ask(&self, sentinels: &[Arc<Server>], subjects: &[Subject]) -> (Instant, Vec<Outcome<Told>>) {
+    fn ask(&self, sentinels: &[Arc<Server>], subjects: &[Subject]) -> (Instant, Vec<Outcome<SentinelReply>>) {
         let now = Instant::now();
         let state = self.state.lock();
         let is_found = state.succession.has_begun();
@@ -122,7 +122,7 @@ impl Sentinels {
         drop(state);
         let (mut silent, mut is_complete) = (vec![], voters.len() >= most_of(known.max(named)));
         for outcome in self.ask(&poll.voters, &[Subject::Others]).1 {
-            let Ok(Told::Others(others)) = outcome.answer else {
+            let Ok(SentinelReply::Others(others)) = outcome.answer else {
                 is_complete = false;
                 continue;
             };
@@ -198,8 +198,8 @@ impl fmt::Debug for Sentinels {
     }
 }
 
-impl Guide for Sentinels {
-    fn look_up(&self) -> Result<Sighting> {
+impl MasterFinder for Sentinels {
+    fn look_up(&self) -> Result<MasterAddress> {
         let (mut asked, mut poll) = self.poll();
         if !poll.votes.is_empty() {
             self.state.lock().known = poll.known();
@@ -209,7 +209,7 @@ impl Guide for Sentinels {
         }
         let decided = self.state.lock().succession.decide(self.service.sentinels.len(), &poll.votes);
         match decided {
-            Ok(endpoint) => Ok(Sighting { endpoint, is_calm: !poll.is_uneasy, asked }),
+            Ok(endpoint) => Ok(MasterAddress { endpoint, is_calm: !poll.is_uneasy, asked }),
             Err(doubt) => Err(self.doubt(poll, doubt)),
         }
     }
@@ -241,7 +241,7 @@ impl Poll {
     }
 
     /// Takes the answers of one sentinel.
-    fn count(&mut self, sentinel: Arc<Server>, answers: &[Outcome<Told>]) {
+    fn count(&mut self, sentinel: Arc<Server>, answers: &[Outcome<SentinelReply>]) {
         if let Some(answer) = answers.iter().find(|answer| answer.answer.is_ok()) {
             sentinel.answered(None, answer.sent);
         }
@@ -249,14 +249,14 @@ impl Poll {
         let (mut master, mut id) = (None, None);
         for answer in answers {
             match &answer.answer {
-                Ok(Told::Watched { epoch, others, is_up }) => {
+                Ok(SentinelReply::Watched { epoch, others, is_up }) => {
                     epoch_and_known = Some((*epoch, others + 1));
                     self.is_uneasy |= !is_up;
                 }
-                Ok(Told::Master(None)) => return self.strangers.push(sentinel.label()),
-                Ok(Told::Master(told)) => master = told.clone(),
-                Ok(Told::Id(told)) => id = Some(told.clone()),
-                Ok(Told::Others(_)) | Err(_) => {}
+                Ok(SentinelReply::Master(None)) => return self.strangers.push(sentinel.label()),
+                Ok(SentinelReply::Master(told)) => master = told.clone(),
+                Ok(SentinelReply::Id(told)) => id = Some(told.clone()),
+                Ok(SentinelReply::Others(_)) | Err(_) => {}
             }
         }
         if let (Some((epoch, known)), Some(master), Some(voter)) = (epoch_and_known, master, id) {
@@ -274,7 +274,7 @@ fn sentinel(dialer: &MakesDialers, address: Address) -> Arc<Server> {
     Arc::new(Server::new(dialer, 1))
 }
 
-fn error_of(outcome: &Outcome<Told>) -> Option<Error> {
+fn error_of(outcome: &Outcome<SentinelReply>) -> Option<Error> {
     match &outcome.answer {
         Ok(_) => None,
         Err(Fault::NotSent(error) | Fault::Unanswered(_, error)) => Some(error.clone()),
@@ -294,28 +294,28 @@ impl Subject {
     }
 }
 
-impl Question<Value, Told> for Subject {
-    fn read(&self, reply: &Value) -> Option<Told> {
+impl Question<Value, SentinelReply> for Subject {
+    fn read(&self, reply: &Value) -> Option<SentinelReply> {
         match (self, reply) {
             (Self::Watched, reply) => {
                 let epoch = field(reply, "config-epoch")?.parse().ok()?;
                 let others = field(reply, "num-other-sentinels")?.parse().ok()?;
                 let flags = field(reply, "flags")?;
                 let is_up = !flags.split(',').any(|flag| FLAGS_OF_A_MOVE.contains(&flag));
-                Some(Told::Watched { epoch, others, is_up })
+                Some(SentinelReply::Watched { epoch, others, is_up })
             }
-            (Self::Master, Value::Nil) => Some(Told::Master(None)),
+            (Self::Master, Value::Nil) => Some(SentinelReply::Master(None)),
             (Self::Master, Value::Array(parts)) => {
                 let [host, port] = parts.as_slice() else { return None };
-                Some(Told::Master(Some(endpoint(text_of(host)?, &text_of(port)?)?)))
+                Some(SentinelReply::Master(Some(endpoint(text_of(host)?, &text_of(port)?)?)))
             }
-            (Self::Id, reply) => text_of(reply).map(Told::Id),
+            (Self::Id, reply) => text_of(reply).map(SentinelReply::Id),
             (Self::Others, Value::Array(others)) => {
                 let other =
                     |other| Some((field(other, "runid")?, endpoint(field(other, "ip")?, &field(other, "port")?)?));
                 // A sentinel that was never reached has no id.
                 let others = others.iter().filter_map(other).filter(|(id, _)| !id.is_empty());
-                Some(Told::Others(others.collect()))
+                Some(SentinelReply::Others(others.collect()))
             }
             _ => None,
         }
