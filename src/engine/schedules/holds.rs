@@ -209,7 +209,7 @@ impl RenewalHost for SceneHost {
         Ok(self.0.redis.lock().about(&due.hold.owner))
     }
 
-    fn redirect(&self, _: &Refusal) -> Detour {
+    fn detour(&self, _: &Refusal) -> Detour {
         Detour::None
     }
 
