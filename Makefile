@@ -24,6 +24,8 @@ LIBRARY = --workspace --exclude lockson-book
 SLOW = $(shell cat tests/slow.txt)
 NOT_SLOW = $(SLOW:%=--skip %)
 KIND = plain
+# Long campaigns run optimized code; `.ci/run`, whose samples are short, takes what `make test` has built.
+RELEASE = --release
 
 .PHONY: help demo quick test slow deep soak models campaigns topology book servers bench interop habits fmt
 
@@ -55,7 +57,7 @@ quick:
 slow:
 	@sh .ci/need cc redis-server
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features --lib --test it -- $(SLOW)
-	RUSTFLAGS="$$RUSTFLAGS --cfg shuttle" $(CARGO) test --lib --target-dir target/shuttle schedules::
+	RUSTC_WORKSPACE_WRAPPER="$(CURDIR)/.ci/shuttle" $(CARGO) test $(LIBRARY) --all-features --lib schedules::
 
 deep: soak topology servers book bench interop
 
@@ -69,10 +71,10 @@ models:
 
 campaigns:
 	@sh .ci/need cc redis-server
-	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test --release --all-features --test it soak:: -- --ignored --nocapture --test-threads=1
+	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test $(RELEASE) $(LIBRARY) --all-features --test it soak:: -- --ignored --nocapture --test-threads=1
 
 topology:
-	@CARGO=$(CARGO) sh .ci/topology $(MINUTES) $(TESTS)
+	@CARGO=$(CARGO) BUILD="$(RELEASE) $(LIBRARY)" sh .ci/topology $(MINUTES) $(TESTS)
 
 book:
 	@sh .ci/need cc redis-server
