@@ -1,8 +1,8 @@
 //! The engine: takes, holds and releases locks of any kind.
 
-mod acquire;
+pub(crate) mod acquire;
 mod background;
-mod caller;
+pub(crate) mod caller;
 mod cells;
 mod closing;
 mod examination;

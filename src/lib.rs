@@ -129,6 +129,7 @@ mod lock;
 mod name;
 mod owner;
 mod permits;
+mod red;
 mod script;
 mod semaphore;
 mod state;

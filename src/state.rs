@@ -14,7 +14,6 @@ pub(crate) mod renewal;
 pub(crate) mod rounds;
 pub(crate) mod slots;
 pub(crate) mod stand_back;
-pub(crate) mod votes;
 pub(crate) mod wait_loop;
 pub(crate) mod watch;
 pub(crate) mod watch_delay;

@@ -70,7 +70,7 @@ impl Wait {
 pub(crate) type Grant = (Arc<HoldState>, GuardNumber);
 
 impl Engine {
-    pub(super) fn lease_of(&self, request: &AcquireRequest<'_>) -> Lease {
+    pub(crate) fn lease_of(&self, request: &AcquireRequest<'_>) -> Lease {
         request.lease.unwrap_or(self.keeper.watchdog_lease)
     }
 

@@ -1,9 +1,8 @@
 //! Several locks as one: the members, the rule, and the ways to take, keep and release them together.
 
 mod all;
-mod asking;
+pub(crate) mod asking;
 pub(crate) mod giving_back;
-mod most;
 pub(crate) mod part;
 
 use std::sync::Arc;
@@ -20,10 +19,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Kind;
 use crate::name::LockName;
 use crate::owner::ThreadId;
+use crate::red::most::Most;
 use crate::state::quorum::Rule;
 use crate::time::Lease;
 use all::All;
-use most::Most;
 use part::Part;
 
 /// Several locks that are taken together.

@@ -17,7 +17,7 @@ use crate::transport::Confirmation;
 
 /// The reply about one lock.
 #[derive(Debug)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Granted(Grant),
     Busy(std::time::Duration),
     /// The lock is free, but was not taken: another lock of its bundle was busy.
@@ -26,10 +26,10 @@ pub(super) enum Reply {
 
 /// The reply about one lock, and the server that gave it.
 #[derive(Debug)]
-pub(super) struct Heard {
-    pub(super) reply: Result<Reply>,
+pub(crate) struct Heard {
+    pub(crate) reply: Result<Reply>,
     /// The run of the server process, for votes: two addresses with the same run are one server.
-    pub(super) run_id: Option<Arc<str>>,
+    pub(crate) run_id: Option<Arc<str>>,
 }
 
 /// The reply to one request.
@@ -47,7 +47,7 @@ struct Share {
 
 /// Asks once for every lock, each within its bounds. Returns the replies in order; a lock without a usable reply is
 /// cleared away in the background.
-pub(super) fn ask_at_once(
+pub(crate) fn ask_at_once(
     mut asking: Vec<Acquisition<'_>>,
     caller: &Caller<'_>,
     limit: impl Fn(&Engine, Bounds) -> Bounds,

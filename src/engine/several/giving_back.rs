@@ -163,7 +163,7 @@ pub(crate) fn extend_at_once(
 }
 
 /// Takes every hold once more, each within its bounds. Returns the outcomes in order.
-pub(super) fn reenter_at_once(
+pub(crate) fn reenter_at_once(
     holds: &[(&Part<'_>, Arc<HoldState>)],
     bounds: impl Fn(&Engine) -> Bounds,
     caller: &Caller<'_>,

@@ -2,26 +2,25 @@
 
 use std::time::Duration;
 
+use super::votes::{Verdict, Vote, Votes};
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::Caller;
-use crate::engine::parts::Engine;
-use crate::engine::request::{Grant, Wait};
 use crate::engine::several::asking::{self, Heard, Reply};
 use crate::engine::several::giving_back::{Held, reenter_at_once, release_at_once};
 use crate::engine::several::part::{Part, as_vote, at_nodes, unless_down};
+use crate::engine::{Engine, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Waking;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::backoff::random;
 use crate::state::quorum::Rule;
-use crate::state::votes::{Verdict, Vote, Votes};
 use crate::state::wait_loop::{Outcome, WaitLoop, wait_loop};
 use crate::time::{Deadline, Instant};
 
 /// One take of most of several locks. Dropping it gives back what it holds.
-pub(super) struct Most<'a> {
+pub(crate) struct Most<'a> {
     parts: &'a [Part<'a>],
     grants: Vec<Option<Grant>>,
     rule: Rule,
@@ -41,7 +40,7 @@ pub(super) struct Most<'a> {
 }
 
 impl<'a> Most<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         parts: &'a [Part<'a>],
         (rule, node_timeout, rejoin_after): (Rule, Duration, Option<Duration>),
         caller: &'a Caller<'a>,
@@ -71,7 +70,7 @@ impl<'a> Most<'a> {
     }
 
     /// Takes most of the locks, or none. The grants are in the order of the parts, with nothing for a missing one.
-    pub(super) fn run(mut self) -> Result<Option<Vec<Option<Grant>>>> {
+    pub(crate) fn run(mut self) -> Result<Option<Vec<Option<Grant>>>> {
         let outcome = if self.wait == Wait::Not {
             self.attempt().map(|outcome| match outcome {
                 Outcome::Taken(grants) => Some(grants),
