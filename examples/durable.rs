@@ -26,7 +26,7 @@ fn main() -> Outcome<()> {
     let error = client.get_lock("lockson:example:late").with_durability(Durability::replicas(1)).try_lock();
     let error = error.map(drop).err().ok_or("no replica has it")?;
     println!("a new lock: {error}");
-    expect(error.kind() == ErrorKind::Quorum)?;
+    expect(error.kind() == ErrorKind::NotDurable)?;
 
     let other = Client::connect(&replica.url())?;
     let began = Instant::now();

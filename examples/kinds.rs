@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Backoff, Client, ErrorKind, Lock};
+use lockson::{Backoff, Client, ErrorKind, Lock, RedLock};
 use lockson_harness::{ExampleServer, RedisServer};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -173,7 +173,8 @@ fn red() -> Outcome<String> {
     let clients = servers.each_ref().map(|server| Client::builder(&server.url()).connect_lazily());
     let clients = clients.into_iter().collect::<lockson::Result<Vec<_>>>()?;
     // These servers are new, so they may vote at once.
-    let lock = Lock::red(clients.iter().map(|client| client.get_lock(name("red")))).with_rejoin_after(Duration::ZERO);
+    let lock =
+        RedLock::new(clients.iter().map(|client| client.get_lock(name("red")))).with_rejoin_after(Duration::ZERO);
     let guard = lock.lock()?;
     servers[0].kill();
     expect(guard.is_held() && !free_for_others(&lock)?)?;

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lockson::{Client, ErrorKind, Guard, Lock};
+use lockson::{Client, ErrorKind, Guard, RedLock};
 use lockson_harness::RedisServer;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -15,7 +15,7 @@ fn main() -> Outcome<()> {
     let servers = start_servers()?;
     let clients = servers.iter().map(client).collect::<lockson::Result<Vec<_>>>()?;
     // These servers are new. A server that restarted without its data would otherwise have no vote for 30 seconds.
-    let lock = Lock::red(clients.iter().map(|client| client.get_lock(NAME))).with_rejoin_after(Duration::ZERO);
+    let lock = RedLock::new(clients.iter().map(|client| client.get_lock(NAME))).with_rejoin_after(Duration::ZERO);
 
     let guard = lock.lock()?;
     println!("held on {} of {} servers", live(&guard), servers.len());
@@ -28,7 +28,7 @@ fn main() -> Outcome<()> {
 
     // Another process has its own clients, and finds the lock busy on the servers that are left.
     let rivals = servers.iter().map(client).collect::<lockson::Result<Vec<_>>>()?;
-    let rival = Lock::red(rivals.iter().map(|client| client.get_lock(NAME))).with_rejoin_after(Duration::ZERO);
+    let rival = RedLock::new(rivals.iter().map(|client| client.get_lock(NAME))).with_rejoin_after(Duration::ZERO);
     expect(rival.try_lock()?.is_none())?;
     guard.unlock()?;
     println!("released; the rival was refused before");

@@ -98,7 +98,7 @@ pub(crate) trait Topology: fmt::Debug + Send + Sync {
     /// Returns the servers that store keys at present.
     fn servers(&self) -> Vec<Arc<Server>>;
 
-    /// Returns what votes with one voice for `key`, without credentials and database: a server, or a whole cluster.
+    /// Returns what decides about `key`, without credentials and database: a server, or a whole cluster.
     fn authority(&self, key: &[u8]) -> String {
         self.route(key).server.endpoint()
     }

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Refusal, Result};
 /// gives the lock to another client, and both believe that they hold it. With this setting the client waits for the
 /// replicas after each grant, each re-entry, each [`extend`](crate::Guard::extend) and each renewal, by `WAIT` or
 /// `WAITAOF` of Redis. A grant that does not reach them in time is given back, and the call fails with
-/// [`ErrorKind::Quorum`]; a renewal that does not reach them does not prolong the hold, so a holder that is cut off
+/// [`ErrorKind::NotDurable`]; a renewal that does not reach them does not prolong the hold, so a holder that is cut off
 /// with an old master loses its lock before the lock expires at the replicas.
 ///
 /// `WAIT` is no consensus: a fail-over may promote a replica that lacks the grant. Wait for all replicas, or let the
@@ -177,7 +177,7 @@ impl Durability {
             return Ok(None);
         }
         Err(Error::new(
-            ErrorKind::Quorum,
+            ErrorKind::NotDurable,
             format!("{}, so {consequence}; {ADVICE}", self.shortfall(copies, &format!(" of redis at {server}"))),
         ))
     }
@@ -249,11 +249,14 @@ mod tests {
         };
         let one = Durability::replicas(1);
         assert!(check(one, Some(&counted(false, 1))).is_ok());
-        assert_eq!(check(one.and(Durability::replicas(2)), Some(&counted(false, 1))).unwrap_err(), ErrorKind::Quorum);
-        assert_eq!(check(one.with_fsync(), Some(&counted(false, 1))).unwrap_err(), ErrorKind::Quorum);
+        assert_eq!(
+            check(one.and(Durability::replicas(2)), Some(&counted(false, 1))).unwrap_err(),
+            ErrorKind::NotDurable
+        );
+        assert_eq!(check(one.with_fsync(), Some(&counted(false, 1))).unwrap_err(), ErrorKind::NotDurable);
         assert!(check(one.with_fsync(), Some(&counted(true, 1))).is_ok());
         for nothing in [None, Some(&Copies::Gone)] {
-            assert_eq!(check(one, nothing).unwrap_err(), ErrorKind::Quorum, "{nothing:?}");
+            assert_eq!(check(one, nothing).unwrap_err(), ErrorKind::NotDurable, "{nothing:?}");
         }
     }
 
@@ -285,8 +288,8 @@ mod tests {
         for setting in [merged, wished] {
             assert_eq!(check(setting, 1), Ok(true), "the missing disk is told");
         }
-        assert_eq!((check(copied, 1), check(copied, 0)), (Ok(false), Err(ErrorKind::Quorum)));
-        assert_eq!(check(merged, 0), Err(ErrorKind::Quorum));
+        assert_eq!((check(copied, 1), check(copied, 0)), (Ok(false), Err(ErrorKind::NotDurable)));
+        assert_eq!(check(merged, 0), Err(ErrorKind::NotDurable));
         let needed = copied.with_fsync();
         assert_eq!(check(needed, 1), Err(ErrorKind::Unsupported));
         assert_eq!(merged.and(needed).without_disk(), None);

@@ -68,12 +68,15 @@ pub enum ErrorKind {
     Connection,
     /// This client had the lock and lost it; the reason is inside.
     Lost(Loss),
+    /// So few replicas, or disks, had the lock that its [`Durability`](crate::Durability) was not reached; the text says
+    /// how many.
+    NotDurable,
     /// This thread has no such hold: never taken, released already, or held by another thread.
     NotHeld,
     /// The name belongs to another kind of lock, or to data that is no lock.
     OtherKind,
-    /// So few servers of a [red lock](crate::Lock::red) voted that no majority is possible, or so few replicas had the
-    /// lock that its [`Durability`](crate::Durability) was not reached; the text says what the others said.
+    /// So few servers of a [red lock](crate::RedLock) answered that no majority is possible; the text says what the
+    /// others said.
     Quorum,
     /// Redis replied with an error; [`Error::redis_word`] is the first word of that error.
     Refused,
@@ -316,7 +319,7 @@ impl Error {
     ///
     /// | kind | `is_transient` | `is_in_doubt` | `is_lost` |
     /// |---|---|---|---|
-    /// | `Connection`, `Quorum` | yes | | |
+    /// | `Connection`, `NotDurable`, `Quorum` | yes | | |
     /// | `Refused` with `LOADING`, `BUSY`, `MASTERDOWN`, `TRYAGAIN`, `CLUSTERDOWN`, `READONLY`, `MAXCLIENTS` | yes | | |
     /// | `Refused` with another word | | | |
     /// | `Unknown` | yes | yes | |
@@ -326,7 +329,7 @@ impl Error {
     /// This is no promise: a server that is starting looks like a server that never starts.
     pub fn is_transient(&self) -> bool {
         match self.kind() {
-            ErrorKind::Connection | ErrorKind::Quorum | ErrorKind::Unknown => true,
+            ErrorKind::Connection | ErrorKind::NotDurable | ErrorKind::Quorum | ErrorKind::Unknown => true,
             ErrorKind::Refused => !self.is_final_refusal(),
             _ => false,
         }

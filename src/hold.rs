@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 
-use crate::engine::several::part::at_nodes;
+use crate::engine::several::part::once;
 use crate::engine::{Engine, Grant, Handle, HoldState};
 use crate::error::{Error, Loss, Result};
 use crate::state::exchange::Bounds;
 use crate::state::ledger::{GuardNumber, Phase};
-use crate::state::quorum::{Member, Rule};
+use crate::state::quorum::Member;
 use crate::time::{Deadline, Instant, Lease};
 use crate::token::FencingToken;
 use several::Several;
@@ -24,18 +24,18 @@ use several::Several;
 pub(crate) struct Group {
     pub(crate) name: Arc<str>,
     /// How many of the locks must be held for the group to be held.
-    pub(crate) rule: Rule,
-    /// The number of its locks, with those of a red lock that were not granted.
+    pub(crate) needed: usize,
+    /// The number of its locks, with those that were not granted.
     pub(crate) locks: usize,
-    /// The time limit of a request to one server of a red lock.
-    pub(crate) node_timeout: Option<Duration>,
+    /// The time limit of a request to one server, where each server has a time of its own.
+    pub(crate) limit_each: Option<Duration>,
 }
 
 impl Group {
     /// The bounds of a request about one of the locks, in a call of at most `limit`.
     pub(crate) fn bounds(&self, engine: &Engine, limit: Duration) -> Bounds {
-        match self.node_timeout {
-            Some(node_timeout) => at_nodes(node_timeout.min(limit)),
+        match self.limit_each {
+            Some(limit_each) => once(limit_each.min(limit)),
             None => Bounds::within(Instant::now(), limit, engine.config.command_timeout),
         }
     }
@@ -43,10 +43,9 @@ impl Group {
     /// The outcome of a release of so many locks with these failures. Enough of the granted locks must not be lost. If
     /// so, the lock is given back where so many of all its servers are free that another owner can take it.
     pub(crate) fn verdict(&self, granted: usize, failures: Vec<Error>) -> Result<()> {
-        let needed = self.rule.needs(self.locks);
         let lost = failures.iter().filter(|error| error.is_lost()).count();
-        let total = if granted - lost < needed { granted } else { self.locks };
-        Error::unless_enough(&self.name, (total, needed), failures)
+        let total = if granted - lost < self.needed { granted } else { self.locks };
+        Error::unless_enough(&self.name, (total, self.needed), failures)
     }
 }
 
@@ -211,8 +210,8 @@ impl Hold {
     /// # Errors
     ///
     /// `BadInput` for a duration that is not a possible lease, `Lost` when the lock is lost, `NotHeld` after a
-    /// release; `Quorum` for a red lock without a majority, and for a [`Durability`](crate::Durability) that is not
-    /// reached; otherwise refusals and outages of the server.
+    /// release; `Quorum` for a [red lock](crate::RedLock) without a majority; `NotDurable` for a
+    /// [`Durability`](crate::Durability) that is not reached; otherwise refusals and outages of the server.
     pub fn extend(&self, duration: Duration) -> Result<()> {
         let lease = Lease::new(duration).map_err(|error| error.about(self.name()))?;
         match &self.0 {

@@ -30,7 +30,7 @@
 //! | read-write | [`get_read_write_lock`](Client::get_read_write_lock) | `RReadWriteLock` | many readers or one writer |
 //! | multi-lock | [`Lock::multi`] | `RedissonMultiLock` | work needs several locks, and takes all of them or none |
 //! | group lock | [`get_group_lock`](Client::get_group_lock) | `RedissonFasterMultiLock` | many locks of one sort, such as the seats of one hall, are taken several at a time |
-//! | red lock | [`Lock::red`] | `RedissonRedLock` | the lock must outlive the loss of a server, and there are three or five independent ones |
+//! | red lock | [`RedLock`] | `RedissonRedLock` | the lock must outlive the loss of a server, and there are three or five independent ones |
 //! | token | [`get_token_lock`](Client::get_token_lock) | none | redis-py, redsync, node-redlock or rslock use the same lock |
 //! | expiring permits | [`get_permit_expirable_semaphore`](Client::get_permit_expirable_semaphore) | `RPermitExpirableSemaphore` | a few holders at a time; permits of crashed holders return |
 //! | semaphore | [`get_semaphore`](Client::get_semaphore) | `RSemaphore` | at most so many at a time; a crash costs permits |
@@ -160,6 +160,7 @@ pub use latch::CountDownLatch;
 pub use listing::{HeldLock, LockKind, LockWaiter};
 pub use lock::{Holder, Lock, OwnedLock, ReadWriteLock};
 pub use permits::{ExpiringPermits, PermitExpirableSemaphore, PermitId};
+pub use red::RedLock;
 pub use semaphore::{Permits, Semaphore};
 #[cfg(feature = "tls")]
 pub use tls::{DangerousNoVerification, Tls};

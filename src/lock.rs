@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::several::{NodeTerms, Terms, fault_of_limits};
+use crate::engine::several::{Form, Multi, Terms, fault_of_limits};
 use crate::engine::{Handle, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, OwnedGuard};
@@ -63,7 +63,6 @@ pub struct Lock<T = ()> {
     max_hold: Option<Duration>,
     cancel: Option<Cancel>,
     durability: Option<Durability>,
-    nodes: NodeTerms,
     /// Reads the part of a grant for the guard.
     carried: fn(&Hold) -> Option<T>,
 }
@@ -129,43 +128,12 @@ impl Lock {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn multi(locks: impl IntoIterator<Item = Self>) -> Self {
-        Self::of(Target::Several(Arc::new(Several::all(locks))), |_| Some(()))
+        Self::several(locks, Arc::new(Multi))
     }
 
-    /// Returns locks on independent servers as one: the lock is held while more than half of them are held.
-    ///
-    /// For servers that do not replicate each other, three or five of them, with a [`Client`](crate::Client) for each.
-    /// A server that dies takes no lock with it, and a minority of dead servers delays nobody for more than one
-    /// [`with_node_timeout`](Self::with_node_timeout). All servers are asked at the same time. A server that does not
-    /// answer in time is told to give back in the background, and is left alone for a second or more.
-    ///
-    /// **What it does not promise.** The hold ends by the clock of this process, and the locks end by the clocks of
-    /// the servers: a clock that runs faster by more than 1 %, or that is set forward, ends a hold too late. A thread
-    /// may be stopped between its last [`is_held`](Hold::is_held) and its next write, here as with any lock that
-    /// expires. A server that restarts without its data would forget its vote; it gets no new vote for
-    /// [`with_rejoin_after`](Self::with_rejoin_after). Where a late or second writer does harm, let the resource refuse
-    /// it by the token of a [fenced lock](crate::Client::get_fenced_lock), which also needs one server only. Martin
-    /// Kleppmann's "How to do distributed locking" (2016) and the answer of Redis's author tell both sides.
-    ///
-    /// [`Hold::remaining`] counts until the moment from which on fewer than a majority are held, [`Hold::lost`] tells
-    /// the loss after which too few were left, and [`Hold::members`] lists the locks that were granted. Too few servers
-    /// for a majority are [`ErrorKind::Quorum`]. Everything else is as with [`multi`](Self::multi). A red lock cannot
-    /// contain a group, be a part of one, have two locks on one server, or contain a token lock without scripts.
-    ///
-    /// The algorithm is Redlock of the Redis documentation; Redisson has it as `RedissonRedLock`.
-    ///
-    /// ```no_run
-    /// use lockson::{Client, Lock};
-    ///
-    /// let clients = ["redis://one", "redis://two", "redis://three"].map(|url| Client::builder(url).connect_lazily());
-    /// let clients = clients.into_iter().collect::<lockson::Result<Vec<_>>>()?;
-    /// let guard = Lock::red(clients.iter().map(|client| client.get_lock("import"))).lock()?;
-    /// // ... also if one of the three servers dies now ...
-    /// guard.unlock()?;
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn red(locks: impl IntoIterator<Item = Self>) -> Self {
-        Self::of(Target::Several(Arc::new(Several::most(locks))), |_| Some(()))
+    /// Several locks as one in another form.
+    pub(crate) fn several(locks: impl IntoIterator<Item = Self>, form: Arc<dyn Form>) -> Self {
+        Self::of(Target::Several(Arc::new(Several::new(locks, form))), |_| Some(()))
     }
 }
 
@@ -181,8 +149,7 @@ impl<T> Lock<T> {
     }
 
     fn of(target: Target, carried: fn(&Hold) -> Option<T>) -> Self {
-        let nodes = NodeTerms::default();
-        Self { target, lease: None, max_hold: None, cancel: None, durability: None, nodes, carried }
+        Self { target, lease: None, max_hold: None, cancel: None, durability: None, carried }
     }
 
     /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
@@ -223,10 +190,9 @@ impl<T> Lock<T> {
 
     /// Returns a handle whose locks count as taken when replicas, or a disk, have them; see [`Durability`].
     ///
-    /// A lock that does not reach them in time is given back, and the call fails with `Quorum`: it does not wait and
-    /// ask again. A busy lock is `None` as ever. A thread that re-enters a lock needs what its outer section needs, or
-    /// more. Of several locks each waits, those of one server together. A server of a red lock whose replicas are late
-    /// does not vote; several independent servers seldom need replicas as well.
+    /// A lock that does not reach them in time is given back, and the call fails with `NotDurable`: it does not wait
+    /// and ask again. A busy lock is `None` as ever. A thread that re-enters a lock needs what its outer section needs,
+    /// or more. Of several locks each waits, those of one server together.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -237,7 +203,7 @@ impl<T> Lock<T> {
     /// match lock.try_lock() {
     ///     Ok(Some(guard)) => guard.unlock()?, // a fail-over to that replica keeps the lock
     ///     Ok(None) => println!("another client pays"),
-    ///     Err(error) if error.kind() == ErrorKind::Quorum => println!("no replica: {error}"),
+    ///     Err(error) if error.kind() == ErrorKind::NotDurable => println!("no replica: {error}"),
     ///     Err(error) => return Err(error),
     /// }
     /// # Ok::<(), lockson::Error>(())
@@ -261,46 +227,6 @@ impl<T> Lock<T> {
     /// ```
     pub fn with_cancel(&self, cancel: &Cancel) -> Self {
         Self { cancel: Some(cancel.clone()), ..self.clone() }
-    }
-
-    /// Returns a [red lock](Self::red) that waits for at most `limit` for each server, 1 ms to 10 s. Default: 50 ms.
-    ///
-    /// Much shorter than the lease, and longer than a new connection with its login takes; the `command_timeout` of the
-    /// clients bounds it, too. Where the lease is not longer, one silent server makes a take fail as if the lock were
-    /// busy. For another lock the setting is `BadInput`.
-    ///
-    /// ```no_run
-    /// # use lockson::Lock;
-    /// # use std::time::Duration;
-    /// # fn locks() -> Vec<Lock> { vec![] }
-    /// let guard = Lock::red(locks()).with_node_timeout(Duration::from_millis(200)).lock()?;
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn with_node_timeout(&self, limit: Duration) -> Self {
-        let nodes = NodeTerms { timeout: Some(limit), ..self.nodes };
-        Self { nodes, ..self.clone() }
-    }
-
-    /// Returns a [red lock](Self::red) in which a server has no vote for `after` after its start. Default: the
-    /// [`watchdog`](crate::ClientBuilder::watchdog) timeout of its client, or the lease of the lock if that is longer.
-    ///
-    /// A server that restarts without its data has forgotten its vote, and a second vote could make a second majority.
-    /// After the longest lease in use, each lock of the time before is over. Zero is for servers that were never used
-    /// before, as in tests: without it, servers that have just been started for the first time make every take fail
-    /// with [`ErrorKind::Quorum`]. A server whose user may not ask `INFO server` always votes. For another lock it is
-    /// `BadInput`.
-    ///
-    /// ```no_run
-    /// # use lockson::Lock;
-    /// # use std::time::Duration;
-    /// # fn locks() -> Vec<Lock> { vec![] }
-    /// // Leases of up to five minutes are in use.
-    /// let lock = Lock::red(locks()).with_rejoin_after(Duration::from_secs(300));
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn with_rejoin_after(&self, after: Duration) -> Self {
-        let nodes = NodeTerms { rejoin_after: Some(after), ..self.nodes };
-        Self { nodes, ..self.clone() }
     }
 
     /// Returns the same lock with guards that may move between threads.
@@ -346,9 +272,9 @@ impl<T> Lock<T> {
     /// `BadInput` for an impossible name or lease, before any request. After
     /// [`outage_limit`](crate::ClientBuilder::outage_limit) without a reply of Redis: `Connection`, or `Unknown` if a
     /// request was sent, or `Refused` if Redis kept refusing for a transient reason like `LOADING`. `Lost` when this
-    /// thread held the lock and lost it. `Quorum` for a red lock without a majority, and for a [`Durability`] that is
-    /// not reached; `Unsupported` where the server lacks `WAIT` or `WAITAOF`. `Cancelled`, `Closed`, `AlreadyHeld` and
-    /// `OtherKind` as their names say.
+    /// thread held the lock and lost it. `Quorum` for a [red lock](crate::RedLock) without a majority; `NotDurable` for
+    /// a [`Durability`] that is not reached, `Unsupported` where the server lacks `WAIT` or `WAITAOF`. `Cancelled`,
+    /// `Closed`, `AlreadyHeld` and `OtherKind` as their names say.
     pub fn lock(&self) -> Result<Guard<T>> {
         self.take_for_ever(false).and_then(|grant| Guard::new(grant, self.carried))
     }
@@ -518,7 +444,7 @@ impl<T> Lock<T> {
     pub fn unlock(&self) -> Result<()> {
         match &self.target {
             Target::One(one) => one.unlock(),
-            Target::Several(several) => several.unlock(self.nodes),
+            Target::Several(several) => several.unlock(),
         }
     }
 
@@ -549,7 +475,7 @@ impl<T> Lock<T> {
     pub fn force_unlock(&self) -> Result<bool> {
         match &self.target {
             Target::One(one) => one.force_unlock(),
-            Target::Several(several) => several.force_unlock(self.nodes),
+            Target::Several(several) => several.force_unlock(),
         }
     }
 
@@ -570,7 +496,7 @@ impl<T> Lock<T> {
     pub fn is_locked(&self) -> Result<bool> {
         match &self.target {
             Target::One(one) => one.is_locked(),
-            Target::Several(several) => several.is_locked(self.nodes),
+            Target::Several(several) => several.is_locked(),
         }
     }
 
@@ -666,7 +592,6 @@ impl<T> Lock<T> {
             max_hold: self.max_hold,
             cancel: self.cancel.clone(),
             durability: self.durability,
-            nodes: self.nodes,
             carried,
         }
     }
@@ -676,10 +601,6 @@ impl<T> Lock<T> {
             Target::One(one) => one.kind.side() == Side::Shared,
             Target::Several(several) => several.has_shared(),
         }
-    }
-
-    fn is_red(&self) -> bool {
-        matches!(&self.target, Target::Several(several) if several.is_red())
     }
 
     fn take_for_ever(&self, owned: bool) -> Result<Taken> {
@@ -693,15 +614,8 @@ impl<T> Lock<T> {
         if let Some(why) = fault_of_limits(lease, self.max_hold) {
             return self.meaningless(why);
         }
-        let NodeTerms { timeout, rejoin_after } = self.nodes;
-        if (timeout.is_some() || rejoin_after.is_some()) && !self.is_red() {
-            return self.meaningless("only a red lock asks several servers; leave its settings out");
-        }
-        if timeout.is_some_and(|timeout| !NODE_TIMEOUTS.contains(&timeout)) {
-            return self.meaningless("with_node_timeout() takes 1 ms to 10 s");
-        }
-        let Self { max_hold, ref cancel, durability, nodes, .. } = *self;
-        let terms = Terms { lease, max_hold, cancel: cancel.as_ref(), durability, owned, nodes };
+        let Self { max_hold, ref cancel, durability, .. } = *self;
+        let terms = Terms { lease, max_hold, cancel: cancel.as_ref(), durability, owned };
         match &self.target {
             Target::One(one) => one.take(&terms, wait),
             Target::Several(several) => several.take(&terms, wait),
@@ -765,9 +679,6 @@ impl Holder {
         self.hold_count
     }
 }
-
-/// The possible time limits of a request to one server.
-const NODE_TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 
 /// A wait of zero asks once.
 fn within(wait: Duration) -> Wait {

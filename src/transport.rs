@@ -163,13 +163,15 @@ impl Limits {
     }
 }
 
-/// How a request to one of several independent servers is treated, of which most must agree.
+/// What the process of a server must be like to get a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Voting {
+pub(crate) struct Fitness {
     /// Whether the server is not asked while it is down. A missing answer then marks the server as down.
-    pub(crate) skips_down: bool,
+    pub(crate) is_up: bool,
     /// A server that started less than this ago may have forgotten locks, and is not asked.
-    pub(crate) counts_after: Option<Duration>,
+    pub(crate) age: Option<Duration>,
+    /// What the user can do about such a server.
+    pub(crate) advice: &'static str,
 }
 
 /// The next step of the listening connection.

@@ -34,7 +34,7 @@ const LAYERS: &[&[&str]] = &[
     &["hold"],
     &["guard"],
     &["lock"],
-    &["election", "latch", "permits", "semaphore"],
+    &["election", "latch", "permits", "red", "semaphore"],
     &["client"],
     &["lib"],
 ];

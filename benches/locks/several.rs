@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockson::{Client, Lock};
+use lockson::{Client, Lock, RedLock};
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Proxy, Then, When};
 
@@ -46,9 +46,9 @@ pub(crate) fn red(server: &RedisServer, plan: &Plan, report: &mut Report) {
 }
 
 /// A lock on each of these servers. The servers were never used before, so they vote at once.
-fn red_lock(urls: impl Iterator<Item = String>) -> Lock {
+fn red_lock(urls: impl Iterator<Item = String>) -> RedLock {
     let clients: Vec<Client> = urls.map(|url| connect(&url)).collect();
-    Lock::red(clients.iter().map(|client| client.get_lock("bench:red"))).with_rejoin_after(Duration::ZERO)
+    RedLock::new(clients.iter().map(|client| client.get_lock("bench:red"))).with_rejoin_after(Duration::ZERO)
 }
 
 fn with_two_dead(red: &Lock, nodes: &[RedisServer], plan: &Plan, report: &mut Report) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockson::{Client, ErrorKind, Guard, Lock};
+use lockson::{Client, ErrorKind, Guard, RedLock};
 use lockson_harness::proxy::{Direction, Scope};
 use lockson_harness::{Proxy, RedisServer};
 
@@ -133,7 +133,7 @@ pub(crate) fn process(part: &Part) -> Outcome<Recipe> {
 pub(crate) struct WithRedLock {
     /// The lock needs its clients.
     _clients: Vec<Client>,
-    lock: Lock,
+    lock: RedLock,
     guard: Option<Guard>,
 }
 
@@ -141,7 +141,7 @@ impl WithRedLock {
     pub(crate) fn new(part: &Part) -> Outcome<Self> {
         let urls = part.option("urls").ok_or("no servers")?;
         let clients: Vec<Client> = urls.split(',').map(client).collect::<lockson::Result<_>>()?;
-        let lock = Lock::red(clients.iter().map(|client| client.get_lock("lock")))
+        let lock = RedLock::new(clients.iter().map(|client| client.get_lock("lock")))
             .with_node_timeout(Duration::from_millis(500));
         Ok(Self { _clients: clients, lock, guard: None })
     }

@@ -52,7 +52,7 @@ impl Actor for Process {
         match self.lock.try_lock() {
             Ok(guard) => Ok(self.keep(guard)),
             // No replica had the lock in time, so it was given back.
-            Err(error) if error.kind() == ErrorKind::Quorum => Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotDurable => Ok(false),
             Err(error) => Err(error.into()),
         }
     }

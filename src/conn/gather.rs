@@ -21,7 +21,7 @@ use super::trouble;
 use crate::durability::Copies;
 use crate::error::{Error, ErrorKind};
 use crate::time::Instant;
-use crate::transport::{Fault, Limits, Question, ServerNumber, Voting};
+use crate::transport::{Fault, Fitness, Limits, Question, ServerNumber};
 use confirmed::{Unconfirmed, confirm_all};
 
 /// One of several requests.
@@ -31,7 +31,7 @@ pub(crate) struct Request<'a, T> {
     pub(crate) asking: bool,
     pub(crate) packed: Cow<'a, [u8]>,
     pub(crate) limits: Limits,
-    pub(crate) voting: Voting,
+    pub(crate) fitness: Fitness,
     pub(crate) call: &'a dyn Question<Value, T>,
     /// Whether the request has the source of its script.
     pub(crate) whole: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Outcome<T> {
     pub(crate) sent: Instant,
     /// The time when the answer was known.
     pub(crate) ended: Instant,
-    /// The run of the server process, where requests with [`Voting`] asked for it: two addresses with the same run
+    /// The run of the server process, where a request with an [age](Fitness::age) asked for it: two addresses with the same run
     /// are one server.
     pub(crate) run_id: Option<Arc<str>>,
     /// The replicas that have the request, where its answer needs them.
@@ -59,8 +59,8 @@ impl<'a, T> Request<'a, T> {
     fn whole(&self) -> Option<Self> {
         let pub_sub = self.server.pub_sub_if_chosen().unwrap_or_default();
         let packed = if self.whole { None } else { self.call.packed_with_source(pub_sub) };
-        let Self { ref server, asking, limits, voting, call, .. } = *self;
-        Some(Request { server: Arc::clone(server), asking, packed: packed?.into(), limits, voting, call, whole: true })
+        let Self { ref server, asking, limits, fitness, call, .. } = *self;
+        Some(Request { server: Arc::clone(server), asking, packed: packed?.into(), limits, fitness, call, whole: true })
     }
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Outcome<
 /// Sends one request.
 pub(crate) fn ask<T>(request: Request<'_, T>) -> Outcome<T> {
     let server = request.server.number();
-    if request.voting != Voting::default() {
+    if request.fitness != Fitness::default() {
         let mut pipeline = Pipeline::new(0, request);
         pipeline.run_alone();
         // A pipeline that has run has an outcome for each request, so the last one is that of this request.
@@ -265,10 +265,10 @@ impl<'a, T> Pipeline<'a, T> {
     /// Ends the requests to a server that is down, where they are not sent to such a server. Asks new connections
     /// when the server started, where a request must know that.
     fn is_skipped(&mut self) -> bool {
-        if self.requests.iter().any(|(_, request)| request.voting.counts_after.is_some()) {
+        if self.requests.iter().any(|(_, request)| request.fitness.age.is_some()) {
             self.server.ask_birth();
         }
-        if !self.skips_down() {
+        if !self.need_it_up() {
             return false;
         }
         let Some(error) = self.server.why_down(Instant::now()) else { return false };
@@ -276,19 +276,19 @@ impl<'a, T> Pipeline<'a, T> {
         true
     }
 
-    /// Whether a request is a vote.
-    fn are_votes(&self) -> bool {
-        self.requests.iter().any(|(_, request)| request.voting != Voting::default())
+    /// Whether a request wants a fit server.
+    fn demand_fitness(&self) -> bool {
+        self.requests.iter().any(|(_, request)| request.fitness != Fitness::default())
     }
 
-    /// Whether the requests are votes that a server which is down does not get.
-    fn skips_down(&self) -> bool {
-        self.requests.iter().all(|(_, request)| request.voting.skips_down)
+    /// Whether a server that is down does not get the requests.
+    fn need_it_up(&self) -> bool {
+        self.requests.iter().all(|(_, request)| request.fitness.is_up)
     }
 
-    /// Records, for later votes, that the server did not answer since `begun`.
+    /// Records that the server did not answer since `begun`.
     fn did_not_answer(&self, begun: Instant) {
-        if self.skips_down() {
+        if self.need_it_up() {
             self.server.did_not_answer(begun);
         }
     }
@@ -320,7 +320,7 @@ impl<'a, T> Pipeline<'a, T> {
             self.write();
         } else if let Some(connection) = self.connection.take() {
             let answered = |outcome: &&Outcome<T>| matches!(outcome.answer, Ok(_) | Err(Fault::Refused(_)));
-            if self.are_votes()
+            if self.demand_fitness()
                 && let Some(last) = self.outcomes.iter().rfind(answered)
             {
                 self.server.answered(self.run_id.as_deref(), last.sent);
@@ -346,8 +346,10 @@ impl<'a, T> Pipeline<'a, T> {
             return Some(trouble::no_time(&self.server.label()));
         }
         let started = self.started?;
-        let counts = started.after(request.voting.counts_after?);
-        (now < counts).then(|| trouble::started_lately(&self.server.label(), started.until(now), now.until(counts)))
+        let Fitness { age, advice, .. } = request.fitness;
+        let fit = started.after(age?);
+        let (label, age) = (self.server.label(), started.until(now));
+        (now < fit).then(|| trouble::started_lately(&label, age, now.until(fit), advice))
     }
 
     fn end_one(&mut self, answer: Result<T, Fault>, sent: Instant) {

@@ -18,7 +18,7 @@ use super::server::Server;
 use super::target::Service;
 use crate::error::{Error, ErrorKind};
 use crate::time::Instant;
-use crate::transport::{Fault, Limits, Question, ServerNumber, Voting};
+use crate::transport::{Fault, Fitness, Limits, Question, ServerNumber};
 use nodes::Nodes;
 use sentinels::Sentinels;
 
@@ -124,7 +124,7 @@ impl Limit {
     ) -> (Instant, Vec<Outcome<T>>) {
         let wait = if is_found { self.usual } else { self.first };
         let connected = self.connect(servers, skips_down, wait);
-        let (asked, voting) = (Instant::now(), Voting { skips_down, counts_after: None });
+        let (asked, fitness) = (Instant::now(), Fitness { is_up: skips_down, ..Fitness::default() });
         let limits = Limits::by(asked.after(wait));
         let requests =
             servers.iter().zip(&connected).filter(|(_, connected)| connected.is_ok()).flat_map(|(server, _)| {
@@ -132,7 +132,7 @@ impl Limit {
                     server: Arc::clone(server),
                     packed: packed.into(),
                     limits,
-                    voting,
+                    fitness,
                     call: *call,
                     whole: true,
                     asking: false,

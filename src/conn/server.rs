@@ -236,7 +236,7 @@ impl Server {
         self.dialer.ask_birth();
     }
 
-    /// Returns the error of a server that is down, which gets no votes; `None` if the server is not down.
+    /// Returns the error of a server that is down; `None` if the server is not down.
     pub(crate) fn why_down(&self, now: Instant) -> Option<Error> {
         let since = self.down.lock().since(now)?;
         Some(trouble::is_down(&self.label(), since.until(now)))

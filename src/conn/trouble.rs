@@ -140,14 +140,14 @@ pub(super) fn foreign(label: &str) -> Error {
     Error::new(ErrorKind::Connection, text)
 }
 
-/// The error for a request that was not sent because the server started `age` ago. Its vote counts after `wait`.
-pub(super) fn started_lately(label: &str, age: Duration, wait: Duration) -> Error {
+/// The error for a request that was not sent because the server started `age` ago. It is sent after `wait`.
+pub(super) fn started_lately(label: &str, age: Duration, wait: Duration, advice: &str) -> Error {
     let (age, wait) = (age.as_secs(), wait.as_millis().div_ceil(1_000).max(1));
     Error::new(
         ErrorKind::Connection,
         format!(
-            "redis at {label} was not asked: it started {age} s ago and may have forgotten locks, so its vote counts \
-             {wait} s from now; with_rejoin_after() sets that time, and is zero for new servers"
+            "redis at {label} was not asked: it started {age} s ago and may have forgotten locks, so it counts \
+             {wait} s from now; {advice}"
         ),
     )
 }

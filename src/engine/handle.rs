@@ -94,7 +94,7 @@ impl Handle {
         self.0.0.config.peer_clock_skew
     }
 
-    /// What votes for a lock with one voice, without the database: its server, or its cluster.
+    /// What decides about a lock, without the database: its server, or its cluster.
     pub(crate) fn authority_of(&self, name: &LockName) -> String {
         self.0.0.sender.topology.authority(name.key())
     }

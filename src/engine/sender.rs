@@ -27,7 +27,7 @@ use crate::name::LockName;
 use crate::script::{Call, IfLock, NotALock};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::time::{Deadline, Instant};
-use crate::transport::Voting;
+use crate::transport::Fitness;
 use exactly_once::{Answer, Outgoing};
 use node::Node;
 use numbered::Numbers;
@@ -173,7 +173,7 @@ impl Sender {
             ),
         };
         let command_timeout = self.config.command_timeout;
-        Bounds { retry_until, end, repeat: true, fences: true, command_timeout, voting: Voting::default() }
+        Bounds { retry_until, end, repeat: true, fences: true, command_timeout, fitness: Fitness::default() }
     }
 
     /// Finishes the cleanup by `end`, and closes the connections.

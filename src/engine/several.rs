@@ -5,6 +5,7 @@ pub(crate) mod asking;
 pub(crate) mod giving_back;
 pub(crate) mod part;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +20,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Kind;
 use crate::name::LockName;
 use crate::owner::ThreadId;
-use crate::red::most::Most;
-use crate::state::quorum::Rule;
 use crate::time::Lease;
 use all::All;
 use part::Part;
@@ -37,7 +36,7 @@ pub(crate) struct Members {
     client_of: Vec<usize>,
     /// The members in the canonical order, by server and name.
     order: Vec<usize>,
-    form: Form,
+    pub(crate) form: Arc<dyn Form>,
 }
 
 /// One lock of a group.
@@ -51,22 +50,74 @@ pub(crate) struct Member {
     pub(crate) durability: Option<Durability>,
 }
 
-/// The two ways to take several locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// All of them.
-    Multi,
-    /// More than half of them, on independent servers.
-    Red,
+/// A way to take several locks as one.
+pub(crate) trait Form: fmt::Debug + Send + Sync {
+    /// What texts call such a lock.
+    fn noun(&self) -> &'static str;
+
+    /// The name of a lock with these members.
+    fn name(&self, members: &[Member]) -> String;
+
+    /// Whether a lock of this form can be a part of another one, or have groups among its locks.
+    fn nests(&self) -> bool;
+
+    /// Refuses members that cannot be taken together; nothing is sent.
+    fn check(&self, members: &[Member]) -> Result<()>;
+
+    /// How many of so many members must be held.
+    fn needs(&self, members: usize) -> usize;
+
+    /// The time limit of a request to one server, where each server has a time of its own.
+    fn limit_each(&self) -> Option<Duration>;
+
+    /// Takes the members; `None` when other owners kept too many until the deadline. The grants are in the order of
+    /// the parts, with nothing for a part that was not granted.
+    fn take(&self, take: Take<'_>) -> Result<Option<Vec<Option<Grant>>>>;
 }
 
-/// How a red lock treats its servers.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NodeTerms {
-    /// The time limit of a request to one server.
-    pub(crate) timeout: Option<Duration>,
-    /// The time after its start for which a server has no vote.
-    pub(crate) rejoin_after: Option<Duration>,
+/// One take of several locks.
+pub(crate) struct Take<'a> {
+    /// In the canonical order.
+    pub(crate) parts: &'a [Part<'a>],
+    pub(crate) caller: &'a Caller<'a>,
+    pub(crate) thread: Option<ThreadId>,
+    pub(crate) wait: Wait,
+}
+
+/// All of several locks.
+#[derive(Debug)]
+pub(crate) struct Multi;
+
+impl Form for Multi {
+    fn noun(&self) -> &'static str {
+        "multi-lock"
+    }
+
+    fn name(&self, members: &[Member]) -> String {
+        let is_group = members.iter().all(|member| member.kind.family() == "group");
+        list(if is_group { "group" } else { "multi" }, members)
+    }
+
+    fn nests(&self) -> bool {
+        true
+    }
+
+    fn check(&self, _: &[Member]) -> Result<()> {
+        Ok(())
+    }
+
+    fn needs(&self, members: usize) -> usize {
+        members
+    }
+
+    fn limit_each(&self) -> Option<Duration> {
+        None
+    }
+
+    fn take(&self, take: Take<'_>) -> Result<Option<Vec<Option<Grant>>>> {
+        let grants = All::new(take).run()?;
+        Ok(grants.map(|grants| grants.into_iter().map(Some).collect()))
+    }
 }
 
 /// The modifiers of a take, which apply to every member.
@@ -77,13 +128,12 @@ pub(crate) struct Terms<'a> {
     pub(crate) cancel: Option<&'a Cancel>,
     pub(crate) durability: Option<Durability>,
     pub(crate) owned: bool,
-    pub(crate) nodes: NodeTerms,
 }
 
 impl Members {
     /// Checks the members; nothing is sent.
-    pub(crate) fn new(members: Vec<Member>, form: Form) -> Result<Self> {
-        let kind = if form == Form::Multi { "multi-lock" } else { "red lock" };
+    pub(crate) fn new(members: Vec<Member>, form: Arc<dyn Form>) -> Result<Self> {
+        let kind = form.noun();
         let bad = |text: String| Error::new(ErrorKind::BadInput, text);
         if members.is_empty() {
             return Err(bad(format!("a {kind} needs at least one lock, a group lock at least one value")));
@@ -95,6 +145,8 @@ impl Members {
             let text = format!("a token lock is part of a {kind} only with ReleaseBy::Script");
             return Err(bad(text).about(&member.name));
         }
+        let name: Arc<str> = form.name(&members).into();
+        form.check(&members).map_err(|error| error.about(&*name))?;
         let (mut clients, mut client_of): (Vec<Handle>, Vec<usize>) = (vec![], vec![]);
         for member in &members {
             let known = clients.iter().position(|client| client.is(&member.handle));
@@ -107,19 +159,11 @@ impl Members {
             members.iter().map(|member| (member.handle.server_of(&member.name), &member.name)).collect();
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|one, other| places[*one].cmp(&places[*other]));
-        if form == Form::Red {
-            let mut servers: Vec<String> = members.iter().map(|one| one.handle.authority_of(&one.name)).collect();
-            servers.sort_unstable();
-            if let Some(twice) = servers.windows(2).find(|pair| pair[0] == pair[1]) {
-                let text = "its locks must be on independent servers, and two of them are on";
-                return Err(bad(format!("the votes of a red lock count once for each server: {text} {}", twice[0])));
-            }
-        }
         if let Some(twice) = order.windows(2).find(|pair| places[pair[0]] == places[pair[1]]) {
             let text = format!("the {kind} has this lock twice, and would wait for itself; name each lock once");
             return Err(bad(text).about(places[twice[0]].1));
         }
-        Ok(Self { name: name_of(&members, form), members, clients, client_of, order, form })
+        Ok(Self { name, members, clients, client_of, order, form })
     }
 
     /// Begins an operation of every client.
@@ -127,21 +171,9 @@ impl Members {
         self.clients.iter().map(Handle::begin).collect()
     }
 
-    pub(crate) fn is_red(&self) -> bool {
-        self.form == Form::Red
-    }
-
     /// How many of the members must be held.
-    pub(crate) fn rule(&self) -> Rule {
-        match self.form {
-            Form::Multi => Rule::All,
-            Form::Red => Rule::majority(self.members.len()),
-        }
-    }
-
-    /// The time limit of a request to one server of a red lock.
-    pub(crate) fn node_timeout(&self, nodes: NodeTerms) -> Option<Duration> {
-        (self.form == Form::Red).then(|| nodes.timeout.unwrap_or(NODE_TIMEOUT))
+    pub(crate) fn needed(&self) -> usize {
+        self.form.needs(self.members.len())
     }
 
     /// Takes the members; `None` when other owners kept too many until the deadline. The grants are in the order of
@@ -154,16 +186,7 @@ impl Members {
         caller.check()?;
         let thread = (!terms.owned).then(ThreadId::current);
         let parts = self.order.iter().map(|place| self.part(&operations, *place, terms)).collect::<Result<Vec<_>>>()?;
-        let patience = engines.iter().map(|engine| engine.config.command_timeout).min().unwrap_or(NODE_TIMEOUT);
-        let grants = match self.node_timeout(terms.nodes).map(|timeout| timeout.min(patience)) {
-            None => {
-                let grants = All::new(&parts, &caller, thread, wait).run()?;
-                grants.map(|grants| grants.into_iter().map(Some).collect::<Vec<_>>())
-            }
-            Some(timeout) => {
-                Most::new(&parts, (self.rule(), timeout, terms.nodes.rejoin_after), &caller, thread, wait).run()?
-            }
-        };
+        let grants = self.form.take(Take { parts: &parts, caller: &caller, thread, wait })?;
         let Some(grants) = grants else { return Ok(None) };
         let mut in_order: Vec<_> = self.order.iter().zip(grants).collect();
         in_order.sort_by_key(|(place, _)| **place);
@@ -197,24 +220,12 @@ impl Members {
     }
 }
 
-/// `multi(a, b)`, `group(a[1], a[2])`, `red(a, b)` or `red(a on 3 servers)`; of many members only the first are named.
-fn name_of(members: &[Member], form: Form) -> Arc<str> {
-    if let (Form::Red, [first, others @ ..]) = (form, members)
-        && !others.is_empty()
-        && others.iter().all(|other| other.name == first.name)
-    {
-        return format!("red({} on {} servers)", first.name, members.len()).into();
-    }
-    let is_group = members.iter().all(|member| member.kind.family() == "group");
-    let kind = match form {
-        Form::Multi if is_group => "group",
-        Form::Multi => "multi",
-        Form::Red => "red",
-    };
+/// `multi(a, b)` or `group(a[1], a[2])`; of many members only the first are named.
+pub(crate) fn list(form: &str, members: &[Member]) -> String {
     let named: Vec<&str> = members.iter().take(MOST_NAMED).map(|member| member.name.as_str()).collect();
     let more = members.len() - named.len();
     let rest = if more == 0 { String::new() } else { format!(", and {more} more") };
-    format!("{kind}({}{rest})", named.join(", ")).into()
+    format!("{form}({}{rest})", named.join(", "))
 }
 
 /// Why these modifiers are refused, if they are.
@@ -228,5 +239,3 @@ pub(crate) fn fault_of_limits(lease: Option<Lease>, max_hold: Option<Duration>) 
 /// The most locks of a group.
 pub(crate) const MOST_MEMBERS: usize = 1_000;
 const MOST_NAMED: usize = 8;
-/// The time limit of a request to one server of a red lock: much shorter than a lease, much longer than a round trip.
-const NODE_TIMEOUT: Duration = Duration::from_millis(50);

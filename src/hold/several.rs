@@ -9,7 +9,7 @@ use super::{Group, Hold, One};
 use crate::bell::Bell;
 use crate::engine::several::giving_back::extend_at_once;
 use crate::error::{Error, Loss, Result};
-use crate::state::quorum::Member;
+use crate::state::quorum::{self, Member};
 use crate::sync::Mutex;
 use crate::time::{Instant, Lease};
 
@@ -34,11 +34,11 @@ impl Several {
     }
 
     pub(super) fn is_held(&self) -> bool {
-        self.group.rule.is_held(&self.at(Instant::now()))
+        quorum::is_held(&self.at(Instant::now()), self.group.needed)
     }
 
     pub(super) fn remaining(&self) -> Duration {
-        self.group.rule.remaining(&self.at(Instant::now()))
+        quorum::remaining(&self.at(Instant::now()), self.group.needed)
     }
 
     /// The loss after which too few members were left.
@@ -46,7 +46,7 @@ impl Several {
         if let Some(loss) = self.lost.get() {
             return Some(*loss);
         }
-        let loss = self.group.rule.loss(&self.at(Instant::now()))?;
+        let loss = quorum::loss(&self.at(Instant::now()), self.group.needed)?;
         Some(*self.lost.get_or_init(|| loss))
     }
 
@@ -60,17 +60,17 @@ impl Several {
         loop {
             let now = Instant::now();
             let members = self.at(now);
-            if now >= until || !self.group.rule.is_held(&members) {
+            if now >= until || !quorum::is_held(&members, self.group.needed) {
                 return;
             }
-            bell.wait(now.after(now.nap_until(until.min(now.after(self.group.rule.remaining(&members))))));
+            let left = quorum::remaining(&members, self.group.needed);
+            bell.wait(now.after(now.nap_until(until.min(now.after(left)))));
         }
     }
 
     /// Runs the callback at the loss after which too few members are left.
     pub(super) fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
-        let members = self.members.len();
-        let bearable = members.saturating_sub(self.group.rule.needs(members));
+        let bearable = self.members.len().saturating_sub(self.group.needed);
         let waiting: Arc<Mutex<(usize, Option<OnLost>)>> = Arc::new(Mutex::new((bearable, Some(Box::new(callback)))));
         for one in self.ones() {
             let waiting = Arc::clone(&waiting);
@@ -100,6 +100,6 @@ impl Several {
         let holds: Vec<_> = operations.iter().zip(&ones).map(|(engine, one)| (&**engine, &one.state, lease)).collect();
         let outcomes = extend_at_once(&holds, |engine| self.group.bounds(engine, engine.config.command_timeout));
         let failures: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
-        Error::unless_enough(&self.group.name, (ones.len(), self.group.rule.needs(ones.len())), failures)
+        Error::unless_enough(&self.group.name, (ones.len(), self.group.needed), failures)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::one::One;
 use super::{Lock, Target};
 use crate::engine::several::giving_back::{Held, release_at_once};
-use crate::engine::several::{Form, Member, Members, NodeTerms, Terms};
+use crate::engine::several::{Form, Member, Members, Terms};
 use crate::engine::{Engine, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{Group, Taken};
@@ -21,22 +21,13 @@ pub(super) struct Several {
 }
 
 impl Several {
-    /// All of these locks. A group among them counts as its locks.
-    pub(super) fn all(locks: impl IntoIterator<Item = Lock>) -> Self {
-        Self::new(locks, Form::Multi)
-    }
-
-    /// Most of these locks.
-    pub(super) fn most(locks: impl IntoIterator<Item = Lock>) -> Self {
-        Self::new(locks, Form::Red)
-    }
-
-    fn new(locks: impl IntoIterator<Item = Lock>, form: Form) -> Self {
+    /// These locks in this form. A group among them counts as its locks.
+    pub(super) fn new(locks: impl IntoIterator<Item = Lock>, form: Arc<dyn Form>) -> Self {
         let (mut ones, mut members, mut fault): (Vec<One>, Vec<Member>, Option<Error>) = (vec![], vec![], None);
         for Lock { target, lease, max_hold, durability, .. } in locks {
             let inner = match target {
                 Target::One(one) => vec![(one, lease, max_hold, durability)],
-                Target::Several(several) => match several.flattened(form) {
+                Target::Several(several) => match several.flattened(&*form) {
                     // The modifiers of the inner group replace those of its locks.
                     Ok(inner) => several
                         .ones
@@ -71,13 +62,14 @@ impl Several {
     }
 
     /// The members, where this group can be a part of another one.
-    fn flattened(&self, form: Form) -> Result<&Members> {
+    fn flattened(&self, form: &dyn Form) -> Result<&Members> {
         let members = self.members()?;
-        if form == Form::Red || members.is_red() {
-            let text = "a red lock is no part of a multi-lock, and has no group among its locks";
-            return Err(Error::new(ErrorKind::BadInput, text).about(&*members.name));
-        }
-        Ok(members)
+        let alone = [form, &*members.form].into_iter().find(|form| !form.nests());
+        alone.map_or(Ok(members), |alone| {
+            let noun = alone.noun();
+            let text = format!("a {noun} is no part of a group of locks, and has no group among its locks");
+            Err(Error::new(ErrorKind::BadInput, text).about(&*members.name))
+        })
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -102,20 +94,16 @@ impl Several {
         let Some(grants) = members.acquire(terms, wait).map_err(about)? else { return Ok(None) };
         let handles = members.members.iter().map(|member| member.handle.clone());
         let grants = handles.zip(grants).filter_map(|(handle, grant)| Some((handle, grant?)));
-        Ok(Some(Taken::Several(self.group(members, terms.nodes), grants.collect())))
+        Ok(Some(Taken::Several(self.group(members), grants.collect())))
     }
 
-    fn group(&self, members: &Members, nodes: NodeTerms) -> Group {
+    fn group(&self, members: &Members) -> Group {
         let name = Arc::clone(&members.name);
-        Group { name, rule: members.rule(), locks: self.ones.len(), node_timeout: members.node_timeout(nodes) }
-    }
-
-    pub(super) fn is_red(&self) -> bool {
-        self.members.as_ref().is_ok_and(Members::is_red)
+        Group { name, needed: members.needed(), locks: self.ones.len(), limit_each: members.form.limit_each() }
     }
 
     /// Releases the newest hold of each lock that this thread left to `unlock`.
-    pub(super) fn unlock(&self, nodes: NodeTerms) -> Result<()> {
+    pub(super) fn unlock(&self) -> Result<()> {
         let members = self.members()?;
         let operations = self.ones.iter().map(|one| one.handle.begin_to_end()).collect::<Result<Vec<_>>>();
         let operations = operations.map_err(|error| error.about(&*members.name))?;
@@ -127,8 +115,8 @@ impl Several {
             }
         }
         // Nothing is released unless enough locks can be.
-        let group = self.group(members, nodes);
-        Error::unless_enough(&group.name, (self.ones.len(), group.rule.needs(self.ones.len())), missing)?;
+        let group = self.group(members);
+        Error::unless_enough(&group.name, (self.ones.len(), group.needed), missing)?;
         let held = left.iter().map(|(engine, hold, guard)| Held { engine, hold, guard: *guard });
         let limit = |engine: &Engine| group.bounds(engine, engine.config.command_timeout);
         let failures = release_at_once(&held.collect::<Vec<_>>(), limit).into_iter().filter_map(Result::err);
@@ -136,45 +124,42 @@ impl Several {
     }
 
     /// Releases every lock of whatever owner. Returns whether one of them was held.
-    pub(super) fn force_unlock(&self, nodes: NodeTerms) -> Result<bool> {
+    pub(super) fn force_unlock(&self) -> Result<bool> {
         let members = self.members()?;
-        let outcomes = self.ask_each(members, nodes, One::force_unlock_within)?;
+        let outcomes = self.ask_each(members, One::force_unlock_within)?;
         let any = outcomes.iter().any(|outcome| matches!(outcome, Ok(true)));
         let failures = outcomes.into_iter().filter_map(Result::err).collect();
-        Error::unless_enough(&members.name, (self.ones.len(), members.rule().needs(self.ones.len())), failures)
-            .map(|()| any)
+        Error::unless_enough(&members.name, (self.ones.len(), members.needed()), failures).map(|()| any)
     }
 
     /// Whether a take would find a lock that is held.
-    pub(super) fn is_locked(&self, nodes: NodeTerms) -> Result<bool> {
+    pub(super) fn is_locked(&self) -> Result<bool> {
         let members = self.members()?;
-        let outcomes = self.ask_each(members, nodes, One::is_locked_within)?;
+        let outcomes = self.ask_each(members, One::is_locked_within)?;
         let locked = outcomes.iter().filter(|outcome| matches!(outcome, Ok(true))).count();
         let failures: Vec<Error> = outcomes.into_iter().filter_map(Result::err).collect();
         // Of so many locks too few are left for a take.
-        let enough = self.ones.len() - members.rule().needs(self.ones.len()) + 1;
+        let enough = self.ones.len() - members.needed() + 1;
         if locked >= enough {
             return Ok(true);
         }
-        Error::unless_enough(&members.name, (self.ones.len(), members.rule().needs(self.ones.len())), failures)
-            .map(|()| false)
+        Error::unless_enough(&members.name, (self.ones.len(), members.needed()), failures).map(|()| false)
     }
 
     /// Asks about one lock after another. Servers that do not answer take one command time-out together.
     fn ask_each(
         &self,
         members: &Members,
-        nodes: NodeTerms,
         ask: fn(&One, Option<Duration>) -> Result<bool>,
     ) -> Result<Vec<Result<bool>>> {
         let mut patience = match self.ones.first() {
             Some(one) => one.handle.begin().map_err(|error| error.about(&*members.name))?.config.command_timeout,
             None => Duration::ZERO,
         };
-        let node_timeout = members.node_timeout(nodes).unwrap_or(patience);
+        let limit_each = members.form.limit_each().unwrap_or(patience);
         let ask_one = |one| {
             let began = Instant::now();
-            ask(one, Some(patience.min(node_timeout))).inspect_err(|_| {
+            ask(one, Some(patience.min(limit_each))).inspect_err(|_| {
                 patience = patience.saturating_sub(began.until(Instant::now()));
             })
         };
@@ -186,7 +171,7 @@ impl Several {
         let Ok(members) = self.members() else { return 0 };
         let mut counts: Vec<u64> = self.ones.iter().map(One::hold_count).collect();
         counts.sort_unstable_by(|one, other| other.cmp(one));
-        counts.get(members.rule().needs(counts.len()).saturating_sub(1)).copied().unwrap_or(0)
+        counts.get(members.needed() - 1).copied().unwrap_or(0)
     }
 
     /// The lock of a group of one.

@@ -2,28 +2,31 @@
 
 use std::time::Duration;
 
-use super::votes::{Verdict, Vote, Votes};
+use super::Terms;
+use super::votes::{Verdict, Vote, Votes, majority};
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::Caller;
+use crate::engine::several::Take;
 use crate::engine::several::asking::{self, Heard, Reply};
 use crate::engine::several::giving_back::{Held, reenter_at_once, release_at_once};
-use crate::engine::several::part::{Part, as_vote, at_nodes, unless_down};
+use crate::engine::several::part::{Part, once};
 use crate::engine::{Engine, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Waking;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::backoff::random;
-use crate::state::quorum::Rule;
+use crate::state::exchange::Bounds;
 use crate::state::wait_loop::{Outcome, WaitLoop, wait_loop};
 use crate::time::{Deadline, Instant};
+use crate::transport::Fitness;
 
 /// One take of most of several locks. Dropping it gives back what it holds.
 pub(crate) struct Most<'a> {
     parts: &'a [Part<'a>],
     grants: Vec<Option<Grant>>,
-    rule: Rule,
+    needed: usize,
     node_timeout: Duration,
     rejoin_after: Option<Duration>,
     caller: &'a Caller<'a>,
@@ -41,28 +44,27 @@ pub(crate) struct Most<'a> {
 
 impl<'a> Most<'a> {
     pub(crate) fn new(
-        parts: &'a [Part<'a>],
-        (rule, node_timeout, rejoin_after): (Rule, Duration, Option<Duration>),
-        caller: &'a Caller<'a>,
-        thread: Option<ThreadId>,
-        wait: Wait,
+        Take { parts, caller, thread, wait }: Take<'a>,
+        Terms { node_timeout, rejoin_after }: Terms,
     ) -> Self {
         let waiting = |Part { engine, request }: &'a Part<'a>| {
             let label = request.kind.label(request.kind.side());
             Waiting::new(engine, (request.name, label, request.group), caller, wait.deadline())
         };
+        let patience = parts.iter().map(|part| part.engine.config.command_timeout).min();
+        let needed = majority(parts.len());
         let Part { engine, request } = &parts[0];
         Self {
             parts,
             grants: parts.iter().map(|_| None).collect(),
-            rule,
-            node_timeout,
+            needed,
+            node_timeout: patience.map_or(node_timeout, |patience| node_timeout.min(patience)),
             rejoin_after,
             caller,
             listed_as: engine.draw_owner(&**request.kind, thread.as_ref()),
             thread,
             wait,
-            votes: Votes::new(rule),
+            votes: Votes::new(needed),
             waiting: parts.iter().map(waiting).collect(),
             heeds_messages: false,
             without_quorum_since: None,
@@ -99,7 +101,10 @@ impl<'a> Most<'a> {
         let (limit, rejoin_after) = (self.node_timeout, self.rejoin_after);
         let longest = self.parts.iter().map(|Part { engine, request }| engine.lease_of(request).duration()).max();
         let usual = |engine: &Engine| engine.keeper.watchdog_lease.duration().max(longest.unwrap_or_default());
-        let vote = |engine: &Engine, _| as_vote(limit, rejoin_after.unwrap_or_else(|| usual(engine)), skips_down);
+        let vote = |engine: &Engine, _| {
+            let age = Some(rejoin_after.unwrap_or_else(|| usual(engine)));
+            at_nodes(limit, Fitness { is_up: skips_down, age, advice: ADVICE })
+        };
         let asked = asking::ask_at_once(asking.collect(), self.caller, vote);
         for part in self.parts {
             part.engine.sender.try_again_later(part.request.name);
@@ -116,7 +121,7 @@ impl<'a> Most<'a> {
     fn has_quorum_up(&self) -> bool {
         let now = Instant::now();
         let is_up = |waiting: &&Waiting<'_>| waiting.node.server.why_down(now).is_none();
-        self.waiting.iter().filter(is_up).count() >= self.rule.needs(self.parts.len())
+        self.waiting.iter().filter(is_up).count() >= self.needed
     }
 
     /// Re-enters the locks that this thread holds, all servers at once. A lost hold does not vote.
@@ -125,7 +130,7 @@ impl<'a> Most<'a> {
             Some((place, (part, part.engine.cells.registry.find(part.request.name, self.thread.as_ref()?.number())?)))
         };
         let (places, held): (Vec<usize>, Vec<_>) = self.parts.iter().enumerate().filter_map(find).unzip();
-        let bounds = |_: &Engine| if skips_down { unless_down(self.node_timeout) } else { at_nodes(self.node_timeout) };
+        let bounds = |_: &Engine| at_nodes(self.node_timeout, Fitness { is_up: skips_down, ..Fitness::default() });
         let mut replies: Vec<Option<Heard>> = self.parts.iter().map(|_| None).collect();
         for (place, outcome) in places.into_iter().zip(reenter_at_once(&held, bounds, self.caller)) {
             replies[place] = Some(Heard { reply: outcome.map(Reply::Granted), run_id: None });
@@ -165,7 +170,7 @@ impl<'a> Most<'a> {
         let held =
             grants.iter().map(|(place, (hold, guard))| Held { engine: self.parts[*place].engine, hold, guard: *guard });
         // What a node does not confirm in time is cleared away in the background.
-        drop(release_at_once(&held.collect::<Vec<_>>(), |_| at_nodes(self.node_timeout)));
+        drop(release_at_once(&held.collect::<Vec<_>>(), |_| once(self.node_timeout)));
     }
 
     /// The error of a round in which too few nodes voted.
@@ -177,7 +182,7 @@ impl<'a> Most<'a> {
         }
         let texts: Vec<String> = errors.iter().map(Error::to_string).collect();
         let (silent, all) = (errors.len(), self.parts.len());
-        let needed = self.rule.needs(all);
+        let needed = self.needed;
         let text = format!("{silent} of {all} nodes did not vote, and {needed} votes are needed: {}", texts.join("; "));
         Error::new(ErrorKind::Quorum, text)
     }
@@ -188,7 +193,7 @@ impl<'a> Most<'a> {
         // A node that refuses for good will not vote in a later round either.
         let for_good = errors.iter().filter(|error| !error.is_transient()).count();
         let outage_limit = self.parts[0].engine.config.outage_limit;
-        for_good > self.parts.len() - self.rule.needs(self.parts.len())
+        for_good > self.parts.len() - self.needed
             || self.wait == Wait::Not
             || self.wait.deadline().passed(now)
             || (self.wait.deadline() == Deadline::Never && now >= since.after(outage_limit))
@@ -229,7 +234,7 @@ impl WaitLoop for Most<'_> {
         let now = Instant::now();
         let verdict = self.votes.verdict(&votes, now, random);
         // An outer section of this thread believes in its hold. Where that hold is lost, no fresh votes may replace it.
-        let lost = errors.iter().find(|error| error.is_lost()).filter(|_| reentered < self.rule.needs(votes.len()));
+        let lost = errors.iter().find(|error| error.is_lost()).filter(|_| reentered < self.needed);
         if verdict == Verdict::Taken && lost.is_none() {
             self.waiting[0].granted();
             return Ok(Outcome::Taken(self.grants.iter_mut().map(Option::take).collect()));
@@ -291,3 +296,11 @@ impl Drop for Most<'_> {
         self.give_back();
     }
 }
+
+/// The bounds of one request to one server: sent once, if the server is fit for it.
+fn at_nodes(limit: Duration, fitness: Fitness) -> Bounds {
+    Bounds { fitness, ..once(limit) }
+}
+
+/// What helps against a server that started lately.
+const ADVICE: &str = "with_rejoin_after() sets that time, and is zero for new servers";

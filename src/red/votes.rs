@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::state::quorum::Rule;
 use crate::time::Instant;
 
 /// The answer of one node in a round.
@@ -36,10 +35,16 @@ pub(crate) enum Verdict {
     },
 }
 
+/// More than half of the servers, so that two owners cannot both have them.
+pub(super) fn majority(servers: usize) -> usize {
+    servers / 2 + 1
+}
+
 /// The rounds of one take.
 #[derive(Clone, Debug)]
 pub(crate) struct Votes {
-    rule: Rule,
+    /// The number of grants that make a majority.
+    needed: usize,
     /// The bound of the next random pause.
     bound: Duration,
     /// The number of split votes in a row.
@@ -47,17 +52,17 @@ pub(crate) struct Votes {
 }
 
 impl Votes {
-    pub(crate) fn new(rule: Rule) -> Self {
-        Self { rule, bound: FIRST_BOUND, splits: 0 }
+    pub(crate) fn new(needed: usize) -> Self {
+        Self { needed, bound: FIRST_BOUND, splits: 0 }
     }
 
     /// Judges a round by the votes of all nodes at one moment.
     pub(crate) fn verdict(&mut self, votes: &[Vote], now: Instant, random: impl FnOnce() -> u64) -> Verdict {
-        let needed = self.rule.needs(votes.len());
+        let needed = self.needed;
         let granted = votes.iter().filter(|vote| matches!(vote, Vote::Granted { until } if *until > now)).count();
         let busy = votes.iter().filter(|vote| matches!(vote, Vote::Busy(_))).count();
         let absent = votes.iter().filter(|vote| matches!(vote, Vote::Silent | Vote::Refused)).count();
-        if granted >= needed && needed > 0 {
+        if granted >= needed {
             return Verdict::Taken;
         }
         if votes.len() - absent < needed {
@@ -91,7 +96,7 @@ fn free_in(votes: &[Vote], needed: usize) -> Duration {
     };
     let mut times: Vec<Duration> = votes.iter().filter_map(free_in).collect();
     times.sort_unstable();
-    needed.checked_sub(1).and_then(|last| times.get(last)).copied().unwrap_or(LONGEST_WAIT)
+    times.get(needed - 1).copied().unwrap_or(LONGEST_WAIT)
 }
 
 /// The largest first pause: enough for a round of each of several callers. The smallest is a tenth of it.

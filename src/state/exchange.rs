@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::backoff::{RetryPause, share};
 use crate::error::{Error, ErrorKind, Refusal};
 use crate::time::Instant;
-use crate::transport::{Fault, Identity, Limits, Voting};
+use crate::transport::{Fault, Fitness, Identity, Limits};
 
 /// The time limits of a request, and whether the request is repeated.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Bounds {
     /// The time limit of one request. An attempt that may be repeated gets a part of this time.
     pub(crate) command_timeout: Duration,
     /// How the request is treated where most of several servers must agree.
-    pub(crate) voting: Voting,
+    pub(crate) fitness: Fitness,
 }
 
 impl Bounds {
@@ -39,7 +39,7 @@ impl Bounds {
     pub(crate) fn within(now: Instant, limit: Duration, command_timeout: Duration) -> Self {
         let end = now.after(limit);
         let command_timeout = command_timeout.min(limit);
-        Self { retry_until: end, end, repeat: true, fences: true, command_timeout, voting: Voting::default() }
+        Self { retry_until: end, end, repeat: true, fences: true, command_timeout, fitness: Fitness::default() }
     }
 }
 

@@ -42,7 +42,7 @@ fn request(server: &Arc<Server>, word: &str, limit: Duration) -> Request<'static
         server: Arc::clone(server),
         packed: command(&["ECHO", word]).get_packed_command().into(),
         limits: Limits::by(Instant::now().after(limit)),
-        voting: Voting::default(),
+        fitness: Fitness::default(),
         call: &Words,
         whole: false,
     }
@@ -337,4 +337,4 @@ fn threads_with_one_connection_each_do_not_block_each_other() {
     }
 }
 
-mod voting;
+mod fitness;

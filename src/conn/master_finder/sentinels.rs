@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::succession::{Doubt, Succession, Vote, most_of};
+use super::succession::{Doubt, Opinion, Succession, most_of};
 use super::{Limit, MakesDialers};
 use crate::conn::address::{Address, Endpoint};
 use crate::conn::command::command;
@@ -32,7 +32,7 @@ pub(super) struct Sentinels {
 struct State {
     /// The sentinels that the user named, then those that these told of.
     sentinels: Vec<Arc<Server>>,
-    /// How many sentinels there are, by those that voted last.
+    /// How many sentinels there are, by those that answered last.
     known: usize,
     succession: Succession,
     closed: bool,
@@ -64,9 +64,9 @@ enum SentinelReply {
 /// The answers of all sentinels.
 #[derive(Debug, Default)]
 struct Poll {
-    votes: Vec<Vote>,
-    /// The sentinels that voted.
-    voters: Vec<Arc<Server>>,
+    opinions: Vec<Opinion>,
+    /// The sentinels with these opinions.
+    answered: Vec<Arc<Server>>,
     /// Whether a sentinel says that the master does not answer, or that it is being replaced.
     is_uneasy: bool,
     strangers: Vec<String>,
@@ -107,26 +107,26 @@ impl Sentinels {
         self.limit.ask(is_found, sentinels, up >= needed, &questions)
     }
 
-    /// Adds the sentinels that the voters know, and drops those that the user did not name and most voters do not know.
-    /// Returns whether any was added.
+    /// Adds the sentinels that those who answered know, and drops those that the user did not name and most of them do not
+    /// know. Returns whether any was added.
     fn discover(&self, poll: &Poll) -> bool {
         let Some(template) = self.service.sentinels.first() else { return false };
         let named = self.service.sentinels.len();
-        let voters = poll.distinct();
-        let has_voted = |server: &Arc<Server>| voters.iter().any(|(_, voter)| Arc::ptr_eq(voter, server));
+        let answered = poll.distinct();
+        let has_answered = |server: &Arc<Server>| answered.iter().any(|(_, other)| Arc::ptr_eq(other, server));
         let mut state = self.state.lock();
         let known = state.known;
-        if voters.len() >= known && state.sentinels.iter().skip(named).all(has_voted) {
+        if answered.len() >= known && state.sentinels.iter().skip(named).all(has_answered) {
             return false;
         }
         drop(state);
-        let (mut silent, mut is_complete) = (vec![], voters.len() >= most_of(known.max(named)));
-        for outcome in self.ask(&poll.voters, &[Subject::Others]).1 {
+        let (mut silent, mut is_complete) = (vec![], answered.len() >= most_of(known.max(named)));
+        for outcome in self.ask(&poll.answered, &[Subject::Others]).1 {
             let Ok(SentinelReply::Others(others)) = outcome.answer else {
                 is_complete = false;
                 continue;
             };
-            let others = others.into_iter().filter(|(id, _)| voters.iter().all(|(voter, _)| voter != id));
+            let others = others.into_iter().filter(|(id, _)| answered.iter().all(|(known, _)| known != id));
             silent.extend(others.map(|(_, endpoint)| endpoint));
         }
         state = self.state.lock();
@@ -137,7 +137,8 @@ impl Sentinels {
         if is_complete {
             let told = state.sentinels.split_off(named);
             let is_silent = |server: &Arc<Server>| silent.iter().any(|other| server.endpoint() == other.to_string());
-            let (kept, left): (Vec<_>, _) = told.into_iter().partition(|server| has_voted(server) || is_silent(server));
+            let (kept, left): (Vec<_>, _) =
+                told.into_iter().partition(|server| has_answered(server) || is_silent(server));
             state.sentinels.extend(kept);
             forgotten = left;
         }
@@ -155,12 +156,12 @@ impl Sentinels {
     }
 
     fn doubt(&self, poll: Poll, doubt: Doubt) -> Error {
-        let Poll { errors, strangers, votes, .. } = poll;
+        let Poll { errors, strangers, opinions, .. } = poll;
         let name = &self.service.name;
         let watch_none = || format!("the sentinels {} watch no service {name}", strangers.join(","));
         // Another sentinel, which is silent now, may know the service.
         let is_final = errors.iter().all(|error| error.kind() != ErrorKind::Connection);
-        if votes.is_empty() && is_final {
+        if opinions.is_empty() && is_final {
             if let Some(error) = errors.first() {
                 // Wrong credentials, or servers that are no sentinels: waiting does not help.
                 return error.clone();
@@ -201,13 +202,13 @@ impl fmt::Debug for Sentinels {
 impl MasterFinder for Sentinels {
     fn look_up(&self) -> Result<MasterAddress> {
         let (mut asked, mut poll) = self.poll();
-        if !poll.votes.is_empty() {
+        if !poll.opinions.is_empty() {
             self.state.lock().known = poll.known();
             if self.discover(&poll) {
                 (asked, poll) = self.poll();
             }
         }
-        let decided = self.state.lock().succession.decide(self.service.sentinels.len(), &poll.votes);
+        let decided = self.state.lock().succession.decide(self.service.sentinels.len(), &poll.opinions);
         match decided {
             Ok(endpoint) => Ok(MasterAddress { endpoint, is_calm: !poll.is_uneasy, asked }),
             Err(doubt) => Err(self.doubt(poll, doubt)),
@@ -224,17 +225,17 @@ impl MasterFinder for Sentinels {
 }
 
 impl Poll {
-    /// How many sentinels there are, by the vote that knows most.
+    /// How many sentinels there are, by the one that knows most.
     fn known(&self) -> usize {
-        self.votes.iter().map(|vote| vote.known).max().unwrap_or(0)
+        self.opinions.iter().map(|opinion| opinion.known).max().unwrap_or(0)
     }
 
-    /// The voters with their ids, each under the first of its addresses.
+    /// The sentinels that answered with their ids, each under the first of its addresses.
     fn distinct(&self) -> Vec<(&str, &Arc<Server>)> {
         let mut distinct: Vec<(&str, &Arc<Server>)> = vec![];
-        for (vote, voter) in self.votes.iter().zip(&self.voters) {
-            if distinct.iter().all(|(id, _)| *id != vote.voter) {
-                distinct.push((&vote.voter, voter));
+        for (opinion, server) in self.opinions.iter().zip(&self.answered) {
+            if distinct.iter().all(|(id, _)| *id != opinion.id) {
+                distinct.push((&opinion.id, server));
             }
         }
         distinct
@@ -259,9 +260,9 @@ impl Poll {
                 Ok(SentinelReply::Others(_)) | Err(_) => {}
             }
         }
-        if let (Some((epoch, known)), Some(master), Some(voter)) = (epoch_and_known, master, id) {
-            self.votes.push(Vote { voter, master, epoch, known });
-            self.voters.push(sentinel);
+        if let (Some((epoch, known)), Some(master), Some(id)) = (epoch_and_known, master, id) {
+            self.opinions.push(Opinion { id, master, epoch, known });
+            self.answered.push(sentinel);
         } else if let Some(error) = answers.iter().find_map(error_of) {
             self.errors.push(error);
         }
@@ -506,8 +507,8 @@ mod tests {
         assert_eq!(doubt(&[]).kind(), ErrorKind::Config);
         assert_eq!(doubt(&[ErrorKind::Refused]).kind(), ErrorKind::Refused);
         let known = sentinels();
-        let vote = |voter: &str| Vote { voter: voter.into(), master: Endpoint::Tcp("m".into(), 1), epoch: 1, known: 3 };
-        known.state.lock().succession.decide(3, &["a", "b"].map(vote)).unwrap();
+        let opinion = |id: &str| Opinion { id: id.into(), master: Endpoint::Tcp("m".into(), 1), epoch: 1, known: 3 };
+        known.state.lock().succession.decide(3, &["a", "b"].map(opinion)).unwrap();
         let poll = Poll { strangers: vec!["a:1".into()], ..Poll::default() };
         let error = known.doubt(poll, Doubt::TooFew { answered: 0, known: 3 });
         assert_eq!(error.kind(), ErrorKind::Connection, "it was known a moment ago: {error}");

@@ -1,12 +1,12 @@
-//! Which master counts, by the votes of the sentinels: the one that most of them name, and never an older epoch.
+//! Which master counts, by the opinions of the sentinels: the one that most of them name, and never an older epoch.
 
 use crate::conn::address::Endpoint;
 
 /// What one sentinel says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Vote {
+pub(super) struct Opinion {
     /// The id of the sentinel, which is the same under each of its addresses.
-    pub(super) voter: String,
+    pub(super) id: String,
     pub(super) master: Endpoint,
     /// The number of the fail-over that made the master.
     pub(super) epoch: u64,
@@ -37,32 +37,32 @@ impl Succession {
         self.epoch.is_some()
     }
 
-    /// Counts the votes; `configured` is the number of sentinels that the user named.
+    /// Counts the opinions; `configured` is the number of sentinels that the user named.
     ///
     /// More sentinels than the user named may exist, and one sentinel may not know all others. The largest number
     /// counts, so that two majorities always share a sentinel.
-    pub(super) fn decide(&mut self, configured: usize, votes: &[Vote]) -> Result<Endpoint, Doubt> {
-        let mut votes: Vec<&Vote> = votes.iter().collect();
-        votes.sort_by(|one, other| one.voter.cmp(&other.voter));
-        votes.dedup_by(|one, other| one.voter == other.voter);
-        let known = votes.iter().map(|vote| vote.known).fold(configured, usize::max);
+    pub(super) fn decide(&mut self, configured: usize, opinions: &[Opinion]) -> Result<Endpoint, Doubt> {
+        let mut opinions: Vec<&Opinion> = opinions.iter().collect();
+        opinions.sort_by(|one, other| one.id.cmp(&other.id));
+        opinions.dedup_by(|one, other| one.id == other.id);
+        let known = opinions.iter().map(|opinion| opinion.known).fold(configured, usize::max);
         let needed = most_of(known);
-        if votes.len() < needed {
-            return Err(Doubt::TooFew { answered: votes.len(), known });
+        if opinions.len() < needed {
+            return Err(Doubt::TooFew { answered: opinions.len(), known });
         }
-        let count = |master: &Endpoint| votes.iter().filter(|vote| vote.master == *master).count();
-        let Some(elected) = votes.iter().find(|vote| count(&vote.master) >= needed) else {
+        let count = |master: &Endpoint| opinions.iter().filter(|opinion| opinion.master == *master).count();
+        let Some(elected) = opinions.iter().find(|opinion| count(&opinion.master) >= needed) else {
             let mut named: Vec<(Endpoint, usize)> = vec![];
-            for vote in &votes {
-                if !named.iter().any(|(master, _)| *master == vote.master) {
-                    named.push((vote.master.clone(), count(&vote.master)));
+            for opinion in &opinions {
+                if !named.iter().any(|(master, _)| *master == opinion.master) {
+                    named.push((opinion.master.clone(), count(&opinion.master)));
                 }
             }
             return Err(Doubt::Disagreement { named, known });
         };
         // Sentinels that restarted from an old file name an old master until another sentinel tells them.
         let mut epochs: Vec<_> =
-            votes.iter().filter(|vote| vote.master == elected.master).map(|vote| vote.epoch).collect();
+            opinions.iter().filter(|opinion| opinion.master == elected.master).map(|opinion| opinion.epoch).collect();
         epochs.sort_unstable_by(|one, other| other.cmp(one));
         let epoch = epochs[needed - 1];
         match self.epoch {
@@ -88,14 +88,14 @@ mod tests {
         Endpoint::Tcp(host.into(), 1)
     }
 
-    fn vote(voter: &str, master: &str, epoch: u64, known: usize) -> Vote {
-        Vote { voter: voter.into(), master: at(master), epoch, known }
+    fn opinion(id: &str, master: &str, epoch: u64, known: usize) -> Opinion {
+        Opinion { id: id.into(), master: at(master), epoch, known }
     }
 
     #[test]
     fn the_master_of_most_known_sentinels_counts() {
-        let decide = |configured, votes: &[Vote]| Succession::default().decide(configured, votes);
-        let (a, b, c) = (vote("1", "a", 0, 3), vote("2", "a", 0, 3), vote("3", "b", 0, 3));
+        let decide = |configured, opinions: &[Opinion]| Succession::default().decide(configured, opinions);
+        let (a, b, c) = (opinion("1", "a", 0, 3), opinion("2", "a", 0, 3), opinion("3", "b", 0, 3));
         assert_eq!(decide(3, &[a.clone(), b.clone(), c.clone()]), Ok(at("a")));
         assert_eq!(decide(1, &[a.clone(), b.clone()]), Ok(at("a")));
         let named = vec![(at("a"), 1), (at("b"), 1)];
@@ -103,33 +103,33 @@ mod tests {
         assert_eq!(decide(1, std::slice::from_ref(&a)), Err(Doubt::TooFew { answered: 1, known: 3 }));
         assert_eq!(decide(5, &[a.clone(), b.clone()]), Err(Doubt::TooFew { answered: 2, known: 5 }));
         // A sentinel that was just started knows no other one.
-        let fresh = Vote { known: 1, ..b };
+        let fresh = Opinion { known: 1, ..b };
         assert_eq!(decide(1, &[a, fresh]), Ok(at("a")));
-        assert_eq!(decide(1, &[vote("1", "a", 0, 1)]), Ok(at("a")));
+        assert_eq!(decide(1, &[opinion("1", "a", 0, 1)]), Ok(at("a")));
         assert_eq!(decide(4, &[]), Err(Doubt::TooFew { answered: 0, known: 4 }));
     }
 
     #[test]
-    fn a_sentinel_with_two_addresses_votes_once() {
-        let votes = [vote("1", "a", 0, 3), vote("1", "a", 0, 3)];
-        assert_eq!(Succession::default().decide(2, &votes), Err(Doubt::TooFew { answered: 1, known: 3 }));
+    fn a_sentinel_with_two_addresses_counts_once() {
+        let opinions = [opinion("1", "a", 0, 3), opinion("1", "a", 0, 3)];
+        assert_eq!(Succession::default().decide(2, &opinions), Err(Doubt::TooFew { answered: 1, known: 3 }));
     }
 
     #[test]
     fn an_epoch_never_goes_back() {
         let mut succession = Succession::default();
-        let votes = |master: &str, epochs: [u64; 3]| {
-            [0, 1, 2].map(|voter| vote(&voter.to_string(), master, epochs[voter], 3)).to_vec()
+        let opinions = |master: &str, epochs: [u64; 3]| {
+            [0, 1, 2].map(|id| opinion(&id.to_string(), master, epochs[id], 3)).to_vec()
         };
-        assert_eq!(succession.decide(3, &votes("a", [4, 4, 4])), Ok(at("a")));
-        assert_eq!(succession.decide(3, &votes("b", [5, 5, 4])), Ok(at("b")));
+        assert_eq!(succession.decide(3, &opinions("a", [4, 4, 4])), Ok(at("a")));
+        assert_eq!(succession.decide(3, &opinions("b", [5, 5, 4])), Ok(at("b")));
         let older = |master: &str, epoch| Err(Doubt::Older { master: at(master), epoch, accepted: 5 });
-        assert_eq!(succession.decide(3, &votes("a", [4, 4, 4])), older("a", 4));
+        assert_eq!(succession.decide(3, &opinions("a", [4, 4, 4])), older("a", 4));
         // One sentinel with a new epoch makes no majority of it.
-        assert_eq!(succession.decide(3, &votes("a", [4, 4, 9])), older("a", 4));
-        assert_eq!(succession.decide(3, &votes("b", [5, 6, 6])), Ok(at("b")));
+        assert_eq!(succession.decide(3, &opinions("a", [4, 4, 9])), older("a", 4));
+        assert_eq!(succession.decide(3, &opinions("b", [5, 6, 6])), Ok(at("b")));
         assert_eq!(
-            succession.decide(3, &votes("b", [5, 5, 6])),
+            succession.decide(3, &opinions("b", [5, 5, 6])),
             Err(Doubt::Older { master: at("b"), epoch: 5, accepted: 6 })
         );
     }

@@ -12,7 +12,7 @@ use crate::script::Call;
 use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
 use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::transport::{Fault, Identity, Limits, PubSub, Question, ServerNumber, Voting};
+use crate::transport::{Fault, Fitness, Identity, Limits, PubSub, Question, ServerNumber};
 
 /// A reply, and the history of its request.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ fn fence_one_connection<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)]) -> b
 struct Sending<'a, T> {
     topology: &'a dyn Topology,
     call: &'a Call<T>,
-    voting: Voting,
+    fitness: Fitness,
     exchange: Exchange,
     /// The way of the next attempt only, by the word of the server that was asked last.
     redirected: Option<Route>,
@@ -195,7 +195,7 @@ impl<'a, T> Sending<'a, T> {
             bounds.command_timeout /= 2;
         }
         let exchange = Exchange::new(in_doubt, call.has_source(), bounds, Instant::now());
-        Self { topology, call, voting: bounds.voting, exchange, redirected: None }
+        Self { topology, call, fitness: bounds.fitness, exchange, redirected: None }
     }
 
     /// The request to send now, if the next step is to send one.
@@ -274,7 +274,7 @@ impl<'a, T> Sending<'a, T> {
         let Route { server, asking } = route;
         let with_source = if whole { self.call.packed_with_source(pub_sub) } else { None };
         let packed = with_source.unwrap_or_else(|| self.call.packed(pub_sub)).into();
-        Request { server, asking, packed, limits, voting: self.voting, call: self.call, whole }
+        Request { server, asking, packed, limits, fitness: self.fitness, call: self.call, whole }
     }
 
     /// Takes the outcome of an attempt.

@@ -44,8 +44,8 @@ impl Sender {
         let node = self.node(name);
         let server = Arc::clone(&node.server);
         let limit = self.config.command_timeout;
-        // The trial may follow a cleanup, which takes as long. A vote between the end of the time and the end of the
-        // trial would wait for the server.
+        // The trial may follow a cleanup, which takes as long. A request between the end of the time and the end
+        // of the trial would wait for the server.
         if server.claim_trial(now, now.after(limit * 3)) {
             node.cleaner.run_at(now, move || server.try_again(Instant::now().after(limit)));
         }

@@ -7,6 +7,7 @@ use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::caller::Caller;
 use crate::engine::parts::Engine;
 use crate::engine::request::{Grant, Wait};
+use crate::engine::several::Take;
 use crate::engine::several::asking::{self, Reply};
 use crate::engine::several::giving_back::{Held, extend_at_once, release_at_once};
 use crate::engine::several::part::Part;
@@ -38,7 +39,7 @@ pub(super) struct All<'a> {
 }
 
 impl<'a> All<'a> {
-    pub(super) fn new(parts: &'a [Part<'a>], caller: &'a Caller<'a>, thread: Option<ThreadId>, wait: Wait) -> Self {
+    pub(super) fn new(Take { parts, caller, thread, wait }: Take<'a>) -> Self {
         let patience = parts.iter().map(|part| part.engine.config.command_timeout).max().unwrap_or_default();
         let end = match wait.deadline() {
             Deadline::At(at) => Some(at.max(Instant::now()).after(patience)),
@@ -265,7 +266,7 @@ impl<'a> All<'a> {
 
 /// Whether the server may answer later. A lock that its replicas did not get is an error at once.
 fn is_outage(error: &Error) -> bool {
-    error.is_transient() && error.kind() != ErrorKind::Quorum
+    error.is_transient() && error.kind() != ErrorKind::NotDurable
 }
 
 /// The same bounds, ended with the call.

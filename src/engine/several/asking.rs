@@ -28,7 +28,7 @@ pub(crate) enum Reply {
 #[derive(Debug)]
 pub(crate) struct Heard {
     pub(crate) reply: Result<Reply>,
-    /// The run of the server process, for votes: two addresses with the same run are one server.
+    /// The run of the server process, where it was asked for: two addresses with the same run are one server.
     pub(crate) run_id: Option<Arc<str>>,
 }
 

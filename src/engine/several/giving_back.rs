@@ -177,7 +177,7 @@ pub(crate) fn reenter_at_once(
         engine.keeper.must_be_live(hold)?;
         // A request in the background may have the turn of the hold while the server is down.
         let why_down = || engine.sender.node(request.name).server.why_down(Instant::now());
-        turn.voting.skips_down.then(why_down).flatten().map_or(Ok(()), Err)?;
+        turn.fitness.is_up.then(why_down).flatten().map_or(Ok(()), Err)?;
         engine.begin_reentry(request, hold, turn)
     };
     let finish = |place: usize, reentry, answer| {

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::state::explore::{Extent, Finding, Model, NO_WAY_OUT, explore};
-use crate::state::quorum::Member;
+use crate::state::quorum::{self, Member};
 
 /// The lease, in ticks. All clocks tick at the same moments.
 const LEASE: u8 = 2;
@@ -330,11 +330,8 @@ impl World {
 }
 
 impl Scene {
-    fn rule(&self) -> Rule {
-        match Rule::majority(self.nodes) {
-            Rule::Most(most) if self.needs_one_less => Rule::Most(most - 1),
-            rule => rule,
-        }
+    fn needed(&self) -> usize {
+        majority(self.nodes) - usize::from(self.needs_one_less)
     }
 
     /// Judges a round as the engine does. A round may end at any moment; nodes without an answer are silent.
@@ -349,13 +346,13 @@ impl Scene {
             Request::Refused => Vote::Refused,
         };
         let votes: Vec<Vote> = world.nodes.iter().map(vote).collect();
-        let verdict = Votes::new(self.rule()).verdict(&votes, now, || 0);
+        let verdict = Votes::new(self.needed()).verdict(&votes, now, || 0);
         let member = |vote: &Vote| {
             let is_live = matches!(vote, Vote::Granted { .. });
             Member { is_live, remaining: if is_live { now.until(until) } else { Duration::ZERO }, loss: None }
         };
         let members: Vec<Member> = votes.iter().map(member).collect();
-        assert_eq!(verdict == Verdict::Taken, self.rule().remaining(&members) > Duration::ZERO);
+        assert_eq!(verdict == Verdict::Taken, quorum::remaining(&members, self.needed()) > Duration::ZERO);
         if verdict == Verdict::Taken {
             world.clients[client].0 = Doing::Inside(good_for);
             // The nodes that did not answer are told to give back.

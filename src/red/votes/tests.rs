@@ -24,7 +24,7 @@ fn busy(millis: u64) -> Vote {
 }
 
 fn five() -> Votes {
-    Votes::new(Rule::majority(5))
+    Votes::new(majority(5))
 }
 
 #[track_caller]
@@ -72,13 +72,18 @@ fn too_few_answers_are_no_busy_lock() {
 }
 
 #[test]
+fn a_majority_is_more_than_half() {
+    assert_eq!([1, 2, 3, 4, 5, 6].map(majority), [1, 2, 2, 3, 3, 4]);
+}
+
+#[test]
 fn no_node_grants_nothing() {
-    assert_ne!(Votes::new(Rule::All).verdict(&[], NOW, || 0), Verdict::Taken);
+    assert_ne!(Votes::new(majority(0)).verdict(&[], NOW, || 0), Verdict::Taken);
 }
 
 #[test]
 fn a_single_node_is_an_ordinary_lock() {
-    let mut votes = Votes::new(Rule::majority(1));
+    let mut votes = Votes::new(majority(1));
     assert_eq!(votes.verdict(&[busy(900)], NOW, || 0), Verdict::Busy { wait: ms(900) });
     assert_eq!(votes.verdict(&[Vote::Silent], NOW, || 0), TOO_FEW);
     assert_eq!(votes.verdict(&[granted()], NOW, || 0), Verdict::Taken);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, ErrorKind, Lock, Loss, ReleaseBy, TokenOptions};
+use lockson::{Client, ErrorKind, Lock, Loss, RedLock, ReleaseBy, TokenOptions};
 use lockson_harness::RedisServer;
 
 use crate::support::{SCHEDULING, SOON, client, fresh, joined, kind_of, ms, timed};
@@ -32,7 +32,7 @@ impl Nodes {
         servers.iter().map(|server| Client::builder(&server.url()).connect_lazily().unwrap()).collect()
     }
 
-    fn lock(&self, name: &str) -> Lock {
+    fn lock(&self, name: &str) -> RedLock {
         red(&self.clients, name)
     }
 
@@ -47,10 +47,10 @@ impl Nodes {
     }
 }
 
-fn red(clients: &[Client], name: &str) -> Lock {
+fn red(clients: &[Client], name: &str) -> RedLock {
     let locks = clients.iter().map(|client| client.get_lock(name));
     // These servers are new, so they have forgotten nothing.
-    Lock::red(locks).with_node_timeout(NODE).with_rejoin_after(Duration::ZERO)
+    RedLock::new(locks).with_node_timeout(NODE).with_rejoin_after(Duration::ZERO)
 }
 
 #[test]
@@ -138,17 +138,17 @@ fn callers_exclude_each_other_and_all_get_it() {
 #[test]
 fn impossible_red_locks_are_refused_before_any_request() {
     let (client, name) = (client(), fresh("red"));
-    let other_name = Lock::red([client.get_lock(&name), client.get_lock(fresh("red"))]);
-    let nested = Lock::red([Lock::multi([client.get_lock(&name)])]);
-    let not_red = client.get_lock(&name).with_node_timeout(ms(50));
-    let within = Lock::multi([Lock::red([client.get_lock(&name)])]);
-    let endless = Lock::red([client.get_lock(&name)]).with_node_timeout(Duration::ZERO);
+    let other_name = RedLock::new([client.get_lock(&name), client.get_lock(fresh("red"))]);
+    let nested = RedLock::new([Lock::multi([client.get_lock(&name)])]);
+    let within = Lock::multi([RedLock::new([client.get_lock(&name)]).into()]);
+    assert_eq!(kind_of(within.lock()), ErrorKind::BadInput);
+    let endless = RedLock::new([client.get_lock(&name)]).with_node_timeout(Duration::ZERO);
     let database = Client::connect(&RedisServer::shared().url_db(1)).unwrap();
-    let databases = Lock::red([client.get_lock(&name), database.get_lock(&name)]);
+    let databases = RedLock::new([client.get_lock(&name), database.get_lock(&name)]);
     let by =
         |release_by| client.get_token_lock_with(&name, TokenOptions::new().release_by(release_by)).with_lease(SOON);
-    let [by_transaction, by_command] = [ReleaseBy::Transaction, ReleaseBy::Server].map(|form| Lock::red([by(form)]));
-    for bad in [Lock::red([]), other_name, nested, not_red, within, endless, databases, by_transaction, by_command] {
+    let [by_transaction, by_command] = [ReleaseBy::Transaction, ReleaseBy::Server].map(|form| RedLock::new([by(form)]));
+    for bad in [RedLock::new([]), other_name, nested, endless, databases, by_transaction, by_command] {
         assert_eq!(kind_of(bad.lock()), ErrorKind::BadInput, "{bad:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, Lock};
+use lockson::{Client, Lock, RedLock};
 use lockson_harness::proxy::{Direction, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
@@ -102,8 +102,8 @@ fn section(client: &Client, kind: &str, permits: u32) -> (Section, Vec<String>) 
         }
         "red" => {
             let lock =
-                Lock::red([client.get_lock(&name)]).with_rejoin_after(Duration::ZERO).with_node_timeout(ms(1_000));
-            (of_lock(lock), channels)
+                RedLock::new([client.get_lock(&name)]).with_rejoin_after(Duration::ZERO).with_node_timeout(ms(1_000));
+            (of_lock(lock.into()), channels)
         }
         "semaphore" => {
             let semaphore = client.get_semaphore(&name);

@@ -41,7 +41,7 @@ fn a_lock_without_its_replica_is_given_back() {
         let (took, outcome) = timed(|| take(&lock));
         let error = outcome.unwrap_err();
         assert_eq!(copied.master.keys(), Vec::<String>::new(), "it is given back before the call ends");
-        assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
+        assert_eq!(error.kind(), ErrorKind::NotDurable, "{error}");
         assert_eq!(error.lock_name(), Some(lock.name()));
         for part in ["1 of 2 replicas", "given back", "INFO replication"] {
             assert!(error.to_string().contains(part), "{part}: {error}");
@@ -82,7 +82,7 @@ fn a_waiter_that_gets_a_lock_alone_fails_and_leaves_it_free() {
         lockson_harness::eventually(SOON, "a thread waits", || !client.waiting().is_empty());
         copied.replicas[0].pause();
         held.unlock().unwrap();
-        assert_eq!(waiter.join().unwrap(), ErrorKind::Quorum);
+        assert_eq!(waiter.join().unwrap(), ErrorKind::NotDurable);
     });
     assert!(is_free(&lock));
 }
@@ -95,7 +95,7 @@ fn a_failed_reentry_leaves_the_outer_section_as_it_was() {
     let guard = lock.with_lease(SOON).lock().unwrap();
     copied.replicas[0].pause();
     let inner = lock.with_lease(SOON * 2).with_durability(one());
-    assert_eq!(kind_of(inner.try_lock()), ErrorKind::Quorum);
+    assert_eq!(kind_of(inner.try_lock()), ErrorKind::NotDurable);
     assert!(guard.is_held() && guard.remaining() <= SOON, "nothing was promised to the inner section");
     assert_eq!(lock.hold_count(), 1);
     lockson_harness::eventually(SOON, "the count is written back", || {
@@ -116,7 +116,7 @@ fn an_extension_counts_when_its_replica_has_it() {
     assert!(guard.remaining() > SOON);
     copied.replicas[0].pause();
     let error = guard.extend(SOON * 10).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
+    assert_eq!(error.kind(), ErrorKind::NotDurable, "{error}");
     assert!(guard.is_held() && guard.remaining() <= SOON * 2, "{error}");
     guard.unlock().unwrap();
     assert_eq!(copied.master.keys(), Vec::<String>::new(), "a release waits for nobody");

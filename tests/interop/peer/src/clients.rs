@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lockson::{Client, ClientBuilder, Lock};
+use lockson::{Client, ClientBuilder, Lock, RedLock};
 
 use crate::answer::{Answer, Failure};
 use crate::permits::Held;
@@ -73,7 +73,7 @@ impl Clients {
         }
         match request.text("kind")?.as_str() {
             // The servers of a check are new.
-            "red" => Ok(Lock::red(locks).with_rejoin_after(Duration::ZERO)),
+            "red" => Ok(RedLock::new(locks).with_rejoin_after(Duration::ZERO).into()),
             _ => Ok(Lock::multi(locks)),
         }
     }

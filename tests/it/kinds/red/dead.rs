@@ -318,7 +318,7 @@ fn a_lease_shorter_than_the_round_trip_is_never_held() {
     let clients: Vec<Client> =
         proxies.iter().map(|proxy| Client::builder(&proxy.url()).connect_lazily().unwrap()).collect();
     red(&clients, &name).lock().unwrap().unlock().unwrap();
-    let lock: Lock = red(&clients, &name).with_lease(ms(20)).with_node_timeout(ms(15));
+    let lock = red(&clients, &name).with_node_timeout(ms(15)).with_lease(ms(20));
     for proxy in &proxies {
         let late = lockson_harness::proxy::Then::DelayReply(ms(60));
         proxy.rule(When::script().always(), late);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Cancel, Client, ErrorKind, Lock, LockAcquired, LockLost, LockReleased, Loss, Observer};
+use lockson::{Cancel, Client, ErrorKind, Lock, LockAcquired, LockLost, LockReleased, Loss, Observer, RedLock};
 use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
@@ -14,8 +14,8 @@ use crate::support::{SCHEDULING, SOON, TTL, brisk, elsewhere, fresh, joined, kin
 
 type Make = fn(&Client) -> Lock;
 
-fn red_of(clients: &[Client], lock: impl Fn(&Client) -> Lock) -> Lock {
-    Lock::red(clients.iter().map(lock)).with_node_timeout(NODE).with_rejoin_after(Duration::ZERO)
+fn red_of(clients: &[Client], lock: impl Fn(&Client) -> Lock) -> RedLock {
+    RedLock::new(clients.iter().map(lock)).with_node_timeout(NODE).with_rejoin_after(Duration::ZERO)
 }
 
 #[test]
@@ -230,12 +230,12 @@ fn a_known_server_that_restarts_empty_has_no_vote() {
 fn a_long_lease_keeps_a_new_server_from_voting() {
     let (servers, name) = ([0; 3].map(|_| RedisServer::start()), fresh("red"));
     let clients: Vec<_> = servers.iter().map(|server| brisk(server).connect().unwrap()).collect();
-    let lock = Lock::red(clients.iter().map(|client| client.get_lock(&name))).with_node_timeout(NODE);
+    let lock = RedLock::new(clients.iter().map(|client| client.get_lock(&name))).with_node_timeout(NODE);
     // The uptime has whole seconds.
     let is_taken = || lock.try_lock().is_ok_and(|guard| guard.is_some());
     eventually(TTL + Duration::from_secs(3), "the servers vote for holds of the usual length", is_taken);
     assert_eq!(kind_of(lock.with_lease(Duration::from_secs(600)).try_lock()), ErrorKind::Quorum);
-    let trusted = lock.with_lease(Duration::from_secs(600)).with_rejoin_after(TTL);
+    let trusted = lock.with_rejoin_after(TTL).with_lease(Duration::from_secs(600));
     trusted.try_lock().unwrap().expect("the caller knows better").unlock().unwrap();
 }
 
@@ -327,7 +327,7 @@ fn events_name_the_red_lock_of_their_member() {
 fn callers_that_share_the_votes_part_in_few_rounds() {
     const TAKES: u64 = 20;
     let (nodes, name) = (Nodes::start(5), fresh("red"));
-    let callers: Vec<Lock> = (0..3).map(|_| red(&Nodes::clients(&nodes.servers), &name)).collect();
+    let callers: Vec<RedLock> = (0..3).map(|_| red(&Nodes::clients(&nodes.servers), &name)).collect();
     callers.iter().for_each(|lock| lock.lock().unwrap().unlock().unwrap());
     let before = nodes.servers[0].calls_of("evalsha");
     thread::scope(|scope| {

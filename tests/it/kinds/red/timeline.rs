@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Client, Lock};
+use lockson::{Client, Lock, RedLock};
 use lockson_harness::RedisServer;
 
 use crate::support::{Random, joined, ms};
@@ -56,13 +56,13 @@ pub(crate) fn holds_under_faults(seed: u64, time: Duration) -> u64 {
     all.len() as u64
 }
 
-fn lock_at(servers: &[RedisServer]) -> Lock {
+fn lock_at(servers: &[RedisServer]) -> RedLock {
     let client = |server: &RedisServer| {
         let builder = Client::builder(&server.url()).watchdog(ms(1_500), ms(300));
         builder.command_timeout(ms(500)).drop_timeout(ms(300)).connect_lazily().unwrap()
     };
     let locks = servers.iter().map(|server| client(server).get_lock("timeline"));
-    Lock::red(locks).with_node_timeout(ms(100)).with_rejoin_after(LONGEST)
+    RedLock::new(locks).with_node_timeout(ms(100)).with_rejoin_after(LONGEST)
 }
 
 fn call(lock: &Lock, caller: u64, mut random: Random, over: &AtomicBool) -> Vec<Inside> {

@@ -1,6 +1,6 @@
 //! Each request goes to the member that stores the key.
 
-use lockson::{Client, ErrorKind, Lock};
+use lockson::{Client, ErrorKind, Lock, RedLock};
 use lockson_harness::{RedisCluster, RedisServer, slot_of};
 
 use crate::support::fresh;
@@ -80,7 +80,7 @@ fn locks_of_one_slot_are_taken_by_one_request() {
 fn a_red_lock_on_one_cluster_is_refused() {
     let client = client();
     let locks = (0..3).map(|_| client.get_lock(fresh("red")));
-    let error = Lock::red(locks).try_lock().unwrap_err();
+    let error = RedLock::new(locks).try_lock().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
 }
 

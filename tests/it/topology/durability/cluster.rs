@@ -28,7 +28,7 @@ fn locks_of_a_cluster_wait_for_the_replicas_of_their_members() {
     guard.unlock().unwrap();
 
     cluster.replicas_of(to).into_iter().for_each(|replica| cluster.node(replica).pause());
-    assert_eq!(kind_of(client.get_lock(&name).with_durability(none()).try_lock()), lockson::ErrorKind::Quorum);
+    assert_eq!(kind_of(client.get_lock(&name).with_durability(none()).try_lock()), lockson::ErrorKind::NotDurable);
     eventually(SOON, "it is given back", || !client.get_lock(&name).is_locked().unwrap());
     cluster.replicas_of(to).into_iter().for_each(|replica| cluster.node(replica).resume());
 }

@@ -49,10 +49,10 @@ fn another_connection_does_not_confirm_what_it_did_not_write() {
         let patient = one().within(ms(3_000));
         let guard = client.get_lock(fresh("raised")).with_lease(SOON).with_durability(patient).lock().unwrap();
         copied.replicas[0].pause();
-        assert_eq!(kind_of(guard.extend(SOON * 20)), ErrorKind::Quorum, "{}", version.label);
+        assert_eq!(kind_of(guard.extend(SOON * 20)), ErrorKind::NotDurable, "{}", version.label);
         // The master has the longer time now, so the next request writes nothing, over a connection that wrote nothing.
         copied.master.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-        assert_eq!(kind_of(guard.extend(SOON * 10)), ErrorKind::Quorum, "{}", version.label);
+        assert_eq!(kind_of(guard.extend(SOON * 10)), ErrorKind::NotDurable, "{}", version.label);
         assert!(guard.remaining() <= SOON, "{}: {:?}", version.label, guard.remaining());
     });
 }

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use lockson::{Client, ErrorKind, Lock, Result, TokenOptions};
+use lockson::{Client, ErrorKind, Lock, RedLock, Result, TokenOptions};
 
 use super::scene::{Copied, none, one};
 use crate::support::{SCHEDULING, SOON, fresh, kind_of, ms, timed};
@@ -68,7 +68,7 @@ fn every_kind_is_copied_or_given_back() {
         copied.are_in_step();
         copied.replicas[0].pause();
         let error = take(&impatient, &name).map(|_| ()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Quorum, "{kind}: {error}");
+        assert_eq!(error.kind(), ErrorKind::NotDurable, "{kind}: {error}");
         lockson_harness::eventually(SOON, "nothing is held any more", || impatient.held().is_empty());
         if *kind == "permits" {
             let free = || client.get_permit_expirable_semaphore(&name).available().unwrap() == 3;
@@ -87,7 +87,7 @@ fn a_red_lock_counts_the_servers_whose_replicas_have_it() {
     let nodes = [(); 3].map(|()| Copied::start(1));
     let clients: Vec<Client> = nodes.iter().map(|node| Client::connect(&node.master.url()).unwrap()).collect();
     let name = fresh("red");
-    let red = Lock::red(clients.iter().map(|client| client.get_lock(&name)));
+    let red = RedLock::new(clients.iter().map(|client| client.get_lock(&name)));
     let red = red.with_rejoin_after(ms(0)).with_node_timeout(ms(1_000)).with_durability(one());
     let none_is_left = || {
         nodes.iter().for_each(|node| {

@@ -102,7 +102,7 @@ fn a_cut_off_master_grants_nothing_that_counts() {
     let lock = split.at_old.get_lock(&name);
     let new = split.at_new.get_lock(&name).try_lock().unwrap().expect("it is free");
     assert!(lock.try_lock().unwrap().is_some_and(|old| old.is_held() && new.is_held()), "two without durability");
-    assert_eq!(kind_of(lock.with_durability(one()).try_lock()), ErrorKind::Quorum);
+    assert_eq!(kind_of(lock.with_durability(one()).try_lock()), ErrorKind::NotDurable);
 }
 
 /// The deadline of the holder is never later than the expiry of the copy that the other side has.

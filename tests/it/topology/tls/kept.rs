@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fork::Fork;
-use lockson::{Client, ErrorKind, Lock, Loss, Tls};
+use lockson::{Client, ErrorKind, Lock, Loss, RedLock, Tls};
 use lockson_harness::proxy::{AtByte, Direction, Scope};
 use lockson_harness::{HelperProcess, RedisServer, eventually, helper};
 
@@ -122,7 +122,7 @@ fn a_request_of_many_records_is_sent_whole() {
 fn a_red_lock_is_held_on_servers_behind_tls() {
     let all: Vec<Secured> = (0..3).map(|_| Secured::start()).collect();
     let clients: Vec<Client> = all.iter().map(|secured| secured.builder().connect_lazily().unwrap()).collect();
-    let lock = Lock::red(clients.iter().map(|client| client.get_lock("red"))).with_rejoin_after(Duration::ZERO);
+    let lock = RedLock::new(clients.iter().map(|client| client.get_lock("red"))).with_rejoin_after(Duration::ZERO);
     let lock = lock.with_node_timeout(ms(1_000));
     for _ in 0..3 {
         let guard = lock.lock().unwrap();

@@ -8,18 +8,19 @@ use super::{SOON, TIMEOUT, eventually};
 use crate::conn::scripted::{Reaction, Scripted, Seen};
 use crate::conn::{Server, Standalone};
 use crate::engine::sender::exactly_once::{Answer, Outgoing, send_all};
-use crate::engine::several::part::as_vote;
+use crate::engine::several::part::once;
 use crate::error::ErrorKind;
 use crate::name::LockName;
 use crate::script::{Call, Script};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::time::Instant;
+use crate::transport::Fitness;
 use std::time::Duration;
 
 static SCRIPT: Script = Script::new("return 1");
 
-/// The time limit of a node of a quorum, and the time that a busy machine may take besides.
-const NODE_TIMEOUT: Duration = Duration::from_millis(100);
+/// The time limit of one server, and the time that a busy machine may take besides.
+const LIMIT: Duration = Duration::from_millis(100);
 const MARGIN: Duration = Duration::from_secs(1);
 
 fn served(script: impl Fn(&Seen) -> Reaction + Send + Sync + 'static) -> (Scripted, Standalone) {
@@ -128,7 +129,7 @@ fn copies_that_cannot_be_fenced_are_marked() {
 fn a_copy_in_doubt_is_fenced_once_before_several_calls() {
     let (server, topology) = served(|seen| if is(seen, "a") { Reaction::Mute } else { ONE });
     let calls = calls(&["a", "b", "c"]);
-    let bounds = Bounds { repeat: false, ..within(NODE_TIMEOUT) };
+    let bounds = Bounds { repeat: false, ..within(LIMIT) };
     let in_doubt = send_to(&topology, &calls[..1], bounds).pop().unwrap().unwrap_err().in_doubt.unwrap();
     let send = |call| Outgoing { topology: &topology, call, bounds: within(SOON), in_doubt: in_doubt.clone() };
     for answer in send_all(calls[1..].iter().map(send).collect(), None) {
@@ -153,11 +154,11 @@ fn nodes_that_do_not_answer_cost_one_time_limit() {
     assert!(send_all(open.into(), None).into_iter().all(|answer| answer.is_ok()));
     let call = &calls(&["a"])[0];
     let begun = Instant::now();
-    let bounds = Bounds { repeat: false, retry_until: begun, ..within(NODE_TIMEOUT) };
+    let bounds = Bounds { repeat: false, retry_until: begun, ..within(LIMIT) };
     let sends = [&mute, &silent, &quick, &gone, &closed].map(|topology| send(topology, call, bounds));
     let mut answers = send_all(sends.into(), None);
     let took = begun.until(Instant::now());
-    assert!(took >= NODE_TIMEOUT && took < NODE_TIMEOUT + MARGIN, "{took:?}");
+    assert!(took >= LIMIT && took < LIMIT + MARGIN, "{took:?}");
     assert!(answers.remove(2).unwrap().value);
     let failed: Vec<_> = answers.into_iter().map(Result::unwrap_err).collect();
     let kinds: Vec<_> = failed.iter().map(|failed| failed.error.kind()).collect();
@@ -190,14 +191,15 @@ fn a_dead_node_is_asked_once_and_not_waited_for() {
     let closed: Vec<_> = (0..3).map(|_| Standalone::new(Server::for_test("redis://127.0.0.1:1"))).collect();
     let call = &calls(&["a"])[0];
     let begun = Instant::now();
-    // The first votes find out, the others are not sent.
+    // The first requests find out, the others are not sent.
     for _ in 0..2 {
-        let vote = |topology| send(topology, call, as_vote(SOON, Duration::ZERO, true));
-        for answer in send_all(closed.iter().map(vote).collect(), None) {
+        let fitness = Fitness { is_up: true, ..Fitness::default() };
+        let send = |topology| send(topology, call, Bounds { fitness, ..once(SOON) });
+        for answer in send_all(closed.iter().map(send).collect(), None) {
             assert!(answer.unwrap_err().in_doubt.is_none());
         }
     }
-    assert!(begun.until(Instant::now()) < MARGIN, "a rest helps no vote");
+    assert!(begun.until(Instant::now()) < MARGIN, "a rest helps nobody");
 }
 
 /// A mute server takes the whole bound; a call that is to be repeated after a rest must not wait for it.
