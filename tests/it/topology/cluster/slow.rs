@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use lockson::{Client, ClientBuilder};
 use lockson_harness::{RedisCluster, RedisServer, eventually, slot_of};
 
+#[cfg(feature = "tls")]
 use crate::campaign::Campaign;
 use crate::support::{SOON, fresh, ms};
 
