@@ -2,7 +2,6 @@
 
 mod address;
 mod asking;
-mod birth;
 mod buffer;
 mod cluster;
 mod command;
@@ -27,6 +26,7 @@ mod resolver;
 #[cfg(test)]
 pub(crate) mod scripted;
 mod server;
+mod server_start;
 mod single_flight;
 mod socket;
 mod standalone;
@@ -44,7 +44,7 @@ pub(crate) use command::command;
 #[cfg(feature = "credentials")]
 pub(crate) use credentials::Provider;
 pub(crate) use dialer::Dialer;
-pub(crate) use gather::{Outcome, Request, ask, gather};
+pub(crate) use gather::{Request, Response, ask, gather};
 pub(crate) use listener::{Audience, ListenerEvent, listen};
 pub(crate) use master_finder::{MakesDialers, Master};
 #[cfg(test)]

@@ -20,8 +20,8 @@ mod schedules;
 mod sender;
 pub(crate) mod several;
 
-pub(crate) use acquire::counted::{CountedRequest, Reply};
-pub(crate) use cells::taken::{Taken, Ticket};
+pub(crate) use acquire::counted::{CountedReply, CountedRequest};
+pub(crate) use cells::taken::{TakenPermits, TakenTicket};
 pub(crate) use handle::Handle;
 pub(crate) use hold::HoldState;
 pub(crate) use inquiry::{Inquiry, Verdict};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::config::Config;
-use crate::engine::{CountedRequest, Handle, Numbered, Reply, Taken, Ticket, Wait};
+use crate::engine::{CountedReply, CountedRequest, Handle, Numbered, TakenPermits, TakenTicket, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockReleased, ReleaseFailed};
 use crate::kinds::semaphore::{self, Returned};
@@ -74,7 +74,7 @@ pub struct Permits {
     owner: OwnerId,
     since: Instant,
     /// `None` after the permits were given back or left.
-    ticket: Option<Ticket>,
+    ticket: Option<TakenTicket>,
 }
 
 impl Semaphore {
@@ -323,7 +323,7 @@ impl Semaphore {
         let engine = self.handle.begin().map_err(|error| error.about_a("semaphore", name))?;
         let call = |once: &Once| semaphore::acquire(name, once, permits);
         let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
-        let took_nothing = |taken: &semaphore::Taken| !taken.granted;
+        let took_nothing = |taken: &semaphore::TakeAnswer| !taken.granted;
         let numbered = Numbered { given_up: Some(&given_up), took_nothing, ..Numbered::new(name, &call) };
         let channel = name.semaphore_channel();
         let request = CountedRequest {
@@ -336,11 +336,11 @@ impl Semaphore {
         let taken = engine.take_counted(&request, wait, &mut |bounds, caller| {
             let taken = engine.sender.once(&numbered, bounds, Some(caller))?;
             if !taken.granted {
-                return Ok(Reply { granted: None, free: taken.free });
+                return Ok(CountedReply { granted: None, free: taken.free });
             }
             // The client knows the grant before the observer does, because the observer may close the client.
-            if let Some(ticket) = engine.cells.taken.add(Taken { name: name.clone(), permits, give_back }) {
-                return Ok(Reply { granted: Some(ticket), free: taken.free });
+            if let Some(ticket) = engine.cells.taken.add(TakenPermits { name: name.clone(), permits, give_back }) {
+                return Ok(CountedReply { granted: Some(ticket), free: taken.free });
             }
             // `close()` waits for this call.
             let call = |once: &Once| give_back(name, once, permits.into());

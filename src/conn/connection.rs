@@ -10,10 +10,10 @@ use std::time::Duration;
 use redis::Value;
 
 use super::asking::{asking, with_asked};
-use super::birth::Birth;
 use super::buffer::Buffer;
 use super::frame::Largest;
 use super::identity::{address_of, id_of, server_of};
+use super::server_start::ServerStart;
 use super::socket::Socket;
 use super::stream::Stream;
 use super::trouble::{self, Moment};
@@ -32,8 +32,8 @@ pub(crate) struct Connection {
     /// The last reply did not arrive in time.
     mute: bool,
     /// Whether this connection asked when the server started, and the answer.
-    pub(super) asked_birth: bool,
-    pub(super) birth: Option<Birth>,
+    pub(super) asked_start: bool,
+    pub(super) server_start: Option<ServerStart>,
     /// Whether a request was answered.
     is_proven: bool,
     /// The server wants a login anew.
@@ -49,8 +49,8 @@ impl Connection {
             identity: None,
             server,
             mute: false,
-            asked_birth: false,
-            birth: None,
+            asked_start: false,
+            server_start: None,
             is_proven: false,
             is_logged_out: false,
         }
@@ -209,8 +209,8 @@ impl Connection {
     }
 
     /// When the server started; `None` where that was not asked, or is not told to this user.
-    pub(super) fn birth(&self) -> Option<&Birth> {
-        self.birth.as_ref()
+    pub(super) fn server_start(&self) -> Option<&ServerStart> {
+        self.server_start.as_ref()
     }
 
     /// The address of the other end; `None` for a Unix socket.

@@ -11,14 +11,14 @@ use std::time::Duration;
 use redis::Value;
 
 use super::address::{Address, Endpoint};
-use super::birth::Birth;
 use super::connection::Connection;
 #[cfg(feature = "credentials")]
 use super::credentials::Provider;
 use super::frame::Largest;
-use super::introduction::{Hello, Introduction, Step, text_of};
+use super::introduction::{Hello, Introduction, IntroductionStep, text_of};
 use super::locate::Locator;
 use super::resolver::Resolver;
+use super::server_start::ServerStart;
 use super::socket::{Socket, sooner};
 use super::stream::Stream;
 use super::tls::Connector;
@@ -55,7 +55,7 @@ pub(crate) struct Dialer {
     /// The id of the node in the cluster, once the map has told it.
     node: Mutex<Option<Arc<str>>>,
     /// Whether new connections ask when the server started.
-    asks_birth: AtomicBool,
+    asks_start: AtomicBool,
 }
 
 /// The purpose of a connection.
@@ -93,7 +93,7 @@ impl Dialer {
             provider: None,
             in_cluster: false,
             node: Mutex::default(),
-            asks_birth: AtomicBool::new(false),
+            asks_start: AtomicBool::new(false),
             address,
         }
     }
@@ -136,13 +136,13 @@ impl Dialer {
     }
 
     /// From now on, new connections ask when the server started.
-    pub(super) fn ask_birth(&self) {
-        self.asks_birth.store(true, Ordering::Relaxed);
+    pub(super) fn ask_start(&self) {
+        self.asks_start.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a connection was made before [`Dialer::ask_birth`].
+    /// Whether a connection was made before [`Dialer::ask_start`].
     pub(super) fn is_outdated(&self, connection: &Connection) -> bool {
-        !connection.asked_birth && self.asks_birth.load(Ordering::Relaxed)
+        !connection.asked_start && self.asks_start.load(Ordering::Relaxed)
     }
 
     pub(super) fn number(&self) -> ServerNumber {
@@ -168,7 +168,7 @@ impl Dialer {
     /// sent, so that closing the client can end the dial as well.
     pub(super) fn dial(&self, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Result<Connection, Fault> {
         match &self.moving {
-            Some(moving) => moving.dial(self.asks_birth.load(Ordering::Relaxed), deadline, opened),
+            Some(moving) => moving.dial(self.asks_start.load(Ordering::Relaxed), deadline, opened),
             None => self.dial_for(self.purpose, deadline, opened),
         }
     }
@@ -254,7 +254,7 @@ impl Dialer {
         }
         let largest = if purpose == Purpose::Map { Largest::MAP } else { Largest::REPLY };
         let mut connection = Connection::new(socket, Arc::clone(&self.label), largest);
-        connection.asked_birth = self.asks_birth.load(Ordering::Relaxed);
+        connection.asked_start = self.asks_start.load(Ordering::Relaxed);
         let (login, peer) = (login()?, connection.peer());
         let deadline = sooner(deadline, self.longest_silence);
         self.introduce(&mut connection, introduction, purpose, login.as_ref().map(AsRef::as_ref), deadline)?;
@@ -278,17 +278,17 @@ impl Dialer {
         let mut moment = Moment::Greeting;
         let lost = |moment, error| Fault::NotSent(trouble::failed(&self.label, moment, error, limit));
         let (mut packed, mut steps) = (Cow::Borrowed(introduction.packed()), introduction.steps().to_vec());
-        if connection.asked_birth {
-            packed.to_mut().extend(Introduction::ask_birth());
-            steps.push(Step::Birth);
+        if connection.asked_start {
+            packed.to_mut().extend(Introduction::ask_start());
+            steps.push(IntroductionStep::ServerStart);
         }
         let node = if purpose == Purpose::Locks { self.node.lock().clone() } else { None };
         if node.is_some() {
             packed.to_mut().extend(Introduction::ask_node());
-            steps.push(Step::Node);
+            steps.push(IntroductionStep::Node);
         }
         if let Some(login) = login {
-            steps.insert(0, Step::Login);
+            steps.insert(0, IntroductionStep::Login);
             connection.send(login, deadline).map_err(|error| lost(moment, error))?;
         }
         connection.send(&packed, deadline).map_err(|error| lost(moment, error))?;
@@ -299,14 +299,14 @@ impl Dialer {
                 Err(error) => return Err(refused_login.unwrap_or_else(|| lost(moment, error))),
             };
             moment = Moment::Request;
-            let is_told = *step == Step::Node && !matches!(reply, Value::ServerError(_));
+            let is_told = *step == IntroductionStep::Node && !matches!(reply, Value::ServerError(_));
             if is_told && text_of(&reply).as_deref() != node.as_deref() {
                 return Err(Fault::NotSent(trouble::foreign(&self.label)));
             }
             match (self.take_step(connection, introduction, *step, purpose, reply), refused_login.take()) {
                 (Ok(()), None) => {}
                 // The reply to `HELLO` explains more than the refused password: keep reading.
-                (Err(fault), None) if *step == Step::Login => refused_login = Some(fault),
+                (Err(fault), None) if *step == IntroductionStep::Login => refused_login = Some(fault),
                 (Err(Fault::NotSent(error)), _) => return Err(Fault::NotSent(error)),
                 (_, Some(fault)) | (Err(fault), None) => return Err(fault),
             }
@@ -323,7 +323,7 @@ impl Dialer {
         &self,
         connection: &mut Connection,
         introduction: &Introduction,
-        step: Step,
+        step: IntroductionStep,
         purpose: Purpose,
         reply: Value,
     ) -> Result<(), Fault> {
@@ -336,7 +336,7 @@ impl Dialer {
             return refusal.map_or(Ok(()), |refusal| Err(Fault::Refused(refusal.at(Arc::clone(&self.label)))));
         }
         match step {
-            Step::Hello => {
+            IntroductionStep::Hello => {
                 let server = Hello::read(&reply);
                 match purpose {
                     Purpose::Locks => self.check(&server)?,
@@ -346,9 +346,11 @@ impl Dialer {
                 }
                 connection.identity = server.id.map(Identity::new);
             }
-            Step::Info => connection.learn_from(&text_of(&reply).unwrap_or_default()),
-            Step::Birth => connection.birth = text_of(&reply).and_then(|info| Birth::read(&info, Instant::now())),
-            Step::Login | Step::Database | Step::Name | Step::Node => {}
+            IntroductionStep::Info => connection.learn_from(&text_of(&reply).unwrap_or_default()),
+            IntroductionStep::ServerStart => {
+                connection.server_start = text_of(&reply).and_then(|info| ServerStart::read(&info, Instant::now()))
+            }
+            IntroductionStep::Login | IntroductionStep::Database | IntroductionStep::Name | IntroductionStep::Node => {}
         }
         Ok(())
     }

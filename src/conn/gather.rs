@@ -39,7 +39,7 @@ pub(crate) struct Request<'a, T> {
 
 /// The outcome of one of several requests.
 #[derive(Debug)]
-pub(crate) struct Outcome<T> {
+pub(crate) struct Response<T> {
     /// The server that was asked.
     pub(crate) server: ServerNumber,
     pub(crate) answer: Result<T, Fault>,
@@ -71,7 +71,7 @@ impl<'a, T> Request<'a, T> {
 ///
 /// This thread uses idle connections and waits for no pool while it has any, so two threads with exhausted pools
 /// cannot wait for each other. Where a connection must be opened or awaited, one thread for each such server does so.
-pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Outcome<T>> {
+pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Response<T>> {
     if requests.len() <= 1 {
         return requests.pop().map(|request| vec![ask(request)]).unwrap_or_default();
     }
@@ -110,7 +110,7 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Outcome<
 }
 
 /// Sends one request.
-pub(crate) fn ask<T>(request: Request<'_, T>) -> Outcome<T> {
+pub(crate) fn ask<T>(request: Request<'_, T>) -> Response<T> {
     let server = request.server.number();
     if request.fitness != Fitness::default() {
         let mut pipeline = Pipeline::new(0, request);
@@ -121,11 +121,11 @@ pub(crate) fn ask<T>(request: Request<'_, T>) -> Outcome<T> {
         }
         let (error, now) = (trouble::no_time(&pipeline.server.label()), Instant::now());
         let answer = Err(Fault::NotSent(error));
-        return Outcome { server, answer, sent: now, ended: now, run_id: None, copies: None };
+        return Response { server, answer, sent: now, ended: now, run_id: None, copies: None };
     }
     let sent = Instant::now();
     let (answer, copies) = request.server.ask(&request.packed, request.asking, request.limits, request.call);
-    Outcome { server, answer, sent, ended: Instant::now(), run_id: None, copies }
+    Response { server, answer, sent, ended: Instant::now(), run_id: None, copies }
 }
 
 /// The requests to one server, sent in batches over one connection.
@@ -134,7 +134,7 @@ struct Pipeline<'a, T> {
     /// The requests, each with its place among all requests.
     requests: Vec<(usize, Request<'a, T>)>,
     /// The outcomes of the first requests.
-    outcomes: Vec<Outcome<T>>,
+    outcomes: Vec<Response<T>>,
     /// Set while requests are under way.
     connection: Option<Connection>,
     batch: Batch,
@@ -266,7 +266,7 @@ impl<'a, T> Pipeline<'a, T> {
     /// when the server started, where a request must know that.
     fn is_skipped(&mut self) -> bool {
         if self.requests.iter().any(|(_, request)| request.fitness.age.is_some()) {
-            self.server.ask_birth();
+            self.server.ask_start();
         }
         if !self.need_it_up() {
             return false;
@@ -294,9 +294,9 @@ impl<'a, T> Pipeline<'a, T> {
     }
 
     fn begin(&mut self, connection: Connection) {
-        if let Some(birth) = connection.birth() {
-            self.run_id = Some(Arc::clone(&birth.run_id));
-            self.started = Some(self.server.started(birth));
+        if let Some(server_start) = connection.server_start() {
+            self.run_id = Some(Arc::clone(&server_start.run_id));
+            self.started = Some(self.server.started(server_start));
         }
         self.connection = Some(connection);
         self.begin_batch();
@@ -319,7 +319,7 @@ impl<'a, T> Pipeline<'a, T> {
         if !self.batch.ends.is_empty() {
             self.write();
         } else if let Some(connection) = self.connection.take() {
-            let answered = |outcome: &&Outcome<T>| matches!(outcome.answer, Ok(_) | Err(Fault::Refused(_)));
+            let answered = |outcome: &&Response<T>| matches!(outcome.answer, Ok(_) | Err(Fault::Refused(_)));
             if self.demand_fitness()
                 && let Some(last) = self.outcomes.iter().rfind(answered)
             {
@@ -354,7 +354,7 @@ impl<'a, T> Pipeline<'a, T> {
 
     fn end_one(&mut self, answer: Result<T, Fault>, sent: Instant) {
         let (server, run_id) = (self.server.number(), self.run_id.clone());
-        self.outcomes.push(Outcome { server, answer, sent, ended: Instant::now(), run_id, copies: None });
+        self.outcomes.push(Response { server, answer, sent, ended: Instant::now(), run_id, copies: None });
     }
 
     fn write(&mut self) {
@@ -418,7 +418,7 @@ impl<'a, T> Pipeline<'a, T> {
             }
             let run_id = self.run_id.clone();
             let (server, sent) = (self.server.number(), self.batch.begun);
-            self.outcomes.push(Outcome { server, answer, sent, ended: Instant::now(), run_id, copies: None });
+            self.outcomes.push(Response { server, answer, sent, ended: Instant::now(), run_id, copies: None });
         }
         self.requests.append(&mut again);
         Ok(())

@@ -12,14 +12,14 @@ use crate::transport::Fault;
 /// The commands of the introduction, serialized once.
 pub(super) struct Introduction {
     packed: Vec<u8>,
-    steps: Vec<Step>,
+    steps: Vec<IntroductionStep>,
     resp3: bool,
     lacks_password: bool,
 }
 
 /// One command of the introduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum IntroductionStep {
     /// Sends the credentials.
     Login,
     /// Returns the kind of server and the id of this connection.
@@ -30,27 +30,27 @@ pub(super) enum Step {
     /// Returns the address of this client, for fencing.
     Info,
     /// Returns when the server started; not a part of every introduction.
-    Birth,
+    ServerStart,
     /// Returns the id of the node in its cluster; not a part of every introduction.
     Node,
 }
 
 impl Introduction {
     pub(super) fn new(address: &Address, client_name: &str) -> Self {
-        let mut commands: Vec<(Step, Cmd)> = vec![];
+        let mut commands: Vec<(IntroductionStep, Cmd)> = vec![];
         let login = address.login();
         if let Some((user, password)) = login {
             let mut auth = Cmd::new();
             auth.arg("AUTH").arg(user).arg(password);
-            commands.push((Step::Login, auth));
+            commands.push((IntroductionStep::Login, auth));
         }
         // The login comes first: a server with a password refuses `HELLO` without a login.
-        commands.push((Step::Hello, command(&["HELLO", if address.resp3 { "3" } else { "2" }])));
+        commands.push((IntroductionStep::Hello, command(&["HELLO", if address.resp3 { "3" } else { "2" }])));
         if address.database != 0 {
-            commands.push((Step::Database, command(&["SELECT", &address.database.to_string()])));
+            commands.push((IntroductionStep::Database, command(&["SELECT", &address.database.to_string()])));
         }
-        commands.push((Step::Name, command(&["CLIENT", "SETNAME", client_name])));
-        commands.push((Step::Info, command(&["CLIENT", "INFO"])));
+        commands.push((IntroductionStep::Name, command(&["CLIENT", "SETNAME", client_name])));
+        commands.push((IntroductionStep::Info, command(&["CLIENT", "INFO"])));
         let mut packed = vec![];
         for (_, command) in &commands {
             command.write_packed_command(&mut packed);
@@ -67,12 +67,12 @@ impl Introduction {
         &self.packed
     }
 
-    pub(super) fn steps(&self) -> &[Step] {
+    pub(super) fn steps(&self) -> &[IntroductionStep] {
         &self.steps
     }
 
     /// The command that asks when the server started.
-    pub(super) fn ask_birth() -> Vec<u8> {
+    pub(super) fn ask_start() -> Vec<u8> {
         command(&["INFO", "server"]).get_packed_command()
     }
 
@@ -83,19 +83,22 @@ impl Introduction {
 
     /// Returns the refusal of a step as the caller gets it; `None` where the step is optional and the server, or a
     /// proxy in front of the server, lacks the command, or the user has no right to run it.
-    pub(super) fn refusal(&self, step: Step, refusal: Refusal) -> Option<Refusal> {
+    pub(super) fn refusal(&self, step: IntroductionStep, refusal: Refusal) -> Option<Refusal> {
         match step {
-            Step::Login if self.lacks_password && refusal.word() == "WRONGPASS" => {
+            IntroductionStep::Login if self.lacks_password && refusal.word() == "WRONGPASS" => {
                 let advice = "the URL names a user and no password; a password alone is written redis://:password@host";
                 Some(refusal.of_login().advising(advice))
             }
             // Some servers quote the part of a command that is invalid, here the password.
-            Step::Login => Some(refusal.of_login()),
-            Step::Database => Some(refusal),
-            Step::Hello if self.resp3 => Some(refusal),
+            IntroductionStep::Login => Some(refusal.of_login()),
+            IntroductionStep::Database => Some(refusal),
+            IntroductionStep::Hello if self.resp3 => Some(refusal),
             // Servers that only speak like a cluster lack the command in words of their own.
-            Step::Node => None,
-            Step::Hello | Step::Name | Step::Info | Step::Birth => (!refusal.lacks_command()).then_some(refusal),
+            IntroductionStep::Node => None,
+            IntroductionStep::Hello
+            | IntroductionStep::Name
+            | IntroductionStep::Info
+            | IntroductionStep::ServerStart => (!refusal.lacks_command()).then_some(refusal),
         }
     }
 }
@@ -223,8 +226,14 @@ mod tests {
             assert!(!format!("{introduction:?}").contains("canary"));
             introduction.steps
         };
-        assert_eq!(steps("redis://h"), [Step::Hello, Step::Name, Step::Info]);
-        let whole = [Step::Login, Step::Hello, Step::Database, Step::Name, Step::Info];
+        assert_eq!(steps("redis://h"), [IntroductionStep::Hello, IntroductionStep::Name, IntroductionStep::Info]);
+        let whole = [
+            IntroductionStep::Login,
+            IntroductionStep::Hello,
+            IntroductionStep::Database,
+            IntroductionStep::Name,
+            IntroductionStep::Info,
+        ];
         assert_eq!(steps("redis://:canary@h/3?protocol=3"), whole);
         assert_eq!(steps("redis://alice@h/3"), whole);
     }

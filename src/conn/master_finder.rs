@@ -12,7 +12,7 @@ use redis::Value;
 
 use super::address::{Address, Endpoint};
 use super::dialer::{Dialer, Moving, Purpose};
-use super::gather::{Outcome, Request, gather};
+use super::gather::{Request, Response, gather};
 use super::locate::{LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterFinder};
 use super::server::Server;
 use super::target::Service;
@@ -121,7 +121,7 @@ impl Limit {
         servers: &[Arc<Server>],
         skips_down: bool,
         questions: &[(Vec<u8>, &dyn Question<Value, T>)],
-    ) -> (Instant, Vec<Outcome<T>>) {
+    ) -> (Instant, Vec<Response<T>>) {
         let wait = if is_found { self.usual } else { self.first };
         let connected = self.connect(servers, skips_down, wait);
         let (asked, fitness) = (Instant::now(), Fitness { is_up: skips_down, ..Fitness::default() });
@@ -147,7 +147,7 @@ impl Limit {
                     Err(error) => {
                         let answer = Err(Fault::NotSent(error.clone()));
                         let server = server.number();
-                        Some(Outcome { server, answer, sent: asked, ended: asked, run_id: None, copies: None })
+                        Some(Response { server, answer, sent: asked, ended: asked, run_id: None, copies: None })
                     }
                 })
                 .collect::<Vec<_>>()

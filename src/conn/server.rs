@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::birth::{Birth, Runs};
 use super::connection::Connection;
 use super::dialer::{Dialer, Purpose};
 use super::down::Down;
 use super::pool::{Pool, closed};
 use super::pub_sub::PubSubChoice;
+use super::server_start::{Runs, ServerStart};
 use super::single_flight::{NoAnswer, SingleFlight};
 use super::trouble::{self, Moment};
 use crate::durability::Copies;
@@ -232,8 +232,8 @@ impl Server {
     }
 
     /// From now on, every connection knows when the server started, as far as the server tells this user.
-    pub(super) fn ask_birth(&self) {
-        self.dialer.ask_birth();
+    pub(super) fn ask_start(&self) {
+        self.dialer.ask_start();
     }
 
     /// Returns the error of a server that is down; `None` if the server is not down.
@@ -256,8 +256,8 @@ impl Server {
     }
 
     /// The latest time at which the server started.
-    pub(super) fn started(&self, birth: &Birth) -> Instant {
-        self.runs.lock().learn(birth)
+    pub(super) fn started(&self, server_start: &ServerStart) -> Instant {
+        self.runs.lock().learn(server_start)
     }
 
     /// Whether the caller is to call [`Server::try_again`], which must end before `deadline`.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::durability::Durability;
 use crate::engine::caller::Caller;
 use crate::engine::hold::HoldState;
-use crate::engine::hold::requests::Turn;
+use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::in_turn::{no_turn, still_kept};
 use crate::engine::parts::Engine;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
@@ -33,7 +33,7 @@ pub(super) struct Reentry<'a> {
     lease: Lease,
     /// What the request must have reached before it counts.
     needs: Option<Durability>,
-    turn: Turn<'a>,
+    turn: RequestTurn<'a>,
 }
 
 impl Engine {

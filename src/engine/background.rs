@@ -20,7 +20,7 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// Identifies a job by its time and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket {
+pub(crate) struct JobTicket {
     pub(crate) at: Instant,
     number: u64,
 }
@@ -36,7 +36,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     /// Sorted by the order of the runs.
-    jobs: BTreeMap<Ticket, Work>,
+    jobs: BTreeMap<JobTicket, Work>,
     next: u64,
     running: bool,
     /// The thread that runs a job at the moment.
@@ -53,10 +53,10 @@ impl Background {
     }
 
     /// Runs `work` on the background thread, not before `at`.
-    pub(crate) fn run_at(&self, at: Instant, work: impl FnOnce() + Send + 'static) -> Ticket {
+    pub(crate) fn run_at(&self, at: Instant, work: impl FnOnce() + Send + 'static) -> JobTicket {
         let mut queue = self.shared.queue.lock();
         queue.next += 1;
-        let ticket = Ticket { at, number: queue.next };
+        let ticket = JobTicket { at, number: queue.next };
         if queue.ended {
             // The job is dropped after the mutex is released.
             drop(queue);
@@ -74,7 +74,7 @@ impl Background {
     }
 
     /// Cancels a job that has not started.
-    pub(crate) fn cancel(&self, ticket: Ticket) {
+    pub(crate) fn cancel(&self, ticket: JobTicket) {
         let work = self.shared.queue.lock().jobs.remove(&ticket);
         drop(work);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::bell::{Bell, Bells, Hung};
 use crate::durability::Durability;
-use crate::engine::background::Ticket;
+use crate::engine::background::JobTicket;
 use crate::engine::hold::requests::Requests;
 use crate::error::Loss;
 use crate::kinds::Kind;
@@ -52,7 +52,7 @@ struct State {
     on_lost: Vec<OnLost>,
     told: bool,
     /// The next check by the timer.
-    pending_check: Option<Ticket>,
+    pending_check: Option<JobTicket>,
     /// What a request must have reached before it prolongs the hold.
     durability: Option<Durability>,
     /// The time of the last move to another server.
@@ -69,7 +69,7 @@ pub(crate) struct NewLoss {
 pub(crate) struct Aftermath {
     pub(crate) new_loss: Option<NewLoss>,
     /// The check by the timer that is not needed any more.
-    pub(crate) needless_check: Option<Ticket>,
+    pub(crate) needless_check: Option<JobTicket>,
 }
 
 /// The parts of a new hold.
@@ -207,7 +207,7 @@ impl HoldState {
 
     /// Schedules a check at the deadline, unless an earlier check is pending or the hold has ended. Returns the later
     /// check that it replaces.
-    pub(crate) fn schedule_check(&self, set: impl FnOnce(Instant) -> Ticket) -> Option<Ticket> {
+    pub(crate) fn schedule_check(&self, set: impl FnOnce(Instant) -> JobTicket) -> Option<JobTicket> {
         let mut state = self.state.lock();
         let deadline = state.ledger.good_until();
         // A new loss that is not reported so far is for the timer to find, at once.

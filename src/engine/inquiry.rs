@@ -13,7 +13,7 @@ use crate::name::LockName;
 use crate::script::Call;
 use crate::state::channels::Subject;
 use crate::state::exchange::{Bounds, InDoubt};
-use crate::state::wait_loop::{LONGEST_SLEEP, Outcome, WaitLoop, wait_loop};
+use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, wait_loop};
 use crate::time::{Deadline, Instant};
 
 /// A query about a name, and the channel on which changes of the reply are published.
@@ -80,7 +80,7 @@ impl<T, J: Fn(&T) -> Verdict> WaitLoop for Asking<'_, T, J> {
         Ok(())
     }
 
-    fn attempt(&mut self) -> Result<Outcome<T>> {
+    fn attempt(&mut self) -> Result<TakeOutcome<T>> {
         let call = (self.inquiry.question)(self.inquiry.name);
         self.node.asking_begins(Instant::now());
         let bounds = Bounds { fences: false, ..self.engine.sender.bounds(&self.node, self.started, self.deadline) };
@@ -90,8 +90,8 @@ impl<T, J: Fn(&T) -> Verdict> WaitLoop for Asking<'_, T, J> {
         // A query has no effect, so its failure leaves no doubt.
         let answer = outcome.map_err(|failed| Error::without_effect(failed.error))?;
         Ok(match (self.judge)(&answer.value) {
-            Verdict::Wanted => Outcome::Taken(answer.value),
-            Verdict::Unwanted(pause) => Outcome::Busy(pause),
+            Verdict::Wanted => TakeOutcome::Taken(answer.value),
+            Verdict::Unwanted(pause) => TakeOutcome::Busy(pause),
         })
     }
 

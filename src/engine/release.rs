@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::engine::cells::hub::Hub;
 use crate::engine::hold::HoldState;
-use crate::engine::hold::requests::Turn;
+use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::in_turn::no_turn;
 use crate::engine::keeper::partial::PartRelease;
 use crate::engine::parts::Engine;
@@ -26,7 +26,7 @@ use crate::time::Instant;
 pub(crate) struct LastRelease<'a> {
     hold: &'a Arc<HoldState>,
     publishing: Publishing,
-    turn: Turn<'a>,
+    turn: RequestTurn<'a>,
 }
 
 /// A message that a request of this process publishes, from the request to its reply.

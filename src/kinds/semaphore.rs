@@ -16,7 +16,7 @@ static WITHDRAW: Script = lua!("semaphore/withdraw.lua");
 
 /// The answer to an attempt to acquire permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct TakeAnswer {
     pub(crate) granted: bool,
     /// The number of free permits after the attempt; may be negative.
     pub(crate) free: i64,
@@ -31,9 +31,9 @@ pub(crate) enum Returned {
     Gone,
 }
 
-pub(crate) fn acquire(name: &LockName, once: &Once, permits: u32) -> Call<Taken> {
+pub(crate) fn acquire(name: &LockName, once: &Once, permits: u32) -> Call<TakeAnswer> {
     let read = |reply: &Value| match list(reply)? {
-        [granted, free] => Some(Taken { granted: int(granted)? == 1, free: int(free)? }),
+        [granted, free] => Some(TakeAnswer { granted: int(granted)? == 1, free: int(free)? }),
         _ => None,
     };
     once::call(&ACQUIRE, name, once, read).arg(permits)

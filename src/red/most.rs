@@ -18,7 +18,7 @@ use crate::kinds::Waking;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::backoff::random;
 use crate::state::exchange::Bounds;
-use crate::state::wait_loop::{Outcome, WaitLoop, wait_loop};
+use crate::state::wait_loop::{TakeOutcome, WaitLoop, wait_loop};
 use crate::time::{Deadline, Instant};
 use crate::transport::Fitness;
 
@@ -75,8 +75,8 @@ impl<'a> Most<'a> {
     pub(crate) fn run(mut self) -> Result<Option<Vec<Option<Grant>>>> {
         let outcome = if self.wait == Wait::Not {
             self.attempt().map(|outcome| match outcome {
-                Outcome::Taken(grants) => Some(grants),
-                Outcome::Busy(_) => None,
+                TakeOutcome::Taken(grants) => Some(grants),
+                TakeOutcome::Busy(_) => None,
             })
         } else {
             let deadline = self.wait.deadline();
@@ -216,7 +216,7 @@ impl WaitLoop for Most<'_> {
         stand_back(self.parts.iter().map(Part::wanted), deadline, |until| caller.sleep(until))
     }
 
-    fn attempt(&mut self) -> Result<Outcome<Self::Grant>> {
+    fn attempt(&mut self) -> Result<TakeOutcome<Self::Grant>> {
         self.caller.check()?;
         let replies = self.ask_all();
         let (mut votes, mut errors, mut reentered) = (vec![], vec![], 0);
@@ -237,7 +237,7 @@ impl WaitLoop for Most<'_> {
         let lost = errors.iter().find(|error| error.is_lost()).filter(|_| reentered < self.needed);
         if verdict == Verdict::Taken && lost.is_none() {
             self.waiting[0].granted();
-            return Ok(Outcome::Taken(self.grants.iter_mut().map(Option::take).collect()));
+            return Ok(TakeOutcome::Taken(self.grants.iter_mut().map(Option::take).collect()));
         }
         self.give_back();
         if let Some(lost) = lost {
@@ -253,9 +253,9 @@ impl WaitLoop for Most<'_> {
         }
         self.heeds_messages = matches!(verdict, Verdict::Busy { .. });
         match verdict {
-            Verdict::Split { pause } | Verdict::TooFew { pause } => Ok(Outcome::Busy(pause)),
-            Verdict::Busy { wait } => Ok(Outcome::Busy(wait)),
-            Verdict::Taken => Ok(Outcome::Busy(Duration::ZERO)),
+            Verdict::Split { pause } | Verdict::TooFew { pause } => Ok(TakeOutcome::Busy(pause)),
+            Verdict::Busy { wait } => Ok(TakeOutcome::Busy(wait)),
+            Verdict::Taken => Ok(TakeOutcome::Busy(Duration::ZERO)),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::transport::Slot;
 
 /// The renewal rounds of one server.
 #[derive(Debug)]
-pub(crate) struct Rounds {
+pub(crate) struct RenewalRounds {
     grid: Grid,
     /// The largest number of locks in one request.
     batch: usize,
@@ -87,7 +87,7 @@ pub(crate) struct Outcome {
     pub(crate) recovered: Option<Duration>,
 }
 
-impl Rounds {
+impl RenewalRounds {
     pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
         Self {
             grid: Grid { next: now.after(interval), interval },

@@ -15,7 +15,7 @@ pub(crate) trait WaitLoop {
     fn stand_back(&mut self, deadline: Deadline) -> Result<()>;
 
     /// Asks Redis once.
-    fn attempt(&mut self) -> Result<Outcome<Self::Grant>>;
+    fn attempt(&mut self) -> Result<TakeOutcome<Self::Grant>>;
 
     /// Returns the longest sleep before the next request, after a reply that the lock is busy for `busy`; `None`
     /// gives up.
@@ -28,7 +28,7 @@ pub(crate) trait WaitLoop {
     fn sleep(&mut self, until: Instant) -> Result<()>;
 }
 
-pub(crate) enum Outcome<Grant> {
+pub(crate) enum TakeOutcome<Grant> {
     Taken(Grant),
     /// The lock is busy: ask again after this time at the latest.
     Busy(Duration),
@@ -39,8 +39,8 @@ pub(crate) fn wait_loop<C: WaitLoop>(host: &mut C, deadline: Deadline) -> Result
     loop {
         host.stand_back(deadline)?;
         let busy = match host.attempt()? {
-            Outcome::Taken(grant) => return Ok(Some(grant)),
-            Outcome::Busy(busy) => busy,
+            TakeOutcome::Taken(grant) => return Ok(Some(grant)),
+            TakeOutcome::Busy(busy) => busy,
         };
         // Checked after the request, so that the last request is sent when the time is up, not before.
         if deadline.passed(host.now()) {
@@ -86,11 +86,11 @@ mod tests {
             self.now
         }
 
-        fn attempt(&mut self) -> Result<Outcome<()>> {
+        fn attempt(&mut self) -> Result<TakeOutcome<()>> {
             self.did.push(Did::Ask);
             Ok(match self.answers.pop_front().expect("the script has an answer") {
-                None => Outcome::Taken(()),
-                Some(ms) => Outcome::Busy(Duration::from_millis(ms)),
+                None => TakeOutcome::Taken(()),
+                Some(ms) => TakeOutcome::Busy(Duration::from_millis(ms)),
             })
         }
 
@@ -200,13 +200,13 @@ mod tests {
             self.now
         }
 
-        fn attempt(&mut self) -> Result<Outcome<()>> {
+        fn attempt(&mut self) -> Result<TakeOutcome<()>> {
             let taken = Turn { takes_ms: 0, busy_ms: None, live: false, rung_ms: 0 };
             self.turn = self.turns.next().unwrap_or(taken);
             self.asked = self.now;
             self.now = self.now.after(Duration::from_millis(self.turn.takes_ms));
             self.answer = self.turn.busy_ms.map(Duration::from_millis);
-            Ok(self.answer.map_or(Outcome::Taken(()), Outcome::Busy))
+            Ok(self.answer.map_or(TakeOutcome::Taken(()), TakeOutcome::Busy))
         }
 
         fn stand_back(&mut self, _: Deadline) -> Result<()> {

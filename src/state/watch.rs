@@ -74,7 +74,7 @@ struct Pair {
 
 /// The next step.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum WatchStep {
     /// Open the connection of the watchdog.
     Open,
     /// Have the server report changes to the connection with this id.
@@ -153,12 +153,12 @@ impl Watch {
 
     /// Returns the next step for this connection of the watchdog and this listening connection. Called again until
     /// the step is to ask or to rest.
-    pub(crate) fn next(&mut self, now: Instant, link: Option<u64>, ear: TrackingChannel) -> Step {
+    pub(crate) fn next(&mut self, now: Instant, link: Option<u64>, ear: TrackingChannel) -> WatchStep {
         let broke = self.link.is_some() && link != self.link;
         let opened = link.is_some() && link != self.link;
         self.link = link;
         if !self.wanted {
-            return Step::Rest(None);
+            return WatchStep::Rest(None);
         }
         if broke {
             self.torn(now);
@@ -166,11 +166,11 @@ impl Watch {
             self.torn = now;
         }
         if now < self.not_before {
-            return Step::Rest(Some(self.not_before));
+            return WatchStep::Rest(Some(self.not_before));
         }
         let Some(link) = link else {
             let needed = self.question.is_some() || !matches!(ear, TrackingChannel::Closed);
-            return if needed { Step::Open } else { Step::Rest(None) };
+            return if needed { WatchStep::Open } else { WatchStep::Rest(None) };
         };
         let (pair, number, error) = match ear {
             TrackingChannel::Open { connection, number } => (Pair { link, ear: Some(connection) }, number, None),
@@ -183,25 +183,25 @@ impl Watch {
         match number {
             Some(number) => {
                 self.tried = Some(pair);
-                Step::Track(number)
+                WatchStep::Track(number)
             }
-            None if self.refuse(pair) => Step::Complain(error.unwrap_or_else(without_number)),
+            None if self.refuse(pair) => WatchStep::Complain(error.unwrap_or_else(without_number)),
             None => self.answer(now, true),
         }
     }
 
     /// Asks about all holds if they are in question and the time has come.
-    fn answer(&mut self, now: Instant, in_time: bool) -> Step {
+    fn answer(&mut self, now: Instant, in_time: bool) -> WatchStep {
         match self.question {
-            Some(_) if !in_time => Step::Rest(Some(self.torn.after(LONGEST_REUNION))),
+            Some(_) if !in_time => WatchStep::Rest(Some(self.torn.after(LONGEST_REUNION))),
             Some(all) => {
                 self.question = None;
                 if all == All::Renew {
                     self.rest(now);
                 }
-                Step::Ask(all)
+                WatchStep::Ask(all)
             }
-            None => Step::Rest(None),
+            None => WatchStep::Rest(None),
         }
     }
 

@@ -44,14 +44,14 @@ impl Moving {
 
     pub(super) fn dial(
         &self,
-        asks_birth: bool,
+        asks_start: bool,
         deadline: Instant,
         opened: impl Fn(Weak<Stream>),
     ) -> Result<Connection, Fault> {
         self.locator.dial(deadline, |stay| {
             let dialer = self.dialer(stay);
-            if asks_birth {
-                dialer.ask_birth();
+            if asks_start {
+                dialer.ask_start();
             }
             let opened = |stream: Weak<Stream>| {
                 self.locator.opened(stay, Weak::clone(&stream));

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use super::{Outcome, Pipeline};
+use super::{Pipeline, Response};
 use crate::conn::connection::Connection;
 use crate::error::Error;
 use crate::transport::{Confirmation, Fault, Identity};
@@ -37,7 +37,7 @@ impl Unconfirmed {
     }
 
     /// Leaves the answers in doubt, because their connection is lost.
-    pub(super) fn are_lost<T>(&mut self, outcomes: &mut [Outcome<T>], identity: Option<&Identity>, error: &Error) {
+    pub(super) fn are_lost<T>(&mut self, outcomes: &mut [Response<T>], identity: Option<&Identity>, error: &Error) {
         self.confirmation = None;
         for place in std::mem::take(&mut self.places) {
             if let Some(outcome) = outcomes.get_mut(place) {

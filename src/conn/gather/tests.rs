@@ -82,8 +82,8 @@ fn ask(server: &Arc<Server>, words: &[&str], limit: Duration) -> Vec<String> {
 }
 
 /// The answer, or the fault in a word.
-fn in_short(outcomes: Vec<Outcome<String>>) -> Vec<String> {
-    let short = |outcome: Outcome<String>| match outcome.answer {
+fn in_short(outcomes: Vec<Response<String>>) -> Vec<String> {
+    let short = |outcome: Response<String>| match outcome.answer {
         Ok(word) => word,
         Err(Fault::NotSent(_)) => "not sent".into(),
         Err(Fault::Unanswered(Some(identity), _)) => format!("unanswered by {}", identity.id),

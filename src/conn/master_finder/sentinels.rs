@@ -10,7 +10,7 @@ use super::{Limit, MakesDialers};
 use crate::conn::address::{Address, Endpoint};
 use crate::conn::command::command;
 use crate::conn::dialer::Purpose;
-use crate::conn::gather::Outcome;
+use crate::conn::gather::Response;
 use crate::conn::introduction::text_of;
 use crate::conn::locate::{MasterAddress, MasterFinder};
 use crate::conn::server::Server;
@@ -94,7 +94,7 @@ impl Sentinels {
     }
 
     /// Returns a time before any question was sent, too.
-    fn ask(&self, sentinels: &[Arc<Server>], subjects: &[Subject]) -> (Instant, Vec<Outcome<SentinelReply>>) {
+    fn ask(&self, sentinels: &[Arc<Server>], subjects: &[Subject]) -> (Instant, Vec<Response<SentinelReply>>) {
         let now = Instant::now();
         let state = self.state.lock();
         let is_found = state.succession.has_begun();
@@ -242,7 +242,7 @@ impl Poll {
     }
 
     /// Takes the answers of one sentinel.
-    fn count(&mut self, sentinel: Arc<Server>, answers: &[Outcome<SentinelReply>]) {
+    fn count(&mut self, sentinel: Arc<Server>, answers: &[Response<SentinelReply>]) {
         if let Some(answer) = answers.iter().find(|answer| answer.answer.is_ok()) {
             sentinel.answered(None, answer.sent);
         }
@@ -275,7 +275,7 @@ fn sentinel(dialer: &MakesDialers, address: Address) -> Arc<Server> {
     Arc::new(Server::new(dialer, 1))
 }
 
-fn error_of(outcome: &Outcome<SentinelReply>) -> Option<Error> {
+fn error_of(outcome: &Response<SentinelReply>) -> Option<Error> {
     match &outcome.answer {
         Ok(_) => None,
         Err(Fault::NotSent(error) | Fault::Unanswered(_, error)) => Some(error.clone()),

@@ -24,7 +24,7 @@ use crate::script::{Attempt, Call};
 use crate::state::channels::Subject;
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
-use crate::state::wait_loop::{LONGEST_SLEEP, Outcome, WaitLoop, wait_loop};
+use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, wait_loop};
 use crate::time::{Deadline, Instant, Lease};
 
 /// One acquisition by one caller.
@@ -97,8 +97,8 @@ impl<'a> Acquisition<'a> {
             self.wait_in_line().and_then(|()| wait_loop(&mut self, deadline))
         } else {
             self.attempt().map(|outcome| match outcome {
-                Outcome::Taken(grant) => Some(grant),
-                Outcome::Busy(_) => None,
+                TakeOutcome::Taken(grant) => Some(grant),
+                TakeOutcome::Busy(_) => None,
             })
         };
         self.conclude(outcome)
@@ -106,17 +106,17 @@ impl<'a> Acquisition<'a> {
 
     /// Takes the outcome of the one request that [`ask`](Self::ask) or a bundle built. The caller tells the observer of
     /// a grant.
-    pub(crate) fn hear(mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<Outcome<Grant>> {
+    pub(crate) fn hear(mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<TakeOutcome<Grant>> {
         self.tells = false;
         let mut busy = LONGEST_SLEEP;
         let outcome = self.answered(outcome).map(|outcome| match outcome {
-            Outcome::Taken(grant) => Some(grant),
-            Outcome::Busy(free_in) => {
+            TakeOutcome::Taken(grant) => Some(grant),
+            TakeOutcome::Busy(free_in) => {
                 busy = free_in;
                 None
             }
         });
-        Ok(self.conclude(outcome)?.map_or(Outcome::Busy(busy), Outcome::Taken))
+        Ok(self.conclude(outcome)?.map_or(TakeOutcome::Busy(busy), TakeOutcome::Taken))
     }
 
     /// Ends the acquisition, and cleans up what is left of it.
@@ -195,7 +195,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Takes the outcome of the request that [`ask`](Self::ask) built.
-    fn answered(&mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<Outcome<Grant>> {
+    fn answered(&mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<TakeOutcome<Grant>> {
         let node = &self.waiting.node;
         node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
         match outcome {
@@ -223,7 +223,7 @@ impl<'a> Acquisition<'a> {
                             position.answered(0);
                         }
                         // One millisecond is added, because the key is gone only after its last millisecond.
-                        Ok(Outcome::Busy(
+                        Ok(TakeOutcome::Busy(
                             u64::try_from(ttl_ms)
                                 .map_or(LONGEST_SLEEP, |ms| Duration::from_millis(ms.saturating_add(1))),
                         ))
@@ -244,7 +244,7 @@ impl<'a> Acquisition<'a> {
         answer: &Answer<Attempt>,
         token: Option<u64>,
         missing: Option<Error>,
-    ) -> Result<Outcome<Grant>> {
+    ) -> Result<TakeOutcome<Grant>> {
         let (now, sent, unfenceable) = (Instant::now(), answer.sent, answer.unfenceable);
         if now >= self.lease.good_until(sent) {
             return Ok(self.granted_too_late(unfenceable));
@@ -289,7 +289,7 @@ impl<'a> Acquisition<'a> {
         if self.tells {
             self.engine.tell_grant(self.request, sent, missing, Some((&hold, self.waiting.started)));
         }
-        Ok(Outcome::Taken((hold, guard)))
+        Ok(TakeOutcome::Taken((hold, guard)))
     }
 
     /// `close()` has ended the other holds and waits for this call, so the grant is withdrawn.
@@ -300,13 +300,13 @@ impl<'a> Acquisition<'a> {
 
     /// The reply took longer than the lease, so another owner may hold the lock by now. The grant is cleaned up, and
     /// the next request uses a new owner.
-    fn granted_too_late(&mut self, unfenceable: bool) -> Outcome<Grant> {
+    fn granted_too_late(&mut self, unfenceable: bool) -> TakeOutcome<Grant> {
         self.in_doubt.get_or_insert_default().unfenceable |= unfenceable;
         self.clear_away();
         (self.number, self.owner) = self.engine.draw_owner(&**self.request.kind, self.thread.as_ref());
         self.waiting.begin_anew();
         self.asked = false;
-        Outcome::Busy(REST_AFTER_A_LATE_ANSWER)
+        TakeOutcome::Busy(REST_AFTER_A_LATE_ANSWER)
     }
 
     /// Records that an earlier copy of the request took the lock, which the caller cannot use without other locks.
@@ -380,7 +380,7 @@ impl WaitLoop for Acquisition<'_> {
         stand_back(std::iter::once(wanted), deadline, |until| self.sleep(until))
     }
 
-    fn attempt(&mut self) -> Result<Outcome<Grant>> {
+    fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {
         let (call, bounds) = self.ask();
         let call = call.confirmed(self.confirmation(), Attempt::is_granted);
         let outcome = self.engine.sender.send(InDoubt::default(), &call, bounds, Some(self.caller));

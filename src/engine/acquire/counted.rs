@@ -16,7 +16,7 @@ use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::channels::Subject;
 use crate::state::exchange::Bounds;
-use crate::state::wait_loop::{LONGEST_SLEEP, Outcome, WaitLoop, wait_loop};
+use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, wait_loop};
 use crate::time::{Deadline, Instant};
 
 /// What a caller wants of a count.
@@ -30,14 +30,14 @@ pub(crate) struct CountedRequest<'a> {
 }
 
 /// The reply to a question.
-pub(crate) struct Reply<Grant> {
+pub(crate) struct CountedReply<Grant> {
     pub(crate) granted: Option<Grant>,
     /// What is free after the request.
     pub(crate) free: i64,
 }
 
 /// Asks Redis once.
-type Question<'a, Grant> = dyn FnMut(Bounds, &Caller<'_>) -> Result<Reply<Grant>> + 'a;
+type CountedQuestion<'a, Grant> = dyn FnMut(Bounds, &Caller<'_>) -> Result<CountedReply<Grant>> + 'a;
 
 /// One caller on its way.
 struct CountedWait<'a, 'q, Grant> {
@@ -50,7 +50,7 @@ struct CountedWait<'a, 'q, Grant> {
     waiting: Waiting<'a>,
     /// `None` for a caller that asks once.
     position: Option<Position<'a>>,
-    question: &'a mut Question<'q, Grant>,
+    question: &'a mut CountedQuestion<'q, Grant>,
 }
 
 impl Engine {
@@ -59,7 +59,7 @@ impl Engine {
         &self,
         request: &CountedRequest<'_>,
         wait: Wait,
-        question: &mut Question<'_, Grant>,
+        question: &mut CountedQuestion<'_, Grant>,
     ) -> Result<Option<(Grant, OwnerId)>> {
         let caller = Caller::new(&self.life, request.cancel);
         caller.check()?;
@@ -76,8 +76,8 @@ impl<Grant> CountedWait<'_, '_, Grant> {
         let deadline = self.waiting.deadline;
         let outcome = if wait == Wait::Not {
             self.attempt().map(|outcome| match outcome {
-                Outcome::Taken(grant) => Some(grant),
-                Outcome::Busy(_) => None,
+                TakeOutcome::Taken(grant) => Some(grant),
+                TakeOutcome::Busy(_) => None,
             })
         } else {
             let (channel, wish) = (self.request.channel, self.request.wish);
@@ -131,7 +131,7 @@ impl<Grant> WaitLoop for CountedWait<'_, '_, Grant> {
         stand_back(std::iter::once(wanted), deadline, |until| self.sleep(until))
     }
 
-    fn attempt(&mut self) -> Result<Outcome<Grant>> {
+    fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {
         let heard = self.waiting.is_heard();
         if let Some(position) = &mut self.position {
             position.asks();
@@ -141,20 +141,20 @@ impl<Grant> WaitLoop for CountedWait<'_, '_, Grant> {
         let bounds = self.engine.sender.bounds(node, self.waiting.started, self.waiting.deadline);
         let reply = (self.question)(bounds, self.caller);
         node.asking_ends_with(reply.as_ref().err());
-        let Reply { granted, free } = reply?;
+        let CountedReply { granted, free } = reply?;
         match (granted, &mut self.position) {
             (Some(grant), position) => {
                 if let Some(position) = position {
                     position.granted(free, heard);
                 }
                 self.engine.cells.stand_backs.granted(self.request.name);
-                Ok(Outcome::Taken(grant))
+                Ok(TakeOutcome::Taken(grant))
             }
             (None, position) => {
                 if let Some(position) = position {
                     position.answered(free);
                 }
-                Ok(Outcome::Busy(LONGEST_SLEEP))
+                Ok(TakeOutcome::Busy(LONGEST_SLEEP))
             }
         }
     }

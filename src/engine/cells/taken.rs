@@ -14,18 +14,18 @@ pub(crate) struct AllTaken(Mutex<Register>);
 #[derive(Debug, Default)]
 struct Register {
     next: u64,
-    taken: BTreeMap<Ticket, Taken>,
+    taken: BTreeMap<TakenTicket, TakenPermits>,
     /// Whether the client was closed; later grants are refused.
     closed: bool,
 }
 
 /// Identifies one grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket(u64);
+pub(crate) struct TakenTicket(u64);
 
 /// One grant, and how it is given back.
 #[derive(Clone, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenPermits {
     pub(crate) name: LockName,
     pub(crate) permits: u32,
     pub(crate) give_back: GiveBack,
@@ -39,19 +39,19 @@ pub(crate) type AllOfOne = (LockName, GiveBack, i64);
 
 impl AllTaken {
     /// Records a grant; `None` after the client was closed.
-    pub(crate) fn add(&self, taken: Taken) -> Option<Ticket> {
+    pub(crate) fn add(&self, taken: TakenPermits) -> Option<TakenTicket> {
         let mut register = self.0.lock();
         if register.closed {
             return None;
         }
         register.next += 1;
-        let ticket = Ticket(register.next);
+        let ticket = TakenTicket(register.next);
         register.taken.insert(ticket, taken);
         Some(ticket)
     }
 
     /// Removes a grant. Returns `false` if the close of the client has given it back.
-    pub(crate) fn remove(&self, ticket: Ticket) -> bool {
+    pub(crate) fn remove(&self, ticket: TakenTicket) -> bool {
         let taken = self.0.lock().taken.remove(&ticket);
         taken.is_some()
     }
@@ -63,7 +63,7 @@ impl AllTaken {
         let taken = std::mem::take(&mut register.taken);
         drop(register);
         let mut sums: BTreeMap<LockName, (GiveBack, i64)> = BTreeMap::new();
-        for Taken { name, permits, give_back } in taken.into_values() {
+        for TakenPermits { name, permits, give_back } in taken.into_values() {
             let (_, sum) = sums.entry(name).or_insert((give_back, 0));
             *sum = sum.saturating_add(permits.into());
         }

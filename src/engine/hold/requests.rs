@@ -27,7 +27,7 @@ struct State {
 
 /// The right to send a request about the hold; dropping it ends the turn.
 #[derive(Debug)]
-pub(crate) struct Turn<'a>(&'a Requests);
+pub(crate) struct RequestTurn<'a>(&'a Requests);
 
 impl Requests {
     pub(crate) fn new(in_doubt: InDoubt) -> Self {
@@ -35,7 +35,7 @@ impl Requests {
     }
 
     /// Waits for the turn until `until`.
-    pub(crate) fn turn(&self, until: Instant) -> Option<Turn<'_>> {
+    pub(crate) fn turn(&self, until: Instant) -> Option<RequestTurn<'_>> {
         let mut state = self.state.lock();
         while state.under_way {
             let now = Instant::now();
@@ -45,7 +45,7 @@ impl Requests {
             self.ended.wait_for(&mut state, now.nap_until(until));
         }
         state.under_way = true;
-        Some(Turn(self))
+        Some(RequestTurn(self))
     }
 
     /// Takes the copies in doubt from a hold that sends no more requests.
@@ -59,7 +59,7 @@ impl Requests {
     }
 }
 
-impl Turn<'_> {
+impl RequestTurn<'_> {
     pub(crate) fn take_in_doubt(&self) -> InDoubt {
         self.0.take_in_doubt()
     }
@@ -89,7 +89,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for RequestTurn<'_> {
     fn drop(&mut self) {
         self.0.state.lock().under_way = false;
         self.0.ended.notify_one();

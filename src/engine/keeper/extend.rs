@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::conn::Server;
 use crate::durability::Durability;
 use crate::engine::hold::HoldState;
-use crate::engine::hold::requests::Turn;
+use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::Keeper;
 use crate::engine::keeper::in_turn::{no_turn, still_kept};
 use crate::engine::sender::exactly_once::Answer;
@@ -24,7 +24,7 @@ pub(crate) struct Extension<'a> {
     lease: Lease,
     /// What the request must have reached before it counts.
     durability: Option<Durability>,
-    turn: Turn<'a>,
+    turn: RequestTurn<'a>,
 }
 
 impl Keeper {

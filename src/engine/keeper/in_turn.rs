@@ -3,7 +3,7 @@
 use std::result;
 
 use crate::engine::hold::HoldState;
-use crate::engine::hold::requests::Turn;
+use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::Keeper;
 use crate::engine::sender::exactly_once::Answer;
 use crate::error::{Error, ErrorKind, Loss, Result};
@@ -16,7 +16,7 @@ impl Keeper {
     pub(crate) fn in_turn<A, R>(
         &self,
         hold: &HoldState,
-        turn: &Turn<'_>,
+        turn: &RequestTurn<'_>,
         send: impl FnOnce(InDoubt) -> result::Result<Answer<A>, Failed>,
         learn: impl FnOnce(&mut Ledger, Instant, &Answer<A>) -> R,
     ) -> Result<R> {

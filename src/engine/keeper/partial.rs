@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::engine::hold::HoldState;
-use crate::engine::hold::requests::Turn;
+use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::Keeper;
 use crate::engine::keeper::in_turn::{no_turn, still_kept};
 use crate::engine::sender::exactly_once::{self, Answer};
@@ -19,11 +19,11 @@ use crate::time::Instant;
 pub(crate) struct PartRelease<'a> {
     hold: &'a Arc<HoldState>,
     remaining: Remaining,
-    turn: Turn<'a>,
+    turn: RequestTurn<'a>,
 }
 
 impl<'a> PartRelease<'a> {
-    fn new(hold: &'a Arc<HoldState>, turn: Turn<'a>, remaining: Remaining) -> Self {
+    fn new(hold: &'a Arc<HoldState>, turn: RequestTurn<'a>, remaining: Remaining) -> Self {
         turn.cuts(remaining.cut);
         Self { hold, remaining, turn }
     }

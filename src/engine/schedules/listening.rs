@@ -14,7 +14,7 @@ use crate::engine::cells::hub::{Hub, Reports, Subscription};
 use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::name::LockName;
 use crate::state::channels::Subject;
-use crate::state::wait_loop::{Outcome, WaitLoop, wait_loop};
+use crate::state::wait_loop::{TakeOutcome, WaitLoop, wait_loop};
 use crate::sync::Mutex;
 use crate::time::{Deadline, Instant};
 use crate::transport::{Demand, PubSub};
@@ -61,9 +61,9 @@ impl WaitLoop for Caller {
         START
     }
 
-    fn attempt(&mut self) -> Result<Outcome<()>> {
+    fn attempt(&mut self) -> Result<TakeOutcome<()>> {
         let busy = std::mem::replace(&mut self.redis.lock().taken, true);
-        Ok(if busy { Outcome::Busy(Duration::from_secs(30)) } else { Outcome::Taken(()) })
+        Ok(if busy { TakeOutcome::Busy(Duration::from_secs(30)) } else { TakeOutcome::Taken(()) })
     }
 
     fn stand_back(&mut self, _: Deadline) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::Arc;
 
-use crate::conn::{Outcome, Redirect, Request, Route, Server, Topology, ask, gather};
+use crate::conn::{Redirect, Request, Response, Route, Server, Topology, ask, gather};
 use crate::durability::Copies;
 use crate::engine::caller::Caller;
 use crate::engine::sender::side_by_side::side_by_side;
@@ -79,7 +79,7 @@ pub(crate) fn send_all<T: Send>(
 }
 
 /// Calls for one server, with their places.
-type Share<'a, T> = Mutex<Vec<(usize, Sending<'a, T>)>>;
+type ServerShare<'a, T> = Mutex<Vec<(usize, Sending<'a, T>)>>;
 
 /// Ends the calls without an answer, those of each server one by one.
 fn finish_all<T: Send>(
@@ -87,7 +87,7 @@ fn finish_all<T: Send>(
     caller: Option<&Caller<'_>>,
 ) -> Vec<Result<Answer<T>, Failed>> {
     let mut outcomes: Vec<Option<Result<Answer<T>, Failed>>> = vec![];
-    let mut shares: Vec<(Arc<Server>, Share<'_, T>)> = vec![];
+    let mut shares: Vec<(Arc<Server>, ServerShare<'_, T>)> = vec![];
     for (place, (sending, answer)) in all.into_iter().enumerate() {
         if answer.is_none() {
             let server = sending.route().server;
@@ -98,7 +98,7 @@ fn finish_all<T: Send>(
         }
         outcomes.push(answer.map(Ok));
     }
-    let finish = |share: &Share<'_, T>, caller: Option<&Caller<'_>>| {
+    let finish = |share: &ServerShare<'_, T>, caller: Option<&Caller<'_>>| {
         let share = std::mem::take(&mut *share.lock());
         share.into_iter().map(|(place, sending)| (place, sending.finish(caller))).collect::<Vec<_>>()
     };
@@ -251,7 +251,7 @@ impl<'a, T> Sending<'a, T> {
         }
     }
 
-    fn attempt(&self, whole: bool, limits: Limits) -> Outcome<T> {
+    fn attempt(&self, whole: bool, limits: Limits) -> Response<T> {
         let (Route { server, asking }, sent) = (self.route(), Instant::now());
         let confirmation = |answer: &T| self.call.confirmation(answer);
         let number = server.number();
@@ -262,7 +262,7 @@ impl<'a, T> Sending<'a, T> {
             }
             (_, Err(fault)) => (Err(fault), None),
         };
-        Outcome { server: number, answer, sent, ended: Instant::now(), run_id: None, copies }
+        Response { server: number, answer, sent, ended: Instant::now(), run_id: None, copies }
     }
 
     /// The kind of pub/sub, where the request publishes.
@@ -278,7 +278,7 @@ impl<'a, T> Sending<'a, T> {
     }
 
     /// Takes the outcome of an attempt.
-    fn attempted(&mut self, outcome: Outcome<T>, caller: Option<&Caller<'_>>) -> Option<Answer<T>> {
+    fn attempted(&mut self, outcome: Response<T>, caller: Option<&Caller<'_>>) -> Option<Answer<T>> {
         let exchange = &mut self.exchange;
         let (server, sent, ended) = (outcome.server, outcome.sent, outcome.ended);
         match outcome.answer {

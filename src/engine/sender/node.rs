@@ -17,14 +17,14 @@ pub(crate) struct Node {
     /// The cleanup of requests to this server; a queue for each server, so that a silent server delays no other
     /// server.
     pub(crate) cleaner: Background,
-    asking: Mutex<Asking>,
+    asking: Mutex<NodeCallers>,
     /// Whether the observer knows that the server cannot wait for replicas.
     misses_durability: AtomicBool,
 }
 
 /// The number of callers that ask the server for locks, and the start of an outage.
 #[derive(Debug, Default)]
-struct Asking {
+struct NodeCallers {
     under_way: usize,
     /// The start of the time without any reply.
     in_vain_since: Option<Instant>,

@@ -50,7 +50,7 @@ impl<'a, T> Numbered<'a, T> {
 
 /// The slot of one request, with its number.
 #[derive(Debug)]
-struct Place {
+struct NumberedSlot {
     name: LockName,
     slot: u32,
     once: Once,
@@ -58,7 +58,7 @@ struct Place {
 
 /// A request of the background that ends an earlier one.
 struct Ending {
-    place: Place,
+    place: NumberedSlot,
     call: Call<()>,
     /// The time until which scripts remember a request in doubt; `None` while no request is in doubt.
     until: Option<Instant>,
@@ -147,19 +147,19 @@ impl Sender {
         Error::new(ErrorKind::OtherKind, text)
     }
 
-    fn take_place(&self, name: &LockName) -> Place {
+    fn take_place(&self, name: &LockName) -> NumberedSlot {
         let mut slots = self.numbers.0.lock();
         let (slot, number) = (slots.take(name), slots.number());
         drop(slots);
         let once = Once { key: name.once(&self.client, slot), number };
-        Place { name: name.clone(), slot, once }
+        NumberedSlot { name: name.clone(), slot, once }
     }
 
-    fn next_number(&self, place: &Place) -> Once {
+    fn next_number(&self, place: &NumberedSlot) -> Once {
         Once { key: place.once.key.clone(), number: self.numbers.0.lock().number() }
     }
 
-    fn leave_place(&self, place: &Place) {
+    fn leave_place(&self, place: &NumberedSlot) {
         self.numbers.0.lock().free(&place.name, place.slot);
     }
 

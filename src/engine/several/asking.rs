@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::script::bundle::{BundleAttempt, BundlePart, MOST_PARTS, PartState};
 use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
-use crate::state::wait_loop::Outcome;
+use crate::state::wait_loop::TakeOutcome;
 use crate::time::Instant;
 use crate::transport::Confirmation;
 
@@ -39,7 +39,7 @@ enum Answered {
 }
 
 /// Locks that share a request, by their places in the list.
-struct Share {
+struct BundleShare {
     /// What the locks have in common; `None` for a request of its own.
     bundle: Option<Bundle>,
     places: Vec<usize>,
@@ -94,7 +94,7 @@ pub(crate) fn ask_at_once(
 
 /// Tells what each granted request shows, and its grants.
 fn tell(
-    shares: &[Share],
+    shares: &[BundleShare],
     outcomes: &[std::result::Result<Answer<Answered>, Failed>],
     replies: &[Option<Heard>],
     askers: &[(&Engine, &AcquireRequest<'_>, Instant)],
@@ -129,15 +129,15 @@ impl Answered {
 }
 
 /// Puts the locks that one request can take together.
-fn shares(asking: &[Acquisition<'_>]) -> Vec<Share> {
-    let mut shares: Vec<Share> = vec![];
+fn shares(asking: &[Acquisition<'_>]) -> Vec<BundleShare> {
+    let mut shares: Vec<BundleShare> = vec![];
     for (place, acquisition) in asking.iter().enumerate() {
         let bundle = acquisition.bundle();
         let has_room =
-            |share: &&mut Share| bundle.is_some() && share.bundle == bundle && share.places.len() < MOST_PARTS;
+            |share: &&mut BundleShare| bundle.is_some() && share.bundle == bundle && share.places.len() < MOST_PARTS;
         match shares.iter_mut().find(has_room) {
             Some(share) => share.places.push(place),
-            None => shares.push(Share { bundle, places: vec![place] }),
+            None => shares.push(BundleShare { bundle, places: vec![place] }),
         }
     }
     shares
@@ -174,8 +174,8 @@ fn hear(
         },
     };
     match acquisition.hear(own)? {
-        Outcome::Taken(grant) => Ok(Reply::Granted(grant)),
-        Outcome::Busy(_) if is_free => Ok(Reply::Passed),
-        Outcome::Busy(free_in) => Ok(Reply::Busy(free_in)),
+        TakeOutcome::Taken(grant) => Ok(Reply::Granted(grant)),
+        TakeOutcome::Busy(_) if is_free => Ok(Reply::Passed),
+        TakeOutcome::Busy(free_in) => Ok(Reply::Busy(free_in)),
     }
 }

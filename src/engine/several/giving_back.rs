@@ -34,7 +34,7 @@ struct Leaving<'a> {
 }
 
 /// Holds whose last releases share a request, and what they have in common; `None` for a request of its own.
-type Share<'a> = (Option<Bundle>, Vec<Leaving<'a>>);
+type ReleaseShare<'a> = (Option<Bundle>, Vec<Leaving<'a>>);
 
 /// Releases every guard within its bounds; a failure of one guard stops no other. Returns the outcomes in order. A
 /// release in doubt is cleaned up in the background.
@@ -42,7 +42,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
     let mut outcomes: Vec<Result<()>> = held.iter().map(|_| Ok(())).collect();
     let start = Instant::now();
     let bounds = bounds_of(held.iter().map(|held| held.engine), bounds);
-    let (mut shares, mut parts): (Vec<Share<'_>>, Vec<(usize, PartRelease<'_>)>) = (vec![], vec![]);
+    let (mut shares, mut parts): (Vec<ReleaseShare<'_>>, Vec<(usize, PartRelease<'_>)>) = (vec![], vec![]);
     // A loss is told before any hold is half released, because the observer may take the locks.
     for held in held {
         held.engine.keeper.with_ledger(held.hold, |ledger, now| ledger.look(now));

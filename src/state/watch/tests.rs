@@ -22,13 +22,13 @@ fn refused() -> TrackingChannel {
 fn live() -> Watch {
     let mut watch = Watch::new(at(0));
     watch.begin();
-    assert!(matches!(watch.next(at(0), Some(1), open(1)), Step::Track(101)));
+    assert!(matches!(watch.next(at(0), Some(1), open(1)), WatchStep::Track(101)));
     watch.tracked();
     assert!(
-        matches!(watch.next(at(0), Some(1), open(1)), Step::Ask(All::Look)),
+        matches!(watch.next(at(0), Some(1), open(1)), WatchStep::Ask(All::Look)),
         "what was before may have been missed"
     );
-    assert!(matches!(watch.next(at(0), Some(1), open(1)), Step::Rest(None)));
+    assert!(matches!(watch.next(at(0), Some(1), open(1)), WatchStep::Rest(None)));
     assert!(watch.is_live(Some(1)));
     watch
 }
@@ -38,42 +38,42 @@ fn an_empty_watch_does_nothing() {
     let mut watch = Watch::new(at(0));
     watch.lost(at(0));
     for (link, ear) in [(None, TrackingChannel::Closed), (Some(1), open(1)), (None, refused())] {
-        assert!(matches!(watch.next(at(1), link, ear), Step::Rest(None)));
+        assert!(matches!(watch.next(at(1), link, ear), WatchStep::Rest(None)));
     }
 }
 
 #[test]
 fn a_broken_watchdog_connection_brings_all_into_question_once() {
     let mut watch = live();
-    assert!(matches!(watch.next(at(10), None, open(1)), Step::Open));
+    assert!(matches!(watch.next(at(10), None, open(1)), WatchStep::Open));
     assert!(!watch.is_live(None));
-    assert!(matches!(watch.next(at(11), Some(2), open(1)), Step::Track(101)));
+    assert!(matches!(watch.next(at(11), Some(2), open(1)), WatchStep::Track(101)));
     watch.tracked();
-    assert!(matches!(watch.next(at(12), Some(2), open(1)), Step::Ask(All::Renew)));
-    assert!(matches!(watch.next(at(100), Some(2), open(1)), Step::Rest(None)));
+    assert!(matches!(watch.next(at(12), Some(2), open(1)), WatchStep::Ask(All::Renew)));
+    assert!(matches!(watch.next(at(100), Some(2), open(1)), WatchStep::Rest(None)));
 }
 
 #[test]
 fn a_broken_listening_connection_brings_all_into_question_once() {
     let mut watch = live();
     watch.lost(at(10));
-    assert!(matches!(watch.next(at(10), Some(1), TrackingChannel::Closed), Step::Rest(Some(_))));
-    assert!(matches!(watch.next(at(60), Some(1), open(2)), Step::Track(102)));
+    assert!(matches!(watch.next(at(10), Some(1), TrackingChannel::Closed), WatchStep::Rest(Some(_))));
+    assert!(matches!(watch.next(at(60), Some(1), open(2)), WatchStep::Track(102)));
     watch.tracked();
-    assert!(matches!(watch.next(at(60), Some(1), open(2)), Step::Ask(All::Renew)));
-    assert!(matches!(watch.next(at(900), Some(1), open(2)), Step::Rest(None)));
+    assert!(matches!(watch.next(at(60), Some(1), open(2)), WatchStep::Ask(All::Renew)));
+    assert!(matches!(watch.next(at(900), Some(1), open(2)), WatchStep::Rest(None)));
 }
 
 #[test]
 fn all_holds_are_verified_without_a_listening_connection() {
     let mut watch = live();
     watch.lost(at(10));
-    let Step::Rest(Some(until)) = watch.next(at(10), Some(1), TrackingChannel::Closed) else {
+    let WatchStep::Rest(Some(until)) = watch.next(at(10), Some(1), TrackingChannel::Closed) else {
         panic!("it waits a while")
     };
     assert!(until <= at(510));
-    assert!(matches!(watch.next(until, Some(1), TrackingChannel::Closed), Step::Ask(All::Renew)));
-    assert!(matches!(watch.next(until.after(LONGEST_PAUSE), Some(1), TrackingChannel::Closed), Step::Rest(None)));
+    assert!(matches!(watch.next(until, Some(1), TrackingChannel::Closed), WatchStep::Ask(All::Renew)));
+    assert!(matches!(watch.next(until.after(LONGEST_PAUSE), Some(1), TrackingChannel::Closed), WatchStep::Rest(None)));
 }
 
 #[test]
@@ -83,11 +83,11 @@ fn an_unreachable_server_is_tried_several_times_a_second() {
     let (mut now, mut tries) = (at(0), vec![]);
     while now < at(10_000) {
         match watch.next(now, None, TrackingChannel::Closed) {
-            Step::Open => {
+            WatchStep::Open => {
                 tries.push(now);
                 watch.failed(now);
             }
-            Step::Rest(Some(until)) => now = until,
+            WatchStep::Rest(Some(until)) => now = until,
             step => panic!("{step:?}"),
         }
     }
@@ -100,36 +100,39 @@ fn an_unreachable_server_is_tried_several_times_a_second() {
 fn a_missing_right_is_reported_once_and_tried_per_connection() {
     let mut watch = Watch::new(at(0));
     watch.begin();
-    assert!(matches!(watch.next(at(0), Some(1), refused()), Step::Complain(_)));
-    assert!(matches!(watch.next(at(0), Some(1), refused()), Step::Rest(None)));
-    assert!(matches!(watch.next(at(1), Some(1), open(2)), Step::Track(102)), "now it may listen");
+    assert!(matches!(watch.next(at(0), Some(1), refused()), WatchStep::Complain(_)));
+    assert!(matches!(watch.next(at(0), Some(1), refused()), WatchStep::Rest(None)));
+    assert!(matches!(watch.next(at(1), Some(1), open(2)), WatchStep::Track(102)), "now it may listen");
     assert!(!watch.untracked(), "said before");
-    assert!(matches!(watch.next(at(2), Some(1), open(2)), Step::Rest(None)), "and it is not asked again");
+    assert!(matches!(watch.next(at(2), Some(1), open(2)), WatchStep::Rest(None)), "and it is not asked again");
     watch.lost(at(3));
-    assert!(matches!(watch.next(at(3), Some(1), refused()), Step::Ask(All::Renew)), "what is missing helps nobody");
-    assert!(matches!(watch.next(at(500), Some(1), open(3)), Step::Track(103)));
+    assert!(
+        matches!(watch.next(at(3), Some(1), refused()), WatchStep::Ask(All::Renew)),
+        "what is missing helps nobody"
+    );
+    assert!(matches!(watch.next(at(500), Some(1), open(3)), WatchStep::Track(103)));
     watch.tracked();
     assert!(watch.is_live(Some(1)));
     watch.lost(at(600));
-    assert!(matches!(watch.next(at(600), Some(1), refused()), Step::Complain(_)), "it was possible meanwhile");
+    assert!(matches!(watch.next(at(600), Some(1), refused()), WatchStep::Complain(_)), "it was possible meanwhile");
 }
 
 #[test]
 fn an_ear_at_another_server_is_made_anew_once() {
     let mut watch = live();
-    assert!(matches!(watch.next(at(10), None, open(1)), Step::Open));
-    assert!(matches!(watch.next(at(10), Some(2), open(1)), Step::Track(101)));
+    assert!(matches!(watch.next(at(10), None, open(1)), WatchStep::Open));
+    assert!(matches!(watch.next(at(10), Some(2), open(1)), WatchStep::Track(101)));
     assert!(watch.wrong_server(at(10)), "the name leads to another server by now");
     watch.lost(at(10));
-    assert!(matches!(watch.next(at(60), Some(2), open(2)), Step::Track(102)));
+    assert!(matches!(watch.next(at(60), Some(2), open(2)), WatchStep::Track(102)));
     assert!(!watch.wrong_server(at(60)), "and to one or the other all the time");
     assert!(watch.untracked());
-    let Step::Rest(Some(later)) = watch.next(at(60), Some(2), open(2)) else { panic!("it failed a moment ago") };
-    assert!(matches!(watch.next(later, Some(2), open(2)), Step::Ask(All::Renew)), "all the same");
-    assert!(matches!(watch.next(at(900), Some(2), open(3)), Step::Track(103)));
+    let WatchStep::Rest(Some(later)) = watch.next(at(60), Some(2), open(2)) else { panic!("it failed a moment ago") };
+    assert!(matches!(watch.next(later, Some(2), open(2)), WatchStep::Ask(All::Renew)), "all the same");
+    assert!(matches!(watch.next(at(900), Some(2), open(3)), WatchStep::Track(103)));
     watch.tracked();
     watch.lost(at(1_000));
-    assert!(matches!(watch.next(at(1_500), Some(2), open(4)), Step::Track(104)));
+    assert!(matches!(watch.next(at(1_500), Some(2), open(4)), WatchStep::Track(104)));
     assert!(watch.wrong_server(at(1_500)), "it had led to the right one meanwhile");
 }
 
@@ -137,11 +140,11 @@ fn an_ear_at_another_server_is_made_anew_once() {
 fn a_flush_is_verified_at_once_and_endless_flushes_sparingly() {
     let mut watch = live();
     watch.flushed();
-    assert!(matches!(watch.next(at(10), Some(1), open(1)), Step::Ask(All::Look)));
+    assert!(matches!(watch.next(at(10), Some(1), open(1)), WatchStep::Ask(All::Look)));
     watch.asked(at(30), Duration::from_millis(20));
     watch.flushed();
-    assert!(matches!(watch.next(at(30), Some(1), open(1)), Step::Rest(Some(until)) if until == at(110)));
-    assert!(matches!(watch.next(at(110), Some(1), open(1)), Step::Ask(All::Look)));
+    assert!(matches!(watch.next(at(30), Some(1), open(1)), WatchStep::Rest(Some(until)) if until == at(110)));
+    assert!(matches!(watch.next(at(110), Some(1), open(1)), WatchStep::Ask(All::Look)));
 }
 
 #[test]
@@ -149,16 +152,16 @@ fn a_few_losses_verify_all_holds_until_none_is_lost() {
     let mut watch = live();
     for second in 0..10 {
         watch.found_gone(at(second * 1_000), 2, false);
-        assert!(matches!(watch.next(at(second * 1_000), Some(1), open(1)), Step::Rest(None)), "two now and then");
+        assert!(matches!(watch.next(at(second * 1_000), Some(1), open(1)), WatchStep::Rest(None)), "two now and then");
     }
     watch.found_gone(at(9_500), 1, false);
     for (now, found) in [(9_500, 5), (9_600, 1)] {
-        assert!(matches!(watch.next(at(now), Some(1), open(1)), Step::Ask(All::Look)));
+        assert!(matches!(watch.next(at(now), Some(1), open(1)), WatchStep::Ask(All::Look)));
         watch.found_gone(at(now), found, true);
     }
-    assert!(matches!(watch.next(at(9_700), Some(1), open(1)), Step::Ask(All::Look)));
+    assert!(matches!(watch.next(at(9_700), Some(1), open(1)), WatchStep::Ask(All::Look)));
     watch.found_gone(at(9_700), 0, true);
-    assert!(matches!(watch.next(at(9_800), Some(1), open(1)), Step::Rest(None)));
+    assert!(matches!(watch.next(at(9_800), Some(1), open(1)), WatchStep::Rest(None)));
 }
 
 #[derive(Clone, Debug)]
@@ -212,24 +215,24 @@ impl Model {
                 None => TrackingChannel::Closed,
             };
             match self.watch.next(self.now, self.link, ear) {
-                Step::Open if self.reachable => {
+                WatchStep::Open if self.reachable => {
                     self.links += 1;
                     self.link = Some(self.links);
                 }
-                Step::Open => self.watch.failed(self.now),
-                Step::Track(number) => {
+                WatchStep::Open => self.watch.failed(self.now),
+                WatchStep::Track(number) => {
                     let ear = self.ear.expect("an open ear");
                     assert_eq!(number, ear + 100);
                     self.tracked = self.link.map(|link| (link, ear));
                     self.watch.tracked();
                 }
-                Step::Complain(_) => self.complaints += 1,
-                Step::Ask(_) => {
+                WatchStep::Complain(_) => self.complaints += 1,
+                WatchStep::Ask(_) => {
                     assert!(self.link.is_some());
                     self.unsure = false;
                     self.watch.asked(self.now, Duration::from_millis(1));
                 }
-                Step::Rest(_) => return,
+                WatchStep::Rest(_) => return,
             }
         }
         panic!("it does not come to rest");

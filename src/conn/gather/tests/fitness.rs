@@ -2,7 +2,7 @@
 #![cfg(test)]
 
 use super::*;
-use crate::conn::birth::Birth;
+use crate::conn::server_start::ServerStart;
 
 const UP: Fitness = Fitness { is_up: true, age: None, advice: "" };
 
@@ -23,7 +23,7 @@ fn running_for(seconds: u64) -> (Scripted, Arc<Server>) {
     served(move |seen| if seen.words[0] == "INFO" { Reaction::Reply(info) } else { Reaction::Echo })
 }
 
-fn error_of(outcome: Outcome<String>) -> String {
+fn error_of(outcome: Response<String>) -> String {
     match outcome.answer {
         Err(Fault::NotSent(error)) => error.to_string(),
         other => panic!("{other:?}"),
@@ -164,7 +164,7 @@ fn a_restart_that_was_seen_counts_more_than_an_uptime() {
     let age = Duration::from_secs(30);
     gather(vec![after(&server, age)]);
     let answered = gather(vec![after(&server, age)]).remove(0);
-    let other = Birth::read("run_id:c\r\nuptime_in_seconds:1000000000\r\n", Instant::now()).unwrap();
+    let other = ServerStart::read("run_id:c\r\nuptime_in_seconds:1000000000\r\n", Instant::now()).unwrap();
     assert_eq!(server.started(&other), answered.sent, "it began after the last answer");
     assert_eq!(ask(&server, &["end"], SOON), ["unanswered by 1"]);
     let error = error_of(gather(vec![after(&server, age)]).remove(0));

@@ -9,7 +9,7 @@ use crate::error::{Error, Refusal};
 use crate::owner::ThreadId;
 use crate::script::{Renewal, RenewalAnswer};
 use crate::state::ledger::Ledger;
-use crate::state::renewal::{self, Lesson, Outcome, Rounds, Turn, next_look};
+use crate::state::renewal::{self, Lesson, Outcome, RenewalRounds, Turn, next_look};
 use crate::state::watch::All;
 use crate::time::Instant;
 use crate::transport::Slot;
@@ -90,7 +90,7 @@ pub(crate) type Due = renewal::Due<Arc<HoldState>>;
 /// Renews and checks the holds of one server, round after round.
 #[derive(Debug)]
 pub(crate) struct Renewer {
-    rounds: Rounds,
+    rounds: RenewalRounds,
     /// The holds whose last request failed.
     retrying: Vec<Weak<HoldState>>,
     /// The holds of this round that are asked about by themselves, after the batches: another server may answer late.
@@ -99,7 +99,7 @@ pub(crate) struct Renewer {
 
 impl Renewer {
     pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
-        Self { rounds: Rounds::new(now, interval, batch, command_timeout), retrying: vec![], by_key: vec![] }
+        Self { rounds: RenewalRounds::new(now, interval, batch, command_timeout), retrying: vec![], by_key: vec![] }
     }
 
     /// The time of the next renewal of all holds.

@@ -13,7 +13,7 @@ use crate::engine::keeper::watchdog::renewer::{Asked, RenewalHost, Renewer};
 use crate::engine::keeper::watchdog::server_round::{SHORTEST_ATTEMPT, ServerRound};
 use crate::error::Error;
 use crate::event::LossesToldLate;
-use crate::state::watch::{All, Step, Watch};
+use crate::state::watch::{All, Watch, WatchStep};
 use crate::state::watch_delay::WatchDelay;
 use crate::time::Instant;
 use crate::transport::Fault;
@@ -185,13 +185,13 @@ impl Worker {
             // A silent server must not delay the next renewal.
             let deadline = now.after(self.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
             let complaint = match self.watch.next(now, link, ear) {
-                Step::Open => {
+                WatchStep::Open => {
                     if self.connection.open(deadline).is_err() {
                         self.watch.failed(Instant::now());
                     }
                     continue;
                 }
-                Step::Track(number) => match self.connection.track(number, deadline) {
+                WatchStep::Track(number) => match self.connection.track(number, deadline) {
                     Ok(()) => {
                         self.watch.tracked();
                         continue;
@@ -214,9 +214,9 @@ impl Worker {
                         continue;
                     }
                 },
-                Step::Complain(error) => error,
-                Step::Ask(all) => return Some(all),
-                Step::Rest(until) => {
+                WatchStep::Complain(error) => error,
+                WatchStep::Ask(all) => return Some(all),
+                WatchStep::Rest(until) => {
                     self.next_step = until;
                     return None;
                 }

@@ -7,7 +7,7 @@ use crate::time::Instant;
 
 /// The start of a server process, as `INFO server` told it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Birth {
+pub(super) struct ServerStart {
     /// The number that the server drew when it started.
     pub(super) run_id: Arc<str>,
     /// The latest time at which the server started, if its clock was not set since.
@@ -16,7 +16,7 @@ pub(super) struct Birth {
     told: Instant,
 }
 
-impl Birth {
+impl ServerStart {
     /// Reads the text of `INFO server` that arrived at `now`.
     pub(super) fn read(info: &str, now: Instant) -> Option<Self> {
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -44,17 +44,17 @@ struct Run {
 
 impl Runs {
     /// Returns the latest time at which the server of a connection started.
-    pub(super) fn learn(&mut self, birth: &Birth) -> Instant {
-        if let Some(run) = self.0.iter_mut().find(|run| run.id == birth.run_id) {
-            run.started = run.started.max(birth.started);
+    pub(super) fn learn(&mut self, server_start: &ServerStart) -> Instant {
+        if let Some(run) = self.0.iter_mut().find(|run| run.id == server_start.run_id) {
+            run.started = run.started.max(server_start.started);
             return run.started;
         }
         let before = self.0.iter().map(|run| run.alive).max();
-        let started = before.map_or(birth.started, |alive| alive.max(birth.started));
+        let started = before.map_or(server_start.started, |alive| alive.max(server_start.started));
         if self.0.len() == MOST_RUNS {
             self.0.remove(0);
         }
-        self.0.push(Run { id: Arc::clone(&birth.run_id), started, alive: birth.told });
+        self.0.push(Run { id: Arc::clone(&server_start.run_id), started, alive: server_start.told });
         started
     }
 
@@ -79,52 +79,55 @@ mod tests {
         NOW.after(Duration::from_secs(seconds))
     }
 
-    fn birth(id: &str, uptime: u64, now: Instant) -> Birth {
-        Birth::read(&format!("run_id:{id}\r\nuptime_in_seconds:{uptime}\r\n"), now).unwrap()
+    fn server_start(id: &str, uptime: u64, now: Instant) -> ServerStart {
+        ServerStart::read(&format!("run_id:{id}\r\nuptime_in_seconds:{uptime}\r\n"), now).unwrap()
     }
 
     #[test]
     fn the_start_of_a_server_is_rounded_to_the_safe_side() {
-        let birth = |info: &str| Birth::read(info, NOW);
+        let server_start = |info: &str| ServerStart::read(info, NOW);
         let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:30\r\nuptime_in_days:0\r\n";
         let started = NOW.before(Duration::from_secs(29));
-        assert_eq!(birth(info), Some(Birth { run_id: "abc".into(), started, told: NOW }));
-        assert_eq!(birth("run_id:abc\r\nuptime_in_seconds:0").map(|birth| birth.started), Some(NOW));
-        assert_eq!(birth("run_id:abc\r\n"), None);
-        assert_eq!(birth("uptime_in_seconds:30\r\n"), None);
-        assert_eq!(birth("run_id:abc\r\nuptime_in_seconds:x\r\n"), None);
+        assert_eq!(server_start(info), Some(ServerStart { run_id: "abc".into(), started, told: NOW }));
+        assert_eq!(
+            server_start("run_id:abc\r\nuptime_in_seconds:0").map(|server_start| server_start.started),
+            Some(NOW)
+        );
+        assert_eq!(server_start("run_id:abc\r\n"), None);
+        assert_eq!(server_start("uptime_in_seconds:30\r\n"), None);
+        assert_eq!(server_start("run_id:abc\r\nuptime_in_seconds:x\r\n"), None);
     }
 
     #[test]
     fn the_latest_start_that_a_run_told_counts() {
         let mut runs = Runs::default();
-        assert_eq!(runs.learn(&birth("a", 101, at(0))), NOW.before(Duration::from_secs(100)));
-        assert_eq!(runs.learn(&birth("a", 8, at(0))), NOW.before(Duration::from_secs(7)));
+        assert_eq!(runs.learn(&server_start("a", 101, at(0))), NOW.before(Duration::from_secs(100)));
+        assert_eq!(runs.learn(&server_start("a", 8, at(0))), NOW.before(Duration::from_secs(7)));
         // The clock was set forward by an hour.
-        assert_eq!(runs.learn(&birth("a", 3_612, at(4))), NOW.before(Duration::from_secs(7)));
+        assert_eq!(runs.learn(&server_start("a", 3_612, at(4))), NOW.before(Duration::from_secs(7)));
     }
 
     #[test]
     fn a_run_started_after_the_last_answer_of_the_run_before() {
         let mut runs = Runs::default();
-        let old = birth("a", 1_000, at(0));
+        let old = server_start("a", 1_000, at(0));
         runs.learn(&old);
         runs.answered("a", at(50));
         runs.answered("a", at(40));
-        assert_eq!(runs.learn(&birth("b", 3_600, at(60))), at(50));
-        assert_eq!(runs.learn(&birth("c", 1, at(70))), at(70));
+        assert_eq!(runs.learn(&server_start("b", 3_600, at(60))), at(50));
+        assert_eq!(runs.learn(&server_start("c", 1, at(70))), at(70));
         // An old connection says nothing about the new run.
         runs.learn(&old);
-        assert_eq!(runs.learn(&birth("b", 3_600, at(80))), at(50));
+        assert_eq!(runs.learn(&server_start("b", 3_600, at(80))), at(50));
     }
 
     #[test]
     fn few_runs_are_remembered() {
         let mut runs = Runs::default();
         for number in 0..100 {
-            runs.learn(&birth(&number.to_string(), 1, at(number)));
+            runs.learn(&server_start(&number.to_string(), 1, at(number)));
         }
         assert_eq!(runs.0.len(), MOST_RUNS);
-        assert_eq!(runs.learn(&birth("99", 3_600, at(200))), at(99));
+        assert_eq!(runs.learn(&server_start("99", 3_600, at(200))), at(99));
     }
 }
