@@ -27,7 +27,7 @@ pub(super) trait MasterFinder: fmt::Debug + Send + Sync {
     fn close(&self);
 }
 
-/// The answer of the guide.
+/// The answer of the finder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MasterAddress {
     pub(super) endpoint: Endpoint,
@@ -46,7 +46,7 @@ pub(super) struct Stay {
 
 #[derive(Debug)]
 struct Shared {
-    guide: Box<dyn MasterFinder>,
+    finder: Box<dyn MasterFinder>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -58,7 +58,7 @@ struct State {
     confirmed: Option<Instant>,
     /// The error of the last look-up, and the start of the first look-up in vain.
     trouble: Option<(Error, Instant)>,
-    /// The time since which the guide expects a move.
+    /// The time since which the finder expects a move.
     uneasy_since: Option<Instant>,
     /// A sign of a move was seen less than a while before this moment.
     hurries_until: Option<Instant>,
@@ -69,9 +69,9 @@ struct State {
 }
 
 impl Locator {
-    pub(super) fn new(guide: impl MasterFinder + 'static) -> Self {
+    pub(super) fn new(finder: impl MasterFinder + 'static) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Self(Arc::new(Shared { guide: Box::new(guide), state, changed }))
+        Self(Arc::new(Shared { finder: Box::new(finder), state, changed }))
     }
 
     /// Calls `dial` with the place of the server, until it connects or `deadline` is over: a server that moves is
@@ -139,7 +139,7 @@ impl Locator {
     pub(super) fn close(&self) {
         self.0.state.lock().closed = true;
         self.0.changed.notify_all();
-        self.0.guide.close();
+        self.0.finder.close();
     }
 
     /// Returns the place of the server as it was confirmed a moment ago, or as soon as it is known.
@@ -199,7 +199,7 @@ impl Shared {
     fn run(&self) {
         loop {
             let begun = Instant::now();
-            let seen = self.guide.look_up();
+            let seen = self.finder.look_up();
             let mut state = self.state.lock();
             let left = state.learn(begun, seen);
             drop(state);

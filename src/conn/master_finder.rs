@@ -50,14 +50,14 @@ impl Master {
             let asker = asker.with_purpose(Purpose::AnyRole).with_longest_silence(LONGEST_SILENCE);
             (endpoint, Arc::new(Server::new(asker, 1)))
         });
-        let guide = Nodes::new(nodes.collect(), self.limit());
-        self.told_by(guide, login)
+        let finder = Nodes::new(nodes.collect(), self.limit());
+        self.told_by(finder, login)
     }
 
-    fn told_by(self, guide: impl MasterFinder + 'static, login: Address) -> Dialer {
+    fn told_by(self, finder: impl MasterFinder + 'static, login: Address) -> Dialer {
         let Self { label, endpoint, dialer, .. } = self;
         let whole = dialer(ServerNumber::default(), login.clone()).with_label(label.clone());
-        whole.moving(Moving::new(Locator::new(guide), endpoint, move |endpoint| {
+        whole.moving(Moving::new(Locator::new(finder), endpoint, move |endpoint| {
             let dialer = dialer(ServerNumber::default(), login.moved_to(endpoint.clone()));
             dialer.with_label(format!("{endpoint} ({label})")).with_longest_silence(LONGEST_SILENCE)
         }))

@@ -69,7 +69,7 @@ pub(crate) struct Watch {
 struct Pair {
     link: u64,
     /// `None` where the server refuses the subscription.
-    ear: Option<u64>,
+    channel: Option<u64>,
 }
 
 /// The next step.
@@ -153,7 +153,7 @@ impl Watch {
 
     /// Returns the next step for this connection of the watchdog and this listening connection. Called again until
     /// the step is to ask or to rest.
-    pub(crate) fn next(&mut self, now: Instant, link: Option<u64>, ear: TrackingChannel) -> WatchStep {
+    pub(crate) fn next(&mut self, now: Instant, link: Option<u64>, channel: TrackingChannel) -> WatchStep {
         let broke = self.link.is_some() && link != self.link;
         let opened = link.is_some() && link != self.link;
         self.link = link;
@@ -169,12 +169,12 @@ impl Watch {
             return WatchStep::Rest(Some(self.not_before));
         }
         let Some(link) = link else {
-            let needed = self.question.is_some() || !matches!(ear, TrackingChannel::Closed);
+            let needed = self.question.is_some() || !matches!(channel, TrackingChannel::Closed);
             return if needed { WatchStep::Open } else { WatchStep::Rest(None) };
         };
-        let (pair, number, error) = match ear {
-            TrackingChannel::Open { connection, number } => (Pair { link, ear: Some(connection) }, number, None),
-            TrackingChannel::Refused(error) => (Pair { link, ear: None }, None, Some(error)),
+        let (pair, number, error) = match channel {
+            TrackingChannel::Open { connection, number } => (Pair { link, channel: Some(connection) }, number, None),
+            TrackingChannel::Refused(error) => (Pair { link, channel: None }, None, Some(error)),
             TrackingChannel::Closed => return self.answer(now, now >= self.torn.after(LONGEST_REUNION)),
         };
         if self.tracked == Some(pair) || self.refused == Some(pair) {

@@ -77,7 +77,7 @@ fn look_ups_hurry_for_a_while_after_a_sign() {
     assert!(!state.hurries(at(30_001)));
 }
 
-/// A guide that knows one place.
+/// A finder that knows one place.
 #[derive(Debug)]
 struct Sure;
 
@@ -116,7 +116,7 @@ fn a_stream_to_a_place_that_was_left_is_ended() {
     assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
 }
 
-/// A guide whose only answer is out of date.
+/// A finder whose only answer is out of date.
 #[derive(Debug)]
 struct Forgotten;
 

@@ -37,8 +37,8 @@ fn live() -> Watch {
 fn an_empty_watch_does_nothing() {
     let mut watch = Watch::new(at(0));
     watch.lost(at(0));
-    for (link, ear) in [(None, TrackingChannel::Closed), (Some(1), open(1)), (None, refused())] {
-        assert!(matches!(watch.next(at(1), link, ear), WatchStep::Rest(None)));
+    for (link, channel) in [(None, TrackingChannel::Closed), (Some(1), open(1)), (None, refused())] {
+        assert!(matches!(watch.next(at(1), link, channel), WatchStep::Rest(None)));
     }
 }
 
@@ -167,8 +167,8 @@ fn a_few_losses_verify_all_holds_until_none_is_lost() {
 #[derive(Clone, Debug)]
 enum Act {
     BreakLink,
-    BreakEar,
-    EarReturns,
+    BreakChannel,
+    ChannelReturns,
     Flush,
     Forbid(bool),
     Reach(bool),
@@ -178,8 +178,8 @@ enum Act {
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         2 => Just(Act::BreakLink),
-        2 => Just(Act::BreakEar),
-        3 => Just(Act::EarReturns),
+        2 => Just(Act::BreakChannel),
+        3 => Just(Act::ChannelReturns),
         1 => Just(Act::Flush),
         1 => any::<bool>().prop_map(Act::Forbid),
         2 => any::<bool>().prop_map(Act::Reach),
@@ -194,7 +194,7 @@ struct Model {
     now: Instant,
     link: Option<u64>,
     links: u64,
-    ear: Option<u64>,
+    channel: Option<u64>,
     ears: u64,
     reachable: bool,
     forbidden: bool,
@@ -209,21 +209,21 @@ impl Model {
     /// The work of the watchdog when woken.
     fn turn(&mut self) {
         for _ in 0..20 {
-            let ear = match self.ear {
+            let channel = match self.channel {
                 Some(_) if self.forbidden => refused(),
                 Some(connection) => open(connection),
                 None => TrackingChannel::Closed,
             };
-            match self.watch.next(self.now, self.link, ear) {
+            match self.watch.next(self.now, self.link, channel) {
                 WatchStep::Open if self.reachable => {
                     self.links += 1;
                     self.link = Some(self.links);
                 }
                 WatchStep::Open => self.watch.failed(self.now),
                 WatchStep::Track(number) => {
-                    let ear = self.ear.expect("an open ear");
-                    assert_eq!(number, ear + 100);
-                    self.tracked = self.link.map(|link| (link, ear));
+                    let channel = self.channel.expect("an open channel");
+                    assert_eq!(number, channel + 100);
+                    self.tracked = self.link.map(|link| (link, channel));
                     self.watch.tracked();
                 }
                 WatchStep::Complain(_) => self.complaints += 1,
@@ -244,13 +244,13 @@ impl Model {
                 self.unsure |= self.link.take().is_some();
                 self.tracked = None;
             }
-            Act::BreakEar if self.ear.is_some() => {
-                (self.ear, self.tracked, self.unsure) = (None, None, true);
+            Act::BreakChannel if self.channel.is_some() => {
+                (self.channel, self.tracked, self.unsure) = (None, None, true);
                 self.watch.lost(self.now);
             }
-            Act::EarReturns if self.ear.is_none() && self.reachable => {
+            Act::ChannelReturns if self.channel.is_none() && self.reachable => {
                 self.ears += 1;
-                self.ear = Some(self.ears);
+                self.channel = Some(self.ears);
             }
             Act::Flush => {
                 self.unsure |= self.tracked.is_some();
@@ -258,7 +258,7 @@ impl Model {
                     self.watch.flushed();
                 }
             }
-            Act::Forbid(forbidden) if self.ear.is_none() => self.forbidden = *forbidden,
+            Act::Forbid(forbidden) if self.channel.is_none() => self.forbidden = *forbidden,
             Act::Reach(reachable) => self.reachable = *reachable,
             Act::Pass(millis) => self.now = self.now.after(Duration::from_millis(*millis)),
             _ => {}
@@ -275,7 +275,7 @@ proptest! {
     fn a_possibly_missed_event_is_verified_soon(acts in acts()) {
         let now = at(0);
         let mut model = Model {
-            watch: Watch::new(now), now, link: None, links: 0, ear: None, ears: 0, reachable: true, forbidden: false,
+            watch: Watch::new(now), now, link: None, links: 0, channel: None, ears: 0, reachable: true, forbidden: false,
             tracked: None, unsure: false, complaints: 0,
         };
         model.watch.begin();
@@ -283,12 +283,12 @@ proptest! {
             model.act(act);
             model.turn();
             if model.watch.is_live(model.link) {
-                let (link, ear) = model.tracked.expect("it is watched");
-                prop_assert_eq!((Some(link), Some(ear)), (model.link, model.ear));
+                let (link, channel) = model.tracked.expect("it is watched");
+                prop_assert_eq!((Some(link), Some(channel)), (model.link, model.channel));
             }
         }
         model.reachable = true;
-        model.act(&Act::EarReturns);
+        model.act(&Act::ChannelReturns);
         for _ in 0..100 {
             model.act(&Act::Pass(10));
             model.turn();

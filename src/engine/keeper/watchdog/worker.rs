@@ -118,21 +118,21 @@ impl Worker {
             self.watch.flushed();
         }
         self.rest(now, self.nothing_here || keeper.cells.registry.is_empty());
-        let ripe = self.ripen(now);
-        if !ripe.is_empty() && self.subscription.is_none() {
+        let old_enough = self.take_old_enough(now);
+        if !old_enough.is_empty() && self.subscription.is_none() {
             // Without a listening thread losses are reported late; the next watched hold tries again.
             self.subscription = hub.watch().ok();
             self.watch.begin();
         }
         let all = self.see_to_watch(keeper, &hub);
         let moved = self.inbox.take_moved();
-        self.nothing_here &= ripe.is_empty() && moved.is_empty();
+        self.nothing_here &= old_enough.is_empty() && moved.is_empty();
         let Self { renewer, server, watch, connection, inbox, nothing_here, .. } = self;
         let waited = Duration::ZERO;
         let mut round = ServerRound { keeper, server, watch, connection, inbox, nothing_here, gone: 0, waited };
         let mut holds = round.urgent();
         if round.is_watching() {
-            holds.extend(ripe);
+            holds.extend(old_enough);
         }
         let asked = Asked { all, holds, moved };
         let started = Instant::now();
@@ -163,7 +163,7 @@ impl Worker {
     }
 
     /// Returns the holds that have lived long enough to be watched.
-    fn ripen(&mut self, now: Instant) -> Vec<Arc<HoldState>> {
+    fn take_old_enough(&mut self, now: Instant) -> Vec<Arc<HoldState>> {
         match self.watch_delay.step_at() {
             Some(at) if at <= now => {
                 let granted = self.inbox.take_granted(self.watch_delay.is_about_to_rest());
@@ -181,10 +181,10 @@ impl Worker {
     fn see_to_watch(&mut self, keeper: &Keeper, hub: &Hub) -> Option<All> {
         loop {
             let now = Instant::now();
-            let (link, ear) = (self.connection.generation(), hub.tracking_channel());
+            let (link, channel) = (self.connection.generation(), hub.tracking_channel());
             // A silent server must not delay the next renewal.
             let deadline = now.after(self.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
-            let complaint = match self.watch.next(now, link, ear) {
+            let complaint = match self.watch.next(now, link, channel) {
                 WatchStep::Open => {
                     if self.connection.open(deadline).is_err() {
                         self.watch.failed(Instant::now());
