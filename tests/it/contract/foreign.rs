@@ -60,8 +60,10 @@ fn a_waiter_learns_that_the_key_became_data() {
     thread::scope(|scope| {
         let waiter = scope.spawn(|| kind_of(crate::support::client().get_lock(lock.name()).try_lock_for(SOON)));
         eventually(SOON, "it waits", || listeners(server, lock.name()) == 1);
-        server.run(&["DEL", lock.name()]);
-        server.run(&["HSET", lock.name(), "customer", "7"]);
+        // In one step: a free lock would be the waiter's.
+        let data = fresh("foreign");
+        server.run(&["HSET", &data, "customer", "7"]);
+        server.run(&["RENAME", &data, lock.name()]);
         assert_eq!(waiter.join().unwrap(), ErrorKind::OtherKind);
     });
     drop(guard);
