@@ -9,6 +9,8 @@
 //! 7. `token`: one value under the key, as most lock recipes for Redis do.
 //! 8. `group`: many values under one key, each a lock of its own.
 //! 9. `permits`: permits of a semaphore, with a time to live for each.
+//!
+//! `hash` has the defaults: one owner and its count. `semaphore` and `latch` are counts that nobody owns, so they are no [`Kind`].
 
 mod fair;
 mod fenced;
@@ -37,14 +39,18 @@ pub use token::{ReleaseBy, TokenOptions};
 use std::fmt;
 use std::time::Duration;
 
+use crate::durability::Durability;
 use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::bundle::{BundleAttempt, BundlePart, BundleRelease};
 use crate::script::look::{self, Claim};
-use crate::script::{Attempt, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Side, query};
+use crate::script::{
+    Attempt, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Side, durability, query,
+};
 use crate::time::Lease;
+use crate::transport::Confirmation;
 
 /// A kind of lock: the requests that define its behaviour.
 ///
@@ -119,6 +125,11 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// The key that has the hold.
     fn held_under(&self, name: &LockName) -> Vec<u8> {
         name.key().to_vec()
+    }
+
+    /// The step that waits until replicas have the hold.
+    fn confirmation(&self, name: &LockName, needs: Durability) -> Confirmation {
+        durability::confirmation(name, &self.held_under(name), needs)
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {

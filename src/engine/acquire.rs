@@ -19,7 +19,7 @@ use crate::engine::sender::exactly_once::{self, Answer};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockAcquired;
 use crate::owner::ThreadId;
-use crate::script::{Call, Side, durability};
+use crate::script::{Call, Side};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::time::{Instant, Lease};
 use acquisition::Acquisition;
@@ -60,7 +60,7 @@ impl Engine {
         bounds: Bounds,
     ) -> Result<Grant> {
         let (reentry, call, in_doubt) = self.begin_reentry(request, hold, bounds)?;
-        let outcome = self.sender.send(in_doubt, &call, bounds, Some(caller));
+        let outcome = self.sender.send_after(in_doubt, &call, bounds, Some(caller));
         self.finish_reentry(request, reentry, outcome)
     }
 
@@ -85,8 +85,7 @@ impl Engine {
         let raise = self.keeper.with_ledger(hold, |ledger, now| ledger.raise(now, lease));
         // The inner section raises the deadline of the outer one, which must have reached as much.
         let needs = Durability::all([hold.durability(), self.durability_of(request)]);
-        let confirmation =
-            needs.map(|needs| durability::confirmation(request.name, &hold.kind.held_under(request.name), needs));
+        let confirmation = needs.map(|needs| hold.kind.confirmation(request.name, needs));
         let call =
             hold.kind.reenter(request.name, &hold.owner, raise, counts).confirmed(confirmation, result::Result::is_ok);
         let turn =

@@ -1,4 +1,4 @@
-//! What this process knows of its locks: who holds, who waits, whose turn it is, who listens.
+//! The knowledge of this process about its locks: holders, waiters, turns, listeners.
 
 pub(crate) mod counted_queues;
 pub(crate) mod hub;
@@ -21,7 +21,7 @@ use stand_backs::StandBacks;
 use taken::AllTaken;
 use waiters::Waiters;
 
-/// What the threads of one client share about its locks.
+/// The knowledge about its locks that the threads of one client share.
 #[derive(Debug)]
 pub(crate) struct Cells {
     pub(crate) registry: Registry,

@@ -8,7 +8,7 @@ use crate::engine::cells::taken::AllOfOne;
 use crate::engine::hold::HoldState;
 use crate::engine::parts::Engine;
 use crate::engine::sender::Sender;
-use crate::engine::sender::exactly_once::{self, Outgoing};
+use crate::engine::sender::exactly_once;
 use crate::engine::sender::numbered::Numbered;
 use crate::engine::sender::side_by_side::side_by_side;
 use crate::error::Loss;
@@ -86,12 +86,7 @@ impl Engine {
         // Before the choice of the kind of pub/sub, releases would go one by one.
         let _ = server.pub_sub(Limits::answered_within(end, left / 3));
         let calls: Vec<_> = holds.iter().map(|hold| hold.kind.release(&hold.name, &hold.owner, None)).collect();
-        let send = |call| Outgoing {
-            topology: &*self.sender.topology,
-            call,
-            bounds: Bounds::within(now, left, left),
-            in_doubt: InDoubt::default(),
-        };
+        let send = |call| self.sender.outgoing(InDoubt::default(), call, Bounds::within(now, left, left));
         drop(exactly_once::send_all(calls.iter().map(send).collect(), None));
     }
 }

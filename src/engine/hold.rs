@@ -261,6 +261,18 @@ impl HoldState {
     /// A hold of the plain lock, made without a request to Redis.
     pub(crate) fn for_test(
         name: &LockName,
+        owner: (HoldNumber, OwnerId),
+        thread: Option<ThreadId>,
+        since: Instant,
+        ledger: Ledger,
+    ) -> Arc<Self> {
+        Self::of_kind(Arc::new(crate::kinds::Plain { reentrant: true }), name, owner, thread, since, ledger)
+    }
+
+    /// A hold of this kind, made without a request to Redis.
+    pub(crate) fn of_kind(
+        kind: Arc<dyn Kind>,
+        name: &LockName,
         (number, owner): (HoldNumber, OwnerId),
         thread: Option<ThreadId>,
         since: Instant,
@@ -268,7 +280,7 @@ impl HoldState {
     ) -> Arc<Self> {
         Arc::new(Self::new(Granted {
             name: name.clone(),
-            kind: Arc::new(crate::kinds::Plain { reentrant: true }),
+            kind,
             number,
             owner,
             thread,

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::name::LockName;
 use crate::script::Call;
 use crate::state::channels::Subject;
-use crate::state::exchange::{Bounds, InDoubt};
+use crate::state::exchange::Bounds;
 use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, wait_loop};
 use crate::time::{Deadline, Instant};
 
@@ -84,7 +84,7 @@ impl<T, J: Fn(&T) -> Verdict> WaitLoop for Asking<'_, T, J> {
         let call = (self.inquiry.question)(self.inquiry.name);
         self.node.asking_begins(Instant::now());
         let bounds = Bounds { fences: false, ..self.engine.sender.bounds(&self.node, self.started, self.deadline) };
-        let outcome = self.engine.sender.send(InDoubt::default(), &call, bounds, Some(self.caller));
+        let outcome = self.engine.sender.send(&call, bounds, Some(self.caller));
         self.node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
         self.engine.sender.after_request(&self.node);
         // A query has no effect, so its failure leaves no doubt.

@@ -53,7 +53,7 @@ impl Engine {
         (number, kind.encode_owner(owner))
     }
 
-    /// What locks must have in common that one request can take; `None` for a kind that is asked for one at a time.
+    /// The key that locks share which one request can take; `None` for a kind that is asked for one at a time.
     pub(crate) fn bundle_of(&self, kind: &dyn Kind, name: &LockName) -> Option<Bundle> {
         let slot = self.sender.topology.slot(name.key());
         kind.bundles().then(|| Bundle { engine: ptr::from_ref(self).addr(), slot, family: kind.family() })

@@ -76,13 +76,13 @@ impl Engine {
             Begun::Over(outcome) => outcome,
             Begun::Part(part) => {
                 let in_doubt = part.take_in_doubt();
-                let outcome = self.sender.send(in_doubt, &part.call(), bounds, None);
+                let outcome = self.sender.send_after(in_doubt, &part.call(), bounds, None);
                 self.keeper.finish_part(part, outcome)
             }
             Begun::Last(last) => {
                 let call = hold.kind.release(&hold.name, &hold.owner, None);
                 let in_doubt = last.turn.take_in_doubt();
-                let outcome = self.sender.send(in_doubt, &call, bounds, None);
+                let outcome = self.sender.send_after(in_doubt, &call, bounds, None);
                 self.finish_release(last, outcome)
             }
         }

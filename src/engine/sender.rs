@@ -67,16 +67,30 @@ impl Sender {
         self.topology.greet(self.config.command_timeout)
     }
 
-    /// Sends a call until a reply arrives or the bounds are reached, after fencing the copies that earlier requests
-    /// left in doubt.
+    /// Sends a call until a reply arrives or the bounds are reached.
     pub(crate) fn send<T>(
+        &self,
+        call: &Call<T>,
+        bounds: Bounds,
+        caller: Option<&Caller<'_>>,
+    ) -> result::Result<Answer<T>, Failed> {
+        self.send_after(InDoubt::default(), call, bounds, caller)
+    }
+
+    /// Fences the copies that earlier requests left in doubt, then sends a call.
+    pub(crate) fn send_after<T>(
         &self,
         in_doubt: InDoubt,
         call: &Call<T>,
         bounds: Bounds,
         caller: Option<&Caller<'_>>,
     ) -> result::Result<Answer<T>, Failed> {
-        exactly_once::send(Outgoing { topology: &*self.topology, call, bounds, in_doubt }, caller)
+        exactly_once::send(self.outgoing(in_doubt, call, bounds), caller)
+    }
+
+    /// One of several calls that are sent at once.
+    pub(crate) fn outgoing<'a, T>(&'a self, in_doubt: InDoubt, call: &'a Call<T>, bounds: Bounds) -> Outgoing<'a, T> {
+        Outgoing { topology: &*self.topology, call, bounds, in_doubt }
     }
 
     /// Runs a query, which changes nothing in Redis.
@@ -99,7 +113,7 @@ impl Sender {
         let node = self.node(call.route());
         let caller = Caller::new(&self.life, None);
         let bounds = Bounds { repeat, fences: !repeat, ..Bounds::within(Instant::now(), limit, limit) };
-        let answer = self.send(InDoubt::default(), call, bounds, Some(&caller));
+        let answer = self.send(call, bounds, Some(&caller));
         self.after_request(&node);
         answer.map(|answer| answer.value).map_err(|failed| {
             if let Some(in_doubt) = failed.in_doubt.filter(|_| !repeat) {

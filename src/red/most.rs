@@ -37,7 +37,7 @@ pub(crate) struct Most<'a> {
     /// The owner for the list of waiters; a waiter holds nothing, so its next round has other owners.
     listed_as: (HoldNumber, OwnerId),
     /// Whether the next sleep ends with a message.
-    heeds_messages: bool,
+    hears_messages: bool,
     /// The start of the rounds in which too few nodes answered.
     without_quorum_since: Option<Instant>,
 }
@@ -66,7 +66,7 @@ impl<'a> Most<'a> {
             wait,
             votes: Votes::new(needed),
             waiting: parts.iter().map(waiting).collect(),
-            heeds_messages: false,
+            hears_messages: false,
             without_quorum_since: None,
         }
     }
@@ -251,7 +251,7 @@ impl WaitLoop for Most<'_> {
         } else {
             self.without_quorum_since = None;
         }
-        self.heeds_messages = matches!(verdict, Verdict::Busy { .. });
+        self.hears_messages = matches!(verdict, Verdict::Busy { .. });
         match verdict {
             Verdict::Split { pause } | Verdict::TooFew { pause } => Ok(TakeOutcome::Busy(pause)),
             Verdict::Busy { wait } => Ok(TakeOutcome::Busy(wait)),
@@ -265,7 +265,7 @@ impl WaitLoop for Most<'_> {
 
     fn arm(&mut self) -> Result<bool> {
         let mut is_new = false;
-        if self.heeds_messages {
+        if self.hears_messages {
             for (Part { request, .. }, waiting) in self.parts.iter().zip(&mut self.waiting) {
                 if matches!(request.kind.waking(), Waking::Message) {
                     // A node that refuses to be listened to is asked again after a pause.
@@ -283,7 +283,7 @@ impl WaitLoop for Most<'_> {
             let asker = Asker { number: *number, owner, thread: self.thread.as_ref() };
             self.waiting[0].sleep(until, asker)?;
             // Callers that share the votes are woken by the same messages, and would meet again.
-            if self.heeds_messages || Instant::now() >= until {
+            if self.hears_messages || Instant::now() >= until {
                 return Ok(());
             }
         }
@@ -302,5 +302,5 @@ fn at_nodes(limit: Duration, fitness: Fitness) -> Bounds {
     Bounds { fitness, ..once(limit) }
 }
 
-/// What helps against a server that started lately.
+/// The advice about a server that started lately.
 const ADVICE: &str = "with_rejoin_after() sets that time, and is zero for new servers";

@@ -5,7 +5,6 @@ mod durable;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::conn::Topology;
 use crate::durability::Durability;
 use crate::engine::acquire::stand_back::{Wanted, stand_back};
 use crate::engine::acquire::waiting::{Asker, Waiting};
@@ -180,10 +179,6 @@ impl<'a> Acquisition<'a> {
         self.request
     }
 
-    pub(crate) fn topology(&self) -> &'a dyn Topology {
-        &*self.engine.sender.topology
-    }
-
     /// The beginning of the wait.
     pub(crate) fn started(&self) -> Instant {
         self.waiting.started
@@ -328,12 +323,7 @@ impl<'a> Acquisition<'a> {
     /// Removes this owner from Redis; after a failure the background tries again.
     fn withdraw(&mut self, limit: Duration) {
         let call = self.request.kind.withdraw(self.request.name, &self.owner);
-        if self
-            .engine
-            .sender
-            .send(InDoubt::default(), &call, Bounds::within(Instant::now(), limit, limit), None)
-            .is_err()
-        {
+        if self.engine.sender.send(&call, Bounds::within(Instant::now(), limit, limit), None).is_err() {
             self.in_doubt.get_or_insert_default();
         }
     }
@@ -383,7 +373,7 @@ impl WaitLoop for Acquisition<'_> {
     fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {
         let (call, bounds) = self.ask();
         let call = call.confirmed(self.confirmation(), Attempt::is_granted);
-        let outcome = self.engine.sender.send(InDoubt::default(), &call, bounds, Some(self.caller));
+        let outcome = self.engine.sender.send(&call, bounds, Some(self.caller));
         self.answered(outcome)
     }
 

@@ -6,7 +6,7 @@ use crate::engine::parts::Engine;
 use crate::error::Result;
 use crate::kinds::{Kind, Queueing};
 use crate::name::LockName;
-use crate::state::exchange::{Bounds, InDoubt};
+use crate::state::exchange::Bounds;
 use crate::time::{Deadline, Instant};
 
 /// A lock that a caller wants; `None` for a semaphore, which is no lock.
@@ -51,7 +51,7 @@ impl Engine {
             let node = self.sender.node(name);
             node.asking_begins(now);
             let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(now, limit, limit) };
-            let answer = self.sender.send(InDoubt::default(), &kind.holder(name), bounds, None);
+            let answer = self.sender.send(&kind.holder(name), bounds, None);
             node.asking_ends_with(answer.as_ref().err().map(|failed| &failed.error));
             answer
         });

@@ -11,7 +11,6 @@ use crate::engine::keeper::Keeper;
 use crate::engine::keeper::in_turn::{no_turn, still_kept};
 use crate::engine::sender::exactly_once::Answer;
 use crate::error::{Error, ErrorKind, Result};
-use crate::script::durability::confirmation;
 use crate::script::{Call, Renewal, RenewalAnswer};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Phase;
@@ -38,7 +37,7 @@ impl Keeper {
         let limit = self.config.command_timeout;
         let bounds = Bounds::within(Instant::now(), limit, limit);
         let (extension, call, in_doubt) = self.begin_extension(hold, lease, bounds)?;
-        let outcome = self.sender.send(in_doubt, &call, bounds, None);
+        let outcome = self.sender.send_after(in_doubt, &call, bounds, None);
         self.finish_extension(extension, outcome)
     }
 
@@ -55,7 +54,7 @@ impl Keeper {
             self.with_ledger(hold, |ledger, now| (ledger.raise(now, lease), ledger.counts_on_wire(now).shared));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise, reads };
         let durability = hold.durability();
-        let confirmation = durability.map(|needs| confirmation(&hold.name, &hold.kind.held_under(&hold.name), needs));
+        let confirmation = durability.map(|needs| hold.kind.confirmation(&hold.name, needs));
         let call = hold
             .kind
             .renew(&[renewal])

@@ -140,7 +140,7 @@ impl Keeper {
             return true;
         };
         let part = PartRelease::new(hold, turn, remaining);
-        let outcome = self.sender.send(part.take_in_doubt(), &part.call(), bounds, None);
+        let outcome = self.sender.send_after(part.take_in_doubt(), &part.call(), bounds, None);
         // A loss is reported by `with`; no caller waits here.
         self.learn_of_part(&part, outcome).is_ok() && !part.turn.has_unwritten()
     }

@@ -44,8 +44,7 @@ impl Sender {
         let deadline = Instant::now().after(limit);
         let fenced = exactly_once::fence(&*self.topology, cleanup.name.key(), &mut cleanup.in_doubt, deadline).is_ok();
         let call = cleanup.kind.withdraw(&cleanup.name, &cleanup.owner);
-        let released =
-            fenced && self.send(InDoubt::default(), &call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
+        let released = fenced && self.send(&call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
         // Without a fence the acquire may still run, so the release is repeated until the lease has expired.
         let is_clean = released && !cleanup.in_doubt.unfenceable;
         if !is_clean && !self.life.is_closed() {

@@ -13,7 +13,7 @@ use crate::name::LockName;
 use crate::script::Call;
 use crate::script::once::{self, Once};
 use crate::script::query::{self, NotANumber};
-use crate::state::exchange::{Bounds, Failed, InDoubt};
+use crate::state::exchange::{Bounds, Failed};
 use crate::state::slots::Slots;
 use crate::sync::Mutex;
 use crate::time::Instant;
@@ -103,7 +103,7 @@ impl Sender {
     ) -> result::Result<Answer<T>, Failed> {
         loop {
             let limit = Instant::now().after(LONGEST_REPETITION);
-            let outcome = self.send(InDoubt::default(), call, ended_by(bounds, limit), caller);
+            let outcome = self.send(call, ended_by(bounds, limit), caller);
             let Err(failed) = &outcome else { return outcome };
             let may_go_on = caller.is_none_or(|caller| caller.check().is_ok());
             // What never reached a server needs no memory.
@@ -177,7 +177,7 @@ impl Sender {
         if ending.until.is_some_and(|until| now >= until) {
             return self.leave_place(&ending.place);
         }
-        match self.send(InDoubt::default(), &ending.call, Bounds::within(now, limit, limit), None) {
+        match self.send(&ending.call, Bounds::within(now, limit, limit), None) {
             Ok(_) => self.leave_place(&ending.place),
             Err(failed) if !self.life.is_closed() => {
                 if failed.in_doubt.is_some() {

@@ -6,7 +6,7 @@ use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::caller::Caller;
 use crate::engine::parts::{Bundle, Engine};
 use crate::engine::request::{AcquireRequest, Grant};
-use crate::engine::sender::exactly_once::{self, Answer, Outgoing};
+use crate::engine::sender::exactly_once::{self, Answer};
 use crate::error::{Error, Result};
 use crate::script::bundle::{BundleAttempt, BundlePart, MOST_PARTS, PartState};
 use crate::script::{Attempt, Call};
@@ -69,11 +69,9 @@ pub(crate) fn ask_at_once(
             }
         })
         .collect();
-    let sends = shares.iter().zip(&requests).map(|(share, (call, bounds))| Outgoing {
-        topology: asking[share.places[0]].topology(),
-        call,
-        bounds: limit(asking[share.places[0]].engine(), *bounds),
-        in_doubt: InDoubt::default(),
+    let sends = shares.iter().zip(&requests).map(|(share, (call, bounds))| {
+        let engine = asking[share.places[0]].engine();
+        engine.sender.outgoing(InDoubt::default(), call, limit(engine, *bounds))
     });
     let outcomes = exactly_once::send_all(sends.collect(), Some(caller));
     let askers: Vec<_> = asking.iter().map(|asker| (asker.engine(), asker.request(), asker.started())).collect();
@@ -113,7 +111,7 @@ fn tell(
     }
 }
 
-/// What must confirm the grant of these locks, which share a request.
+/// The step that confirms the grant of these locks, which share a request.
 fn confirmation(asking: &[Acquisition<'_>], places: &[usize]) -> Option<Confirmation> {
     let all = places.iter().filter_map(|place| asking[*place].confirmation());
     all.reduce(|one, other| Confirmation { needs: one.needs.and(other.needs), ..one })

@@ -8,7 +8,7 @@ use crate::engine::keeper::partial::PartRelease;
 use crate::engine::parts::{Bundle, Engine};
 use crate::engine::release::{Begun, LastRelease};
 use crate::engine::request::Grant;
-use crate::engine::sender::exactly_once::{self, Answer, Outgoing};
+use crate::engine::sender::exactly_once::{self, Answer};
 use crate::engine::several::part::Part;
 use crate::error::{Error, Result};
 use crate::script::bundle::{BundleRelease, MOST_PARTS};
@@ -72,12 +72,8 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
         calls.chain(parts.iter().map(|(_, part)| part.call().map(|one| vec![one]))).collect();
     let whole = shares.iter_mut().map(|(_, leaving)| (leaving[0].place, std::mem::take(&mut leaving[0].in_doubt)));
     let sends = whole.chain(parts.iter().map(|(place, part)| (*place, part.take_in_doubt()))).zip(&calls);
-    let sends = sends.map(|((place, in_doubt), call)| Outgoing {
-        topology: &*held[place].engine.sender.topology,
-        call,
-        bounds: bounds(place),
-        in_doubt,
-    });
+    let sends =
+        sends.map(|((place, in_doubt), call)| held[place].engine.sender.outgoing(in_doubt, call, bounds(place)));
     let mut answers = exactly_once::send_all(sends.collect(), None);
     // The turns of the holds that stay end first: an observer that hears of a release may re-enter them.
     for ((place, part), answer) in parts.into_iter().zip(answers.split_off(shares.len())) {
@@ -205,10 +201,9 @@ fn one_request_each<B, A: Send, R>(
             Err(error) => outcomes.push((place, Err(error))),
         }
     }
-    let sends = begun.iter().map(|(place, (_, call, in_doubt))| {
-        let topology = &*holds[*place].0.sender.topology;
-        Outgoing { topology, call, bounds: bounds(*place), in_doubt: in_doubt.clone() }
-    });
+    let sends = begun
+        .iter()
+        .map(|(place, (_, call, in_doubt))| holds[*place].0.sender.outgoing(in_doubt.clone(), call, bounds(*place)));
     let answers = exactly_once::send_all(sends.collect(), caller);
     for ((place, (own, ..)), answer) in begun.into_iter().zip(answers) {
         outcomes.push((place, finish(place, own, answer)));

@@ -4,7 +4,7 @@ use std::panic::catch_unwind;
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Backoff, ErrorKind, Loss, TokenOptions};
+use lockson::{Backoff, ErrorKind, Lock, Loss, TokenOptions};
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Then, When};
 
@@ -12,8 +12,21 @@ use crate::support::faults::{Rig, STANDSTILLS};
 use crate::support::{SOON, TTL, brisk_client, client, elsewhere, fresh, kind_of, ms, timed, ttl_ms};
 
 #[track_caller]
-fn value(server: &RedisServer, name: &str) -> Option<String> {
+pub(super) fn value(server: &RedisServer, name: &str) -> Option<String> {
     server.query(&["GET", name])
+}
+
+/// Takes the lock twice: the key is deleted, and then it is another owner's, whose value stays.
+#[track_caller]
+pub(super) fn is_lost_to_others(server: &RedisServer, lock: &Lock) {
+    let guard = lock.lock().unwrap();
+    server.run(&["DEL", lock.name()]);
+    assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
+    drop(guard);
+    let guard = lock.lock().unwrap();
+    server.run(&["SET", lock.name(), "theirs"]);
+    assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken));
+    assert_eq!(value(server, lock.name()).as_deref(), Some("theirs"));
 }
 
 #[test]
@@ -93,14 +106,7 @@ fn hand_written_code_and_we_keep_each_other_out() {
 fn a_loss_is_noticed_and_what_others_hold_is_left_alone() {
     let server = RedisServer::shared();
     let lock = brisk_client().get_token_lock(fresh("token"));
-    let guard = lock.lock().unwrap();
-    server.run(&["DEL", lock.name()]);
-    assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
-    drop(guard);
-    let guard = lock.lock().unwrap();
-    server.run(&["SET", lock.name(), "theirs"]);
-    assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken));
-    assert_eq!(value(server, lock.name()).as_deref(), Some("theirs"));
+    is_lost_to_others(server, &lock);
     assert!(lock.force_unlock().unwrap() && !lock.force_unlock().unwrap());
     let guard = lock.lock().unwrap();
     server.run(&["DEL", lock.name()]);

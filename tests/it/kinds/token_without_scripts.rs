@@ -6,6 +6,7 @@ use lockson::{Client, ErrorKind, Guard, Lock, Loss, ReleaseBy, TokenOptions};
 use lockson_harness::proxy::{Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
+use super::token::{is_lost_to_others, value};
 use crate::support::faults::Rig;
 use crate::support::{SOON, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, ttl_ms};
 
@@ -15,11 +16,6 @@ fn without_lease(client: &Client, name: &str, form: ReleaseBy) -> Lock {
 
 fn leased(client: &Client, name: &str) -> Lock {
     without_lease(client, name, ReleaseBy::Transaction).with_lease(ms(30_000))
-}
-
-#[track_caller]
-fn value(server: &RedisServer, name: &str) -> Option<String> {
-    server.query(&["GET", name])
 }
 
 #[test]
@@ -99,14 +95,7 @@ fn a_lease_is_not_renewed() {
 fn a_loss_is_noticed_and_what_others_hold_is_left_alone() {
     let server = RedisServer::shared();
     let lock = leased(&client(), &fresh("token"));
-    let guard = lock.lock().unwrap();
-    server.run(&["DEL", lock.name()]);
-    assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
-    drop(guard);
-    let guard = lock.lock().unwrap();
-    server.run(&["SET", lock.name(), "theirs"]);
-    assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken));
-    assert_eq!(value(server, lock.name()).as_deref(), Some("theirs"));
+    is_lost_to_others(server, &lock);
     assert!(lock.try_lock().unwrap().is_none() && lock.force_unlock().unwrap());
     // No transaction is left open.
     lock.lock().unwrap().unlock().unwrap();

@@ -7,15 +7,15 @@ use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::request::AcquireRequest;
 use crate::engine::sender::exactly_once::Answer;
 use crate::error::Error;
-use crate::script::{Attempt, durability};
+use crate::script::Attempt;
 use crate::time::{Deadline, Instant};
 use crate::transport::Confirmation;
 
 impl Acquisition<'_> {
-    /// What must confirm a grant before it counts.
+    /// The step that confirms a grant, which counts only then.
     pub(crate) fn confirmation(&self) -> Option<Confirmation> {
         let AcquireRequest { name, kind, .. } = self.request;
-        self.durability.map(|needs| durability::confirmation(name, &kind.held_under(name), needs))
+        self.durability.map(|needs| kind.confirmation(name, needs))
     }
 
     /// The replicas do not have the grant, so it is given back: at once, or by the background.

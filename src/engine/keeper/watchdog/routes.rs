@@ -8,10 +8,9 @@ use crate::engine::hold::HoldState;
 use crate::engine::keeper::Keeper;
 use crate::engine::keeper::watchdog::renewer::Detour;
 use crate::error::{Refusal, Result};
-use crate::script::durability::confirmation;
 use crate::script::look::Claim;
 use crate::script::{Renewal, RenewalAnswer};
-use crate::state::exchange::{Bounds, InDoubt};
+use crate::state::exchange::Bounds;
 use crate::time::Instant;
 
 impl Keeper {
@@ -40,14 +39,14 @@ impl Keeper {
         let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(now, limit, limit) };
         let Some(renewal) = renewal else {
             let look = hold.kind.look(&[claim]).following_its_key();
-            let answer = self.sender.send(InDoubt::default(), &look, bounds, None);
+            let answer = self.sender.send(&look, bounds, None);
             return answer.map(|answer| answer.value).map_err(|failed| failed.error);
         };
         let durability = hold.durability();
-        let confirmation = durability.map(|needs| confirmation(&hold.name, &hold.kind.held_under(&hold.name), needs));
+        let confirmation = durability.map(|needs| hold.kind.confirmation(&hold.name, needs));
         let is_renewed = |answers: &Vec<RenewalAnswer>| matches!(answers.first(), Some(RenewalAnswer::Renewed));
         let call = hold.kind.renew(&[renewal]).confirmed(confirmation, is_renewed);
-        let answer = self.sender.send(InDoubt::default(), &call, bounds, None).map_err(|failed| failed.error)?;
+        let answer = self.sender.send(&call, bounds, None).map_err(|failed| failed.error)?;
         if let Some(needs) = durability.filter(|_| is_renewed(&answer.value)) {
             let server = self.sender.server(&hold.name).label();
             let missing = needs.judge(answer.copies.as_ref(), &server, "its renewal does not count")?;

@@ -11,7 +11,6 @@ use crate::engine::keeper::watchdog::inbox::Inbox;
 use crate::engine::keeper::watchdog::renewer::{Detour, Due, RenewalHost, RequestOutcome, renewal};
 use crate::error::{Error, Refusal};
 use crate::event::{LockAbandoned, LocksRenewed, RenewalFailed, RenewalRecovered};
-use crate::script::durability::confirmation;
 use crate::script::look::Claim;
 use crate::script::{Call, RenewalAnswer, pipelined};
 use crate::state::ledger::Ledger;
@@ -126,8 +125,7 @@ impl ServerRound<'_> {
             // A hold that was released meanwhile has no key to touch.
             let mut copies = Some(Copies::Gone);
             for (hold, ..) in waiting.iter().take(MOST_TOUCHED) {
-                let key = hold.kind.held_under(&hold.name);
-                copies = self.connection.confirm(&confirmation(&hold.name, &key, needs)).ok();
+                copies = self.connection.confirm(&hold.kind.confirmation(&hold.name, needs)).ok();
                 if copies != Some(Copies::Gone) {
                     break;
                 }
@@ -166,7 +164,7 @@ impl RenewalHost for ServerRound<'_> {
         // far away, and a lease is never renewed.
         let now = Instant::now();
         for hold in elsewhere.iter().filter(|hold| hold.since.after(LONGEST_STAY) <= now) {
-            if !hold.is_watched_at(self.keeper.sender.topology.route(hold.name.key()).server.number()) {
+            if !hold.is_watched_at(self.keeper.sender.server(&hold.name).number()) {
                 self.hand_over(hold);
             }
         }

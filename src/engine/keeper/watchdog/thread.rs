@@ -115,7 +115,6 @@ mod tests {
     use super::*;
     use crate::config::ClientBuilder;
     use crate::conn::{Route, Standalone, Topology};
-    use crate::engine::hold::Granted;
     use crate::engine::parts::Engine;
     use crate::kinds::{AcquireArgs, Kind, Plain};
     use crate::owner::OwnerId;
@@ -230,20 +229,9 @@ mod tests {
         let lease = Lease::new(Duration::from_secs(60)).unwrap();
         let promise = Promise::Renewed { until: None };
         let now = Instant::now();
-        let (number, owner) = engine.owners.draw(crate::owner::ThreadId::current().number());
-        Arc::new(HoldState::new(Granted {
-            name: LockName::new("n").unwrap(),
-            kind,
-            number,
-            owner,
-            thread: None,
-            group: None,
-            since: now,
-            token: None,
-            in_doubt: Default::default(),
-            ledger: Ledger::granted(lease, now, lease, Side::Exclusive, promise).0,
-            durability: None,
-        }))
+        let owner = engine.owners.draw(crate::owner::ThreadId::current().number());
+        let (ledger, _) = Ledger::granted(lease, now, lease, Side::Exclusive, promise);
+        HoldState::of_kind(kind, &LockName::new("n").unwrap(), owner, None, now, ledger)
     }
 
     #[test]

@@ -2,11 +2,9 @@
 #![cfg(test)]
 
 use super::*;
-use crate::engine::hold::Granted;
 use crate::kinds::{Fenced, Kind, Plain};
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;
-use crate::state::exchange::InDoubt;
 use crate::state::ledger::{Promise, Release, Remaining};
 
 impl World {
@@ -61,20 +59,7 @@ impl World {
         let owner = (HoldNumber(number as u64), OwnerId::encoded(&format!("o{number}")));
         let kind: Arc<dyn Kind> =
             if number.is_multiple_of(2) { Arc::new(Plain { reentrant: true }) } else { Arc::new(Fenced) };
-        let (number, owner) = owner;
-        let hold = Arc::new(HoldState::new(Granted {
-            name,
-            kind,
-            number,
-            owner,
-            thread: None,
-            group: None,
-            since: now,
-            token: None,
-            in_doubt: InDoubt::default(),
-            ledger,
-            durability: None,
-        }));
+        let hold = HoldState::of_kind(kind, &name, owner, None, now, ledger);
         self.registry.add(Arc::clone(&hold));
         self.told.borrow_mut().push(0);
         self.held.push(Held {
