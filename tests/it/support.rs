@@ -1,5 +1,6 @@
 //! The shared parts of many tests: fresh names, clients, bounds, and an outside view of Redis.
 
+mod busy;
 mod events;
 pub(crate) mod faults;
 mod peer;
@@ -15,6 +16,7 @@ use lockson::{Client, ClientBuilder, Lock, LockAbandoned, LockAcquired, LockLost
 use lockson_harness::RedisServer;
 use parking_lot::Mutex;
 
+pub(crate) use busy::Busy;
 pub(crate) use events::Events;
 pub(crate) use lockson_harness::percent::encode;
 pub(crate) use peer::Peer;

@@ -1,15 +1,14 @@
-//! Groups of locks in opposite orders, and over hot members: no deadlock, short waits, fair shares.
+//! Several locks in opposite orders, over hot members, and beside long queues: no deadlock, short waits, fair shares.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use lockson::{Client, Lock};
 use lockson_harness::{HelperProcess, RedisServer, Witness, helper};
 
 use crate::campaign::Campaign;
-use crate::support::{SCHEDULING, SOON, fresh, ms, timed};
+use crate::support::{Busy, SCHEDULING, SOON, client, fresh, joined, ms, timed};
 
 const PROCESSES: usize = 8;
 const ROUNDS: usize = 1_000;
@@ -111,22 +110,15 @@ fn one_of_eight_processes() {
 #[test]
 #[ignore = "make soak"]
 fn groups_over_hot_members() {
-    const WAITERS: usize = 16;
+    const WAITERS: u32 = 16;
     let mut campaign = Campaign::start("takes of a group over hot members", 200, 2);
     let server = RedisServer::shared();
-    let (singles, ours) = ([(); 4].map(|()| Client::connect(&server.url()).unwrap()), Client::connect(&server.url()));
-    let (names, ours, ended) = ([fresh("hot"), fresh("hot")], ours.unwrap(), AtomicBool::new(false));
+    let (ours, names) = (client(), [fresh("hot"), fresh("hot")]);
+    let singles = [(); 4].map(|()| client());
+    let busy: Vec<Busy> =
+        singles.iter().flat_map(|client| names.each_ref().map(|name| Busy::new(client.get_lock(name)))).collect();
     let longest = thread::scope(|scope| {
-        for number in 0..WAITERS {
-            let (client, name, ended) = (&singles[number % 4], &names[number % 2], &ended);
-            scope.spawn(move || {
-                while !ended.load(Ordering::Relaxed) {
-                    let guard = client.get_lock(name).lock().unwrap();
-                    thread::sleep(ms(2));
-                    guard.unlock().unwrap();
-                }
-            });
-        }
+        busy.iter().for_each(|busy| busy.start(scope, (WAITERS / 8, ms(2))));
         let multi = Lock::multi(names.each_ref().map(|name| ours.get_lock(name)));
         let mut longest = Duration::ZERO;
         while campaign.goes_on() {
@@ -135,12 +127,126 @@ fn groups_over_hot_members() {
             longest = longest.max(took);
             campaign.passed(1);
         }
-        ended.store(true, Ordering::Relaxed);
+        busy.iter().for_each(Busy::end);
         longest
     });
     campaign.end(format!("the longest waited {longest:?} beside {WAITERS} threads"));
     assert!(longest <= SOON, "{longest:?}");
 }
+
+/// What keeps the second of two locks busy: so many threads with so long holds.
+struct Queue {
+    what: &'static str,
+    lock: fn(&Client, &str) -> Lock,
+    threads: u32,
+    hold: Duration,
+    /// Whether the thread that takes both locks is of the same client.
+    is_own: bool,
+}
+
+const QUEUES: [Queue; 3] = [
+    Queue {
+        what: "a fair queue",
+        lock: |client, name| client.get_fair_lock(name),
+        threads: 5,
+        hold: ms(250),
+        is_own: false,
+    },
+    Queue {
+        what: "a local queue",
+        lock: |client, name| client.get_lock(name),
+        threads: 8,
+        hold: ms(300),
+        is_own: true,
+    },
+    Queue {
+        what: "one long job",
+        lock: |client, name| client.get_lock(name),
+        threads: 1,
+        hold: ms(3_000),
+        is_own: false,
+    },
+];
+
+/// What a thread that takes both locks over and over gets, and what others lose.
+#[derive(Clone, Copy, Debug)]
+struct Took {
+    takes: u64,
+    /// The most grants of the second lock to others before one take.
+    turns: u32,
+    /// The grants of the first lock to others, where 1 is as many as without the thread.
+    first: f64,
+}
+
+#[test]
+#[ignore = "make soak"]
+fn takes_of_two_locks_beside_long_queues() {
+    let mut campaign = Campaign::start("takes of two locks beside long queues", 200, 8);
+    while campaign.goes_on() {
+        // All at once: they only sleep.
+        let took: Vec<(&Queue, bool, Took)> = thread::scope(|scope| {
+            let scenes = QUEUES.iter().flat_map(|queue| [(queue, true), (queue, false)]);
+            let scenes: Vec<_> = scenes
+                .map(|(queue, is_first)| (queue, is_first, scope.spawn(move || beside(queue, is_first))))
+                .collect();
+            scenes.into_iter().map(|(queue, is_first, scene)| (queue, is_first, joined(scene))).collect()
+        });
+        for (queue, is_first, took) in took {
+            let order = if is_first { "its name is the second" } else { "its name is the first" };
+            println!("soak: beside {}, {order}: {took:?}", queue.what);
+            assert!(
+                took.turns <= 3 * (queue.threads + 1),
+                "{}: {} grants to others before a take",
+                queue.what,
+                took.turns
+            );
+            assert!(took.first >= 0.8, "{}, {order}: the others kept {:.2} of the first lock", queue.what, took.first);
+            campaign.passed(took.takes);
+        }
+    }
+    campaign.end("each within three times the queue, others kept four fifths of the first lock");
+}
+
+/// Takes a hot lock and one with a queue together, over and over.
+fn beside(queue: &Queue, is_first: bool) -> Took {
+    let theirs = client();
+    let ours = if queue.is_own { theirs.clone() } else { client() };
+    // Later names sort behind earlier ones.
+    let mut names = [fresh("beside"), fresh("beside")];
+    if !is_first {
+        names.reverse();
+    }
+    let [hot, long] = names;
+    let both = Lock::multi([ours.get_lock(&hot), (queue.lock)(&ours, &long)]);
+    let (hot, long) = (Busy::new(theirs.get_lock(&hot)), Busy::new((queue.lock)(&theirs, &long)));
+    thread::scope(|scope| {
+        hot.start(scope, (3, ms(30)));
+        long.start(scope, (queue.threads, queue.hold));
+        let rate_until = |ended: &mut dyn FnMut() -> bool| {
+            let (start, before) = (Instant::now(), hot.grants());
+            while !ended() {}
+            f64::from(hot.grants() - before) / start.elapsed().as_secs_f64()
+        };
+        let quiet = rate_until(&mut || {
+            thread::sleep(PHASE);
+            true
+        });
+        let (start, mut took) = (Instant::now(), Took { takes: 0, turns: 0, first: 0.0 });
+        let beside = rate_until(&mut || {
+            let before = long.grants();
+            let guard = both.lock().unwrap();
+            took.turns = took.turns.max(long.grants() - before);
+            guard.unlock().unwrap();
+            took.takes += 1;
+            start.elapsed() >= PHASE
+        });
+        [&hot, &long].map(Busy::end);
+        Took { first: beside / quiet, ..took }
+    })
+}
+
+/// How long grants are counted, without and with the thread that takes both locks.
+const PHASE: Duration = Duration::from_secs(6);
 
 const SERVER: &str = "LOCKSON_TEST_ONE_OF_EIGHT_AT";
 const NUMBER: &str = "LOCKSON_TEST_ONE_OF_EIGHT_NUMBER";

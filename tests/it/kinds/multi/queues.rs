@@ -1,7 +1,6 @@
 //! Long waits for several locks: beside long queues, and through a stop of the process.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -9,57 +8,28 @@ use lockson::{Client, Guard, Lock};
 use lockson_harness::{HelperProcess, RedisServer, eventually, helper};
 
 use super::names;
-use crate::support::{SOON, client, listeners, ms};
-
-/// Keeps a lock busy with several threads, and counts their grants.
-struct Busy<'a> {
-    lock: &'a (dyn Fn() -> Lock + Sync),
-    threads: u32,
-    hold: Duration,
-    grants: AtomicU32,
-}
-
-impl<'a> Busy<'a> {
-    fn new(lock: &'a (dyn Fn() -> Lock + Sync), threads: u32, hold: Duration) -> Self {
-        Self { lock, threads, hold, grants: AtomicU32::new(0) }
-    }
-
-    fn start<'scope>(&'scope self, scope: &'scope thread::Scope<'scope, '_>, ended: &'scope AtomicBool) {
-        for _ in 0..self.threads {
-            scope.spawn(move || {
-                while !ended.load(Ordering::Relaxed) {
-                    let guard = (self.lock)().lock().unwrap();
-                    self.grants.fetch_add(1, Ordering::Relaxed);
-                    thread::sleep(self.hold);
-                    guard.unlock().unwrap();
-                }
-            });
-        }
-    }
-}
+use crate::support::{Busy, SOON, client, listeners, ms};
 
 type MakeLock = fn(&Client, &str) -> Lock;
 
 /// Takes both locks while short holds keep `fast` busy, and long ones `slow`. Checks that the take is granted before the
 /// queue of the slow lock has passed three times.
 fn check_turn([ours, theirs]: [&Client; 2], (fast, fast_name): (MakeLock, &str), (slow, slow_name): (MakeLock, &str)) {
-    let ended = AtomicBool::new(false);
-    let (busy_fast, busy_slow) = (|| fast(theirs, fast_name), || slow(theirs, slow_name));
-    let (short, long) = (Busy::new(&busy_fast, 3, ms(20)), Busy::new(&busy_slow, QUEUE, ms(250)));
+    let (short, long) = (Busy::new(fast(theirs, fast_name)), Busy::new(slow(theirs, slow_name)));
     thread::scope(|scope| {
-        short.start(scope, &ended);
-        long.start(scope, &ended);
-        let before = long.grants.load(Ordering::Relaxed);
+        short.start(scope, (3, ms(20)));
+        long.start(scope, (QUEUE, ms(250)));
+        let before = long.grants();
         let guard = Lock::multi([fast(ours, fast_name), slow(ours, slow_name)]).try_lock_for(SOON);
-        let turns = long.grants.load(Ordering::Relaxed) - before;
-        ended.store(true, Ordering::Relaxed);
+        let turns = long.grants() - before;
+        [&short, &long].map(Busy::end);
         println!("{turns} grants to others before the take, of a queue of {QUEUE}");
         guard.unwrap().expect("the take has its turn").unlock().unwrap();
         assert!(turns <= 3 * (QUEUE + 1), "{turns} grants to others");
     });
 }
 
-/// The same for both orders of the names, in which a take begins.
+/// Checks the turn for both orders of the names, in which a take begins.
 fn check_both_orders(clients: [&Client; 2], fast: MakeLock, slow: MakeLock) {
     let (mut one, mut other) = (names::<2>(), names::<2>());
     one.sort();

@@ -12,7 +12,8 @@ use lockson_harness::{RedisServer, eventually};
 
 use super::names;
 use crate::support::{
-    GRACE, SCHEDULING, SOON, channel, client, elsewhere, fields, is_free, joined, kind_of, listeners, ms, timed, ttl_ms,
+    Busy, GRACE, SCHEDULING, SOON, channel, client, elsewhere, fields, is_free, joined, kind_of, listeners, ms, timed,
+    ttl_ms,
 };
 
 fn plain(client: &Client, names: &[&String]) -> Lock {
@@ -320,33 +321,13 @@ fn an_outage_while_parts_are_held_does_not_end_the_take() {
     eventually(SOON, "nothing is left", || server.keys().is_empty());
 }
 
-/// Keeps a lock busy: each of the threads takes the lock, holds it for a while, and takes it again.
-fn keep_busy<'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    (client, name): (&'scope Client, &'scope str),
-    (threads, hold): (usize, Duration),
-    ended: &'scope AtomicBool,
-) {
-    for _ in 0..threads {
-        scope.spawn(move || {
-            while !ended.load(Ordering::Relaxed) {
-                let guard = client.get_lock(name).lock().unwrap();
-                thread::sleep(hold);
-                guard.unlock().unwrap();
-            }
-        });
-    }
-}
-
 #[test]
 fn hot_members_do_not_starve_a_group() {
     const TAKES: u32 = 10;
-    let (theirs, ours, names) = ([client(), client()], client(), names::<2>());
-    let ended = AtomicBool::new(false);
+    let (ours, names) = (client(), names::<2>());
+    let members = names.each_ref().map(|name| Busy::new(client().get_lock(name)));
     thread::scope(|scope| {
-        for (client, name) in theirs.iter().zip(&names) {
-            keep_busy(scope, (client, name), (8, ms(2)), &ended);
-        }
+        members.iter().for_each(|member| member.start(scope, (8, ms(2))));
         let multi = plain(&ours, &names.each_ref());
         let mut longest = Duration::ZERO;
         for _ in 0..TAKES {
@@ -354,7 +335,7 @@ fn hot_members_do_not_starve_a_group() {
             longest = longest.max(took);
             guard.unwrap().expect("the group gets its turn").unlock().unwrap();
         }
-        ended.store(true, Ordering::Relaxed);
+        members.iter().for_each(Busy::end);
         println!("longest wait of a group over two hot members: {longest:?}");
     });
     assert_no_trace(RedisServer::shared(), &names);
