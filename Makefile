@@ -67,7 +67,7 @@ models:
 	@sh .ci/need cc
 	$(CARGO) test --release --all-features --lib model:: -- --ignored --nocapture --test-threads=1
 	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-$$(date +%s)} PROPTEST_CASES=10000 \
-		$(CARGO) test --release --all-features --lib -- state:: frame:: local_queues:: renewer::
+		$(CARGO) test --release --all-features --lib -- state:: frame:: cells::queues:: renewer::
 
 campaigns:
 	@sh .ci/need cc redis-server

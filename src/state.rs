@@ -8,7 +8,6 @@ pub(crate) mod exchange;
 #[cfg(test)]
 pub(crate) mod explore;
 pub(crate) mod ledger;
-pub(crate) mod local_queue;
 pub(crate) mod quorum;
 pub(crate) mod renewal;
 pub(crate) mod rounds;

@@ -1,8 +1,7 @@
 //! The knowledge of this process about its locks: holders, waiters, turns, listeners.
 
-pub(crate) mod counted_queues;
 pub(crate) mod hub;
-pub(crate) mod local_queues;
+pub(crate) mod queues;
 pub(crate) mod registry;
 pub(crate) mod stand_backs;
 pub(crate) mod taken;
@@ -13,9 +12,9 @@ use std::time::Duration;
 
 use crate::conn::Server;
 use crate::engine::per_server::PerServer;
-use counted_queues::Queues;
+use crate::name::LockName;
 use hub::{Hub, Reports};
-use local_queues::LocalQueues;
+use queues::Queues;
 use registry::Registry;
 use stand_backs::StandBacks;
 use taken::AllTaken;
@@ -26,8 +25,9 @@ use waiters::Waiters;
 pub(crate) struct Cells {
     pub(crate) registry: Registry,
     pub(crate) waiters: Waiters,
-    pub(crate) local_queues: LocalQueues,
-    pub(crate) counted_queues: Queues,
+    /// Of the threads that want a lock, the first asks Redis.
+    pub(crate) local_queues: Queues<LockName>,
+    pub(crate) counted_queues: Queues<String>,
     pub(crate) stand_backs: StandBacks,
     pub(crate) taken: AllTaken,
     hubs: PerServer<Hub>,
@@ -40,7 +40,7 @@ impl Cells {
         Self {
             registry: Registry::default(),
             waiters: Waiters::default(),
-            local_queues: LocalQueues::default(),
+            local_queues: Queues::default(),
             counted_queues: Queues::default(),
             stand_backs: StandBacks::default(),
             taken: AllTaken::default(),

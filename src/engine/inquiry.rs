@@ -76,7 +76,7 @@ impl<T, J: Fn(&T) -> Verdict> WaitLoop for Asking<'_, T, J> {
     }
 
     /// A query takes nothing from other processes.
-    fn stand_back(&mut self, _: Deadline) -> Result<()> {
+    fn stand_back(&mut self) -> Result<()> {
         Ok(())
     }
 

@@ -176,7 +176,7 @@ impl Engine {
                 if self.turn_goes_on(hold, rivals) || receivers.is_none_or(|receivers| receivers <= 1) {
                     match hold.kind.queueing() {
                         Queueing::Counted(_) => self.cells.counted_queues.hint(&publishing.channel),
-                        _ => self.cells.local_queues.ring_first(&hold.name),
+                        _ => self.cells.local_queues.hint(&hold.name),
                     }
                 }
                 self.config.observe(|observer| {

@@ -207,13 +207,13 @@ impl WaitLoop for Most<'_> {
         Instant::now()
     }
 
-    fn stand_back(&mut self, deadline: Deadline) -> Result<()> {
+    fn stand_back(&mut self) -> Result<()> {
         let holds = |part: &Part<'_>, thread| part.engine.cells.registry.find(part.request.name, thread).is_some();
         if self.thread.as_ref().is_some_and(|thread| self.parts.iter().any(|part| holds(part, thread.number()))) {
             return Ok(());
         }
         let caller = self.caller;
-        stand_back(self.parts.iter().map(Part::wanted), deadline, |until| caller.sleep(until))
+        stand_back(self.parts.iter().map(Part::wanted), self.wait.deadline(), |until| caller.sleep(until))
     }
 
     fn attempt(&mut self) -> Result<TakeOutcome<Self::Grant>> {

@@ -1,4 +1,6 @@
-//! The threads of this process that wait for something counted, in order of arrival, with what each of them wants.
+//! The threads of this process that wait for a part of a count, or for a lock, which is a count of one.
+//!
+//! They stand in order of arrival, with what each of them wants.
 //!
 //! | a thread                            | asks Redis                                            |
 //! |-------------------------------------|-------------------------------------------------------|
@@ -7,12 +9,13 @@
 //! | waits behind a wish that is no greater | not                                                |
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 
-/// The queues of one client, by channel.
+/// The queues of one client.
 #[derive(Clone, Debug)]
-pub(crate) struct CountedQueues<Waiter> {
+pub(crate) struct CountedQueues<Key, Waiter> {
     next: u64,
-    queues: HashMap<String, VecDeque<Entry<Waiter>>>,
+    queues: HashMap<Key, VecDeque<Entry<Waiter>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -26,55 +29,60 @@ struct Entry<Waiter> {
     waiter: Waiter,
 }
 
-impl<Waiter: Clone> CountedQueues<Waiter> {
+impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
     /// Adds a waiter that wants `wish`. Returns its number, which is greater than all earlier numbers.
-    pub(crate) fn join(&mut self, channel: &str, wish: u32, waiter: Waiter) -> u64 {
+    pub(crate) fn join(&mut self, key: &Key, wish: u32, waiter: Waiter) -> u64 {
         self.next += 1;
         let entry = Entry { number: self.next, wish, rung: None, asks: None, waiter };
-        match self.queues.get_mut(channel) {
+        match self.queues.get_mut(key) {
             Some(queue) => queue.push_back(entry),
             None => {
-                self.queues.insert(channel.to_owned(), VecDeque::from([entry]));
+                self.queues.insert(key.clone(), VecDeque::from([entry]));
             }
         }
         self.next
     }
 
     /// Whether a waiter may ask: it was rung, or every waiter before wants more.
-    pub(crate) fn may_ask(&self, channel: &str, number: u64) -> bool {
-        let Some(queue) = self.queues.get(channel) else { return true };
+    pub(crate) fn may_ask(&self, key: &Key, number: u64) -> bool {
+        let Some(queue) = self.queues.get(key) else { return true };
         let Ok(at) = queue.binary_search_by_key(&number, |entry| entry.number) else { return true };
-        queue[at].rung.is_some() || !queue.iter().take(at).any(|before| before.wish <= queue[at].wish)
+        queue[at].rung.is_some() || is_let_through(queue, at)
+    }
+
+    /// Returns the number of waiters.
+    pub(crate) fn len(&self, key: &Key) -> usize {
+        self.queues.get(key).map_or(0, VecDeque::len)
     }
 
     /// Records that a waiter asks. A ring from now on is for its next request.
-    pub(crate) fn asks(&mut self, channel: &str, number: u64) {
+    pub(crate) fn asks(&mut self, key: &Key, number: u64) {
         self.next += 1;
         let question = self.next;
-        if let Some(entry) = self.entry(channel, number) {
+        if let Some(entry) = self.entry(key, number) {
             entry.asks = Some((question, entry.rung.take().unwrap_or_else(|| entry.wish.into())));
         }
     }
 
     /// Records the answer "busy". Returns the waiters to wake, because `free` may suffice for them.
     #[must_use]
-    pub(crate) fn answered(&mut self, channel: &str, number: u64, free: i64) -> Vec<Waiter> {
-        let asked = self.entry(channel, number).and_then(|entry| entry.asks.take());
-        self.ring(channel, free, asked)
+    pub(crate) fn answered(&mut self, key: &Key, number: u64, free: i64) -> Vec<Waiter> {
+        let asked = self.entry(key, number).and_then(|entry| entry.asks.take());
+        self.ring(key, free, asked)
     }
 
     /// Takes a message that `free` are free. Returns the waiters to wake: in order, each that wants at most what is
     /// left.
     #[must_use]
-    pub(crate) fn free(&mut self, channel: &str, free: i64) -> Vec<Waiter> {
-        self.ring(channel, free, None)
+    pub(crate) fn free(&mut self, key: &Key, free: i64) -> Vec<Waiter> {
+        self.ring(key, free, None)
     }
 
     /// Gives each waiter its part of the count that a message tells, or the answer to the request `asked`.
-    fn ring(&mut self, channel: &str, free: i64, asked: Option<(u64, i64)>) -> Vec<Waiter> {
+    fn ring(&mut self, key: &Key, free: i64, asked: Option<(u64, i64)>) -> Vec<Waiter> {
         let mut left = free;
         let mut wakes = vec![];
-        for entry in self.queues.get_mut(channel).into_iter().flatten() {
+        for entry in self.queues.get_mut(key).into_iter().flatten() {
             if left <= 0 {
                 break;
             }
@@ -96,10 +104,10 @@ impl<Waiter: Clone> CountedQueues<Waiter> {
     }
 
     /// Returns the waiters that may ask without a ring.
-    pub(crate) fn hint(&self, channel: &str) -> Vec<Waiter> {
+    pub(crate) fn hint(&self, key: &Key) -> Vec<Waiter> {
         let mut least = u32::MAX;
         let mut wakes = vec![];
-        for entry in self.queues.get(channel).into_iter().flatten() {
+        for entry in self.queues.get(key).into_iter().flatten() {
             if wakes.is_empty() || entry.wish < least {
                 least = entry.wish;
                 wakes.push(entry.waiter.clone());
@@ -109,38 +117,51 @@ impl<Waiter: Clone> CountedQueues<Waiter> {
     }
 
     /// Removes a waiter. `free` is what its last answer left, if messages were heard while it asked. Returns the
-    /// waiters to wake: those that `free` suffices for, and those that a ring passes to, because the waiter that leaves
-    /// was rung and has no answer.
+    /// waiters to wake: those that `free` suffices for, those that a ring passes to, because the waiter that leaves was
+    /// rung and has no answer, and those that it kept from asking.
     #[must_use]
-    pub(crate) fn leave(&mut self, channel: &str, number: u64, free: Option<i64>) -> Vec<Waiter> {
-        let Some(queue) = self.queues.get_mut(channel) else { return vec![] };
+    pub(crate) fn leave(&mut self, key: &Key, number: u64, free: Option<i64>) -> Vec<Waiter> {
+        let Some(queue) = self.queues.get_mut(key) else { return vec![] };
         let Ok(at) = queue.binary_search_by_key(&number, |entry| entry.number) else { return vec![] };
+        let asked_unrung = is_let_through(queue, at);
         let Some(left) = queue.remove(at) else { return vec![] };
         if queue.is_empty() {
-            self.queues.remove(channel);
+            self.queues.remove(key);
             return vec![];
         }
-        let mut wakes = free.map_or_else(Vec::new, |free| self.ring(channel, free, left.asks));
+        let mut wakes = free.map_or_else(Vec::new, |free| self.ring(key, free, left.asks));
         let passed_on = left.rung.max(left.asks.filter(|_| free.is_none()).map(|(_, left)| left));
         if let Some(passed_on) = passed_on {
-            wakes.extend(self.ring(channel, passed_on, None));
+            wakes.extend(self.ring(key, passed_on, None));
         }
-        if free.is_none() {
-            wakes.extend(self.hint(channel));
+        if free.is_none() && asked_unrung {
+            wakes.extend(self.hint(key));
         }
         wakes
     }
 
-    fn entry(&mut self, channel: &str, number: u64) -> Option<&mut Entry<Waiter>> {
-        let queue = self.queues.get_mut(channel)?;
+    fn entry(&mut self, key: &Key, number: u64) -> Option<&mut Entry<Waiter>> {
+        let queue = self.queues.get_mut(key)?;
         let at = queue.binary_search_by_key(&number, |entry| entry.number).ok()?;
         queue.get_mut(at)
     }
 }
 
-impl<Waiter> Default for CountedQueues<Waiter> {
+/// Whether every waiter before this one wants more.
+fn is_let_through<Waiter>(queue: &VecDeque<Entry<Waiter>>, at: usize) -> bool {
+    !queue.iter().take(at).any(|before| before.wish <= queue[at].wish)
+}
+
+impl<Key, Waiter> Default for CountedQueues<Key, Waiter> {
     fn default() -> Self {
         Self { next: 0, queues: HashMap::new() }
+    }
+}
+
+#[cfg(test)]
+impl<Key, Waiter> CountedQueues<Key, Waiter> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
     }
 }
 

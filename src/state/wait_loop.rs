@@ -11,8 +11,8 @@ pub(crate) trait WaitLoop {
 
     fn now(&self) -> Instant;
 
-    /// Waits while other processes have their turn, but not beyond `deadline`.
-    fn stand_back(&mut self, deadline: Deadline) -> Result<()>;
+    /// Waits while other threads and processes have their turn, but not beyond the deadline.
+    fn stand_back(&mut self) -> Result<()>;
 
     /// Asks Redis once.
     fn attempt(&mut self) -> Result<TakeOutcome<Self::Grant>>;
@@ -37,7 +37,7 @@ pub(crate) enum TakeOutcome<Grant> {
 /// Runs the loop. The order matters: ask, arm, ask again, sleep. A message is a hint; only the reply of Redis counts.
 pub(crate) fn wait_loop<C: WaitLoop>(host: &mut C, deadline: Deadline) -> Result<Option<C::Grant>> {
     loop {
-        host.stand_back(deadline)?;
+        host.stand_back()?;
         let busy = match host.attempt()? {
             TakeOutcome::Taken(grant) => return Ok(Some(grant)),
             TakeOutcome::Busy(busy) => busy,
@@ -98,7 +98,7 @@ mod tests {
             Some(busy.min(LONGEST_SLEEP))
         }
 
-        fn stand_back(&mut self, _: Deadline) -> Result<()> {
+        fn stand_back(&mut self) -> Result<()> {
             if self.is_others_turn {
                 self.did.push(Did::StandBack);
             }
@@ -209,7 +209,7 @@ mod tests {
             Ok(self.answer.map_or(TakeOutcome::Taken(()), TakeOutcome::Busy))
         }
 
-        fn stand_back(&mut self, _: Deadline) -> Result<()> {
+        fn stand_back(&mut self) -> Result<()> {
             Ok(())
         }
 

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::durability::Durability;
-use crate::engine::acquire::stand_back::{Wanted, stand_back};
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::{Caller, closed};
-use crate::engine::cells::counted_queues::Position;
 use crate::engine::hold::{Granted, HoldState};
 use crate::engine::parts::{Bundle, Engine};
 use crate::engine::request::{AcquireRequest, Grant, Wait};
@@ -20,11 +18,10 @@ use crate::kinds::{AcquireArgs, Queueing, Waking};
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::bundle::BundlePart;
 use crate::script::{Attempt, Call};
-use crate::state::channels::Subject;
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
 use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, wait_loop};
-use crate::time::{Deadline, Instant, Lease};
+use crate::time::{Instant, Lease};
 
 /// One acquisition by one caller.
 pub(crate) struct Acquisition<'a> {
@@ -38,8 +35,6 @@ pub(crate) struct Acquisition<'a> {
     number: HoldNumber,
     caller: &'a Caller<'a>,
     waiting: Waiting<'a>,
-    /// The place among those that want a part of a count.
-    position: Option<Position<'a>>,
     /// The unanswered requests of the present owner.
     in_doubt: Option<InDoubt>,
     /// Whether a request of the present owner was sent.
@@ -73,7 +68,6 @@ impl<'a> Acquisition<'a> {
             number,
             caller,
             waiting: Waiting::new(engine, (request.name, label, request.group), caller, wait.deadline()),
-            position: None,
             in_doubt: None,
             asked: false,
             tries: 0,
@@ -130,15 +124,13 @@ impl<'a> Acquisition<'a> {
 
     fn wait_in_line(&mut self) -> Result<()> {
         let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
-        if let Queueing::Counted(wish) = kind.queueing() {
-            let channel = kind.channel(name, owner);
-            self.position = Some(self.engine.cells.counted_queues.join(&channel, wish, &self.caller.bell));
-            return Ok(());
-        }
-        let asker = Asker { number: self.number, owner, thread: self.thread.as_ref() };
-        self.waiting.wait_in_line(kind.queueing(), asker)?;
-        if matches!(kind.waking(), Waking::Message) {
-            self.waiting.join_live(&|| kind.channel(name, owner));
+        self.waiting.join_queue(kind.queueing(), || kind.channel(name, owner));
+        if self.waiting.count.is_none() {
+            let asker = Asker { number: self.number, owner, thread: self.thread.as_ref() };
+            self.waiting.wait_in_line(asker)?;
+            if matches!(kind.waking(), Waking::Message) {
+                self.waiting.join_live(&|| kind.channel(name, owner));
+            }
         }
         Ok(())
     }
@@ -153,13 +145,9 @@ impl<'a> Acquisition<'a> {
 
     /// Begins an attempt whose request is built by the caller, from [`part`](Self::part).
     pub(crate) fn ask_in_bundle(&mut self) -> Bounds {
-        if let Some(position) = &mut self.position {
-            position.asks();
-        }
         self.asked = true;
         self.tries = self.tries.saturating_add(1);
-        self.waiting.node.asking_begins(Instant::now());
-        self.engine.sender.bounds(&self.waiting.node, self.waiting.started, self.waiting.deadline)
+        self.waiting.asks()
     }
 
     pub(crate) fn part(&self) -> BundlePart<'_> {
@@ -214,7 +202,7 @@ impl<'a> Acquisition<'a> {
                         if answer.unfenceable {
                             self.in_doubt.get_or_insert_default().unfenceable = true;
                         }
-                        if let Some(position) = &self.position {
+                        if let Some(position) = &self.waiting.count {
                             position.answered(0);
                         }
                         // One millisecond is added, because the key is gone only after its last millisecond.
@@ -272,8 +260,6 @@ impl<'a> Acquisition<'a> {
             return Err(self.granted_while_closing());
         };
         self.granted = true;
-        // The next thread need not wait for the observer.
-        self.position = None;
         self.waiting.granted();
         for dead in dead {
             // The loss of this hold may not have been reported.
@@ -356,18 +342,12 @@ impl WaitLoop for Acquisition<'_> {
         Instant::now()
     }
 
-    fn stand_back(&mut self, deadline: Deadline) -> Result<()> {
-        while self.position.as_ref().is_some_and(|position| !position.may_ask()) {
-            let Some(until) = self.waiting.turn_comes() else { break };
-            // The channel stays subscribed while threads wait, whatever the first of them does.
-            self.arm()?;
-            self.sleep(until)?;
-        }
+    fn stand_back(&mut self) -> Result<()> {
+        let asker = Asker { number: self.number, owner: &self.owner, thread: self.thread.as_ref() };
         if self.holds_others {
-            return Ok(());
+            return self.waiting.wait_in_line(asker);
         }
-        let wanted: Wanted<'_> = (self.engine, self.request.name, Some(&**self.request.kind));
-        stand_back(std::iter::once(wanted), deadline, |until| self.sleep(until))
+        self.waiting.stand_back(Some(&**self.request.kind), asker)
     }
 
     fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {
@@ -397,9 +377,7 @@ impl WaitLoop for Acquisition<'_> {
         let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
         match kind.waking() {
             Waking::Pauses(_) => Ok(false),
-            Waking::Message if self.position.is_some() => {
-                self.waiting.arm_for(&Subject::Count(name.clone()), || kind.channel(name, owner))
-            }
+            Waking::Message if self.waiting.count.is_some() => self.waiting.arm_count(),
             Waking::Message => self.waiting.arm(true, || kind.channel(name, owner)),
             // A message on a waiter's own channel says nothing about existing holds.
             Waking::OwnMessage => self.waiting.arm(false, || kind.channel(name, owner)),

@@ -3,21 +3,19 @@
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::engine::acquire::stand_back::{Wanted, stand_back};
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::Caller;
-use crate::engine::cells::counted_queues::Position;
 use crate::engine::parts::Engine;
 use crate::engine::request::Wait;
 use crate::error::Result;
 use crate::event::LockAcquired;
+use crate::kinds::Queueing;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
-use crate::state::channels::Subject;
 use crate::state::exchange::Bounds;
 use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, wait_loop};
-use crate::time::{Deadline, Instant};
+use crate::time::Instant;
 
 /// What a caller wants of a count.
 pub(crate) struct CountedRequest<'a> {
@@ -48,8 +46,6 @@ struct CountedWait<'a, 'q, Grant> {
     thread: ThreadId,
     caller: &'a Caller<'a>,
     waiting: Waiting<'a>,
-    /// `None` for a caller that asks once.
-    position: Option<Position<'a>>,
     question: &'a mut CountedQuestion<'q, Grant>,
 }
 
@@ -67,7 +63,7 @@ impl Engine {
         let (number, owner) = self.owners.draw(thread.number());
         let waiting = Waiting::new(self, (request.name, request.kind, None), &caller, wait.deadline());
         let (engine, caller) = (self, &caller);
-        CountedWait { engine, request, owner, number, thread, caller, waiting, position: None, question }.run(wait)
+        CountedWait { engine, request, owner, number, thread, caller, waiting, question }.run(wait)
     }
 }
 
@@ -80,12 +76,9 @@ impl<Grant> CountedWait<'_, '_, Grant> {
                 TakeOutcome::Busy(_) => None,
             })
         } else {
-            let (channel, wish) = (self.request.channel, self.request.wish);
-            self.position = Some(self.engine.cells.counted_queues.join(channel, wish, &self.caller.bell));
+            self.waiting.join_queue(Queueing::Counted(self.request.wish), || self.request.channel.to_owned());
             wait_loop(&mut self, deadline)
         };
-        // The next thread need not wait for the observer.
-        self.position = None;
         let outcome = outcome.map_err(|error| error.about_a(self.request.kind.noun(), self.request.name));
         if let Ok(Some(grant)) = outcome {
             self.tell_grant();
@@ -107,10 +100,6 @@ impl<Grant> CountedWait<'_, '_, Grant> {
             });
         });
     }
-
-    fn asker(&self) -> (HoldNumber, OwnerId, ThreadId) {
-        (self.number, self.owner.clone(), self.thread.clone())
-    }
 }
 
 impl<Grant> WaitLoop for CountedWait<'_, '_, Grant> {
@@ -120,43 +109,25 @@ impl<Grant> WaitLoop for CountedWait<'_, '_, Grant> {
         Instant::now()
     }
 
-    fn stand_back(&mut self, deadline: Deadline) -> Result<()> {
-        while self.position.as_ref().is_some_and(|position| !position.may_ask()) {
-            let Some(until) = self.waiting.turn_comes() else { break };
-            // The channel stays subscribed while threads wait, whatever the first of them does.
-            self.arm()?;
-            self.sleep(until)?;
-        }
-        let wanted: Wanted<'_> = (self.engine, self.request.name, None);
-        stand_back(std::iter::once(wanted), deadline, |until| self.sleep(until))
+    fn stand_back(&mut self) -> Result<()> {
+        let asker = Asker { number: self.number, owner: &self.owner, thread: Some(&self.thread) };
+        self.waiting.stand_back(None, asker)
     }
 
     fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {
         let heard = self.waiting.is_heard();
-        if let Some(position) = &mut self.position {
-            position.asks();
-        }
-        let node = &self.waiting.node;
-        node.asking_begins(Instant::now());
-        let bounds = self.engine.sender.bounds(node, self.waiting.started, self.waiting.deadline);
+        let bounds = self.waiting.asks();
         let reply = (self.question)(bounds, self.caller);
-        node.asking_ends_with(reply.as_ref().err());
+        self.waiting.node.asking_ends_with(reply.as_ref().err());
         let CountedReply { granted, free } = reply?;
-        match (granted, &mut self.position) {
-            (Some(grant), position) => {
-                if let Some(position) = position {
-                    position.granted(free, heard);
-                }
-                self.engine.cells.stand_backs.granted(self.request.name);
-                Ok(TakeOutcome::Taken(grant))
-            }
-            (None, position) => {
-                if let Some(position) = position {
-                    position.answered(free);
-                }
-                Ok(TakeOutcome::Busy(LONGEST_SLEEP))
-            }
-        }
+        let position = self.waiting.count.as_mut();
+        let Some(grant) = granted else {
+            position.into_iter().for_each(|position| position.answered(free));
+            return Ok(TakeOutcome::Busy(LONGEST_SLEEP));
+        };
+        position.into_iter().for_each(|position| position.granted(free, heard));
+        self.engine.cells.stand_backs.granted(self.request.name);
+        Ok(TakeOutcome::Taken(grant))
     }
 
     fn pause(&mut self, busy: Duration) -> Option<Duration> {
@@ -164,12 +135,11 @@ impl<Grant> WaitLoop for CountedWait<'_, '_, Grant> {
     }
 
     fn arm(&mut self) -> Result<bool> {
-        let channel = self.request.channel;
-        self.waiting.arm_for(&Subject::Count(self.request.name.clone()), || channel.to_owned())
+        self.waiting.arm_count()
     }
 
     fn sleep(&mut self, until: Instant) -> Result<()> {
-        let (number, owner, thread) = self.asker();
-        self.waiting.sleep(until, Asker { number, owner: &owner, thread: Some(&thread) })
+        let asker = Asker { number: self.number, owner: &self.owner, thread: Some(&self.thread) };
+        self.waiting.sleep(until, asker)
     }
 }

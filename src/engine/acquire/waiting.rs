@@ -3,19 +3,21 @@
 use std::sync::Arc;
 use std::thread;
 
+use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::caller::Caller;
 use crate::engine::cells::hub::Subscription;
-use crate::engine::cells::local_queues::QueuePosition;
+use crate::engine::cells::queues::Position;
 use crate::engine::cells::waiters::{Listed, Waiter};
 use crate::engine::parts::Engine;
 use crate::engine::sender::node::Node;
 use crate::error::{Error, Result};
 use crate::event::{WaitGivenUp, WaitLasts, WaitStarted};
-use crate::kinds::Queueing;
+use crate::kinds::{Kind, Queueing};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::channels::Subject;
+use crate::state::exchange::Bounds;
 use crate::state::wait_loop::LONGEST_SLEEP;
 use crate::time::{Deadline, Instant};
 
@@ -29,7 +31,10 @@ pub(crate) struct Waiting<'a> {
     caller: &'a Caller<'a>,
     pub(crate) started: Instant,
     pub(crate) deadline: Deadline,
-    position: Option<QueuePosition<'a>>,
+    /// The place among the threads that want the lock, of which the first asks.
+    line: Option<Position<'a, LockName>>,
+    /// The place among the threads that want a part of a count.
+    pub(crate) count: Option<Position<'a, String>>,
     subscription: Option<Subscription>,
     /// Set from the first sleep to the end of the wait.
     listed: Option<Listed<'a>>,
@@ -63,7 +68,8 @@ impl<'a> Waiting<'a> {
             caller,
             started: Instant::now(),
             deadline,
-            position: None,
+            line: None,
+            count: None,
             subscription: None,
             listed: None,
             has_slept: false,
@@ -71,12 +77,35 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Waits until this thread is the first in the local queue, or until the time is up. Then the thread asks in any
-    /// case, so that the answer comes from Redis.
-    pub(crate) fn wait_in_line(&mut self, queueing: Queueing, asker: Asker<'_>) -> Result<()> {
-        self.position = self.engine.cells.local_queues.join(self.name, queueing, &self.caller.bell);
-        while self.position.as_ref().is_some_and(|position| !position.is_first()) {
+    /// Joins the queue of the threads of this process, for a kind that has one.
+    pub(crate) fn join_queue(&mut self, queueing: Queueing, channel: impl FnOnce() -> String) {
+        let (cells, bell) = (&self.engine.cells, &self.caller.bell);
+        match queueing {
+            Queueing::Line => self.line = Some(cells.local_queues.join(self.name.clone(), 1, bell)),
+            Queueing::Counted(wish) => self.count = Some(cells.counted_queues.join(channel(), wish, bell)),
+            Queueing::Together | Queueing::InRedis => {}
+        }
+    }
+
+    /// Leaves the queue, so that the next thread need not wait for an observer.
+    pub(crate) fn leave_queue(&mut self) {
+        (self.line, self.count) = (None, None);
+    }
+
+    /// Waits until this thread may ask, or until the time is up, and while other processes have their turn. When the
+    /// time is up the thread asks in any case, so that the answer comes from Redis. A semaphore has no `kind`.
+    pub(crate) fn stand_back(&mut self, kind: Option<&dyn Kind>, asker: Asker<'_>) -> Result<()> {
+        self.wait_in_line(asker)?;
+        let (wanted, deadline) = ((self.engine, self.name, kind), self.deadline);
+        stand_back(std::iter::once(wanted), deadline, |until| self.sleep(until, asker))
+    }
+
+    /// Waits until this thread may ask, or until the time is up.
+    pub(crate) fn wait_in_line(&mut self, asker: Asker<'_>) -> Result<()> {
+        while !(self.line.as_ref().is_none_or(Position::may_ask) && self.count.as_ref().is_none_or(Position::may_ask)) {
             let Some(until) = self.turn_comes() else { break };
+            // The channel stays subscribed while threads wait, whatever the first of them does.
+            self.arm_count()?;
             self.sleep(until, asker)?;
         }
         Ok(())
@@ -84,11 +113,20 @@ impl<'a> Waiting<'a> {
 
     /// The number of threads in the local queue of this thread, with itself.
     pub(crate) fn threads_in_line(&self) -> usize {
-        self.position.as_ref().map_or(1, QueuePosition::threads)
+        self.line.as_ref().map_or(1, Position::threads)
+    }
+
+    /// Begins a question. Returns its time limits.
+    pub(crate) fn asks(&mut self) -> Bounds {
+        if let Some(position) = &mut self.count {
+            position.asks();
+        }
+        self.node.asking_begins(Instant::now());
+        self.engine.sender.bounds(&self.node, self.started, self.deadline)
     }
 
     /// The longest sleep of a thread that another thread asks for; `None` when this thread must ask itself.
-    pub(crate) fn turn_comes(&mut self) -> Option<Instant> {
+    fn turn_comes(&mut self) -> Option<Instant> {
         self.follow();
         self.engine.cells.stand_backs.wanted(self.name);
         let now = Instant::now();
@@ -123,14 +161,19 @@ impl<'a> Waiting<'a> {
         self.arm_for(&subject, channel)
     }
 
-    /// The same for messages about `subject`.
-    pub(crate) fn arm_for(&mut self, subject: &Subject, channel: impl FnOnce() -> String) -> Result<bool> {
+    /// Subscribes to the channel of a count, if the thread wants a part of one. Returns what [`arm`](Self::arm) does.
+    pub(crate) fn arm_count(&mut self) -> Result<bool> {
+        let Some(channel) = self.count.as_ref().map(|position| position.key().clone()) else { return Ok(false) };
+        self.arm_for(&Subject::Count(self.name.clone()), || channel)
+    }
+
+    fn arm_for(&mut self, subject: &Subject, channel: impl FnOnce() -> String) -> Result<bool> {
         self.follow();
         self.engine.cells.hub(&self.node.server).arm(&mut self.subscription, subject, channel, &self.caller.bell)
     }
 
     /// Turns to the server that has the lock now.
-    pub(crate) fn follow(&mut self) {
+    fn follow(&mut self) {
         self.node = self.engine.sender.node(self.name);
     }
 
@@ -179,11 +222,13 @@ impl<'a> Waiting<'a> {
 
     /// Ends the wait with a grant.
     pub(crate) fn granted(&mut self) {
-        (self.listed, self.position) = (None, None);
+        self.listed = None;
+        self.leave_queue();
     }
 
     /// Ends the wait without a grant, and tells the observer of a thread that has slept.
     pub(crate) fn gave_up(&mut self, owner: &OwnerId, error: Option<&Error>) {
+        self.leave_queue();
         if !self.has_slept {
             return;
         }

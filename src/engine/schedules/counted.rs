@@ -8,12 +8,12 @@ use shuttle::thread;
 use super::{START, check};
 use crate::bell::Bell;
 use crate::cancel::Cancel;
-use crate::engine::cells::counted_queues::Queues;
+use crate::engine::cells::queues::Queues;
 use crate::sync::Mutex;
 
 #[derive(Default)]
 struct Scene {
-    queues: Queues,
+    queues: Queues<String>,
     /// The count in Redis.
     free: Mutex<i64>,
 }
@@ -29,7 +29,7 @@ impl Scene {
     /// Acts as a caller that gives up only on request. Returns whether it was granted its wish.
     fn take(&self, wish: u32, cancel: &Cancel) -> bool {
         let bell = Bell::new();
-        let mut position = self.queues.join(CHANNEL, wish, &bell);
+        let mut position = self.queues.join(CHANNEL.to_owned(), wish, &bell);
         let _hung = cancel.hang(&bell);
         loop {
             if position.may_ask() {

@@ -8,8 +8,7 @@ use shuttle::thread;
 use super::{START, check};
 use crate::bell::Bell;
 use crate::cancel::Cancel;
-use crate::engine::cells::local_queues::LocalQueues;
-use crate::kinds::Queueing;
+use crate::engine::cells::queues::Queues;
 use crate::name::LockName;
 use crate::sync::Mutex;
 
@@ -22,7 +21,7 @@ struct Redis {
 }
 
 struct Scene {
-    local_queues: LocalQueues,
+    local_queues: Queues<LockName>,
     name: LockName,
     redis: Mutex<Redis>,
 }
@@ -30,10 +29,10 @@ struct Scene {
 /// Acts as a caller that gives up only on request. Returns whether it held the lock.
 fn take(scene: &Scene, cancel: &Cancel) -> bool {
     let bell = Bell::new();
-    let place = scene.local_queues.join(&scene.name, Queueing::Line, &bell).unwrap();
+    let place = scene.local_queues.join(scene.name.clone(), 1, &bell);
     let _hung = cancel.hang(&bell);
     loop {
-        if place.is_first() {
+        if place.may_ask() {
             let mut redis = scene.redis.lock();
             if !redis.taken {
                 redis.taken = true;
@@ -52,13 +51,12 @@ fn take(scene: &Scene, cancel: &Cancel) -> bool {
     let mut redis = scene.redis.lock();
     (redis.inside, redis.taken) = (0, false);
     drop(redis);
-    scene.local_queues.ring_first(&scene.name);
+    scene.local_queues.hint(&scene.name);
     true
 }
 
 fn in_line(impatient: usize, patient: usize) {
-    let scene =
-        Scene { local_queues: LocalQueues::default(), name: LockName::new("n").unwrap(), redis: Mutex::default() };
+    let scene = Scene { local_queues: Queues::default(), name: LockName::new("n").unwrap(), redis: Mutex::default() };
     let scene = Arc::new(scene);
     let mut callers = vec![];
     for number in 0..impatient + patient {

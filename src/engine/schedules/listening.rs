@@ -66,7 +66,7 @@ impl WaitLoop for Caller {
         Ok(if busy { TakeOutcome::Busy(Duration::from_secs(30)) } else { TakeOutcome::Taken(()) })
     }
 
-    fn stand_back(&mut self, _: Deadline) -> Result<()> {
+    fn stand_back(&mut self) -> Result<()> {
         Ok(())
     }
 

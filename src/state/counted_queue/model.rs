@@ -28,7 +28,7 @@ struct Waiter {
 
 #[derive(Clone)]
 struct World {
-    queues: CountedQueues<usize>,
+    queues: CountedQueues<&'static str, usize>,
     /// In order of arrival, as in the queue.
     waiters: Vec<Waiter>,
     free: i64,
@@ -74,7 +74,7 @@ struct Scene {
 /// Numbers count in their order alone, and what is over counts no more.
 impl Hash for World {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let entries = || self.queues.queues.get(CHANNEL).into_iter().flatten();
+        let entries = || self.queues.queues.get(&CHANNEL).into_iter().flatten();
         for entry in entries() {
             let asks = entry.asks.map(|(question, left)| {
                 (entries().filter(|other| other.asks.is_some_and(|(sent, _)| sent < question)).count(), left)
@@ -128,7 +128,7 @@ impl Model for Scene {
     }
 
     fn fault(&self, world: &World) -> Option<String> {
-        let entries = world.queues.queues.get(CHANNEL).map_or(0, VecDeque::len);
+        let entries = world.queues.queues.get(&CHANNEL).map_or(0, VecDeque::len);
         if entries != world.waiters.len() {
             return Some(format!("{entries} entries for {} waiters", world.waiters.len()));
         }
@@ -165,7 +165,7 @@ impl World {
 
     fn join(&mut self, wish: u32) {
         self.budget.joins -= 1;
-        let number = self.queues.join(CHANNEL, wish, self.joined);
+        let number = self.queues.join(&CHANNEL, wish, self.joined);
         self.waiters.push(Waiter { id: self.joined, number, wish, woken: true, request: Request::None });
         self.joined += 1;
     }
@@ -174,7 +174,7 @@ impl World {
     fn leave(&mut self, at: usize) {
         self.budget.leaves -= 1;
         let waiter = self.waiters.remove(at);
-        let wakes = self.queues.leave(CHANNEL, waiter.number, None);
+        let wakes = self.queues.leave(&CHANNEL, waiter.number, None);
         self.ring(&wakes);
     }
 
@@ -182,8 +182,8 @@ impl World {
     fn wake(&mut self, at: usize) {
         let waiter = &mut self.waiters[at];
         waiter.woken = false;
-        if self.queues.may_ask(CHANNEL, waiter.number) {
-            self.queues.asks(CHANNEL, waiter.number);
+        if self.queues.may_ask(&CHANNEL, waiter.number) {
+            self.queues.asks(&CHANNEL, waiter.number);
             waiter.request = Request::Sent;
             self.questions += 1;
         }
@@ -204,11 +204,11 @@ impl World {
             Request::Answered(true, free) => {
                 self.waiters.remove(at);
                 self.granted.push(id);
-                self.queues.leave(CHANNEL, number, Some(free))
+                self.queues.leave(&CHANNEL, number, Some(free))
             }
             Request::Answered(false, free) => {
                 self.waiters[at].request = Request::None;
-                self.queues.answered(CHANNEL, number, free)
+                self.queues.answered(&CHANNEL, number, free)
             }
             Request::None | Request::Sent => vec![],
         };
@@ -228,7 +228,7 @@ impl World {
 
     fn hear(&mut self) {
         if let Some(free) = self.messages.pop_front() {
-            let wakes = self.queues.free(CHANNEL, free);
+            let wakes = self.queues.free(&CHANNEL, free);
             self.ring(&wakes);
         }
     }

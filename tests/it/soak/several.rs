@@ -112,7 +112,6 @@ fn one_of_eight_processes() {
 fn groups_over_hot_members() {
     const WAITERS: u32 = 16;
     let mut campaign = Campaign::start("takes of a group over hot members", 200, 2);
-    let server = RedisServer::shared();
     let (ours, names) = (client(), [fresh("hot"), fresh("hot")]);
     let singles = [(); 4].map(|()| client());
     let busy: Vec<Busy> =
@@ -240,7 +239,7 @@ fn beside(queue: &Queue, is_first: bool) -> Took {
             took.takes += 1;
             start.elapsed() >= PHASE
         });
-        [&hot, &long].map(Busy::end);
+        [&hot, &long].into_iter().for_each(Busy::end);
         Took { first: beside / quiet, ..took }
     })
 }

@@ -22,7 +22,7 @@ fn check_turn([ours, theirs]: [&Client; 2], (fast, fast_name): (MakeLock, &str),
         let before = long.grants();
         let guard = Lock::multi([fast(ours, fast_name), slow(ours, slow_name)]).try_lock_for(SOON);
         let turns = long.grants() - before;
-        [&short, &long].map(Busy::end);
+        [&short, &long].into_iter().for_each(Busy::end);
         println!("{turns} grants to others before the take, of a queue of {QUEUE}");
         guard.unwrap().expect("the take has its turn").unlock().unwrap();
         assert!(turns <= 3 * (QUEUE + 1), "{turns} grants to others");

@@ -1,7 +1,7 @@
 //! The rounds of a take: the lock a caller waits for, the locks a waiter holds, and the keys that failed rounds leave.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};

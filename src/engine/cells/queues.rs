@@ -1,0 +1,149 @@
+//! The queues of threads of this process that want one lock, or a part of one count, and what wakes them.
+
+use std::hash::Hash;
+
+use crate::bell::Bell;
+use crate::state::counted_queue::CountedQueues;
+use crate::sync::Mutex;
+
+/// The queues of one client: by name for locks, whose waiters want one each, by channel for counts.
+#[derive(Debug)]
+pub(crate) struct Queues<Key>(Mutex<CountedQueues<Key, Bell>>);
+
+/// The place of a thread in a queue; dropping it leaves the queue.
+#[derive(Debug)]
+pub(crate) struct Position<'a, Key: Clone + Hash + Eq> {
+    queues: &'a Queues<Key>,
+    key: Key,
+    number: u64,
+    /// What the last answer left, if messages were heard while the thread asked.
+    left: Option<i64>,
+}
+
+impl<Key> Default for Queues<Key> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<Key: Clone + Hash + Eq> Queues<Key> {
+    pub(crate) fn join(&self, key: Key, wish: u32, bell: &Bell) -> Position<'_, Key> {
+        let number = self.0.lock().join(&key, wish, bell.clone());
+        Position { queues: self, key, number, left: None }
+    }
+
+    /// Wakes those who may ask, because something may be free.
+    pub(crate) fn hint(&self, key: &Key) {
+        let wakes = self.0.lock().hint(key);
+        wakes.iter().for_each(Bell::ring);
+    }
+
+    /// Wakes in order those that want at most what is left of `free`.
+    pub(crate) fn free(&self, key: &Key, free: i64) {
+        let wakes = self.0.lock().free(key, free);
+        wakes.iter().for_each(Bell::ring);
+    }
+}
+
+impl Queues<String> {
+    /// Takes a message. A payload that is no number wakes those who may ask anyway.
+    pub(crate) fn message(&self, channel: &str, payload: &[u8]) {
+        let (channel, free) =
+            (channel.to_owned(), std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok()));
+        match free {
+            Some(free) => self.free(&channel, free),
+            None => self.hint(&channel),
+        }
+    }
+}
+
+impl<Key: Clone + Hash + Eq> Position<'_, Key> {
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(crate) fn may_ask(&self) -> bool {
+        self.queues.0.lock().may_ask(&self.key, self.number)
+    }
+
+    /// The number of threads in the queue.
+    pub(crate) fn threads(&self) -> usize {
+        self.queues.0.lock().len(&self.key)
+    }
+
+    pub(crate) fn asks(&mut self) {
+        self.left = None;
+        self.queues.0.lock().asks(&self.key, self.number);
+    }
+
+    /// Takes the answer "busy".
+    pub(crate) fn answered(&self, free: i64) {
+        let wakes = self.queues.0.lock().answered(&self.key, self.number, free);
+        wakes.iter().for_each(Bell::ring);
+    }
+
+    /// Takes a grant that left `free`. With `heard`, no message after the answer is missed, so nobody need ask again.
+    pub(crate) fn granted(&mut self, free: i64, heard: bool) {
+        self.left = heard.then_some(free);
+    }
+}
+
+impl<Key: Clone + Hash + Eq> Drop for Position<'_, Key> {
+    fn drop(&mut self) {
+        let wakes = self.queues.0.lock().leave(&self.key, self.number, self.left);
+        wakes.iter().for_each(Bell::ring);
+    }
+}
+
+#[cfg(test)]
+impl<Key: Clone + Hash + Eq> Queues<Key> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}
+
+#[cfg(all(test, shuttle))]
+impl<Key: Clone + Hash + Eq> Position<'_, Key> {
+    /// The number of the place; later threads have greater numbers.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        /// Of equal wishes the oldest may ask, and only a thread that becomes the first is woken.
+        #[test]
+        fn the_first_is_always_the_oldest_that_stayed(steps in proptest::collection::vec((0_u8..5, 0_usize..8), 1..80)) {
+            let queues = Queues::default();
+            let mut waiting: Vec<(Position<'_, &str>, Bell)> = vec![];
+            for (step, which) in steps {
+                let first_before = waiting.first().map(|(place, _)| place.number);
+                let mut rings = false;
+                match step {
+                    0 | 1 => {
+                        let bell = Bell::new();
+                        waiting.push((queues.join("n", 1, &bell), bell));
+                    }
+                    2 | 3 if !waiting.is_empty() => {
+                        drop(waiting.remove(which % waiting.len()));
+                        rings = waiting.first().is_some_and(|(place, _)| Some(place.number) != first_before);
+                    }
+                    _ => {
+                        queues.hint(&"n");
+                        rings = true;
+                    }
+                }
+                for (index, (place, bell)) in waiting.iter().enumerate() {
+                    proptest::prop_assert_eq!(place.may_ask(), index == 0);
+                    proptest::prop_assert_eq!(bell.was_rung(), index == 0 && rings);
+                }
+            }
+            drop(waiting);
+            proptest::prop_assert!(queues.is_empty());
+        }
+    }
+}
