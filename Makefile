@@ -92,7 +92,7 @@ fmt:
 servers:
 	@sh .ci/need cc
 	@sh .ci/servers
-	LOCKSON_ALL_SERVERS=1 $(if $(WRITE),LOCKSON_WRITE_TABLE=1) $(CARGO) test --all-features --test it servers:: -- --skip kinds::
+	LOCKSON_ALL_SERVERS=1 $(if $(WRITE),LOCKSON_WRITE_TABLE=1) $(CARGO) test $(LIBRARY) --all-features --test it servers:: -- --skip kinds::
 
 habits:
 	@sh .ci/habits

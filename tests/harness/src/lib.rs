@@ -2,6 +2,7 @@
 //!
 //! The rig does not depend on the `lockson` crate.
 
+mod cargo;
 mod certificates;
 mod cluster;
 mod eventually;
@@ -20,6 +21,7 @@ mod stalls;
 mod usage;
 mod witness;
 
+pub use cargo::cargo;
 pub use certificates::{Authority, Certificate, Validity};
 pub use cluster::{RedisCluster, slot_of};
 pub use eventually::eventually;

@@ -2,10 +2,9 @@
 
 use std::env;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
-use lockson_harness::{HelperProcess, RedisServer};
+use lockson_harness::{HelperProcess, RedisServer, cargo};
 
 use crate::peer::workspace;
 use crate::verdict::{Score, Verdict, caught};
@@ -39,9 +38,9 @@ pub(crate) fn run(server: &RedisServer, score: &Score) -> Vec<Library> {
 
 /// The tests' output, which is shown after a failure.
 fn run_tests() -> Vec<String> {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
+    let mut command = cargo("test");
     command.current_dir(workspace());
-    command.args(["test", "--workspace", "--test", "it", "kinds::token_peers::", "--", "--ignored"]);
+    command.args(["--test", "it", "kinds::token_peers::", "--", "--ignored"]);
     // The tests wait more than they work, so all tests run at the same time.
     command.arg(format!("--test-threads={}", LIBRARIES.len()));
     let mut process = HelperProcess::spawn_command(command);

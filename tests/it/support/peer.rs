@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use lockson_harness::HelperProcess;
 use lockson_harness::percent::decode;
+use lockson_harness::{HelperProcess, cargo};
 
 use super::SOON;
 
@@ -146,11 +145,10 @@ fn program() -> &'static Path {
             Some(name) => name,
             None => panic!("no profile in {}", folder.display()),
         };
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--offline", "--package", "lockson-peer", "--profile", profile, "--target-dir"])
+        let built = cargo("build")
+            .args(["--quiet", "--offline", "--bin", "lockson-peer", "--profile", profile, "--target-dir"])
             .arg(target)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .env_remove("RUSTC_BOOTSTRAP") // by which a test runner tells times; cargo would build everything anew
             .output()
             .expect("cargo can be started");
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
