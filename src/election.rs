@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::{Handle, Inquiry, Verdict};
+use crate::engine::{Handle, Inquiry, Modifiers, Verdict};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::OwnedGuard;
 use crate::hold::Hold;
@@ -40,8 +40,7 @@ use crate::token::FencingToken;
 pub struct Election {
     handle: Handle,
     name: GivenName,
-    cancel: Option<Cancel>,
-    durability: Option<Durability>,
+    modifiers: Modifiers,
 }
 
 /// A candidate of an election, with the text by which others know it.
@@ -109,7 +108,7 @@ pub struct Leader {
 
 impl Election {
     pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
-        Self { handle: handle.clone(), name, cancel: None, durability: None }
+        Self { handle: handle.clone(), name, modifiers: Modifiers::default() }
     }
 
     /// Returns a handle whose candidates lead when replicas, or a disk, have it; see
@@ -123,7 +122,7 @@ impl Election {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_durability(&self, durability: Durability) -> Self {
-        Self { durability: Some(durability), ..self.clone() }
+        Self { modifiers: Modifiers { durability: Some(durability), ..self.modifiers.clone() }, ..self.clone() }
     }
 
     /// Returns a handle whose waits end when `cancel` is used, those of its candidates included.
@@ -136,7 +135,7 @@ impl Election {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_cancel(&self, cancel: &Cancel) -> Self {
-        Self { cancel: Some(cancel.clone()), ..self.clone() }
+        Self { modifiers: Modifiers { cancel: Some(cancel.clone()), ..self.modifiers.clone() }, ..self.clone() }
     }
 
     /// Returns the name of the election, with the prefix of the client.
@@ -161,9 +160,8 @@ impl Election {
     pub fn candidate(&self, text: impl AsRef<str>) -> Candidate {
         let text: Arc<str> = text.as_ref().into();
         let kind = Arc::new(LeaderLock { candidate: Arc::clone(&text) });
-        let lock = Lock::fenced(&self.handle, kind, self.name.clone()).owned();
-        let lock = self.durability.map_or_else(|| lock.clone(), |durability| lock.with_durability(durability));
-        Candidate { lock: self.cancel.as_ref().map_or_else(|| lock.clone(), |cancel| lock.with_cancel(cancel)), text }
+        let lock = Lock::fenced(&self.handle, kind, self.name.clone()).with(self.modifiers.clone()).owned();
+        Candidate { lock, text }
     }
 
     /// Asks Redis who leads; `None` where no candidate does.
@@ -212,7 +210,7 @@ impl Election {
     pub fn wait_change(&self, last: Option<&Leader>, wait: Duration) -> Result<Option<Leader>> {
         let name = self.name.checked()?;
         let inquiry =
-            Inquiry { name, question: leader::read, channel: name.leader_channel(), cancel: self.cancel.as_ref() };
+            Inquiry { name, question: leader::read, channel: name.leader_channel(), cancel: self.modifiers.cancel.as_ref() };
         let judge = |reading: &Reading| {
             if Leader::of(reading.clone()).as_ref() != last {
                 return Verdict::Wanted;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::several::{Form, Multi, Terms, fault_of_limits};
-use crate::engine::{Handle, Wait};
+use crate::engine::several::{Form, Multi};
+use crate::engine::{Handle, Modifiers, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, OwnedGuard};
 use crate::hold::{Hold, Taken};
@@ -21,7 +21,6 @@ use crate::kinds::Kind;
 use crate::listing::LockKind;
 use crate::name::GivenName;
 use crate::script::Side;
-use crate::time::{Deadline, Lease};
 use crate::token::FencingToken;
 use one::One;
 pub use owned::OwnedLock;
@@ -59,10 +58,7 @@ use several::Several;
 #[must_use = "a handle does nothing until it is locked"]
 pub struct Lock<T = ()> {
     target: Target,
-    lease: Option<Duration>,
-    max_hold: Option<Duration>,
-    cancel: Option<Cancel>,
-    durability: Option<Durability>,
+    modifiers: Modifiers,
     /// Reads the part of a grant for the guard.
     carried: fn(&Hold) -> Option<T>,
 }
@@ -149,7 +145,7 @@ impl<T> Lock<T> {
     }
 
     fn of(target: Target, carried: fn(&Hold) -> Option<T>) -> Self {
-        Self { target, lease: None, max_hold: None, cancel: None, durability: None, carried }
+        Self { target, modifiers: Modifiers::default(), carried }
     }
 
     /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
@@ -168,7 +164,7 @@ impl<T> Lock<T> {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_lease(&self, lease: Duration) -> Self {
-        Self { lease: Some(lease), ..self.clone() }
+        self.with(Modifiers { lease: Some(lease), ..self.modifiers.clone() })
     }
 
     /// Returns a handle whose locks are renewed for at most `most`, counted from the grant.
@@ -185,7 +181,7 @@ impl<T> Lock<T> {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_max_hold(&self, most: Duration) -> Self {
-        Self { max_hold: Some(most), ..self.clone() }
+        self.with(Modifiers { max_hold: Some(most), ..self.modifiers.clone() })
     }
 
     /// Returns a handle whose locks count as taken when replicas, or a disk, have them; see [`Durability`].
@@ -209,7 +205,7 @@ impl<T> Lock<T> {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_durability(&self, durability: Durability) -> Self {
-        Self { durability: Some(durability), ..self.clone() }
+        self.with(Modifiers { durability: Some(durability), ..self.modifiers.clone() })
     }
 
     /// Returns a handle whose waits end when `cancel` is used.
@@ -226,7 +222,7 @@ impl<T> Lock<T> {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_cancel(&self, cancel: &Cancel) -> Self {
-        Self { cancel: Some(cancel.clone()), ..self.clone() }
+        self.with(Modifiers { cancel: Some(cancel.clone()), ..self.modifiers.clone() })
     }
 
     /// Returns the same lock with guards that may move between threads.
@@ -238,7 +234,7 @@ impl<T> Lock<T> {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn owned(&self) -> OwnedLock<T> {
-        OwnedLock::new(self.clone())
+        OwnedLock::new(self.with(Modifiers { owned: true, ..self.modifiers.clone() }))
     }
 
     /// Returns the name of the lock, with the [prefix](crate::ClientBuilder::name_prefix) of the client. `get_lock` and
@@ -276,7 +272,7 @@ impl<T> Lock<T> {
     /// a [`Durability`] that is not reached, `Unsupported` where the server lacks `WAIT` or `WAITAOF`. `Cancelled`,
     /// `Closed`, `AlreadyHeld` and `OtherKind` as their names say.
     pub fn lock(&self) -> Result<Guard<T>> {
-        self.take_for_ever(false).and_then(|grant| Guard::new(grant, self.carried))
+        self.take_for_ever().and_then(|grant| Guard::new(grant, self.carried))
     }
 
     /// Takes the lock if it is free, without waiting.
@@ -297,7 +293,7 @@ impl<T> Lock<T> {
     ///
     /// As [`lock`](Self::lock), but an unreachable server fails the call at once.
     pub fn try_lock(&self) -> Result<Option<Guard<T>>> {
-        self.take(Wait::Not, false)?.map(|grant| Guard::new(grant, self.carried)).transpose()
+        self.take(Wait::Not)?.map(|grant| Guard::new(grant, self.carried)).transpose()
     }
 
     /// Takes the lock; waits for at most `wait`. [`Duration::MAX`] waits as [`lock`](Self::lock) does.
@@ -323,7 +319,7 @@ impl<T> Lock<T> {
     /// As [`lock`](Self::lock), but an unreachable server is tried again until the wait is over, however long the
     /// wait (`Duration::MAX` excepted).
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard<T>>> {
-        self.take(within(wait), false)?.map(|grant| Guard::new(grant, self.carried)).transpose()
+        self.take(Wait::within(wait))?.map(|grant| Guard::new(grant, self.carried)).transpose()
     }
 
     /// Takes the lock, runs `work` under the lock, and releases it; waits for the lock without limit.
@@ -416,7 +412,7 @@ impl<T> Lock<T> {
         if self.is_shared() {
             return self.meaningless("a read lock lets everybody in; use the write lock");
         }
-        if self.lease.is_some() || self.max_hold.is_some() {
+        if self.modifiers.lease.or(self.modifiers.max_hold).is_some() {
             return self
                 .meaningless("once_per() keeps the lock for its interval; leave with_lease() and with_max_hold() out");
         }
@@ -586,14 +582,12 @@ impl<T> Lock<T> {
 
     /// Copies the handle with another part beside the lock.
     fn recarrying<U>(&self, carried: fn(&Hold) -> Option<U>) -> Lock<U> {
-        Lock {
-            target: self.target.clone(),
-            lease: self.lease,
-            max_hold: self.max_hold,
-            cancel: self.cancel.clone(),
-            durability: self.durability,
-            carried,
-        }
+        Lock { target: self.target.clone(), modifiers: self.modifiers.clone(), carried }
+    }
+
+    /// The lock with these modifiers in place of its own.
+    pub(crate) fn with(&self, modifiers: Modifiers) -> Self {
+        Self { target: self.target.clone(), modifiers, carried: self.carried }
     }
 
     fn is_shared(&self) -> bool {
@@ -603,36 +597,20 @@ impl<T> Lock<T> {
         }
     }
 
-    fn take_for_ever(&self, owned: bool) -> Result<Taken> {
+    fn take_for_ever(&self) -> Result<Taken> {
         let busy = || Error::new(ErrorKind::Unknown, "a wait without limit ended without the lock").about(self.name());
-        self.take(Wait::ForEver, owned)?.ok_or_else(busy)
+        self.take(Wait::ForEver)?.ok_or_else(busy)
     }
 
-    fn take(&self, wait: Wait, owned: bool) -> Result<Option<Taken>> {
-        self.check_target()?;
-        let lease = self.lease.map(Lease::new).transpose().map_err(|error| error.about(self.name()))?;
-        if let Some(why) = fault_of_limits(lease, self.max_hold) {
-            return self.meaningless(why);
-        }
-        let Self { max_hold, ref cancel, durability, .. } = *self;
-        let terms = Terms { lease, max_hold, cancel: cancel.as_ref(), durability, owned };
+    fn take(&self, wait: Wait) -> Result<Option<Taken>> {
         match &self.target {
-            Target::One(one) => one.take(&terms, wait),
-            Target::Several(several) => several.take(&terms, wait),
-        }
-    }
-
-    /// Fails for an invalid name, or for locks that cannot be taken together.
-    fn check_target(&self) -> Result<()> {
-        match &self.target {
-            Target::One(one) => one.name.checked().map(drop),
-            Target::Several(several) => several.check(),
+            Target::One(one) => one.take(&self.modifiers, wait),
+            Target::Several(several) => several.take(&self.modifiers, wait),
         }
     }
 
     /// The error of a combination without meaning.
     fn meaningless<A>(&self, why: &str) -> Result<A> {
-        self.check_target()?;
         Err(Error::new(ErrorKind::BadInput, why).about(self.name()))
     }
 }
@@ -663,7 +641,7 @@ impl<T> fmt::Debug for Lock<T> {
         f.debug_struct("Lock")
             .field("name", &self.name())
             .field("kind", &kind)
-            .field("lease", &self.lease)
+            .field("lease", &self.modifiers.lease)
             .finish_non_exhaustive()
     }
 }
@@ -678,9 +656,4 @@ impl Holder {
     pub fn hold_count(&self) -> u64 {
         self.hold_count
     }
-}
-
-/// A wait of zero asks once.
-fn within(wait: Duration) -> Wait {
-    if wait.is_zero() { Wait::Not } else { Wait::Until(Deadline::after(wait)) }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::{Handle, Numbered};
+use crate::engine::{Handle, Modifiers, Numbered};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::OwnedGuard;
 use crate::hold::Hold;
@@ -41,10 +41,7 @@ use crate::time::Lease;
 pub struct PermitExpirableSemaphore {
     handle: Handle,
     name: GivenName,
-    lease: Option<Duration>,
-    max_hold: Option<Duration>,
-    cancel: Option<Cancel>,
-    durability: Option<Durability>,
+    modifiers: Modifiers,
 }
 
 /// Expiring permits that were taken together; dropping them gives them back.
@@ -78,7 +75,7 @@ pub struct PermitId(Arc<[u8]>);
 
 impl PermitExpirableSemaphore {
     pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
-        Self { handle: handle.clone(), name, lease: None, max_hold: None, cancel: None, durability: None }
+        Self { handle: handle.clone(), name, modifiers: Modifiers::default() }
     }
 
     /// Returns a handle that takes permits for `lease` and never renews them. 1 ms to 365 days.
@@ -91,7 +88,7 @@ impl PermitExpirableSemaphore {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_lease(&self, lease: Duration) -> Self {
-        Self { lease: Some(lease), ..self.clone() }
+        Self { modifiers: Modifiers { lease: Some(lease), ..self.modifiers.clone() }, ..self.clone() }
     }
 
     /// Returns a handle whose permits are renewed for at most `most`; see
@@ -105,7 +102,7 @@ impl PermitExpirableSemaphore {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_max_hold(&self, most: Duration) -> Self {
-        Self { max_hold: Some(most), ..self.clone() }
+        Self { modifiers: Modifiers { max_hold: Some(most), ..self.modifiers.clone() }, ..self.clone() }
     }
 
     /// Returns a handle whose permits count as taken when replicas, or a disk, have them; see
@@ -119,7 +116,7 @@ impl PermitExpirableSemaphore {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_durability(&self, durability: Durability) -> Self {
-        Self { durability: Some(durability), ..self.clone() }
+        Self { modifiers: Modifiers { durability: Some(durability), ..self.modifiers.clone() }, ..self.clone() }
     }
 
     /// Returns a handle whose waits end when `cancel` is used.
@@ -131,7 +128,7 @@ impl PermitExpirableSemaphore {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_cancel(&self, cancel: &Cancel) -> Self {
-        Self { cancel: Some(cancel.clone()), ..self.clone() }
+        Self { modifiers: Modifiers { cancel: Some(cancel.clone()), ..self.modifiers.clone() }, ..self.clone() }
     }
 
     /// Returns the name of the semaphore, with the prefix of the client.
@@ -412,20 +409,7 @@ impl PermitExpirableSemaphore {
     fn taking(&self, permits: u32) -> Result<OwnedLock> {
         let name = self.name.checked()?;
         query::check_taking(permits, MOST_PERMITS).map_err(|error| error.about_a("semaphore", name))?;
-        let mut lock = self.lock(permits);
-        if let Some(lease) = self.lease {
-            lock = lock.with_lease(lease);
-        }
-        if let Some(most) = self.max_hold {
-            lock = lock.with_max_hold(most);
-        }
-        if let Some(durability) = self.durability {
-            lock = lock.with_durability(durability);
-        }
-        if let Some(cancel) = &self.cancel {
-            lock = lock.with_cancel(cancel);
-        }
-        Ok(lock.owned())
+        Ok(self.lock(permits).with(self.modifiers.clone()).owned())
     }
 
     fn ask<A>(&self, call: impl FnOnce(&LockName) -> Call<A>) -> Result<A> {
@@ -581,7 +565,7 @@ impl fmt::Debug for PermitExpirableSemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PermitExpirableSemaphore")
             .field("name", &self.name)
-            .field("lease", &self.lease)
+            .field("lease", &self.modifiers.lease)
             .finish_non_exhaustive()
     }
 }

@@ -21,7 +21,7 @@ use crate::event::LockAcquired;
 use crate::owner::ThreadId;
 use crate::script::{Call, Side};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
-use crate::time::{Instant, Lease};
+use crate::time::Instant;
 use acquisition::Acquisition;
 
 /// What a server says to a re-entry.
@@ -30,7 +30,6 @@ type Reentered = result::Result<(), Loss>;
 /// A re-entry from its request to its reply.
 pub(super) struct Reentry<'a> {
     hold: &'a Arc<HoldState>,
-    lease: Lease,
     /// What the request must have reached before it counts.
     needs: Option<Durability>,
     turn: RequestTurn<'a>,
@@ -39,10 +38,9 @@ pub(super) struct Reentry<'a> {
 impl Engine {
     /// Takes or re-enters the lock; `None` when another owner kept the lock until the deadline.
     pub(crate) fn acquire(&self, request: &AcquireRequest<'_>, wait: Wait) -> Result<Option<Grant>> {
-        let caller = Caller::new(&self.life, request.cancel);
+        let caller = Caller::new(&self.life, request.modifiers.cancel.as_ref());
         caller.check()?;
-        self.check_durability(request)?;
-        let thread = (!request.owned).then(ThreadId::current);
+        let thread = (!request.modifiers.owned).then(ThreadId::current);
         if let Some(thread) = &thread
             && let Some(hold) = self.cells.registry.find(request.name, thread.number())
         {
@@ -81,24 +79,23 @@ impl Engine {
             return Err(Error::new(ErrorKind::OtherKind, text));
         }
         request.kind.check_reentry(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
-        let lease = self.lease_of(request);
-        let raise = self.keeper.with_ledger(hold, |ledger, now| ledger.raise(now, lease));
+        let raise = self.keeper.with_ledger(hold, |ledger, now| ledger.raise(now, request.lease));
         // The inner section raises the deadline of the outer one, which must have reached as much.
-        let needs = Durability::all([hold.durability(), self.durability_of(request)]);
+        let needs = Durability::all([hold.durability(), request.durability]);
         let confirmation = needs.map(|needs| hold.kind.confirmation(request.name, needs));
         let call =
             hold.kind.reenter(request.name, &hold.owner, raise, counts).confirmed(confirmation, result::Result::is_ok);
         let turn =
             hold.requests.turn(bounds.end).ok_or_else(no_turn).inspect_err(|_| self.keeper.repeat_release(hold))?;
         let in_doubt = turn.take_in_doubt();
-        Ok((Reentry { hold, lease, needs, turn }, call, in_doubt))
+        Ok((Reentry { hold, needs, turn }, call, in_doubt))
     }
 
     /// Takes the outcome of the request.
     pub(super) fn finish_reentry(
         &self,
         request: &AcquireRequest<'_>,
-        Reentry { hold, lease, needs, turn }: Reentry<'_>,
+        Reentry { hold, needs, turn }: Reentry<'_>,
         outcome: result::Result<Answer<Reentered>, Failed>,
     ) -> Result<Grant> {
         let side = request.kind.side();
@@ -112,7 +109,7 @@ impl Engine {
             if let Some(needs) = needs {
                 missing = needs.judge(answer.copies.as_ref(), &server, "it was not taken again")?;
             }
-            Ok(ledger.reentered(now, answer.sent, lease, side, request.promise(lease, answer.sent)))
+            Ok(ledger.reentered(now, answer.sent, request.lease, side, request.promise(answer.sent)))
         });
         drop(turn);
         let reentered = reentered.and_then(|outcome| outcome);

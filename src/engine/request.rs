@@ -7,25 +7,35 @@ use crate::cancel::Cancel;
 use crate::durability::Durability;
 use crate::engine::hold::HoldState;
 use crate::engine::parts::Engine;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Kind;
 use crate::name::LockName;
 use crate::state::ledger::{GuardNumber, Promise};
 use crate::time::{Deadline, Instant, Lease};
+
+/// What the modifiers of a handle say about its locks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Modifiers {
+    /// `None` leaves the lease to the watchdog.
+    pub(crate) lease: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) cancel: Option<Cancel>,
+    /// `None` leaves the durability to the client.
+    pub(crate) durability: Option<Durability>,
+    /// Whether a hold belongs to its guard instead of the calling thread.
+    pub(crate) owned: bool,
+}
 
 /// The request of a caller.
 #[derive(Debug)]
 pub(crate) struct AcquireRequest<'a> {
     pub(crate) name: &'a LockName,
     pub(crate) kind: &'a Arc<dyn Kind>,
-    /// `None` leaves the lease to the watchdog.
-    pub(crate) lease: Option<Lease>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) cancel: Option<&'a Cancel>,
-    /// `None` leaves the durability to the client.
+    pub(crate) modifiers: &'a Modifiers,
+    /// The lease of the modifiers, or that of the watchdog.
+    pub(crate) lease: Lease,
+    /// The durability of the modifiers, or that of the client.
     pub(crate) durability: Option<Durability>,
-    /// Whether the hold belongs to its guard instead of the calling thread.
-    pub(crate) owned: bool,
     /// The group that the lock is taken with.
     pub(crate) group: Option<&'a Arc<str>>,
 }
@@ -41,12 +51,21 @@ pub(crate) enum Wait {
     ForEver,
 }
 
+impl Modifiers {
+    /// The modifiers of a lock in a group that has these: a lease or a limit of the group replaces both of the lock.
+    pub(crate) fn over(&self, own: &Self) -> Self {
+        let limits = if self.lease.or(self.max_hold).is_some() { self } else { own };
+        let durability = self.durability.or(own.durability);
+        Self { lease: limits.lease, max_hold: limits.max_hold, durability, ..self.clone() }
+    }
+}
+
 impl AcquireRequest<'_> {
     /// Returns the promise to a guard whose request was sent at `sent`.
-    pub(super) fn promise(&self, lease: Lease, sent: Instant) -> Promise {
-        match self.lease {
-            Some(_) => Promise::Leased { until: sent.after(lease.duration()) },
-            None => Promise::Renewed { until: self.max_hold.map(|most| sent.after(most)) },
+    pub(super) fn promise(&self, sent: Instant) -> Promise {
+        match self.modifiers.lease {
+            Some(_) => Promise::Leased { until: sent.after(self.lease.duration()) },
+            None => Promise::Renewed { until: self.modifiers.max_hold.map(|most| sent.after(most)) },
         }
     }
 }
@@ -70,18 +89,29 @@ impl Wait {
 pub(crate) type Grant = (Arc<HoldState>, GuardNumber);
 
 impl Engine {
-    pub(crate) fn lease_of(&self, request: &AcquireRequest<'_>) -> Lease {
-        request.lease.unwrap_or(self.keeper.watchdog_lease)
-    }
-
-    /// Refuses a durability without meaning for this lock.
-    pub(super) fn check_durability(&self, request: &AcquireRequest<'_>) -> Result<()> {
-        let lease = self.lease_of(request).duration();
-        request.durability.map_or(Ok(()), |needs| needs.checked(ErrorKind::BadInput, lease).map(drop))
-    }
-
-    pub(crate) fn durability_of(&self, request: &AcquireRequest<'_>) -> Option<Durability> {
-        let usual = || Some(self.config.durability?.at_most(self.lease_of(request).duration() / 2));
-        request.durability.or_else(usual)
+    /// Returns the request for a lock; refuses modifiers without meaning for the lock.
+    pub(crate) fn request<'a>(
+        &self,
+        name: &'a LockName,
+        kind: &'a Arc<dyn Kind>,
+        modifiers: &'a Modifiers,
+        group: Option<&'a Arc<str>>,
+    ) -> Result<AcquireRequest<'a>> {
+        let bad = |why| Error::new(ErrorKind::BadInput, why);
+        let lease = modifiers.lease.map(Lease::new).transpose()?;
+        if modifiers.max_hold.is_some_and(|most| most.is_zero()) {
+            return Err(bad("with_max_hold() cannot be zero; give the longest time that the work may take"));
+        }
+        if lease.is_some() && modifiers.max_hold.is_some() {
+            let why = "a lease is never renewed, so with_max_hold() cannot limit it; leave one of them out";
+            return Err(bad(why));
+        }
+        kind.check_lease(lease).map_err(bad)?;
+        let lease = lease.unwrap_or(self.keeper.watchdog_lease);
+        let durability = match (modifiers.durability, self.config.durability) {
+            (Some(needs), _) => Some(needs.checked(ErrorKind::BadInput, lease.duration())?),
+            (None, usual) => usual.map(|usual| usual.at_most(lease.duration() / 2)),
+        };
+        Ok(AcquireRequest { name, kind, modifiers, lease, durability, group })
     }
 }

@@ -9,18 +9,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cancel::Cancel;
-use crate::durability::Durability;
 use crate::engine::caller::Caller;
 use crate::engine::handle::{Handle, Operation};
 use crate::engine::life::Life;
 use crate::engine::parts::Engine;
-use crate::engine::request::{AcquireRequest, Grant, Wait};
+use crate::engine::request::{Grant, Modifiers, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Kind;
 use crate::name::LockName;
 use crate::owner::ThreadId;
-use crate::time::Lease;
 use all::All;
 use part::Part;
 
@@ -45,9 +42,7 @@ pub(crate) struct Member {
     pub(crate) handle: Handle,
     pub(crate) kind: Arc<dyn Kind>,
     pub(crate) name: LockName,
-    pub(crate) lease: Option<Duration>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) durability: Option<Durability>,
+    pub(crate) modifiers: Modifiers,
 }
 
 /// A way to take several locks as one.
@@ -120,16 +115,6 @@ impl Form for Multi {
     }
 }
 
-/// The modifiers of a take, which apply to every member.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms<'a> {
-    pub(crate) lease: Option<Lease>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) cancel: Option<&'a Cancel>,
-    pub(crate) durability: Option<Durability>,
-    pub(crate) owned: bool,
-}
-
 impl Members {
     /// Checks the members; nothing is sent.
     pub(crate) fn new(members: Vec<Member>, form: Arc<dyn Form>) -> Result<Self> {
@@ -178,45 +163,25 @@ impl Members {
 
     /// Takes the members; `None` when other owners kept too many until the deadline. The grants are in the order of
     /// the members, with nothing for a member that was not granted.
-    pub(crate) fn acquire(&self, terms: &Terms<'_>, wait: Wait) -> Result<Option<Vec<Option<Grant>>>> {
+    pub(crate) fn acquire(&self, modifiers: &Modifiers, wait: Wait) -> Result<Option<Vec<Option<Grant>>>> {
         let operations = self.begin()?;
         let engines: Vec<&Engine> = operations.iter().map(|operation| &**operation).collect();
         let lives: Vec<&Life> = engines.iter().map(|engine| &*engine.life).collect();
-        let Some(caller) = Caller::of_several(&lives, terms.cancel) else { return Ok(None) };
+        let Some(caller) = Caller::of_several(&lives, modifiers.cancel.as_ref()) else { return Ok(None) };
         caller.check()?;
-        let thread = (!terms.owned).then(ThreadId::current);
-        let parts = self.order.iter().map(|place| self.part(&operations, *place, terms)).collect::<Result<Vec<_>>>()?;
+        let thread = (!modifiers.owned).then(ThreadId::current);
+        let merged: Vec<Modifiers> = self.members.iter().map(|member| modifiers.over(&member.modifiers)).collect();
+        let part = |&place: &usize| {
+            let (Member { kind, name, .. }, engine) = (&self.members[place], engines[self.client_of[place]]);
+            let request = engine.request(name, kind, &merged[place], Some(&self.name));
+            request.map(|request| Part { engine, request }).map_err(|error| error.about(name))
+        };
+        let parts = self.order.iter().map(part).collect::<Result<Vec<_>>>()?;
         let grants = self.form.take(Take { parts: &parts, caller: &caller, thread, wait })?;
         let Some(grants) = grants else { return Ok(None) };
         let mut in_order: Vec<_> = self.order.iter().zip(grants).collect();
         in_order.sort_by_key(|(place, _)| **place);
         Ok(Some(in_order.into_iter().map(|(_, grant)| grant).collect()))
-    }
-
-    fn part<'a>(&'a self, operations: &'a [Operation<'a>], place: usize, terms: &Terms<'a>) -> Result<Part<'a>> {
-        let member = &self.members[place];
-        let own = member.lease.map(Lease::new).transpose().map_err(|error| error.about(&member.name))?;
-        // The terms of the group win: a lease of the group replaces a limit of a member as well.
-        let (lease, max_hold) = match (terms.lease, terms.max_hold) {
-            (None, None) => (own, member.max_hold),
-            terms => terms,
-        };
-        if let Some(why) = fault_of_limits(lease, max_hold) {
-            return Err(Error::new(ErrorKind::BadInput, why).about(&member.name));
-        }
-        let request = AcquireRequest {
-            name: &member.name,
-            kind: &member.kind,
-            lease,
-            max_hold,
-            cancel: terms.cancel,
-            durability: terms.durability.or(member.durability),
-            owned: terms.owned,
-            group: Some(&self.name),
-        };
-        let engine: &Engine = &operations[self.client_of[place]];
-        engine.check_durability(&request).map_err(|error| error.about(&member.name))?;
-        Ok(Part { engine, request })
     }
 }
 
@@ -226,14 +191,6 @@ pub(crate) fn list(form: &str, members: &[Member]) -> String {
     let more = members.len() - named.len();
     let rest = if more == 0 { String::new() } else { format!(", and {more} more") };
     format!("{form}({}{rest})", named.join(", "))
-}
-
-/// Why these modifiers are refused, if they are.
-pub(crate) fn fault_of_limits(lease: Option<Lease>, max_hold: Option<Duration>) -> Option<&'static str> {
-    match max_hold? {
-        Duration::ZERO => Some("with_max_hold() cannot be zero; give the longest time that the work may take"),
-        _ => lease.map(|_| "a lease is never renewed, so with_max_hold() cannot limit it; leave one of them out"),
-    }
 }
 
 /// The most locks of a group.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::several::Terms;
-use crate::engine::{AcquireRequest, Engine, Handle, HoldState, Wait};
+use crate::engine::{Engine, Handle, HoldState, Modifiers, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::hold::Taken;
 use crate::kinds::Kind;
@@ -21,17 +20,11 @@ pub(super) struct One {
 }
 
 impl One {
-    pub(super) fn take(&self, terms: &Terms<'_>, wait: Wait) -> Result<Option<Taken>> {
-        let name = self.name.checked()?;
-        let Terms { lease, max_hold, cancel, durability, owned, .. } = *terms;
-        let kind = &self.kind;
-        let bad = |why| Error::new(ErrorKind::BadInput, why).about_a(kind.noun(), name);
-        kind.check_lease(lease).map_err(bad)?;
-        let request = AcquireRequest { name, kind, lease, max_hold, cancel, durability, owned, group: None };
-        let grant = self.handle.begin().and_then(|engine| engine.acquire(&request, wait));
-        Ok(grant
-            .map_err(|error| error.about_a(self.kind.noun(), name))?
-            .map(|grant| Taken::One(self.handle.clone(), grant)))
+    pub(super) fn take(&self, modifiers: &Modifiers, wait: Wait) -> Result<Option<Taken>> {
+        let take = |engine: &Engine, name: &LockName| {
+            engine.request(name, &self.kind, modifiers, None).and_then(|request| engine.acquire(&request, wait))
+        };
+        Ok(self.ask(take)?.map(|grant| Taken::One(self.handle.clone(), grant)))
     }
 
     /// Releases the newest hold of this thread that was left to `unlock`.

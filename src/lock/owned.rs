@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Lock, within};
+use super::Lock;
 use crate::cancel::Cancel;
 use crate::durability::Durability;
 use crate::engine::Wait;
@@ -119,7 +119,7 @@ impl<T> OwnedLock<T> {
     /// As [`Lock::lock`].
     pub fn lock(&self) -> Result<OwnedGuard<T>> {
         let Lock { carried, .. } = &self.0;
-        self.0.take_for_ever(true).and_then(|grant| OwnedGuard::new(grant, *carried))
+        self.0.take_for_ever().and_then(|grant| OwnedGuard::new(grant, *carried))
     }
 
     /// Takes the lock if it is free, without waiting; see [`Lock::try_lock`].
@@ -137,7 +137,7 @@ impl<T> OwnedLock<T> {
     /// As [`Lock::try_lock`].
     pub fn try_lock(&self) -> Result<Option<OwnedGuard<T>>> {
         let Lock { carried, .. } = &self.0;
-        self.0.take(Wait::Not, true)?.map(|grant| OwnedGuard::new(grant, *carried)).transpose()
+        self.0.take(Wait::Not)?.map(|grant| OwnedGuard::new(grant, *carried)).transpose()
     }
 
     /// Takes the lock; waits for at most `wait`. [`Duration::MAX`] waits as [`lock`](Self::lock) does.
@@ -156,6 +156,6 @@ impl<T> OwnedLock<T> {
     /// As [`Lock::try_lock_for`].
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<OwnedGuard<T>>> {
         let Lock { carried, .. } = &self.0;
-        self.0.take(within(wait), true)?.map(|grant| OwnedGuard::new(grant, *carried)).transpose()
+        self.0.take(Wait::within(wait))?.map(|grant| OwnedGuard::new(grant, *carried)).transpose()
     }
 }

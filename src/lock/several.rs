@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::one::One;
 use super::{Lock, Target};
 use crate::engine::several::giving_back::{Held, release_at_once};
-use crate::engine::several::{Form, Member, Members, Terms};
-use crate::engine::{Engine, Wait};
+use crate::engine::several::{Form, Member, Members};
+use crate::engine::{Engine, Modifiers, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{Group, Taken};
 use crate::script::Side;
@@ -24,22 +24,16 @@ impl Several {
     /// These locks in this form. A group among them counts as its locks.
     pub(super) fn new(locks: impl IntoIterator<Item = Lock>, form: Arc<dyn Form>) -> Self {
         let (mut ones, mut members, mut fault): (Vec<One>, Vec<Member>, Option<Error>) = (vec![], vec![], None);
-        for Lock { target, lease, max_hold, durability, .. } in locks {
+        for Lock { target, modifiers, .. } in locks {
             let inner = match target {
-                Target::One(one) => vec![(one, lease, max_hold, durability)],
+                Target::One(one) => vec![(one, modifiers)],
                 Target::Several(several) => match several.flattened(&*form) {
                     // The modifiers of the inner group replace those of its locks.
                     Ok(inner) => several
                         .ones
                         .iter()
                         .zip(&inner.members)
-                        .map(|(one, member)| {
-                            let durability = durability.or(member.durability);
-                            match (lease, max_hold) {
-                                (None, None) => (one.clone(), member.lease, member.max_hold, durability),
-                                (lease, max_hold) => (one.clone(), lease, max_hold, durability),
-                            }
-                        })
+                        .map(|(one, member)| (one.clone(), modifiers.over(&member.modifiers)))
                         .collect(),
                     Err(error) => {
                         fault = fault.or(Some(error));
@@ -47,11 +41,11 @@ impl Several {
                     }
                 },
             };
-            for (one, lease, max_hold, durability) in inner {
+            for (one, modifiers) in inner {
                 match one.name.checked() {
                     Ok(name) => {
                         let (handle, kind) = (one.handle.clone(), one.kind.clone());
-                        members.push(Member { handle, kind, name: name.clone(), lease, max_hold, durability });
+                        members.push(Member { handle, kind, name: name.clone(), modifiers });
                         ones.push(one);
                     }
                     Err(error) => fault = fault.or(Some(error)),
@@ -88,10 +82,10 @@ impl Several {
         self.ones.iter().any(|one| one.kind.side() == Side::Shared)
     }
 
-    pub(super) fn take(&self, terms: &Terms<'_>, wait: Wait) -> Result<Option<Taken>> {
+    pub(super) fn take(&self, modifiers: &Modifiers, wait: Wait) -> Result<Option<Taken>> {
         let members = self.members()?;
         let about = |error: Error| error.about(&*members.name);
-        let Some(grants) = members.acquire(terms, wait).map_err(about)? else { return Ok(None) };
+        let Some(grants) = members.acquire(modifiers, wait).map_err(about)? else { return Ok(None) };
         let handles = members.members.iter().map(|member| member.handle.clone());
         let grants = handles.zip(grants).filter_map(|(handle, grant)| Some((handle, grant?)));
         Ok(Some(Taken::Several(self.group(members), grants.collect())))

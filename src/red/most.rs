@@ -99,7 +99,7 @@ impl<'a> Most<'a> {
             Acquisition::new(engine, request, self.thread.clone(), self.caller, Wait::Not)
         });
         let (limit, rejoin_after) = (self.node_timeout, self.rejoin_after);
-        let longest = self.parts.iter().map(|Part { engine, request }| engine.lease_of(request).duration()).max();
+        let longest = self.parts.iter().map(|part| part.request.lease.duration()).max();
         let usual = |engine: &Engine| engine.keeper.watchdog_lease.duration().max(longest.unwrap_or_default());
         let vote = |engine: &Engine, _| {
             let age = Some(rejoin_after.unwrap_or_else(|| usual(engine)));

@@ -61,8 +61,8 @@ impl<'a> Acquisition<'a> {
             engine,
             request,
             thread,
-            lease: engine.lease_of(request),
-            durability: engine.durability_of(request),
+            lease: request.lease,
+            durability: request.durability,
             wait,
             owner,
             number,
@@ -232,7 +232,7 @@ impl<'a> Acquisition<'a> {
         if now >= self.lease.good_until(sent) {
             return Ok(self.granted_too_late(unfenceable));
         }
-        let promise = self.request.promise(self.lease, sent);
+        let promise = self.request.promise(sent);
         let (ledger, guard) =
             Ledger::granted(self.engine.keeper.watchdog_lease, sent, self.lease, self.request.kind.side(), promise);
         if self.request.kind.stands_back() {

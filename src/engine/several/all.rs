@@ -224,7 +224,7 @@ impl<'a> All<'a> {
         let (mut short, mut is_lost) = (vec![], false);
         for (place, (Part { engine, request }, grant)) in self.parts.iter().zip(&self.grants).enumerate() {
             let Some((hold, _)) = grant else { continue };
-            let lease = engine.lease_of(request);
+            let lease = request.lease;
             // A hold that is live later was live at `now`, too.
             let (phase, left) =
                 engine.keeper.with_ledger(hold, |ledger, later| (ledger.look(later), now.until(ledger.good_until())));
