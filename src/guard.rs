@@ -6,10 +6,11 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::config::Config;
+use crate::engine::several::Members;
 use crate::engine::several::giving_back::{Held, release_at_once};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::ReleaseFailed;
-use crate::hold::{Group, Hold, One, Taken};
+use crate::hold::{Hold, One, Taken};
 use crate::state::ledger::GuardNumber;
 use crate::token::FencingToken;
 
@@ -273,8 +274,7 @@ answer_as_the_hold!(OwnedGuard);
 
 impl Inner {
     /// Wraps a grant in a guard and reads the part beside the lock; a grant without that part is released.
-    fn carrying<T>(taken: Taken, carried: fn(&Hold) -> Option<T>) -> Result<(Self, T)> {
-        let (hold, numbers) = Hold::new(taken);
+    fn carrying<T>((hold, numbers): Taken, carried: fn(&Hold) -> Option<T>) -> Result<(Self, T)> {
         let inner = Self { hold, numbers };
         let missing = || Error::new(ErrorKind::Connection, "redis granted the lock without a fencing token");
         let carried = carried(&inner.hold).ok_or_else(|| missing().about(inner.hold.name()))?;
@@ -314,18 +314,18 @@ impl Inner {
     /// Releases each lock within `limit`. Returns the failures, with the place of each in the hold.
     fn give_back(&mut self, limit: fn(&Config) -> Duration) -> Vec<(usize, Error)> {
         let numbers = std::mem::take(&mut self.numbers);
-        match self.hold.group() {
+        match self.hold.locks() {
             None => {
                 let outcomes = self.hold.ones().zip(numbers).map(|(one, number)| give_back_one(one, number, limit));
                 outcomes.filter_map(Result::err).map(|error| (0, error)).collect()
             }
-            Some(group) => self.give_back_all(group, numbers, limit),
+            Some(locks) => self.give_back_all(locks, numbers, limit),
         }
     }
 
     fn give_back_all(
         &self,
-        group: &Group,
+        locks: &Members,
         numbers: Vec<GuardNumber>,
         limit: fn(&Config) -> Duration,
     ) -> Vec<(usize, Error)> {
@@ -339,16 +339,16 @@ impl Inner {
         };
         let held = operations.iter().zip(&ones);
         let held = held.map(|(engine, (one, guard))| Held { engine, hold: &one.state, guard: *guard });
-        let outcomes = release_at_once(&held.collect::<Vec<_>>(), |engine| group.bounds(engine, limit(&engine.config)));
+        let outcomes = release_at_once(&held.collect::<Vec<_>>(), |engine| locks.bounds(engine, limit(&engine.config)));
         outcomes.into_iter().enumerate().filter_map(|(place, outcome)| Some((place, outcome.err()?))).collect()
     }
 
     /// The outcome of a release with these failures.
     fn verdict(&self, failures: &[(usize, Error)]) -> Result<()> {
         let mut failures = failures.iter().map(|(_, error)| error.clone());
-        match self.hold.group() {
+        match self.hold.locks() {
             None => failures.next().map_or(Ok(()), Err),
-            Some(group) => group.verdict(self.hold.members().len(), failures.collect()),
+            Some(locks) => locks.verdict(self.hold.members().len(), failures.collect()),
         }
     }
 

@@ -9,51 +9,17 @@ use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 
-use crate::engine::several::part::once;
-use crate::engine::{Engine, Grant, Handle, HoldState};
-use crate::error::{Error, Loss, Result};
-use crate::state::exchange::Bounds;
+use crate::engine::several::{Members, SingleLock};
+use crate::engine::{Grant, Handle, HoldState};
+use crate::error::{Loss, Result};
 use crate::state::ledger::{GuardNumber, Phase};
 use crate::state::quorum::Member;
 use crate::time::{Deadline, Instant, Lease};
 use crate::token::FencingToken;
 use several::Several;
 
-/// What is known of several locks that were taken together.
-#[derive(Clone, Debug)]
-pub(crate) struct Group {
-    pub(crate) name: Arc<str>,
-    /// How many of the locks must be held for the group to be held.
-    pub(crate) needed: usize,
-    /// The number of its locks, with those that were not granted.
-    pub(crate) locks: usize,
-    /// The time limit of a request to one server, where each server has a time of its own.
-    pub(crate) limit_each: Option<Duration>,
-}
-
-impl Group {
-    /// The bounds of a request about one of the locks, in a call of at most `limit`.
-    pub(crate) fn bounds(&self, engine: &Engine, limit: Duration) -> Bounds {
-        match self.limit_each {
-            Some(limit_each) => once(limit_each.min(limit)),
-            None => Bounds::within(Instant::now(), limit, engine.config.command_timeout),
-        }
-    }
-
-    /// The outcome of a release of so many locks with these failures. Enough of the granted locks must not be lost. If
-    /// so, the lock is given back where so many of all its servers are free that another owner can take it.
-    pub(crate) fn verdict(&self, granted: usize, failures: Vec<Error>) -> Result<()> {
-        let lost = failures.iter().filter(|error| error.is_lost()).count();
-        let total = if granted - lost < self.needed { granted } else { self.locks };
-        Error::unless_enough(&self.name, (total, self.needed), failures)
-    }
-}
-
-/// The outcome of a take, before it becomes a guard.
-pub(crate) enum Taken {
-    One(Handle, Grant),
-    Several(Group, Vec<(Handle, Grant)>),
-}
+/// The outcome of a take, before it becomes a guard: the hold, and the guard's number for each of its locks.
+pub(crate) type Taken = (Hold, Vec<GuardNumber>);
 
 /// A hold on a lock, shared by all its guards.
 ///
@@ -251,7 +217,7 @@ impl Hold {
     pub fn name(&self) -> &str {
         match &self.0 {
             Of::One(one) => one.state.name.as_str(),
-            Of::Several(several) => &several.group.name,
+            Of::Several(several) => &several.locks.name,
         }
     }
 
@@ -286,23 +252,25 @@ impl Hold {
     pub fn members(&self) -> &[Self] {
         match &self.0 {
             Of::One(_) => std::slice::from_ref(self),
-            Of::Several(several) => &several.members,
+            Of::Several(several) => &several.holds,
         }
     }
 
-    /// Makes the hold of a grant, and the numbers of its guards.
-    pub(crate) fn new(taken: Taken) -> (Self, Vec<GuardNumber>) {
-        let one = |(handle, (state, number)): (Handle, Grant)| (Self(Of::One(One { handle, state })), number);
-        match taken {
-            Taken::One(handle, grant) => {
-                let (hold, number) = one((handle, grant));
-                (hold, vec![number])
-            }
-            Taken::Several(group, grants) => {
-                let (members, numbers) = grants.into_iter().map(one).unzip();
-                (Self(Of::Several(Arc::new(Several { group, members, lost: OnceCell::new() }))), numbers)
-            }
-        }
+    /// The hold of a lock that was taken alone.
+    pub(crate) fn of(lock: &SingleLock, grant: Grant) -> Taken {
+        let (hold, number) = Self::part(lock, grant);
+        (hold, vec![number])
+    }
+
+    /// The hold of several locks, with nothing for a lock that was not granted.
+    pub(crate) fn of_several(locks: &Arc<Members>, grants: Vec<Option<Grant>>) -> Taken {
+        let granted = locks.members.iter().zip(grants).filter_map(|(lock, grant)| Some(Self::part(lock, grant?)));
+        let (holds, numbers) = granted.unzip();
+        (Self(Of::Several(Arc::new(Several { locks: Arc::clone(locks), holds, lost: OnceCell::new() }))), numbers)
+    }
+
+    fn part(lock: &SingleLock, (state, number): Grant) -> (Self, GuardNumber) {
+        (Self(Of::One(One { handle: lock.handle.clone(), state })), number)
     }
 
     /// The holds on single locks.
@@ -313,11 +281,11 @@ impl Hold {
         })
     }
 
-    /// What is known of the group; `None` for a single lock.
-    pub(crate) fn group(&self) -> Option<&Group> {
+    /// The locks that were taken together; `None` for a single lock.
+    pub(crate) fn locks(&self) -> Option<&Members> {
         match &self.0 {
             Of::One(_) => None,
-            Of::Several(several) => Some(&several.group),
+            Of::Several(several) => Some(&several.locks),
         }
     }
 }

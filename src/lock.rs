@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::several::{Form, Multi};
+use crate::engine::several::{Form, SingleLock, Members, Multi};
 use crate::engine::{Handle, Modifiers, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, OwnedGuard};
@@ -21,11 +21,10 @@ use crate::kinds::Kind;
 use crate::listing::LockKind;
 use crate::name::GivenName;
 use crate::script::Side;
+use crate::time::Instant;
 use crate::token::FencingToken;
-use one::One;
 pub use owned::OwnedLock;
 pub use read_write::ReadWriteLock;
-use several::Several;
 
 /// A lock by its name. Making a handle does no I/O and cannot fail.
 ///
@@ -66,8 +65,10 @@ pub struct Lock<T = ()> {
 /// What a handle takes.
 #[derive(Clone)]
 enum Target {
-    One(One),
-    Several(Arc<Several>),
+    One(SingleLock),
+    Several(Arc<Members>),
+    /// The name of what cannot be taken, and the reason.
+    Impossible(Arc<str>, Error),
 }
 
 /// An owner of a lock, as stored in Redis.
@@ -129,7 +130,11 @@ impl Lock {
 
     /// Several locks as one in another form.
     pub(crate) fn several(locks: impl IntoIterator<Item = Self>, form: Arc<dyn Form>) -> Self {
-        Self::of(Target::Several(Arc::new(Several::new(locks, form))), |_| Some(()))
+        let target = match Members::of(locks, form) {
+            Ok(members) => Target::Several(Arc::new(members)),
+            Err(error) => Target::Impossible("multi(?)".into(), error),
+        };
+        Self::of(target, |_| Some(()))
     }
 }
 
@@ -141,7 +146,11 @@ impl Lock<FencingToken> {
 
 impl<T> Lock<T> {
     fn carrying(carried: fn(&Hold) -> Option<T>, handle: &Handle, kind: Arc<dyn Kind>, name: GivenName) -> Self {
-        Self::of(Target::One(One { handle: handle.clone(), kind, name }), carried)
+        let target = match name.checked() {
+            Ok(name) => Target::One(SingleLock { handle: handle.clone(), kind, name: name.clone() }),
+            Err(error) => Target::Impossible(name.as_str().into(), error),
+        };
+        Self::of(target, carried)
     }
 
     fn of(target: Target, carried: fn(&Hold) -> Option<T>) -> Self {
@@ -249,7 +258,8 @@ impl<T> Lock<T> {
     pub fn name(&self) -> &str {
         match &self.target {
             Target::One(one) => one.name.as_str(),
-            Target::Several(several) => several.name(),
+            Target::Several(members) => &members.name,
+            Target::Impossible(name, _) => name,
         }
     }
 
@@ -409,7 +419,7 @@ impl<T> Lock<T> {
     /// As [`try_lock`](Self::try_lock); the interval must be a possible lease. `BadInput` for a read lock, which many
     /// owners may hold, and for a handle with a lease or a limit of its own.
     pub fn once_per(&self, interval: Duration) -> Result<bool> {
-        if self.is_shared() {
+        if self.locks()?.iter().any(|lock| lock.kind.side() == Side::Shared) {
             return self.meaningless("a read lock lets everybody in; use the write lock");
         }
         if self.modifiers.lease.or(self.modifiers.max_hold).is_some() {
@@ -440,7 +450,8 @@ impl<T> Lock<T> {
     pub fn unlock(&self) -> Result<()> {
         match &self.target {
             Target::One(one) => one.unlock(),
-            Target::Several(several) => several.unlock(),
+            Target::Several(members) => members.unlock(),
+            Target::Impossible(_, error) => Err(error.clone()),
         }
     }
 
@@ -469,10 +480,8 @@ impl<T> Lock<T> {
     /// hash that is no such lock, which stays. `Connection` when the server was not reached, `Refused` when Redis
     /// refused the request.
     pub fn force_unlock(&self) -> Result<bool> {
-        match &self.target {
-            Target::One(one) => one.force_unlock(),
-            Target::Several(several) => several.force_unlock(),
-        }
+        let (released, failures) = self.ask_each(SingleLock::force_unlock)?;
+        Error::unless_enough(self.name(), (self.locks()?.len(), self.needed()), failures).map(|()| released > 0)
     }
 
     /// Asks Redis whether the lock is held; of a read-write lock, whether the side of this handle is held.
@@ -490,10 +499,13 @@ impl<T> Lock<T> {
     /// `BadInput` for an impossible name; `OtherKind` for a hash that is no such lock; refusals and outages of the
     /// server.
     pub fn is_locked(&self) -> Result<bool> {
-        match &self.target {
-            Target::One(one) => one.is_locked(),
-            Target::Several(several) => several.is_locked(),
+        let (locked, failures) = self.ask_each(SingleLock::is_locked)?;
+        let (all, needed) = (self.locks()?.len(), self.needed());
+        // Of so many locks too few are left for a take.
+        if locked > all - needed {
+            return Ok(true);
         }
+        Error::unless_enough(self.name(), (all, needed), failures).map(|()| false)
     }
 
     /// Returns whether this thread holds the lock, as far as this process knows. No I/O.
@@ -522,10 +534,9 @@ impl<T> Lock<T> {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn hold_count(&self) -> u64 {
-        match &self.target {
-            Target::One(one) => one.hold_count(),
-            Target::Several(several) => several.hold_count(),
-        }
+        let mut counts: Vec<u64> = self.locks().into_iter().flatten().map(SingleLock::hold_count).collect();
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        counts.get(self.needed() - 1).copied().unwrap_or(0)
     }
 
     /// Asks Redis for the time to live of the lock.
@@ -545,13 +556,7 @@ impl<T> Lock<T> {
     ///
     /// `BadInput` for an impossible name; `Unsupported` for several locks; refusals and outages of the server.
     pub fn remaining_time_to_live(&self) -> Result<Option<Duration>> {
-        match &self.target {
-            Target::One(one) => one.remaining_time_to_live(),
-            Target::Several(several) => match several.only() {
-                Some(one) => one.remaining_time_to_live(),
-                None => several.unsupported("remaining_time_to_live"),
-            },
-        }
+        self.only("remaining_time_to_live")?.remaining_time_to_live()
     }
 
     /// Asks Redis for an owner of the lock; `None` for a free lock. Of several readers, any reader is returned; of a
@@ -570,14 +575,8 @@ impl<T> Lock<T> {
     /// `BadInput` for an impossible name; `OtherKind` for a hash that is no such lock; `Unsupported` for several locks;
     /// refusals and outages of the server.
     pub fn holder(&self) -> Result<Option<Holder>> {
-        let holder = match &self.target {
-            Target::One(one) => one.holder(),
-            Target::Several(several) => match several.only() {
-                Some(one) => one.holder(),
-                None => several.unsupported("holder"),
-            },
-        };
-        Ok(holder?.map(|(owner, hold_count)| Holder { owner, hold_count }))
+        let holder = self.only("holder")?.holder()?;
+        Ok(holder.map(|(owner, hold_count)| Holder { owner, hold_count }))
     }
 
     /// Copies the handle with another part beside the lock.
@@ -590,11 +589,51 @@ impl<T> Lock<T> {
         Self { target: self.target.clone(), modifiers, carried: self.carried }
     }
 
-    fn is_shared(&self) -> bool {
+    fn locks(&self) -> Result<&[SingleLock]> {
         match &self.target {
-            Target::One(one) => one.kind.side() == Side::Shared,
-            Target::Several(several) => several.has_shared(),
+            Target::One(one) => Ok(std::slice::from_ref(one)),
+            Target::Several(members) => Ok(&members.members),
+            Target::Impossible(_, error) => Err(error.clone()),
         }
+    }
+
+    /// How many of the locks must be held.
+    fn needed(&self) -> usize {
+        match &self.target {
+            Target::Several(members) => members.needed(),
+            Target::One(_) | Target::Impossible(..) => 1,
+        }
+    }
+
+    /// The lock of a question that only a single lock can answer.
+    fn only(&self, question: &str) -> Result<&SingleLock> {
+        let [one] = self.locks()? else {
+            let text = format!("{question}() has an answer for each lock only; ask the single locks");
+            return Err(Error::new(ErrorKind::Unsupported, text).about(self.name()));
+        };
+        Ok(one)
+    }
+
+    /// Asks about one lock after another. Servers that do not answer take one command time-out together. Returns how
+    /// often the answer was yes, and the failures.
+    fn ask_each(&self, ask: fn(&SingleLock, Duration) -> Result<bool>) -> Result<(usize, Vec<Error>)> {
+        let (locks, mut yes, mut failures) = (self.locks()?, 0, vec![]);
+        let mut patience = locks[0].ask(|engine| Ok(engine.config.command_timeout))?;
+        let limit_each = match &self.target {
+            Target::Several(members) => members.form.limit_each().unwrap_or(patience),
+            Target::One(_) | Target::Impossible(..) => patience,
+        };
+        for lock in locks {
+            let began = Instant::now();
+            match ask(lock, patience.min(limit_each)) {
+                Ok(answer) => yes += usize::from(answer),
+                Err(error) => {
+                    patience = patience.saturating_sub(began.until(Instant::now()));
+                    failures.push(error);
+                }
+            }
+        }
+        Ok((yes, failures))
     }
 
     fn take_for_ever(&self) -> Result<Taken> {
@@ -605,7 +644,11 @@ impl<T> Lock<T> {
     fn take(&self, wait: Wait) -> Result<Option<Taken>> {
         match &self.target {
             Target::One(one) => one.take(&self.modifiers, wait),
-            Target::Several(several) => several.take(&self.modifiers, wait),
+            Target::Several(members) => {
+                let grants = members.acquire(&self.modifiers, wait).map_err(|error| error.about(&*members.name))?;
+                Ok(grants.map(|grants| Hold::of_several(members, grants)))
+            }
+            Target::Impossible(_, error) => Err(error.clone()),
         }
     }
 
@@ -636,7 +679,7 @@ impl<T> fmt::Debug for Lock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind: Option<LockKind> = match &self.target {
             Target::One(one) => Some(one.kind.label(one.kind.side())),
-            Target::Several(_) => None,
+            Target::Several(_) | Target::Impossible(..) => None,
         };
         f.debug_struct("Lock")
             .field("name", &self.name())

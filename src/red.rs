@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Grant;
-use crate::engine::several::{Form, Member, Take, list};
+use crate::engine::several::{Form, SingleLock, Take, list};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::Lock;
 use most::Most;
@@ -145,7 +145,7 @@ impl Form for Terms {
     }
 
     /// `red(a, b)` or `red(a on 3 servers)`.
-    fn name(&self, members: &[Member]) -> String {
+    fn name(&self, members: &[SingleLock]) -> String {
         match members {
             [first, others @ ..] if !others.is_empty() && others.iter().all(|other| other.name == first.name) => {
                 format!("red({} on {} servers)", first.name, members.len())
@@ -158,7 +158,7 @@ impl Form for Terms {
         false
     }
 
-    fn check(&self, members: &[Member]) -> Result<()> {
+    fn check(&self, members: &[SingleLock]) -> Result<()> {
         let bad = |text: String| Err(Error::new(ErrorKind::BadInput, text));
         if !NODE_TIMEOUTS.contains(&self.node_timeout) {
             return bad("with_node_timeout() takes 1 ms to 10 s".to_owned());

@@ -18,6 +18,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Kind;
 use crate::name::LockName;
 use crate::owner::ThreadId;
+use crate::state::exchange::Bounds;
+use crate::time::Instant;
 use all::All;
 use part::Part;
 
@@ -26,7 +28,9 @@ use part::Part;
 pub(crate) struct Members {
     /// The name of the group, for texts and events.
     pub(crate) name: Arc<str>,
-    pub(crate) members: Vec<Member>,
+    pub(crate) members: Vec<SingleLock>,
+    /// The modifiers of each member.
+    pub(crate) modifiers: Vec<Modifiers>,
     /// The clients of the members, each once.
     clients: Vec<Handle>,
     /// The place of each member's client in that list.
@@ -36,13 +40,12 @@ pub(crate) struct Members {
     pub(crate) form: Arc<dyn Form>,
 }
 
-/// One lock of a group.
+/// A lock of one name, alone or in a group.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
+pub(crate) struct SingleLock {
     pub(crate) handle: Handle,
     pub(crate) kind: Arc<dyn Kind>,
     pub(crate) name: LockName,
-    pub(crate) modifiers: Modifiers,
 }
 
 /// A way to take several locks as one.
@@ -51,13 +54,13 @@ pub(crate) trait Form: fmt::Debug + Send + Sync {
     fn noun(&self) -> &'static str;
 
     /// The name of a lock with these members.
-    fn name(&self, members: &[Member]) -> String;
+    fn name(&self, members: &[SingleLock]) -> String;
 
     /// Whether a lock of this form can be a part of another one, or have groups among its locks.
     fn nests(&self) -> bool;
 
     /// Refuses members that cannot be taken together; nothing is sent.
-    fn check(&self, members: &[Member]) -> Result<()>;
+    fn check(&self, members: &[SingleLock]) -> Result<()>;
 
     /// How many of so many members must be held.
     fn needs(&self, members: usize) -> usize;
@@ -88,7 +91,7 @@ impl Form for Multi {
         "multi-lock"
     }
 
-    fn name(&self, members: &[Member]) -> String {
+    fn name(&self, members: &[SingleLock]) -> String {
         let is_group = members.iter().all(|member| member.kind.family() == "group");
         list(if is_group { "group" } else { "multi" }, members)
     }
@@ -97,7 +100,7 @@ impl Form for Multi {
         true
     }
 
-    fn check(&self, _: &[Member]) -> Result<()> {
+    fn check(&self, _: &[SingleLock]) -> Result<()> {
         Ok(())
     }
 
@@ -117,7 +120,8 @@ impl Form for Multi {
 
 impl Members {
     /// Checks the members; nothing is sent.
-    pub(crate) fn new(members: Vec<Member>, form: Arc<dyn Form>) -> Result<Self> {
+    pub(crate) fn new(members: Vec<(SingleLock, Modifiers)>, form: Arc<dyn Form>) -> Result<Self> {
+        let (members, modifiers): (Vec<SingleLock>, Vec<Modifiers>) = members.into_iter().unzip();
         let kind = form.noun();
         let bad = |text: String| Error::new(ErrorKind::BadInput, text);
         if members.is_empty() {
@@ -148,7 +152,7 @@ impl Members {
             let text = format!("the {kind} has this lock twice, and would wait for itself; name each lock once");
             return Err(bad(text).about(places[twice[0]].1));
         }
-        Ok(Self { name, members, clients, client_of, order, form })
+        Ok(Self { name, members, modifiers, clients, client_of, order, form })
     }
 
     /// Begins an operation of every client.
@@ -161,6 +165,22 @@ impl Members {
         self.form.needs(self.members.len())
     }
 
+    /// The bounds of a request about one of the locks, in a call of at most `limit`.
+    pub(crate) fn bounds(&self, engine: &Engine, limit: Duration) -> Bounds {
+        match self.form.limit_each() {
+            Some(limit_each) => part::once(limit_each.min(limit)),
+            None => Bounds::within(Instant::now(), limit, engine.config.command_timeout),
+        }
+    }
+
+    /// The outcome of a release of so many locks with these failures. Enough of the granted locks must not be lost. If
+    /// so, the lock is given back where so many of all its servers are free that another owner can take it.
+    pub(crate) fn verdict(&self, granted: usize, failures: Vec<Error>) -> Result<()> {
+        let lost = failures.iter().filter(|error| error.is_lost()).count();
+        let total = if granted - lost < self.needed() { granted } else { self.members.len() };
+        Error::unless_enough(&self.name, (total, self.needed()), failures)
+    }
+
     /// Takes the members; `None` when other owners kept too many until the deadline. The grants are in the order of
     /// the members, with nothing for a member that was not granted.
     pub(crate) fn acquire(&self, modifiers: &Modifiers, wait: Wait) -> Result<Option<Vec<Option<Grant>>>> {
@@ -170,9 +190,9 @@ impl Members {
         let Some(caller) = Caller::of_several(&lives, modifiers.cancel.as_ref()) else { return Ok(None) };
         caller.check()?;
         let thread = (!modifiers.owned).then(ThreadId::current);
-        let merged: Vec<Modifiers> = self.members.iter().map(|member| modifiers.over(&member.modifiers)).collect();
+        let merged: Vec<Modifiers> = self.modifiers.iter().map(|own| modifiers.over(own)).collect();
         let part = |&place: &usize| {
-            let (Member { kind, name, .. }, engine) = (&self.members[place], engines[self.client_of[place]]);
+            let (SingleLock { kind, name, .. }, engine) = (&self.members[place], engines[self.client_of[place]]);
             let request = engine.request(name, kind, &merged[place], Some(&self.name));
             request.map(|request| Part { engine, request }).map_err(|error| error.about(name))
         };
@@ -186,7 +206,7 @@ impl Members {
 }
 
 /// `multi(a, b)` or `group(a[1], a[2])`; of many members only the first are named.
-pub(crate) fn list(form: &str, members: &[Member]) -> String {
+pub(crate) fn list(form: &str, members: &[SingleLock]) -> String {
     let named: Vec<&str> = members.iter().take(MOST_NAMED).map(|member| member.name.as_str()).collect();
     let more = members.len() - named.len();
     let rest = if more == 0 { String::new() } else { format!(", and {more} more") };
