@@ -133,7 +133,7 @@ impl Durability {
         settings.into_iter().flatten().reduce(Self::and)
     }
 
-    /// The same setting with at most `limit` of time.
+    /// Shortens the wait to `limit`, but not below the shortest one.
     pub(crate) fn at_most(self, limit: Duration) -> Self {
         Self { within: self.within.min(limit).max(SHORTEST), ..self }
     }

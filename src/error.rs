@@ -140,7 +140,7 @@ impl Error {
         Self(Arc::new(Inner { kind: ErrorKind::Refused, name: None, text, word, in_doubt: false, source: None }))
     }
 
-    /// The same error as one of the settings, which waiting does not mend.
+    /// Turns the error into one of the settings, which waiting does not mend.
     pub(crate) fn of_the_settings(self) -> Self {
         self.changed(|inner| Inner { kind: ErrorKind::Config, ..inner })
     }

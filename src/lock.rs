@@ -659,7 +659,7 @@ impl<T> Lock<T> {
 }
 
 impl From<Lock<FencingToken>> for Lock {
-    /// The same lock; [`Hold::token`] still tells the token of a grant.
+    /// Makes a lock whose guards carry no token; [`Hold::token`] still tells the token of a grant.
     fn from(lock: Lock<FencingToken>) -> Self {
         lock.recarrying(|_| Some(()))
     }

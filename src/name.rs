@@ -45,7 +45,7 @@ impl GivenName {
         Self { text: format!("{group}[{value}]").into(), checked }
     }
 
-    /// The same name on a cluster, where the keys of one lock need a common slot: braces must make a hash tag.
+    /// Refuses a name for use on a cluster whose braces make no hash tag: the keys of one lock need a common slot.
     pub(crate) fn in_one_slot(self) -> Self {
         let has_no_tag = |name: &LockName| name.key.contains(['{', '}']) && hashed_part(name.key()) == name.key();
         self.refused_if(
@@ -54,7 +54,7 @@ impl GivenName {
         )
     }
 
-    /// The same name of a kind that adds braces to any name.
+    /// Refuses a name with braces for a kind that adds braces to any name on a cluster.
     pub(crate) fn in_one_slot_with_braces(self) -> Self {
         let has_braces = |name: &LockName| name.key.contains(['{', '}']);
         self.refused_if(

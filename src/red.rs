@@ -133,7 +133,7 @@ impl Deref for RedLock {
 }
 
 impl From<RedLock> for Lock {
-    /// The same lock, with the settings of the red lock.
+    /// Makes the lock that the red lock is, with its settings.
     fn from(red: RedLock) -> Self {
         red.lock
     }

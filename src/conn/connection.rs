@@ -69,7 +69,8 @@ impl Connection {
         self.answer(reply, limits, read)
     }
 
-    /// The same with `ASKING` before the request, in one write.
+    /// Sends `ASKING` and one request in one write, and waits for both replies; a fault ends the connection as with
+    /// [`request`](Self::request).
     pub(super) fn request_asking<T>(
         &mut self,
         request: &[u8],

@@ -104,28 +104,28 @@ impl Dialer {
         Self { provider, ..self }
     }
 
-    /// The same for a member of a cluster: any other server is refused.
+    /// Connects to members of a cluster only; any other server is refused.
     pub(super) fn in_cluster(self) -> Self {
         Self { in_cluster: true, ..self }
     }
 
-    /// The same server, for questions.
+    /// Connects for this purpose, in place of requests about locks.
     pub(super) fn with_purpose(self, purpose: Purpose) -> Self {
         Self { purpose, ..self }
     }
 
-    /// The same server, with another name in texts and events.
+    /// Gives the server another name in texts and events.
     pub(super) fn with_label(self, label: String) -> Self {
         Self { label: label.into(), ..self }
     }
 
-    /// The same server, which is not waited for any longer. Name look-ups, files and the provider of credentials have
-    /// no part in that.
+    /// Waits for a silent server for at most this time, to which name look-ups, files and the provider of credentials do
+    /// not count.
     pub(super) fn with_longest_silence(self, silence: Duration) -> Self {
         Self { longest_silence: Some(silence), ..self }
     }
 
-    /// The same login wherever the server is.
+    /// Connects to wherever the server is, with the same login.
     pub(super) fn moving(self, moving: Moving) -> Self {
         Self { moving: Some(moving), ..self }
     }
@@ -173,7 +173,7 @@ impl Dialer {
         }
     }
 
-    /// The same for something else than requests about locks.
+    /// Connects to the address of the server, and sends the introduction for this purpose, all by `deadline`.
     pub(super) fn dial_for(
         &self,
         purpose: Purpose,

@@ -55,7 +55,7 @@ pub(crate) struct Response<T> {
 }
 
 impl<'a, T> Request<'a, T> {
-    /// The same request with the source of its script, unless this one has it.
+    /// Returns the request with the source of its script; `None` where it has the source.
     fn whole(&self) -> Option<Self> {
         let pub_sub = self.server.pub_sub_if_chosen().unwrap_or_default();
         let packed = if self.whole { None } else { self.call.packed_with_source(pub_sub) };

@@ -85,8 +85,8 @@ impl Server {
         self.confirmed(limits, |connection| connection.request(request, limits, &read), |_| None, false, is_usable).0
     }
 
-    /// The same for a call, with `ASKING` before it where the server gets the key at present, and with the wait for
-    /// replicas that its answer may need.
+    /// Sends the request of a call over a pooled connection, with `ASKING` before it where the server gets the key at
+    /// present, and with the wait for replicas that its answer may need.
     pub(super) fn ask<T>(
         &self,
         request: &[u8],
@@ -163,7 +163,7 @@ impl Server {
         answer
     }
 
-    /// The same over a connection outside the pool.
+    /// Returns the kind of pub/sub of the client, which this connection decides if no other one has.
     pub(super) fn choose_pub_sub(&self, connection: &mut Connection, limits: Limits) -> Result<PubSub, Fault> {
         self.pub_sub.choose(connection, limits)
     }

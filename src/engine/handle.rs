@@ -105,7 +105,7 @@ impl Handle {
         if self.has_slots() { given.in_one_slot() } else { given }
     }
 
-    /// The same for a latch.
+    /// The name of a latch that stands in Redis.
     pub(crate) fn name_of_latch(&self, name: &str) -> GivenName {
         let given = GivenName::new(self.0.0.full_name(name));
         if self.has_slots() { given.in_one_slot_with_braces() } else { given }

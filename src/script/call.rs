@@ -131,7 +131,7 @@ impl<T> Call<T> {
         self.arg(PubSub::Plain.publish())
     }
 
-    /// The same call without the reply.
+    /// Drops the reply of the call.
     pub(crate) fn ignoring_answer(self) -> Call<()>
     where
         T: 'static,
@@ -142,7 +142,7 @@ impl<T> Call<T> {
         Call { route, command, source, publishes_at, read, round_trips, confirmation: None }
     }
 
-    /// The same call with a converted reply.
+    /// Converts the reply of the call.
     pub(crate) fn map<U: 'static>(self, convert: fn(T) -> U) -> Call<U>
     where
         T: 'static,
@@ -157,13 +157,13 @@ impl<T> Call<T> {
         Call { route, command, source, publishes_at, read, round_trips, confirmation: None }
     }
 
-    /// The same call, whose answers count after a wait for replicas where `is_needed`. A conversion drops the wait.
+    /// Lets answers count only after a wait for replicas, where `is_needed`. A conversion drops the wait.
     pub(crate) fn confirmed(self, confirmation: Option<Confirmation>, is_needed: fn(&T) -> bool) -> Self {
         let confirmation = confirmation.map(|confirmation| Box::new(Confirmed { confirmation, is_needed }));
         Self { confirmation, ..self }
     }
 
-    /// The same call, where a reply that names another server ends the round trips, so that the whole call goes there.
+    /// Ends the round trips at a reply that names another server, so that the whole call goes there.
     pub(crate) fn following_its_key(self) -> Self
     where
         T: 'static,

@@ -22,7 +22,7 @@ pub(crate) fn call<T>(script: &Script, name: &LockName, once: &Once, read: fn(&r
     script.call(name, &[name.key(), once.key.as_bytes()], read).arg(once.number).arg(MEMORY_MS)
 }
 
-/// The same for a script with one more key before the idempotency key.
+/// Starts the call of a script with one more key, `beside`, before the idempotency key.
 pub(crate) fn call_beside<T>(
     script: &Script,
     name: &LockName,

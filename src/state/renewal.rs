@@ -21,7 +21,7 @@ pub(crate) struct RenewalRounds {
     failing_since: Option<Instant>,
     /// The time that this round has spent on failed requests.
     in_vain: Duration,
-    /// The same for requests that went to other servers, since the last tick: checks wait meanwhile. A later round has
+    /// The time spent on failed requests to other servers since the last tick: checks wait meanwhile. A later round has
     /// a part of a time-out for them anyhow, because a server may answer again.
     in_vain_elsewhere: Duration,
     renewed: usize,

@@ -77,7 +77,7 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    /// The same for a caller that holds other locks meanwhile.
+    /// Makes the acquisition that of a caller who holds other locks meanwhile.
     pub(crate) fn holding(mut self) -> Self {
         self.holds_others = true;
         self

@@ -33,7 +33,7 @@ pub(crate) struct Answer<T> {
 }
 
 impl<T> Answer<T> {
-    /// The same history with another value.
+    /// Another value with the history of this one.
     pub(crate) fn with<U>(&self, value: U) -> Answer<U> {
         let Self { sent, repeated, unfenceable, clear_since, .. } = *self;
         let (run_id, copies) = (self.run_id.clone(), self.copies.clone());

@@ -120,7 +120,7 @@ impl Sender {
         self.once(request, Bounds::within(Instant::now(), limit, limit), Some(&Caller::new(&self.life, None)))
     }
 
-    /// The same for what a closing client still does.
+    /// Sends a numbered request within `limit`, also for a client that closes.
     pub(crate) fn once_to_end<T>(&self, request: &Numbered<'_, T>, limit: fn(&Config) -> Duration) -> Result<T> {
         let (limit, command_timeout) = (limit(&self.config), self.config.command_timeout);
         self.once(request, Bounds::within(Instant::now(), limit, command_timeout), None)
@@ -192,7 +192,7 @@ impl Sender {
     }
 }
 
-/// The same bounds, ended by `limit`.
+/// These bounds, ended by `limit`.
 fn ended_by(bounds: Bounds, limit: Instant) -> Bounds {
     Bounds { retry_until: bounds.retry_until.min(limit), end: bounds.end.min(limit), ..bounds }
 }

@@ -269,7 +269,7 @@ fn is_outage(error: &Error) -> bool {
     error.is_transient() && error.kind() != ErrorKind::NotDurable
 }
 
-/// The same bounds, ended with the call.
+/// These bounds, ended with the call.
 fn until(end: Option<Instant>, bounds: Bounds) -> Bounds {
     end.map_or(bounds, |end| Bounds { end: bounds.end.min(end), ..bounds })
 }

@@ -91,7 +91,7 @@ impl Scene {
         scene
     }
 
-    /// The same for a semaphore.
+    /// A scene of processes that want permits of a semaphore.
     pub(super) fn of_permits(permits: usize, hold: u64, crowd: &[(Sort, usize)]) -> Self {
         Self { permits, ..Self::new(hold, crowd) }
     }

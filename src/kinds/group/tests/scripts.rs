@@ -133,7 +133,7 @@ fn a_grant_writes_what_redisson_writes() {
     assert_eq!(run(&server, &values.release()), [DONE, DONE]);
     assert!(server.keys().is_empty());
 
-    // The same fields, apart from the owners.
+    // Both hashes have equal fields, apart from the owners.
     let java = Java::new(&server, GROUP);
     assert_eq!(java.lock(30_000, &values.fields()), None);
     let fields = |hash: &BTreeMap<String, String>, owners: [&str; 2]| {

@@ -185,7 +185,7 @@ pub(super) struct World {
     pub(super) all: Option<All>,
     /// The time that this round waited for failed requests.
     pub(super) vain: Duration,
-    /// The same for requests that went to the server that the slot moves to.
+    /// The time that this round waited for failed requests at the server that the slot moves to.
     pub(super) vain_elsewhere: Duration,
     /// Whether the round asks the other server by now.
     pub(super) is_elsewhere: bool,

@@ -20,7 +20,7 @@ fn pair(answer: impl Fn(usize, What, usize, &[u16; 2]) -> Reaction + Clone + Sen
     pair_within(PATIENCE, answer)
 }
 
-/// The same with this `command_timeout`.
+/// Members that answer so, and a client with this `command_timeout`.
 fn pair_within(
     limit: Duration,
     answer: impl Fn(usize, What, usize, &[u16; 2]) -> Reaction + Clone + Send + Sync + 'static,
