@@ -335,6 +335,11 @@ impl Error {
         }
     }
 
+    /// Whether the server may answer later. A lock that its replicas did not get is an error at once.
+    pub(crate) fn is_outage(&self) -> bool {
+        self.is_transient() && self.kind() != ErrorKind::NotDurable
+    }
+
     /// Returns whether the request may have run: sent and never answered.
     ///
     /// A take may simply be repeated; a release is finished in the background. A

@@ -47,7 +47,7 @@ use crate::owner::OwnerId;
 use crate::script::bundle::{BundleAttempt, BundlePart, BundleRelease};
 use crate::script::look::{self, Claim};
 use crate::script::{
-    Attempt, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Side, durability, query,
+    Attempt, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Side, confirmation, query,
 };
 use crate::time::Lease;
 use crate::transport::Confirmation;
@@ -129,7 +129,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
     /// The step that waits until replicas have the hold.
     fn confirmation(&self, name: &LockName, needs: Durability) -> Confirmation {
-        durability::confirmation(name, &self.held_under(name), needs)
+        confirmation::of(name, &self.held_under(name), needs)
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {

@@ -3,7 +3,7 @@
 pub(crate) mod answer;
 pub(crate) mod bundle;
 mod call;
-pub(crate) mod durability;
+pub(crate) mod confirmation;
 pub(crate) mod examination;
 pub(crate) mod look;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+pub(crate) use crate::durability::Copies;
 use crate::durability::Durability;
 use crate::error::{Error, Refusal};
 use crate::time::Instant;

@@ -6,10 +6,9 @@ use super::asking::{asking, with_asked};
 use super::command::command;
 use super::connection::Connection;
 use super::trouble;
-use crate::durability::{Copies, Durability};
 use crate::error::{Error, Refusal};
 use crate::time::Instant;
-use crate::transport::{Confirmation, Fault, Identity};
+use crate::transport::{Confirmation, Copies, Fault, Identity};
 
 impl Connection {
     /// Waits until replicas or the disk have everything that was written so far, as long as the setting says. After a
@@ -19,12 +18,12 @@ impl Connection {
         confirmation: &Confirmation,
         asks: bool,
     ) -> Result<Copies, (Option<Identity>, Error)> {
-        let wait = |needs: Durability| {
-            command(&needs.words().iter().map(String::as_str).collect::<Vec<_>>()).get_packed_command()
+        let wait = |words: Vec<String>| {
+            command(&words.iter().map(String::as_str).collect::<Vec<_>>()).get_packed_command()
         };
         let mut packed = if asks { asking() } else { vec![] };
         packed.extend(&confirmation.touch);
-        packed.extend(wait(confirmation.needs));
+        packed.extend(wait(confirmation.needs.words()));
         let limit = confirmation.needs.bound();
         let deadline = Instant::now().after(limit);
         let sent = self.send(&packed, deadline);
@@ -36,7 +35,7 @@ impl Connection {
             let copies = read(&touched, &counted).ok_or_else(trouble::odd_reply)?;
             match (copies, confirmation.needs.without_disk()) {
                 (Copies::Refused(refusal), Some(rest)) if touched == Value::Int(1) && refusal.lacks_command() => {
-                    self.send(&wait(rest), deadline)?;
+                    self.send(&wait(rest.words()), deadline)?;
                     Ok(match read(&touched, &self.receive(deadline)?).ok_or_else(trouble::odd_reply)? {
                         Copies::Counted { replicas, .. } => Copies::WithoutDisk { refusal, replicas },
                         other => other,

@@ -18,10 +18,9 @@ use super::connection::Connection;
 use super::server::{Server, is_of_replica};
 use super::stream::timed_out;
 use super::trouble;
-use crate::durability::Copies;
 use crate::error::{Error, ErrorKind};
 use crate::time::Instant;
-use crate::transport::{Fault, Fitness, Limits, Question, ServerNumber};
+use crate::transport::{Copies, Fault, Fitness, Limits, Question, ServerNumber};
 use confirmed::{Unconfirmed, confirm_all};
 
 /// One of several requests.

@@ -16,11 +16,10 @@ use super::pub_sub::PubSubChoice;
 use super::server_start::{Runs, ServerStart};
 use super::single_flight::{NoAnswer, SingleFlight};
 use super::trouble::{self, Moment};
-use crate::durability::Copies;
 use crate::error::{Error, Stop};
 use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::transport::{Confirmation, Fault, Identity, Limits, PubSub, Question, ServerNumber};
+use crate::transport::{Confirmation, Copies, Fault, Identity, Limits, PubSub, Question, ServerNumber};
 pub(crate) use dedicated::DedicatedConnection;
 
 /// A server of the topology.

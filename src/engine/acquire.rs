@@ -8,7 +8,6 @@ pub(crate) mod waiting;
 use std::result;
 use std::sync::Arc;
 
-use crate::durability::Durability;
 use crate::engine::caller::Caller;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
@@ -22,6 +21,7 @@ use crate::owner::ThreadId;
 use crate::script::{Call, Side};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::time::Instant;
+use crate::transport::Confirmation;
 use acquisition::Acquisition;
 
 /// What a server says to a re-entry.
@@ -30,8 +30,8 @@ type Reentered = result::Result<(), Loss>;
 /// A re-entry from its request to its reply.
 pub(super) struct Reentry<'a> {
     hold: &'a Arc<HoldState>,
-    /// What the request must have reached before it counts.
-    needs: Option<Durability>,
+    /// What must follow the request before it counts.
+    confirmation: Option<Confirmation>,
     turn: RequestTurn<'a>,
 }
 
@@ -81,24 +81,24 @@ impl Engine {
         request.kind.check_reentry(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
         let raise = self.keeper.with_ledger(hold, |ledger, now| ledger.raise(now, request.lease));
         // The inner section raises the deadline of the outer one, which must have reached as much.
-        let needs = Durability::all([hold.durability(), request.durability]);
-        let confirmation = needs.map(|needs| hold.kind.confirmation(request.name, needs));
-        let call =
-            hold.kind.reenter(request.name, &hold.owner, raise, counts).confirmed(confirmation, result::Result::is_ok);
+        let confirmation = hold.confirmation(request.needs);
+        let call = hold.kind.reenter(request.name, &hold.owner, raise, counts);
+        let call = call.confirmed(confirmation.clone(), result::Result::is_ok);
         let turn =
             hold.requests.turn(bounds.end).ok_or_else(no_turn).inspect_err(|_| self.keeper.repeat_release(hold))?;
         let in_doubt = turn.take_in_doubt();
-        Ok((Reentry { hold, needs, turn }, call, in_doubt))
+        Ok((Reentry { hold, confirmation, turn }, call, in_doubt))
     }
 
     /// Takes the outcome of the request.
     pub(super) fn finish_reentry(
         &self,
         request: &AcquireRequest<'_>,
-        Reentry { hold, needs, turn }: Reentry<'_>,
+        Reentry { hold, confirmation, turn }: Reentry<'_>,
         outcome: result::Result<Answer<Reentered>, Failed>,
     ) -> Result<Grant> {
         let side = request.kind.side();
+        let needs = confirmation.map(|confirmation| confirmation.needs);
         let server = needs.map(|_| self.sender.node(request.name).server.label()).unwrap_or_default();
         let mut missing = None;
         let sent = |_| outcome.or_else(exactly_once::taken_if_overwritten);
@@ -117,8 +117,8 @@ impl Engine {
         // After a failure the counts in Redis may be too high for this hold.
         let guard = reentered.inspect_err(|_| self.keeper.repeat_release(hold))?;
         let guard = guard.map_err(|loss| self.keeper.lost(hold, loss))?;
-        if needs.is_some() {
-            hold.needs(needs);
+        if let Some(needs) = needs {
+            hold.raise_needs(needs);
         }
         Ok((Arc::clone(hold), guard))
     }

@@ -20,7 +20,7 @@ use crate::state::exchange::InDoubt;
 use crate::state::ledger::{Ledger, Phase};
 use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::transport::ServerNumber;
+use crate::transport::{Confirmation, ServerNumber};
 
 /// The identity of a hold, and its state.
 pub(crate) struct HoldState {
@@ -54,7 +54,7 @@ struct State {
     /// The next check by the timer.
     pending_check: Option<JobTicket>,
     /// What a request must have reached before it prolongs the hold.
-    durability: Option<Durability>,
+    needs: Option<Durability>,
     /// The time of the last move to another server.
     moved_on: Option<Instant>,
 }
@@ -84,13 +84,13 @@ pub(crate) struct Granted {
     pub(crate) token: Option<u64>,
     pub(crate) in_doubt: InDoubt,
     pub(crate) ledger: Ledger,
-    pub(crate) durability: Option<Durability>,
+    pub(crate) needs: Option<Durability>,
 }
 
 impl HoldState {
     pub(crate) fn new(granted: Granted) -> Self {
-        let Granted { name, kind, number, owner, thread, group, since, in_doubt, token, ledger, durability } = granted;
-        let state = State { ledger, on_lost: vec![], told: false, pending_check: None, durability, moved_on: None };
+        let Granted { name, kind, number, owner, thread, group, since, in_doubt, token, ledger, needs } = granted;
+        let state = State { ledger, on_lost: vec![], told: false, pending_check: None, needs, moved_on: None };
         let state = Mutex::new(state);
         Self {
             name,
@@ -118,13 +118,19 @@ impl HoldState {
     }
 
     /// What a request must have reached before it prolongs the hold.
-    pub(crate) fn durability(&self) -> Option<Durability> {
-        self.state.lock().durability
+    pub(crate) fn needs(&self) -> Option<Durability> {
+        self.state.lock().needs
     }
 
-    /// Raises the durability of the hold for an inner section.
-    pub(crate) fn needs(&self, durability: Option<Durability>) {
-        self.state.lock().durability = durability;
+    /// The step by which a request that prolongs the hold reaches what it must, and what an inner section needs.
+    pub(crate) fn confirmation(&self, inner: Option<Durability>) -> Option<Confirmation> {
+        let needs = Durability::all([self.needs(), inner])?;
+        Some(self.kind.confirmation(&self.name, needs))
+    }
+
+    /// Raises what the hold needs to what an inner section needs.
+    pub(crate) fn raise_needs(&self, needs: Durability) {
+        self.state.lock().needs = Some(needs);
     }
 
     /// Uses the ledger under its mutex. Returns a new loss, once. Only
@@ -289,7 +295,7 @@ impl HoldState {
             token: None,
             in_doubt: InDoubt::default(),
             ledger,
-            durability: None,
+            needs: None,
         }))
     }
 }

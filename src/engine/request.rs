@@ -34,8 +34,8 @@ pub(crate) struct AcquireRequest<'a> {
     pub(crate) modifiers: &'a Modifiers,
     /// The lease of the modifiers, or that of the watchdog.
     pub(crate) lease: Lease,
-    /// The durability of the modifiers, or that of the client.
-    pub(crate) durability: Option<Durability>,
+    /// What a grant must have reached before it counts: the durability of the modifiers, or that of the client.
+    pub(crate) needs: Option<Durability>,
     /// The group that the lock is taken with.
     pub(crate) group: Option<&'a Arc<str>>,
 }
@@ -108,10 +108,10 @@ impl Engine {
         }
         kind.check_lease(lease).map_err(bad)?;
         let lease = lease.unwrap_or(self.keeper.watchdog_lease);
-        let durability = match (modifiers.durability, self.config.durability) {
+        let needs = match (modifiers.durability, self.config.durability) {
             (Some(needs), _) => Some(needs.checked(ErrorKind::BadInput, lease.duration())?),
             (None, usual) => usual.map(|usual| usual.at_most(lease.duration() / 2)),
         };
-        Ok(AcquireRequest { name, kind, modifiers, lease, durability, group })
+        Ok(AcquireRequest { name, kind, modifiers, lease, needs, group })
     }
 }

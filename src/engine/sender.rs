@@ -167,7 +167,7 @@ impl Sender {
     pub(crate) fn tell_missing(&self, name: &LockName, missing: Option<Error>) {
         let Some(error) = missing else { return };
         let node = self.node(name);
-        if node.misses_durability() {
+        if node.cannot_wait() {
             let server = node.server.label();
             self.config.observe(|observer| observer.durability_missing(&DurabilityMissing { server, error }));
         }

@@ -9,10 +9,9 @@ use crate::conn::command::command;
 use crate::conn::connection::Connection;
 use crate::conn::introduction::Hello;
 use crate::conn::waker::Sleeper;
-use crate::durability::Copies;
 use crate::error::{Error, ErrorKind, Stop};
 use crate::time::Instant;
-use crate::transport::{Confirmation, Fault, Limits};
+use crate::transport::{Confirmation, Copies, Fault, Limits};
 
 /// A connection outside the pool, for one thread. A broken connection is replaced at the next request.
 #[derive(Debug)]

@@ -1,11 +1,10 @@
 //! One acquisition: the request of a caller, its progress, and the cleanup after it.
 
-mod durable;
+mod confirmed;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::durability::Durability;
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::{Caller, closed};
 use crate::engine::hold::{Granted, HoldState};
@@ -29,7 +28,6 @@ pub(crate) struct Acquisition<'a> {
     request: &'a AcquireRequest<'a>,
     thread: Option<ThreadId>,
     lease: Lease,
-    durability: Option<Durability>,
     wait: Wait,
     owner: OwnerId,
     number: HoldNumber,
@@ -62,7 +60,6 @@ impl<'a> Acquisition<'a> {
             request,
             thread,
             lease: request.lease,
-            durability: request.durability,
             wait,
             owner,
             number,
@@ -187,7 +184,7 @@ impl<'a> Acquisition<'a> {
                 match answer.value {
                     Attempt::Granted { token } => {
                         let (name, copies) = (self.request.name, answer.copies.as_ref());
-                        match self.engine.sender.judge(name, self.durability, copies, "the lock was given back") {
+                        match self.engine.sender.judge(name, self.request.needs, copies, "the lock was given back") {
                             Ok(missing) => self.granted(&answer, token, missing),
                             Err(error) => Err(self.granted_in_one_place(&answer, error)),
                         }
@@ -254,7 +251,7 @@ impl<'a> Acquisition<'a> {
                 unfenceable: unfenceable || earlier.is_some_and(|in_doubt| in_doubt.unfenceable),
             },
             ledger,
-            durability: self.durability,
+            needs: self.request.needs,
         }));
         let Some(dead) = self.engine.cells.registry.add(Arc::clone(&hold)) else {
             return Err(self.granted_while_closing());

@@ -4,7 +4,6 @@ use std::result;
 use std::sync::Arc;
 
 use crate::conn::Server;
-use crate::durability::Durability;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::Keeper;
@@ -15,14 +14,15 @@ use crate::script::{Call, Renewal, RenewalAnswer};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Phase;
 use crate::time::{Instant, Lease};
+use crate::transport::Confirmation;
 
 /// An extension from its request to its reply.
 pub(crate) struct Extension<'a> {
     hold: &'a Arc<HoldState>,
     server: Arc<Server>,
     lease: Lease,
-    /// What the request must have reached before it counts.
-    durability: Option<Durability>,
+    /// What must follow the request before it counts.
+    confirmation: Option<Confirmation>,
     turn: RequestTurn<'a>,
 }
 
@@ -53,20 +53,19 @@ impl Keeper {
         let (raise, reads) =
             self.with_ledger(hold, |ledger, now| (ledger.raise(now, lease), ledger.counts_on_wire(now).shared));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise, reads };
-        let durability = hold.durability();
-        let confirmation = durability.map(|needs| hold.kind.confirmation(&hold.name, needs));
+        let confirmation = hold.confirmation(None);
         let call = hold
             .kind
             .renew(&[renewal])
-            .confirmed(confirmation, |answers| matches!(answers.first(), Some(RenewalAnswer::Renewed)));
+            .confirmed(confirmation.clone(), |answers| matches!(answers.first(), Some(RenewalAnswer::Renewed)));
         let (in_doubt, server) = (turn.take_in_doubt(), self.sender.server(&hold.name));
-        Ok((Extension { hold, server, lease, durability, turn }, call, in_doubt))
+        Ok((Extension { hold, server, lease, confirmation, turn }, call, in_doubt))
     }
 
     /// Takes the outcome of the request.
     pub(crate) fn finish_extension(
         &self,
-        Extension { hold, server, lease, durability, turn }: Extension<'_>,
+        Extension { hold, server, lease, confirmation, turn }: Extension<'_>,
         outcome: result::Result<Answer<Vec<RenewalAnswer>>, Failed>,
     ) -> Result<()> {
         let mut missing = None;
@@ -76,7 +75,7 @@ impl Keeper {
             |_| outcome,
             |ledger, now, answer| match answer.value.first() {
                 Some(RenewalAnswer::Renewed) => {
-                    if let Some(needs) = durability {
+                    if let Some(Confirmation { needs, .. }) = &confirmation {
                         missing = needs.judge(answer.copies.as_ref(), &server.label(), NOT_EXTENDED)?;
                     }
                     ledger.extended(answer.sent, lease);

@@ -4,7 +4,6 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::conn::{Redirect, Request, Response, Route, Server, Topology, ask, gather};
-use crate::durability::Copies;
 use crate::engine::caller::Caller;
 use crate::engine::sender::side_by_side::side_by_side;
 use crate::error::{Error, ErrorKind, Loss};
@@ -12,7 +11,7 @@ use crate::script::Call;
 use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
 use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::transport::{Fault, Fitness, Identity, Limits, PubSub, Question, ServerNumber};
+use crate::transport::{Copies, Fault, Fitness, Identity, Limits, PubSub, Question, ServerNumber};
 
 /// A reply, and the history of its request.
 #[derive(Debug)]

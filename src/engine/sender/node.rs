@@ -19,7 +19,7 @@ pub(crate) struct Node {
     pub(crate) cleaner: Background,
     asking: Mutex<NodeCallers>,
     /// Whether the observer knows that the server cannot wait for replicas.
-    misses_durability: AtomicBool,
+    cannot_wait: AtomicBool,
 }
 
 /// The number of callers that ask the server for locks, and the start of an outage.
@@ -38,13 +38,13 @@ impl Node {
             server,
             cleaner: Background::new("lockson-cleanup"),
             asking: Mutex::default(),
-            misses_durability: AtomicBool::new(false),
+            cannot_wait: AtomicBool::new(false),
         }
     }
 
     /// Records that the server cannot wait for replicas. Returns whether this is new.
-    pub(crate) fn misses_durability(&self) -> bool {
-        !self.misses_durability.swap(true, Ordering::Relaxed)
+    pub(crate) fn cannot_wait(&self) -> bool {
+        !self.cannot_wait.swap(true, Ordering::Relaxed)
     }
 
     /// Records that a caller asks the server.

@@ -11,7 +11,7 @@ use crate::engine::several::Take;
 use crate::engine::several::asking::{self, Reply};
 use crate::engine::several::giving_back::{Held, extend_at_once, release_at_once};
 use crate::engine::several::part::Part;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::owner::ThreadId;
 use crate::state::backoff::random;
 use crate::state::exchange::Bounds;
@@ -97,7 +97,7 @@ impl<'a> All<'a> {
                     let acquisition = self.acquisition(place, Wait::Until(Deadline::At(until)));
                     let granted = match self.wait_for(place, acquisition.holding()) {
                         // A wait without parts has the time of the caller to outlast an outage.
-                        Err(error) if is_outage(&error) && !self.is_over() => {
+                        Err(error) if error.is_outage() && !self.is_over() => {
                             self.rounds.silent(place);
                             self.trouble = Some(error);
                             false
@@ -169,7 +169,7 @@ impl<'a> All<'a> {
                 Ok(Reply::Busy(_)) => self.rounds.busy(place),
                 Ok(Reply::Passed) => self.rounds.passed(place),
                 // The wait for this lock alone asks on, and tells why it ends.
-                Err(error) if is_outage(&error) && !self.is_over() => {
+                Err(error) if error.is_outage() && !self.is_over() => {
                     self.rounds.silent(place);
                     self.trouble = Some(error);
                 }
@@ -262,11 +262,6 @@ impl<'a> All<'a> {
             drop(release_at_once(&held, |engine| limit(engine, end)));
         }
     }
-}
-
-/// Whether the server may answer later. A lock that its replicas did not get is an error at once.
-fn is_outage(error: &Error) -> bool {
-    error.is_transient() && error.kind() != ErrorKind::NotDurable
 }
 
 /// These bounds, ended with the call.

@@ -105,7 +105,7 @@ fn tell(
                 Some(Heard { reply: Ok(Reply::Granted((hold, _))), .. }) => Some((&**hold, started)),
                 _ => None,
             };
-            let missing = engine.sender.judge(request.name, request.durability, answer.copies.as_ref(), "");
+            let missing = engine.sender.judge(request.name, request.needs, answer.copies.as_ref(), "");
             engine.tell_grant(request, answer.sent, missing.unwrap_or_default(), grant);
         }
     }

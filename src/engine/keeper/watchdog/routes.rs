@@ -12,6 +12,7 @@ use crate::script::look::Claim;
 use crate::script::{Renewal, RenewalAnswer};
 use crate::state::exchange::Bounds;
 use crate::time::Instant;
+use crate::transport::Confirmation;
 
 impl Keeper {
     /// Learns from the refusal of a renewal or a check.
@@ -42,12 +43,11 @@ impl Keeper {
             let answer = self.sender.send(&look, bounds, None);
             return answer.map(|answer| answer.value).map_err(|failed| failed.error);
         };
-        let durability = hold.durability();
-        let confirmation = durability.map(|needs| hold.kind.confirmation(&hold.name, needs));
+        let confirmation = hold.confirmation(None);
         let is_renewed = |answers: &Vec<RenewalAnswer>| matches!(answers.first(), Some(RenewalAnswer::Renewed));
-        let call = hold.kind.renew(&[renewal]).confirmed(confirmation, is_renewed);
+        let call = hold.kind.renew(&[renewal]).confirmed(confirmation.clone(), is_renewed);
         let answer = self.sender.send(&call, bounds, None).map_err(|failed| failed.error)?;
-        if let Some(needs) = durability.filter(|_| is_renewed(&answer.value)) {
+        if let Some(Confirmation { needs, .. }) = confirmation.filter(|_| is_renewed(&answer.value)) {
             let server = self.sender.server(&hold.name).label();
             let missing = needs.judge(answer.copies.as_ref(), &server, "its renewal does not count")?;
             self.sender.tell_missing(&hold.name, missing);

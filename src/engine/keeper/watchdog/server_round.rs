@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::conn::{DedicatedConnection, Server};
-use crate::durability::{Copies, Durability};
 use crate::engine::hold::HoldState;
 use crate::engine::keeper::Keeper;
 use crate::engine::keeper::watchdog::inbox::Inbox;
@@ -16,7 +15,7 @@ use crate::script::{Call, RenewalAnswer, pipelined};
 use crate::state::ledger::Ledger;
 use crate::state::watch::Watch;
 use crate::time::Instant;
-use crate::transport::{Fault, PubSub, Question, Slot};
+use crate::transport::{Copies, Fault, PubSub, Question, Slot};
 
 /// The surroundings of one round: the keeper and the server.
 pub(super) struct ServerRound<'a> {
@@ -115,8 +114,8 @@ impl ServerRound<'_> {
     fn confirm<'a>(&mut self, answers: impl Iterator<Item = (&'a Due, &'a mut RenewalAnswer)>) {
         let renewed = answers.filter(|(_, answer)| **answer == RenewalAnswer::Renewed);
         let mut waiting: Vec<_> =
-            renewed.filter_map(|(due, answer)| Some((&due.hold, due.hold.durability()?, answer))).collect();
-        let Some(needs) = Durability::all(waiting.iter().map(|(_, needs, _)| Some(*needs))) else { return };
+            renewed.filter_map(|(due, answer)| Some((&due.hold, due.hold.needs()?, answer))).collect();
+        let Some(needs) = waiting.iter().map(|(_, needs, _)| *needs).reduce(|one, other| one.and(other)) else { return };
         // Replicas that are late delay the other holds of the server once, and not for each batch.
         let needs = if self.waited.is_zero() { needs } else { needs.at_most(SHORTEST_ATTEMPT) };
         let began = Instant::now();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::durability::Durability;
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::request::AcquireRequest;
 use crate::engine::sender::exactly_once::Answer;
@@ -14,8 +13,8 @@ use crate::transport::Confirmation;
 impl Acquisition<'_> {
     /// The step that confirms a grant, which counts only then.
     pub(crate) fn confirmation(&self) -> Option<Confirmation> {
-        let AcquireRequest { name, kind, .. } = self.request;
-        self.durability.map(|needs| kind.confirmation(name, needs))
+        let AcquireRequest { name, kind, needs, .. } = self.request;
+        needs.map(|needs| kind.confirmation(name, needs))
     }
 
     /// The replicas do not have the grant, so it is given back: at once, or by the background.
@@ -38,7 +37,7 @@ impl Acquisition<'_> {
     /// The end of a call with a limit, by its bounds and those of the wait for replicas.
     fn end(&self) -> Option<Instant> {
         let Deadline::At(at) = self.waiting.deadline else { return None };
-        let copied = self.durability.map_or(Duration::ZERO, Durability::bound);
+        let copied = self.request.needs.map_or(Duration::ZERO, |needs| needs.bound());
         Some(at.after(self.engine.config.command_timeout).after(copied))
     }
 }
