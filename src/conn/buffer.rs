@@ -26,19 +26,8 @@ impl Buffer {
     }
 
     pub(super) fn take(&mut self) -> io::Result<Option<Value>> {
-        if self.is_empty() {
+        let Some((value, length)) = frame::read(&self.bytes[self.start..self.end], self.largest)? else {
             return Ok(None);
-        }
-        let garbled =
-            |error: Box<dyn std::error::Error + Send + Sync>| io::Error::new(io::ErrorKind::InvalidData, error);
-        let here = &self.bytes[self.start..self.end];
-        let Some(length) = frame::length(here, self.largest).map_err(|error| garbled(error.into()))? else {
-            return Ok(None);
-        };
-        let reply = &here[..length];
-        let value = match frame::plain(reply) {
-            Some(value) => value,
-            None => redis::parse_redis_value(reply).map_err(|error| garbled(error.into()))?,
         };
         self.start += length;
         if self.is_empty() {

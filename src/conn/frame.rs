@@ -1,6 +1,6 @@
-//! Finds the end of a reply, refuses garbled and oversized replies, and parses simple replies.
+//! Reads replies, and refuses garbled and oversized ones.
 
-use std::fmt;
+use std::{fmt, io};
 
 use redis::Value;
 
@@ -23,98 +23,100 @@ impl Default for Largest {
     }
 }
 
-/// Returns the length of the reply at the start of `bytes`; `None` while the reply is incomplete.
+/// Reads the reply at the start of `bytes`. Returns the value and its length; `None` while the reply is incomplete.
 ///
-/// Only headers are read. The limits are checked before any memory is reserved, so a hostile length costs nothing.
-pub(super) fn length(bytes: &[u8], largest: Largest) -> Result<Option<usize>, Garbled> {
-    let mut at = 0;
-    let mut elements = 0;
-    // The number of missing values at each level; the outermost level needs one value.
-    let mut missing = vec![1_usize];
-    while let Some(level) = missing.last_mut() {
-        if *level == 0 {
-            missing.pop();
-            continue;
+/// The limits are checked before any memory is reserved, so a hostile length costs nothing. Numbers, texts and lists of
+/// them, as scripts send them, are read here: the general parser allocates a buffer of 8 KiB for every value, which
+/// costs more than the rest of a request.
+pub(super) fn read(bytes: &[u8], largest: Largest) -> io::Result<Option<(Value, usize)>> {
+    let mut reader = Reader { bytes, at: 0, elements: 0, largest };
+    match reader.value(DEEPEST) {
+        Ok(value) => Ok(Some((value, reader.at))),
+        Err(Unread::Incomplete) => Ok(None),
+        Err(Unread::Garbled(error)) => Err(error),
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    elements: usize,
+    largest: Largest,
+}
+
+/// The reason why there is no value.
+enum Unread {
+    Incomplete,
+    Garbled(io::Error),
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the next value, with at most `depth` lists inside each other.
+    fn value(&mut self, depth: usize) -> Result<Value, Unread> {
+        let start = self.at;
+        self.elements += 1;
+        if self.elements > self.largest.elements {
+            return Err(Garbled("too many elements").into());
         }
-        *level -= 1;
-        elements += 1;
-        if elements > largest.elements {
-            return Err(Garbled("too many elements"));
-        }
-        let Some((header, after)) = line(bytes, at)? else { return Ok(None) };
-        at = after;
-        let Some((&marker, digits)) = header.split_first() else { return Err(Garbled("an empty line")) };
+        let (marker, digits) = self.line()?;
         match marker {
-            b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => {}
+            b':' => return number(digits).map(Value::Int).ok_or(Garbled("a number that is none").into()),
+            b'+' | b'-' | b'_' | b',' | b'#' | b'(' => {}
             b'$' | b'=' | b'!' => {
-                if let Some(size) = size(digits, LONGEST_TEXT, marker == b'$')? {
-                    at += size + 2;
+                let Some(size) = size(digits, LONGEST_TEXT, marker == b'$')? else { return Ok(Value::Nil) };
+                let text = self.text(size)?;
+                if marker == b'$' {
+                    return Ok(Value::BulkString(text.to_vec()));
                 }
             }
             b'*' | b'~' | b'>' | b'%' | b'|' => {
-                let count = size(digits, largest.elements, marker == b'*')?.unwrap_or(0);
+                let depth = depth.checked_sub(1).ok_or(Garbled("nested too deeply"))?;
+                let Some(count) = size(digits, self.largest.elements, marker == b'*')? else { return Ok(Value::Nil) };
                 let pairs = if matches!(marker, b'%' | b'|') { 2 } else { 1 };
                 // Attributes precede the value to which they belong.
                 let extra = usize::from(marker == b'|');
-                if missing.len() >= DEEPEST {
-                    return Err(Garbled("nested too deeply"));
+                let values = (0..count * pairs + extra).map(|_| self.value(depth)).collect::<Result<Vec<_>, Unread>>()?;
+                if marker == b'*' {
+                    return Ok(Value::Array(values));
                 }
-                missing.push(count * pairs + extra);
             }
-            _ => return Err(Garbled("not a reply of redis")),
+            _ => return Err(Garbled("not a reply of redis").into()),
         }
-        if at > largest.bytes {
-            return Err(Garbled("too long"));
+        let rare = redis::parse_redis_value(&self.bytes[start..self.at]);
+        rare.map_err(|error| Unread::Garbled(io::Error::new(io::ErrorKind::InvalidData, error)))
+    }
+
+    /// Takes the next line: its marker, and the rest.
+    fn line(&mut self) -> Result<(u8, &'a [u8]), Unread> {
+        let rest = &self.bytes[self.at..];
+        let Some(end) = rest.iter().position(|&byte| byte == b'\r') else {
+            return Err(if rest.len() > LONGEST_TEXT { Garbled("a line too long").into() } else { Unread::Incomplete });
+        };
+        match rest.get(end + 1) {
+            Some(b'\n') => self.pass(end + 2)?,
+            Some(_) => return Err(Garbled("a line without its end").into()),
+            None => return Err(Unread::Incomplete),
         }
-        if at > bytes.len() {
-            return Ok(None);
+        rest[..end].split_first().map(|(marker, digits)| (*marker, digits)).ok_or(Garbled("an empty line").into())
+    }
+
+    /// Takes a text of this size, and its end.
+    fn text(&mut self, size: usize) -> Result<&'a [u8], Unread> {
+        let start = self.at;
+        self.pass(size + 2)?;
+        self.bytes[start..self.at].strip_suffix(b"\r\n").ok_or(Garbled("a text without its end").into())
+    }
+
+    fn pass(&mut self, size: usize) -> Result<(), Unread> {
+        self.at += size;
+        if self.at > self.largest.bytes {
+            return Err(Garbled("too long").into());
         }
+        if self.at > self.bytes.len() { Err(Unread::Incomplete) } else { Ok(()) }
     }
-    Ok(Some(at))
 }
 
-/// Parses a whole reply that is an integer, a text, or a list of these and of flat lists, as scripts and messages are,
-/// also those about changed keys. Returns `None` for other replies: the general parser allocates a buffer of 8 KiB for
-/// every reply, which costs more than the rest of a request.
-pub(super) fn plain(reply: &[u8]) -> Option<Value> {
-    let mut rest = reply;
-    let value = nested(&mut rest, DEEPEST_PLAIN)?;
-    rest.is_empty().then_some(value)
-}
-
-fn nested(rest: &mut &[u8], depth: usize) -> Option<Value> {
-    if rest.first() != Some(&b'*') {
-        return scalar(rest);
-    }
-    let depth = depth.checked_sub(1)?;
-    let count = usize::try_from(integer(take_line(rest)?)?).ok()?;
-    (0..count).map(|_| nested(rest, depth)).collect::<Option<_>>().map(Value::Array)
-}
-
-fn scalar(rest: &mut &[u8]) -> Option<Value> {
-    let marker = *rest.first()?;
-    if !matches!(marker, b':' | b'$') {
-        return None;
-    }
-    let number = integer(take_line(rest)?)?;
-    if marker == b':' {
-        return Some(Value::Int(number));
-    }
-    let size = usize::try_from(number).ok()?;
-    let text = rest.get(..size)?.to_vec();
-    *rest = rest.get(size..)?.strip_prefix(b"\r\n")?;
-    Some(Value::BulkString(text))
-}
-
-/// Takes the next line, without its marker.
-fn take_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let end = rest.iter().position(|&byte| byte == b'\r')?;
-    let line = rest.get(1..end)?;
-    *rest = rest.get(end + 2..)?;
-    Some(line)
-}
-
-fn integer(digits: &[u8]) -> Option<i64> {
+fn number(digits: &[u8]) -> Option<i64> {
     str::from_utf8(digits).ok()?.parse().ok()
 }
 
@@ -141,19 +143,9 @@ impl fmt::Display for Garbled {
 
 impl std::error::Error for Garbled {}
 
-/// Returns the line that starts at `at` and the offset of the next line.
-fn line(bytes: &[u8], at: usize) -> Result<Option<(&[u8], usize)>, Garbled> {
-    let rest = bytes.get(at..).unwrap_or(&[]);
-    match rest.iter().position(|&byte| byte == b'\r') {
-        Some(end) if end + 1 < rest.len() => {
-            if rest[end + 1] == b'\n' {
-                Ok(Some((&rest[..end], at + end + 2)))
-            } else {
-                Err(Garbled("a line without its end"))
-            }
-        }
-        None if rest.len() > LONGEST_TEXT => Err(Garbled("a line too long")),
-        _ => Ok(None),
+impl From<Garbled> for Unread {
+    fn from(garbled: Garbled) -> Self {
+        Self::Garbled(io::Error::new(io::ErrorKind::InvalidData, garbled))
     }
 }
 
@@ -171,16 +163,15 @@ fn size(digits: &[u8], most: usize, may_be_null: bool) -> Result<Option<usize>, 
 }
 
 const LONGEST_TEXT: usize = 64 * 1024;
-const DEEPEST: usize = 8;
-/// A message about changed keys has a list of them in it.
-const DEEPEST_PLAIN: usize = 2;
+const DEEPEST: usize = 7;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
-        super::length(bytes, Largest::REPLY)
+    fn length(bytes: &[u8]) -> Result<Option<usize>, String> {
+        let read = read(bytes, Largest::REPLY).map_err(|error| error.to_string())?;
+        Ok(read.map(|(_, length)| length))
     }
 
     #[test]
@@ -234,28 +225,31 @@ mod tests {
         }
         // The header of the last text alone.
         reply.extend(format!("${LONGEST_TEXT}\r\n").bytes());
-        assert_eq!(length(&reply), Err(Garbled("too long")));
+        assert_eq!(length(&reply).unwrap_err(), Garbled("too long").to_string());
     }
 
     #[test]
-    fn plain_replies_read_as_the_general_parser_reads_them() {
-        let check = |reply: &[u8], taken: bool| {
+    fn replies_read_as_the_general_parser_reads_them() {
+        let check = |reply: &[u8]| {
             let general = redis::parse_redis_value(reply).unwrap();
-            assert_eq!(plain(reply), taken.then_some(general), "{reply:?}");
+            assert_eq!(read(reply, Largest::REPLY).unwrap(), Some((general, reply.len())), "{reply:?}");
         };
-        check(b":-12\r\n", true);
-        check(b"$4\r\na\r\nb\r\n", true);
-        check(b"$0\r\n\r\n", true);
-        check(b"*0\r\n", true);
-        check(b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n:1\r\n", true);
-        check(b"$-1\r\n", false);
-        check(b"*-1\r\n", false);
-        check(b"+OK\r\n", false);
-        check(b"-ERR no\r\n", false);
-        check(b"*1\r\n*1\r\n:1\r\n", true);
-        check(b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n", true);
-        check(b"*1\r\n*1\r\n*1\r\n:1\r\n", false);
-        check(b"*2\r\n*1\r\n$-1\r\n:1\r\n", false);
+        check(b":-12\r\n");
+        check(b"$4\r\na\r\nb\r\n");
+        check(b"$0\r\n\r\n");
+        check(b"*0\r\n");
+        check(b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n:1\r\n");
+        check(b"$-1\r\n");
+        check(b"*-1\r\n");
+        check(b"+OK\r\n");
+        check(b"-ERR no\r\n");
+        check(b"*1\r\n*1\r\n:1\r\n");
+        check(b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+        check(b"*1\r\n*1\r\n*1\r\n:1\r\n");
+        check(b"*2\r\n*1\r\n$-1\r\n:1\r\n");
+        check(b"*3\r\n+OK\r\n-ERR no\r\n%1\r\n+a\r\n_\r\n");
+        check(b"~2\r\n#t\r\n,1.5\r\n");
+        check(b">2\r\n+invalidate\r\n*1\r\n$1\r\nk\r\n");
     }
 
     proptest::proptest! {
