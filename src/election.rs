@@ -209,8 +209,12 @@ impl Election {
     /// for at most [`outage_limit`](crate::ClientBuilder::outage_limit). `Cancelled` and `Closed` as their names say.
     pub fn wait_change(&self, last: Option<&Leader>, wait: Duration) -> Result<Option<Leader>> {
         let name = self.name.checked()?;
-        let inquiry =
-            Inquiry { name, question: leader::read, channel: name.leader_channel(), cancel: self.modifiers.cancel.as_ref() };
+        let inquiry = Inquiry {
+            name,
+            question: leader::read,
+            channel: name.leader_channel(),
+            cancel: self.modifiers.cancel.as_ref(),
+        };
         let judge = |reading: &Reading| {
             if Leader::of(reading.clone()).as_ref() != last {
                 return Verdict::Wanted;

@@ -26,5 +26,5 @@ pub(crate) use handle::Handle;
 pub(crate) use hold::HoldState;
 pub(crate) use inquiry::{Inquiry, Verdict};
 pub(crate) use parts::Engine;
-pub(crate) use request::{Grant, Modifiers, Wait};
+pub(crate) use request::{AcquireRequest, Grant, Modifiers, Wait};
 pub(crate) use sender::numbered::Numbered;

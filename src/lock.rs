@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::several::{Form, SingleLock, Members, Multi};
+use crate::engine::several::{Form, Members, Multi, SingleLock};
 use crate::engine::{Handle, Modifiers, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, OwnedGuard};

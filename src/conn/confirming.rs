@@ -18,9 +18,8 @@ impl Connection {
         confirmation: &Confirmation,
         asks: bool,
     ) -> Result<Copies, (Option<Identity>, Error)> {
-        let wait = |words: Vec<String>| {
-            command(&words.iter().map(String::as_str).collect::<Vec<_>>()).get_packed_command()
-        };
+        let wait =
+            |words: Vec<String>| command(&words.iter().map(String::as_str).collect::<Vec<_>>()).get_packed_command();
         let mut packed = if asks { asking() } else { vec![] };
         packed.extend(&confirmation.touch);
         packed.extend(wait(confirmation.needs.words()));

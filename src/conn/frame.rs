@@ -75,7 +75,8 @@ impl<'a> Reader<'a> {
                 let pairs = if matches!(marker, b'%' | b'|') { 2 } else { 1 };
                 // Attributes precede the value to which they belong.
                 let extra = usize::from(marker == b'|');
-                let values = (0..count * pairs + extra).map(|_| self.value(depth)).collect::<Result<Vec<_>, Unread>>()?;
+                let values =
+                    (0..count * pairs + extra).map(|_| self.value(depth)).collect::<Result<Vec<_>, Unread>>()?;
                 if marker == b'*' {
                     return Ok(Value::Array(values));
                 }

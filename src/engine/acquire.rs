@@ -41,9 +41,7 @@ impl Engine {
         let caller = Caller::new(&self.life, request.modifiers.cancel.as_ref());
         caller.check()?;
         let thread = (!request.modifiers.owned).then(ThreadId::current);
-        if let Some(thread) = &thread
-            && let Some(hold) = self.cells.registry.find(request.name, thread.number())
-        {
+        if let Some(hold) = request.held_by(thread.as_ref()) {
             let bounds = self.sender.bounds(&self.sender.node(request.name), Instant::now(), wait.deadline());
             return self.reenter(request, &hold, &caller, bounds).map(Some);
         }

@@ -10,6 +10,7 @@ use crate::engine::parts::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Kind;
 use crate::name::LockName;
+use crate::owner::ThreadId;
 use crate::state::ledger::{GuardNumber, Promise};
 use crate::time::{Deadline, Instant, Lease};
 
@@ -29,6 +30,7 @@ pub(crate) struct Modifiers {
 /// The request of a caller.
 #[derive(Debug)]
 pub(crate) struct AcquireRequest<'a> {
+    pub(crate) engine: &'a Engine,
     pub(crate) name: &'a LockName,
     pub(crate) kind: &'a Arc<dyn Kind>,
     pub(crate) modifiers: &'a Modifiers,
@@ -61,6 +63,11 @@ impl Modifiers {
 }
 
 impl AcquireRequest<'_> {
+    /// The hold that this thread has; an owned hold belongs to no thread.
+    pub(crate) fn held_by(&self, thread: Option<&ThreadId>) -> Option<Arc<HoldState>> {
+        self.engine.cells.registry.find(self.name, thread?.number())
+    }
+
     /// Returns the promise to a guard whose request was sent at `sent`.
     pub(super) fn promise(&self, sent: Instant) -> Promise {
         match self.modifiers.lease {
@@ -91,7 +98,7 @@ pub(crate) type Grant = (Arc<HoldState>, GuardNumber);
 impl Engine {
     /// Returns the request for a lock; refuses modifiers without meaning for the lock.
     pub(crate) fn request<'a>(
-        &self,
+        &'a self,
         name: &'a LockName,
         kind: &'a Arc<dyn Kind>,
         modifiers: &'a Modifiers,
@@ -112,6 +119,6 @@ impl Engine {
             (Some(needs), _) => Some(needs.checked(ErrorKind::BadInput, lease.duration())?),
             (None, usual) => usual.map(|usual| usual.at_most(lease.duration() / 2)),
         };
-        Ok(AcquireRequest { name, kind, modifiers, lease, needs, group })
+        Ok(AcquireRequest { engine: self, name, kind, modifiers, lease, needs, group })
     }
 }

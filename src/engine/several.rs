@@ -3,17 +3,17 @@
 mod all;
 pub(crate) mod asking;
 pub(crate) mod giving_back;
-pub(crate) mod part;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::acquire::stand_back::Wanted;
 use crate::engine::caller::Caller;
 use crate::engine::handle::{Handle, Operation};
 use crate::engine::life::Life;
 use crate::engine::parts::Engine;
-use crate::engine::request::{Grant, Modifiers, Wait};
+use crate::engine::request::{AcquireRequest, Grant, Modifiers, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Kind;
 use crate::name::LockName;
@@ -21,7 +21,6 @@ use crate::owner::ThreadId;
 use crate::state::exchange::Bounds;
 use crate::time::Instant;
 use all::All;
-use part::Part;
 
 /// Several locks that are taken together.
 #[derive(Debug)]
@@ -69,14 +68,14 @@ pub(crate) trait Form: fmt::Debug + Send + Sync {
     fn limit_each(&self) -> Option<Duration>;
 
     /// Takes the members; `None` when other owners kept too many until the deadline. The grants are in the order of
-    /// the parts, with nothing for a part that was not granted.
+    /// the requests, with nothing for a lock that was not granted.
     fn take(&self, take: Take<'_>) -> Result<Option<Vec<Option<Grant>>>>;
 }
 
 /// One take of several locks.
 pub(crate) struct Take<'a> {
     /// In the canonical order.
-    pub(crate) parts: &'a [Part<'a>],
+    pub(crate) requests: &'a [AcquireRequest<'a>],
     pub(crate) caller: &'a Caller<'a>,
     pub(crate) thread: Option<ThreadId>,
     pub(crate) wait: Wait,
@@ -168,7 +167,7 @@ impl Members {
     /// The bounds of a request about one of the locks, in a call of at most `limit`.
     pub(crate) fn bounds(&self, engine: &Engine, limit: Duration) -> Bounds {
         match self.form.limit_each() {
-            Some(limit_each) => part::once(limit_each.min(limit)),
+            Some(limit_each) => once(limit_each.min(limit)),
             None => Bounds::within(Instant::now(), limit, engine.config.command_timeout),
         }
     }
@@ -191,13 +190,12 @@ impl Members {
         caller.check()?;
         let thread = (!modifiers.owned).then(ThreadId::current);
         let merged: Vec<Modifiers> = self.modifiers.iter().map(|own| modifiers.over(own)).collect();
-        let part = |&place: &usize| {
+        let request = |&place: &usize| {
             let (SingleLock { kind, name, .. }, engine) = (&self.members[place], engines[self.client_of[place]]);
-            let request = engine.request(name, kind, &merged[place], Some(&self.name));
-            request.map(|request| Part { engine, request }).map_err(|error| error.about(name))
+            engine.request(name, kind, &merged[place], Some(&self.name)).map_err(|error| error.about(name))
         };
-        let parts = self.order.iter().map(part).collect::<Result<Vec<_>>>()?;
-        let grants = self.form.take(Take { parts: &parts, caller: &caller, thread, wait })?;
+        let requests = self.order.iter().map(request).collect::<Result<Vec<_>>>()?;
+        let grants = self.form.take(Take { requests: &requests, caller: &caller, thread, wait })?;
         let Some(grants) = grants else { return Ok(None) };
         let mut in_order: Vec<_> = self.order.iter().zip(grants).collect();
         in_order.sort_by_key(|(place, _)| **place);
@@ -211,6 +209,17 @@ pub(crate) fn list(form: &str, members: &[SingleLock]) -> String {
     let more = members.len() - named.len();
     let rest = if more == 0 { String::new() } else { format!(", and {more} more") };
     format!("{form}({}{rest})", named.join(", "))
+}
+
+/// A lock that is wanted with others, as the rule of turns sees it.
+pub(crate) fn wanted<'a>(request: &'a AcquireRequest<'a>) -> Wanted<'a> {
+    (request.engine, request.name, Some(&**request.kind))
+}
+
+/// The bounds of a request that is sent once, and waits for so long.
+pub(crate) fn once(limit: Duration) -> Bounds {
+    let now = Instant::now();
+    Bounds { retry_until: now, repeat: false, ..Bounds::within(now, limit, limit) }
 }
 
 /// The most locks of a group.

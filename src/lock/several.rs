@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{Lock, Target};
+use crate::engine::Engine;
 use crate::engine::several::giving_back::{Held, release_at_once};
 use crate::engine::several::{Form, Members};
-use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 
 impl Members {

@@ -8,11 +8,10 @@ use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::Caller;
-use crate::engine::several::Take;
 use crate::engine::several::asking::{self, Heard, Reply};
 use crate::engine::several::giving_back::{Held, reenter_at_once, release_at_once};
-use crate::engine::several::part::{Part, once};
-use crate::engine::{Engine, Grant, Wait};
+use crate::engine::several::{Take, once, wanted};
+use crate::engine::{AcquireRequest, Engine, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Waking;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
@@ -24,7 +23,7 @@ use crate::transport::Fitness;
 
 /// One take of most of several locks. Dropping it gives back what it holds.
 pub(crate) struct Most<'a> {
-    parts: &'a [Part<'a>],
+    requests: &'a [AcquireRequest<'a>],
     grants: Vec<Option<Grant>>,
     needed: usize,
     node_timeout: Duration,
@@ -44,34 +43,33 @@ pub(crate) struct Most<'a> {
 
 impl<'a> Most<'a> {
     pub(crate) fn new(
-        Take { parts, caller, thread, wait }: Take<'a>,
+        Take { requests, caller, thread, wait }: Take<'a>,
         Terms { node_timeout, rejoin_after }: Terms,
     ) -> Self {
-        let waiting = |Part { engine, request }: &'a Part<'a>| {
+        let waiting = |request: &'a AcquireRequest<'a>| {
             let label = request.kind.label(request.kind.side());
-            Waiting::new(engine, (request.name, label, request.group), caller, wait.deadline())
+            Waiting::new(request.engine, (request.name, label, request.group), caller, wait.deadline())
         };
-        let patience = parts.iter().map(|part| part.engine.config.command_timeout).min();
-        let needed = majority(parts.len());
-        let Part { engine, request } = &parts[0];
+        let patience = requests.iter().map(|request| request.engine.config.command_timeout).min();
+        let needed = majority(requests.len());
         Self {
-            parts,
-            grants: parts.iter().map(|_| None).collect(),
+            requests,
+            grants: requests.iter().map(|_| None).collect(),
             needed,
             node_timeout: patience.map_or(node_timeout, |patience| node_timeout.min(patience)),
             rejoin_after,
             caller,
-            listed_as: engine.draw_owner(&**request.kind, thread.as_ref()),
+            listed_as: requests[0].engine.draw_owner(&**requests[0].kind, thread.as_ref()),
             thread,
             wait,
             votes: Votes::new(needed),
-            waiting: parts.iter().map(waiting).collect(),
+            waiting: requests.iter().map(waiting).collect(),
             hears_messages: false,
             without_quorum_since: None,
         }
     }
 
-    /// Takes most of the locks, or none. The grants are in the order of the parts, with nothing for a missing one.
+    /// Takes most of the locks, or none. The grants are in the order of the requests, with nothing for a missing one.
     pub(crate) fn run(mut self) -> Result<Option<Vec<Option<Grant>>>> {
         let outcome = if self.wait == Wait::Not {
             self.attempt().map(|outcome| match outcome {
@@ -93,21 +91,21 @@ impl<'a> Most<'a> {
     fn ask_all(&mut self) -> Vec<(Heard, bool)> {
         let skips_down = self.has_quorum_up();
         let mut replies = self.reenter_all(skips_down);
-        let missing: Vec<usize> = (0..self.parts.len()).filter(|place| replies[*place].is_none()).collect();
+        let missing: Vec<usize> = (0..self.requests.len()).filter(|place| replies[*place].is_none()).collect();
         let asking = missing.iter().map(|place| {
-            let Part { engine, request } = &self.parts[*place];
-            Acquisition::new(engine, request, self.thread.clone(), self.caller, Wait::Not)
+            let request = &self.requests[*place];
+            Acquisition::new(request.engine, request, self.thread.clone(), self.caller, Wait::Not)
         });
         let (limit, rejoin_after) = (self.node_timeout, self.rejoin_after);
-        let longest = self.parts.iter().map(|part| part.request.lease.duration()).max();
+        let longest = self.requests.iter().map(|request| request.lease.duration()).max();
         let usual = |engine: &Engine| engine.keeper.watchdog_lease.duration().max(longest.unwrap_or_default());
         let vote = |engine: &Engine, _| {
             let age = Some(rejoin_after.unwrap_or_else(|| usual(engine)));
             at_nodes(limit, Fitness { is_up: skips_down, age, advice: ADVICE })
         };
         let asked = asking::ask_at_once(asking.collect(), self.caller, vote);
-        for part in self.parts {
-            part.engine.sender.try_again_later(part.request.name);
+        for request in self.requests {
+            request.engine.sender.try_again_later(request.name);
         }
         let is_reentry: Vec<bool> = replies.iter().map(Option::is_some).collect();
         for (place, reply) in missing.into_iter().zip(asked) {
@@ -126,12 +124,12 @@ impl<'a> Most<'a> {
 
     /// Re-enters the locks that this thread holds, all servers at once. A lost hold does not vote.
     fn reenter_all(&self, skips_down: bool) -> Vec<Option<Heard>> {
-        let find = |(place, part): (usize, &'a Part<'a>)| {
-            Some((place, (part, part.engine.cells.registry.find(part.request.name, self.thread.as_ref()?.number())?)))
+        let find = |(place, request): (usize, &'a AcquireRequest<'a>)| {
+            Some((place, (request, request.held_by(self.thread.as_ref())?)))
         };
-        let (places, held): (Vec<usize>, Vec<_>) = self.parts.iter().enumerate().filter_map(find).unzip();
+        let (places, held): (Vec<usize>, Vec<_>) = self.requests.iter().enumerate().filter_map(find).unzip();
         let bounds = |_: &Engine| at_nodes(self.node_timeout, Fitness { is_up: skips_down, ..Fitness::default() });
-        let mut replies: Vec<Option<Heard>> = self.parts.iter().map(|_| None).collect();
+        let mut replies: Vec<Option<Heard>> = self.requests.iter().map(|_| None).collect();
         for (place, outcome) in places.into_iter().zip(reenter_at_once(&held, bounds, self.caller)) {
             replies[place] = Some(Heard { reply: outcome.map(Reply::Granted), run_id: None });
         }
@@ -142,7 +140,7 @@ impl<'a> Most<'a> {
     fn vote(&self, place: usize, reply: Result<Reply>) -> (Option<Grant>, Vote, Option<Error>) {
         match reply {
             Ok(Reply::Granted(grant)) => {
-                let until = self.parts[place].engine.keeper.with_ledger(&grant.0, |ledger, _| ledger.good_until());
+                let until = self.requests[place].engine.keeper.with_ledger(&grant.0, |ledger, _| ledger.good_until());
                 (Some(grant), Vote::Granted { until }, None)
             }
             Ok(Reply::Busy(free_in)) => (None, Vote::Busy(free_in), None),
@@ -167,8 +165,11 @@ impl<'a> Most<'a> {
     fn give_back(&mut self) {
         let grants: Vec<_> =
             self.grants.iter_mut().enumerate().filter_map(|(place, grant)| Some((place, grant.take()?))).collect();
-        let held =
-            grants.iter().map(|(place, (hold, guard))| Held { engine: self.parts[*place].engine, hold, guard: *guard });
+        let held = grants.iter().map(|(place, (hold, guard))| Held {
+            engine: self.requests[*place].engine,
+            hold,
+            guard: *guard,
+        });
         // What a node does not confirm in time is cleared away in the background.
         drop(release_at_once(&held.collect::<Vec<_>>(), |_| once(self.node_timeout)));
     }
@@ -181,7 +182,7 @@ impl<'a> Most<'a> {
             return error.clone();
         }
         let texts: Vec<String> = errors.iter().map(Error::to_string).collect();
-        let (silent, all) = (errors.len(), self.parts.len());
+        let (silent, all) = (errors.len(), self.requests.len());
         let needed = self.needed;
         let text = format!("{silent} of {all} nodes did not vote, and {needed} votes are needed: {}", texts.join("; "));
         Error::new(ErrorKind::Quorum, text)
@@ -192,8 +193,8 @@ impl<'a> Most<'a> {
         let since = *self.without_quorum_since.get_or_insert(now);
         // A node that refuses for good will not vote in a later round either.
         let for_good = errors.iter().filter(|error| !error.is_transient()).count();
-        let outage_limit = self.parts[0].engine.config.outage_limit;
-        for_good > self.parts.len() - self.needed
+        let outage_limit = self.requests[0].engine.config.outage_limit;
+        for_good > self.requests.len() - self.needed
             || self.wait == Wait::Not
             || self.wait.deadline().passed(now)
             || (self.wait.deadline() == Deadline::Never && now >= since.after(outage_limit))
@@ -208,12 +209,11 @@ impl WaitLoop for Most<'_> {
     }
 
     fn stand_back(&mut self) -> Result<()> {
-        let holds = |part: &Part<'_>, thread| part.engine.cells.registry.find(part.request.name, thread).is_some();
-        if self.thread.as_ref().is_some_and(|thread| self.parts.iter().any(|part| holds(part, thread.number()))) {
+        if self.requests.iter().any(|request| request.held_by(self.thread.as_ref()).is_some()) {
             return Ok(());
         }
         let caller = self.caller;
-        stand_back(self.parts.iter().map(Part::wanted), self.wait.deadline(), |until| caller.sleep(until))
+        stand_back(self.requests.iter().map(wanted), self.wait.deadline(), |until| caller.sleep(until))
     }
 
     fn attempt(&mut self) -> Result<TakeOutcome<Self::Grant>> {
@@ -266,7 +266,7 @@ impl WaitLoop for Most<'_> {
     fn arm(&mut self) -> Result<bool> {
         let mut is_new = false;
         if self.hears_messages {
-            for (Part { request, .. }, waiting) in self.parts.iter().zip(&mut self.waiting) {
+            for (request, waiting) in self.requests.iter().zip(&mut self.waiting) {
                 if matches!(request.kind.waking(), Waking::Message) {
                     // A node that refuses to be listened to is asked again after a pause.
                     is_new |=

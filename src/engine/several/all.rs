@@ -6,11 +6,10 @@ use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::caller::Caller;
 use crate::engine::parts::Engine;
-use crate::engine::request::{Grant, Wait};
-use crate::engine::several::Take;
+use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::several::asking::{self, Reply};
 use crate::engine::several::giving_back::{Held, extend_at_once, release_at_once};
-use crate::engine::several::part::Part;
+use crate::engine::several::{Take, wanted};
 use crate::error::{Error, Result};
 use crate::owner::ThreadId;
 use crate::state::backoff::random;
@@ -22,7 +21,7 @@ use crate::time::{Deadline, Instant, Lease};
 /// One take of all of several locks. Dropping it gives back what it holds.
 pub(super) struct All<'a> {
     /// In the canonical order.
-    parts: &'a [Part<'a>],
+    requests: &'a [AcquireRequest<'a>],
     grants: Vec<Option<Grant>>,
     /// Whether the calling thread held the lock before this take.
     reentered: Vec<bool>,
@@ -39,22 +38,22 @@ pub(super) struct All<'a> {
 }
 
 impl<'a> All<'a> {
-    pub(super) fn new(Take { parts, caller, thread, wait }: Take<'a>) -> Self {
-        let patience = parts.iter().map(|part| part.engine.config.command_timeout).max().unwrap_or_default();
+    pub(super) fn new(Take { requests, caller, thread, wait }: Take<'a>) -> Self {
+        let patience = requests.iter().map(|request| request.engine.config.command_timeout).max().unwrap_or_default();
         let end = match wait.deadline() {
             Deadline::At(at) => Some(at.max(Instant::now()).after(patience)),
             Deadline::Never => None,
         };
         Self {
-            parts,
+            requests,
             end,
-            grants: parts.iter().map(|_| None).collect(),
-            reentered: vec![false; parts.len()],
+            grants: requests.iter().map(|_| None).collect(),
+            reentered: vec![false; requests.len()],
             caller,
             thread,
             wait,
             deadline: wait.deadline(),
-            rounds: Rounds::new(parts.len()),
+            rounds: Rounds::new(requests.len()),
             trouble: None,
         }
     }
@@ -67,7 +66,7 @@ impl<'a> All<'a> {
                 Step::AskRest => {
                     if self.wait != Wait::Not && self.grants.iter().all(Option::is_none) {
                         let caller = self.caller;
-                        stand_back(self.parts.iter().map(Part::wanted), self.deadline, |until| caller.sleep(until))?;
+                        stand_back(self.requests.iter().map(wanted), self.deadline, |until| caller.sleep(until))?;
                     }
                     self.ask_rest()?;
                 }
@@ -77,7 +76,7 @@ impl<'a> All<'a> {
                         return self.trouble.take().map_or(Ok(None), Err);
                     }
                     self.rounds.given_back();
-                    for place in (0..self.parts.len()).filter(|place| self.reentered[*place]) {
+                    for place in (0..self.requests.len()).filter(|place| self.reentered[*place]) {
                         self.rounds.granted(place);
                     }
                     self.caller.check()?;
@@ -124,9 +123,9 @@ impl<'a> All<'a> {
 
     /// Re-enters the locks that the calling thread holds. A lost lock fails the take: an outer section believes in it.
     fn reenter(&mut self) -> Result<()> {
-        let Some(thread) = self.thread.as_ref().map(ThreadId::number) else { return Ok(()) };
-        for (place, Part { engine, request }) in self.parts.iter().enumerate() {
-            if let Some(hold) = engine.cells.registry.find(request.name, thread) {
+        for (place, request) in self.requests.iter().enumerate() {
+            let engine = request.engine;
+            if let Some(hold) = request.held_by(self.thread.as_ref()) {
                 let bounds = engine.sender.bounds(&engine.sender.node(request.name), Instant::now(), self.deadline);
                 let grant = engine.reenter(request, &hold, self.caller, until(self.end, bounds));
                 self.grants[place] = Some(grant.map_err(|error| error.about(request.name))?);
@@ -138,12 +137,12 @@ impl<'a> All<'a> {
     }
 
     fn missing(&self) -> Vec<usize> {
-        (0..self.parts.len()).filter(|place| self.grants[*place].is_none()).collect()
+        (0..self.requests.len()).filter(|place| self.grants[*place].is_none()).collect()
     }
 
     fn acquisition(&self, place: usize, wait: Wait) -> Acquisition<'a> {
-        let Part { engine, request } = &self.parts[place];
-        Acquisition::new(engine, request, self.thread.clone(), self.caller, wait)
+        let request = &self.requests[place];
+        Acquisition::new(request.engine, request, self.thread.clone(), self.caller, wait)
     }
 
     /// Asks once for every missing lock.
@@ -203,7 +202,7 @@ impl<'a> All<'a> {
         }
         let holds: Vec<_> = short
             .iter()
-            .filter_map(|(place, lease)| Some((self.parts[*place].engine, &self.grants[*place].as_ref()?.0, *lease)))
+            .filter_map(|(place, lease)| Some((self.requests[*place].engine, &self.grants[*place].as_ref()?.0, *lease)))
             .collect();
         let end = self.end;
         let extended = extend_at_once(&holds, |engine| limit(engine, end));
@@ -222,9 +221,9 @@ impl<'a> All<'a> {
     fn look(&mut self) -> Result<Option<Vec<(usize, Lease)>>> {
         let now = Instant::now();
         let (mut short, mut is_lost) = (vec![], false);
-        for (place, (Part { engine, request }, grant)) in self.parts.iter().zip(&self.grants).enumerate() {
+        for (place, (request, grant)) in self.requests.iter().zip(&self.grants).enumerate() {
             let Some((hold, _)) = grant else { continue };
-            let lease = request.lease;
+            let AcquireRequest { engine, lease, .. } = *request;
             // A hold that is live later was live at `now`, too.
             let (phase, left) =
                 engine.keeper.with_ledger(hold, |ledger, later| (ledger.look(later), now.until(ledger.good_until())));
@@ -251,11 +250,11 @@ impl<'a> All<'a> {
 
     fn release(&mut self, concerns: impl Fn(&Self, usize) -> bool) {
         let end = self.end;
-        let places: Vec<usize> = (0..self.parts.len()).filter(|place| concerns(self, *place)).collect();
+        let places: Vec<usize> = (0..self.requests.len()).filter(|place| concerns(self, *place)).collect();
         let grants: Vec<_> = places.iter().filter_map(|place| Some((*place, self.grants[*place].take()?))).collect();
         let held: Vec<_> = grants
             .iter()
-            .map(|(place, (hold, guard))| Held { engine: self.parts[*place].engine, hold, guard: *guard })
+            .map(|(place, (hold, guard))| Held { engine: self.requests[*place].engine, hold, guard: *guard })
             .collect();
         if !held.is_empty() {
             // What cannot be given back is cleared away in the background; a lost lock is no news here.

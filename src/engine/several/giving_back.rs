@@ -7,9 +7,8 @@ use crate::engine::hold::HoldState;
 use crate::engine::keeper::partial::PartRelease;
 use crate::engine::parts::{Bundle, Engine};
 use crate::engine::release::{Begun, LastRelease};
-use crate::engine::request::Grant;
+use crate::engine::request::{AcquireRequest, Grant};
 use crate::engine::sender::exactly_once::{self, Answer};
-use crate::engine::several::part::Part;
 use crate::error::{Error, Result};
 use crate::script::bundle::{BundleRelease, MOST_PARTS};
 use crate::script::{Call, Released};
@@ -160,16 +159,17 @@ pub(crate) fn extend_at_once(
 
 /// Takes every hold once more, each within its bounds. Returns the outcomes in order.
 pub(crate) fn reenter_at_once(
-    holds: &[(&Part<'_>, Arc<HoldState>)],
+    holds: &[(&AcquireRequest<'_>, Arc<HoldState>)],
     bounds: impl Fn(&Engine) -> Bounds,
     caller: &Caller<'_>,
 ) -> Vec<Result<Grant>> {
     // A loss is told before any turn is taken, because the observer may take the locks.
-    for (Part { engine, .. }, hold) in holds {
-        engine.keeper.with_ledger(hold, |ledger, now| ledger.look(now));
+    for (request, hold) in holds {
+        request.engine.keeper.with_ledger(hold, |ledger, now| ledger.look(now));
     }
     let begin = |place: usize, turn: Bounds| {
-        let (Part { engine, request }, hold) = &holds[place];
+        let (request, hold) = &holds[place];
+        let engine = request.engine;
         engine.keeper.must_be_live(hold)?;
         // A request in the background may have the turn of the hold while the server is down.
         let why_down = || engine.sender.node(request.name).server.why_down(Instant::now());
@@ -177,10 +177,10 @@ pub(crate) fn reenter_at_once(
         engine.begin_reentry(request, hold, turn)
     };
     let finish = |place: usize, reentry, answer| {
-        let Part { engine, request } = holds[place].0;
-        engine.finish_reentry(request, reentry, answer)
+        let request = holds[place].0;
+        request.engine.finish_reentry(request, reentry, answer)
     };
-    let holds = holds.iter().map(|(Part { engine, .. }, hold)| (*engine, hold)).collect();
+    let holds = holds.iter().map(|(request, hold)| (request.engine, hold)).collect();
     one_request_each(holds, bounds, Some(caller), begin, finish)
 }
 

@@ -115,7 +115,9 @@ impl ServerRound<'_> {
         let renewed = answers.filter(|(_, answer)| **answer == RenewalAnswer::Renewed);
         let mut waiting: Vec<_> =
             renewed.filter_map(|(due, answer)| Some((&due.hold, due.hold.needs()?, answer))).collect();
-        let Some(needs) = waiting.iter().map(|(_, needs, _)| *needs).reduce(|one, other| one.and(other)) else { return };
+        let Some(needs) = waiting.iter().map(|(_, needs, _)| *needs).reduce(|one, other| one.and(other)) else {
+            return;
+        };
         // Replicas that are late delay the other holds of the server once, and not for each batch.
         let needs = if self.waited.is_zero() { needs } else { needs.at_most(SHORTEST_ATTEMPT) };
         let began = Instant::now();

@@ -8,7 +8,7 @@ use super::{SOON, TIMEOUT, eventually};
 use crate::conn::scripted::{Reaction, Scripted, Seen};
 use crate::conn::{Server, Standalone};
 use crate::engine::sender::exactly_once::{Answer, Outgoing, send_all};
-use crate::engine::several::part::once;
+use crate::engine::several::once;
 use crate::error::ErrorKind;
 use crate::name::LockName;
 use crate::script::{Call, Script};
