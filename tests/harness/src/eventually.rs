@@ -3,7 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Calls `done` every few milliseconds until `done` returns true.
+/// Calls `done` every few milliseconds until `done` returns true, less often in a long wait: most questions open a
+/// connection to a server.
 ///
 /// # Panics
 ///
@@ -13,7 +14,7 @@ pub fn eventually(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
         assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
-        thread::sleep(PAUSE);
+        thread::sleep((started.elapsed() / 20).clamp(PAUSE, PAUSE * 5));
     }
 }
 
