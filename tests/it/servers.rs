@@ -19,11 +19,11 @@ pub(crate) mod wrong_server;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, io, thread};
+use std::{env, io};
 
 use lockson_harness::{RedisServer, RedisServerBuilder};
 
-use crate::support::joined;
+use crate::support::at_once;
 pub(crate) use scene::refuses;
 
 /// A server program of some version.
@@ -102,11 +102,7 @@ pub(crate) fn versions() -> Vec<Version> {
 
 /// Runs a check for each version, all at once; the text of a failure names the version.
 pub(crate) fn at_each_version(check: impl Fn(&Version) + Sync) {
-    let versions = versions();
-    thread::scope(|scope| {
-        let runs: Vec<_> = versions.iter().map(|version| scope.spawn(|| check(version))).collect();
-        runs.into_iter().for_each(joined);
-    });
+    at_once(&versions(), check);
 }
 
 fn all_are_required() -> bool {

@@ -69,6 +69,22 @@ pub(crate) fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// Runs a case for each row, all at once: most of a case is waiting.
+pub(crate) fn at_once<T: Send>(rows: impl IntoIterator<Item = T>, case: impl Fn(T) + Sync) {
+    thread::scope(|scope| {
+        let case = &case;
+        let cases: Vec<_> = rows.into_iter().map(|row| scope.spawn(move || case(row))).collect();
+        cases.into_iter().for_each(joined);
+    });
+}
+
+/// Runs a case for each row, so many at a time.
+pub(crate) fn some_at_once<T: Send>(many: usize, rows: Vec<T>, case: impl Fn(T) + Sync) {
+    let rows = Mutex::new(rows.into_iter());
+    let next = || rows.lock().next();
+    at_once(0..many, |_| std::iter::from_fn(next).for_each(&case));
+}
+
 /// The duration and the outcome of `work`.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     scheduling::watch_the_machine();

@@ -15,7 +15,7 @@ use crate::support::{Note, Notes};
 fn a_hold_abandoned_in_an_outage_is_told_of_once() {
     let rig = Rig::start();
     let told = Notes::default();
-    let settings = rig.builder().watchdog(Duration::from_secs(6), ms(200)).command_timeout(ms(300));
+    let settings = rig.builder().watchdog(Duration::from_secs(4), ms(200)).command_timeout(ms(300));
     let client = settings.observer(told.clone()).connect().unwrap();
     let lock = client.get_lock("left");
     let (end, ended) = bounded::<()>(0);
@@ -26,7 +26,7 @@ fn a_hold_abandoned_in_an_outage_is_told_of_once() {
     let renewals = rig.script("renew");
     rig.proxy.wait_for_since(0, &renewals, SOON);
     rig.proxy.mute(Scope::All, Direction::Both);
-    thread::sleep(ms(1_500)); // the hold waits for another renewal
+    thread::sleep(ms(700)); // the hold waits for another renewal
     drop(end);
     thread.join().unwrap();
     let abandoned = || told.of("left").iter().filter(|note| matches!(note, Note::Abandoned(_))).count();

@@ -198,8 +198,8 @@ fn a_busy_lock_is_no_outage() {
     let rig = Rig::start();
     let lock = rig.impatient().connect().unwrap().get_lock("busy");
     let holder = rig.direct();
-    // Four times as long as an outage may be.
-    let held = holder.get_lock("busy").with_lease(PATIENCE * 8).lock().unwrap();
+    // Twice as long as an outage may be.
+    let held = holder.get_lock("busy").with_lease(PATIENCE * 4).lock().unwrap();
     lock.lock().unwrap().unlock().unwrap();
     drop(held);
 }

@@ -13,7 +13,7 @@ use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
 use crate::support::faults::{PATIENCE, Rig, SCHEDULING, SOON, ms, timed};
-use crate::support::joined;
+use crate::support::{at_once, joined};
 
 /// The default limit of dropping and closing.
 const DROP_LIMIT: Duration = Duration::from_secs(1);
@@ -120,7 +120,7 @@ fn dropping_a_guard_is_bounded_and_made_up_for_later() {
         },
         |rig| drop(rig.proxy.rule(rig.release(false).always(), Then::SwallowReply)),
     ];
-    for fault in faults {
+    at_once(faults, |fault| {
         let rig = Rig::start();
         let notes = Sheet::default();
         let client = rig.builder().command_timeout(PATIENCE * 2).drop_timeout(PATIENCE).observer(notes.clone());
@@ -134,7 +134,7 @@ fn dropping_a_guard_is_bounded_and_made_up_for_later() {
         rig.proxy.heal();
         rig.server.resume();
         rig.eventually_no_keys(SOON);
-    }
+    });
 }
 
 #[test]

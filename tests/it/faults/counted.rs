@@ -9,7 +9,7 @@ use lockson_harness::proxy::{Fate, Request, Then, When};
 
 use super::exactly_once::{faults, lengths, silences};
 use crate::support::faults::{PATIENCE, Rig, SOON, fences, ms, rig_without_fences, without_fences};
-use crate::support::{joined, kind_of};
+use crate::support::{at_once, joined, kind_of};
 
 const NAME: &str = "counted";
 
@@ -204,7 +204,7 @@ fn given_up(rig: &Rig, semaphore: &Semaphore, then: &Then) {
 
 #[test]
 fn a_grant_that_nobody_heard_of_is_given_back() {
-    for fenced in [true, false] {
+    at_once([true, false], |fenced| {
         let rig = if fenced { Rig::start() } else { rig_without_fences() };
         let builder = if fenced { rig.impatient() } else { Client::builder(&meek(&rig)).command_timeout(PATIENCE) };
         let client = builder.connect().unwrap();
@@ -235,12 +235,12 @@ fn a_grant_that_nobody_heard_of_is_given_back() {
             });
             assert_eq!(free(&rig), 10, "{then:?}");
         }
-    }
+    });
 }
 
 #[test]
 fn a_release_that_was_given_up_comes_once_later() {
-    for fenced in [true, false] {
+    at_once([true, false], |fenced| {
         let rig = if fenced { Rig::start() } else { rig_without_fences() };
         let builder = if fenced { rig.impatient() } else { Client::builder(&meek(&rig)).command_timeout(PATIENCE) };
         let client = builder.drop_timeout(PATIENCE / 2).connect().unwrap();
@@ -262,7 +262,7 @@ fn a_release_that_was_given_up_comes_once_later() {
             });
             assert_eq!(free(&rig), 10, "{then:?}");
         }
-    }
+    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use lockson_harness::eventually;
 use lockson_harness::proxy::{Direction, Fate, Scope, Then, When};
 
 use crate::support::faults::{PATIENCE, Rig, SOON, fences, ms, rig_without_fences, without_fences};
-use crate::support::joined;
+use crate::support::{at_once, joined};
 
 const NAME: &str = "once";
 
@@ -223,10 +223,9 @@ fn a_force_unlock_whose_answer_is_lost_ends_the_own_hold_too() {
 
 #[test]
 fn an_unanswered_acquire_is_fenced_and_repeated_in_time() {
-    let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
-    let acquire = rig.script("acquire");
-    for then in silences() {
+    in_each_silence(|rig, then| {
+        let lock = rig.impatient().connect().unwrap().get_lock(NAME);
+        let acquire = rig.script("acquire");
         let mark = rig.proxy.mark();
         let rule = rig.proxy.rule(acquire.clone(), then.clone());
         let guard = lock.try_lock_for(SOON).unwrap().expect("no other client wants the lock");
@@ -237,15 +236,14 @@ fn an_unanswered_acquire_is_fenced_and_repeated_in_time() {
         rig.proxy.heal(); // the held request goes on
         rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
         rig.assert_no_keys();
-    }
+    });
 }
 
 #[test]
 fn an_acquire_that_was_given_up_leaves_no_lock_behind() {
-    let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
-    let acquire = rig.script("acquire");
-    for then in silences() {
+    in_each_silence(|rig, then| {
+        let lock = rig.impatient().connect().unwrap().get_lock(NAME);
+        let acquire = rig.script("acquire");
         let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
         let rule = rig.proxy.rule(acquire.clone(), then.clone());
         let error = lock.try_lock().unwrap_err();
@@ -259,16 +257,15 @@ fn an_acquire_that_was_given_up_leaves_no_lock_behind() {
         rig.proxy.heal();
         rig.proxy.wait_fate(&original, SOON);
         rig.assert_no_keys();
-    }
+    });
 }
 
 #[test]
 fn a_release_without_an_answer_is_repeated_within_its_bound() {
-    let rig = Rig::start();
-    // The last of the parts of a bound is a fifth: long enough for a busy machine.
-    let lock = rig.impatient().command_timeout(PATIENCE * 2).connect().unwrap().get_lock(NAME);
-    let release = rig.release(false);
-    for then in silences() {
+    in_each_silence(|rig, then| {
+        // The last of the parts of a bound is a fifth: long enough for a busy machine.
+        let lock = rig.impatient().command_timeout(PATIENCE * 2).connect().unwrap().get_lock(NAME);
+        let release = rig.release(false);
         let guard = lock.lock().unwrap();
         let mark = rig.proxy.mark();
         let rule = rig.proxy.rule(release.clone(), then.clone());
@@ -279,15 +276,14 @@ fn a_release_without_an_answer_is_repeated_within_its_bound() {
         rig.proxy.heal();
         rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
         rig.assert_no_keys();
-    }
+    });
 }
 
 #[test]
 fn a_release_that_cannot_be_fenced_in_time_is_settled_later() {
-    let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
-    let release = rig.release(false);
-    for then in silences() {
+    in_each_silence(|rig, then| {
+        let lock = rig.impatient().connect().unwrap().get_lock(NAME);
+        let release = rig.release(false);
         let guard = lock.lock().unwrap();
         let mark = rig.proxy.mark();
         let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
@@ -302,14 +298,14 @@ fn a_release_that_cannot_be_fenced_in_time_is_settled_later() {
         rig.proxy.heal();
         rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
         rig.assert_no_keys();
-    }
+    });
 }
 
 #[test]
 fn a_hold_survives_unanswered_reentry_and_partial_release() {
-    let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
-    for then in silences() {
+    in_each_silence(|rig, then| {
+        // The last of the parts of a bound is a fifth: long enough for a busy machine.
+        let lock = rig.impatient().command_timeout(PATIENCE * 2).connect().unwrap().get_lock(NAME);
         let outer = lock.lock().unwrap();
         rig.proxy.rule(rig.script("reenter"), then.clone());
         // With a wait the re-entry is repeated; without a wait the re-entry fails, and the outer hold is unaffected.
@@ -325,7 +321,7 @@ fn a_hold_survives_unanswered_reentry_and_partial_release() {
             rig.proxy.fitting(&When::script()).iter().all(|request| rig.proxy.fate(request).is_final())
         });
         rig.assert_no_keys();
-    }
+    });
 }
 
 /// Breaks the connection in the request and at every byte of the reply, and checks each time.
@@ -388,6 +384,14 @@ fn cuts(requests: impl IntoIterator<Item = usize>, reply: usize) -> Vec<Then> {
     let requests = requests.into_iter().map(Then::CutRequestAfter);
     let replies = (0..=reply).map(Then::CutReplyAfter);
     [Then::CutBeforeRequest].into_iter().chain(requests).chain(replies).collect()
+}
+
+/// Runs a case for each way to lose an answer without a cut, side by side on three servers.
+pub(crate) fn in_each_silence(case: impl Fn(&Rig, &Then) + Sync) {
+    at_once(silences().chunks(3), |silences| {
+        let rig = Rig::start();
+        silences.iter().for_each(|then| case(&rig, then));
+    });
 }
 
 /// The ways to lose an answer without a cut.

@@ -15,7 +15,7 @@ const NAME: &str = "keeping";
 #[test]
 fn the_late_answer_of_a_renewal_is_not_that_of_the_next_one() {
     let rig = Rig::start();
-    let lease = Duration::from_secs(4);
+    let lease = Duration::from_secs(3);
     let client = rig.builder().watchdog(lease, ms(500)).command_timeout(PATIENCE).connect().unwrap();
     let guard = client.get_lock(NAME).lock().unwrap();
     let answer = rig.proxy.rule(rig.script("renew"), Then::HoldReply);

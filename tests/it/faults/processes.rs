@@ -9,7 +9,7 @@ use lockson::Client;
 use lockson_harness::{RedisServer, eventually};
 
 use crate::faults::other_process::OtherProcess;
-use crate::support::{GRACE, Peer, SCHEDULING, SOON, channel, encode, fields, ms, ttl_ms};
+use crate::support::{GRACE, Peer, SCHEDULING, SOON, at_once, channel, encode, fields, ms, ttl_ms};
 
 /// The time to live in the peers of these tests.
 const TTL: Duration = Duration::from_millis(2_000);
@@ -18,7 +18,7 @@ const TTL: Duration = Duration::from_millis(2_000);
 fn three_processes_of_eight_threads_exclude_each_other() {
     let mut scene = Scene::new();
     let mut peers = [scene.peer(), scene.peer(), scene.peer()];
-    let running = peers.each_mut().map(|peer| scene.start_loops(peer, "duration_ms=3000 hold_us=100"));
+    let running = peers.each_mut().map(|peer| scene.start_loops(peer, "duration_ms=1000 hold_us=100"));
     let mut grants = 0;
     for (peer, loops) in peers.iter_mut().zip(running) {
         for id in loops {
@@ -31,7 +31,7 @@ fn three_processes_of_eight_threads_exclude_each_other() {
             grants += told.number("grants");
         }
     }
-    assert!(grants > 200, "{grants} grants only");
+    assert!(grants > 50, "{grants} grants only");
     assert_eq!(scene.counter(), grants, "an update was lost");
     assert_eq!(scene.overlaps(), Vec::<String>::new());
     assert!(scene.server.keys().is_empty());
@@ -116,7 +116,7 @@ fn a_killed_holder_frees_the_lock_with_its_time_to_live() {
 
 #[test]
 fn a_holder_stopped_beyond_its_ttl_learns_it_at_first_look() {
-    for lease in ["", " lease_ms=1000"] {
+    at_once(["", " lease_ms=1000"], |lease| {
         let server = RedisServer::start();
         let client = Client::connect(&server.url()).unwrap();
         let lock = client.get_lock("job");
@@ -141,7 +141,7 @@ fn a_holder_stopped_beyond_its_ttl_learns_it_at_first_look() {
         assert_eq!(fields(&server, "job"), before, "the new holder is untouched");
         guard.unlock().unwrap();
         assert!(peer.ask("try_lock kind=plain name=job").expect_ok().flag("acquired"));
-    }
+    });
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_forked_child_touches_nothing_of_its_parent() {
         let clients = server.clients().into_iter().filter(|client| client["name"].starts_with("lockson:"));
         clients.map(|client| client["id"].clone()).collect::<BTreeSet<_>>()
     };
-    for round in 0..3 {
+    for round in 0..2 {
         parent.ask(0, "lock plain job");
         eventually(SOON, "the lock is watched", || connections().len() == 3);
         let (before, held) = (connections(), fields(&server, "job"));

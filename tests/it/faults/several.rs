@@ -7,7 +7,7 @@ use lockson::{Client, ClientBuilder, Lock};
 use lockson_harness::proxy::{Fate, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
-use super::exactly_once::{at_every_byte, faults, lengths, silences};
+use super::exactly_once::{at_every_byte, faults, in_each_silence, lengths};
 use crate::support::faults::{PATIENCE, Rig, SCHEDULING, SOON, fences, ms, rig_without_fences, timed, without_fences};
 use crate::support::{Note, Notes, elsewhere, is_free, joined};
 
@@ -150,11 +150,10 @@ fn without_fences_a_cut_bundle_is_held_once_or_not_at_all() {
 
 #[test]
 fn a_bundle_in_doubt_is_cleared_for_every_owner() {
-    let rig = Rig::start();
-    let multi = multi(&rig.impatient().connect().unwrap());
-    multi.lock().unwrap().unlock().unwrap();
-    let acquire = rig.script("acquire_all");
-    for then in silences() {
+    in_each_silence(|rig, then| {
+        let multi = multi(&rig.impatient().connect().unwrap());
+        multi.lock().unwrap().unlock().unwrap();
+        let acquire = rig.script("acquire_all");
         let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
         let rule = rig.proxy.rule(acquire.clone(), then.clone());
         assert!(multi.try_lock().unwrap_err().is_in_doubt(), "{then:?}");
@@ -164,8 +163,7 @@ fn a_bundle_in_doubt_is_cleared_for_every_owner() {
         rig.proxy.heal();
         rig.proxy.wait_fate(&original, SOON);
         rig.eventually_no_keys(SOON);
-    }
-    assert_quiet(&rig);
+    });
 }
 
 #[test]
@@ -211,10 +209,9 @@ fn a_late_copy_of_a_bundle_finds_its_connection_dead() {
 
 #[test]
 fn a_release_in_doubt_is_repeated_for_every_lock() {
-    let rig = Rig::start();
-    let multi = multi(&rig.impatient().connect().unwrap());
-    let release = rig.script("release_all");
-    for then in silences() {
+    in_each_silence(|rig, then| {
+        let multi = multi(&rig.impatient().connect().unwrap());
+        let release = rig.script("release_all");
         let guard = multi.lock().unwrap();
         let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
         let rule = rig.proxy.rule(release.clone(), then.clone());
@@ -226,9 +223,9 @@ fn a_release_in_doubt_is_repeated_for_every_lock() {
         rig.proxy.heal();
         rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
         rig.assert_no_keys();
-    }
-    thread::sleep(Duration::from_millis(100));
-    rig.assert_no_keys();
+        thread::sleep(Duration::from_millis(100));
+        rig.assert_no_keys();
+    });
 }
 
 /// Each answer takes nearly as long as an attempt waits for it.

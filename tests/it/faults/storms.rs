@@ -14,8 +14,8 @@ use crate::support::{Peer, Random, joined};
 
 #[test]
 fn in_chaos_every_call_ends_in_time_and_no_two_are_inside() {
-    let taken = chaos(7, Duration::from_secs(6));
-    assert!(taken > 20, "only {taken} grants: too much chaos for a verdict");
+    let taken = chaos(7, Duration::from_secs(3));
+    assert!(taken > 10, "only {taken} grants: too much chaos for a verdict");
 }
 
 /// Threads of two clients use one lock, while every connection is disturbed; returns the number of grants.

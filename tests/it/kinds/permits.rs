@@ -14,7 +14,7 @@ use lockson::{Cancel, Client, ErrorKind, ExpiringPermits, LockKind, Loss, Permit
 use lockson_harness::{RedisServer, eventually};
 
 use crate::support::{
-    SCHEDULING, SOON, brisk_client, client, fresh, joined, kind_of, median, ms, prefixed, timed, ttl_ms,
+    SCHEDULING, SOON, TTL, brisk_client, client, fresh, joined, kind_of, median, ms, prefixed, timed, ttl_ms,
 };
 
 /// A semaphore with this many permits.
@@ -138,8 +138,8 @@ fn a_permit_without_a_lease_is_renewed() {
     let calls = brisk_client().get_permit_expirable_semaphore(fresh("permits"));
     calls.set_permits(3).unwrap();
     let (one, two) = (calls.acquire(1).unwrap(), calls.acquire(2).unwrap());
-    thread::sleep(ms(5_000));
-    assert!(one.is_held() && two.is_held(), "two and a half times to live later");
+    thread::sleep(TTL * 5 / 4);
+    assert!(one.is_held() && two.is_held(), "longer than their time to live");
     assert_eq!(calls.acquired().unwrap(), 3);
     one.release().unwrap();
     two.release().unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use lockson::{Client, ErrorKind, Lock, Loss, RedLock, ReleaseBy, TokenOptions};
 use lockson_harness::RedisServer;
 
-use crate::support::{SCHEDULING, SOON, client, fresh, joined, kind_of, ms, timed};
+use crate::support::{SCHEDULING, SOON, at_once, client, fresh, kind_of, ms, timed};
 
 const NODE: Duration = Duration::from_millis(200);
 
@@ -117,21 +117,14 @@ fn a_minority_may_be_lost_and_a_majority_may_not() {
 fn callers_exclude_each_other_and_all_get_it() {
     let (nodes, name) = (Nodes::start(3), fresh("red"));
     let inside = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..3)
-            .map(|_| {
-                scope.spawn(|| {
-                    let lock = red(&Nodes::clients(&nodes.servers), &name);
-                    for _ in 0..20 {
-                        let guard = lock.try_lock_for(SOON * 2).unwrap().expect("it is free soon");
-                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
-                        inside.fetch_sub(1, Ordering::SeqCst);
-                        guard.unlock().unwrap();
-                    }
-                })
-            })
-            .collect();
-        threads.into_iter().for_each(joined);
+    at_once(0..3, |_| {
+        let lock = red(&Nodes::clients(&nodes.servers), &name);
+        for _ in 0..20 {
+            let guard = lock.try_lock_for(SOON * 2).unwrap().expect("it is free soon");
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+            inside.fetch_sub(1, Ordering::SeqCst);
+            guard.unlock().unwrap();
+        }
     });
 }
 

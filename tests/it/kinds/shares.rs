@@ -181,7 +181,7 @@ fn a_semaphore_with_free_permits_never_stands_back() {
 #[test]
 fn a_question_while_standing_back_keeps_the_bound() {
     let rig = Rig::start();
-    let (wait, timeout) = (ms(300), Duration::from_secs(6));
+    let (wait, timeout) = (ms(300), Duration::from_secs(2));
     let client = rig.builder().command_timeout(timeout).connect().unwrap();
     let has_asked = || {
         in_the_turn_of_another(&client, &rig.server, |lock| {

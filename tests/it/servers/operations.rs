@@ -3,13 +3,13 @@
 mod redis_cli;
 mod scenes;
 
+use std::fs;
 use std::path::Path;
-use std::{fs, thread};
 
 use redis_cli::{lines_of, words_of};
 use scenes::{House, SCENES, Scene};
 
-use crate::support::joined;
+use crate::support::at_once;
 
 /// A block of commands and their answers.
 #[derive(Debug)]
@@ -29,10 +29,7 @@ fn each_command_of_the_page_does_what_the_page_says() {
     // A few blocks at a time, because each block has its own server.
     for few in blocks.chunks(8) {
         for on_cluster in [false, true] {
-            thread::scope(|scope| {
-                let runs: Vec<_> = few.iter().map(|block| scope.spawn(move || run(block, on_cluster))).collect();
-                runs.into_iter().for_each(joined);
-            });
+            at_once(few, |block| run(block, on_cluster));
         }
     }
 }

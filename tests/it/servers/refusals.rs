@@ -1,7 +1,6 @@
 //! The table of refusals: the answer of each version to each call, as in `docs/operations.md`.
 
 use std::collections::BTreeMap;
-use std::thread;
 
 use lockson::ErrorKind;
 use parking_lot::Mutex;
@@ -10,7 +9,7 @@ use super::scene::Way;
 use super::table::{Row, Table};
 use super::{Version, document, versions, ways, ways_cluster, ways_login};
 use crate::faults::answers::{ACQUIRES, Answer, Answers, is_word_of};
-use crate::support::joined;
+use crate::support::some_at_once;
 
 #[test]
 fn each_refusal_matches_the_table_of_the_operations_guide() {
@@ -31,24 +30,16 @@ fn each_refusal_matches_the_table_of_the_operations_guide() {
 fn everything_seen(versions: &[Version]) -> Vec<BTreeMap<String, Vec<String>>> {
     let possible = |way: &Way| way.is_possible();
     // Diagonally, so that the versions do not all do the same work at the same time.
-    let mut jobs: Vec<(usize, &Version)> = (0..WAYS.len())
+    let jobs: Vec<(usize, &Version)> = (0..WAYS.len())
         .flat_map(|turn| versions.iter().enumerate().map(move |(n, version)| ((turn + 3 * n) % WAYS.len(), version)))
         .filter(|(number, _)| possible(WAYS[*number]))
         .collect();
-    jobs.reverse();
-    let (jobs, seen) = (Mutex::new(jobs), Mutex::new(vec![BTreeMap::new(); WAYS.len()]));
-    let next = || jobs.lock().pop();
-    let work = || {
-        while let Some((number, version)) = next() {
-            let way = WAYS[number];
-            eprintln!("{}: {}, {}", version.label, way.word, way.when); // tells where it broke off
-            let texts = columns(way, &way.answers(version));
-            seen.lock()[number].insert(version.label.clone(), texts);
-        }
-    };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().for_each(joined);
+    let seen = Mutex::new(vec![BTreeMap::new(); WAYS.len()]);
+    some_at_once(WORKERS, jobs, |(number, version)| {
+        let way = WAYS[number];
+        eprintln!("{}: {}, {}", version.label, way.word, way.when); // tells where it broke off
+        let texts = columns(way, &way.answers(version));
+        seen.lock()[number].insert(version.label.clone(), texts);
     });
     seen.into_inner()
 }

@@ -1,7 +1,6 @@
 //! The least rights of a user of each kind of lock: the lines in `docs/operations.md` are enough, and least.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::thread;
 
 use lockson::{Guard, Lock};
 use lockson_harness::proxy::{Fate, Then};
@@ -12,7 +11,7 @@ use super::stage::{House, LATE, Stage, Turn};
 use super::table::{Row, Table};
 use super::users::{USERS, User};
 use super::{Version, document, versions};
-use crate::support::{SOON, joined};
+use crate::support::{SOON, some_at_once};
 
 /// By user, right and version: the letters of the deeds that fail without the right.
 type Seen = BTreeMap<(&'static str, String), BTreeMap<String, String>>;
@@ -92,20 +91,11 @@ fn the_recommended_rights_are_optional_and_allow_fencing() {
     }
 }
 
-/// Runs a check for each pair, several at a time; the thread's name shows the pair of a failure.
+/// Runs a check for each pair, several at a time.
 fn for_each_user_and_version(versions: &[Version], check: impl Fn(&'static User, &Version) + Sync) {
     let pairs = versions.iter().flat_map(|version| USERS.iter().map(move |user| (user, version)));
-    let pairs: Mutex<Vec<_>> = Mutex::new(pairs.filter(|(user, version)| user.can_use(version)).collect());
-    let next = || pairs.lock().pop();
-    let work = || {
-        while let Some((user, version)) = next() {
-            check(user, version);
-        }
-    };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().for_each(joined);
-    });
+    let pairs = pairs.filter(|(user, version)| user.can_use(version)).collect();
+    some_at_once(WORKERS, pairs, |(user, version)| check(user, version));
 }
 
 /// The failures of each deed with these rights alone, for a user that had all rights of the line before; successful

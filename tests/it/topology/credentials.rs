@@ -12,7 +12,7 @@ use lockson_harness::proxy::{Proxy, Then, When};
 use lockson_harness::{RedisCluster, RedisServer, SentinelSet};
 use parking_lot::{Condvar, Mutex};
 
-use crate::support::{Events, SCHEDULING, SOON, TICK, TTL, channel, fresh, is_free, joined, ms, timed};
+use crate::support::{Events, SCHEDULING, SOON, TICK, TTL, at_once, channel, fresh, is_free, joined, ms, timed};
 
 /// What must appear in no text.
 const CANARY: &str = "canary";
@@ -122,7 +122,7 @@ fn a_rotation_loses_no_hold_and_no_waiter() {
             vault.put(&password(number));
             server.run(&["CLIENT", "KILL", "USER", "app"]);
             eventually(SOON, "the next password is used", || vault.refused() > mark.1);
-            eventually(SOON, "renewals go on", || events.count_of("renewed") >= mark.0 + 20);
+            eventually(SOON, "renewals go on", || events.count_of("renewed") >= mark.0 + 7);
             eventually(SOON, "the waiter listens", || server.subscribers(&channel(&awaited)) == 1);
         }
         assert!(guard.lost().is_none());
@@ -306,7 +306,7 @@ fn sentinels_get_no_credentials_of_the_provider() {
 #[test]
 fn a_slow_provider_is_waited_for_where_the_master_moves() {
     let set = SentinelSet::builder(0, 1).password(CANARY).start();
-    for url in [set.url(), set.replicated_url()] {
+    at_once([set.url(), set.replicated_url()], |url| {
         let url = url.replace(&format!(":{CANARY}@"), "");
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
@@ -320,7 +320,7 @@ fn a_slow_provider_is_waited_for_where_the_master_moves() {
         // The nodes of a set have the same provider, and less time for each question.
         assert!(asked == 1 || url.contains("replicated"), "{asked} times");
         assert!(is_free(&client.get_lock(fresh("slow"))));
-    }
+    });
 }
 
 /// No other place of the master helps.

@@ -8,7 +8,7 @@ use lockson::{Client, Guard, Lock, ReleaseBy, TokenOptions};
 use lockson_harness::{RedisCluster, SentinelSet, slot_of};
 use parking_lot::Mutex;
 
-use crate::support::{SOON, TICK, joined, ms};
+use crate::support::{SOON, TICK, joined, ms, some_at_once};
 
 type Outcome = Result<(), String>;
 
@@ -70,21 +70,13 @@ fn the_rights_on_a_cluster_are_enough_and_least() {
             trials.push((kind, rest, Some(left_out.clone())));
         }
     }
-    let trials = Mutex::new(trials);
-    let next = || trials.lock().pop();
-    let work = || {
-        while let Some((kind, added, left_out)) = next() {
-            let stage = Stage::open(cluster, bystander, kind, &added);
-            let failed = DEEDS.iter().find_map(|(what, deed)| Some((*what, deed(&stage).err()?)));
-            match left_out {
-                None => assert_eq!(failed, None, "{}: with all words", kind.user),
-                Some(word) => assert!(failed.is_some(), "{}: nothing fails without {word}", kind.user),
-            }
+    some_at_once(WORKERS, trials, |(kind, added, left_out)| {
+        let stage = Stage::open(cluster, bystander, kind, &added);
+        let failed = DEEDS.iter().find_map(|(what, deed)| Some((*what, deed(&stage).err()?)));
+        match left_out {
+            None => assert_eq!(failed, None, "{}: with all words", kind.user),
+            Some(word) => assert!(failed.is_some(), "{}: nothing fails without {word}", kind.user),
         }
-    };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().for_each(joined);
     });
     let findings = bystander.doctor().unwrap();
     assert_eq!(findings, [], "the doctor examines each member");

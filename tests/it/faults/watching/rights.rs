@@ -9,7 +9,7 @@ use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
 use super::watched;
-use crate::support::{SOON, ms};
+use crate::support::{SOON, at_once, ms};
 
 #[derive(Clone, Debug, Default)]
 struct Late(Arc<Mutex<Vec<String>>>);
@@ -23,7 +23,7 @@ impl Observer for Late {
 
 #[test]
 fn without_rights_renewals_tell_losses_after_one_notice() {
-    for lacks in [&["-client|tracking"][..], &["resetchannels", "&redisson*"]] {
+    at_once([&["-client|tracking"][..], &["resetchannels", "&redisson*"]], |lacks| {
         let server = RedisServer::start();
         let mut user = vec!["ACL", "SETUSER", "default", "on", "nopass", "~*", "&*", "+@all"];
         user.extend(lacks);
@@ -47,7 +47,7 @@ fn without_rights_renewals_tell_losses_after_one_notice() {
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone), "{lacks:?}: the next renewal tells");
         assert!(others.iter().all(|guard| guard.is_held()));
         drop(others);
-    }
+    });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use lockson_harness::{RedisServer, eventually};
 
 use super::java_client::{Java, heard};
 use super::{PATIENCE, Queue, hasty, hasty_client, now_ms, throughout};
-use crate::support::{SCHEDULING, SOON, TICK, TTL, fields, fresh, joined, ms};
+use crate::support::{SCHEDULING, SOON, TICK, TTL, at_once, fields, fresh, joined, ms};
 
 #[test]
 fn a_waiter_between_two_of_java_keeps_its_place() {
@@ -112,7 +112,7 @@ fn a_waiter_behind_the_next_of_java_keeps_its_place() {
 
 #[test]
 fn a_waiter_keeps_its_place_when_java_gives_up_in_front_of_it() {
-    for taken in [5_000, 300_000] {
+    at_once([5_000, 300_000], |taken| {
         let server = RedisServer::start();
         let queue = Queue { server: &server, name: "job" };
         let [mut before, behind] = [1, 2].map(|thread| Java::new(&server, "job", thread));
@@ -134,7 +134,7 @@ fn a_waiter_keeps_its_place_when_java_gives_up_in_front_of_it() {
             assert_eq!(behind.unlock(), Some(1));
         });
         queue.assert_gone();
-    }
+    });
 }
 
 #[test]

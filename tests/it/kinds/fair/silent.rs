@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::java_client::{Java, heard};
 use super::{PATIENCE, Queue, hasty_client, leave, now_ms};
 use crate::faults::other_process::OtherProcess;
-use crate::support::{SCHEDULING, SOON, fresh, joined, ms, timed};
+use crate::support::{SCHEDULING, SOON, at_once, fresh, joined, ms, timed};
 
 const PATIENCE_MS: i64 = 2_000;
 const PATIENCE_TEXT: &str = "2000";
@@ -164,7 +164,7 @@ fn a_release_tells_javas_waiter_behind_the_dead() {
 
 #[test]
 fn javas_waiter_behind_a_dead_one_is_in_within_our_patience() {
-    for (what, dead_is_ours) in [("ours", true), ("java's", false)] {
+    at_once([("ours", true), ("java's", false)], |(what, dead_is_ours)| {
         let server = RedisServer::start();
         let queue = Queue { server: &server, name: "job" };
         let [dead, java] = [1, 2].map(|thread| Java::new(&server, "job", thread));
@@ -183,7 +183,7 @@ fn javas_waiter_behind_a_dead_one_is_in_within_our_patience() {
         // No waiter of Lockson follows that would remove the last trace of the dead waiter.
         server.run(&["DEL", &queue.alive()]);
         queue.assert_gone();
-    }
+    });
 }
 
 #[test]

@@ -9,7 +9,7 @@ use lockson_harness::{RedisServer, eventually};
 
 use crate::faults::exactly_once::at_every_byte;
 use crate::support::faults::Rig;
-use crate::support::{SOON, fields, joined, ms};
+use crate::support::{SOON, at_once, fields, joined, ms};
 
 const GROUP: &str = "once";
 const ACQUIRE: &str = include_str!("../../../../lua/group/acquire.lua");
@@ -152,20 +152,15 @@ fn the_rights_of_a_group_are_enough_and_least() {
     let rights = documented_rights();
     let server = RedisServer::start();
     assert!(everything_works(&server, &rights), "{rights:?}");
-    thread::scope(|scope| {
-        let words = rights.iter().filter(|word| word.starts_with(['+', '~', '&']));
-        // Scripts are known here, and a channel is left after the deeds of this test.
-        let words = words.filter(|word| !["+eval", "+unsubscribe"].contains(&word.as_str()));
-        let runs = words.map(|left_out| {
-            let rest: Vec<String> = rights.iter().filter(|word| *word != left_out).cloned().collect();
-            scope.spawn(move || {
-                let server = RedisServer::start();
-                for script in [ACQUIRE, REENTER, RELEASE] {
-                    server.run(&["SCRIPT", "LOAD", script]);
-                }
-                assert!(!everything_works(&server, &rest), "nothing fails without {left_out}");
-            })
-        });
-        runs.collect::<Vec<_>>().into_iter().for_each(joined);
+    let words = rights.iter().filter(|word| word.starts_with(['+', '~', '&']));
+    // Scripts are known here, and a channel is left after the deeds of this test.
+    let words = words.filter(|word| !["+eval", "+unsubscribe"].contains(&word.as_str()));
+    at_once(words, |left_out| {
+        let rest: Vec<String> = rights.iter().filter(|word| *word != left_out).cloned().collect();
+        let server = RedisServer::start();
+        for script in [ACQUIRE, REENTER, RELEASE] {
+            server.run(&["SCRIPT", "LOAD", script]);
+        }
+        assert!(!everything_works(&server, &rest), "nothing fails without {left_out}");
     });
 }

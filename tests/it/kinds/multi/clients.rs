@@ -7,7 +7,7 @@ use lockson_harness::{RedisServer, eventually};
 
 use super::names;
 use crate::support::faults::PATIENCE;
-use crate::support::{SCHEDULING, SOON, brisk_client, client, fields, is_free, joined, kind_of, ms, timed};
+use crate::support::{SCHEDULING, SOON, at_once, brisk_client, client, fields, is_free, joined, kind_of, ms, timed};
 
 /// Two servers, a client of each with short limits, and a lock of each.
 struct Pair {
@@ -81,10 +81,10 @@ fn a_server_that_is_down_fails_the_take_and_keeps_nothing() {
 
 #[test]
 fn a_server_that_stands_still_fails_the_take_and_keeps_nothing() {
-    let pair = Pair::start();
-    let multi = pair.multi();
-    multi.lock().unwrap().unlock().unwrap();
-    for waits in [false, true] {
+    at_once([false, true], |waits| {
+        let pair = Pair::start();
+        let multi = pair.multi();
+        multi.lock().unwrap().unlock().unwrap();
         pair.servers[1].pause();
         let (took, kind) = timed(|| if waits { kind_of(multi.lock()) } else { kind_of(multi.try_lock()) });
         assert!(took <= PATIENCE * 4 + SCHEDULING, "{took:?}");
@@ -94,7 +94,7 @@ fn a_server_that_stands_still_fails_the_take_and_keeps_nothing() {
         eventually(SOON, "what the server took late is given back", || pair.servers[1].keys().is_empty());
         eventually(SOON, "the group is taken again", || multi.try_lock().is_ok_and(|guard| guard.is_some()));
         pair.assert_nothing_left();
-    }
+    });
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_re_entered_group_ends_within_one_limit_at_a_mute_server() {
 
 #[test]
 fn a_part_released_at_a_mute_server_delays_no_other() {
-    for mute in [0, 1] {
+    at_once([0, 1], |mute| {
         let pair = Pair::start();
         let locks = pair.clients.each_ref().map(|client| [client.get_lock("job"), client.get_lock("outer")]);
         let outer = [&locks[0][1], &locks[1][1]].map(|lock| lock.lock().unwrap());
@@ -148,7 +148,7 @@ fn a_part_released_at_a_mute_server_delays_no_other() {
         outer.into_iter().for_each(|guard| guard.unlock().unwrap());
         eventually(SOON, "the release is repeated", || pair.servers[mute].keys().is_empty());
         pair.assert_nothing_left();
-    }
+    });
 }
 
 #[test]

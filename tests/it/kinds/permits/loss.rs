@@ -10,7 +10,7 @@ use lockson_harness::{RedisServer, eventually};
 use super::{free, taken, taken_key};
 use crate::faults::other_process::OtherProcess;
 use crate::support::faults::Rig;
-use crate::support::{SOON, TICK, TTL, joined, kind_of, ms};
+use crate::support::{SOON, TICK, TTL, at_once, joined, kind_of, ms};
 
 /// The ways to lose permits.
 const ENDS: [(&str, &[&str]); 4] = [
@@ -29,7 +29,7 @@ const LEASE: Duration = Duration::from_secs(60);
 
 #[test]
 fn lost_permits_are_told_and_not_invented() {
-    for (what, words) in ENDS {
+    at_once(ENDS, |(what, words)| {
         for leased in [false, true] {
             let server = RedisServer::start();
             let client = patient(&server);
@@ -47,7 +47,7 @@ fn lost_permits_are_told_and_not_invented() {
             assert!(one.release().is_err() && two.release().is_err());
             assert_eq!((free(&server, "calls"), taken(&server, "calls").len()), (counter, 0), "{what}");
         }
-    }
+    });
 }
 
 /// The release itself finds that one of the permits had ended.
@@ -86,7 +86,7 @@ fn a_deletion_tells_no_loss_to_later_holders() {
 /// One of several permits was given back by another client: the holder has fewer than it took.
 #[test]
 fn a_hold_that_lost_one_permit_is_lost_and_gives_back_the_rest() {
-    for leased in [false, true] {
+    at_once([false, true], |leased| {
         let server = RedisServer::start();
         let client = patient(&server);
         let calls = client.get_permit_expirable_semaphore("calls");
@@ -101,7 +101,7 @@ fn a_hold_that_lost_one_permit_is_lost_and_gives_back_the_rest() {
         drop(three);
         eventually(SOON, "the rest is given back", || calls.available().unwrap() == 5);
         assert_eq!(calls.acquired().unwrap(), 0);
-    }
+    });
 }
 
 #[test]

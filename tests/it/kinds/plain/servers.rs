@@ -5,7 +5,7 @@ use std::thread;
 use lockson::{Client, ErrorKind};
 use lockson_harness::{RedisServer, eventually};
 
-use crate::support::{SOON, channel, fields, fresh, joined, kind_of, ms};
+use crate::support::{SOON, at_once, channel, fields, fresh, joined, kind_of, ms};
 
 /// Sends every request once: take, re-enter, query, renew, wait, wake, force.
 #[track_caller]
@@ -76,9 +76,8 @@ fn locks_of_two_databases_are_two_locks() {
 #[test]
 fn a_password_is_sent_over_every_protocol() {
     let server = RedisServer::builder().password("s3cret-canary").start();
-    exercise(&server, &server.url());
-    exercise(&server, &server.unix_url());
-    exercise(&server, &format!("{}?protocol=resp3", server.url()));
+    let urls = [server.url(), server.unix_url(), format!("{}?protocol=resp3", server.url())];
+    at_once(urls, |url| exercise(&server, &url));
 }
 
 #[test]

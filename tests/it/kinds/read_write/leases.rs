@@ -12,7 +12,7 @@ use lockson_harness::{RedisServer, eventually};
 use super::{hold_key, is_free, sides, state};
 use crate::faults::other_process::OtherProcess;
 use crate::support::{
-    SCHEDULING, SOON, TICK, TTL, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, ttl_ms,
+    SCHEDULING, SOON, TICK, TTL, at_once, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, ttl_ms,
 };
 
 #[test]
@@ -215,7 +215,7 @@ fn nested_leases_are_never_added_up() {
         let (least, most) = (asked.elapsed(), taken.elapsed());
         assert!(least >= ms(2_500) && most <= ms(700 + 2_500) + SCHEDULING * 2, "{least:?}, {most:?}");
     };
-    thread::scope(|scope| [0, 1].map(|side| scope.spawn(move || check(side))).map(joined));
+    at_once([0, 1], check);
 }
 
 #[test]

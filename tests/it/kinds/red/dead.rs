@@ -20,11 +20,12 @@ fn stopped_servers_cost_one_timeout_once() {
             let (took, guard) = timed(|| lock.lock().unwrap());
             guard.unlock().unwrap();
             times.push(took);
+            thread::sleep(ms(5)); // a busy loop would slow the servers down
         }
         times.sort();
         (times[times.len() / 2], times[times.len() * 9 / 10], times[times.len() - 1], times.len())
     };
-    let healthy = takes(ms(1_000));
+    let healthy = takes(ms(500));
     nodes.servers[1].pause();
     nodes.servers[3].pause();
     let (first, guard) = timed(|| lock.lock().unwrap());
@@ -187,7 +188,7 @@ fn cleanups_for_a_mute_server_do_not_pile_up() {
     proxies[0].mute(Scope::All, Direction::Both);
     let mark = proxies[0].mark();
     let mut times = vec![];
-    for _ in 0..25 {
+    for _ in 0..15 {
         let (took, outcome) = timed(|| lock.try_lock());
         assert!(outcome.map_or(true, |guard| guard.is_none()));
         times.push(took);
@@ -196,9 +197,9 @@ fn cleanups_for_a_mute_server_do_not_pile_up() {
     }
     let sent = proxies[0].fitting_since(mark, &When::script()).len();
     times.sort();
-    println!("25 tries in 5 s: {sent} scripts to the mute server; median {:?}, longest {:?}", times[12], times[24]);
+    println!("15 tries in 3 s: {sent} scripts to the mute server; median {:?}, longest {:?}", times[7], times[14]);
     assert!(sent <= 6, "{sent} scripts were sent to the mute server");
-    assert!(times[20] < NODE, "{times:?}");
+    assert!(times[12] < NODE, "{times:?}");
     kept.unlock().unwrap();
     proxies[0].heal();
     let back = || lock.try_lock().unwrap().is_some_and(|guard| guard.hold().members().len() == 3);

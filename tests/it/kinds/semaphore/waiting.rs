@@ -104,7 +104,7 @@ fn a_message_wakes_as_many_as_it_counts() {
 
 #[test]
 fn waiters_of_one_process_are_served_in_order() {
-    const WAITERS: usize = 1_000;
+    const WAITERS: usize = 300;
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
     let semaphore = semaphore_with(&client, 1);
