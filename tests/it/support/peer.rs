@@ -133,7 +133,8 @@ fn parse(line: &str) -> (u64, Answer) {
     (id.unwrap_or_else(|| panic!("no answer: {line:?}")), Answer { ok, values: values.collect() })
 }
 
-/// The peer's program, built from the present sources: cargo builds no programs of other packages for a test.
+/// The peer's program, built from the present sources for a test of its own package: `cargo build` gives the library
+/// other features of its dependencies, and would build the library once more.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -141,12 +142,12 @@ fn program() -> &'static Path {
         let folder = test.parent().and_then(Path::parent).expect("tests are in target/<profile>/deps");
         let (target, profile) = (folder.parent().expect("a profile is below the target"), folder.file_name());
         let profile = match profile.and_then(|name| name.to_str()) {
-            Some("debug") => "dev",
+            Some("debug") => "test",
             Some(name) => name,
             None => panic!("no profile in {}", folder.display()),
         };
-        let built = cargo("build")
-            .args(["--quiet", "--offline", "--bin", "lockson-peer", "--profile", profile, "--target-dir"])
+        let built = cargo("test")
+            .args(["--no-run", "--quiet", "--offline", "--test", "peer", "--profile", profile, "--target-dir"])
             .arg(target)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .output()
