@@ -218,6 +218,7 @@ impl WaitLoop for Most<'_> {
 
     fn attempt(&mut self) -> Result<TakeOutcome<Self::Grant>> {
         self.caller.check()?;
+        let sent = Instant::now();
         let replies = self.ask_all();
         let (mut votes, mut errors, mut reentered) = (vec![], vec![], 0);
         let twice = self.same_server(&replies);
@@ -232,7 +233,7 @@ impl WaitLoop for Most<'_> {
             return Err(error);
         }
         let now = Instant::now();
-        let verdict = self.votes.verdict(&votes, now, random);
+        let verdict = self.votes.verdict(&votes, sent, now, random);
         // An outer section of this thread believes in its hold. Where that hold is lost, no fresh votes may replace it.
         let lost = errors.iter().find(|error| error.is_lost()).filter(|_| reentered < self.needed);
         if verdict == Verdict::Taken && lost.is_none() {

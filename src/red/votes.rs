@@ -56,8 +56,14 @@ impl Votes {
         Self { needed, bound: FIRST_BOUND, splits: 0 }
     }
 
-    /// Judges a round by the votes of all nodes at one moment.
-    pub(crate) fn verdict(&mut self, votes: &[Vote], now: Instant, random: impl FnOnce() -> u64) -> Verdict {
+    /// Judges a round that began at `sent`, by the votes of all nodes at one moment.
+    pub(crate) fn verdict(
+        &mut self,
+        votes: &[Vote],
+        sent: Instant,
+        now: Instant,
+        random: impl FnOnce() -> u64,
+    ) -> Verdict {
         let needed = self.needed;
         let granted = votes.iter().filter(|vote| matches!(vote, Vote::Granted { until } if *until > now)).count();
         let busy = votes.iter().filter(|vote| matches!(vote, Vote::Busy(_))).count();
@@ -66,7 +72,7 @@ impl Votes {
             return Verdict::Taken;
         }
         if votes.len() - absent < needed {
-            return Verdict::TooFew { pause: self.pause(random) };
+            return Verdict::TooFew { pause: self.pause(sent.until(now), random) };
         }
         // A holder usually has all nodes that answer. A caller with some votes therefore met other callers, whose
         // messages would wake all of them at the same moment. Only a split that lasts is a holder without these nodes.
@@ -75,11 +81,12 @@ impl Votes {
             return Verdict::Busy { wait: free_in(votes, needed).min(LONGEST_WAIT) };
         }
         self.splits += 1;
-        Verdict::Split { pause: self.pause(random) }
+        Verdict::Split { pause: self.pause(sent.until(now), random) }
     }
 
-    fn pause(&mut self, random: impl FnOnce() -> u64) -> Duration {
-        let most = self.bound;
+    /// A pause after a round that took so long: callers with shorter pauses than rounds would meet again.
+    fn pause(&mut self, took: Duration, random: impl FnOnce() -> u64) -> Duration {
+        let most = self.bound.max(took * 2).min(LONGEST_BOUND);
         let least = most / 10;
         self.bound = (most * 2).min(LONGEST_BOUND);
         let span = u64::try_from((most - least).as_nanos()).unwrap_or_default();
@@ -99,8 +106,9 @@ fn free_in(votes: &[Vote], needed: usize) -> Duration {
     times.get(needed - 1).copied().unwrap_or(LONGEST_WAIT)
 }
 
-/// The largest first pause: enough for a round of each of several callers. The smallest is a tenth of it.
-const FIRST_BOUND: Duration = Duration::from_millis(50);
+/// The largest first pause: enough for a round of each of several callers on a fast link. The smallest is a tenth of
+/// it. A caller meets an unfinished release as well, and a longer pause would leave the lock to others for many holds.
+const FIRST_BOUND: Duration = Duration::from_millis(8);
 const LONGEST_BOUND: Duration = Duration::from_millis(500);
 /// The longest wait for a message, also when the message was lost.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);

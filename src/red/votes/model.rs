@@ -346,7 +346,7 @@ impl Scene {
             Request::Refused => Vote::Refused,
         };
         let votes: Vec<Vote> = world.nodes.iter().map(vote).collect();
-        let verdict = Votes::new(self.needed()).verdict(&votes, now, || 0);
+        let verdict = Votes::new(self.needed()).verdict(&votes, now, now, || 0);
         let member = |vote: &Vote| {
             let is_live = matches!(vote, Vote::Granted { .. });
             Member { is_live, remaining: if is_live { now.until(until) } else { Duration::ZERO }, loss: None }

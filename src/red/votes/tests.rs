@@ -29,11 +29,11 @@ fn five() -> Votes {
 
 #[track_caller]
 fn check(votes: [Vote; 5], verdict: Verdict) {
-    assert_eq!(five().verdict(&votes, NOW, || 0), verdict);
+    assert_eq!(five().verdict(&votes, NOW, NOW, || 0), verdict);
 }
 
-const SPLIT: Verdict = Verdict::Split { pause: Duration::from_millis(5) };
-const TOO_FEW: Verdict = Verdict::TooFew { pause: Duration::from_millis(5) };
+const SPLIT: Verdict = Verdict::Split { pause: Duration::from_micros(800) };
+const TOO_FEW: Verdict = Verdict::TooFew { pause: Duration::from_micros(800) };
 
 #[test]
 fn a_majority_takes_the_lock() {
@@ -78,15 +78,15 @@ fn a_majority_is_more_than_half() {
 
 #[test]
 fn no_node_grants_nothing() {
-    assert_ne!(Votes::new(majority(0)).verdict(&[], NOW, || 0), Verdict::Taken);
+    assert_ne!(Votes::new(majority(0)).verdict(&[], NOW, NOW, || 0), Verdict::Taken);
 }
 
 #[test]
 fn a_single_node_is_an_ordinary_lock() {
     let mut votes = Votes::new(majority(1));
-    assert_eq!(votes.verdict(&[busy(900)], NOW, || 0), Verdict::Busy { wait: ms(900) });
-    assert_eq!(votes.verdict(&[Vote::Silent], NOW, || 0), TOO_FEW);
-    assert_eq!(votes.verdict(&[granted()], NOW, || 0), Verdict::Taken);
+    assert_eq!(votes.verdict(&[busy(900)], NOW, NOW, || 0), Verdict::Busy { wait: ms(900) });
+    assert_eq!(votes.verdict(&[Vote::Silent], NOW, NOW, || 0), TOO_FEW);
+    assert_eq!(votes.verdict(&[granted()], NOW, NOW, || 0), Verdict::Taken);
 }
 
 #[test]
@@ -94,20 +94,29 @@ fn pauses_double_up_to_their_limit() {
     let mut votes = five();
     let split = [granted(), granted(), busy(900), busy(900), Vote::Silent];
     let mut pauses = |random| {
-        let pause = || match votes.clone().verdict(&split, NOW, || random) {
+        let pause = || match votes.clone().verdict(&split, NOW, NOW, || random) {
             Verdict::Split { pause } => pause,
             verdict => panic!("{verdict:?}"),
         };
         let pause = pause();
-        votes.verdict(&split, NOW, || 0);
+        votes.verdict(&split, NOW, NOW, || 0);
         pause
     };
     let span = |millis: u64| millis * 1_000_000;
-    assert_eq!(pauses(0), ms(5));
-    assert_eq!(pauses(span(90)), ms(100));
-    assert_eq!(pauses(span(180) + 1), ms(20));
-    assert_eq!([pauses(0), pauses(0), pauses(0)], [ms(40), ms(50), ms(50)]);
+    assert_eq!(pauses(0), ms(8) / 10);
+    assert_eq!(pauses(span(16) / 10 * 9), ms(16));
+    assert_eq!(pauses(span(32) / 10 * 9 + 1), ms(32) / 10);
+    assert_eq!([64, 128, 256, 500, 500].map(|most| pauses(0) == ms(most) / 10), [true; 5]);
     assert_eq!(pauses(span(450)), ms(500));
+}
+
+#[test]
+fn a_pause_is_longer_than_a_round_on_a_slow_link() {
+    let split = [granted(), granted(), busy(900), busy(900), Vote::Silent];
+    for (took, least) in [(1, 8), (30, 60), (200, 400), (300, 500)] {
+        let verdict = five().verdict(&split, NOW, NOW.after(ms(took)), || 0);
+        assert_eq!(verdict, Verdict::Split { pause: ms(least) / 10 }, "{took}");
+    }
 }
 
 #[test]
@@ -115,11 +124,11 @@ fn a_split_that_lasts_is_a_holder_of_a_majority() {
     let mut votes = five();
     let split = [granted(), granted(), busy(900), busy(800), busy(700)];
     for _ in 0..5 {
-        assert!(matches!(votes.verdict(&split, NOW, || 0), Verdict::Split { .. }));
+        assert!(matches!(votes.verdict(&split, NOW, NOW, || 0), Verdict::Split { .. }));
     }
     // Two nodes are free, so the first of the others makes a majority.
-    assert_eq!(votes.verdict(&split, NOW, || 0), Verdict::Busy { wait: ms(700) });
-    assert_eq!(votes.verdict(&split, NOW, || 0), SPLIT, "the pauses begin anew");
+    assert_eq!(votes.verdict(&split, NOW, NOW, || 0), Verdict::Busy { wait: ms(700) });
+    assert_eq!(votes.verdict(&split, NOW, NOW, || 0), SPLIT, "the pauses begin anew");
 }
 
 fn vote() -> impl Strategy<Value = Vote> {
@@ -146,16 +155,16 @@ proptest! {
             let live = count(|vote| *vote == granted());
             let busy = count(|vote| matches!(vote, Vote::Busy(_)));
             let answered = 5 - count(|vote| matches!(vote, Vote::Silent | Vote::Refused));
-            match votes.verdict(&round, NOW, || random) {
+            match votes.verdict(&round, NOW, NOW, || random) {
                 Verdict::Taken => prop_assert!(live >= 3),
                 Verdict::Split { pause } => {
                     prop_assert!(live < 3 && answered >= 3 && !(busy >= 3 && live == 0 && answered == busy));
-                    prop_assert!(pause >= ms(5) && pause <= ms(500));
+                    prop_assert!(pause >= ms(8) / 10 && pause <= ms(500));
                 }
                 Verdict::Busy { wait } => prop_assert!(live < 3 && busy >= 3 && wait <= ms(1_000)),
                 Verdict::TooFew { pause } => {
                     prop_assert!(live < 3 && answered < 3);
-                    prop_assert!(pause >= ms(5) && pause <= ms(500));
+                    prop_assert!(pause >= ms(8) / 10 && pause <= ms(500));
                 }
             }
         }
