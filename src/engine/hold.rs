@@ -16,7 +16,6 @@ use crate::kinds::Kind;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
-use crate::state::exchange::InDoubt;
 use crate::state::ledger::{Ledger, Phase};
 use crate::sync::Mutex;
 use crate::time::Instant;
@@ -31,15 +30,20 @@ pub(crate) struct HoldState {
     /// The thread that may re-enter; `None` for an owned hold.
     pub(crate) thread: Option<ThreadId>,
     /// The group that the lock was taken with.
-    group: Option<Arc<str>>,
+    pub(crate) group: Option<Arc<str>>,
     pub(crate) since: Instant,
     /// The fencing token, where the kind has tokens.
     pub(crate) token: Option<u64>,
+    pub(crate) requests: Requests,
+    pub(crate) progress: Progress,
+}
+
+/// What becomes of a hold.
+pub(crate) struct Progress {
     state: Mutex<State>,
     /// Rung when the hold is not live any more, and when its deadline came nearer. One thread may wait for several
     /// holds with one bell.
     ended: Bells,
-    pub(crate) requests: Requests,
     /// The number of the server that was asked last to report changes of the key.
     watched_at: AtomicUsize,
 }
@@ -72,42 +76,14 @@ pub(crate) struct Aftermath {
     pub(crate) needless_check: Option<JobTicket>,
 }
 
-/// The parts of a new hold.
-pub(crate) struct Granted {
-    pub(crate) name: LockName,
-    pub(crate) kind: Arc<dyn Kind>,
-    pub(crate) number: HoldNumber,
-    pub(crate) owner: OwnerId,
-    pub(crate) thread: Option<ThreadId>,
-    pub(crate) group: Option<Arc<str>>,
-    pub(crate) since: Instant,
-    pub(crate) token: Option<u64>,
-    pub(crate) in_doubt: InDoubt,
-    pub(crate) ledger: Ledger,
-    pub(crate) needs: Option<Durability>,
+impl Progress {
+    pub(crate) fn new(ledger: Ledger, needs: Option<Durability>) -> Self {
+        let state = State { ledger, on_lost: vec![], told: false, pending_check: None, needs, moved_on: None };
+        Self { state: Mutex::new(state), ended: Bells::default(), watched_at: AtomicUsize::new(NOWHERE) }
+    }
 }
 
 impl HoldState {
-    pub(crate) fn new(granted: Granted) -> Self {
-        let Granted { name, kind, number, owner, thread, group, since, in_doubt, token, ledger, needs } = granted;
-        let state = State { ledger, on_lost: vec![], told: false, pending_check: None, needs, moved_on: None };
-        let state = Mutex::new(state);
-        Self {
-            name,
-            kind,
-            number,
-            owner,
-            thread,
-            group,
-            since,
-            token,
-            state,
-            requests: Requests::new(in_doubt),
-            ended: Bells::default(),
-            watched_at: AtomicUsize::new(NOWHERE),
-        }
-    }
-
     pub(crate) fn label(&self) -> LockKind {
         self.kind.label(self.kind.side())
     }
@@ -119,7 +95,7 @@ impl HoldState {
 
     /// What a request must have reached before it prolongs the hold.
     pub(crate) fn needs(&self) -> Option<Durability> {
-        self.state.lock().needs
+        self.progress.state.lock().needs
     }
 
     /// The step by which a request that prolongs the hold reaches what it must, and what an inner section needs.
@@ -130,14 +106,14 @@ impl HoldState {
 
     /// Raises what the hold needs to what an inner section needs.
     pub(crate) fn raise_needs(&self, needs: Durability) {
-        self.state.lock().needs = Some(needs);
+        self.progress.state.lock().needs = Some(needs);
     }
 
     /// Uses the ledger under its mutex. Returns a new loss, once. Only
     /// [`Keeper::with_ledger`](crate::engine::keeper::Keeper::with_ledger) calls this method, and reports the loss.
     pub(crate) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Aftermath) {
         let now = Instant::now();
-        let mut state = self.state.lock();
+        let mut state = self.progress.state.lock();
         let deadline = state.ledger.good_until();
         let answer = use_ledger(&mut state.ledger, now);
         let phase = state.ledger.look(now);
@@ -155,7 +131,7 @@ impl HoldState {
         let is_sooner = state.ledger.good_until() < deadline;
         drop(state);
         if phase != Phase::Live || is_sooner {
-            self.ended.ring_all();
+            self.progress.ended.ring_all();
         }
         drop(useless);
         (answer, Aftermath { new_loss, needless_check })
@@ -163,7 +139,7 @@ impl HoldState {
 
     /// Stores a callback for the loss; returns the callback if the hold is lost already.
     pub(crate) fn on_lost(&self, callback: OnLost) -> Result<(), (Loss, OnLost)> {
-        let mut state = self.state.lock();
+        let mut state = self.progress.state.lock();
         match state.ledger.look(Instant::now()) {
             Phase::Lost(loss) if state.told => Err((loss, callback)),
             Phase::Releasing | Phase::Done => Ok(()),
@@ -177,22 +153,22 @@ impl HoldState {
 
     /// Records that this server is asked to report changes of the key.
     pub(crate) fn watch(&self, at: ServerNumber) {
-        self.watched_at.store(at.0, Ordering::Release);
+        self.progress.watched_at.store(at.0, Ordering::Release);
     }
 
     pub(crate) fn is_watched(&self) -> bool {
-        self.watched_at.load(Ordering::Acquire) != NOWHERE
+        self.progress.watched_at.load(Ordering::Acquire) != NOWHERE
     }
 
     /// Whether this server was the last one that was asked to report changes of the key.
     pub(crate) fn is_watched_at(&self, server: ServerNumber) -> bool {
-        self.watched_at.load(Ordering::Acquire) == server.0
+        self.progress.watched_at.load(Ordering::Acquire) == server.0
     }
 
     /// Records that another server has the key now. Returns `false` if that was recorded within the last `pause`: two
     /// servers that each name the other one would pass the hold to and fro without a rest.
     pub(crate) fn moves_on(&self, now: Instant, pause: Duration) -> bool {
-        let mut state = self.state.lock();
+        let mut state = self.progress.state.lock();
         let may_move = state.moved_on.is_none_or(|at| at.after(pause) <= now);
         if may_move {
             state.moved_on = Some(now);
@@ -203,18 +179,18 @@ impl HoldState {
     /// Whether no thread can use the hold any more: it is not live, and its thread has ended.
     pub(crate) fn is_dead(&self) -> bool {
         let ended = self.thread.as_ref().is_some_and(ThreadId::has_ended);
-        ended && self.state.lock().ledger.look(Instant::now()) != Phase::Live
+        ended && self.progress.state.lock().ledger.look(Instant::now()) != Phase::Live
     }
 
     /// Whether a callback waits for the loss.
     pub(crate) fn has_listeners(&self) -> bool {
-        !self.state.lock().on_lost.is_empty()
+        !self.progress.state.lock().on_lost.is_empty()
     }
 
     /// Schedules a check at the deadline, unless an earlier check is pending or the hold has ended. Returns the later
     /// check that it replaces.
     pub(crate) fn schedule_check(&self, set: impl FnOnce(Instant) -> JobTicket) -> Option<JobTicket> {
-        let mut state = self.state.lock();
+        let mut state = self.progress.state.lock();
         let deadline = state.ledger.good_until();
         // A new loss that is not reported so far is for the timer to find, at once.
         let is_over = match state.ledger.phase() {
@@ -230,7 +206,7 @@ impl HoldState {
 
     /// Records that the check at this moment runs.
     pub(crate) fn check_fired(&self, at: Instant) {
-        let mut state = self.state.lock();
+        let mut state = self.progress.state.lock();
         if state.pending_check.is_some_and(|pending_check| pending_check.at == at) {
             state.pending_check = None;
         }
@@ -249,12 +225,12 @@ impl HoldState {
 
     /// Rings the bell when the hold is not live any more, and when its deadline comes nearer.
     pub(crate) fn ring_at_end(&self, bell: &Bell) -> Hung {
-        self.ended.hang(bell)
+        self.progress.ended.hang(bell)
     }
 
     /// The deadline of a live hold.
     fn deadline(&self, now: Instant) -> Option<Instant> {
-        let ledger = &mut self.state.lock().ledger;
+        let ledger = &mut self.progress.state.lock().ledger;
         (ledger.look(now) == Phase::Live).then(|| ledger.good_until())
     }
 }
@@ -284,7 +260,7 @@ impl HoldState {
         since: Instant,
         ledger: Ledger,
     ) -> Arc<Self> {
-        Arc::new(Self::new(Granted {
+        Arc::new(Self {
             name: name.clone(),
             kind,
             number,
@@ -293,16 +269,15 @@ impl HoldState {
             group: None,
             since,
             token: None,
-            in_doubt: InDoubt::default(),
-            ledger,
-            needs: None,
-        }))
+            requests: Requests::new(crate::state::exchange::InDoubt::default()),
+            progress: Progress::new(ledger, None),
+        })
     }
 }
 
 impl fmt::Debug for HoldState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state.lock();
+        let state = self.progress.state.lock();
         f.debug_struct("Hold")
             .field("name", &self.name)
             .field("owner", &self.owner)
@@ -401,17 +376,17 @@ mod tests {
         let (hold, guard) = hold(at(0));
         let set = |deadline| timer.run_at(deadline, || {});
         assert!(hold.schedule_check(set).is_none());
-        let far = hold.state.lock().pending_check.expect("it is set");
+        let far = hold.progress.state.lock().pending_check.expect("it is set");
         assert!(hold.schedule_check(|_| panic!("it is set already")).is_none());
         let lease = Lease::new(Duration::from_secs(10)).unwrap();
         let promise = Promise::Leased { until: at(10_000) };
         hold.update(|ledger, now| ledger.reentered(now, now, lease, Side::Exclusive, promise)).0.unwrap();
         hold.update(|ledger, now| ledger.release(guard, now));
         assert_eq!(hold.schedule_check(set), Some(far), "the later look is needless");
-        let near = hold.state.lock().pending_check.expect("it is set");
+        let near = hold.progress.state.lock().pending_check.expect("it is set");
         assert!(near.at < far.at && near.at <= at(10_000), "{near:?}");
         hold.check_fired(near.at);
         assert!(hold.schedule_check(set).is_none());
-        assert!(hold.state.lock().pending_check.is_some(), "it is set again after it came");
+        assert!(hold.progress.state.lock().pending_check.is_some(), "it is set again after it came");
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::engine::acquire::waiting::{Asker, Waiting};
 use crate::engine::caller::{Caller, closed};
-use crate::engine::hold::{Granted, HoldState};
+use crate::engine::hold::requests::Requests;
+use crate::engine::hold::{HoldState, Progress};
 use crate::engine::parts::{Bundle, Engine};
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::sender::Cleanup;
@@ -237,7 +238,8 @@ impl<'a> Acquisition<'a> {
         }
         // Taken in any case: what stays here is cleared away with the acquisition, and this owner holds the lock now.
         let earlier = self.in_doubt.take();
-        let hold = Arc::new(HoldState::new(Granted {
+        let unfenceable = unfenceable || earlier.is_some_and(|in_doubt| in_doubt.unfenceable);
+        let hold = Arc::new(HoldState {
             name: self.request.name.clone(),
             kind: Arc::clone(self.request.kind),
             number: self.number,
@@ -246,13 +248,9 @@ impl<'a> Acquisition<'a> {
             group: self.request.group.cloned(),
             since: now,
             token,
-            in_doubt: InDoubt {
-                fenceable: vec![],
-                unfenceable: unfenceable || earlier.is_some_and(|in_doubt| in_doubt.unfenceable),
-            },
-            ledger,
-            needs: self.request.needs,
-        }));
+            requests: Requests::new(InDoubt { fenceable: vec![], unfenceable }),
+            progress: Progress::new(ledger, self.request.needs),
+        });
         let Some(dead) = self.engine.cells.registry.add(Arc::clone(&hold)) else {
             return Err(self.granted_while_closing());
         };
