@@ -56,7 +56,7 @@ pub use read_write::ReadWriteLock;
 /// ```
 #[must_use = "a handle does nothing until it is locked"]
 pub struct Lock<T = ()> {
-    target: Target,
+    locks: Locks,
     modifiers: Modifiers,
     /// Reads the part of a grant for the guard.
     carried: fn(&Hold) -> Option<T>,
@@ -64,7 +64,7 @@ pub struct Lock<T = ()> {
 
 /// What a handle takes.
 #[derive(Clone)]
-enum Target {
+enum Locks {
     One(SingleLock),
     Several(Arc<Members>),
     /// The name of what cannot be taken, and the reason.
@@ -130,11 +130,11 @@ impl Lock {
 
     /// Several locks as one in another form.
     pub(crate) fn several(locks: impl IntoIterator<Item = Self>, form: Arc<dyn Form>) -> Self {
-        let target = match Members::of(locks, form) {
-            Ok(members) => Target::Several(Arc::new(members)),
-            Err(error) => Target::Impossible("multi(?)".into(), error),
+        let locks = match Members::of(locks, form) {
+            Ok(members) => Locks::Several(Arc::new(members)),
+            Err(error) => Locks::Impossible("multi(?)".into(), error),
         };
-        Self::of(target, |_| Some(()))
+        Self::of(locks, |_| Some(()))
     }
 }
 
@@ -146,15 +146,15 @@ impl Lock<FencingToken> {
 
 impl<T> Lock<T> {
     fn carrying(carried: fn(&Hold) -> Option<T>, handle: &Handle, kind: Arc<dyn Kind>, name: GivenName) -> Self {
-        let target = match name.checked() {
-            Ok(name) => Target::One(SingleLock { handle: handle.clone(), kind, name: name.clone() }),
-            Err(error) => Target::Impossible(name.as_str().into(), error),
+        let locks = match name.checked() {
+            Ok(name) => Locks::One(SingleLock { handle: handle.clone(), kind, name: name.clone() }),
+            Err(error) => Locks::Impossible(name.as_str().into(), error),
         };
-        Self::of(target, carried)
+        Self::of(locks, carried)
     }
 
-    fn of(target: Target, carried: fn(&Hold) -> Option<T>) -> Self {
-        Self { target, modifiers: Modifiers::default(), carried }
+    fn of(locks: Locks, carried: fn(&Hold) -> Option<T>) -> Self {
+        Self { locks, modifiers: Modifiers::default(), carried }
     }
 
     /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
@@ -256,10 +256,10 @@ impl<T> Lock<T> {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn name(&self) -> &str {
-        match &self.target {
-            Target::One(one) => one.name.as_str(),
-            Target::Several(members) => &members.name,
-            Target::Impossible(name, _) => name,
+        match &self.locks {
+            Locks::One(one) => one.name.as_str(),
+            Locks::Several(members) => &members.name,
+            Locks::Impossible(name, _) => name,
         }
     }
 
@@ -419,7 +419,7 @@ impl<T> Lock<T> {
     /// As [`try_lock`](Self::try_lock); the interval must be a possible lease. `BadInput` for a read lock, which many
     /// owners may hold, and for a handle with a lease or a limit of its own.
     pub fn once_per(&self, interval: Duration) -> Result<bool> {
-        if self.locks()?.iter().any(|lock| lock.kind.side() == Side::Shared) {
+        if self.singles()?.iter().any(|lock| lock.kind.side() == Side::Shared) {
             return self.meaningless("a read lock lets everybody in; use the write lock");
         }
         if self.modifiers.lease.or(self.modifiers.max_hold).is_some() {
@@ -448,10 +448,10 @@ impl<T> Lock<T> {
     /// `NotHeld` without such a hold, also when another thread has one; `OtherKind` when the hold belongs to a kind
     /// of lock that this handle could not re-enter; otherwise as [`Guard::unlock`](crate::Guard::unlock).
     pub fn unlock(&self) -> Result<()> {
-        match &self.target {
-            Target::One(one) => one.unlock(),
-            Target::Several(members) => members.unlock(),
-            Target::Impossible(_, error) => Err(error.clone()),
+        match &self.locks {
+            Locks::One(one) => one.unlock(),
+            Locks::Several(members) => members.unlock(),
+            Locks::Impossible(_, error) => Err(error.clone()),
         }
     }
 
@@ -481,7 +481,7 @@ impl<T> Lock<T> {
     /// refused the request.
     pub fn force_unlock(&self) -> Result<bool> {
         let (released, failures) = self.ask_each(SingleLock::force_unlock)?;
-        Error::unless_enough(self.name(), (self.locks()?.len(), self.needed()), failures).map(|()| released > 0)
+        Error::unless_enough(self.name(), (self.singles()?.len(), self.needed()), failures).map(|()| released > 0)
     }
 
     /// Asks Redis whether the lock is held; of a read-write lock, whether the side of this handle is held.
@@ -500,7 +500,7 @@ impl<T> Lock<T> {
     /// server.
     pub fn is_locked(&self) -> Result<bool> {
         let (locked, failures) = self.ask_each(SingleLock::is_locked)?;
-        let (all, needed) = (self.locks()?.len(), self.needed());
+        let (all, needed) = (self.singles()?.len(), self.needed());
         // Of so many locks too few are left for a take.
         if locked > all - needed {
             return Ok(true);
@@ -534,7 +534,7 @@ impl<T> Lock<T> {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn hold_count(&self) -> u64 {
-        let mut counts: Vec<u64> = self.locks().into_iter().flatten().map(SingleLock::hold_count).collect();
+        let mut counts: Vec<u64> = self.singles().into_iter().flatten().map(SingleLock::hold_count).collect();
         counts.sort_unstable_by(|one, other| other.cmp(one));
         counts.get(self.needed() - 1).copied().unwrap_or(0)
     }
@@ -581,33 +581,33 @@ impl<T> Lock<T> {
 
     /// Copies the handle with another part beside the lock.
     fn recarrying<U>(&self, carried: fn(&Hold) -> Option<U>) -> Lock<U> {
-        Lock { target: self.target.clone(), modifiers: self.modifiers.clone(), carried }
+        Lock { locks: self.locks.clone(), modifiers: self.modifiers.clone(), carried }
     }
 
     /// The lock with these modifiers in place of its own.
     pub(crate) fn with(&self, modifiers: Modifiers) -> Self {
-        Self { target: self.target.clone(), modifiers, carried: self.carried }
+        Self { locks: self.locks.clone(), modifiers, carried: self.carried }
     }
 
-    fn locks(&self) -> Result<&[SingleLock]> {
-        match &self.target {
-            Target::One(one) => Ok(std::slice::from_ref(one)),
-            Target::Several(members) => Ok(&members.members),
-            Target::Impossible(_, error) => Err(error.clone()),
+    fn singles(&self) -> Result<&[SingleLock]> {
+        match &self.locks {
+            Locks::One(one) => Ok(std::slice::from_ref(one)),
+            Locks::Several(members) => Ok(&members.members),
+            Locks::Impossible(_, error) => Err(error.clone()),
         }
     }
 
     /// How many of the locks must be held.
     fn needed(&self) -> usize {
-        match &self.target {
-            Target::Several(members) => members.needed(),
-            Target::One(_) | Target::Impossible(..) => 1,
+        match &self.locks {
+            Locks::Several(members) => members.needed(),
+            Locks::One(_) | Locks::Impossible(..) => 1,
         }
     }
 
     /// The lock of a question that only a single lock can answer.
     fn only(&self, question: &str) -> Result<&SingleLock> {
-        let [one] = self.locks()? else {
+        let [one] = self.singles()? else {
             let text = format!("{question}() has an answer for each lock only; ask the single locks");
             return Err(Error::new(ErrorKind::Unsupported, text).about(self.name()));
         };
@@ -617,11 +617,11 @@ impl<T> Lock<T> {
     /// Asks about one lock after another. Servers that do not answer take one command time-out together. Returns how
     /// often the answer was yes, and the failures.
     fn ask_each(&self, ask: fn(&SingleLock, Duration) -> Result<bool>) -> Result<(usize, Vec<Error>)> {
-        let (locks, mut yes, mut failures) = (self.locks()?, 0, vec![]);
+        let (locks, mut yes, mut failures) = (self.singles()?, 0, vec![]);
         let mut patience = locks[0].ask(|engine| Ok(engine.config.command_timeout))?;
-        let limit_each = match &self.target {
-            Target::Several(members) => members.form.limit_each().unwrap_or(patience),
-            Target::One(_) | Target::Impossible(..) => patience,
+        let limit_each = match &self.locks {
+            Locks::Several(members) => members.form.limit_each().unwrap_or(patience),
+            Locks::One(_) | Locks::Impossible(..) => patience,
         };
         for lock in locks {
             let began = Instant::now();
@@ -642,13 +642,13 @@ impl<T> Lock<T> {
     }
 
     fn take(&self, wait: Wait) -> Result<Option<Taken>> {
-        match &self.target {
-            Target::One(one) => one.take(&self.modifiers, wait),
-            Target::Several(members) => {
+        match &self.locks {
+            Locks::One(one) => one.take(&self.modifiers, wait),
+            Locks::Several(members) => {
                 let grants = members.acquire(&self.modifiers, wait).map_err(|error| error.about(&*members.name))?;
                 Ok(grants.map(|grants| Hold::of_several(members, grants)))
             }
-            Target::Impossible(_, error) => Err(error.clone()),
+            Locks::Impossible(_, error) => Err(error.clone()),
         }
     }
 
@@ -677,9 +677,9 @@ impl<T> Clone for Lock<T> {
 
 impl<T> fmt::Debug for Lock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind: Option<LockKind> = match &self.target {
-            Target::One(one) => Some(one.kind.label(one.kind.side())),
-            Target::Several(_) | Target::Impossible(..) => None,
+        let kind: Option<LockKind> = match &self.locks {
+            Locks::One(one) => Some(one.kind.label(one.kind.side())),
+            Locks::Several(_) | Locks::Impossible(..) => None,
         };
         f.debug_struct("Lock")
             .field("name", &self.name())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Lock, Target};
+use super::{Lock, Locks};
 use crate::engine::Engine;
 use crate::engine::several::giving_back::{Held, release_at_once};
 use crate::engine::several::{Form, Members};
@@ -12,10 +12,10 @@ impl Members {
     /// These locks in this form. A group among them counts as its locks.
     pub(super) fn of(locks: impl IntoIterator<Item = Lock>, form: Arc<dyn Form>) -> Result<Self> {
         let mut members = vec![];
-        for Lock { target, modifiers, .. } in locks {
-            match target {
-                Target::One(one) => members.push((one, modifiers)),
-                Target::Several(inner) => {
+        for Lock { locks, modifiers, .. } in locks {
+            match locks {
+                Locks::One(one) => members.push((one, modifiers)),
+                Locks::Several(inner) => {
                     if let Some(alone) = [&form, &inner.form].into_iter().find(|form| !form.nests()) {
                         let noun = alone.noun();
                         let text = format!("a {noun} is no part of a group of locks, and has no group among its locks");
@@ -25,7 +25,7 @@ impl Members {
                     let modifiers = inner.modifiers.iter().map(|own| modifiers.over(own));
                     members.extend(inner.members.iter().cloned().zip(modifiers));
                 }
-                Target::Impossible(_, error) => return Err(error),
+                Locks::Impossible(_, error) => return Err(error),
             }
         }
         Self::new(members, form)
