@@ -13,10 +13,9 @@ use crate::engine::several::{Members, SingleLock};
 use crate::engine::{Grant, Handle, HoldState};
 use crate::error::{Loss, Result};
 use crate::state::ledger::{GuardNumber, Phase};
-use crate::state::quorum::Member;
+use crate::state::quorum::{self, Member};
 use crate::time::{Deadline, Instant, Lease};
 use crate::token::FencingToken;
-use several::Several;
 
 /// The outcome of a take, before it becomes a guard: the hold, and the guard's number for each of its locks.
 pub(crate) type Taken = (Hold, Vec<GuardNumber>);
@@ -52,6 +51,15 @@ enum Of {
     Several(Arc<Several>),
 }
 
+/// The hold on several locks: a view of their holds. A lost one stays lost, so the view needs no state of its own.
+struct Several {
+    locks: Arc<Members>,
+    /// The holds of the granted locks.
+    holds: Vec<Hold>,
+    /// The loss that ended the hold.
+    lost: OnceCell<Loss>,
+}
+
 /// A hold on one lock.
 #[derive(Clone)]
 pub(crate) struct One {
@@ -75,10 +83,7 @@ impl Hold {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn is_held(&self) -> bool {
-        match &self.0 {
-            Of::One(one) => one.at(Instant::now()).is_live,
-            Of::Several(several) => several.is_held(),
-        }
+        quorum::is_held(self.at(Instant::now()), self.needed())
     }
 
     /// Returns the time until the hold expires if it is not renewed; zero without the hold.
@@ -96,10 +101,7 @@ impl Hold {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn remaining(&self) -> Duration {
-        match &self.0 {
-            Of::One(one) => one.at(Instant::now()).remaining,
-            Of::Several(several) => several.remaining(),
-        }
+        quorum::remaining(self.at(Instant::now()), self.needed())
     }
 
     /// Returns the loss of the hold, if the hold was lost. `None` after a release. No I/O.
@@ -113,10 +115,13 @@ impl Hold {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn lost(&self) -> Option<Loss> {
-        match &self.0 {
-            Of::One(one) => one.at(Instant::now()).loss,
-            Of::Several(several) => several.lost(),
-        }
+        let kept = match &self.0 {
+            Of::One(_) => None,
+            Of::Several(several) => Some(&several.lost),
+        };
+        let known = kept.and_then(|kept| kept.get().copied());
+        let lost = || quorum::loss(self.at(Instant::now()), self.needed());
+        known.or_else(lost).map(|loss| kept.map_or(loss, |kept| *kept.get_or_init(|| loss)))
     }
 
     /// Waits until the lock is lost, for at most `limit`.
@@ -139,7 +144,7 @@ impl Hold {
         match &self.0 {
             Of::One(one) if one.handle.look().is_some() => one.state.wait_for_end(until),
             Of::One(_) => {}
-            Of::Several(several) => several.wait_for_end(until),
+            Of::Several(_) => self.wait_for_end(until),
         }
         self.lost()
     }
@@ -158,7 +163,7 @@ impl Hold {
     pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
         match &self.0 {
             Of::One(one) => one.on_lost(callback),
-            Of::Several(several) => several.on_lost(callback),
+            Of::Several(_) => self.on_each_lost(callback),
         }
     }
 
@@ -185,7 +190,7 @@ impl Hold {
                 .begin_to_end()
                 .and_then(|engine| engine.keeper.extend(state, lease))
                 .map_err(|e| e.about_a(state.kind.noun(), self.name())),
-            Of::Several(several) => several.extend(lease),
+            Of::Several(several) => self.extend_all(&several.locks, lease),
         }
     }
 
@@ -271,6 +276,16 @@ impl Hold {
 
     fn part(lock: &SingleLock, (state, number): Grant) -> (Self, GuardNumber) {
         (Self(Of::One(One { handle: lock.handle.clone(), state })), number)
+    }
+
+    /// All holds on single locks at one moment.
+    fn at(&self, now: Instant) -> impl Iterator<Item = Member> {
+        self.ones().map(move |one| one.at(now))
+    }
+
+    /// How many of the locks must be held.
+    fn needed(&self) -> usize {
+        self.locks().map_or(1, Members::needed)
     }
 
     /// The holds on single locks.

@@ -15,23 +15,24 @@ pub(crate) struct Member {
 }
 
 /// Whether so many members as are needed are held.
-pub(crate) fn is_held(members: &[Member], needed: usize) -> bool {
-    members.iter().filter(|member| member.is_live).count() >= needed
+pub(crate) fn is_held(members: impl Iterator<Item = Member>, needed: usize) -> bool {
+    members.filter(|member| member.is_live).count() >= needed
 }
 
 /// The time for which so many members as are needed are held for certain.
-pub(crate) fn remaining(members: &[Member], needed: usize) -> Duration {
-    let time = |member: &Member| if member.is_live { member.remaining } else { Duration::ZERO };
-    let mut times: Vec<Duration> = members.iter().map(time).collect();
+pub(crate) fn remaining(members: impl Iterator<Item = Member>, needed: usize) -> Duration {
+    let time = |member: Member| if member.is_live { member.remaining } else { Duration::ZERO };
+    let mut times: Vec<Duration> = members.map(time).collect();
     times.sort_unstable_by(|one, other| other.cmp(one));
     needed.checked_sub(1).and_then(|last| times.get(last)).copied().unwrap_or_default()
 }
 
 /// The loss after which too few members are left. A member that was given back is no loss. Of losses that are noticed
 /// at one moment, those of earlier members count as the earlier ones.
-pub(crate) fn loss(members: &[Member], needed: usize) -> Option<Loss> {
-    let bearable = members.len().saturating_sub(needed);
-    members.iter().filter_map(|member| member.loss).nth(bearable)
+pub(crate) fn loss(members: impl Iterator<Item = Member>, needed: usize) -> Option<Loss> {
+    let losses: Vec<Option<Loss>> = members.map(|member| member.loss).collect();
+    let bearable = losses.len().saturating_sub(needed);
+    losses.into_iter().flatten().nth(bearable)
 }
 
 #[cfg(test)]
@@ -51,7 +52,8 @@ mod tests {
     const GIVEN_BACK: Member = Member { is_live: false, remaining: Duration::ZERO, loss: None };
 
     fn answers(members: &[Member], needed: usize) -> (bool, Duration, Option<Loss>) {
-        (is_held(members, needed), remaining(members, needed), loss(members, needed))
+        let members = || members.iter().copied();
+        (is_held(members(), needed), remaining(members(), needed), loss(members(), needed))
     }
 
     #[test]

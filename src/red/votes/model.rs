@@ -351,8 +351,8 @@ impl Scene {
             let is_live = matches!(vote, Vote::Granted { .. });
             Member { is_live, remaining: if is_live { now.until(until) } else { Duration::ZERO }, loss: None }
         };
-        let members: Vec<Member> = votes.iter().map(member).collect();
-        assert_eq!(verdict == Verdict::Taken, quorum::remaining(&members, self.needed()) > Duration::ZERO);
+        let left = quorum::remaining(votes.iter().map(member), self.needed());
+        assert_eq!(verdict == Verdict::Taken, left > Duration::ZERO);
         if verdict == Verdict::Taken {
             world.clients[client].0 = Doing::Inside(good_for);
             // The nodes that did not answer are told to give back.
