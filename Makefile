@@ -1,7 +1,8 @@
 # Everything one does with this project. What is missing on the machine is installed, with a word.
 #
 #   make demo      watch the lock at work, for a quarter of a minute
-#   make quick     after an edit: the library's own tests, the rules of the source, the contract, and KIND (plain)
+#   make quick     after an edit: the library's own tests but the models, the rules of the source, the contract, and
+#                  KIND (plain)
 #   make test      format, lint, documentation, all tests but the slow ones
 #   make slow      the slow tests of tests/slow.txt, schedules of a checker
 #   make deep      everything that takes long, to its end: soak, topology, servers, book, bench, interop
@@ -51,8 +52,8 @@ test:
 
 quick:
 	@sh .ci/need cc redis-server
-	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features --lib --test tidy -- $(NOT_SLOW)
-	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features --test it -- contract:: kinds::$(KIND):: $(NOT_SLOW)
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features --lib --test tidy -- $(NOT_SLOW) --skip model::
+	RUST_TEST_THREADS=10 $(CARGO) test $(LIBRARY) --all-features --test it -- contract:: kinds::$(KIND):: $(NOT_SLOW)
 
 slow:
 	@sh .ci/need cc redis-server

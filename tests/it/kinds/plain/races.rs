@@ -70,7 +70,7 @@ fn a_late_extension_does_not_outweigh_a_partial_release() {
 fn an_extension_that_is_answered_after_the_loss_says_so() {
     let (proxy, client) = rig();
     let lock = client.get_lock(fresh("race"));
-    let guard = lock.with_lease(ms(1_500)).lock().unwrap();
+    let guard = lock.with_lease(ms(1_000)).lock().unwrap();
     let held = proxy.rule(When::script().containing(lock.name()).containing("77777").always(), Then::HoldReply);
     let hold = guard.hold().clone();
     thread::scope(|scope| {
