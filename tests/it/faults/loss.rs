@@ -233,7 +233,7 @@ fn a_lost_lock_does_not_disturb_the_next_hold_of_the_same_name() {
         // The lost guards stay alive while another thread takes the lock and needs renewals.
         let next = scope.spawn(|| {
             let guard = lock.lock().unwrap();
-            assert_eq!(guard.wait_lost(ms(2_700)), None);
+            assert_eq!(guard.wait_lost(ms(2_300)), None);
             rig.assert_held_by("again", guard.owner(), 1);
             guard.unlock().unwrap();
         });
@@ -241,7 +241,7 @@ fn a_lost_lock_does_not_disturb_the_next_hold_of_the_same_name() {
         deep.into_iter().rev().for_each(|guard| assert!(guard.unlock().is_err()));
     });
     let guard = lock.lock().unwrap();
-    assert_eq!(guard.wait_lost(ms(2_700)), None, "the second hold is renewed too");
+    assert_eq!(guard.wait_lost(ms(2_300)), None, "the second hold is renewed too");
     guard.unlock().unwrap();
 }
 

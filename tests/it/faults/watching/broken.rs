@@ -14,7 +14,7 @@ use crate::support::{SOON, ms};
 #[test]
 fn a_restart_without_data_is_told_within_a_second_of_its_end() {
     // Long enough for the pauses between attempts to grow; each outage ends at another moment of such a pause.
-    for outage in [1_500, 1_660, 1_820] {
+    for outage in [1_500, 1_740] {
         let server = RedisServer::start();
         let client = patient_client(&server);
         let guards = watched(&server, &client);

@@ -117,7 +117,7 @@ fn a_mute_listening_connection_delays_no_renewal() {
     eventually(SOON, "the hold is watched", || rig.server.tracked_keys() > 0);
     let listening = rig.proxy.wait_for(&When::command("SUBSCRIBE"), SOON).connection;
     rig.proxy.mute(Scope::Connection(listening), Direction::Both);
-    assert_eq!(guard.wait_lost(ms(4_000)), None);
+    assert_eq!(guard.wait_lost(ms(2_500)), None);
     guard.unlock().unwrap();
 }
 

@@ -159,7 +159,7 @@ fn waiters_keep_their_places_behind_a_very_long_hold() {
             });
         }
         let places = queue.owners();
-        throughout(TTL + PATIENCE + ms(1_500), || assert_eq!(queue.owners(), places, "a waiter lost its place"));
+        throughout(TTL + PATIENCE + ms(500), || assert_eq!(queue.owners(), places, "a waiter lost its place"));
         guard.unlock().unwrap();
     });
     assert_eq!(order.into_inner(), [0, 1, 2, 3]);

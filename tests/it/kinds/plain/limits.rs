@@ -116,7 +116,7 @@ fn waits_in_vain_leave_no_channel_no_connection_and_no_key() {
         for number in 0..50 {
             let waiting = &waiting;
             scope.spawn(move || {
-                for round in 0..20 {
+                for round in 0..10 {
                     let lock = waiting.get_lock(format!("vain:{}", (number + round) % 20));
                     assert!(lock.try_lock_for(ms(15)).unwrap().is_none());
                 }

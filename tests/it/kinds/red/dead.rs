@@ -33,7 +33,7 @@ fn stopped_servers_cost_one_timeout_once() {
     assert!(first >= NODE && first < NODE + SCHEDULING / 5, "{first:?}");
     guard.unlock().unwrap();
     // Longer than the first marks of a server that is down.
-    let dead = takes(ms(4_500));
+    let dead = takes(ms(3_500));
     println!("median, p90, longest, number: {healthy:?} healthy, {dead:?} with two stopped, first {first:?}");
     assert!(dead.0 < healthy.0 * 2 + ms(2) && dead.1 < healthy.1 * 2 + NODE / 2, "{dead:?}");
     nodes.servers[1].resume();

@@ -8,7 +8,7 @@ use lockson_harness::proxy::{Proxy, RuleHandle, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::red;
-use crate::support::{SOON, fresh, joined, kind_of, ms};
+use crate::support::{SOON, at_once, fresh, joined, kind_of, ms};
 
 struct Scene {
     servers: [RedisServer; 3],
@@ -59,22 +59,18 @@ impl Scene {
     }
 }
 
+fn check_each(faults: [Then; 4]) {
+    at_once(faults, |then| Scene::start().check(&then));
+}
+
 #[test]
 fn a_late_grant_is_given_back() {
-    let scene = Scene::start();
-    scene.check(&Then::HoldReply);
-    scene.check(&Then::DelayReply(ms(250)));
-    scene.check(&Then::SwallowReply);
-    scene.check(&Then::CutReplyAfter(1));
+    check_each([Then::HoldReply, Then::DelayReply(ms(250)), Then::SwallowReply, Then::CutReplyAfter(1)]);
 }
 
 #[test]
 fn a_late_request_takes_nothing() {
-    let scene = Scene::start();
-    scene.check(&Then::HoldRequest);
-    scene.check(&Then::DelayRequest(ms(250)));
-    scene.check(&Then::SwallowRequest);
-    scene.check(&Then::CutRequestAfter(10));
+    check_each([Then::HoldRequest, Then::DelayRequest(ms(250)), Then::SwallowRequest, Then::CutRequestAfter(10)]);
 }
 
 /// A majority answers in time and the lock is held; the late answer of the third is given back meanwhile.

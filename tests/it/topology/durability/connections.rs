@@ -46,7 +46,7 @@ fn another_connection_does_not_confirm_what_it_did_not_write() {
     at_each_version(|version| {
         let copied = Copied::of(&version.builder(), 1);
         let client = Client::connect(&copied.master.url()).unwrap();
-        let patient = one().within(ms(3_000));
+        let patient = one().within(ms(2_000));
         let guard = client.get_lock(fresh("raised")).with_lease(SOON).with_durability(patient).lock().unwrap();
         copied.replicas[0].pause();
         assert_eq!(kind_of(guard.extend(SOON * 20)), ErrorKind::NotDurable, "{}", version.label);

@@ -13,7 +13,7 @@ use lockson_harness::{HelperProcess, RedisServer, eventually, helper};
 
 use super::{Secured, works};
 use crate::support::{
-    SCHEDULING, SOON, STANDSTILLS, TICK, TTL, channel, fresh, joined, kind_of, listeners, median, ms, timed,
+    SCHEDULING, SOON, STANDSTILLS, TICK, TTL, at_once, channel, fresh, joined, kind_of, listeners, median, ms, timed,
 };
 
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -140,13 +140,13 @@ fn a_red_lock_is_held_on_servers_behind_tls() {
 #[test]
 fn a_handshake_that_stops_ends_in_time() {
     let secured = Secured::start();
-    for bytes in [0, 1, 5, 90, 500] {
+    at_once([0, 1, 5, 90, 500], |bytes| {
         let (proxy, builder) = secured.proxied();
         proxy.limit_bytes(Scope::All, Direction::Replies, bytes, AtByte::Hold);
         let (took, outcome) = timed(|| builder.command_timeout(PATIENCE).connect().map(drop));
         ends_in_time(took, outcome);
         proxy.heal();
-    }
+    });
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn a_release_cut_at_every_byte_of_tls_opens_the_lock_once() {
 fn an_answer_that_stops_inside_a_record_is_repeated_in_time() {
     let rig = Rig::start();
     let (_, reply) = rig.lengths(&mut || rig.take().unlock().unwrap());
-    for bytes in [0, 1, 4, 5, reply / 2 - 1] {
+    for bytes in [0, 4, 5, reply / 2 - 1] {
         rig.limit(Direction::Replies, bytes, AtByte::Hold);
         let guard = rig.client.get_lock(NAME).try_lock_for(SOON).unwrap().expect("no other client wants the lock");
         rig.is_held_by(&guard);
