@@ -180,9 +180,8 @@ impl Election {
     ///
     /// `BadInput` for an impossible name; refusals and outages of the server.
     pub fn leader(&self) -> Result<Option<Leader>> {
-        let name = self.name.checked()?;
-        let reading = self.handle.begin().and_then(|engine| engine.sender.ask(&leader::read(name)));
-        reading.map(Leader::of).map_err(|error| error.about_a("leadership", name))
+        let reading = self.handle.ask("leadership", &self.name, |engine, name| engine.sender.ask(&leader::read(name)));
+        reading.map(Leader::of)
     }
 
     /// Waits until the leader is another than `last`, for at most `wait`, and returns the leader then.
@@ -208,13 +207,7 @@ impl Election {
     /// As [`leader`](Self::leader), but an unreachable server is asked again until the wait is over; without limit,
     /// for at most [`outage_limit`](crate::ClientBuilder::outage_limit). `Cancelled` and `Closed` as their names say.
     pub fn wait_change(&self, last: Option<&Leader>, wait: Duration) -> Result<Option<Leader>> {
-        let name = self.name.checked()?;
-        let inquiry = Inquiry {
-            name,
-            question: leader::read,
-            channel: name.leader_channel(),
-            cancel: self.modifiers.cancel.as_ref(),
-        };
+        let cancel = self.modifiers.cancel.as_ref();
         let judge = |reading: &Reading| {
             if Leader::of(reading.clone()).as_ref() != last {
                 return Verdict::Wanted;
@@ -224,8 +217,11 @@ impl Election {
             let expires = u64::try_from(reading.ttl_ms).map(|ms| Duration::from_millis(ms.saturating_add(1)));
             Verdict::Unwanted(expires.unwrap_or(Duration::MAX))
         };
-        let changed = self.handle.begin().and_then(|engine| engine.inquire(&inquiry, Deadline::after(wait), judge));
-        Ok(changed.map_err(|error| error.about_a("leadership", name))?.map_or_else(|| last.cloned(), Leader::of))
+        let changed = self.handle.ask("leadership", &self.name, |engine, name| {
+            let inquiry = Inquiry { name, question: leader::read, channel: name.leader_channel(), cancel };
+            engine.inquire(&inquiry, Deadline::after(wait), judge)
+        });
+        Ok(changed?.map_or_else(|| last.cloned(), Leader::of))
     }
 
     /// Ends the leadership of whatever candidate, and lets the others win. Returns whether there was a leader.

@@ -123,12 +123,7 @@ impl CountDownLatch {
     ///
     /// `OtherKind` when the key is no counter; refusals and outages of the server.
     pub fn count(&self) -> Result<u64> {
-        let name = self.name.checked()?;
-        let count = self
-            .handle
-            .begin()
-            .and_then(|engine| engine.sender.count(name))
-            .map_err(|error| error.about_a("latch", name))?;
+        let count = self.handle.ask("latch", &self.name, |engine, name| engine.sender.count(name))?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
@@ -187,29 +182,26 @@ impl CountDownLatch {
     }
 
     fn wait_until(&self, deadline: Deadline) -> Result<bool> {
-        let name = self.name.checked()?;
-        let inquiry =
-            Inquiry { name, question: query::count, channel: name.latch_channel(), cancel: self.cancel.as_ref() };
+        let cancel = self.cancel.as_ref();
         let judge = |count: &std::result::Result<i64, query::NotANumber>| match count {
             Ok(count) if *count > 0 => Verdict::Unwanted(LONGEST_SLEEP),
             _ => Verdict::Wanted,
         };
-        let outcome = self.handle.begin().and_then(|engine| match engine.inquire(&inquiry, deadline, judge) {
-            Ok(Some(Err(query::NotANumber))) => Err(engine.sender.no_counter(name)),
-            Ok(open) => Ok(open.is_some()),
-            Err(error) => Err(engine.sender.of_counter(name, error)),
-        });
-        outcome.map_err(|error| error.about_a("latch", name))
+        self.handle.ask("latch", &self.name, |engine, name| {
+            let inquiry = Inquiry { name, question: query::count, channel: name.latch_channel(), cancel };
+            match engine.inquire(&inquiry, deadline, judge) {
+                Ok(Some(Err(query::NotANumber))) => Err(engine.sender.no_counter(name)),
+                Ok(open) => Ok(open.is_some()),
+                Err(error) => Err(engine.sender.of_counter(name, error)),
+            }
+        })
     }
 
     fn once<T>(&self, call: &dyn Fn(&LockName, &Once) -> Call<T>) -> Result<T> {
-        let name = self.name.checked()?;
-        let call = |once: &Once| call(name, once);
-        let request = Numbered::new(name, &call);
-        self.handle
-            .begin()
-            .and_then(|engine| engine.sender.once_within(&request))
-            .map_err(|error| error.about_a("latch", name))
+        self.handle.ask("latch", &self.name, |engine, name| {
+            let call = |once: &Once| call(name, once);
+            engine.sender.once_within(&Numbered::new(name, &call))
+        })
     }
 }
 

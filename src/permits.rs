@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::{Handle, Modifiers, Numbered};
+use crate::engine::{Engine, Handle, Modifiers, Numbered};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::OwnedGuard;
 use crate::hold::Hold;
@@ -413,22 +413,15 @@ impl PermitExpirableSemaphore {
     }
 
     fn ask<A>(&self, call: impl FnOnce(&LockName) -> Call<A>) -> Result<A> {
-        let name = self.name.checked()?;
-        let asked = self
-            .handle
-            .begin()
-            .and_then(|engine| engine.sender.ask(&call(name)).map_err(|error| engine.sender.of_counter(name, error)));
-        asked.map_err(|error| error.about_a("semaphore", name))
+        self.handle.ask("semaphore", &self.name, |engine, name| {
+            engine.sender.ask(&call(name)).map_err(|error| engine.sender.of_counter(name, error))
+        })
     }
 
     /// Runs a request whose effect must come once, also where an answer is lost.
     fn once<A>(&self, call: &dyn Fn(&Once) -> Call<A>) -> Result<A> {
-        let name = self.name.checked()?;
-        let request = Numbered::new(name, call);
-        self.handle
-            .begin()
-            .and_then(|engine| engine.sender.once_within(&request))
-            .map_err(|error| error.about_a("semaphore", name))
+        let once = |engine: &Engine, name: &LockName| engine.sender.once_within(&Numbered::new(name, call));
+        self.handle.ask("semaphore", &self.name, once)
     }
 }
 

@@ -213,11 +213,7 @@ impl Semaphore {
     ///
     /// `OtherKind` when the key is no counter; refusals and outages of the server.
     pub fn available(&self) -> Result<i64> {
-        let name = self.name.checked()?;
-        self.handle
-            .begin()
-            .and_then(|engine| engine.sender.count(name))
-            .map_err(|error| error.about_a("semaphore", name))
+        self.handle.ask("semaphore", &self.name, |engine, name| engine.sender.count(name))
     }
 
     /// Takes all free permits. Returns their number. The permits belong to nobody; `release` gives them back.
@@ -386,14 +382,12 @@ impl Semaphore {
         given_up: &dyn Fn(&LockName, &Once, &Once) -> Call<()>,
         took_nothing: fn(&T) -> bool,
     ) -> Result<T> {
-        let name = self.name.checked()?;
-        let call = |once: &Once| call(name, once);
-        let given_up = |this: &Once, next: &Once| given_up(name, this, next);
-        let request = Numbered { given_up: Some(&given_up), took_nothing, ..Numbered::new(name, &call) };
-        self.handle
-            .begin()
-            .and_then(|engine| engine.sender.once_within(&request))
-            .map_err(|error| error.about_a("semaphore", name))
+        self.handle.ask("semaphore", &self.name, |engine, name| {
+            let call = |once: &Once| call(name, once);
+            let given_up = |this: &Once, next: &Once| given_up(name, this, next);
+            let request = Numbered { given_up: Some(&given_up), took_nothing, ..Numbered::new(name, &call) };
+            engine.sender.once_within(&request)
+        })
     }
 
     /// Wakes waiters of this process where Redis could not tell them. Returns whether there is a semaphore.

@@ -49,6 +49,17 @@ impl Handle {
         Ok(Operation::of(engine))
     }
 
+    /// Runs an operation about what has this name; `noun` tells errors what that is.
+    pub(crate) fn ask<A>(
+        &self,
+        noun: &'static str,
+        name: &GivenName,
+        ask: impl FnOnce(&Engine, &LockName) -> Result<A>,
+    ) -> Result<A> {
+        let name = name.checked()?;
+        self.begin().and_then(|engine| ask(&engine, name)).map_err(|error| error.about_a(noun, name))
+    }
+
     fn here(&self) -> Result<&Engine> {
         let text = "the client was opened before this process was forked; open another one";
         self.look().ok_or_else(|| Error::new(ErrorKind::Closed, text))
