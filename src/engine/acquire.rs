@@ -45,7 +45,7 @@ impl Engine {
             let bounds = self.sender.bounds(&self.sender.node(request.name), Instant::now(), wait.deadline());
             return self.reenter(request, &hold, &caller, bounds).map(Some);
         }
-        Acquisition::new(self, request, thread, &caller, wait).run()
+        Acquisition::new(request, thread, &caller, wait).run()
     }
 
     pub(super) fn reenter(

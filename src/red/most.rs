@@ -92,10 +92,9 @@ impl<'a> Most<'a> {
         let skips_down = self.has_quorum_up();
         let mut replies = self.reenter_all(skips_down);
         let missing: Vec<usize> = (0..self.requests.len()).filter(|place| replies[*place].is_none()).collect();
-        let asking = missing.iter().map(|place| {
-            let request = &self.requests[*place];
-            Acquisition::new(request.engine, request, self.thread.clone(), self.caller, Wait::Not)
-        });
+        let asking = missing
+            .iter()
+            .map(|place| Acquisition::new(&self.requests[*place], self.thread.clone(), self.caller, Wait::Not));
         let (limit, rejoin_after) = (self.node_timeout, self.rejoin_after);
         let longest = self.requests.iter().map(|request| request.lease.duration()).max();
         let usual = |engine: &Engine| engine.keeper.watchdog_lease.duration().max(longest.unwrap_or_default());

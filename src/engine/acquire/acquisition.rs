@@ -21,14 +21,13 @@ use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
 use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, wait_loop};
-use crate::time::{Instant, Lease};
+use crate::time::Instant;
 
 /// One acquisition by one caller.
 pub(crate) struct Acquisition<'a> {
     engine: &'a Engine,
     request: &'a AcquireRequest<'a>,
     thread: Option<ThreadId>,
-    lease: Lease,
     wait: Wait,
     owner: OwnerId,
     number: HoldNumber,
@@ -48,19 +47,18 @@ pub(crate) struct Acquisition<'a> {
 
 impl<'a> Acquisition<'a> {
     pub(crate) fn new(
-        engine: &'a Engine,
         request: &'a AcquireRequest<'a>,
         thread: Option<ThreadId>,
         caller: &'a Caller<'a>,
         wait: Wait,
     ) -> Self {
+        let engine = request.engine;
         let (number, owner) = engine.draw_owner(&**request.kind, thread.as_ref());
         let label = request.kind.label(request.kind.side());
         Self {
             engine,
             request,
             thread,
-            lease: request.lease,
             wait,
             owner,
             number,
@@ -137,7 +135,7 @@ impl<'a> Acquisition<'a> {
     pub(crate) fn ask(&mut self) -> (Call<Attempt>, Bounds) {
         let bounds = self.ask_in_bundle();
         let waits = self.wait != Wait::Not;
-        let args = AcquireArgs { name: self.request.name, owner: &self.owner, lease: self.lease, waits };
+        let args = AcquireArgs { name: self.request.name, owner: &self.owner, lease: self.request.lease, waits };
         (self.request.kind.acquire(&args), bounds)
     }
 
@@ -149,16 +147,12 @@ impl<'a> Acquisition<'a> {
     }
 
     pub(crate) fn part(&self) -> BundlePart<'_> {
-        BundlePart { name: self.request.name, owner: &self.owner, lease: self.lease }
+        BundlePart { name: self.request.name, owner: &self.owner, lease: self.request.lease }
     }
 
     /// Acquisitions with equal bundles can share a request.
     pub(crate) fn bundle(&self) -> Option<Bundle> {
         self.engine.bundle_of(&**self.request.kind, self.request.name)
-    }
-
-    pub(crate) fn engine(&self) -> &'a Engine {
-        self.engine
     }
 
     pub(crate) fn request(&self) -> &'a AcquireRequest<'a> {
@@ -227,12 +221,17 @@ impl<'a> Acquisition<'a> {
         missing: Option<Error>,
     ) -> Result<TakeOutcome<Grant>> {
         let (now, sent, unfenceable) = (Instant::now(), answer.sent, answer.unfenceable);
-        if now >= self.lease.good_until(sent) {
+        if now >= self.request.lease.good_until(sent) {
             return Ok(self.granted_too_late(unfenceable));
         }
         let promise = self.request.promise(sent);
-        let (ledger, guard) =
-            Ledger::granted(self.engine.keeper.watchdog_lease, sent, self.lease, self.request.kind.side(), promise);
+        let (ledger, guard) = Ledger::granted(
+            self.engine.keeper.watchdog_lease,
+            sent,
+            self.request.lease,
+            self.request.kind.side(),
+            promise,
+        );
         if self.request.kind.stands_back() {
             self.engine.cells.stand_backs.granted(self.request.name);
         }
@@ -316,7 +315,7 @@ impl<'a> Acquisition<'a> {
                 name: self.request.name.clone(),
                 kind: Arc::clone(self.request.kind),
                 owner: self.owner.clone(),
-                until: Instant::now().after(self.lease.duration()),
+                until: Instant::now().after(self.request.lease.duration()),
                 in_doubt,
             });
         }

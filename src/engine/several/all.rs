@@ -141,8 +141,7 @@ impl<'a> All<'a> {
     }
 
     fn acquisition(&self, place: usize, wait: Wait) -> Acquisition<'a> {
-        let request = &self.requests[place];
-        Acquisition::new(request.engine, request, self.thread.clone(), self.caller, wait)
+        Acquisition::new(&self.requests[place], self.thread.clone(), self.caller, wait)
     }
 
     /// Asks once for every missing lock.

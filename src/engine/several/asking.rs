@@ -70,11 +70,11 @@ pub(crate) fn ask_at_once(
         })
         .collect();
     let sends = shares.iter().zip(&requests).map(|(share, (call, bounds))| {
-        let engine = asking[share.places[0]].engine();
+        let engine = asking[share.places[0]].request().engine;
         engine.sender.outgoing(InDoubt::default(), call, limit(engine, *bounds))
     });
     let outcomes = exactly_once::send_all(sends.collect(), Some(caller));
-    let askers: Vec<_> = asking.iter().map(|asker| (asker.engine(), asker.request(), asker.started())).collect();
+    let askers: Vec<_> = asking.iter().map(|asker| (asker.request(), asker.started())).collect();
     let mut replies: Vec<Option<Heard>> = asking.iter().map(|_| None).collect();
     let mut asking: Vec<Option<Acquisition<'_>>> = asking.into_iter().map(Some).collect();
     for (share, outcome) in shares.iter().zip(&outcomes) {
@@ -95,12 +95,13 @@ fn tell(
     shares: &[BundleShare],
     outcomes: &[std::result::Result<Answer<Answered>, Failed>],
     replies: &[Option<Heard>],
-    askers: &[(&Engine, &AcquireRequest<'_>, Instant)],
+    askers: &[(&AcquireRequest<'_>, Instant)],
 ) {
     for (share, outcome) in shares.iter().zip(outcomes) {
         let Some(answer) = outcome.as_ref().ok().filter(|answer| answer.value.is_granted()) else { continue };
         for place in &share.places {
-            let (engine, request, started) = askers[*place];
+            let (request, started) = askers[*place];
+            let engine = request.engine;
             let grant = match &replies[*place] {
                 Some(Heard { reply: Ok(Reply::Granted((hold, _))), .. }) => Some((&**hold, started)),
                 _ => None,
