@@ -19,7 +19,7 @@ fn a_granted_lock_is_at_its_replica() {
     let copied = Copied::start(1);
     let client = Client::connect(&copied.master.url()).unwrap();
     for _ in 0..20 {
-        let lock = client.get_lock(fresh("copied")).with_durability(one());
+        let lock = client.get_lock(fresh("copied")).with_durability(one().within(SOON));
         let guard = lock.lock().unwrap();
         let at_replica = fields(&copied.replicas[0], lock.name());
         assert_eq!(at_replica, [(guard.owner().to_owned(), "1".to_owned())]);
