@@ -21,7 +21,7 @@ fn wait() -> When {
 fn a_wait_follows_its_grant_over_the_same_connection() {
     let copied = Copied::start(1);
     let proxy = Proxy::start(copied.master.address());
-    let client = Client::builder(&proxy.url()).durability(one()).connect().unwrap();
+    let client = Client::builder(&proxy.url()).durability(one().within(SOON)).connect().unwrap();
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| (0..20).for_each(|_| drop(client.get_lock(fresh("one")).lock().unwrap())));
