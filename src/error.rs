@@ -68,8 +68,8 @@ pub enum ErrorKind {
     Connection,
     /// This client had the lock and lost it; the reason is inside.
     Lost(Loss),
-    /// So few replicas, or disks, had the lock that its [`Durability`](crate::Durability) was not reached; the text says
-    /// how many.
+    /// So few replicas, or disks, had the lock that its [`Durability`](crate::Durability) was not reached; the text
+    /// says how many.
     NotDurable,
     /// This thread has no such hold: never taken, released already, or held by another thread.
     NotHeld,

@@ -43,11 +43,11 @@ observer! {
     /// Gets the events of a client.
     ///
     /// A method runs on the thread of its event, also on threads of the client, so it must return soon; a slow method
-    /// delays renewals. The client knows a grant before it tells of it, and no mutex is held during the call, so a method
-    /// may take locks and close the client. One exception: while several locks are released or extended together, a loss
-    /// that Redis answers is told before the calls of the other locks are over, and a method that uses a lock of the
-    /// same group then waits for them as for a mute server. A panic ends only the method itself. A child that a method
-    /// forks must call `exec` or `exit` at once. Each method does nothing by default.
+    /// delays renewals. The client knows a grant before it tells of it, and no mutex is held during the call, so a
+    /// method may take locks and close the client. One exception: while several locks are released or extended
+    /// together, a loss that Redis answers is told before the calls of the other locks are over, and a method that uses
+    /// a lock of the same group then waits for them as for a mute server. A panic ends only the method itself. A child
+    /// that a method forks must call `exec` or `exit` at once. Each method does nothing by default.
     ///
     /// ```
     /// use lockson::{LockLost, Observer};

@@ -10,7 +10,8 @@
 //! 8. `group`: many values under one key, each a lock of its own.
 //! 9. `permits`: permits of a semaphore, with a time to live for each.
 //!
-//! `hash` has the defaults: one owner and its count. `semaphore` and `latch` are counts that nobody owns, so they are no [`Kind`].
+//! `hash` has the defaults: one owner and its count. `semaphore` and `latch` are counts that nobody owns, so they are
+//! no [`Kind`].
 
 mod fair;
 mod fenced;

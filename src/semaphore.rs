@@ -287,9 +287,9 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// `BadInput` beyond ±2,147,483,647, and where more than that would be free. `Unknown` when Redis did not reply: the
-    /// request may have run, or may still run
-    /// until the background has closed it. Otherwise as [`available`](Self::available).
+    /// `BadInput` beyond ±2,147,483,647, and where more than that would be free. `Unknown` when Redis did not reply:
+    /// the request may have run, or may still run until the background has closed it. Otherwise as
+    /// [`available`](Self::available).
     pub fn add_permits(&self, permits: i64) -> Result<()> {
         if permits.unsigned_abs() > query::MOST_PERMITS.into() {
             return Err(query::too_many_permits(permits.unsigned_abs()).about_a("semaphore", self.name.checked()?));

@@ -119,8 +119,8 @@ impl Dialer {
         Self { label: label.into(), ..self }
     }
 
-    /// Waits for a silent server for at most this time, to which name look-ups, files and the provider of credentials do
-    /// not count.
+    /// Waits for a silent server for at most this time, to which name look-ups, files and the provider of credentials
+    /// do not count.
     pub(super) fn with_longest_silence(self, silence: Duration) -> Self {
         Self { longest_silence: Some(silence), ..self }
     }

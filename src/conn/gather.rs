@@ -46,8 +46,8 @@ pub(crate) struct Response<T> {
     pub(crate) sent: Instant,
     /// The time when the answer was known.
     pub(crate) ended: Instant,
-    /// The run of the server process, where a request with an [age](Fitness::age) asked for it: two addresses with the same run
-    /// are one server.
+    /// The run of the server process, where a request with an [age](Fitness::age) asked for it: two addresses with the
+    /// same run are one server.
     pub(crate) run_id: Option<Arc<str>>,
     /// The replicas that have the request, where its answer needs them.
     pub(crate) copies: Option<Copies>,

@@ -113,8 +113,8 @@ impl Limit {
         })
     }
 
-    /// Asks these servers side by side, each over the connection that it has. Where there is none, one is opened before.
-    /// Returns a time before any question was sent, and the outcomes by server and question.
+    /// Asks these servers side by side, each over the connection that it has. Where there is none, one is opened
+    /// before. Returns a time before any question was sent, and the outcomes by server and question.
     fn ask<T: Send>(
         self,
         is_found: bool,

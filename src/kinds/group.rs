@@ -1,4 +1,5 @@
-//! The group lock: the values of a group are locks of their own in one hash, with owner, deadline and hold count of each.
+//! The group lock: the values of a group are locks of their own in one hash, with owner, deadline and hold count of
+//! each.
 
 use std::time::Duration;
 

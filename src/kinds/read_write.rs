@@ -151,8 +151,9 @@ impl ReadWrite {
     }
 }
 
-/// Releases one hold count on a cluster. While the slot of the lock migrates, the keys of read holds may be on another server. The
-/// script would take such a hold for expired, so the request names every key, and Redis refuses the request.
+/// Releases one hold count on a cluster. While the slot of the lock migrates, the keys of read holds may be on another
+/// server. The script would take such a hold for expired, so the request names every key, and Redis refuses the
+/// request.
 fn release_on_cluster(name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
     let (name, owner) = (name.clone(), owner.clone());
     Call::with_publishing_round_trips(&name.clone(), move |send, pub_sub| {
@@ -178,7 +179,8 @@ fn release_on_cluster(name: &LockName, owner: &OwnerId, remaining: Option<(Count
 #[derive(Debug)]
 struct Readers(Vec<(String, usize)>);
 
-/// Releases one hold count. `others` are the keys of read holds of other owners, where the script may look at no other keys.
+/// Releases one hold count. `others` are the keys of read holds of other owners, where the script may look at no other
+/// keys.
 fn release(
     name: &LockName,
     owner: &OwnerId,

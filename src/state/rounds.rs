@@ -3,9 +3,9 @@
 //! A caller that sleeps holds no part of its take, so callers never block each other in a circle, whatever the order of
 //! their locks and whatever they hold already. The caller sleeps at one busy part, the blocker, and asks for the other
 //! parts at once when it has the blocker. Locks that are nearly always busy would starve such a caller. After a long
-//! wait for the blocker, and after some rounds in vain, the caller therefore keeps the granted parts while it waits for a
-//! missing part, for a bounded time. After a held wait in vain, the missing part is the next blocker: the caller ends up
-//! waiting for the slowest part with empty hands, and for the faster parts with the slowest one in hand.
+//! wait for the blocker, and after some rounds in vain, the caller therefore keeps the granted parts while it waits for
+//! a missing part, for a bounded time. After a held wait in vain, the missing part is the next blocker: the caller ends
+//! up waiting for the slowest part with empty hands, and for the faster parts with the slowest one in hand.
 
 use std::time::Duration;
 

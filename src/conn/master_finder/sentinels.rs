@@ -107,8 +107,8 @@ impl Sentinels {
         self.limit.ask(is_found, sentinels, up >= needed, &questions)
     }
 
-    /// Adds the sentinels that those who answered know, and drops those that the user did not name and most of them do not
-    /// know. Returns whether any was added.
+    /// Adds the sentinels that those who answered know, and drops those that the user did not name and most of them do
+    /// not know. Returns whether any was added.
     fn discover(&self, poll: &Poll) -> bool {
         let Some(template) = self.service.sentinels.first() else { return false };
         let named = self.service.sentinels.len();

@@ -40,8 +40,9 @@ impl<T> Answer<T> {
     }
 }
 
-/// Fences the copies that earlier requests left in doubt, then sends the call until a reply arrives or the bounds are reached. Each attempt goes to the server that stores the key
-/// at that time, and each unanswered copy is fenced at the server to which the copy was sent.
+/// Fences the copies that earlier requests left in doubt, then sends the call until a reply arrives or the bounds are
+/// reached. Each attempt goes to the server that stores the key at that time, and each unanswered copy is fenced at the
+/// server to which the copy was sent.
 ///
 /// Before a repetition every unanswered copy is fenced, so no older copy can run after the repetition. Scripts are
 /// written so that a second run right after the first changes nothing. Where another server stores the key by now, the

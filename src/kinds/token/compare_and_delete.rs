@@ -10,8 +10,8 @@ use crate::error::{Loss, Refusal, Stop};
 use crate::script::Pipeline;
 use crate::script::reply::{int, known, refused};
 
-/// Whether the server has `DELIFEQ` (Valkey since 9.0); otherwise `DELEX` (Redis since 8.4) is tried first. Clones share
-/// what was found.
+/// Whether the server has `DELIFEQ` (Valkey since 9.0); otherwise `DELEX` (Redis since 8.4) is tried first. Clones
+/// share what was found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CompareAndDelete(Arc<AtomicBool>);
 

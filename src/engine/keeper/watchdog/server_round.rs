@@ -161,8 +161,8 @@ impl RenewalHost for ServerRound<'_> {
             .all()
             .into_iter()
             .partition(|hold| self.keeper.sender.is_on(self.server, &hold.name));
-        // A slot may have moved to a server where this client has no watchdog. Where it has one, the next renewal may be
-        // far away, and a lease is never renewed.
+        // A slot may have moved to a server where this client has no watchdog. Where it has one, the next renewal may
+        // be far away, and a lease is never renewed.
         let now = Instant::now();
         for hold in elsewhere.iter().filter(|hold| hold.since.after(LONGEST_STAY) <= now) {
             if !hold.is_watched_at(self.keeper.sender.server(&hold.name).number()) {
