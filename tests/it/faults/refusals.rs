@@ -35,7 +35,10 @@ fn a_server_that_is_busy_for_ever_costs_the_bound_and_no_more() {
         scope.spawn(|| rig.server.try_query::<()>(&["EVAL", writes, "0"]));
         eventually(SOON, "the lock is busy", || refuses(&rig, "BUSY"));
         let (took, answer) = timed(|| client.get_lock("wanted").lock());
-        assert_eq!(answer.unwrap_err().redis_word(), Some("BUSY"));
+        let error = answer.unwrap_err();
+        // A server that is busy may be late with its refusal, too: then the outcome of that request is unknown.
+        assert_eq!(error.redis_word(), Some("BUSY").filter(|_| !error.is_in_doubt()), "{error:?}");
+        assert!(error.to_string().contains("BUSY"), "{error:?}");
         assert!(took < PATIENCE * 3 + SCHEDULING, "{took:?}");
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
         rig.server.kill();
