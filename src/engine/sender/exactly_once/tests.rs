@@ -51,7 +51,7 @@ fn what(seen: &Seen) -> What {
 
 /// A server with this script of replies, counted from the first request of the kind, and a client.
 fn scene(answer: impl Fn(What, usize) -> Reaction + Send + Sync + 'static) -> (Arc<Scripted>, Client) {
-    scene_within(TIMEOUT, answer)
+    scene_within(TIMEOUT * 2, answer)
 }
 
 fn scene_within(
