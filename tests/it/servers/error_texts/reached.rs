@@ -2,15 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 
 use lockson::{Client, Error, ErrorKind};
-use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Proxy, Then, When};
+use lockson_harness::{RedisServer, eventually};
 
 use super::{CANARY, Row, no_client};
 use crate::servers::wrong_server::{cluster_node, sentinel};
+use crate::support::SOON;
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = unreachable();
@@ -32,6 +33,8 @@ fn unreachable() -> Vec<Row> {
     let socket = server.data_folder().join("gone.sock");
     let absent = no_client(&format!("unix://{}", socket.display()));
     drop(UnixListener::bind(&socket).unwrap());
+    // A process that another test starts has the listener until it executes its program.
+    eventually(SOON, "the socket is left over", || UnixStream::connect(&socket).is_err());
     let left_over = no_client(&format!("unix://{}", socket.display()));
     let says = format!("redis at {}?db=0 ", socket.display());
     let (silent, silent_port) = stranger(|_| {});
