@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::ports;
+use crate::ports::Port;
 
 pub use opaque::AtByte;
 pub use request::{Fate, Request, When};
@@ -44,8 +44,8 @@ pub struct Proxy {
 impl Proxy {
     /// Starts a proxy in front of this address.
     pub fn start(target: SocketAddr) -> Proxy {
-        let world = World::new(target, ports::listen());
-        let port = world.port;
+        let world = World::new(target, Port::listen());
+        let port = world.port.number;
         let shared = Arc::new(Shared::new(world));
         let running = Arc::clone(&shared);
         let thread = thread::Builder::new()

@@ -86,8 +86,8 @@ impl RedisServer {
     /// Panics for a server without a port for TLS.
     #[track_caller]
     pub fn tls_address(&self) -> SocketAddr {
-        let port = self.plan.tls_port.expect("the server was started with a certificate");
-        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+        let port = self.plan.tls_port.as_ref().expect("the server was started with a certificate");
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port.number))
     }
 
     /// The address of database 0 over the unix socket.
@@ -101,7 +101,7 @@ impl RedisServer {
 
     /// The TCP port, unchanged by restarts.
     pub fn port(&self) -> u16 {
-        self.plan.port
+        self.plan.port.number
     }
 
     /// The TCP address.

@@ -12,7 +12,7 @@ use super::opaque::Limit;
 use super::records::Records;
 use super::request::{Fate, Kind, Request};
 use super::rule::{Direction, Rules};
-use crate::ports;
+use crate::ports::Port;
 
 /// A set of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct ConnectionInfo {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) target: SocketAddr,
-    pub(super) port: u16,
+    pub(super) port: Port,
     pub(super) listener: Option<Arc<TcpListener>>,
     pub(super) new_connections: NewConnections,
     pub(super) connections: BTreeMap<usize, Connection>,
@@ -81,10 +81,10 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(target: SocketAddr, listener: TcpListener) -> World {
+    pub(super) fn new(target: SocketAddr, (port, listener): (Port, TcpListener)) -> World {
         World {
             target,
-            port: listener.local_addr().expect("a bound listener has an address").port(),
+            port,
             listener: Some(prepared(listener)),
             new_connections: NewConnections::Accept,
             connections: BTreeMap::new(),
@@ -132,10 +132,10 @@ impl World {
         } else if self.listener.is_none() {
             let started = Instant::now();
             while self.listener.is_none() {
-                match ports::listen_on(self.port) {
+                match self.port.listen_again() {
                     Ok(listener) => self.listener = Some(prepared(listener)),
                     Err(error) if started.elapsed() > BOUND => {
-                        panic!("cannot listen on port {} again: {error}", self.port)
+                        panic!("cannot listen on port {} again: {error}", self.port.number)
                     }
                     Err(_) => std::thread::sleep(Duration::from_millis(2)),
                 }

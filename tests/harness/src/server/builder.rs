@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::RedisServer;
 use super::instance::{Instance, Plan};
 use crate::certificates::Certificate;
+use crate::ports::Port;
 
 /// Settings of a [`RedisServer`].
 #[derive(Debug, Clone)]
@@ -93,8 +94,8 @@ impl RedisServerBuilder {
             folder: folder.path().to_owned(),
             lines: self.lines,
             arguments: self.arguments,
-            port: 0,
-            tls_port: self.speaks_tls.then_some(0),
+            port: Port::free(),
+            tls_port: self.speaks_tls.then(Port::free),
         };
         plan.wipe_data();
         let instance = Instance::start_on_free_port(&mut plan);

@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 use super::{BOUND, LOG, empty_folder, keep_logs};
 use crate::eventually::PAUSE;
 use crate::leash::Leash;
-use crate::ports;
+use crate::ports::Port;
 
 /// The program, and the place to run.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Plan {
     pub(super) program: PathBuf,
     pub(super) folder: PathBuf,
     pub(super) lines: Vec<String>,
     /// Arguments behind the configuration file.
     pub(super) arguments: Vec<String>,
-    pub(super) port: u16,
-    pub(super) tls_port: Option<u16>,
+    pub(super) port: Port,
+    pub(super) tls_port: Option<Port>,
 }
 
 impl Plan {
@@ -51,7 +51,7 @@ impl Plan {
     fn write_config(&self) -> PathBuf {
         let path = self.folder.join("server.conf");
         let own = [
-            format!("port {}", self.port),
+            format!("port {}", self.port.number),
             "bind 127.0.0.1".to_owned(),
             format!("unixsocket {}", self.socket().display()),
             format!("dir {}", self.data().display()),
@@ -59,7 +59,7 @@ impl Plan {
             "appendonly no".to_owned(),
             "daemonize no".to_owned(),
         ];
-        let tls = self.tls_port.map(|port| format!("tls-port {port}"));
+        let tls = self.tls_port.as_ref().map(|port| format!("tls-port {}", port.number));
         let text: String = own.iter().chain(&tls).chain(&self.lines).map(|line| format!("{line}\n")).collect();
         fs::write(&path, text).expect("the configuration can be written");
         path
@@ -74,18 +74,18 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Finds a port that stays reserved: the server reports a port that another process took first.
+    /// Takes other ports when another program has taken a port of the plan.
     #[track_caller]
     pub(super) fn start_on_free_port(plan: &mut Plan) -> Instance {
         let mut trouble = String::new();
         for _ in 0..PORT_TRIES {
-            plan.port = ports::free_port();
-            plan.tls_port = plan.tls_port.map(|_| ports::free_port());
             match Instance::start(plan) {
                 Ok(instance) => return instance,
                 Err(Failure::PortTaken(log)) => trouble = log,
                 Err(Failure::Other(log)) => panic!("{log}"),
             }
+            plan.port = Port::free();
+            plan.tls_port = plan.tls_port.as_ref().map(|_| Port::free());
         }
         panic!("{PORT_TRIES} ports were taken by others; the last log:\n{trouble}");
     }
@@ -203,13 +203,13 @@ mod tests {
     #[test]
     fn an_occupied_port_is_told_apart_from_other_failures() {
         let folder = tempfile::tempdir().unwrap();
-        let other = ports::listen();
+        let (port, other) = Port::listen();
         let plan = Plan {
             program: "redis-server".into(),
             folder: folder.path().to_owned(),
             lines: Vec::new(),
             arguments: Vec::new(),
-            port: other.local_addr().unwrap().port(),
+            port,
             tls_port: None,
         };
         plan.wipe_data();
