@@ -30,7 +30,7 @@ type Reentered = result::Result<(), Loss>;
 /// A re-entry from its request to its reply.
 pub(super) struct Reentry<'a> {
     hold: &'a Arc<HoldState>,
-    /// What must follow the request before it counts.
+    /// The step that must follow the request before it counts.
     confirmation: Option<Confirmation>,
     turn: RequestTurn<'a>,
 }

@@ -117,8 +117,8 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
     }
 
     /// Removes a waiter. `free` is what its last answer left, if messages were heard while it asked. Returns the
-    /// waiters to wake: those that `free` suffices for, those that a ring passes to, because the waiter that leaves was
-    /// rung and has no answer, and those that it kept from asking.
+    /// waiters to wake: waiters that `free` suffices for, waiters to which a ring passes, because the waiter that leaves
+    /// was rung and has no answer, and waiters that it kept from asking.
     #[must_use]
     pub(crate) fn leave(&mut self, key: &Key, number: u64, free: Option<i64>) -> Vec<Waiter> {
         let Some(queue) = self.queues.get_mut(key) else { return vec![] };

@@ -83,7 +83,9 @@ impl<'a> Acquisition<'a> {
     pub(crate) fn run(mut self) -> Result<Option<Grant>> {
         let deadline = self.waiting.deadline;
         let outcome = if self.wait != Wait::Not {
-            self.wait_in_line().and_then(|()| wait_loop(&mut self, deadline))
+            let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
+            self.waiting.join_queue(kind.queueing(), || kind.channel(name, owner));
+            wait_loop(&mut self, deadline)
         } else {
             self.attempt().map(|outcome| match outcome {
                 TakeOutcome::Taken(grant) => Some(grant),
@@ -116,19 +118,6 @@ impl<'a> Acquisition<'a> {
             self.waiting.gave_up(&self.owner, outcome.as_ref().err());
         }
         outcome
-    }
-
-    fn wait_in_line(&mut self) -> Result<()> {
-        let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
-        self.waiting.join_queue(kind.queueing(), || kind.channel(name, owner));
-        if self.waiting.count.is_none() {
-            let asker = Asker { number: self.number, owner, thread: self.thread.as_ref() };
-            self.waiting.wait_in_line(asker)?;
-            if matches!(kind.waking(), Waking::Message) {
-                self.waiting.join_live(&|| kind.channel(name, owner));
-            }
-        }
-        Ok(())
     }
 
     /// Builds the request of the next attempt, with its time limits. [`answered`](Self::answered) takes its outcome.
@@ -337,11 +326,16 @@ impl WaitLoop for Acquisition<'_> {
     }
 
     fn stand_back(&mut self) -> Result<()> {
-        let asker = Asker { number: self.number, owner: &self.owner, thread: self.thread.as_ref() };
-        if self.holds_others {
-            return self.waiting.wait_in_line(asker);
+        let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
+        let asker = Asker { number: self.number, owner, thread: self.thread.as_ref() };
+        self.waiting.wait_in_line(asker)?;
+        if self.tries == 0 && self.waiting.count.is_none() && matches!(kind.waking(), Waking::Message) {
+            self.waiting.join_live(&|| kind.channel(name, owner));
         }
-        self.waiting.stand_back(Some(&**self.request.kind), asker)
+        if self.holds_others {
+            return Ok(());
+        }
+        self.waiting.stand_back(Some(&**kind), asker)
     }
 
     fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {

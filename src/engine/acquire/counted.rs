@@ -111,6 +111,7 @@ impl<Grant> WaitLoop for CountedWait<'_, '_, Grant> {
 
     fn stand_back(&mut self) -> Result<()> {
         let asker = Asker { number: self.number, owner: &self.owner, thread: Some(&self.thread) };
+        self.waiting.wait_in_line(asker)?;
         self.waiting.stand_back(None, asker)
     }
 

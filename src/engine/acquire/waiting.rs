@@ -92,15 +92,14 @@ impl<'a> Waiting<'a> {
         (self.line, self.count) = (None, None);
     }
 
-    /// Waits until this thread may ask, or until the time is up, and while other processes have their turn. When the
-    /// time is up the thread asks in any case, so that the answer comes from Redis. A semaphore has no `kind`.
+    /// Waits while other processes have their turn. A semaphore has no `kind`.
     pub(crate) fn stand_back(&mut self, kind: Option<&dyn Kind>, asker: Asker<'_>) -> Result<()> {
-        self.wait_in_line(asker)?;
         let (wanted, deadline) = ((self.engine, self.name, kind), self.deadline);
         stand_back(std::iter::once(wanted), deadline, |until| self.sleep(until, asker))
     }
 
-    /// Waits until this thread may ask, or until the time is up.
+    /// Waits until this thread may ask, or until the time is up. Then the thread asks in any case, so that the answer
+    /// comes from Redis.
     pub(crate) fn wait_in_line(&mut self, asker: Asker<'_>) -> Result<()> {
         while !(self.line.as_ref().is_none_or(Position::may_ask) && self.count.as_ref().is_none_or(Position::may_ask)) {
             let Some(until) = self.turn_comes() else { break };

@@ -21,7 +21,7 @@ pub(crate) struct Extension<'a> {
     hold: &'a Arc<HoldState>,
     server: Arc<Server>,
     lease: Lease,
-    /// What must follow the request before it counts.
+    /// The step that must follow the request before it counts.
     confirmation: Option<Confirmation>,
     turn: RequestTurn<'a>,
 }

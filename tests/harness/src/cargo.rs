@@ -3,8 +3,9 @@
 use std::env;
 use std::process::Command;
 
-/// What cargo tells the program that it runs, and what lets a test runner tell times: with any of these, build scripts
-/// would run anew, and all that depends on them would be built anew, here and by the next cargo outside.
+/// The starts of variables that cargo sets for the program that it runs, or that let a test runner tell times. With any
+/// of these variables, build scripts would run anew, and all that depends on them would be built anew, here and by the
+/// next cargo outside.
 const LEFT_OUT: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "RUSTC_BOOTSTRAP"];
 
 /// The packages and features that all builds of this project have, so that nothing is built twice.
