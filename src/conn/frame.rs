@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         }
         let (marker, digits) = self.line()?;
         match marker {
-            b':' => return number(digits).map(Value::Int).ok_or(Garbled("a number that is none").into()),
+            b':' => return Ok(Value::Int(number(digits).ok_or(Garbled("a number that is none"))?)),
             b'+' | b'-' | b'_' | b',' | b'#' | b'(' => {}
             b'$' | b'=' | b'!' => {
                 let Some(size) = size(digits, LONGEST_TEXT, marker == b'$')? else { return Ok(Value::Nil) };
@@ -75,8 +75,10 @@ impl<'a> Reader<'a> {
                 let pairs = if matches!(marker, b'%' | b'|') { 2 } else { 1 };
                 // Attributes precede the value to which they belong.
                 let extra = usize::from(marker == b'|');
-                let values =
-                    (0..count * pairs + extra).map(|_| self.value(depth)).collect::<Result<Vec<_>, Unread>>()?;
+                let mut values = vec![];
+                for _ in 0..count * pairs + extra {
+                    values.push(self.value(depth)?);
+                }
                 if marker == b'*' {
                     return Ok(Value::Array(values));
                 }
@@ -98,14 +100,15 @@ impl<'a> Reader<'a> {
             Some(_) => return Err(Garbled("a line without its end").into()),
             None => return Err(Unread::Incomplete),
         }
-        rest[..end].split_first().map(|(marker, digits)| (*marker, digits)).ok_or(Garbled("an empty line").into())
+        let (marker, digits) = rest[..end].split_first().ok_or(Garbled("an empty line"))?;
+        Ok((*marker, digits))
     }
 
     /// Takes a text of this size, and its end.
     fn text(&mut self, size: usize) -> Result<&'a [u8], Unread> {
         let start = self.at;
         self.pass(size + 2)?;
-        self.bytes[start..self.at].strip_suffix(b"\r\n").ok_or(Garbled("a text without its end").into())
+        Ok(self.bytes[start..self.at].strip_suffix(b"\r\n").ok_or(Garbled("a text without its end"))?)
     }
 
     fn pass(&mut self, size: usize) -> Result<(), Unread> {
