@@ -64,7 +64,8 @@ impl Owners {
     /// Draws an owner that was never used before.
     pub(crate) fn draw(&self, thread: ThreadNumber) -> (HoldNumber, OwnerId) {
         let hold = self.next_hold.fetch_add(1, Ordering::Relaxed);
-        let owner = format!("{}:{}.{hold}", self.client, thread.0);
+        let (mut of_thread, mut of_hold) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let owner = [&self.client, ":", of_thread.format(thread.0), ".", of_hold.format(hold)].concat();
         (HoldNumber(hold), OwnerId(owner.into()))
     }
 }
