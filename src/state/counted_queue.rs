@@ -8,8 +8,10 @@
 //! | is rung: its wish fits what is free | once                                                  |
 //! | waits behind a wish that is no greater | not                                                |
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::Hash;
+
+use foldhash::HashMap;
 
 /// The queues of one client.
 #[derive(Clone, Debug)]
@@ -34,12 +36,7 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
     pub(crate) fn join(&mut self, key: &Key, wish: u32, waiter: Waiter) -> u64 {
         self.next += 1;
         let entry = Entry { number: self.next, wish, rung: None, asks: None, waiter };
-        match self.queues.get_mut(key) {
-            Some(queue) => queue.push_back(entry),
-            None => {
-                self.queues.insert(key.clone(), VecDeque::from([entry]));
-            }
-        }
+        self.queues.entry(key.clone()).or_default().push_back(entry);
         self.next
     }
 
@@ -154,7 +151,7 @@ fn is_let_through<Waiter>(queue: &VecDeque<Entry<Waiter>>, at: usize) -> bool {
 
 impl<Key, Waiter> Default for CountedQueues<Key, Waiter> {
     fn default() -> Self {
-        Self { next: 0, queues: HashMap::new() }
+        Self { next: 0, queues: HashMap::default() }
     }
 }
 

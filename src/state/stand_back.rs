@@ -5,10 +5,12 @@
 //! began, and at least 2 ms. After the turn its threads do not ask until other processes had their part, by threads, or
 //! left the lock free for a moment. This module only decides; the waiter sleeps and checks.
 
+use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
+
+use foldhash::HashMap;
 
 use crate::name::LockName;
 use crate::owner::ThreadNumber;
@@ -159,7 +161,7 @@ impl Turn {
             debt: 0,
             unused: 0,
             sign: now,
-            wanting: HashMap::new(),
+            wanting: HashMap::default(),
             most_wanting: 0,
             listeners: (0, now),
             may_poll: false,

@@ -1,7 +1,9 @@
 //! The registry of holds: finds the hold for a re-entry, and the holds to watch.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
+
+use foldhash::HashMap;
 
 use crate::engine::hold::HoldState;
 use crate::name::LockName;
@@ -32,10 +34,7 @@ impl Registry {
         }
         let dead = if holds.count >= holds.sweep_at { holds.sweep() } else { vec![] };
         holds.count += 1;
-        match holds.by_key.get_mut(hold.name.shared_key()) {
-            Some(same_key) => same_key.push(hold),
-            None => drop(holds.by_key.insert(Arc::clone(hold.name.shared_key()), vec![hold])),
-        }
+        holds.by_key.entry(Arc::clone(hold.name.shared_key())).or_default().push(hold);
         // The caller drops these holds without the mutex, because their callbacks may own this very registry.
         Some(dead)
     }
@@ -97,11 +96,11 @@ impl Registry {
 
 impl Holds {
     fn remove(&mut self, hold: &HoldState) -> Option<Arc<HoldState>> {
-        let same_key = self.by_key.get_mut(hold.name.shared_key())?;
-        let place = same_key.iter().position(|other| other.number == hold.number)?;
-        let hold = same_key.remove(place);
-        if same_key.is_empty() {
-            self.by_key.remove(hold.name.shared_key());
+        let Entry::Occupied(mut same_key) = self.by_key.entry(Arc::clone(hold.name.shared_key())) else { return None };
+        let place = same_key.get().iter().position(|other| other.number == hold.number)?;
+        let hold = same_key.get_mut().remove(place);
+        if same_key.get().is_empty() {
+            same_key.remove();
         }
         self.count -= 1;
         Some(hold)
