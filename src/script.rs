@@ -11,6 +11,7 @@ pub(crate) mod on_server;
 pub(crate) mod once;
 pub(crate) mod query;
 pub(crate) mod reply;
+mod words;
 
 pub(crate) use answer::{
     Attempt, Counts, IfLock, NotALock, Publication, Raise, Released, Renewal, RenewalAnswer, Side,

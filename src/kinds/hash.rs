@@ -51,7 +51,7 @@ pub(crate) fn renew(locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
 }
 
 /// Renews by a script that takes a key, an owner and a lease for each hold.
-pub(super) fn renew_by(script: &Script, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
+pub(super) fn renew_by(script: &'static Script, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
     let call = script.call(&locks[0].name, &keys(locks.iter().map(|lock| &lock.name)), RenewalAnswer::read_all);
     locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
 }

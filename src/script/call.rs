@@ -3,28 +3,30 @@
 use std::fmt;
 
 use once_cell::sync::OnceCell;
-use redis::{Cmd, ToRedisArgs, Value};
+use redis::{Cmd, Value};
 
 use super::Publication;
 use super::reply::known;
+use super::words::{Word, Words, line, write};
 use crate::error::{Refusal, Stop};
 use crate::name::LockName;
 use crate::transport::{Confirmation, PubSub, Question};
 
-/// A bundled script. The hash is computed at the first use.
+/// A bundled script. The words that call the script by its hash are written at the first use.
 #[derive(Debug)]
 pub(crate) struct Script {
     source: &'static str,
-    hash: OnceCell<String>,
+    head: OnceCell<Vec<u8>>,
 }
 
 /// A request to Redis, with the function that reads the reply.
 #[derive(Debug)]
 pub(crate) struct Call<T> {
     route: LockName,
-    command: Cmd,
-    source: Option<&'static str>,
-    /// The position of the command that publishes, among the words of the request.
+    /// The two first words of the request; a request without a script has all its words in `words`.
+    script: Option<&'static Script>,
+    words: Words,
+    /// The place of the command that publishes, among the bytes of the words.
     publishes_at: Option<usize>,
     read: Read<T>,
     round_trips: Option<RoundTrips<T>>,
@@ -62,34 +64,39 @@ pub(crate) type Pipeline<'a> = dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop> + '
 
 impl Script {
     pub(crate) const fn new(source: &'static str) -> Self {
-        Self { source, hash: OnceCell::new() }
+        Self { source, head: OnceCell::new() }
     }
 
     /// Starts a call with the script and its keys; [`Call::arg`] adds the arguments.
-    pub(crate) fn call<T>(&self, route: &LockName, keys: &[&[u8]], read: fn(&Value) -> Option<T>) -> Call<T> {
-        let hash = self.hash.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned());
-        // Reserves space once for a usual number of arguments.
-        let mut command = Cmd::with_capacity(USUAL_WORDS + 2 * keys.len(), USUAL_BYTES + 128 * keys.len());
-        command.arg("EVALSHA").arg(hash).arg(keys.len());
+    pub(crate) fn call<T>(&'static self, route: &LockName, keys: &[&[u8]], read: fn(&Value) -> Option<T>) -> Call<T> {
+        let mut words = Words::with_capacity(USUAL_BYTES + 64 * keys.len());
+        words.add(keys.len());
         for key in keys {
-            command.arg(*key);
+            words.add(*key);
         }
-        let (route, source) = (route.clone(), Some(self.source));
-        let read = Read::Plain(read);
-        Call { route, command, source, publishes_at: None, read, round_trips: None, confirmation: None }
+        Call { script: Some(self), ..Call::of_words(route, words, Read::Plain(read)) }
+    }
+
+    /// The words that call the script by its hash.
+    fn by_hash(&self) -> &[u8] {
+        self.head.get_or_init(|| head("EVALSHA", redis::Script::new(self.source).get_hash()))
     }
 }
 
 impl<T> Call<T> {
-    /// Makes a call of a command without a script; `words` precede the key.
-    pub(crate) fn plain(words: &[&str], key: &LockName, read: fn(&Value) -> Option<T>) -> Self {
-        let mut command = Cmd::new();
-        for word in words {
-            command.arg(*word);
+    fn of_words(route: &LockName, words: Words, read: Read<T>) -> Self {
+        let route = route.clone();
+        Self { route, script: None, words, publishes_at: None, read, round_trips: None, confirmation: None }
+    }
+
+    /// Makes a call of a command without a script; `before` precede the key.
+    pub(crate) fn plain(before: &[&str], key: &LockName, read: fn(&Value) -> Option<T>) -> Self {
+        let mut words = Words::default();
+        for word in before {
+            words.add(*word);
         }
-        command.arg(key.key());
-        let (route, read) = (key.clone(), Read::Plain(read));
-        Self { route, command, source: None, publishes_at: None, read, round_trips: None, confirmation: None }
+        words.add(key.key());
+        Self::of_words(key, words, Read::Plain(read))
     }
 
     /// Makes a call of several round trips that publishes nothing.
@@ -109,13 +116,11 @@ impl<T> Call<T> {
     }
 
     fn of_round_trips(route: &LockName, round_trips: RoundTrips<T>) -> Self {
-        let (round_trips, read) = (Some(round_trips), Read::Plain(|_| None));
-        let (route, command) = (route.clone(), Cmd::new());
-        Self { route, command, source: None, publishes_at: None, read, round_trips, confirmation: None }
+        Self { round_trips: Some(round_trips), ..Self::of_words(route, Words::default(), Read::Plain(|_| None)) }
     }
 
-    pub(crate) fn arg(mut self, value: impl ToRedisArgs) -> Self {
-        self.command.arg(value);
+    pub(crate) fn arg(mut self, word: impl Word) -> Self {
+        self.words.add(word);
         self
     }
 
@@ -127,8 +132,9 @@ impl<T> Call<T> {
     /// Adds the command that publishes. The word is known when the call is packed: a cleanup may be built before the
     /// client has chosen its kind of pub/sub.
     pub(crate) fn publish_command(mut self) -> Self {
-        self.publishes_at = Some(self.command.args_iter().count());
-        self.arg(PubSub::Plain.publish())
+        self.publishes_at = Some(self.words.bytes.len());
+        self.words.count += 1;
+        self
     }
 
     /// Drops the reply of the call.
@@ -138,8 +144,8 @@ impl<T> Call<T> {
     {
         let round_trips = self.round_trips.map(|all| all.map(drop));
         let read = Read::Plain(|_| Some(()));
-        let Self { route, command, source, publishes_at, .. } = self;
-        Call { route, command, source, publishes_at, read, round_trips, confirmation: None }
+        let Self { route, script, words, publishes_at, .. } = self;
+        Call { route, script, words, publishes_at, read, round_trips, confirmation: None }
     }
 
     /// Converts the reply of the call.
@@ -147,14 +153,14 @@ impl<T> Call<T> {
     where
         T: 'static,
     {
-        let Self { route, command, source, publishes_at, read, round_trips, .. } = self;
+        let Self { route, script, words, publishes_at, read, round_trips, .. } = self;
         let round_trips = round_trips.map(|all| all.map(convert));
         let read: Box<Mapped<U>> = match read {
             Read::Plain(read) => Box::new(move |reply| read(reply).map(convert)),
             Read::Mapped(read) => Box::new(move |reply| read(reply).map(convert)),
         };
         let read = Read::Mapped(read);
-        Call { route, command, source, publishes_at, read, round_trips, confirmation: None }
+        Call { route, script, words, publishes_at, read, round_trips, confirmation: None }
     }
 
     /// Lets answers count only after a wait for replicas, where `is_needed`. A conversion drops the wait.
@@ -198,10 +204,20 @@ impl<T> Call<T> {
 
     /// The request of a client with this kind of pub/sub.
     pub(crate) fn packed(&self, pub_sub: PubSub) -> Vec<u8> {
-        match (self.publishes_at, pub_sub) {
-            (Some(_), PubSub::Sharded) => pack(self.words(pub_sub)),
-            _ => self.command.get_packed_command(),
+        self.packed_behind(self.script.map_or(&[], Script::by_hash), pub_sub)
+    }
+
+    fn packed_behind(&self, head: &[u8], pub_sub: PubSub) -> Vec<u8> {
+        let mut request = Vec::with_capacity(head.len() + self.words.bytes.len() + LONGEST_BESIDE);
+        line(&mut request, b'*', self.words.count + if self.script.is_some() { 2 } else { 0 });
+        request.extend_from_slice(head);
+        let (before, after) = self.words.bytes.split_at(self.publishes_at.unwrap_or_default());
+        request.extend_from_slice(before);
+        if self.publishes_at.is_some() {
+            write(&mut request, pub_sub.publish().as_bytes());
         }
+        request.extend_from_slice(after);
+        request
     }
 
     /// Whether the request publishes, so that the kind of pub/sub must be known before the request is packed.
@@ -209,25 +225,12 @@ impl<T> Call<T> {
         self.publishes_at.is_some() || self.round_trips.as_ref().is_some_and(|all| all.publishes)
     }
 
-    fn words(&self, pub_sub: PubSub) -> impl Iterator<Item = &[u8]> {
-        self.command.args_iter().enumerate().map(move |(position, word)| match word {
-            _ if self.publishes_at == Some(position) => pub_sub.publish().as_bytes(),
-            redis::Arg::Simple(word) => word,
-            // No call has a word of another sort.
-            _ => b"",
-        })
-    }
-
     /// The command of the call, for round trips.
     fn command(&self, whole: bool, pub_sub: PubSub) -> Cmd {
-        let mut command = Cmd::with_capacity(USUAL_WORDS, USUAL_BYTES);
-        let whole = self.source.filter(|_| whole);
-        if let Some(source) = whole {
-            command.arg("EVAL").arg(source);
-        }
-        for word in self.words(pub_sub).skip(if whole.is_some() { 2 } else { 0 }) {
-            command.arg(word);
-        }
+        let packed = self.packed_with_source(pub_sub).filter(|_| whole).unwrap_or_else(|| self.packed(pub_sub));
+        let words = redis::parse_redis_value(&packed).ok().and_then(|words| redis::from_redis_value(words).ok());
+        let mut command = Cmd::new();
+        command.arg::<Vec<Vec<u8>>>(words.unwrap_or_default());
         command
     }
 
@@ -239,7 +242,7 @@ impl<T> Call<T> {
 
     /// Whether the call runs a script, so that the source can be sent.
     pub(crate) fn has_source(&self) -> bool {
-        self.source.is_some()
+        self.script.is_some()
     }
 }
 
@@ -277,8 +280,7 @@ impl<T> Question<Value, T> for Call<T> {
     }
 
     fn packed_with_source(&self, pub_sub: PubSub) -> Option<Vec<u8>> {
-        let call: [&[u8]; 2] = [b"EVAL", self.source?.as_bytes()];
-        Some(pack(call.into_iter().chain(self.words(pub_sub).skip(2))))
+        Some(self.packed_behind(&head("EVAL", self.script?.source), pub_sub))
     }
 
     fn confirmation(&self, answer: &T) -> Option<&Confirmation> {
@@ -313,16 +315,18 @@ impl<T> fmt::Debug for RoundTrips<T> {
     }
 }
 
-fn pack<'a>(words: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut command = Cmd::with_capacity(USUAL_WORDS, USUAL_BYTES);
-    for word in words {
-        command.arg(word);
-    }
-    command.get_packed_command()
+/// The two first words of a request that runs a script.
+fn head(command: &str, script: &str) -> Vec<u8> {
+    let mut words = Words::default();
+    words.add(command);
+    words.add(script);
+    words.bytes
 }
 
-const USUAL_WORDS: usize = 12;
+/// The room for an ordinary key, its channel, and a few arguments.
 const USUAL_BYTES: usize = 256;
+/// The head of a request, and the command that publishes.
+const LONGEST_BESIDE: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -18,13 +18,18 @@ pub(crate) struct Once {
 }
 
 /// Starts the call of a script whose first arguments are the idempotency key and the number.
-pub(crate) fn call<T>(script: &Script, name: &LockName, once: &Once, read: fn(&redis::Value) -> Option<T>) -> Call<T> {
+pub(crate) fn call<T>(
+    script: &'static Script,
+    name: &LockName,
+    once: &Once,
+    read: fn(&redis::Value) -> Option<T>,
+) -> Call<T> {
     script.call(name, &[name.key(), once.key.as_bytes()], read).arg(once.number).arg(MEMORY_MS)
 }
 
 /// Starts the call of a script with one more key, `beside`, before the idempotency key.
 pub(crate) fn call_beside<T>(
-    script: &Script,
+    script: &'static Script,
     name: &LockName,
     beside: &str,
     once: &Once,
@@ -36,7 +41,7 @@ pub(crate) fn call_beside<T>(
 
 /// Starts the call of a script that needs no counter: its keys are `key` and the idempotency key.
 pub(crate) fn call_without_counter<T>(
-    script: &Script,
+    script: &'static Script,
     name: &LockName,
     key: &str,
     once: &Once,

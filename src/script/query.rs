@@ -91,7 +91,7 @@ fn with_sides(fields: Vec<(String, String)>) -> IfLock<Vec<(String, String)>> {
 /// the hash of a writer has at most the fields `mode`, writer and the read count of that writer, and in any other
 /// hash all fields except `mode` are owners.
 fn some_fields<T>(name: &LockName, read: fn(&Value) -> Option<T>) -> Call<T> {
-    Call::plain(&["HRANDFIELD"], name, read).arg(3).arg("WITHVALUES")
+    Call::plain(&["HRANDFIELD"], name, read).arg("3").arg("WITHVALUES")
 }
 
 fn counted((owner, count): (String, String)) -> Option<(String, u64)> {
