@@ -166,7 +166,7 @@ impl Dialer {
 
     /// Connects and sends the introduction, all by `deadline`. `opened` gets the stream before the first byte is
     /// sent, so that closing the client can end the dial as well.
-    pub(super) fn dial(&self, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Result<Connection, Fault> {
+    pub(super) fn dial(&self, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Result<Box<Connection>, Fault> {
         match &self.moving {
             Some(moving) => moving.dial(self.asks_start.load(Ordering::Relaxed), deadline, opened),
             None => self.dial_for(self.purpose, deadline, opened),
@@ -179,7 +179,7 @@ impl Dialer {
         purpose: Purpose,
         deadline: Instant,
         opened: impl Fn(Weak<Stream>),
-    ) -> Result<Connection, Fault> {
+    ) -> Result<Box<Connection>, Fault> {
         self.dial_to(&self.address.endpoint, purpose, deadline, opened)
     }
 
@@ -197,7 +197,7 @@ impl Dialer {
         identity: &Identity,
         deadline: Instant,
         opened: impl Fn(Weak<Stream>),
-    ) -> Option<Result<Connection, Fault>> {
+    ) -> Option<Result<Box<Connection>, Fault>> {
         let host = match identity.peer? {
             SocketAddr::V6(peer) if peer.scope_id() > 0 => format!("{}%{}", peer.ip(), peer.scope_id()),
             peer => peer.ip().to_string(),
@@ -212,7 +212,7 @@ impl Dialer {
         purpose: Purpose,
         deadline: Instant,
         opened: impl Fn(Weak<Stream>),
-    ) -> Result<Connection, Fault> {
+    ) -> Result<Box<Connection>, Fault> {
         #[cfg(feature = "credentials")]
         if let Some(provider) = &self.provider {
             return provider.dial(&self.label, deadline, |login| {
@@ -236,7 +236,7 @@ impl Dialer {
         deadline: Instant,
         opened: &dyn Fn(Weak<Stream>),
         login: impl FnOnce() -> Result<Option<Login>, Fault>,
-    ) -> Result<Connection, Fault> {
+    ) -> Result<Box<Connection>, Fault> {
         let whole = Instant::now().until(deadline);
         let limit = self.longest_silence.map_or(whole, |silence| whole.min(silence));
         let not_sent = Fault::NotSent;
@@ -253,7 +253,7 @@ impl Dialer {
             secured.map_err(|error| not_sent(trouble::failed(&self.label, Moment::Handshake, error, limit)))?;
         }
         let largest = if purpose == Purpose::Map { Largest::MAP } else { Largest::REPLY };
-        let mut connection = Connection::new(socket, Arc::clone(&self.label), largest);
+        let mut connection = Box::new(Connection::new(socket, Arc::clone(&self.label), largest));
         connection.asked_start = self.asks_start.load(Ordering::Relaxed);
         let (login, peer) = (login()?, connection.peer());
         let deadline = sooner(deadline, self.longest_silence);

@@ -44,7 +44,7 @@ pub(crate) struct Response<T> {
     pub(crate) answer: Result<T, Fault>,
     /// A time before the request was sent, from which leases are counted.
     pub(crate) sent: Instant,
-    /// The time when the answer was known.
+    /// The time when the fault was known. With an answer this time means nothing.
     pub(crate) ended: Instant,
     /// The run of the server process, where a request with an [age](Fitness::age) asked for it: two addresses with the
     /// same run are one server.
@@ -124,7 +124,8 @@ pub(crate) fn ask<T>(request: Request<'_, T>) -> Response<T> {
     }
     let sent = Instant::now();
     let (answer, copies) = request.server.ask(&request.packed, request.asking, request.limits, request.call);
-    Response { server, answer, sent, ended: Instant::now(), run_id: None, copies }
+    let ended = if answer.is_ok() { sent } else { Instant::now() };
+    Response { server, answer, sent, ended, run_id: None, copies }
 }
 
 /// The requests to one server, sent in batches over one connection.
@@ -135,7 +136,7 @@ struct Pipeline<'a, T> {
     /// The outcomes of the first requests.
     outcomes: Vec<Response<T>>,
     /// Set while requests are under way.
-    connection: Option<Connection>,
+    connection: Option<Box<Connection>>,
     batch: Batch,
     /// The reply to the `ASKING` before the next request, once it was read.
     asked: Option<Value>,
@@ -292,7 +293,7 @@ impl<'a, T> Pipeline<'a, T> {
         }
     }
 
-    fn begin(&mut self, connection: Connection) {
+    fn begin(&mut self, connection: Box<Connection>) {
         if let Some(server_start) = connection.server_start() {
             self.run_id = Some(Arc::clone(&server_start.run_id));
             self.started = Some(self.server.started(server_start));
@@ -328,7 +329,7 @@ impl<'a, T> Pipeline<'a, T> {
         }
     }
 
-    fn end_with(&mut self, connection: Connection) {
+    fn end_with(&mut self, connection: Box<Connection>) {
         if self.unconfirmed.needs_a_wait() {
             self.unconfirmed.connection = Some(connection);
             return;
@@ -381,7 +382,7 @@ impl<'a, T> Pipeline<'a, T> {
             return;
         }
         let has_more = self.outcomes.len() < self.requests.len();
-        if has_more && self.connection.as_mut().is_some_and(Connection::is_stale) {
+        if has_more && self.connection.as_mut().is_some_and(|connection| connection.is_stale()) {
             // A reply to no request would be read as the reply to the next one.
             return self.break_off(trouble::odd_reply());
         }

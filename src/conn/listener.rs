@@ -111,7 +111,7 @@ impl Listener {
         }
     }
 
-    fn open(&self) -> Result<(Connection, PubSub), Fault> {
+    fn open(&self) -> Result<(Box<Connection>, PubSub), Fault> {
         let deadline = Instant::now().after(self.patience.command_timeout);
         let mut connection = self.server.dial(deadline)?;
         let pub_sub = self.server.choose_pub_sub(&mut connection, Limits::by(deadline))?;
@@ -140,7 +140,7 @@ impl Listener {
 /// The life of one listening connection.
 struct Session<'a> {
     listener: &'a Listener,
-    connection: Connection,
+    connection: Box<Connection>,
     /// Requests whose replies are incomplete, in the order of sending.
     sent: VecDeque<Sent>,
     /// The time of the last whole frame.
@@ -157,7 +157,7 @@ enum Sent {
 }
 
 impl<'a> Session<'a> {
-    fn new(listener: &'a Listener, connection: Connection) -> Self {
+    fn new(listener: &'a Listener, connection: Box<Connection>) -> Self {
         Self { listener, connection, sent: VecDeque::new(), heard: Instant::now(), confirmed: false }
     }
 

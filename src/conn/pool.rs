@@ -37,7 +37,7 @@ struct State {
 
 #[derive(Debug)]
 struct Idle {
-    connection: Connection,
+    connection: Box<Connection>,
     since: Instant,
 }
 
@@ -47,7 +47,7 @@ impl Pool {
     }
 
     /// Waits for an idle connection, or for a free slot. `None` reserves a slot: the caller opens the connection.
-    pub(super) fn take(&self, deadline: Instant) -> Result<Option<Connection>, Fault> {
+    pub(super) fn take(&self, deadline: Instant) -> Result<Option<Box<Connection>>, Fault> {
         let mut state = self.state.lock();
         loop {
             if state.closed {
@@ -77,12 +77,12 @@ impl Pool {
     }
 
     /// Returns an idle connection if there is one. `None` reserves nothing.
-    pub(super) fn take_idle(&self) -> Result<Option<Connection>, Fault> {
+    pub(super) fn take_idle(&self) -> Result<Option<Box<Connection>>, Fault> {
         let mut state = self.state.lock();
         if state.closed { Err(closed()) } else { Ok(state.pop_idle()) }
     }
 
-    pub(super) fn give_back(&self, connection: Connection) {
+    pub(super) fn give_back(&self, connection: Box<Connection>) {
         let mut state = self.state.lock();
         if state.closed {
             state.open -= 1;
@@ -93,7 +93,7 @@ impl Pool {
     }
 
     /// Keeps a connection that was opened without a slot; closes it if no slot is free.
-    pub(super) fn adopt(&self, connection: Connection) {
+    pub(super) fn adopt(&self, connection: Box<Connection>) {
         let mut state = self.state.lock();
         if state.closed || state.open >= self.most {
             drop(state);
@@ -187,7 +187,7 @@ impl Pool {
 
 impl State {
     /// Takes the idle connection that was used last, and drops stale ones.
-    fn pop_idle(&mut self) -> Option<Connection> {
+    fn pop_idle(&mut self) -> Option<Box<Connection>> {
         while let Some(mut idle) = self.idle.pop() {
             // This check costs one system call, on every request: an unexpected byte would be read as the reply to
             // the next request.

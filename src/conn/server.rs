@@ -192,7 +192,7 @@ impl Server {
     }
 
     /// Returns an idle connection if there is one.
-    pub(super) fn take_idle(&self) -> Result<Option<Connection>, Fault> {
+    pub(super) fn take_idle(&self) -> Result<Option<Box<Connection>>, Fault> {
         loop {
             match self.pool.take_idle()? {
                 Some(connection) if self.dialer.is_outdated(&connection) => self.close_one(connection),
@@ -201,7 +201,7 @@ impl Server {
         }
     }
 
-    fn take(&self, deadline: Instant) -> Result<Connection, Fault> {
+    fn take(&self, deadline: Instant) -> Result<Box<Connection>, Fault> {
         match self.take_or_reserve(deadline)? {
             Some(connection) => Ok(connection),
             None => self.open_reserved(deadline),
@@ -209,7 +209,7 @@ impl Server {
     }
 
     /// Waits for an idle connection, or for a free slot. After `None` the caller opens the connection.
-    pub(super) fn take_or_reserve(&self, deadline: Instant) -> Result<Option<Connection>, Fault> {
+    pub(super) fn take_or_reserve(&self, deadline: Instant) -> Result<Option<Box<Connection>>, Fault> {
         loop {
             match self.pool.take(deadline)? {
                 Some(connection) if self.dialer.is_outdated(&connection) => self.close_one(connection),
@@ -219,7 +219,7 @@ impl Server {
     }
 
     /// Opens the connection of a reserved slot.
-    pub(super) fn open_reserved(&self, deadline: Instant) -> Result<Connection, Fault> {
+    pub(super) fn open_reserved(&self, deadline: Instant) -> Result<Box<Connection>, Fault> {
         let dialled = self.dialer.dial(deadline, |stream| self.pool.opened(stream));
         if dialled.is_err() {
             self.pool.give_up();
@@ -278,13 +278,13 @@ impl Server {
     }
 
     /// Closes a connection of the pool. The socket must be closed before the request is fenced or repeated.
-    fn close_one(&self, connection: Connection) {
+    fn close_one(&self, connection: Box<Connection>) {
         drop(connection);
         self.pool.give_up();
     }
 
     /// Returns a connection to the pool, or closes it.
-    pub(super) fn put_away(&self, connection: Connection, usable: bool) {
+    pub(super) fn put_away(&self, connection: Box<Connection>, usable: bool) {
         if usable && !connection.is_logged_out() {
             self.pool.give_back(connection);
         } else {
@@ -339,7 +339,7 @@ impl Server {
         DedicatedConnection::to(Arc::clone(self))
     }
 
-    pub(super) fn dial(&self, deadline: Instant) -> Result<Connection, Fault> {
+    pub(super) fn dial(&self, deadline: Instant) -> Result<Box<Connection>, Fault> {
         if self.pool.is_closed() {
             return Err(closed());
         }
@@ -370,7 +370,7 @@ impl Server {
     }
 
     /// Connects for a look at the map of the cluster.
-    pub(super) fn dial_for_map(&self, deadline: Instant) -> Result<Connection, Fault> {
+    pub(super) fn dial_for_map(&self, deadline: Instant) -> Result<Box<Connection>, Fault> {
         if self.pool.is_closed() {
             return Err(closed());
         }

@@ -47,7 +47,7 @@ impl Moving {
         asks_start: bool,
         deadline: Instant,
         opened: impl Fn(Weak<Stream>),
-    ) -> Result<Connection, Fault> {
+    ) -> Result<Box<Connection>, Fault> {
         self.locator.dial(deadline, |stay| {
             let dialer = self.dialer(stay);
             if asks_start {

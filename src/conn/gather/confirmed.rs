@@ -17,7 +17,7 @@ pub(super) struct Unconfirmed {
     /// Whether an `ASKING` precedes that step.
     asks: bool,
     /// The connection of the answers, when all of them have arrived.
-    pub(super) connection: Option<Connection>,
+    pub(super) connection: Option<Box<Connection>>,
 }
 
 impl Unconfirmed {

@@ -17,7 +17,7 @@ use crate::transport::{Confirmation, Copies, Fault, Limits};
 #[derive(Debug)]
 pub(crate) struct DedicatedConnection {
     server: Arc<Server>,
-    connection: Option<Connection>,
+    connection: Option<Box<Connection>>,
     /// The number of connections opened here so far.
     generation: u64,
 }
@@ -90,8 +90,8 @@ impl DedicatedConnection {
     /// Sleeps until woken or until `until`. A connection that breaks is closed and ends the sleep.
     pub(crate) fn sleep(&mut self, sleeper: &Sleeper, until: Instant) {
         // No request is in flight here, so any byte of a reply makes the connection unusable.
-        let has_bytes = sleeper.sleep(self.connection.as_ref(), until);
-        if has_bytes && self.connection.as_mut().is_some_and(Connection::is_stale) {
+        let has_bytes = sleeper.sleep(self.connection.as_deref(), until);
+        if has_bytes && self.connection.as_mut().is_some_and(|connection| connection.is_stale()) {
             self.hang_up();
         }
     }
@@ -121,7 +121,7 @@ impl DedicatedConnection {
         self.connection = None;
     }
 
-    fn take(&mut self, deadline: Instant) -> Result<Connection, Fault> {
+    fn take(&mut self, deadline: Instant) -> Result<Box<Connection>, Fault> {
         if let Some(mut connection) = self.connection.take()
             && !connection.is_stale()
         {
