@@ -10,6 +10,7 @@
 #   make topology  Sentinel, Cluster, replicas, TLS, for so many MINUTES (5): fail-overs, slots that move
 #   make book      the older recipes of book/README.md: each fails, and Lockson holds
 #   make bench     how fast it is
+#   make count     instructions, allocations and system calls of an operation, within their budgets
 #   make servers   what differs between versions of Redis and Valkey; WRITE=1 writes it into docs/operations.md
 #   make interop   together with Java's Redisson, and with other libraries' token locks
 #   make habits    the oldest Rust and dependencies, licences of the crates, the API against the last release
@@ -28,7 +29,7 @@ KIND = plain
 # Long campaigns run optimized code; `.ci/run`, whose samples are short, takes what `make test` has built.
 RELEASE = --release
 
-.PHONY: help demo quick test slow deep soak models campaigns topology book servers bench interop habits fmt
+.PHONY: help demo quick test slow deep soak models campaigns topology book servers bench count interop habits fmt
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -84,7 +85,11 @@ book:
 
 bench:
 	@sh .ci/need cc redis-server
-	$(CARGO) bench --all-features --bench '*' -- $(BENCH)
+	$(CARGO) bench --all-features --bench locks -- $(BENCH)
+
+count:
+	@sh .ci/need cc redis-server valgrind
+	$(CARGO) bench --all-features --bench count
 
 fmt:
 	@sh .ci/need rustfmt

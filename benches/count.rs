@@ -1,0 +1,171 @@
+//! Counts what the calling thread does in one operation on a free lock: instructions in user space, allocations, system
+//! calls. Fails above a budget: `make count`.
+//!
+//! The counts are those of valgrind, so they do not depend on the load of the machine. Threads in the background and
+//! the work of the system are not counted.
+
+use std::collections::HashMap;
+use std::process::{Command, ExitCode};
+
+use lockson::{Client, Lock, Result};
+use lockson_harness::RedisServer;
+
+/// An operation, and the most that it may need: what it needs, and 3 % of room for instructions.
+struct Budget {
+    name: &'static str,
+    instructions: u64,
+    allocations: u64,
+    system_calls: u64,
+}
+
+const fn budget(name: &'static str, instructions: u64, allocations: u64, system_calls: u64) -> Budget {
+    Budget { name, instructions, allocations, system_calls }
+}
+
+const BUDGETS: &[Budget] = &[
+    budget("pair", 19_300, 18, 8),
+    budget("re-entry", 14_800, 9, 8),
+    budget("fair-pair", 24_500, 28, 8),
+    budget("read-pair", 25_800, 35, 8),
+    budget("semaphore-pair", 25_900, 28, 8),
+    budget("permits-pair", 31_900, 44, 8),
+    budget("multi-lock-of-10", 160_500, 185, 17),
+];
+
+fn operation(name: &str, client: &Client) -> Result<Box<dyn FnMut() -> Result<()>>> {
+    let lock = client.get_lock(name);
+    Ok(match name {
+        "pair" => Box::new(move || lock.lock()?.unlock()),
+        "re-entry" => {
+            lock.lock()?.leave_to_unlock();
+            Box::new(move || lock.lock()?.unlock())
+        }
+        "fair-pair" => {
+            let lock = client.get_fair_lock(name);
+            Box::new(move || lock.lock()?.unlock())
+        }
+        "read-pair" => {
+            let lock = client.get_read_write_lock(name).get_read_lock();
+            Box::new(move || lock.lock()?.unlock())
+        }
+        "permits-pair" => {
+            let permits = client.get_permit_expirable_semaphore(name);
+            permits.set_permits_once(5)?;
+            Box::new(move || permits.acquire(1)?.release())
+        }
+        "multi-lock-of-10" => {
+            let locks = Lock::multi((0..10).map(|number| client.get_lock(format!("{name}:{number}"))));
+            Box::new(move || locks.lock()?.unlock())
+        }
+        "semaphore-pair" => {
+            let semaphore = client.get_semaphore(name);
+            semaphore.set_permits_once(5)?;
+            Box::new(move || semaphore.acquire(1)?.release())
+        }
+        _ => panic!("no such operation: {name}"),
+    })
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [CHILD, url, name, rounds] => {
+            child(url, name, rounds.parse().expect("a number of rounds")).expect("redis answers");
+            ExitCode::SUCCESS
+        }
+        ["--bench"] => count(),
+        // `cargo test --all-targets` starts this program without `--bench`: nothing is counted then.
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn child(url: &str, name: &str, rounds: u64) -> Result<()> {
+    let client = Client::connect(url)?;
+    let mut operation = operation(name, &client)?;
+    for _ in 0..WARM_UP {
+        operation()?;
+    }
+    counted_rounds(rounds, &mut operation)
+}
+
+/// Valgrind counts inside this function, which it knows by its name.
+#[inline(never)]
+fn counted_rounds(rounds: u64, operation: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    (0..rounds).try_for_each(|_| operation())
+}
+
+fn count() -> ExitCode {
+    let server = RedisServer::start();
+    println!("| of one operation | instructions | allocations | system calls |\n|---|---|---|---|");
+    let mut is_within = true;
+    for Budget { name, instructions, allocations, system_calls } in BUDGETS {
+        let counted = [instructions_and_allocations(&server, name), system_calls_of(&server, name)].concat();
+        let mut cells = String::new();
+        for (counted, most) in counted.iter().zip([instructions, allocations, system_calls]) {
+            is_within &= counted <= most;
+            cells += &format!(" {counted} of {most}{} |", if counted > most { ": TOO MANY" } else { "" });
+        }
+        println!("| `{name}` |{cells}");
+    }
+    if is_within { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn instructions_and_allocations(server: &RedisServer, name: &str) -> Vec<u64> {
+    let profile = std::env::temp_dir().join(format!("lockson-count-{}", std::process::id()));
+    let to_file = format!("--callgrind-out-file={}", profile.display());
+    run(server, name, ROUNDS, &["--tool=callgrind", "--toggle-collect=*counted_rounds*", &to_file]);
+    let text = std::fs::read_to_string(&profile).expect("valgrind wrote its counts");
+    std::fs::remove_file(&profile).expect("the counts were there");
+    let totals = text.lines().find_map(|line| line.strip_prefix("totals: ")).expect("valgrind counted");
+    let totals: u64 = totals.trim().parse().expect("a number of instructions");
+    vec![totals / ROUNDS, calls_of_malloc(&text) / ROUNDS]
+}
+
+/// The number of calls of `malloc` and the like in a profile, which names a function in full only once.
+fn calls_of_malloc(profile: &str) -> u64 {
+    let (mut names, mut called, mut calls) = (HashMap::new(), "", 0);
+    for line in profile.lines() {
+        let function = ["fn=", "cfn="].iter().find_map(|prefix| line.strip_prefix(prefix));
+        if let Some((number, name)) = function.and_then(|function| function.split_once(')')) {
+            if !name.is_empty() {
+                names.insert(number, name.trim());
+            }
+            called = names[number];
+        } else if let Some(count) = line.strip_prefix("calls=")
+            && ["malloc", "calloc", "realloc"].contains(&called)
+        {
+            calls += count.split(' ').next().and_then(|count| count.parse::<u64>().ok()).expect("a number of calls");
+        }
+    }
+    calls
+}
+
+/// The system calls of the first thread. Readings of the clock are none outside of valgrind.
+fn system_calls_of(server: &RedisServer, name: &str) -> Vec<u64> {
+    let of = |rounds| {
+        let said = run(server, name, rounds, &["--tool=none", "--trace-syscalls=yes"]);
+        let begins = |line: &&str| line.starts_with("SYSCALL[") && line.contains(",1](") && line.contains(" sys_");
+        said.lines().filter(begins).filter(|line| !line.contains(" sys_clock_gettime")).count() as u64
+    };
+    // The watchdog of the second run may be late, so the counts are not quite exact.
+    vec![(of(2 * ROUNDS) - of(ROUNDS) + ROUNDS / 2) / ROUNDS]
+}
+
+/// Runs the operation in this program under valgrind. Returns what valgrind says.
+fn run(server: &RedisServer, name: &str, rounds: u64, options: &[&str]) -> String {
+    server.run(&["FLUSHALL"]);
+    let program = std::env::current_exe().expect("this program has a path");
+    let output = Command::new("valgrind")
+        .args(options)
+        .arg(program)
+        .args([CHILD, &server.url(), name, &rounds.to_string()])
+        .output()
+        .expect("valgrind is there");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{name} failed: {said}");
+    said
+}
+
+const CHILD: &str = "--child";
+const WARM_UP: u64 = 100;
+const ROUNDS: u64 = 1_000;
