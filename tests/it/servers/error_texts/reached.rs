@@ -129,8 +129,10 @@ fn unwilling() -> Vec<Row> {
             .passing()
             .at(loading.port(), 0),
     );
-    let limited = RedisServer::builder().config("maxclients 1").start();
-    let only = limited.connection();
+    let limited = RedisServer::start();
+    let mut only = limited.connection();
+    // Now, because the connection that saw the server start may not be over.
+    redis::cmd("CONFIG").arg(&["SET", "maxclients", "1"]).exec(&mut only).unwrap();
     let error = no_client(&limited.url());
     rows.push(
         Row::refused("a server that is full", error, "MAXCLIENTS", &["max number of clients", "raise maxclients"])
