@@ -17,7 +17,7 @@ use crate::kinds::Waking;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::backoff::random;
 use crate::state::exchange::Bounds;
-use crate::state::wait_loop::{TakeOutcome, WaitLoop, wait_loop};
+use crate::state::wait_loop::{TakeOutcome, WaitLoop, ask_once, wait_loop};
 use crate::time::{Deadline, Instant};
 use crate::transport::Fitness;
 
@@ -72,10 +72,7 @@ impl<'a> Most<'a> {
     /// Takes most of the locks, or none. The grants are in the order of the requests, with nothing for a missing one.
     pub(crate) fn run(mut self) -> Result<Option<Vec<Option<Grant>>>> {
         let outcome = if self.wait == Wait::Not {
-            self.attempt().map(|outcome| match outcome {
-                TakeOutcome::Taken(grants) => Some(grants),
-                TakeOutcome::Busy(_) => None,
-            })
+            ask_once(&mut self)
         } else {
             let deadline = self.wait.deadline();
             wait_loop(&mut self, deadline)

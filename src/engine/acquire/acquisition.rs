@@ -20,7 +20,7 @@ use crate::script::bundle::BundlePart;
 use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
-use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, wait_loop};
+use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, ask_once, wait_loop};
 use crate::time::Instant;
 
 /// One acquisition by one caller.
@@ -87,10 +87,7 @@ impl<'a> Acquisition<'a> {
             self.waiting.join_queue(kind.queueing(), || kind.channel(name, owner));
             wait_loop(&mut self, deadline)
         } else {
-            self.attempt().map(|outcome| match outcome {
-                TakeOutcome::Taken(grant) => Some(grant),
-                TakeOutcome::Busy(_) => None,
-            })
+            ask_once(&mut self)
         };
         self.conclude(outcome)
     }

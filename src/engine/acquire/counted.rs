@@ -14,7 +14,7 @@ use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::exchange::Bounds;
-use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, wait_loop};
+use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, ask_once, wait_loop};
 use crate::time::Instant;
 
 /// What a caller wants of a count.
@@ -71,10 +71,7 @@ impl<Grant> CountedWait<'_, '_, Grant> {
     fn run(mut self, wait: Wait) -> Result<Option<(Grant, OwnerId)>> {
         let deadline = self.waiting.deadline;
         let outcome = if wait == Wait::Not {
-            self.attempt().map(|outcome| match outcome {
-                TakeOutcome::Taken(grant) => Some(grant),
-                TakeOutcome::Busy(_) => None,
-            })
+            ask_once(&mut self)
         } else {
             self.waiting.join_queue(Queueing::Counted(self.request.wish), || self.request.channel.to_owned());
             wait_loop(&mut self, deadline)
