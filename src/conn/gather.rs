@@ -72,7 +72,7 @@ impl<'a, T> Request<'a, T> {
 /// cannot wait for each other. Where a connection must be opened or awaited, one thread for each such server does so.
 pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Response<T>> {
     if requests.len() <= 1 {
-        return requests.pop().map(|request| vec![ask(request)]).unwrap_or_default();
+        return requests.pop().map(|request| vec![ask(request, Instant::now())]).unwrap_or_default();
     }
     let (mut ready, mut waiting) = (vec![], vec![]);
     for mut pipeline in by_server(requests) {
@@ -108,8 +108,8 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Response
     outcomes.into_iter().rev().map(|(_, outcome)| outcome).collect()
 }
 
-/// Sends one request.
-pub(crate) fn ask<T>(request: Request<'_, T>) -> Response<T> {
+/// Sends one request after `sent`.
+pub(crate) fn ask<T>(request: Request<'_, T>, sent: Instant) -> Response<T> {
     let server = request.server.number();
     if request.fitness != Fitness::default() {
         let mut pipeline = Pipeline::new(0, request);
@@ -122,7 +122,6 @@ pub(crate) fn ask<T>(request: Request<'_, T>) -> Response<T> {
         let answer = Err(Fault::NotSent(error));
         return Response { server, answer, sent: now, ended: now, run_id: None, copies: None };
     }
-    let sent = Instant::now();
     let (answer, copies) = request.server.ask(&request.packed, request.asking, request.limits, request.call);
     let ended = if answer.is_ok() { sent } else { Instant::now() };
     Response { server, answer, sent, ended, run_id: None, copies }

@@ -42,7 +42,8 @@ impl Engine {
         caller.check()?;
         let thread = (!request.modifiers.owned).then(ThreadId::current);
         if let Some(hold) = request.held_by(thread.as_ref()) {
-            let bounds = self.sender.bounds(&self.sender.node(request.name), Instant::now(), wait.deadline());
+            let now = Instant::now();
+            let bounds = self.sender.bounds(&self.sender.node(request.name), now, now, wait.deadline());
             return self.reenter(request, &hold, &caller, bounds).map(Some);
         }
         Acquisition::new(request, thread, &caller, wait).run()

@@ -82,8 +82,10 @@ impl<T, J: Fn(&T) -> Verdict> WaitLoop for Asking<'_, T, J> {
 
     fn attempt(&mut self) -> Result<TakeOutcome<T>> {
         let call = (self.inquiry.question)(self.inquiry.name);
-        self.node.asking_begins(Instant::now());
-        let bounds = Bounds { fences: false, ..self.engine.sender.bounds(&self.node, self.started, self.deadline) };
+        let now = Instant::now();
+        self.node.asking_begins(now);
+        let bounds = self.engine.sender.bounds(&self.node, self.started, now, self.deadline);
+        let bounds = Bounds { fences: false, ..bounds };
         let outcome = self.engine.sender.send(&call, bounds, Some(self.caller));
         self.node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
         self.engine.sender.after_request(&self.node);

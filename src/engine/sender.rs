@@ -173,9 +173,8 @@ impl Sender {
         }
     }
 
-    /// Returns the time limits of a request in a call with this deadline.
-    pub(crate) fn bounds(&self, node: &Node, started: Instant, deadline: Deadline) -> Bounds {
-        let now = Instant::now();
+    /// Returns the time limits of a request that is sent now, in a call with this deadline.
+    pub(crate) fn bounds(&self, node: &Node, started: Instant, now: Instant, deadline: Deadline) -> Bounds {
         let since = node.mute_since().unwrap_or(now).max(started);
         let (retry_until, end) = match deadline {
             Deadline::At(at) => (at, at.max(now).after(self.config.command_timeout)),

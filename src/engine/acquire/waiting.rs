@@ -120,8 +120,9 @@ impl<'a> Waiting<'a> {
         if let Some(position) = &mut self.count {
             position.asks();
         }
-        self.node.asking_begins(Instant::now());
-        self.engine.sender.bounds(&self.node, self.started, self.deadline)
+        let now = Instant::now();
+        self.node.asking_begins(now);
+        self.engine.sender.bounds(&self.node, self.started, now, self.deadline)
     }
 
     /// The longest sleep of a thread that another thread asks for; `None` when this thread must ask itself.

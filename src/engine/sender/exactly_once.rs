@@ -48,7 +48,8 @@ impl<T> Answer<T> {
 /// written so that a second run right after the first changes nothing. Where another server stores the key by now, the
 /// repetition goes there at once: the copy at the former server counts as unfenceable, and the background fences it.
 pub(crate) fn send<T>(outgoing: Outgoing<'_, T>, caller: Option<&Caller<'_>>) -> Result<Answer<T>, Failed> {
-    Sending::new(outgoing).finish(caller)
+    let now = Instant::now();
+    Sending::new(outgoing, now).finish(now, caller)
 }
 
 /// A call that is to be sent.
@@ -69,7 +70,8 @@ pub(crate) fn send_all<T: Send>(
     outgoing: Vec<Outgoing<'_, T>>,
     caller: Option<&Caller<'_>>,
 ) -> Vec<Result<Answer<T>, Failed>> {
-    let mut all: Vec<_> = outgoing.into_iter().map(|one| (Sending::new(one), None)).collect();
+    let now = Instant::now();
+    let mut all: Vec<_> = outgoing.into_iter().map(|one| (Sending::new(one, now), None)).collect();
     while attempt_all(&mut all, caller)
         || end_rests(&mut all, caller)
         || fence_one_connection(&mut all)
@@ -100,7 +102,7 @@ fn finish_all<T: Send>(
     }
     let finish = |share: &ServerShare<'_, T>, caller: Option<&Caller<'_>>| {
         let share = std::mem::take(&mut *share.lock());
-        share.into_iter().map(|(place, sending)| (place, sending.finish(caller))).collect::<Vec<_>>()
+        share.into_iter().map(|(place, sending)| (place, sending.finish(Instant::now(), caller))).collect::<Vec<_>>()
     };
     let finished = match caller {
         // The caller may go on or not, and only its own thread can tell.
@@ -188,13 +190,13 @@ struct Sending<'a, T> {
 }
 
 impl<'a, T> Sending<'a, T> {
-    fn new(outgoing: Outgoing<'a, T>) -> Self {
+    fn new(outgoing: Outgoing<'a, T>, now: Instant) -> Self {
         let Outgoing { topology, call, mut bounds, in_doubt } = outgoing;
         if topology.has_slots() && bounds.repeat {
             // A member that does not answer may have a successor, which is asked within the bound as well.
             bounds.command_timeout /= 2;
         }
-        let exchange = Exchange::new(in_doubt, call.has_source(), bounds, Instant::now());
+        let exchange = Exchange::new(in_doubt, call.has_source(), bounds, now);
         Self { topology, call, fitness: bounds.fitness, exchange, redirected: None }
     }
 
@@ -227,17 +229,17 @@ impl<'a, T> Sending<'a, T> {
         }
     }
 
-    /// Goes on until a reply arrives or the bounds are reached.
-    fn finish(mut self, caller: Option<&Caller<'_>>) -> Result<Answer<T>, Failed> {
+    /// Goes on from `now` until a reply arrives or the bounds are reached.
+    fn finish(mut self, mut now: Instant, caller: Option<&Caller<'_>>) -> Result<Answer<T>, Failed> {
         loop {
-            match self.exchange.next(Instant::now()) {
+            match self.exchange.next(now) {
                 Next::Fence(identity, _) if self.leave_behind(&identity) => {}
                 Next::Fence(identity, limits) => {
                     let outcome = fence_copy(self.topology, &identity, limits);
                     self.exchange.fenced(Instant::now(), outcome);
                 }
                 Next::Send { whole, limits } => {
-                    let outcome = self.attempt(whole, limits);
+                    let outcome = self.attempt(whole, limits, now);
                     if let Some(answer) = self.attempted(outcome, caller) {
                         return Ok(answer);
                     }
@@ -248,15 +250,16 @@ impl<'a, T> Sending<'a, T> {
                 }
                 Next::Over(error) => return Err(self.exchange.give_up(error)),
             }
+            now = Instant::now();
         }
     }
 
-    fn attempt(&self, whole: bool, limits: Limits) -> Response<T> {
-        let (Route { server, asking }, sent) = (self.route(), Instant::now());
+    fn attempt(&self, whole: bool, limits: Limits, sent: Instant) -> Response<T> {
+        let Route { server, asking } = self.route();
         let confirmation = |answer: &T| self.call.confirmation(answer);
         let number = server.number();
         let (answer, copies) = match (self.call.round_trips(), self.pub_sub(&server, limits)) {
-            (None, Ok(pub_sub)) => return ask(self.request_of(Route { server, asking }, pub_sub, whole, limits)),
+            (None, Ok(pub_sub)) => return ask(self.request_of(Route { server, asking }, pub_sub, whole, limits), sent),
             (Some(round_trips), Ok(pub_sub)) => {
                 server.round_trips(limits, asking, |send| round_trips.run(send, pub_sub), confirmation)
             }

@@ -126,7 +126,8 @@ impl<'a> All<'a> {
         for (place, request) in self.requests.iter().enumerate() {
             let engine = request.engine;
             if let Some(hold) = request.held_by(self.thread.as_ref()) {
-                let bounds = engine.sender.bounds(&engine.sender.node(request.name), Instant::now(), self.deadline);
+                let now = Instant::now();
+                let bounds = engine.sender.bounds(&engine.sender.node(request.name), now, now, self.deadline);
                 let grant = engine.reenter(request, &hold, self.caller, until(self.end, bounds));
                 self.grants[place] = Some(grant.map_err(|error| error.about(request.name))?);
                 self.reentered[place] = true;

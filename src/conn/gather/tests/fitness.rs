@@ -60,12 +60,12 @@ fn a_trial_ends_the_mark_and_keeps_its_connection() {
     let (scripted, server) = served(|seen| if seen.connection == 1 { Reaction::Mute } else { Reaction::Echo });
     assert!(!server.claim_trial(Instant::now(), Instant::now().after(SOON)), "nothing failed");
     let deadline = Instant::now().after(SOON);
-    assert_eq!(in_short(vec![super::super::ask(if_up(&server, "a", SHORT))]), ["unanswered by 1"]);
+    assert_eq!(in_short(vec![super::super::ask(if_up(&server, "a", SHORT), Instant::now())]), ["unanswered by 1"]);
     assert!(server.claim_trial(Instant::now(), deadline));
     assert!(!server.claim_trial(Instant::now(), deadline), "one at a time");
-    assert_eq!(in_short(vec![super::super::ask(if_up(&server, "b", SHORT))]), ["not sent"]);
+    assert_eq!(in_short(vec![super::super::ask(if_up(&server, "b", SHORT), Instant::now())]), ["not sent"]);
     server.try_again(deadline);
-    assert_eq!(in_short(vec![super::super::ask(if_up(&server, "c", SOON))]), ["c"]);
+    assert_eq!(in_short(vec![super::super::ask(if_up(&server, "c", SOON), Instant::now())]), ["c"]);
     assert_eq!(connections(&scripted), [1, 2], "no third one is opened");
 }
 
