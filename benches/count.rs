@@ -1,8 +1,8 @@
 //! Counts what the calling thread does in one operation on a free lock: instructions in user space, allocations, system
 //! calls. Fails above a budget: `make count`.
 //!
-//! The counts are those of valgrind, so they do not depend on the load of the machine. Threads in the background and
-//! the work of the system are not counted.
+//! The counts are those of valgrind, so they do not depend on the load of the machine. The work of the system is not
+//! counted, nor are instructions and system calls of threads in the background.
 
 use std::collections::HashMap;
 use std::process::{Command, ExitCode};
@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use lockson::{Client, Lock, Result};
 use lockson_harness::RedisServer;
 
-/// An operation, and the most that it may need: what it needs, and 3 % of room for instructions.
+/// An operation, and the most that it may need. Instructions have some room, because each compiler makes its own.
 struct Budget {
     name: &'static str,
     instructions: u64,
@@ -25,11 +25,11 @@ const fn budget(name: &'static str, instructions: u64, allocations: u64, system_
 const BUDGETS: &[Budget] = &[
     budget("pair", 19_300, 18, 8),
     budget("re-entry", 14_800, 9, 8),
-    budget("fair-pair", 24_500, 28, 8),
-    budget("read-pair", 25_800, 35, 8),
-    budget("semaphore-pair", 25_900, 28, 8),
-    budget("permits-pair", 31_900, 44, 8),
-    budget("multi-lock-of-10", 160_500, 185, 17),
+    budget("fair-pair", 24_500, 27, 8),
+    budget("read-pair", 25_800, 33, 8),
+    budget("semaphore-pair", 25_900, 27, 8),
+    budget("permits-pair", 31_900, 41, 8),
+    budget("multi-lock-of-10", 160_500, 170, 17),
 ];
 
 fn operation(name: &str, client: &Client) -> Result<Box<dyn FnMut() -> Result<()>>> {
@@ -99,26 +99,45 @@ fn count() -> ExitCode {
     println!("| of one operation | instructions | allocations | system calls |\n|---|---|---|---|");
     let mut is_within = true;
     for Budget { name, instructions, allocations, system_calls } in BUDGETS {
-        let counted = [instructions_and_allocations(&server, name), system_calls_of(&server, name)].concat();
+        let counted = of_one(|rounds| {
+            let [instructions, allocations] = instructions_and_allocations(&server, name, rounds);
+            [instructions, allocations, system_calls_of(&server, name, rounds)]
+        });
         let mut cells = String::new();
         for (counted, most) in counted.iter().zip([instructions, allocations, system_calls]) {
-            is_within &= counted <= most;
-            cells += &format!(" {counted} of {most}{} |", if counted > most { ": TOO MANY" } else { "" });
+            let verdict = match () {
+                () if counted > most => ": TOO MANY",
+                // A count that does not see the operation would be within any budget.
+                () if counted * 5 < most * 4 => ": so few? lower the budget",
+                () => "",
+            };
+            is_within &= verdict.is_empty();
+            cells += &format!(" {counted} of {most}{verdict} |");
         }
         println!("| `{name}` |{cells}");
+    }
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        println!("The budgets are those of x86-64 and Linux, so these counts decide nothing.");
+        return ExitCode::SUCCESS;
     }
     if is_within { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn instructions_and_allocations(server: &RedisServer, name: &str) -> Vec<u64> {
+/// The counts of one operation, without those of the start, which are in each run.
+fn of_one(count: impl Fn(u64) -> [u64; 3]) -> [u64; 3] {
+    let (few, many) = (count(ROUNDS), count(2 * ROUNDS));
+    // A thread in the background may do a little more in one of the runs.
+    [0, 1, 2].map(|place| (many[place].saturating_sub(few[place]) + ROUNDS / 2) / ROUNDS)
+}
+
+fn instructions_and_allocations(server: &RedisServer, name: &str, rounds: u64) -> [u64; 2] {
     let profile = std::env::temp_dir().join(format!("lockson-count-{}", std::process::id()));
     let to_file = format!("--callgrind-out-file={}", profile.display());
-    run(server, name, ROUNDS, &["--tool=callgrind", "--toggle-collect=*counted_rounds*", &to_file]);
+    run(server, name, rounds, &["--tool=callgrind", "--toggle-collect=*counted_rounds*", &to_file]);
     let text = std::fs::read_to_string(&profile).expect("valgrind wrote its counts");
     std::fs::remove_file(&profile).expect("the counts were there");
     let totals = text.lines().find_map(|line| line.strip_prefix("totals: ")).expect("valgrind counted");
-    let totals: u64 = totals.trim().parse().expect("a number of instructions");
-    vec![totals / ROUNDS, calls_of_malloc(&text) / ROUNDS]
+    [totals.trim().parse().expect("a number of instructions"), calls_of_malloc(&text)]
 }
 
 /// The number of calls of `malloc` and the like in a profile, which names a function in full only once.
@@ -132,7 +151,7 @@ fn calls_of_malloc(profile: &str) -> u64 {
             }
             called = names[number];
         } else if let Some(count) = line.strip_prefix("calls=")
-            && ["malloc", "calloc", "realloc"].contains(&called)
+            && ["malloc", "calloc", "realloc", "posix_memalign"].contains(&called)
         {
             calls += count.split(' ').next().and_then(|count| count.parse::<u64>().ok()).expect("a number of calls");
         }
@@ -141,14 +160,10 @@ fn calls_of_malloc(profile: &str) -> u64 {
 }
 
 /// The system calls of the first thread. Readings of the clock are none outside of valgrind.
-fn system_calls_of(server: &RedisServer, name: &str) -> Vec<u64> {
-    let of = |rounds| {
-        let said = run(server, name, rounds, &["--tool=none", "--trace-syscalls=yes"]);
-        let begins = |line: &&str| line.starts_with("SYSCALL[") && line.contains(",1](") && line.contains(" sys_");
-        said.lines().filter(begins).filter(|line| !line.contains(" sys_clock_gettime")).count() as u64
-    };
-    // The watchdog of the second run may be late, so the counts are not quite exact.
-    vec![(of(2 * ROUNDS) - of(ROUNDS) + ROUNDS / 2) / ROUNDS]
+fn system_calls_of(server: &RedisServer, name: &str, rounds: u64) -> u64 {
+    let said = run(server, name, rounds, &["--tool=none", "--trace-syscalls=yes"]);
+    let begins = |line: &&str| line.starts_with("SYSCALL[") && line.contains(",1](") && line.contains(" sys_");
+    said.lines().filter(begins).filter(|line| !line.contains(" sys_clock_gettime")).count() as u64
 }
 
 /// Runs the operation in this program under valgrind. Returns what valgrind says.
@@ -160,7 +175,7 @@ fn run(server: &RedisServer, name: &str, rounds: u64, options: &[&str]) -> Strin
         .arg(program)
         .args([CHILD, &server.url(), name, &rounds.to_string()])
         .output()
-        .expect("valgrind is there");
+        .expect("valgrind is missing; `make count` installs it");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{name} failed: {said}");
     said
