@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::address::Endpoint;
 use super::resolver::Resolver;
-use super::stream::{Stream, TimedStream, dial_first, dial_unix};
+use super::stream::{Stream, TimedStream, dial_first, dial_unix, left_until};
 use super::tls::Session;
 use super::trouble::NoConnection;
 use crate::time::Instant;
@@ -17,6 +17,8 @@ use crate::time::Instant;
 pub(super) struct Socket {
     stream: TimedStream,
     session: Option<Box<Session>>,
+    /// The time that was left when the last request was started.
+    limit: Duration,
 }
 
 impl Socket {
@@ -36,7 +38,7 @@ impl Socket {
             Endpoint::Unix(path) => dial_unix(path, sooner(deadline, longest)).map(Stream::Unix),
         };
         let stream = TimedStream::new(stream.map_err(NoConnection::Failed)?);
-        Ok(Self { stream, session: None })
+        Ok(Self { stream, session: None, limit: Duration::ZERO })
     }
 
     /// Makes the handshake of TLS. From then on all bytes go through the session.
@@ -48,11 +50,12 @@ impl Socket {
 
     /// The time that the server had for the last request.
     pub(super) fn limit(&self) -> Duration {
-        self.stream.limit()
+        self.limit
     }
 
     /// Writes all of `bytes`. After an error the server did not receive all of them.
     pub(super) fn write_all(&mut self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        self.limit = left_until(deadline)?;
         if let Some(session) = &mut self.session {
             return session.write_all(&mut self.stream, bytes, deadline);
         }

@@ -27,20 +27,17 @@ pub(super) struct TimedStream {
     /// The time-outs that are set on the stream; setting one costs a system call.
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
-    /// The time that was left at the last write.
-    limit: Duration,
 }
 
 impl TimedStream {
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream: Arc::new(stream), read_timeout: None, write_timeout: None, limit: Duration::ZERO }
+        Self { stream: Arc::new(stream), read_timeout: None, write_timeout: None }
     }
 
     /// Writes a part of `bytes`, at least one byte. Returns the number of bytes.
     pub(super) fn write(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<usize> {
         loop {
             let left = left_until(deadline)?;
-            self.limit = left;
             if needs_setting(self.write_timeout, left) {
                 self.stream.set_write_timeout(left)?;
                 self.write_timeout = Some(left);
@@ -51,11 +48,6 @@ impl TimedStream {
                 other => return other,
             }
         }
-    }
-
-    /// The time that the server had for the last request.
-    pub(super) fn limit(&self) -> Duration {
-        self.limit
     }
 
     /// Reads the available bytes, at least one.
