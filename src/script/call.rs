@@ -227,7 +227,8 @@ impl<T> Call<T> {
 
     /// The command of the call, for round trips.
     fn command(&self, whole: bool, pub_sub: PubSub) -> Cmd {
-        let packed = self.packed_with_source(pub_sub).filter(|_| whole).unwrap_or_else(|| self.packed(pub_sub));
+        let with_source = if whole { self.packed_with_source(pub_sub) } else { None };
+        let packed = with_source.unwrap_or_else(|| self.packed(pub_sub));
         let words = redis::parse_redis_value(&packed).ok().and_then(|words| redis::from_redis_value(words).ok());
         let mut command = Cmd::new();
         command.arg::<Vec<Vec<u8>>>(words.unwrap_or_default());
