@@ -1,7 +1,7 @@
 //! The words of a request, as the protocol of Redis writes them.
 
 /// Words in the protocol of Redis, without the head that tells how many they are.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Words {
     pub(super) count: usize,
     pub(super) bytes: Vec<u8>,
