@@ -1,8 +1,6 @@
 //! The client: opens the connection to Redis and makes handles of locks.
 
 use std::collections::HashSet;
-use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::config::{ClientBuilder, Config};
@@ -42,7 +40,7 @@ use crate::transport::ServerNumber;
 /// guard.unlock()?;
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Client {
     handle: Handle,
 }
@@ -519,16 +517,6 @@ impl ClientBuilder {
     pub(crate) fn open(self, topology: Box<dyn Topology>) -> Result<Client> {
         let engine = Engine::new(self.config.checked()?, Owners::new(), topology)?;
         Ok(Client { handle: Handle::new(engine) })
-    }
-}
-
-/// A panic in code of the caller leaves no data half changed, because no mutex is held while that code runs.
-impl UnwindSafe for Client {}
-impl RefUnwindSafe for Client {}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("id", &self.id()).finish_non_exhaustive()
     }
 }
 

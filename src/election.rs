@@ -1,7 +1,5 @@
 //! Leader election: candidates, the leadership of the elected one, and what others see of it.
 
-use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -35,7 +33,7 @@ use crate::token::FencingToken;
 /// }
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until a candidate campaigns"]
 pub struct Election {
     handle: Handle,
@@ -56,7 +54,7 @@ pub struct Election {
 /// }
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "a candidate does nothing until it campaigns"]
 pub struct Candidate {
     lock: OwnedLock<FencingToken>,
@@ -82,6 +80,7 @@ pub struct Candidate {
 /// leadership.resign()?;
 /// # Ok::<(), lockson::Error>(())
 /// ```
+#[derive(Debug)]
 #[must_use = "a leadership that is dropped at once ends at once; bind it: `let _leadership = ...`"]
 pub struct Leadership {
     guard: OwnedGuard<FencingToken>,
@@ -414,27 +413,3 @@ impl Leader {
     }
 }
 
-/// As for a lock.
-impl UnwindSafe for Election {}
-impl RefUnwindSafe for Election {}
-
-impl fmt::Debug for Election {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Election").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Candidate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Candidate")
-            .field("election", &self.lock.name())
-            .field("text", &self.text)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Leadership {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leadership").field("candidate", &self.candidate).field("hold", self.hold()).finish()
-    }
-}

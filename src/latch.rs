@@ -1,7 +1,5 @@
 //! The count-down latch: threads wait until a count reaches zero.
 
-use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::cancel::Cancel;
@@ -31,7 +29,7 @@ use crate::time::Deadline;
 /// loaded.wait()?;
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until it is used"]
 pub struct CountDownLatch {
     handle: Handle,
@@ -202,16 +200,6 @@ impl CountDownLatch {
             let call = |once: &Once| call(name, once);
             engine.sender.once_within(&Numbered::new(name, &call))
         })
-    }
-}
-
-/// A panic of a caller's own code leaves nothing half done: no mutex is held while it runs.
-impl UnwindSafe for CountDownLatch {}
-impl RefUnwindSafe for CountDownLatch {}
-
-impl fmt::Debug for CountDownLatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CountDownLatch").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,6 @@
 //! Expiring permits: the handle of a semaphore whose permits return by themselves, and the permits of a holder.
 
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +35,7 @@ use crate::time::Lease;
 /// permit.release()?;
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until permits are taken"]
 pub struct PermitExpirableSemaphore {
     handle: Handle,
@@ -58,6 +57,7 @@ pub struct PermitExpirableSemaphore {
 /// });
 /// # Ok::<(), lockson::Error>(())
 /// ```
+#[derive(Debug)]
 #[must_use = "permits that are dropped at once are given back at once; bind them: `let _permits = ...`"]
 pub struct ExpiringPermits {
     guard: OwnedGuard,
@@ -547,25 +547,6 @@ impl fmt::Display for PermitId {
 impl fmt::Debug for PermitId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PermitId({self})")
-    }
-}
-
-/// As for a lock.
-impl UnwindSafe for PermitExpirableSemaphore {}
-impl RefUnwindSafe for PermitExpirableSemaphore {}
-
-impl fmt::Debug for PermitExpirableSemaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermitExpirableSemaphore")
-            .field("name", &self.name)
-            .field("lease", &self.modifiers.lease)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for ExpiringPermits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ExpiringPermits").field(self.hold()).finish()
     }
 }
 

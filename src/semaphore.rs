@@ -1,7 +1,5 @@
 //! The semaphore: permits that any process takes and gives back.
 
-use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::cancel::Cancel;
@@ -41,7 +39,7 @@ use crate::time::{Instant, Lease};
 /// permits.release()?;
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until a permit is taken"]
 pub struct Semaphore {
     handle: Handle,
@@ -66,6 +64,7 @@ pub struct Semaphore {
 /// });
 /// # Ok::<(), lockson::Error>(())
 /// ```
+#[derive(Debug)]
 #[must_use = "dropped permits are given back at once"]
 pub struct Permits {
     handle: Handle,
@@ -495,24 +494,6 @@ impl Drop for Permits {
                 .config
                 .observe(|observer| observer.release_failed(&ReleaseFailed { name, kind, group: None, error }));
         }
-    }
-}
-
-/// A panic of a caller's own code leaves nothing half done: no mutex is held while it runs.
-impl UnwindSafe for Semaphore {}
-impl RefUnwindSafe for Semaphore {}
-impl UnwindSafe for Permits {}
-impl RefUnwindSafe for Permits {}
-
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Permits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permits").field("name", &self.name).field("count", &self.permits).finish_non_exhaustive()
     }
 }
 

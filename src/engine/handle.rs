@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -140,6 +141,10 @@ impl Engine {
         std::ptr::from_ref(self).addr()
     }
 }
+
+/// A panic in code of the caller leaves no data half changed, because no mutex is held while that code runs.
+impl UnwindSafe for Handle {}
+impl RefUnwindSafe for Handle {}
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

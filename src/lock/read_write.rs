@@ -1,7 +1,5 @@
 //! The read-write lock: many readers or one writer, with a handle for each side.
 
-use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use super::Lock;
@@ -27,7 +25,7 @@ use crate::script::Side;
 /// assert!(reading.is_held());
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until one of its sides is locked"]
 pub struct ReadWriteLock {
     handle: Handle,
@@ -79,12 +77,3 @@ impl ReadWriteLock {
     }
 }
 
-/// As for each of its sides.
-impl UnwindSafe for ReadWriteLock {}
-impl RefUnwindSafe for ReadWriteLock {}
-
-impl fmt::Debug for ReadWriteLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadWriteLock").field("name", &self.name).finish_non_exhaustive()
-    }
-}
