@@ -412,4 +412,3 @@ impl Leader {
         Some(Self { candidate, token: FencingToken::new(token), since })
     }
 }
-

@@ -10,13 +10,12 @@
 //! 8. `group`: many values under one key, each a lock of its own.
 //! 9. `permits`: permits of a semaphore, with a time to live for each.
 //!
-//! `hash` has the defaults: one owner and its count. `semaphore` and `latch` are counts that nobody owns, so they are
-//! no [`Kind`].
+//! The defaults are those of a hash of one owner and its count. `semaphore` and `latch` are counts that nobody owns, so
+//! they are no [`Kind`].
 
 mod fair;
 mod fenced;
 mod group;
-pub(crate) mod hash;
 pub(crate) mod latch;
 pub(crate) mod leader;
 pub(crate) mod permits;
@@ -45,13 +44,22 @@ use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::bundle::{BundleAttempt, BundlePart, BundleRelease};
+use crate::script::answer::{read_forced, read_outcome, read_release};
+use crate::script::bundle::{BundleAttempt, BundleRelease, read_releases};
 use crate::script::look::{self, Claim};
-use crate::script::{
-    Attempt, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Side, confirmation, query,
-};
+use crate::script::reply::int;
+use crate::script::{Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua, query};
 use crate::time::Lease;
-use crate::transport::Confirmation;
+use crate::transport::{Confirmation, PubSub, Question};
+
+static ACQUIRE: Script = lua!("plain/acquire.lua");
+static ACQUIRE_ALL: Script = lua!("plain/acquire_all.lua");
+static REENTER: Script = lua!("plain/reenter.lua");
+static RELEASE: Script = lua!("plain/release.lua");
+static RELEASE_ALL: Script = lua!("plain/release_all.lua");
+static RENEW: Script = lua!("plain/renew.lua");
+static FORCE_RELEASE: Script = lua!("plain/force_release.lua");
+static TOUCH: Script = lua!("durability/touch.lua");
 
 /// A kind of lock: the requests that define its behaviour.
 ///
@@ -130,11 +138,15 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
     /// The step that waits until replicas have the hold.
     fn confirmation(&self, name: &LockName, needs: Durability) -> Confirmation {
-        confirmation::of(name, &self.held_under(name), needs)
+        let call = TOUCH.call(name, &[&self.held_under(name)], int);
+        // With its source: the step has no second chance, and costs a round trip in any case.
+        let touch = call.packed_with_source(PubSub::Plain).unwrap_or_else(|| call.packed(PubSub::Plain));
+        Confirmation { touch, needs }
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        hash::acquire(args.name, args.owner, args.lease)
+        let call = ACQUIRE.call(args.name, &[args.name.key()], Attempt::read);
+        call.arg(args.lease.millis()).arg(args.owner.as_str())
     }
 
     /// Whether one call can take several locks of this family.
@@ -144,25 +156,31 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
     /// Takes all locks for new holds, or none. `parts` are locks of this family and of one server, with different
     /// names, at least one and at most [`MOST_PARTS`](crate::script::bundle::MOST_PARTS).
-    fn acquire_all(&self, parts: &[BundlePart<'_>]) -> Call<BundleAttempt> {
-        hash::acquire_all(parts)
+    fn acquire_all(&self, parts: &[AcquireArgs<'_>]) -> Call<BundleAttempt> {
+        let call = ACQUIRE_ALL.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), BundleAttempt::read);
+        parts.iter().fold(call, |call, part| call.arg(part.owner.as_str()).arg(part.lease.millis()))
     }
 
     /// Releases all locks, also when some of them are lost. The rules for `parts` are those of
     /// [`acquire_all`](Self::acquire_all). A message on a channel that several parts share is published once, and
     /// counted for the first part.
     fn release_all(&self, parts: &[BundleRelease<'_>]) -> Call<Vec<Released>> {
-        hash::release_all(parts)
+        let call = RELEASE_ALL.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), read_releases);
+        let call = parts.iter().fold(call, |call, part| call.arg(part.owner.as_str()).arg(part.channel));
+        call.arg(UNLOCKED).publish_command()
     }
 
     /// Builds the re-entry; `counts` include the new guard.
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
-        hash::reenter(name, owner, raise.endless, counts.exclusive)
+        let call = REENTER.call(name, &[name.key()], read_outcome);
+        call.arg(raise.endless.millis()).arg(owner.as_str()).arg(counts.exclusive)
     }
 
     /// Builds the release. `remaining` are the counts that stay, with the lease for them; `None` releases the lock.
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
-        hash::release(name, owner, remaining, unlocked(&self.channel(name, owner)))
+        let (count, lease_ms) = stays(remaining);
+        let call = RELEASE.call(name, &[name.key()], read_release).arg(owner.as_str()).arg(count).arg(lease_ms);
+        call.publishing(&self.channel(name, owner), UNLOCKED)
     }
 
     /// Removes an owner whose acquire has an unknown outcome: its hold, and its place in a queue.
@@ -172,7 +190,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
     /// Renews these holds on one server. `locks` must not be empty.
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
-        hash::renew(locks)
+        renew_by(&RENEW, locks)
     }
 
     /// Checks whether these holds still exist, without changing them. `claims` must not be empty.
@@ -181,7 +199,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        hash::force_release(name, unlocked(&name.channel()))
+        force_release(name, &name.channel())
     }
 
     fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
@@ -205,7 +223,7 @@ pub(crate) struct AcquireArgs<'a> {
     pub(crate) name: &'a LockName,
     pub(crate) owner: &'a OwnerId,
     pub(crate) lease: Lease,
-    /// Whether the caller waits; otherwise the caller asks once.
+    /// Whether the caller waits; otherwise the caller asks once. No matter for one of several locks.
     pub(crate) waits: bool,
 }
 
@@ -246,8 +264,20 @@ impl fmt::Debug for Pauses {
 /// The message "unlocked", as every client of these locks understands it.
 const UNLOCKED: &str = "0";
 
-fn unlocked(channel: &str) -> Publication<'_> {
-    Publication { channel, message: UNLOCKED }
+/// Deletes the hash, and publishes on `channel`, if there is one.
+fn force_release(name: &LockName, channel: &str) -> Call<IfLock<bool>> {
+    FORCE_RELEASE.call(name, &[name.key()], read_forced).publishing(channel, UNLOCKED)
+}
+
+/// Renews by a script that takes a key, an owner and a lease for each hold.
+fn renew_by(script: &'static Script, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
+    let call = script.call(&locks[0].name, &keys(locks.iter().map(|lock| &lock.name)), RenewalAnswer::read_all);
+    locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
+}
+
+/// The keys of these locks.
+fn keys<'a>(names: impl Iterator<Item = &'a LockName>) -> Vec<&'a [u8]> {
+    names.map(LockName::key).collect()
 }
 
 /// The hold count that stays after a release, and the lease for it in ms; zeros without a hold.
@@ -259,3 +289,6 @@ fn stays(remaining: Option<(Counts, Lease)>) -> (usize, u64) {
 fn only_once(_: Counts) -> Result<(), &'static str> {
     Err("this thread holds the lock already, and this kind of lock cannot be taken twice")
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use crate::engine::{Engine, Handle, Modifiers, Numbered};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::OwnedGuard;
 use crate::hold::Hold;
-use crate::kinds::permits::{self, PermitLock, TimeToLive};
+use crate::kinds::permits::{self, PermitLock};
 use crate::lock::{Lock, OwnedLock};
 use crate::name::{GivenName, LockName};
 use crate::owner::OwnerId;
@@ -264,11 +264,7 @@ impl PermitExpirableSemaphore {
     ///
     /// Refusals and outages of the server.
     pub fn remaining_time_to_live(&self, id: &PermitId) -> Result<Option<Duration>> {
-        Ok(match self.ask(|name| permits::time_to_live(name, &id.0))? {
-            TimeToLive::Over => None,
-            TimeToLive::Ms(ms) => Some(Duration::from_millis(ms)),
-            TimeToLive::Endless => Some(Duration::MAX),
-        })
+        self.ask(|name| permits::time_to_live(name, &id.0))
     }
 
     /// Asks Redis for the number of free permits; negative after permits were taken away from a semaphore in use.

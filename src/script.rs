@@ -3,7 +3,6 @@
 pub(crate) mod answer;
 pub(crate) mod bundle;
 mod call;
-pub(crate) mod confirmation;
 pub(crate) mod examination;
 pub(crate) mod look;
 #[cfg(test)]
@@ -13,15 +12,13 @@ pub(crate) mod query;
 pub(crate) mod reply;
 mod words;
 
-pub(crate) use answer::{
-    Attempt, Counts, IfLock, NotALock, Publication, Raise, Released, Renewal, RenewalAnswer, Side,
-};
+pub(crate) use answer::{Attempt, Counts, IfLock, NotALock, Raise, Released, Renewal, RenewalAnswer, Side};
 pub(crate) use call::{Call, Pipeline, Script, pipelined};
 
 /// Declares a bundled script by its path below `lua/`.
 macro_rules! lua {
     ($path:literal) => {
-        $crate::script::Script::new(include_str!(concat!("../../lua/", $path)))
+        $crate::script::Script::new(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/lua/", $path)))
     };
 }
 pub(crate) use lua;

@@ -309,7 +309,7 @@ impl Semaphore {
     ///
     /// As [`set_permits_once`](Self::set_permits_once).
     pub fn delete(&self) -> Result<bool> {
-        self.once(&|name, once| once::delete(name, once, None), &closed, |_| false)
+        self.once(&|name, once| once::delete(name, once, &[], "", ""), &closed, |_| false)
     }
 
     fn take(&self, permits: u32, wait: Wait) -> Result<Option<Permits>> {

@@ -155,8 +155,7 @@ fn every_script_is_declared_once_by_its_kind() {
                 || source.text.contains(&format!("include_str!(\"../../lua/{name}\")"))
         };
         let places: Vec<_> = sources.iter().filter(declared).map(|source| source.part.clone()).collect();
-        let is_shared = name.starts_with("once/") || name.starts_with("durability/");
-        let owner = if is_shared { "script" } else { "kinds" };
+        let owner = if name.starts_with("once/") { "script" } else { "kinds" };
         assert_eq!(places, [owner], "lua/{name}");
     }
 }

@@ -1,6 +1,6 @@
 //! The fair lock: the plain lock with a queue in Redis, in keys of its own.
 
-use super::{AcquireArgs, Kind, Queueing, Waking, only_once, stays, unlocked};
+use super::{AcquireArgs, Kind, Queueing, UNLOCKED, Waking, only_once, stays};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
@@ -49,7 +49,7 @@ impl Kind for Fair {
             .arg(args.lease.millis())
             .arg(args.owner.as_str())
             .arg(if args.waits { self.patience.millis() } else { 0 })
-            .publishing(unlocked(&args.name.channel()))
+            .publishing(&args.name.channel(), UNLOCKED)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
@@ -59,7 +59,7 @@ impl Kind for Fair {
             .arg(owner.as_str())
             .arg(count)
             .arg(lease_ms)
-            .publishing(unlocked(&name.channel()))
+            .publishing(&name.channel(), UNLOCKED)
             .arg(self.patience.millis())
     }
 
@@ -69,11 +69,11 @@ impl Kind for Fair {
             .call(name, &Keys::of(name).list(), |reply| int(reply).map(drop))
             .arg(owner.as_str())
             .arg(self.patience.millis())
-            .publishing(unlocked(&name.channel()))
+            .publishing(&name.channel(), UNLOCKED)
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        FORCE_RELEASE.call(name, &Keys::of(name).list(), read_forced).publishing(unlocked(&name.channel()))
+        FORCE_RELEASE.call(name, &Keys::of(name).list(), read_forced).publishing(&name.channel(), UNLOCKED)
     }
 }
 

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::hash::keys;
-use super::{AcquireArgs, Kind, UNLOCKED, stays, unlocked};
+use super::{AcquireArgs, Kind, UNLOCKED, keys, stays};
 use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::answer::read_outcome;
-use crate::script::bundle::{BundleAttempt, BundlePart, BundleRelease, PartState, read_releases};
+use crate::script::bundle::{BundleAttempt, BundleRelease, PartState, read_releases};
 use crate::script::look::{self, Claim};
 use crate::script::reply::{int, list};
 use crate::script::{Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua};
@@ -52,13 +51,8 @@ impl Kind for Group {
         true
     }
 
-    fn channel(&self, name: &LockName, _: &OwnerId) -> String {
-        name.channel()
-    }
-
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        let AcquireArgs { name, owner, lease, .. } = *args;
-        self.acquire_values(&[BundlePart { name, owner, lease }], |reply| match BundleAttempt::read(reply)? {
+        self.acquire_values(&[*args], |reply| match BundleAttempt::read(reply)? {
             BundleAttempt::Granted => Some(Attempt::Granted { token: None }),
             BundleAttempt::Refused(states) => match states[..] {
                 [PartState::Busy { ttl_ms }] => Some(Attempt::Busy { ttl_ms }),
@@ -72,7 +66,7 @@ impl Kind for Group {
         true
     }
 
-    fn acquire_all(&self, parts: &[BundlePart<'_>]) -> Call<BundleAttempt> {
+    fn acquire_all(&self, parts: &[AcquireArgs<'_>]) -> Call<BundleAttempt> {
         self.acquire_values(parts, BundleAttempt::read)
     }
 
@@ -109,7 +103,7 @@ impl Kind for Group {
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
         let call = FORCE_RELEASE.call(name, &[name.key()], |reply| Some(Ok(int(reply)? == 1)));
-        call.arg(name.field()).publishing(unlocked(&name.channel()))
+        call.arg(name.field()).publishing(&name.channel(), UNLOCKED)
     }
 
     fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
@@ -126,9 +120,9 @@ impl Kind for Group {
 }
 
 impl Group {
-    fn acquire_values<T>(&self, parts: &[BundlePart<'_>], read: fn(&Value) -> Option<T>) -> Call<T> {
+    fn acquire_values<T>(&self, parts: &[AcquireArgs<'_>], read: fn(&Value) -> Option<T>) -> Call<T> {
         let call = ACQUIRE.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), read);
-        let with_part = |call: Call<T>, part: &BundlePart<'_>| {
+        let with_part = |call: Call<T>, part: &AcquireArgs<'_>| {
             call.arg(part.name.field()).arg(part.owner.as_str()).arg(part.lease.millis())
         };
         parts.iter().fold(call, with_part).arg(self.skew_ms)

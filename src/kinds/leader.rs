@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::{AcquireArgs, Kind, unlocked};
+use super::{AcquireArgs, Kind, UNLOCKED};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
@@ -57,7 +57,7 @@ impl Kind for LeaderLock {
             .call(name, &[name.key(), name.leader().as_bytes()], read_release)
             .arg(owner.as_str())
             .arg(name.leader_channel())
-            .publishing(unlocked(&name.channel()))
+            .publishing(&name.channel(), UNLOCKED)
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
@@ -71,7 +71,7 @@ impl Kind for LeaderLock {
         FORCE_RELEASE
             .call(name, &[name.key(), name.leader().as_bytes()], read_forced)
             .arg(name.leader_channel())
-            .publishing(unlocked(&name.channel()))
+            .publishing(&name.channel(), UNLOCKED)
     }
 }
 

@@ -10,7 +10,8 @@ use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::look::{Claim, command};
-use crate::script::once::{self, Once};
+use crate::script::once::{self, Once, is_one};
+use crate::script::query::read_time_to_live;
 use crate::script::reply::{int, known, list};
 use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Script, Side, lua};
 use crate::time::Lease;
@@ -139,16 +140,6 @@ pub(crate) struct Permits {
     pub(crate) taken: i64,
 }
 
-/// How long a permit stays taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TimeToLive {
-    /// The permit is unknown, or has expired.
-    Over,
-    Ms(u64),
-    /// A permit of Redisson without a lease.
-    Endless,
-}
-
 /// Returns the owner of `count` permits in place of `owner`. The ids of the permits follow from the owner: the first 8
 /// bytes of the client's id, so that a permit leads to its client, 6 bytes of the hold's number, 2 bytes of the index.
 pub(crate) fn owner_of(owner: &OwnerId, count: u32) -> OwnerId {
@@ -178,7 +169,7 @@ pub(crate) fn count(name: &LockName) -> Call<Permits> {
 
 /// Sets the number of all permits; with `if_none`, only if there is no semaphore.
 pub(crate) fn set(name: &LockName, once: &Once, permits: u32, if_none: bool) -> Call<bool> {
-    let call = once::call_beside(&SET, name, &name.taken_permits(), once, |reply| Some(int(reply)? == 1));
+    let call = with_taken(&SET, name, once);
     call.arg(permits).arg(u8::from(if_none)).arg(name.semaphore_channel()).publish_command()
 }
 
@@ -188,28 +179,31 @@ pub(crate) fn add(name: &LockName, once: &Once, permits: i64) -> Call<i64> {
 
 /// Gives these permits back, all or none.
 pub(crate) fn release_by_id(name: &LockName, once: &Once, ids: &[&[u8]]) -> Call<bool> {
-    let call = once::call_beside(&RELEASE_BY_ID, name, &name.taken_permits(), once, |reply| Some(int(reply)? == 1));
+    let call = with_taken(&RELEASE_BY_ID, name, once);
     with_ids(call.arg(name.semaphore_channel()).publish_command(), ids)
 }
 
 pub(crate) fn update_lease(name: &LockName, once: &Once, id: &[u8], lease: Lease) -> Call<bool> {
-    let read = |reply: &Value| Some(int(reply)? == 1);
-    once::call_without_counter(&UPDATE_LEASE, name, &name.taken_permits(), once, read).arg(id).arg(lease.millis())
+    let keys = [name.taken_permits(), once.key.clone()];
+    let call = once::call_with(&UPDATE_LEASE, name, &keys.each_ref().map(|key| key.as_bytes()), once, is_one);
+    call.arg(id).arg(lease.millis())
 }
 
-pub(crate) fn time_to_live(name: &LockName, id: &[u8]) -> Call<TimeToLive> {
-    let read = |reply: &Value| {
-        Some(match int(reply)? {
-            -2 => TimeToLive::Over,
-            ms => u64::try_from(ms).map_or(TimeToLive::Endless, TimeToLive::Ms),
-        })
-    };
-    TIME_TO_LIVE.call(name, &[name.taken_permits().as_bytes()], read).arg(id)
+/// How long a permit stays taken: `None` for a permit that is unknown or has expired, the longest duration for a permit
+/// of Redisson without a lease.
+pub(crate) fn time_to_live(name: &LockName, id: &[u8]) -> Call<Option<Duration>> {
+    TIME_TO_LIVE.call(name, &[name.taken_permits().as_bytes()], read_time_to_live).arg(id)
 }
 
 /// Deletes counter and taken permits.
 pub(crate) fn delete(name: &LockName, once: &Once) -> Call<bool> {
-    once::delete_both(name, &name.taken_permits(), once)
+    once::delete(name, once, &[name.taken_permits().as_bytes()], "", "")
+}
+
+/// Starts a call about the counter and the taken permits.
+fn with_taken(script: &'static Script, name: &LockName, once: &Once) -> Call<bool> {
+    let taken = name.taken_permits();
+    once::call_with(script, name, &[name.key(), taken.as_bytes(), once.key.as_bytes()], once, is_one)
 }
 
 fn with_ids<T>(call: Call<T>, ids: &[impl AsRef<[u8]>]) -> Call<T> {

@@ -10,9 +10,7 @@ use crate::owner::OwnerId;
 use crate::script::answer::{read_forced, read_outcome, read_release};
 use crate::script::look::{self, Claim};
 use crate::script::reply::{int, list};
-use crate::script::{
-    Attempt, Call, Counts, IfLock, Publication, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua, query,
-};
+use crate::script::{Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua, query};
 use crate::time::Lease;
 
 static ACQUIRE_READ: Script = lua!("read_write/acquire_read.lua");
@@ -123,11 +121,10 @@ impl Kind for ReadWrite {
             Side::Exclusive => "1",
             Side::Shared => "0",
         };
-        let channel = name.read_write_channel();
         FORCE_RELEASE
             .call(name, &[name.key()], read_forced)
             .arg(self.mode())
-            .publishing(Publication { channel: &channel, message })
+            .publishing(&name.read_write_channel(), message)
     }
 
     fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {

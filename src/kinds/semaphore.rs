@@ -3,7 +3,7 @@
 use redis::Value;
 
 use crate::name::LockName;
-use crate::script::once::{self, Once};
+use crate::script::once::{self, Once, is_one};
 use crate::script::reply::{int, list};
 use crate::script::{Call, Script, lua};
 use crate::time::Lease;
@@ -59,7 +59,7 @@ pub(crate) fn drain(name: &LockName, once: &Once) -> Call<u64> {
 
 /// Makes the semaphore if there is none.
 pub(crate) fn set_once(name: &LockName, once: &Once, permits: u32, time_to_live: Option<Lease>) -> Call<bool> {
-    let call = once::call(&SET_ONCE, name, once, |reply| Some(int(reply)? == 1)).arg(permits);
+    let call = once::call(&SET_ONCE, name, once, is_one).arg(permits);
     call.arg(time_to_live.map_or(0, Lease::millis)).arg(name.semaphore_channel()).publish_command()
 }
 

@@ -7,7 +7,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Kind, Pauses, Waking, hash, unlocked};
+use super::{Kind, Pauses, Waking, force_release};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
@@ -123,7 +123,7 @@ impl Kind for Spin {
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        hash::force_release(name, unlocked(NO_CHANNEL))
+        force_release(name, NO_CHANNEL)
     }
 }
 

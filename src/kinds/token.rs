@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::hash::renew_by;
-use super::{AcquireArgs, Backoff, Kind, Pauses, Waking, only_once};
+use super::{AcquireArgs, Backoff, Kind, Pauses, Waking, only_once, renew_by};
 use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;

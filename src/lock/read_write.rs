@@ -76,4 +76,3 @@ impl ReadWriteLock {
         Lock::new(&self.handle, Arc::new(kind), self.name.clone())
     }
 }
-

@@ -111,13 +111,6 @@ pub(crate) fn without_receivers(outcome: Result<(), Loss>) -> Released {
     outcome.map(|()| Some(0))
 }
 
-/// The message that a release publishes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Publication<'a> {
-    pub(crate) channel: &'a str,
-    pub(crate) message: &'a str,
-}
-
 /// One hold to renew.
 #[derive(Clone, Debug)]
 pub(crate) struct Renewal {

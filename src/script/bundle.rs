@@ -7,19 +7,9 @@ use super::reply::{int, list};
 use crate::error::Refusal;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::time::Lease;
 
 /// The most locks in one call.
 pub(crate) const MOST_PARTS: usize = 1_000;
-
-/// A lock to take, for a new hold.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BundlePart<'a> {
-    pub(crate) name: &'a LockName,
-    /// The owner of this part alone: each part becomes a hold of its own.
-    pub(crate) owner: &'a OwnerId,
-    pub(crate) lease: Lease,
-}
 
 /// A lock to release, with a hold count of one.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,6 @@ use std::fmt;
 use once_cell::sync::OnceCell;
 use redis::{Cmd, Value};
 
-use super::Publication;
 use super::reply::known;
 use super::words::{Word, Words, line, write};
 use crate::error::{Refusal, Stop};
@@ -125,8 +124,8 @@ impl<T> Call<T> {
     }
 
     /// Adds the three arguments of a publication: channel, message, command.
-    pub(crate) fn publishing(self, publication: Publication<'_>) -> Self {
-        self.arg(publication.channel).arg(publication.message).publish_command()
+    pub(crate) fn publishing(self, channel: &str, message: &str) -> Self {
+        self.arg(channel).arg(message).publish_command()
     }
 
     /// Adds the command that publishes. The word is known when the call is packed: a cleanup may be built before the
@@ -332,15 +331,19 @@ const LONGEST_BESIDE: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::hash;
+    use crate::kinds::{AcquireArgs, Kind, Plain};
     use crate::owner::{Owners, ThreadNumber};
+    use crate::script::{Counts, Raise};
     use crate::time::Lease;
+
+    const PLAIN: Plain = Plain { reentrant: true };
 
     #[test]
     fn a_script_that_is_unknown_is_sent_once_for_several_calls() {
         let (name, (_, owner)) = (LockName::new("n").unwrap(), Owners::new().draw(ThreadNumber(1)));
         let lease = Lease::new(std::time::Duration::from_secs(1)).unwrap();
-        let calls: Vec<_> = (0..3).map(|_| hash::reenter(&name, &owner, lease, 1)).collect();
+        let (raise, counts) = (Raise { lease, endless: lease }, Counts { exclusive: 1, shared: 0 });
+        let calls: Vec<_> = (0..3).map(|_| PLAIN.reenter(&name, &owner, raise, counts)).collect();
         let mut rounds = vec![
             (vec!["EVALSHA", "EVALSHA", "EVALSHA"], vec!["-NOSCRIPT no\r\n", ":0\r\n", "-NOSCRIPT no\r\n"]),
             (vec!["EVAL", "EVALSHA"], vec![":1\r\n", "-ASK 5 127.0.0.1:1\r\n"]),
@@ -366,8 +369,8 @@ mod tests {
     #[test]
     fn a_call_publishes_by_the_kind_of_pub_sub_at_its_sending() {
         let (name, (_, owner)) = (LockName::new("PUBLISH").unwrap(), Owners::new().draw(ThreadNumber(1)));
-        let publication = Publication { channel: "PUBLISH", message: "PUBLISH" };
-        let call = hash::release(&name, &owner, None, publication);
+        static RELEASE: Script = Script::new("return 1");
+        let call = RELEASE.call(&name, &[name.key()], |_| Some(1)).arg(owner.as_str()).publishing("PUBLISH", "PUBLISH");
         let words = |packed: Vec<u8>, word: &str| String::from_utf8(packed).unwrap().matches(word).count();
         assert!(call.publishes());
         assert_eq!(words(call.packed(PubSub::Plain), "\r\nPUBLISH\r\n"), 4);
@@ -376,6 +379,7 @@ mod tests {
         assert_eq!(words(call.packed_with_source(PubSub::Sharded).unwrap(), "\r\nSPUBLISH\r\n"), 1);
         let mapped = call.map(|_| ()).ignoring_answer();
         assert_eq!(words(mapped.packed(PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
-        assert!(!hash::acquire(&name, &owner, Lease::new(std::time::Duration::from_secs(1)).unwrap()).publishes());
+        let lease = Lease::new(std::time::Duration::from_secs(1)).unwrap();
+        assert!(!PLAIN.acquire(&AcquireArgs { name: &name, owner: &owner, lease, waits: true }).publishes());
     }
 }

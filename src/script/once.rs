@@ -24,50 +24,33 @@ pub(crate) fn call<T>(
     once: &Once,
     read: fn(&redis::Value) -> Option<T>,
 ) -> Call<T> {
-    script.call(name, &[name.key(), once.key.as_bytes()], read).arg(once.number).arg(MEMORY_MS)
+    call_with(script, name, &[name.key(), once.key.as_bytes()], once, read)
 }
 
-/// Starts the call of a script with one more key, `beside`, before the idempotency key.
-pub(crate) fn call_beside<T>(
+/// Starts the call of a script with these keys, the idempotency key among them.
+pub(crate) fn call_with<T>(
     script: &'static Script,
     name: &LockName,
-    beside: &str,
+    keys: &[&[u8]],
     once: &Once,
     read: fn(&redis::Value) -> Option<T>,
 ) -> Call<T> {
-    let keys = [name.key(), beside.as_bytes(), once.key.as_bytes()];
-    script.call(name, &keys, read).arg(once.number).arg(MEMORY_MS)
-}
-
-/// Starts the call of a script that needs no counter: its keys are `key` and the idempotency key.
-pub(crate) fn call_without_counter<T>(
-    script: &'static Script,
-    name: &LockName,
-    key: &str,
-    once: &Once,
-    read: fn(&redis::Value) -> Option<T>,
-) -> Call<T> {
-    script.call(name, &[key.as_bytes(), once.key.as_bytes()], read).arg(once.number).arg(MEMORY_MS)
+    script.call(name, keys, read).arg(once.number).arg(MEMORY_MS)
 }
 
 /// Closes the requests with smaller numbers: a late copy of them does nothing.
 pub(crate) fn close(name: &LockName, once: &Once) -> Call<()> {
-    CLOSE.call(name, &[once.key.as_bytes()], |reply| int(reply).map(drop)).arg(once.number).arg(MEMORY_MS)
+    call_with(&CLOSE, name, &[once.key.as_bytes()], once, |reply| int(reply).map(drop))
 }
 
-/// Deletes a counter, and publishes `message`, if there is one.
-pub(crate) fn delete(name: &LockName, once: &Once, message: Option<super::Publication<'_>>) -> Call<bool> {
-    let (channel, message) = message.map_or(("", ""), |message| (message.channel, message.message));
-    call(&DELETE, name, once, is_one).arg(channel).arg(message).publish_command()
+/// Deletes a counter with the keys `beside`, and publishes; an empty channel is no message.
+pub(crate) fn delete(name: &LockName, once: &Once, beside: &[&[u8]], channel: &str, message: &str) -> Call<bool> {
+    let keys = [&[name.key(), once.key.as_bytes()], beside].concat();
+    call_with(&DELETE, name, &keys, once, is_one).publishing(channel, message)
 }
 
-/// Deletes a counter and the key beside it, without a message.
-pub(crate) fn delete_both(name: &LockName, beside: &str, once: &Once) -> Call<bool> {
-    let keys = [name.key(), once.key.as_bytes(), beside.as_bytes()];
-    DELETE.call(name, &keys, is_one).arg(once.number).arg(MEMORY_MS).arg("").arg("").publish_command()
-}
-
-fn is_one(reply: &redis::Value) -> Option<bool> {
+/// Reads a reply of which 1 means "yes".
+pub(crate) fn is_one(reply: &redis::Value) -> Option<bool> {
     Some(int(reply)? == 1)
 }
 

@@ -16,11 +16,14 @@ pub(crate) fn exists(name: &LockName) -> Call<bool> {
 
 /// The time to live of a key; `None` without a key, the longest duration without an expiry.
 pub(crate) fn time_to_live(name: &LockName) -> Call<Option<Duration>> {
-    Call::plain(&["PTTL"], name, |reply| {
-        Some(match int(reply)? {
-            -2 => None,
-            ms => Some(u64::try_from(ms).map_or(Duration::MAX, Duration::from_millis)),
-        })
+    Call::plain(&["PTTL"], name, read_time_to_live)
+}
+
+/// Reads a time to live in ms: -2 for none, another negative number for one without an end.
+pub(crate) fn read_time_to_live(reply: &Value) -> Option<Option<Duration>> {
+    Some(match int(reply)? {
+        -2 => None,
+        ms => Some(u64::try_from(ms).map_or(Duration::MAX, Duration::from_millis)),
     })
 }
 

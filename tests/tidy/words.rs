@@ -7,7 +7,7 @@ use super::{files_below, root};
 
 /// Retired words, each with the word that replaced it; `docs/glossary.md` explains the words in use.
 const RETIRED: &[(&str, &str)] = &[
-    ("Announcement", "Publication"),
+    ("Announcement", "channel, message"),
     ("Contender", "Acquisition"),
     ("Kept", "Result<_, Loss>"),
     ("Link", "Connection"),
@@ -28,7 +28,7 @@ const RETIRED: &[(&str, &str)] = &[
     ("mind_if_heard", "schedule_if_observed"),
     ("minded", "pending_check"),
     ("settler", "cleaner"),
-    ("telling_nobody", "without_receivers"),
+    ("telling_nobody", "NO_RECEIVERS"),
     ("unminded", "needless_check"),
 ];
 

@@ -16,7 +16,6 @@ use crate::engine::sender::exactly_once::Answer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::{AcquireArgs, Queueing, Waking};
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
-use crate::script::bundle::BundlePart;
 use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
@@ -120,20 +119,19 @@ impl<'a> Acquisition<'a> {
     /// Builds the request of the next attempt, with its time limits. [`answered`](Self::answered) takes its outcome.
     pub(crate) fn ask(&mut self) -> (Call<Attempt>, Bounds) {
         let bounds = self.ask_in_bundle();
-        let waits = self.wait != Wait::Not;
-        let args = AcquireArgs { name: self.request.name, owner: &self.owner, lease: self.request.lease, waits };
-        (self.request.kind.acquire(&args), bounds)
+        (self.request.kind.acquire(&self.args()), bounds)
     }
 
-    /// Begins an attempt whose request is built by the caller, from [`part`](Self::part).
+    /// Begins an attempt whose request is built by the caller, from [`args`](Self::args).
     pub(crate) fn ask_in_bundle(&mut self) -> Bounds {
         self.asked = true;
         self.tries = self.tries.saturating_add(1);
         self.waiting.asks()
     }
 
-    pub(crate) fn part(&self) -> BundlePart<'_> {
-        BundlePart { name: self.request.name, owner: &self.owner, lease: self.request.lease }
+    pub(crate) fn args(&self) -> AcquireArgs<'_> {
+        let waits = self.wait != Wait::Not;
+        AcquireArgs { name: self.request.name, owner: &self.owner, lease: self.request.lease, waits }
     }
 
     /// Acquisitions with equal bundles can share a request.

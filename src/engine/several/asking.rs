@@ -8,7 +8,7 @@ use crate::engine::parts::{Bundle, Engine};
 use crate::engine::request::{AcquireRequest, Grant};
 use crate::engine::sender::exactly_once::{self, Answer};
 use crate::error::{Error, Result};
-use crate::script::bundle::{BundleAttempt, BundlePart, MOST_PARTS, PartState};
+use crate::script::bundle::{BundleAttempt, MOST_PARTS, PartState};
 use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::wait_loop::TakeOutcome;
@@ -58,7 +58,7 @@ pub(crate) fn ask_at_once(
         .map(|share| match &share.places[..] {
             places @ [first, _, ..] => {
                 let bounds: Vec<Bounds> = places.iter().map(|place| asking[*place].ask_in_bundle()).collect();
-                let parts: Vec<BundlePart<'_>> = places.iter().map(|place| asking[*place].part()).collect();
+                let parts: Vec<_> = places.iter().map(|place| asking[*place].args()).collect();
                 let call = asking[*first].request().kind.acquire_all(&parts).map(Answered::Bundle);
                 (call.confirmed(confirmation(&asking, places), Answered::is_granted), bounds[0])
             }

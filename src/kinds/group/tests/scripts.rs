@@ -7,7 +7,7 @@ use lockson_harness::RedisServer;
 
 use super::java::Java;
 use crate::kinds::group::*;
-use crate::kinds::hash;
+use crate::kinds::tests as plain;
 use crate::name::GivenName;
 use crate::script::bundle::MOST_PARTS;
 use crate::script::on_server::{changes_nothing, run, run_at, run_pipeline, url_of_user};
@@ -36,7 +36,7 @@ impl Values {
     }
 
     fn acquire(&self) -> Call<BundleAttempt> {
-        let part = |(name, owner)| BundlePart { name, owner, lease: self.lease };
+        let part = |(name, owner)| AcquireArgs { name, owner, lease: self.lease, waits: true };
         self.kind().acquire_all(&self.names.iter().zip(&self.owners).map(part).collect::<Vec<_>>())
     }
 
@@ -376,7 +376,7 @@ fn keys_of_other_kinds_are_refused() {
         assert_eq!(run(server, &single), Attempt::OtherKind);
     };
     let whole = values.names[0].whole();
-    run(&server, &hash::acquire(&whole, &values.owners[0], values.lease));
+    run(&server, &plain::acquire(&whole, &values.owners[0], values.lease));
     other_kind(&server);
     server.run(&["DEL", GROUP]);
     server.run(&["HSET", GROUP, "mode", "read", "someone", "1"]);
@@ -387,7 +387,7 @@ fn keys_of_other_kinds_are_refused() {
     // A group is no plain lock.
     server.run(&["DEL", GROUP]);
     assert!(is_granted(&server, &values));
-    let attempt = run(&server, &hash::acquire(&whole, &OwnerId::encoded("other"), values.lease));
+    let attempt = run(&server, &plain::acquire(&whole, &OwnerId::encoded("other"), values.lease));
     assert_eq!(attempt, Attempt::OtherKind);
 }
 

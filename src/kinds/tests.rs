@@ -6,7 +6,6 @@ use std::time::Duration;
 use lockson_harness::RedisServer;
 
 use super::*;
-use crate::error::Loss;
 use crate::script::bundle::{MOST_PARTS, PartState};
 use crate::script::on_server::{changes_nothing, run, run_at, state, url_of_user};
 
@@ -31,8 +30,8 @@ impl Locks {
     }
 
     fn acquire(&self) -> Call<BundleAttempt> {
-        let part = |(name, owner)| BundlePart { name, owner, lease: self.lease };
-        acquire_all(&self.names.iter().zip(&self.owners).map(part).collect::<Vec<_>>())
+        let part = |(name, owner)| AcquireArgs { name, owner, lease: self.lease, waits: true };
+        PLAIN.acquire_all(&self.names.iter().zip(&self.owners).map(part).collect::<Vec<_>>())
     }
 
     fn release(&self) -> Call<Vec<Released>> {
@@ -41,10 +40,15 @@ impl Locks {
             let channel: &String = channel;
             BundleRelease { name, owner, channel }
         };
-        release_all(&parts.map(part).collect::<Vec<_>>())
+        PLAIN.release_all(&parts.map(part).collect::<Vec<_>>())
     }
 }
 
+pub(super) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<Attempt> {
+    PLAIN.acquire(&AcquireArgs { name, owner, lease, waits: true })
+}
+
+const PLAIN: Plain = Plain { reentrant: true };
 const LEASE: Duration = Duration::from_secs(30);
 const BUSY: fn(&PartState) -> bool = |state| matches!(state, PartState::Busy { ttl_ms: 29_000..=30_000 });
 
@@ -245,8 +249,8 @@ fn a_bundle_publishes_as_single_releases_do() {
     };
     let together = [heard(), heard()];
     run(&server, &locks.acquire());
-    for ((name, owner), channel) in locks.names.iter().zip(&locks.owners).zip(&locks.channels) {
-        run(&server, &release(name, owner, None, Publication { channel, message: "0" })).unwrap();
+    for (name, owner) in locks.names.iter().zip(&locks.owners) {
+        run(&server, &PLAIN.release(name, owner, None)).unwrap();
     }
     assert_eq!(together, [heard(), heard()]);
 }
