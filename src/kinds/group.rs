@@ -12,8 +12,8 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::answer::read_outcome;
 use crate::script::bundle::{BundleAttempt, BundleRelease, PartState, read_releases};
-use crate::script::look::{self, Claim};
-use crate::script::reply::{int, list};
+use crate::script::look::{self, Claim, command};
+use crate::script::reply::{int, list, text};
 use crate::script::{Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua};
 use crate::time::Lease;
 
@@ -98,7 +98,7 @@ impl Kind for Group {
     }
 
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
-        look::owners(claims)
+        look::each(claims, |claim| command("HGET", (claim.name.key(), claim.name.field())), look::by_owner)
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
@@ -159,8 +159,8 @@ struct ValueHold {
 fn read_hold(reply: &Value) -> Option<Option<ValueHold>> {
     match list(reply)? {
         [] => Some(None),
-        [Value::BulkString(owner), count, left] => Some(Some(ValueHold {
-            owner: String::from_utf8_lossy(owner).into_owned(),
+        [owner, count, left] => Some(Some(ValueHold {
+            owner: text(owner)?,
             count: u64::try_from(int(count)?).ok()?,
             left: Duration::from_millis(u64::try_from(int(left)?).ok()?),
         })),

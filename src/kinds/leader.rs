@@ -9,7 +9,7 @@ use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::answer::{read_forced, read_release};
-use crate::script::reply::{int, list};
+use crate::script::reply::{int, list, text};
 use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Script, Side, lua};
 use crate::time::Lease;
 
@@ -106,13 +106,6 @@ impl Reading {
             }
             _ => None,
         }
-    }
-}
-
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
     }
 }
 

@@ -9,10 +9,11 @@ use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::look::{Claim, command};
+use crate::script::answer::read_release;
+use crate::script::look::{self, Claim, command};
 use crate::script::once::{self, Once, is_one};
 use crate::script::query::read_time_to_live;
-use crate::script::reply::{int, known, list};
+use crate::script::reply::{int, list};
 use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Script, Side, lua};
 use crate::time::Lease;
 
@@ -87,12 +88,7 @@ impl Kind for PermitLock {
 
     /// Permits have one guard and are never re-entered, so nothing remains.
     fn release(&self, name: &LockName, owner: &OwnerId, _: Option<(Counts, Lease)>) -> Call<Released> {
-        let read = |reply: &Value| match list(reply)? {
-            [Value::Int(1), receivers] => Some(Ok(u64::try_from(int(receivers)?).ok())),
-            [Value::Int(0)] => Some(Err(Loss::Gone)),
-            _ => None,
-        };
-        let call = RELEASE.call(name, &[name.key(), name.taken_permits().as_bytes()], read);
+        let call = RELEASE.call(name, &[name.key(), name.taken_permits().as_bytes()], read_release);
         with_ids(call.arg(name.semaphore_channel()).publish_command(), &ids_of(owner))
     }
 
@@ -107,22 +103,11 @@ impl Kind for PermitLock {
     }
 
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
-        let claims = claims.to_vec();
-        Call::with_round_trips(&claims[0].name.clone(), move |send| {
-            let question = |claim: &Claim| {
-                let mut question = command("ZMSCORE", claim.name.taken_permits());
-                for id in ids_of(&claim.owner) {
-                    question.arg(id);
-                }
-                question
-            };
-            let questions: Vec<_> = claims.iter().map(question).collect();
-            let answer = |reply: &Value| match reply {
-                Value::Array(scores) if scores.contains(&Value::Nil) => Some(RenewalAnswer::Lost(Loss::Gone)),
-                Value::Array(_) => Some(RenewalAnswer::Renewed),
-                other => RenewalAnswer::read(other),
-            };
-            known(send(&questions)?.iter().map(answer).collect())
+        let question = |claim: &Claim| command("ZMSCORE", (claim.name.taken_permits(), ids_of(&claim.owner)));
+        look::each(claims, question, |_, reply| match reply {
+            Value::Array(scores) if scores.contains(&Value::Nil) => Some(RenewalAnswer::Lost(Loss::Gone)),
+            Value::Array(_) => Some(RenewalAnswer::Renewed),
+            other => RenewalAnswer::read(other),
         })
     }
 

@@ -1,6 +1,5 @@
 //! The token lock: one value under the key, as most lock recipes for Redis do.
 
-mod compare_and_delete;
 mod without_scripts;
 
 use std::fmt;
@@ -8,7 +7,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::{AcquireArgs, Backoff, Kind, Pauses, Waking, only_once, renew_by};
 use crate::error::Loss;
@@ -17,10 +16,10 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::answer::{read_forced, read_outcome, without_receivers};
 use crate::script::look::{self, Claim, command};
+use crate::script::reply::text;
 use crate::script::{Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua, query};
 use crate::time::Lease;
-use compare_and_delete::CompareAndDelete;
-use without_scripts::Opening;
+use without_scripts::{CompareAndDelete, Entry};
 
 static ACQUIRE: Script = lua!("token/acquire.lua");
 static REENTER: Script = lua!("token/reenter.lua");
@@ -260,7 +259,7 @@ impl Kind for TokenLock {
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         let AcquireArgs { name, owner, lease, .. } = *args;
         if !self.by_script() {
-            return without_scripts::acquire(name, owner, lease, self.opening());
+            return self.entry(name, owner).acquired_for(lease);
         }
         let call = ACQUIRE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(owner.as_str());
         call.arg(u8::from(self.0.repairs))
@@ -272,7 +271,7 @@ impl Kind for TokenLock {
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         if !self.by_script() {
-            return without_scripts::release(name, owner, self.opening());
+            return self.entry(name, owner).released();
         }
         RELEASE
             .call(name, &[name.key()], |reply| Some(without_receivers(read_outcome(reply)?)))
@@ -285,7 +284,7 @@ impl Kind for TokenLock {
     }
 
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
-        look::values(claims)
+        look::each(claims, |claim| command("GET", claim.name.key()), look::by_owner)
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
@@ -303,8 +302,7 @@ impl Kind for TokenLock {
     fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
         Call::plain(&["GET"], name, |reply| match reply {
             Value::Nil => Some(Ok(None)),
-            Value::BulkString(value) => Some(Ok(Some((String::from_utf8_lossy(value).into_owned(), 1)))),
-            _ => None,
+            value => Some(Ok(Some((text(value)?, 1)))),
         })
     }
 }
@@ -314,26 +312,10 @@ impl TokenLock {
         self.0.release_by == ReleaseBy::Script
     }
 
-    /// The form of the release without scripts.
-    fn opening(&self) -> Opening {
-        match self.0.release_by {
-            ReleaseBy::Server => Opening::Command(self.0.own.clone()),
-            _ => Opening::Transaction,
-        }
-    }
-}
-
-/// The key of a lock and the value of one hold, for requests without scripts.
-#[derive(Clone)]
-struct Entry {
-    name: LockName,
-    owner: OwnerId,
-}
-
-impl Entry {
-    /// Builds a command with the key.
-    fn command(&self, word: &str) -> Cmd {
-        command(word, self.name.key())
+    /// This hold, for requests without scripts.
+    fn entry(&self, name: &LockName, owner: &OwnerId) -> Entry {
+        let own = (self.0.release_by == ReleaseBy::Server).then(|| self.0.own.clone());
+        Entry { name: name.clone(), owner: owner.clone(), own }
     }
 }
 

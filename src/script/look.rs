@@ -20,11 +20,7 @@ pub(crate) struct Claim {
 pub(crate) fn fields(claims: &[Claim], of_owner: fn(&OwnerId) -> Vec<String>) -> Call<Vec<RenewalAnswer>> {
     let claims: Vec<_> = claims.iter().map(|claim| (claim.name.clone(), of_owner(&claim.owner))).collect();
     Call::with_round_trips(&claims[0].0.clone(), move |send| {
-        let question = |name: &LockName, field: &String| {
-            let mut question = command("HEXISTS", name.key());
-            question.arg(field);
-            question
-        };
+        let question = |name: &LockName, field: &String| command("HEXISTS", (name.key(), field));
         // Many locks that come into question together are often gone together: then one request tells all.
         let all = || exist(claims.iter().map(|(name, _)| name));
         if claims.len() >= MANY && known(send(&[all()])?.first())? == &Value::Int(0) {
@@ -48,38 +44,27 @@ pub(crate) fn fields(claims: &[Claim], of_owner: fn(&OwnerId) -> Vec<String>) ->
     })
 }
 
-/// Checks values of groups: a hold exists if the field of the value has its owner.
-pub(crate) fn owners(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
+/// Checks each hold by one question.
+pub(crate) fn each(
+    claims: &[Claim],
+    question: fn(&Claim) -> Cmd,
+    answer: fn(&Claim, &Value) -> Option<RenewalAnswer>,
+) -> Call<Vec<RenewalAnswer>> {
     let claims = claims.to_vec();
     Call::with_round_trips(&claims[0].name.clone(), move |send| {
-        let question = |claim: &Claim| {
-            let mut question = command("HGET", claim.name.key());
-            question.arg(claim.name.field());
-            question
-        };
-        let questions: Vec<Cmd> = claims.iter().map(question).collect();
-        answers_by_owner(&claims, send(&questions)?)
+        let replies = send(&claims.iter().map(question).collect::<Vec<_>>())?;
+        known(claims.iter().zip(&replies).map(|(claim, reply)| answer(claim, reply)).collect())
     })
 }
 
-/// Checks values, one for each name.
-pub(crate) fn values(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
-    let claims = claims.to_vec();
-    Call::with_round_trips(&claims[0].name.clone(), move |send| {
-        let questions: Vec<Cmd> = claims.iter().map(|claim| command("GET", claim.name.key())).collect();
-        answers_by_owner(&claims, send(&questions)?)
-    })
-}
-
-/// Compares each owner with the value that Redis has.
-fn answers_by_owner(claims: &[Claim], replies: Vec<Value>) -> Result<Vec<RenewalAnswer>, Stop> {
-    let answer = |(claim, reply): (&Claim, Value)| match reply {
+/// Compares the owner with the value that Redis has: a hold exists if both are equal.
+pub(crate) fn by_owner(claim: &Claim, reply: &Value) -> Option<RenewalAnswer> {
+    match reply {
         Value::BulkString(value) if value == claim.owner.as_str().as_bytes() => Some(RenewalAnswer::Renewed),
         Value::BulkString(_) => Some(RenewalAnswer::Lost(Loss::Taken)),
         Value::Nil => Some(RenewalAnswer::Lost(Loss::Gone)),
-        other => RenewalAnswer::read(&other),
-    };
-    known(claims.iter().zip(replies).map(answer).collect())
+        other => RenewalAnswer::read(other),
+    }
 }
 
 /// Completes the answers of claims whose fields are missing: does the key exist? One request covers all keys, because
@@ -114,10 +99,10 @@ fn exist<'a>(names: impl IntoIterator<Item = &'a LockName>) -> Cmd {
 /// For fewer locks, one more round trip costs more than it may save.
 const MANY: usize = 32;
 
-/// A command with its first argument.
-pub(crate) fn command(word: &str, argument: impl ToRedisArgs) -> Cmd {
-    let mut command = Cmd::new();
-    command.arg(word).arg(argument);
+/// A command with its arguments.
+pub(crate) fn command(word: &str, arguments: impl ToRedisArgs) -> Cmd {
+    let mut command = redis::cmd(word);
+    command.arg(arguments);
     command
 }
 
@@ -159,6 +144,11 @@ mod tests {
     fn claims(names: &[&str]) -> Vec<Claim> {
         let claim = |name: &&str| Claim { name: LockName::new(name).unwrap(), owner: OwnerId::encoded("me") };
         names.iter().map(claim).collect()
+    }
+
+    /// Asks for values, one for each name.
+    fn values(names: &[&str]) -> Call<Vec<RenewalAnswer>> {
+        each(&claims(names), |claim| command("GET", claim.name.key()), by_owner)
     }
 
     #[test]
@@ -243,7 +233,7 @@ mod tests {
     #[test]
     fn a_value_is_ours_or_not() {
         let (_, answers) =
-            look(&values(&claims(&["a", "b", "c"])), [b"*3\r\n$2\r\nme\r\n$3\r\nyou\r\n$-1\r\n", b"*0\r\n", b"*0\r\n"]);
+            look(&values(&["a", "b", "c"]), [b"*3\r\n$2\r\nme\r\n$3\r\nyou\r\n$-1\r\n", b"*0\r\n", b"*0\r\n"]);
         let lost = RenewalAnswer::Lost;
         assert_eq!(answers.unwrap(), [RenewalAnswer::Renewed, lost(Loss::Taken), lost(Loss::Gone)]);
     }
@@ -267,7 +257,7 @@ mod tests {
         };
         for word in ["MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"] {
             let reply = format!("*1\r\n-{word} 5 127.0.0.1:1\r\n");
-            for call in [by_field, || values(&claims(&["a"]))] {
+            for call in [by_field, || values(&["a"])] {
                 assert_eq!(ends(call().following_its_key(), reply.as_bytes()).as_deref(), Some(word));
                 assert_eq!(ends(call(), reply.as_bytes()), None, "the refusal is the answer for one of several");
             }

@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::Call;
 use super::answer::{IfLock, NotALock};
-use super::reply::{int, list};
+use super::reply::{int, list, text};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 
@@ -103,11 +103,6 @@ fn counted((owner, count): (String, String)) -> Option<(String, u64)> {
 
 /// Reads fields and values: a flat list in RESP2, a list of pairs in RESP3.
 fn read_fields(reply: &Value) -> Option<Vec<(String, String)>> {
-    let text = |value: &Value| match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::SimpleString(text) => Some(text.clone()),
-        _ => None,
-    };
     let pair = |pair: &[Value]| match pair {
         [field, value] => Some((text(field)?, text(value)?)),
         _ => None,

@@ -20,6 +20,16 @@ pub(crate) fn list(value: &Value) -> Option<&[Value]> {
     }
 }
 
+/// Reads a text, in whatever form.
+pub(crate) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.clone()),
+        Value::Okay => Some("OK".to_owned()),
+        _ => None,
+    }
+}
+
 /// Ends the round trips with [`Stop::NoReply`] where a part of a reply has an unknown shape.
 pub(crate) fn known<T>(part: Option<T>) -> Result<T, Stop> {
     part.ok_or(Stop::NoReply)

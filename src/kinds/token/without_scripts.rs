@@ -1,32 +1,26 @@
-//! The token lock without scripts: plain commands, and a release that compares and deletes.
+//! The token lock without scripts: plain commands, and a release that compares and deletes, in a transaction or by a
+//! command of the server.
 
-use redis::{Cmd, ServerError, Value};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Entry;
-use super::compare_and_delete::CompareAndDelete;
-use crate::error::{Loss, Stop};
+use redis::{Cmd, ServerError, Value, cmd};
+
+use crate::error::{Loss, Refusal, Stop};
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::answer::without_receivers;
+use crate::script::look::command;
 use crate::script::reply::{int, known, list, refused};
 use crate::script::{Attempt, Call, IfLock, Pipeline, Released};
 use crate::time::Lease;
 
-/// The form of a release without scripts.
-#[derive(Clone, Debug)]
-pub(crate) enum Opening {
-    Transaction,
-    Command(CompareAndDelete),
-}
-
-pub(crate) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease, opening: Opening) -> Call<Attempt> {
-    let entry = Entry { name: name.clone(), owner: owner.clone() };
-    Call::with_round_trips(name, move |send| entry.acquire(send, lease, &opening))
-}
-
-pub(crate) fn release(name: &LockName, owner: &OwnerId, opening: Opening) -> Call<Released> {
-    let entry = Entry { name: name.clone(), owner: owner.clone() };
-    Call::with_round_trips(name, move |send| Ok(without_receivers(opening.release(send, &entry)?)))
+/// The key of a lock and the value of one hold, for requests without scripts.
+pub(super) struct Entry {
+    pub(super) name: LockName,
+    pub(super) owner: OwnerId,
+    /// The command of the server that releases; `None` for a transaction.
+    pub(super) own: Option<CompareAndDelete>,
 }
 
 /// `GETDEL` is refused where the key is no token lock.
@@ -38,24 +32,34 @@ pub(crate) fn force_release(name: &LockName) -> Call<IfLock<bool>> {
     })
 }
 
-impl Opening {
-    fn release(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<Result<(), Loss>, Stop> {
-        match self {
-            Self::Transaction => entry.release(send),
-            Self::Command(own) => own.run(send, entry),
-        }
-    }
-}
-
 impl Entry {
+    pub(super) fn acquired_for(self, lease: Lease) -> Call<Attempt> {
+        Call::with_round_trips(&self.name.clone(), move |send| self.acquire(send, lease))
+    }
+
+    pub(super) fn released(self) -> Call<Released> {
+        Call::with_round_trips(&self.name.clone(), move |send| Ok(without_receivers(self.release(send)?)))
+    }
+
+    /// Builds a command with the key.
+    pub(super) fn command(&self, word: &str) -> Cmd {
+        command(word, self.name.key())
+    }
+
     fn is(&self, value: &[u8]) -> bool {
         value == self.owner.as_str().as_bytes()
     }
 
-    fn acquire(&self, send: &mut Pipeline<'_>, lease: Lease, opening: &Opening) -> Result<Attempt, Stop> {
+    fn release(&self, send: &mut Pipeline<'_>) -> Result<Result<(), Loss>, Stop> {
+        match &self.own {
+            Some(own) => own.run(send, self),
+            None => self.release_in_a_transaction(send),
+        }
+    }
+
+    fn acquire(&self, send: &mut Pipeline<'_>, lease: Lease) -> Result<Attempt, Stop> {
         loop {
-            let mut set = self.command("SET");
-            set.arg(self.owner.as_str()).arg("NX").arg("PX").arg(lease.millis());
+            let set = command("SET", (self.name.key(), self.owner.as_str(), "NX", "PX", lease.millis()));
             // The last two replies count only if `SET` set nothing.
             let replies = send(&[set, self.command("GET"), self.command("PTTL")])?;
             let [set, holder, ttl_ms] = &replies[..] else { return Err(Stop::NoReply) };
@@ -70,7 +74,7 @@ impl Entry {
             };
             if self.is(holder) {
                 // An earlier copy of this request was granted and its reply was lost: its lease is too short by now.
-                let _ = opening.release(send, self)?;
+                let _ = self.release(send)?;
                 continue;
             }
             let ttl_ms = match ttl_ms {
@@ -91,10 +95,10 @@ impl Entry {
     }
 
     /// Deletes the key in a transaction if it has the value of this hold. Starts again after a change of the key.
-    fn release(&self, send: &mut Pipeline<'_>) -> Result<Result<(), Loss>, Stop> {
+    fn release_in_a_transaction(&self, send: &mut Pipeline<'_>) -> Result<Result<(), Loss>, Stop> {
         loop {
             // Without the right to `MULTI`, a `DEL` in the same write would run outside a transaction.
-            let replies = send(&[self.command("WATCH"), self.command("GET"), word("MULTI")])?;
+            let replies = send(&[self.command("WATCH"), self.command("GET"), cmd("MULTI")])?;
             check_replies(&replies)?;
             let loss = match replies.get(1) {
                 Some(Value::BulkString(value)) if self.is(value) => None,
@@ -103,10 +107,10 @@ impl Entry {
                 _ => return Err(Stop::NoReply),
             };
             if let Some(loss) = loss {
-                check_replies(&send(&[word("EXEC")])?)?;
+                check_replies(&send(&[cmd("EXEC")])?)?;
                 return Ok(Err(loss));
             }
-            let replies = send(&[self.command("DEL"), word("EXEC")])?;
+            let replies = send(&[self.command("DEL"), cmd("EXEC")])?;
             check_replies(&replies)?;
             let results = match replies.last() {
                 Some(Value::Nil) => continue,
@@ -118,11 +122,54 @@ impl Entry {
     }
 }
 
-/// A command without arguments.
-fn word(word: &str) -> Cmd {
-    let mut command = Cmd::new();
-    command.arg(word);
-    command
+/// Whether the server has `DELIFEQ` (Valkey since 9.0); otherwise `DELEX` (Redis since 8.4) is tried first. Clones
+/// share what was found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CompareAndDelete(Arc<AtomicBool>);
+
+impl CompareAndDelete {
+    /// Deletes the key if it holds the value of this hold.
+    pub(super) fn run(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<Result<(), Loss>, Stop> {
+        if self.delete(send, entry)? {
+            return Ok(Ok(()));
+        }
+        let exists = known(send(&[entry.command("EXISTS")])?.first().and_then(int))? == 1;
+        Ok(Err(if exists { Loss::Taken } else { Loss::Gone }))
+    }
+
+    fn delete(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<bool, Stop> {
+        let found = self.0.load(Ordering::Relaxed);
+        // Another server of this client may have the other command.
+        for is_delifeq in [found, !found] {
+            let outcome = match known(send(&[in_words(is_delifeq, entry)])?.first())? {
+                Value::ServerError(error) if is_unknown(error.details()) => continue,
+                Value::ServerError(error) if is_no_string(error.details()) => {
+                    Err(Stop::Refused(Refusal::from_text("WRONGTYPE the key is no string")))
+                }
+                Value::ServerError(error) => return Err(refused(error)),
+                deleted => Ok(known(int(deleted))? == 1),
+            };
+            self.0.store(is_delifeq, Ordering::Relaxed);
+            return outcome;
+        }
+        Err(Stop::Unsupported(
+            "the server has neither DELEX (Redis 8.4) nor DELIFEQ (Valkey 9); release by script or by transaction",
+        ))
+    }
+}
+
+fn in_words(is_delifeq: bool, entry: &Entry) -> Cmd {
+    let (key, owner) = (entry.name.key(), entry.owner.as_str());
+    if is_delifeq { command("DELIFEQ", (key, owner)) } else { command("DELEX", (key, "IFEQ", owner)) }
+}
+
+fn is_unknown(details: Option<&str>) -> bool {
+    details.is_some_and(|details| details.starts_with("unknown command"))
+}
+
+/// The text with which `DELEX` refuses a key of another type; `DELIFEQ` refuses with `WRONGTYPE`.
+fn is_no_string(details: Option<&str>) -> bool {
+    details.is_some_and(|details| details.starts_with("Key should be of string type"))
 }
 
 /// Fails with the first refusal among the replies.
@@ -131,4 +178,72 @@ fn check_replies(replies: &[Value]) -> Result<(), Stop> {
         Value::ServerError(error) => Err(refused(error)),
         _ => Ok(()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Releases on a server that has the given command or none. Returns the requests and the outcome.
+    fn release(
+        own: &CompareAndDelete,
+        has: Option<&str>,
+        deleted: i64,
+        exists: i64,
+    ) -> (Vec<String>, Result<Result<(), Loss>, Stop>) {
+        let entry = Entry { name: LockName::new("L").unwrap(), owner: OwnerId::encoded("mine"), own: None };
+        let mut asked = vec![];
+        let kept = own.run(
+            &mut |commands| {
+                let replies = commands.iter().map(|command| {
+                    let words: Vec<_> = command.args_iter().map(in_text).collect();
+                    asked.push(words.join(" "));
+                    match words[0].as_str() {
+                        "EXISTS" => Value::Int(exists),
+                        word if Some(word) == has => Value::Int(deleted),
+                        _ => redis::parse_redis_value(b"-ERR unknown command 'X', with args beginning with: \r\n")
+                            .unwrap(),
+                    }
+                });
+                Ok(replies.collect())
+            },
+            &entry,
+        );
+        (asked, kept)
+    }
+
+    fn in_text(argument: redis::Arg<&[u8]>) -> String {
+        match argument {
+            redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            _ => panic!("a plain argument"),
+        }
+    }
+
+    #[test]
+    fn the_word_of_the_server_is_found_once() {
+        let own = CompareAndDelete::default();
+        let (asked, kept) = release(&own, Some("DELIFEQ"), 1, 0);
+        assert_eq!(asked, ["DELEX L IFEQ mine", "DELIFEQ L mine"]);
+        assert!(matches!(kept, Ok(Ok(()))), "{kept:?}");
+        assert_eq!(release(&own.clone(), Some("DELIFEQ"), 1, 0).0, ["DELIFEQ L mine"]);
+        assert_eq!(release(&own, Some("DELEX"), 1, 0).0, ["DELIFEQ L mine", "DELEX L IFEQ mine"]);
+        assert_eq!(release(&own, Some("DELEX"), 1, 0).0, ["DELEX L IFEQ mine"]);
+    }
+
+    #[test]
+    fn an_undeleted_key_is_gone_or_taken() {
+        let check = |exists, loss| {
+            let (asked, kept) = release(&CompareAndDelete::default(), Some("DELEX"), 0, exists);
+            assert_eq!(asked, ["DELEX L IFEQ mine", "EXISTS L"]);
+            assert!(matches!(kept, Ok(Err(lost)) if lost == loss), "{kept:?}");
+        };
+        check(0, Loss::Gone);
+        check(1, Loss::Taken);
+    }
+
+    #[test]
+    fn a_server_with_neither_word_is_told_apart() {
+        let (_, kept) = release(&CompareAndDelete::default(), None, 1, 1);
+        assert!(matches!(kept, Err(Stop::Unsupported(_))), "{kept:?}");
+    }
 }
