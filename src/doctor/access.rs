@@ -3,7 +3,7 @@
 use super::Severity::{Danger, Note, Warning};
 use super::{Finding, FindingKind};
 use crate::error::Refusal;
-use crate::script::examination::rights::OF_KINDS;
+use crate::script::examination::rights::{OF_KINDS, in_lists};
 use crate::script::examination::{Examination, Reported, SETTINGS};
 
 pub(super) fn findings(examination: &Examination) -> Vec<Finding> {
@@ -71,9 +71,8 @@ fn tracking(tracking: &Reported<()>) -> Option<Finding> {
 
 /// One finding for all kinds: nobody needs all of them.
 fn rights(missing: &[&str]) -> Option<Finding> {
-    let lacks = |lists: &[&[&'static str]]| {
-        let all = lists.iter().copied().flatten();
-        all.filter(|word| missing.contains(word)).map(|word| format!("+{word}")).collect::<Vec<_>>()
+    let lacks = |lists: &[&'static str]| {
+        in_lists(lists).filter(|word| missing.contains(word)).map(|word| format!("+{word}")).collect::<Vec<_>>()
     };
     let kinds = OF_KINDS.iter().map(|(kind, lists)| (*kind, lacks(lists))).filter(|(_, lacks)| !lacks.is_empty());
     let kinds: Vec<(&str, Vec<String>)> = kinds.collect();
@@ -102,37 +101,24 @@ fn endless(name: &str) -> Finding {
 }
 
 fn not_asked(examination: &Examination) -> Vec<Finding> {
-    let Examination { info, settings, clock, missing, endless, ids, .. } = examination;
-    let about = |what: String, right: &str| {
-        Finding::new(
+    let Examination { info, settings, clock, missing, endless, ids: [first, second], .. } = examination;
+    let of_settings = format!("the settings {}", SETTINGS.join(", "));
+    let questions = [
+        ("version, memory, persistence, replicas and connections", info.as_ref().err(), "+info"),
+        (&of_settings, settings.as_ref().err(), "+config|get"),
+        ("the clock", clock.as_ref().err(), "+time"),
+        ("the rights of the user for each kind of lock", missing.as_ref().err(), "+multi +discard"),
+        ("the time to live of the own locks", endless.as_ref().err(), "+pttl"),
+        ("whether a proxy shares connections", first.as_ref().err().or(second.as_ref().err()), "+client|id"),
+    ];
+    let about = |(question, refusal, right): (&str, Option<&Refusal>, &str)| {
+        Some(Finding::new(
             Note,
             FindingKind::NotAsked,
-            what,
+            format!("{question} could not be asked: {}", refusal?.word()),
             "what it would show is not among these findings",
             &format!("let a user with {right} ask, or look at the console of the provider"),
-        )
+        ))
     };
-    let mut findings = vec![];
-    let mut push = |question: &str, refusal: &Refusal, right: &str| {
-        findings.push(about(format!("{question} could not be asked: {}", refusal.word()), right));
-    };
-    if let Err(refusal) = info {
-        push("version, memory, persistence, replicas and connections", refusal, "+info");
-    }
-    if let Err(refusal) = settings {
-        push(&format!("the settings {}", SETTINGS.join(", ")), refusal, "+config|get");
-    }
-    if let Err(refusal) = clock {
-        push("the clock", refusal, "+time");
-    }
-    if let Err(refusal) = missing {
-        push("the rights of the user for each kind of lock", refusal, "+multi +discard");
-    }
-    if let Err(refusal) = endless {
-        push("the time to live of the own locks", refusal, "+pttl");
-    }
-    if let Some(refusal) = ids.iter().find_map(|id| id.as_ref().err()) {
-        push("whether a proxy shares connections", refusal, "+client|id");
-    }
-    findings
+    questions.into_iter().filter_map(about).collect()
 }

@@ -1,14 +1,15 @@
-//! CheckLimiter about a server that tell whether locks are safe there; they change nothing.
+//! Questions about a server that tell whether locks are safe there; they change nothing.
 
 pub(crate) mod rights;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::{Cmd, ServerError, Value};
+use redis::{Cmd, Value, cmd};
 
 use super::Pipeline;
-use super::reply::{int, list};
+use super::look::command;
+use super::reply::{int, list, text};
 use crate::error::{Refusal, Stop};
 use crate::name::LockName;
 use crate::time::since_epoch;
@@ -52,18 +53,21 @@ pub(crate) const SETTINGS: [&str; 4] = ["appendfsync", "save", "timeout", "clien
 /// Asks a server over a connection of its own, which must be closed afterwards. `locks` are the names of own locks;
 /// `sample` is a name like them.
 pub(crate) fn examine(send: &mut Pipeline<'_>, locks: &[LockName], sample: &LockName) -> Result<Examination, Stop> {
-    let replies = send(&[words(&["HELLO"]), words(&["CLIENT", "ID"]), words(&["INFO"])])?;
+    let replies = send(&[cmd("HELLO"), command("CLIENT", "ID"), cmd("INFO")])?;
     let [hello, first, info] = &replies[..] else { return Err(Stop::NoReply) };
     let (hello, first) = (told(hello, |reply| Some(id_in_hello(reply)))?, told(first, int)?);
     let info = told(info, |reply| text(reply).map(|info| fields(&info)))?;
-    let questions: Vec<Cmd> = SETTINGS.iter().map(|name| words(&["CONFIG", "GET", name])).collect();
-    let settings = settings(&send(&questions)?)?;
+    let questions = SETTINGS.map(|name| command("CONFIG", ("GET", name)));
+    // A server may lack a setting.
+    let settings: Vec<_> = send(&questions)?.iter().map(|reply| told(reply, texts)).collect::<Result<_, _>>()?;
+    let settings = settings.into_iter().collect::<Reported<Vec<_>>>();
+    let settings = settings.map(|settings| settings.into_iter().flatten().collect());
     let asked = since_epoch();
-    let reply = only(send(&[words(&["TIME"])])?)?;
+    let reply = only(send(&[cmd("TIME")])?)?;
     let clock = told(&reply, server_time)?.map(|time| compared(time, asked, since_epoch()));
     // No connection has the largest id. Behind a proxy the own id may be that of another client.
-    let fence = words(&["CLIENT", "KILL", "ID", &i64::MAX.to_string(), "SKIPME", "yes"]);
-    let replies = send(&[fence, words(&["CLIENT", "TRACKING", "OFF"]), words(&["CLIENT", "ID"])])?;
+    let fence = command("CLIENT", ("KILL", "ID", i64::MAX, "SKIPME", "yes"));
+    let replies = send(&[fence, command("CLIENT", ("TRACKING", "OFF")), command("CLIENT", "ID")])?;
     let [fence, tracking, second] = &replies[..] else { return Err(Stop::NoReply) };
     let (fence, tracking, second) = (told(fence, int)?, told(tracking, |_| Some(()))?, told(second, int)?);
     let endless = endless(send, locks)?;
@@ -76,12 +80,8 @@ pub(crate) fn examine(send: &mut Pipeline<'_>, locks: &[LockName], sample: &Lock
 fn endless(send: &mut Pipeline<'_>, locks: &[LockName]) -> Result<Reported<Vec<String>>, Stop> {
     let mut endless = vec![];
     for locks in locks.chunks(MOST_AT_ONCE) {
-        let questions = locks.iter().map(|lock| {
-            let mut question = words(&["PTTL"]);
-            question.arg(lock.key());
-            question
-        });
-        for (lock, reply) in locks.iter().zip(send(&questions.collect::<Vec<_>>())?) {
+        let questions: Vec<Cmd> = locks.iter().map(|lock| command("PTTL", lock.key())).collect();
+        for (lock, reply) in locks.iter().zip(send(&questions)?) {
             match told(&reply, int)? {
                 Ok(-1) => endless.push(lock.to_string()),
                 Ok(_) => {}
@@ -92,29 +92,18 @@ fn endless(send: &mut Pipeline<'_>, locks: &[LockName]) -> Result<Reported<Vec<S
     Ok(Ok(endless))
 }
 
-fn settings(replies: &[Value]) -> Result<Reported<BTreeMap<String, String>>, Stop> {
-    let mut settings = BTreeMap::new();
-    for reply in replies {
-        match told(reply, setting)? {
-            // A server may lack a setting.
-            Ok(setting) => settings.extend(setting),
-            Err(refusal) => return Ok(Err(refusal)),
-        }
-    }
-    Ok(Ok(settings))
-}
-
-/// The name and the value of a setting; an inner `None` for a setting that the server lacks.
-fn setting(reply: &Value) -> Option<Option<(String, String)>> {
+/// The names and the values in a reply: a map in RESP3, a list in RESP2.
+fn pairs(reply: &Value) -> Option<Vec<(&Value, &Value)>> {
     match reply {
-        Value::Map(pairs) => pairs.first().map_or(Some(None), |(name, value)| Some(Some((text(name)?, text(value)?)))),
-        Value::Array(values) => match &values[..] {
-            [] => Some(None),
-            [name, value] => Some(Some((text(name)?, text(value)?))),
-            _ => None,
-        },
+        Value::Map(pairs) => Some(pairs.iter().map(|(name, value)| (name, value)).collect()),
+        Value::Array(values) => Some(values.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect()),
         _ => None,
     }
+}
+
+/// The names and the values in a reply that has texts only.
+fn texts(reply: &Value) -> Option<Vec<(String, String)>> {
+    pairs(reply)?.into_iter().map(|(name, value)| Some((text(name)?, text(value)?))).collect()
 }
 
 fn server_time(reply: &Value) -> Option<Duration> {
@@ -130,12 +119,7 @@ fn compared(server: Duration, before: Duration, after: Duration) -> Clock {
 }
 
 fn id_in_hello(reply: &Value) -> Option<i64> {
-    let pairs: Vec<(&Value, &Value)> = match reply {
-        Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
-        Value::Array(values) => values.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect(),
-        _ => vec![],
-    };
-    pairs.into_iter().find(|(name, _)| text(name).as_deref() == Some("id")).and_then(|(_, id)| int(id))
+    pairs(reply)?.into_iter().find(|(name, _)| text(name).as_deref() == Some("id")).and_then(|(_, id)| int(id))
 }
 
 fn fields(info: &str) -> BTreeMap<String, String> {
@@ -146,34 +130,13 @@ fn fields(info: &str) -> BTreeMap<String, String> {
 /// The answer in a reply, or its refusal; ends the round trips for a reply of an unknown shape.
 fn told<T>(reply: &Value, read: impl FnOnce(&Value) -> Option<T>) -> Result<Reported<T>, Stop> {
     match reply {
-        Value::ServerError(error) => Ok(Err(refusal(error))),
+        Value::ServerError(error) => Ok(Err(Refusal::new(error))),
         reply => read(reply).map(Ok).ok_or(Stop::NoReply),
     }
 }
 
-fn refusal(error: &ServerError) -> Refusal {
-    Refusal::new(error)
-}
-
 fn only(replies: Vec<Value>) -> Result<Value, Stop> {
     replies.into_iter().next().ok_or(Stop::NoReply)
-}
-
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.clone()),
-        Value::Okay => Some("OK".to_owned()),
-        _ => None,
-    }
-}
-
-fn words(words: &[&str]) -> Cmd {
-    let mut command = Cmd::new();
-    for word in words {
-        command.arg(*word);
-    }
-    command
 }
 
 /// So many replies leave room for the requests of other clients.
@@ -197,15 +160,15 @@ mod tests {
 
     #[test]
     fn settings_are_read_in_both_protocols() {
-        let check = |reply: &str, wanted: Option<Option<(&str, &str)>>| {
+        let check = |reply: &str, wanted: Option<&[(&str, &str)]>| {
             let reply = redis::parse_redis_value(reply.as_bytes()).unwrap();
-            let wanted = wanted.map(|pair| pair.map(|(name, value)| (name.to_owned(), value.to_owned())));
-            assert_eq!(setting(&reply), wanted);
+            let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            assert_eq!(texts(&reply), wanted.map(|pairs| pairs.iter().map(owned).collect()));
         };
-        check("*2\r\n$4\r\nsave\r\n$0\r\n\r\n", Some(Some(("save", ""))));
-        check("%1\r\n$4\r\nsave\r\n$5\r\n900 1\r\n", Some(Some(("save", "900 1"))));
-        check("*0\r\n", Some(None));
-        check("%0\r\n", Some(None));
+        check("*2\r\n$4\r\nsave\r\n$0\r\n\r\n", Some(&[("save", "")]));
+        check("%1\r\n$4\r\nsave\r\n$5\r\n900 1\r\n", Some(&[("save", "900 1")]));
+        check("*0\r\n", Some(&[]));
+        check("%0\r\n", Some(&[]));
         check(":1\r\n", None);
     }
 }
