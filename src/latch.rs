@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::engine::{Handle, Inquiry, Numbered, Verdict};
+use crate::engine::{Handle, Inquiry, Verdict};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::latch;
-use crate::name::{GivenName, LockName};
-use crate::script::once::Once;
-use crate::script::{Call, query};
+use crate::name::GivenName;
+use crate::script::query;
 use crate::time::Deadline;
 
 /// A count-down latch by its name: Redisson's `RCountDownLatch`. Making a handle does no I/O and cannot fail.
@@ -89,7 +88,7 @@ impl CountDownLatch {
             let text = format!("a count of {count} is not possible; give at most {}", i32::MAX);
             return Err(Error::new(ErrorKind::BadInput, text).about_a("latch", self.name.as_str()));
         }
-        self.once(&|name, once| latch::set_once(name, once, count))
+        self.handle.once("latch", &self.name, &|name, once| latch::set_once(name, once, count))
     }
 
     /// Counts down by one; at zero the latch opens. Does nothing to an open latch.
@@ -106,7 +105,7 @@ impl CountDownLatch {
     /// `Unknown` when Redis did not reply: the request may have run, or may still run until the background has closed
     /// it; read the [`count`](Self::count) and decide. Otherwise as [`set_count_once`](Self::set_count_once).
     pub fn count_down(&self) -> Result<()> {
-        self.once(&latch::count_down)
+        self.handle.once("latch", &self.name, &latch::count_down)
     }
 
     /// Asks Redis for the count; 0 for an open latch.
@@ -176,7 +175,7 @@ impl CountDownLatch {
     ///
     /// As [`set_count_once`](Self::set_count_once).
     pub fn delete(&self) -> Result<bool> {
-        self.once(&latch::delete)
+        self.handle.once("latch", &self.name, &latch::delete)
     }
 
     fn wait_until(&self, deadline: Deadline) -> Result<bool> {
@@ -192,13 +191,6 @@ impl CountDownLatch {
                 Ok(open) => Ok(open.is_some()),
                 Err(error) => Err(engine.sender.of_counter(name, error)),
             }
-        })
-    }
-
-    fn once<T>(&self, call: &dyn Fn(&LockName, &Once) -> Call<T>) -> Result<T> {
-        self.handle.ask("latch", &self.name, |engine, name| {
-            let call = |once: &Once| call(name, once);
-            engine.sender.once_within(&Numbered::new(name, &call))
         })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::{Engine, Handle, Modifiers, Numbered};
+use crate::engine::{Handle, Modifiers};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::OwnedGuard;
 use crate::hold::Hold;
@@ -211,7 +211,7 @@ impl PermitExpirableSemaphore {
     pub fn release_by_id(&self, ids: &[PermitId]) -> Result<()> {
         let name = self.name.checked()?;
         let bytes: Vec<&[u8]> = ids.iter().map(|id| &*id.0).collect();
-        let released = self.once(&|once| permits::release_by_id(name, once, &bytes))?;
+        let released = self.once(&|name, once| permits::release_by_id(name, once, &bytes))?;
         if let Some(engine) = self.handle.look() {
             for hold in engine.cells.registry.under(name) {
                 if released && ids_of(&hold.owner).iter().any(|id| ids.contains(id)) {
@@ -220,7 +220,7 @@ impl PermitExpirableSemaphore {
             }
         }
         let unknown = || Error::new(ErrorKind::NotHeld, "a permit is unknown or has expired; none was given back");
-        if released { Ok(()) } else { Err(unknown().about_a("semaphore", name)) }
+        if released { Ok(()) } else { Err(self.named(unknown())) }
     }
 
     /// Sets the lease of a permit of another holder, counted from now. Returns whether the permit is still taken.
@@ -241,13 +241,12 @@ impl PermitExpirableSemaphore {
     /// [`release_by_id`](Self::release_by_id).
     pub fn update_lease(&self, id: &PermitId, lease: Duration) -> Result<bool> {
         let name = self.name.checked()?;
-        let lease = Lease::new(lease).map_err(|error| error.about_a("semaphore", name))?;
+        let lease = Lease::new(lease).map_err(|error| self.named(error))?;
         let holds = self.handle.look().map_or_else(Vec::new, |engine| engine.cells.registry.under(name));
         if holds.iter().any(|hold| ids_of(&hold.owner).contains(id)) {
-            return Err(Error::new(ErrorKind::BadInput, "this client holds the permit; extend that one")
-                .about_a("semaphore", name));
+            return Err(self.named(Error::new(ErrorKind::BadInput, "this client holds the permit; extend that one")));
         }
-        self.once(&|once| permits::update_lease(name, once, &id.0, lease))
+        self.once(&|name, once| permits::update_lease(name, once, &id.0, lease))
     }
 
     /// Asks Redis how long a permit stays taken: `None` for a permit that is unknown or has expired,
@@ -326,9 +325,7 @@ impl PermitExpirableSemaphore {
     /// request may have run, or may still run until the background has closed it. `OtherKind` for a name of another
     /// kind, but for the name of a semaphore or a latch, which are counters, too: use each name for one kind.
     pub fn set_permits(&self, permits: u32) -> Result<()> {
-        let name = self.name.checked()?;
-        query::check_permits(permits).map_err(|error| error.about_a("semaphore", name))?;
-        self.once(&|once| permits::set(name, once, permits, false)).map(drop)
+        self.set(permits, false).map(drop)
     }
 
     /// Sets the number of all permits if there is no semaphore of this name. Returns whether it was set. At most
@@ -345,9 +342,7 @@ impl PermitExpirableSemaphore {
     ///
     /// As [`set_permits`](Self::set_permits).
     pub fn set_permits_once(&self, permits: u32) -> Result<bool> {
-        let name = self.name.checked()?;
-        query::check_permits(permits).map_err(|error| error.about_a("semaphore", name))?;
-        self.once(&|once| permits::set(name, once, permits, true))
+        self.set(permits, true)
     }
 
     /// Adds free permits; a negative number takes permits away, also more than are free.
@@ -362,11 +357,8 @@ impl PermitExpirableSemaphore {
     ///
     /// As [`set_permits`](Self::set_permits). `BadInput` also where more than 2,147,483,647 permits would be free.
     pub fn add_permits(&self, permits: i64) -> Result<()> {
-        let name = self.name.checked()?;
-        if permits.unsigned_abs() > query::MOST_PERMITS.into() {
-            return Err(query::too_many_permits(permits.unsigned_abs()).about_a("semaphore", name));
-        }
-        self.once(&|once| permits::add(name, once, permits)).map(drop)
+        query::check_permits(permits.unsigned_abs()).map_err(|error| self.named(error))?;
+        self.once(&|name, once| permits::add(name, once, permits)).map(drop)
     }
 
     /// Deletes the semaphore with all permits, taken ones too. Returns whether there was one. A holder with this crate
@@ -385,7 +377,7 @@ impl PermitExpirableSemaphore {
         let name = self.name.checked()?;
         // Read before the request: a later holder keeps its permits.
         let holds = self.handle.look().map_or_else(Vec::new, |engine| engine.cells.registry.under(name));
-        let deleted = self.once(&|once| permits::delete(name, once));
+        let deleted = self.once(&permits::delete);
         if let Some(engine) = self.handle.look() {
             match deleted {
                 Ok(true) => holds.iter().for_each(|hold| engine.keeper.lose(hold, Loss::Gone)),
@@ -403,8 +395,7 @@ impl PermitExpirableSemaphore {
     }
 
     fn taking(&self, permits: u32) -> Result<OwnedLock> {
-        let name = self.name.checked()?;
-        query::check_taking(permits, MOST_PERMITS).map_err(|error| error.about_a("semaphore", name))?;
+        query::check_taking(permits, MOST_PERMITS).map_err(|error| self.named(error))?;
         Ok(self.lock(permits).with(self.modifiers.clone()).owned())
     }
 
@@ -415,9 +406,17 @@ impl PermitExpirableSemaphore {
     }
 
     /// Runs a request whose effect must come once, also where an answer is lost.
-    fn once<A>(&self, call: &dyn Fn(&Once) -> Call<A>) -> Result<A> {
-        let once = |engine: &Engine, name: &LockName| engine.sender.once_within(&Numbered::new(name, call));
-        self.handle.ask("semaphore", &self.name, once)
+    fn once<A>(&self, call: &dyn Fn(&LockName, &Once) -> Call<A>) -> Result<A> {
+        self.handle.once("semaphore", &self.name, call)
+    }
+
+    fn set(&self, permits: u32, if_none: bool) -> Result<bool> {
+        query::check_permits(permits.into()).map_err(|error| self.named(error))?;
+        self.once(&|name, once| permits::set(name, once, permits, if_none))
+    }
+
+    fn named(&self, error: Error) -> Error {
+        error.about_a("semaphore", self.name.as_str())
     }
 }
 

@@ -123,7 +123,7 @@ impl Semaphore {
     pub fn acquire(&self, permits: u32) -> Result<Permits> {
         let busy = || {
             Error::new(ErrorKind::Unknown, "a wait without limit ended without permits")
-                .about_a("semaphore", self.name.as_str())
+                .about_a(NOUN, self.name.as_str())
         };
         self.take(permits, Wait::ForEver)?.ok_or_else(busy)
     }
@@ -212,7 +212,7 @@ impl Semaphore {
     ///
     /// `OtherKind` when the key is no counter; refusals and outages of the server.
     pub fn available(&self) -> Result<i64> {
-        self.handle.ask("semaphore", &self.name, |engine, name| engine.sender.count(name))
+        self.handle.ask(NOUN, &self.name, |engine, name| engine.sender.count(name))
     }
 
     /// Takes all free permits. Returns their number. The permits belong to nobody; `release` gives them back.
@@ -232,8 +232,13 @@ impl Semaphore {
     /// `Unknown` when Redis did not reply: permits that the request took are then given back in the background.
     /// Otherwise as [`available`](Self::available).
     pub fn drain(&self) -> Result<u64> {
-        let given_up = |name: &LockName, given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
-        self.once(&semaphore::drain, &given_up, |drained| *drained == 0)
+        self.handle.ask(NOUN, &self.name, |engine, name| {
+            let call = |once: &Once| semaphore::drain(name, once);
+            let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
+            let took_nothing = |drained: &u64| *drained == 0;
+            let request = Numbered { given_up: Some(&given_up), took_nothing, ..Numbered::new(name, &call) };
+            engine.sender.once_within(&request)
+        })
     }
 
     /// Makes the semaphore with this number of permits if there is none. Returns whether it was made.
@@ -270,7 +275,7 @@ impl Semaphore {
     ///
     /// As [`set_permits_once`](Self::set_permits_once), and `BadInput` for an impossible time.
     pub fn set_permits_once_for(&self, permits: u32, time_to_live: Duration) -> Result<bool> {
-        let time_to_live = Lease::new(time_to_live).map_err(|error| error.about_a("semaphore", self.name.as_str()))?;
+        let time_to_live = Lease::new(time_to_live).map_err(|error| error.about_a(NOUN, self.name.as_str()))?;
         self.set_once(permits, Some(time_to_live))
     }
 
@@ -290,11 +295,13 @@ impl Semaphore {
     /// the request may have run, or may still run until the background has closed it. Otherwise as
     /// [`available`](Self::available).
     pub fn add_permits(&self, permits: i64) -> Result<()> {
-        if permits.unsigned_abs() > query::MOST_PERMITS.into() {
-            return Err(query::too_many_permits(permits.unsigned_abs()).about_a("semaphore", self.name.checked()?));
-        }
-        let call = |name: &LockName, once: &Once| semaphore::release(name, once, permits, true);
-        self.once(&call, &closed, |_| false).map(|returned| self.tell_threads(&returned)).map(drop)
+        self.handle.ask(NOUN, &self.name, |engine, name| {
+            query::check_permits(permits.unsigned_abs())?;
+            let call = |once: &Once| semaphore::release(name, once, permits, true);
+            let returned = engine.sender.once_within(&Numbered::new(name, &call))?;
+            wake(engine, name, &returned);
+            Ok(())
+        })
     }
 
     /// Deletes the semaphore with all its permits. Returns whether there was one. Waiters go on waiting.
@@ -309,92 +316,58 @@ impl Semaphore {
     ///
     /// As [`set_permits_once`](Self::set_permits_once).
     pub fn delete(&self) -> Result<bool> {
-        self.once(&|name, once| once::delete(name, once, &[], "", ""), &closed, |_| false)
+        self.handle.once(NOUN, &self.name, &|name, once| once::delete(name, once, &[], "", ""))
     }
 
     fn take(&self, permits: u32, wait: Wait) -> Result<Option<Permits>> {
-        let name = self.name.checked()?;
-        query::check_taking(permits, query::MOST_PERMITS).map_err(|error| error.about_a("semaphore", name))?;
-        let engine = self.handle.begin().map_err(|error| error.about_a("semaphore", name))?;
-        let call = |once: &Once| semaphore::acquire(name, once, permits);
-        let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
-        let took_nothing = |taken: &semaphore::TakeAnswer| !taken.granted;
-        let numbered = Numbered { given_up: Some(&given_up), took_nothing, ..Numbered::new(name, &call) };
-        let channel = name.semaphore_channel();
-        let request = CountedRequest {
-            name,
-            kind: LockKind::Semaphore,
-            channel: &channel,
-            wish: permits,
-            cancel: self.cancel.as_ref(),
-        };
-        let taken = engine.take_counted(&request, wait, &mut |bounds, caller| {
-            let taken = engine.sender.once(&numbered, bounds, Some(caller))?;
-            if !taken.granted {
-                return Ok(CountedReply { granted: None, free: taken.free });
-            }
-            // The client knows the grant before the observer does, because the observer may close the client.
-            if let Some(ticket) = engine.cells.taken.add(TakenPermits { name: name.clone(), permits, give_back }) {
-                return Ok(CountedReply { granted: Some(ticket), free: taken.free });
-            }
-            // `close()` waits for this call.
-            let call = |once: &Once| give_back(name, once, permits.into());
-            let given_up = |given_up: &Once, _: &Once| call(given_up);
-            let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
-            let _ = engine.sender.once_to_end(&request, |config| config.drop_timeout);
-            Err(Error::new(ErrorKind::Closed, "the client was closed"))
-        });
-        let taken = taken.map_err(|error| error.about_a("semaphore", name))?;
-        Ok(taken.map(|(ticket, owner)| Permits {
-            handle: self.handle.clone(),
-            name: name.clone(),
-            permits,
-            owner,
-            since: Instant::now(),
-            ticket: Some(ticket),
-        }))
-    }
-
-    fn give_back(&self, permits: u32, makes: bool) -> Result<bool> {
-        query::check_permits(permits).map_err(|error| error.about_a("semaphore", self.name.as_str()))?;
-        if permits == 0 {
-            return self.name.checked().map(|_| false);
-        }
-        let call = |name: &LockName, once: &Once| semaphore::release(name, once, permits.into(), makes);
-        let again = |name: &LockName, given_up: &Once, _: &Once| call(name, given_up).ignoring_answer();
-        let (name, request) = (self.name.checked()?, || self.once(&call, &again, |_| false));
-        let returned = match self.handle.look() {
-            Some(engine) => engine.returns_permits(name, request, |returned| free_before(returned, permits)),
-            None => request(),
-        };
-        returned.map(|returned| self.tell_threads(&returned))
-    }
-
-    fn set_once(&self, permits: u32, time_to_live: Option<Lease>) -> Result<bool> {
-        query::check_permits(permits).map_err(|error| error.about_a("semaphore", self.name.as_str()))?;
-        self.once(&|name, once| semaphore::set_once(name, once, permits, time_to_live), &closed, |_| false)
-    }
-
-    fn once<T>(
-        &self,
-        call: &dyn Fn(&LockName, &Once) -> Call<T>,
-        given_up: &dyn Fn(&LockName, &Once, &Once) -> Call<()>,
-        took_nothing: fn(&T) -> bool,
-    ) -> Result<T> {
-        self.handle.ask("semaphore", &self.name, |engine, name| {
-            let call = |once: &Once| call(name, once);
-            let given_up = |this: &Once, next: &Once| given_up(name, this, next);
-            let request = Numbered { given_up: Some(&given_up), took_nothing, ..Numbered::new(name, &call) };
-            engine.sender.once_within(&request)
+        self.handle.ask(NOUN, &self.name, |engine, name| {
+            query::check_taking(permits, query::MOST_PERMITS)?;
+            let call = |once: &Once| semaphore::acquire(name, once, permits);
+            let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
+            let took_nothing = |taken: &semaphore::TakeAnswer| !taken.granted;
+            let numbered = Numbered { given_up: Some(&given_up), took_nothing, ..Numbered::new(name, &call) };
+            let (kind, channel) = (LockKind::Semaphore, name.semaphore_channel());
+            let request = CountedRequest { name, kind, channel: &channel, wish: permits, cancel: self.cancel.as_ref() };
+            let taken = engine.take_counted(&request, wait, &mut |bounds, caller| {
+                let taken = engine.sender.once(&numbered, bounds, Some(caller))?;
+                if !taken.granted {
+                    return Ok(CountedReply { granted: None, free: taken.free });
+                }
+                // The client knows the grant before the observer does, because the observer may close the client.
+                if let Some(ticket) = engine.cells.taken.add(TakenPermits { name: name.clone(), permits, give_back }) {
+                    return Ok(CountedReply { granted: Some(ticket), free: taken.free });
+                }
+                // `close()` waits for this call.
+                let call = |once: &Once| give_back(name, once, permits.into());
+                let given_up = |given_up: &Once, _: &Once| call(given_up);
+                let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
+                let _ = engine.sender.once_to_end(&request, |config| config.drop_timeout);
+                Err(Error::new(ErrorKind::Closed, "the client was closed"))
+            });
+            let (handle, name, since) = (self.handle.clone(), name.clone(), Instant::now());
+            Ok(taken?.map(|(ticket, owner)| Permits { handle, name, permits, owner, since, ticket: Some(ticket) }))
         })
     }
 
-    /// Wakes waiters of this process where Redis could not tell them. Returns whether there is a semaphore.
-    fn tell_threads(&self, returned: &Returned) -> bool {
-        if let (Ok(name), Some(engine)) = (self.name.checked(), self.handle.look()) {
-            wake(engine, name, returned);
-        }
-        *returned != Returned::Gone
+    fn give_back(&self, permits: u32, makes: bool) -> Result<bool> {
+        self.handle.ask(NOUN, &self.name, |engine, name| {
+            query::check_permits(permits.into())?;
+            if permits == 0 {
+                return Ok(false);
+            }
+            let call = |once: &Once| semaphore::release(name, once, permits.into(), makes);
+            let again = |given_up: &Once, _: &Once| call(given_up).ignoring_answer();
+            let request = Numbered { given_up: Some(&again), ..Numbered::new(name, &call) };
+            let request = || engine.sender.once_within(&request);
+            let returned = engine.returns_permits(name, request, |returned| free_before(returned, permits))?;
+            wake(engine, name, &returned);
+            Ok(returned != Returned::Gone)
+        })
+    }
+
+    fn set_once(&self, permits: u32, time_to_live: Option<Lease>) -> Result<bool> {
+        query::check_permits(permits.into()).map_err(|error| error.about_a(NOUN, self.name.as_str()))?;
+        self.handle.once(NOUN, &self.name, &|name, once| semaphore::set_once(name, once, permits, time_to_live))
     }
 }
 
@@ -427,7 +400,7 @@ impl Permits {
     /// closed and has given the permits back. After any other error the release goes on in the background, until Redis
     /// confirms it or the client is closed.
     pub fn release(mut self) -> Result<()> {
-        self.give_back(|config| config.command_timeout).map_err(|error| error.about_a("semaphore", &self.name))
+        self.give_back(|config| config.command_timeout).map_err(|error| error.about_a(NOUN, &self.name))
     }
 
     /// Leaves the permits taken, for a [`Semaphore::release`] somewhere else, also in another process. The close of a
@@ -481,8 +454,7 @@ impl Drop for Permits {
         if self.ticket.is_none() {
             return;
         }
-        let Err(error) =
-            self.give_back(|config| config.drop_timeout).map_err(|error| error.about_a("semaphore", &self.name))
+        let Err(error) = self.give_back(|config| config.drop_timeout).map_err(|error| error.about_a(NOUN, &self.name))
         else {
             return;
         };
@@ -502,11 +474,6 @@ fn give_back(name: &LockName, once: &Once, permits: i64) -> Call<()> {
     semaphore::release(name, once, permits, false).ignoring_answer()
 }
 
-/// A request that was given up must not run later.
-fn closed(name: &LockName, _: &Once, next: &Once) -> Call<()> {
-    once::close(name, next)
-}
-
 /// The number of permits that were free before a release, and the number of clients that received its message.
 fn free_before(returned: &Returned, permits: u32) -> (i64, Option<u64>) {
     match *returned {
@@ -521,3 +488,6 @@ fn wake(engine: &crate::engine::Engine, name: &LockName, returned: &Returned) {
         engine.cells.counted_queues.free(&name.semaphore_channel(), free);
     }
 }
+
+/// What an error calls a semaphore.
+const NOUN: &str = "semaphore";

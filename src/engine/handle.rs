@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use crate::engine::caller::closed;
 use crate::engine::parts::Engine;
+use crate::engine::sender::numbered::Numbered;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{GivenName, LockName};
+use crate::script::Call;
+use crate::script::once::Once;
 use crate::time::Lease;
 
 /// The reference of clients, locks and holds to their engine.
@@ -59,6 +62,16 @@ impl Handle {
     ) -> Result<A> {
         let name = name.checked()?;
         self.begin().and_then(|engine| ask(&engine, name)).map_err(|error| error.about_a(noun, name))
+    }
+
+    /// Sends a request whose effect must come once, about what has this name.
+    pub(crate) fn once<A>(
+        &self,
+        noun: &'static str,
+        name: &GivenName,
+        call: &dyn Fn(&LockName, &Once) -> Call<A>,
+    ) -> Result<A> {
+        self.ask(noun, name, |engine, name| engine.sender.once_within(&Numbered::new(name, &|once| call(name, once))))
     }
 
     fn here(&self) -> Result<&Engine> {

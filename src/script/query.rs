@@ -114,8 +114,12 @@ fn read_fields(reply: &Value) -> Option<Vec<(String, String)>> {
 }
 
 /// Checks a number of permits.
-pub(crate) fn check_permits(permits: u32) -> Result<(), Error> {
-    if permits > MOST_PERMITS { Err(too_many_permits(permits.into())) } else { Ok(()) }
+pub(crate) fn check_permits(permits: u64) -> Result<(), Error> {
+    if permits <= MOST_PERMITS.into() {
+        return Ok(());
+    }
+    let text = format!("{permits} permits are not possible; give at most {MOST_PERMITS}");
+    Err(Error::new(ErrorKind::BadInput, text))
 }
 
 /// Checks a number of permits that are taken together.
@@ -125,10 +129,6 @@ pub(crate) fn check_taking(permits: u32, most: u32) -> Result<(), Error> {
     }
     let text = format!("{permits} permits cannot be taken together; take 1 to {most}");
     Err(Error::new(ErrorKind::BadInput, text))
-}
-
-pub(crate) fn too_many_permits(permits: u64) -> Error {
-    Error::new(ErrorKind::BadInput, format!("{permits} permits are not possible; give at most {MOST_PERMITS}"))
 }
 
 pub(crate) fn too_many_free() -> Error {
