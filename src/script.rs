@@ -5,11 +5,11 @@ pub(crate) mod bundle;
 mod call;
 pub(crate) mod examination;
 pub(crate) mod look;
-#[cfg(test)]
-pub(crate) mod on_server;
 pub(crate) mod once;
 pub(crate) mod query;
 pub(crate) mod reply;
+#[cfg(test)]
+pub(crate) mod tests;
 mod words;
 
 pub(crate) use answer::{Attempt, Counts, IfLock, NotALock, Raise, Released, Renewal, RenewalAnswer, Side};

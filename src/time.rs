@@ -14,7 +14,7 @@ pub(crate) struct Instant(Duration);
 impl Instant {
     pub(crate) fn now() -> Self {
         #[cfg(test)]
-        if let Some(pretended) = pretended::NOW.get() {
+        if let Some(pretended) = tests::NOW.get() {
             return pretended;
         }
         #[cfg(target_os = "linux")]
@@ -53,44 +53,6 @@ impl Instant {
 }
 
 const LONGEST_NAP: Duration = Duration::from_secs(1);
-
-#[cfg(test)]
-impl Instant {
-    /// A constructed reading, for state machines in virtual time.
-    pub(crate) const fn from_millis(millis: u64) -> Self {
-        Self(Duration::from_millis(millis))
-    }
-
-    /// Stops the clock of this thread at this reading until the result is dropped.
-    pub(crate) fn pretend(self) -> pretended::Pretence {
-        self.comes();
-        pretended::Pretence
-    }
-
-    /// Sets the stopped clock of this thread to this reading.
-    pub(crate) fn comes(self) {
-        pretended::NOW.set(Some(self));
-    }
-}
-
-#[cfg(test)]
-mod pretended {
-    use std::cell::Cell;
-
-    thread_local! {
-        pub(super) static NOW: Cell<Option<super::Instant>> = const { Cell::new(None) };
-    }
-
-    /// Restarts the clock when dropped.
-    #[must_use]
-    pub(crate) struct Pretence;
-
-    impl Drop for Pretence {
-        fn drop(&mut self) {
-            NOW.set(None);
-        }
-    }
-}
 
 /// The time of day, as the time since 1970; set by the system at any time, so fit for comparisons only.
 pub(crate) fn since_epoch() -> Duration {
@@ -185,7 +147,41 @@ impl fmt::Display for Lease {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    impl Instant {
+        /// A constructed reading, for state machines in virtual time.
+        pub(crate) const fn from_millis(millis: u64) -> Self {
+            Self(Duration::from_millis(millis))
+        }
+
+        /// Stops the clock of this thread at this reading until the result is dropped.
+        pub(crate) fn pretend(self) -> Pretence {
+            self.comes();
+            Pretence
+        }
+
+        /// Sets the stopped clock of this thread to this reading.
+        pub(crate) fn comes(self) {
+            NOW.set(Some(self));
+        }
+    }
+
+    thread_local! {
+        pub(super) static NOW: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
+
+    /// Restarts the clock when dropped.
+    #[must_use]
+    pub(crate) struct Pretence;
+
+    impl Drop for Pretence {
+        fn drop(&mut self) {
+            NOW.set(None);
+        }
+    }
 
     #[test]
     fn a_lease_outside_its_bounds_is_refused() {

@@ -7,7 +7,7 @@ use lockson_harness::RedisServer;
 
 use super::*;
 use crate::script::bundle::{MOST_PARTS, PartState};
-use crate::script::on_server::{changes_nothing, run, run_at, state, url_of_user};
+use crate::script::tests::{changes_nothing, run, run_at, state, url_of_user};
 
 /// The locks of one test.
 struct Locks {

@@ -4,7 +4,7 @@
 use lockson_harness::{RedisCluster, slot_of};
 
 use super::*;
-use crate::script::on_server::run_at_cluster;
+use crate::script::tests::run_at_cluster;
 
 const WRITE: ReadWrite = ReadWrite { side: Side::Exclusive, on_cluster: true };
 

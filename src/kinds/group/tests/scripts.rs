@@ -10,7 +10,7 @@ use crate::kinds::group::*;
 use crate::kinds::tests as plain;
 use crate::name::GivenName;
 use crate::script::bundle::MOST_PARTS;
-use crate::script::on_server::{changes_nothing, run, run_at, run_pipeline, url_of_user};
+use crate::script::tests::{changes_nothing, run, run_at, run_pipeline, url_of_user};
 
 /// Values of a group, with an owner for each.
 struct Values {
