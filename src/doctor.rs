@@ -7,31 +7,40 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::listing::record;
 use crate::script::examination::Examination;
 use crate::transport::PubSub;
 
-/// Something about a server, or about the rights of the user, that endangers locks or hides a danger.
-///
-/// ```no_run
-/// use lockson::{Client, Severity};
-///
-/// let client = Client::connect("redis://localhost")?;
-/// for finding in client.doctor()? {
-///     println!("{finding}");
-///     if finding.severity() == Severity::Danger {
-///         eprintln!("{}: {}", finding.server(), finding.remedy());
-///     }
-/// }
-/// # Ok::<(), lockson::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    severity: Severity,
-    kind: FindingKind,
-    server: String,
-    what: String,
-    consequence: String,
-    remedy: String,
+record! {
+    /// Something about a server, or about the rights of the user, that endangers locks or hides a danger.
+    ///
+    /// ```no_run
+    /// use lockson::{Client, Severity};
+    ///
+    /// let client = Client::connect("redis://localhost")?;
+    /// for finding in client.doctor()? {
+    ///     println!("{finding}");
+    ///     if finding.severity() == Severity::Danger {
+    ///         eprintln!("{}: {}", finding.server(), finding.remedy());
+    ///     }
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    #[derive(PartialEq, Eq)]
+    Finding {
+        /// Returns how bad it is.
+        severity: Severity => [Severity],
+        /// Returns what it is about; see [`FindingKind`].
+        kind: FindingKind => [FindingKind],
+        /// Returns the address of the server, without credentials.
+        server: String => [&str],
+        /// Returns what was found; [`Display`](fmt::Display) shows it with the rest; see [`Finding`].
+        what: String => [&str],
+        /// Returns what it means for locks; see [`Finding`].
+        consequence: String => [&str],
+        /// Returns what to do about it.
+        remedy: String => [&str],
+    }
 }
 
 /// How bad a [`Finding`] is.
@@ -114,36 +123,6 @@ pub(crate) struct Client {
 }
 
 impl Finding {
-    /// Returns how bad it is.
-    pub fn severity(&self) -> Severity {
-        self.severity
-    }
-
-    /// Returns what it is about; see [`FindingKind`].
-    pub fn kind(&self) -> FindingKind {
-        self.kind
-    }
-
-    /// Returns the address of the server, without credentials.
-    pub fn server(&self) -> &str {
-        &self.server
-    }
-
-    /// Returns what was found; [`Display`](fmt::Display) shows it with the rest; see [`Finding`].
-    pub fn what(&self) -> &str {
-        &self.what
-    }
-
-    /// Returns what it means for locks; see [`Finding`].
-    pub fn consequence(&self) -> &str {
-        &self.consequence
-    }
-
-    /// Returns what to do about it.
-    pub fn remedy(&self) -> &str {
-        &self.remedy
-    }
-
     fn new(severity: Severity, kind: FindingKind, what: impl Into<String>, consequence: &str, remedy: &str) -> Self {
         let (consequence, remedy) = (consequence.to_owned(), remedy.to_owned());
         Self { severity, kind, server: String::new(), what: what.into(), consequence, remedy }

@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::OwnedGuard;
 use crate::hold::Hold;
 use crate::kinds::leader::{self, Elected, LeaderLock, Reading};
+use crate::listing::record;
 use crate::lock::{Lock, OwnedLock};
 use crate::name::{GivenName, LockName};
 use crate::time::Deadline;
@@ -87,22 +88,27 @@ pub struct Leadership {
     candidate: Arc<str>,
 }
 
-/// The leader, as Redis told when it was asked.
-///
-/// Two leaders are equal only if they are the same term: a candidate that resigned and won again has another token.
-///
-/// ```no_run
-/// # let client = lockson::Client::connect("redis://localhost")?;
-/// if let Some(leader) = client.get_election("scheduler").leader()? {
-///     println!("{} leads since {:?} with token {}", leader.candidate(), leader.since(), leader.token());
-/// }
-/// # Ok::<(), lockson::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leader {
-    candidate: String,
-    token: FencingToken,
-    since: SystemTime,
+record! {
+    /// The leader, as Redis told when it was asked.
+    ///
+    /// Two leaders are equal only if they are the same term: a candidate that resigned and won again has another token.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if let Some(leader) = client.get_election("scheduler").leader()? {
+    ///     println!("{} leads since {:?} with token {}", leader.candidate(), leader.since(), leader.token());
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    #[derive(PartialEq, Eq)]
+    Leader {
+        /// Returns the text of the candidate.
+        candidate: String => [&str],
+        /// Returns the token of the term; a later term has a greater one.
+        token: FencingToken => [FencingToken],
+        /// Returns when the term began, by the clock of the server.
+        since: SystemTime => [SystemTime],
+    }
 }
 
 impl Election {
@@ -391,21 +397,6 @@ impl Leadership {
 }
 
 impl Leader {
-    /// Returns the text of the candidate.
-    pub fn candidate(&self) -> &str {
-        &self.candidate
-    }
-
-    /// Returns the token of the term; a later term has a greater one.
-    pub fn token(&self) -> FencingToken {
-        self.token
-    }
-
-    /// Returns when the term began, by the clock of the server.
-    pub fn since(&self) -> SystemTime {
-        self.since
-    }
-
     fn of(reading: Reading) -> Option<Self> {
         let Elected { candidate, token, since_ms } = reading.leader?;
         let since = UNIX_EPOCH.checked_add(Duration::from_millis(since_ms)).unwrap_or(UNIX_EPOCH);

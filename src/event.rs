@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Loss};
-use crate::listing::LockKind;
+use crate::listing::{LockKind, record};
 
 /// Declares the observer, and forwards every event through pointers to an observer.
 macro_rules! observer {
@@ -124,28 +124,7 @@ pub(crate) struct NoObserver;
 
 impl Observer for NoObserver {}
 
-macro_rules! event {
-    ($(#[$doc:meta])* $event:ident { $($(#[$field_doc:meta])* $field:ident: $owned:ty => [$($shown:tt)+],)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug)]
-        pub struct $event {
-            $(pub(crate) $field: $owned,)*
-        }
-
-        impl $event {
-            $($(#[$field_doc])*
-            pub fn $field(&self) -> $($shown)+ {
-                event!(@show self, $field, $($shown)+)
-            })*
-        }
-    };
-    (@show $event:ident, $field:ident, Option<&str>) => { $event.$field.as_deref() };
-    (@show $event:ident, $field:ident, Option<& $shown:ty>) => { $event.$field.as_ref() };
-    (@show $event:ident, $field:ident, & $shown:ty) => { &$event.$field };
-    (@show $event:ident, $field:ident, $shown:ty) => { $event.$field };
-}
-
-event! {
+record! {
     /// A thread went to sleep because another owner holds the lock.
     ///
     /// ```
@@ -158,20 +137,10 @@ event! {
     /// }
     /// # }
     /// ```
-    WaitStarted {
-        /// The name of the lock.
-        name: String => [&str],
-        /// The kind of the lock.
-        kind: LockKind => [LockKind],
-        /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red lock is no
-        /// loss of the group.
-        group: Option<String> => [Option<&str>],
-        /// The owner id of the future hold.
-        owner: String => [&str],
-    }
+    WaitStarted of a lock {}
 }
 
-event! {
+record! {
     /// A thread waits for longer than the watchdog's time to live.
     ///
     /// ```
@@ -184,21 +153,13 @@ event! {
     /// }
     /// # }
     /// ```
-    WaitLasts {
-        /// The name of the lock.
-        name: String => [&str],
-        /// The kind of the lock.
-        kind: LockKind => [LockKind],
-        /// The name of the group, if the lock was taken as a part of several locks.
-        group: Option<String> => [Option<&str>],
-        /// The owner id of the future hold.
-        owner: String => [&str],
+    WaitLasts of a lock {
         /// The duration of the call so far.
         waited: Duration => [Duration],
     }
 }
 
-event! {
+record! {
     /// A wait ended without the lock.
     ///
     /// ```
@@ -213,16 +174,7 @@ event! {
     /// }
     /// # }
     /// ```
-    WaitGivenUp {
-        /// The name of the lock.
-        name: String => [&str],
-        /// The kind of the lock.
-        kind: LockKind => [LockKind],
-        /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red lock is no
-        /// loss of the group.
-        group: Option<String> => [Option<&str>],
-        /// The owner id that was never granted.
-        owner: String => [&str],
+    WaitGivenUp of a lock {
         /// The duration of the call.
         waited: Duration => [Duration],
         /// The error of the call, `Cancelled` and `Closed` included; `None` when its time was up.
@@ -230,7 +182,7 @@ event! {
     }
 }
 
-event! {
+record! {
     /// A lock was taken.
     ///
     /// ```
@@ -244,22 +196,13 @@ event! {
     /// }
     /// # }
     /// ```
-    LockAcquired {
-        /// The name of the lock.
-        name: String => [&str],
-        /// The kind of the lock.
-        kind: LockKind => [LockKind],
-        /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red lock is no
-        /// loss of the group.
-        group: Option<String> => [Option<&str>],
-        /// The owner id, as stored in Redis.
-        owner: String => [&str],
+    LockAcquired of a lock {
         /// The duration of the call, the wait included.
         waited: Duration => [Duration],
     }
 }
 
-event! {
+record! {
     /// A lock was released.
     ///
     /// ```
@@ -273,22 +216,13 @@ event! {
     /// }
     /// # }
     /// ```
-    LockReleased {
-        /// The name of the lock.
-        name: String => [&str],
-        /// The kind of the lock.
-        kind: LockKind => [LockKind],
-        /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red lock is no
-        /// loss of the group.
-        group: Option<String> => [Option<&str>],
-        /// The owner id, as stored in Redis.
-        owner: String => [&str],
+    LockReleased of a lock {
         /// The time for which the lock was held.
         held: Duration => [Duration],
     }
 }
 
-event! {
+record! {
     /// A lock was lost.
     ///
     /// ```
@@ -305,16 +239,7 @@ event! {
     /// }
     /// # }
     /// ```
-    LockLost {
-        /// The name of the lock.
-        name: String => [&str],
-        /// The kind of the lock.
-        kind: LockKind => [LockKind],
-        /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red lock is no
-        /// loss of the group.
-        group: Option<String> => [Option<&str>],
-        /// The owner id, as stored in Redis.
-        owner: String => [&str],
+    LockLost of a lock {
         /// The kind of loss.
         loss: Loss => [Loss],
         /// The approximate time for which this process was stopped when the hold expired, if it was: stopped,
@@ -323,7 +248,7 @@ event! {
     }
 }
 
-event! {
+record! {
     /// A guard could not release its lock.
     ///
     /// ```
@@ -349,7 +274,7 @@ event! {
     }
 }
 
-event! {
+record! {
     /// Locks were renewed.
     ///
     /// ```
@@ -370,7 +295,7 @@ event! {
     }
 }
 
-event! {
+record! {
     /// A renewal got no usable reply.
     ///
     /// ```
@@ -396,7 +321,7 @@ event! {
     }
 }
 
-event! {
+record! {
     /// Renewals work again.
     ///
     /// ```
@@ -417,7 +342,7 @@ event! {
     }
 }
 
-event! {
+record! {
     /// A thread ended without releasing its lock.
     ///
     /// ```
@@ -430,20 +355,10 @@ event! {
     /// }
     /// # }
     /// ```
-    LockAbandoned {
-        /// The name of the lock.
-        name: String => [&str],
-        /// The kind of the lock.
-        kind: LockKind => [LockKind],
-        /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red lock is no
-        /// loss of the group.
-        group: Option<String> => [Option<&str>],
-        /// The owner id, as stored in Redis until the lock expires.
-        owner: String => [&str],
-    }
+    LockAbandoned of a lock {}
 }
 
-event! {
+record! {
     /// The server does not report changes of the keys of held locks.
     ///
     /// ```
@@ -464,7 +379,7 @@ event! {
     }
 }
 
-event! {
+record! {
     /// The server cannot wait for replicas.
     ///
     /// ```
@@ -485,7 +400,7 @@ event! {
     }
 }
 
-event! {
+record! {
     /// The listening connection failed.
     ///
     /// ```

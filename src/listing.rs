@@ -5,6 +5,46 @@ use std::time::Duration;
 
 use crate::token::FencingToken;
 
+/// Declares a struct of facts, with a method that reads each of them.
+macro_rules! record {
+    ($(#[$doc:meta])* $record:ident { $($(#[$field_doc:meta])* $field:ident: $owned:ty => [$($shown:tt)+],)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub struct $record {
+            $(pub(crate) $field: $owned,)*
+        }
+
+        impl $record {
+            $($(#[$field_doc])*
+            pub fn $field(&self) -> $($shown)+ {
+                record!(@show self, $field, $($shown)+)
+            })*
+        }
+    };
+    (@show $of:ident, $field:ident, Option<&str>) => { $of.$field.as_deref() };
+    (@show $of:ident, $field:ident, Option<& $shown:ty>) => { $of.$field.as_ref() };
+    (@show $of:ident, $field:ident, & $shown:ty) => { &$of.$field };
+    (@show $of:ident, $field:ident, $shown:ty) => { $of.$field };
+    ($(#[$doc:meta])* $record:ident of a lock { $($fields:tt)* }) => {
+        record! {
+            $(#[$doc])*
+            $record {
+                /// The name of the lock.
+                name: String => [&str],
+                /// The kind of the lock.
+                kind: LockKind => [LockKind],
+                /// The name of the group, if the lock was taken as a part of several locks. A lost minority of a red
+                /// lock is no loss of the group.
+                group: Option<String> => [Option<&str>],
+                /// The owner id of the hold, as stored in Redis; of a waiter that of its future hold.
+                owner: String => [&str],
+                $($fields)*
+            }
+        }
+    };
+}
+pub(crate) use record;
+
 /// The kind of a lock, for events and lists.
 ///
 /// ```
@@ -43,124 +83,68 @@ pub enum LockKind {
     Semaphore,
 }
 
-/// A lock that the client holds, as listed by [`Client::held`](crate::Client::held).
-///
-/// ```no_run
-/// # let client = lockson::Client::connect("redis://localhost")?;
-/// for held in client.held() {
-///     let (name, kind, count, token) = (held.name(), held.kind(), held.hold_count(), held.token());
-///     println!("{name} ({kind}) {count} times as {} for {:?}, {token:?}", held.owner(), held.held_for());
-///     if !held.is_renewed() {
-///         println!("  ends in {:?}", held.remaining());
-///     }
-/// }
-/// # Ok::<(), lockson::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldLock {
-    pub(crate) name: String,
-    pub(crate) owner: String,
-    pub(crate) kind: LockKind,
-    pub(crate) hold_count: u64,
-    pub(crate) token: Option<FencingToken>,
-    pub(crate) held_for: Duration,
-    pub(crate) remaining: Duration,
-    pub(crate) is_renewed: bool,
-}
-
-/// A thread of the client that waits for a lock, as listed by [`Client::waiting`](crate::Client::waiting).
-///
-/// ```no_run
-/// # let client = lockson::Client::connect("redis://localhost")?;
-/// for waiter in client.waiting() {
-///     let (name, kind, owner) = (waiter.name(), waiter.kind(), waiter.owner());
-///     let thread = waiter.thread_name().map_or_else(|| waiter.thread().to_string(), str::to_owned);
-///     println!("thread {thread} waits for {name} ({kind}) as {owner} for {:?}", waiter.waited());
-/// }
-/// # Ok::<(), lockson::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockWaiter {
-    pub(crate) name: String,
-    pub(crate) owner: String,
-    pub(crate) kind: LockKind,
-    pub(crate) thread: u64,
-    pub(crate) thread_name: Option<String>,
-    pub(crate) waited: Duration,
-}
-
-impl HeldLock {
-    /// Returns the name of the lock, with the prefix of the client.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the owner id, as stored in Redis.
-    pub fn owner(&self) -> &str {
-        &self.owner
-    }
-
-    /// Returns the kind of the lock. A writer with a read hold is listed as a writer.
-    pub fn kind(&self) -> LockKind {
-        self.kind
-    }
-
-    /// Returns the hold count.
-    pub fn hold_count(&self) -> u64 {
-        self.hold_count
-    }
-
-    /// Returns the fencing token; only fenced locks and leaderships have one.
-    pub fn token(&self) -> Option<FencingToken> {
-        self.token
-    }
-
-    /// Returns how long ago the lock was taken.
-    pub fn held_for(&self) -> Duration {
-        self.held_for
-    }
-
-    /// Returns the time until the hold expires if it is not renewed.
-    pub fn remaining(&self) -> Duration {
-        self.remaining
-    }
-
-    /// Returns whether the watchdog renews the hold: `false` with a lease, and after
-    /// [`with_max_hold`](crate::Lock::with_max_hold).
-    pub fn is_renewed(&self) -> bool {
-        self.is_renewed
+record! {
+    /// A lock that the client holds, as listed by [`Client::held`](crate::Client::held).
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// for held in client.held() {
+    ///     let (name, kind, count, token) = (held.name(), held.kind(), held.hold_count(), held.token());
+    ///     println!("{name} ({kind}) {count} times as {} for {:?}, {token:?}", held.owner(), held.held_for());
+    ///     if !held.is_renewed() {
+    ///         println!("  ends in {:?}", held.remaining());
+    ///     }
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    #[derive(PartialEq, Eq)]
+    HeldLock {
+        /// Returns the name of the lock, with the prefix of the client.
+        name: String => [&str],
+        /// Returns the owner id, as stored in Redis.
+        owner: String => [&str],
+        /// Returns the kind of the lock. A writer with a read hold is listed as a writer.
+        kind: LockKind => [LockKind],
+        /// Returns the hold count.
+        hold_count: u64 => [u64],
+        /// Returns the fencing token; only fenced locks and leaderships have one.
+        token: Option<FencingToken> => [Option<FencingToken>],
+        /// Returns how long ago the lock was taken.
+        held_for: Duration => [Duration],
+        /// Returns the time until the hold expires if it is not renewed.
+        remaining: Duration => [Duration],
+        /// Returns whether the watchdog renews the hold: `false` with a lease, and after
+        /// [`with_max_hold`](crate::Lock::with_max_hold).
+        is_renewed: bool => [bool],
     }
 }
 
-impl LockWaiter {
-    /// Returns the name of the lock, with the prefix of the client.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the owner id of the future hold, which also identifies a waiter in the queue of a fair lock.
-    pub fn owner(&self) -> &str {
-        &self.owner
-    }
-
-    /// Returns the kind of the lock.
-    pub fn kind(&self) -> LockKind {
-        self.kind
-    }
-
-    /// Returns the number of the waiting thread, which is part of the owner id of its holds.
-    pub fn thread(&self) -> u64 {
-        self.thread
-    }
-
-    /// Returns the name of the waiting thread, if the thread has a name.
-    pub fn thread_name(&self) -> Option<&str> {
-        self.thread_name.as_deref()
-    }
-
-    /// Returns how long the call has been waiting.
-    pub fn waited(&self) -> Duration {
-        self.waited
+record! {
+    /// A thread of the client that waits for a lock, as listed by [`Client::waiting`](crate::Client::waiting).
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// for waiter in client.waiting() {
+    ///     let (name, kind, owner) = (waiter.name(), waiter.kind(), waiter.owner());
+    ///     let thread = waiter.thread_name().map_or_else(|| waiter.thread().to_string(), str::to_owned);
+    ///     println!("thread {thread} waits for {name} ({kind}) as {owner} for {:?}", waiter.waited());
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    #[derive(PartialEq, Eq)]
+    LockWaiter {
+        /// Returns the name of the lock, with the prefix of the client.
+        name: String => [&str],
+        /// Returns the owner id of the future hold, which also identifies a waiter in the queue of a fair lock.
+        owner: String => [&str],
+        /// Returns the kind of the lock.
+        kind: LockKind => [LockKind],
+        /// Returns the number of the waiting thread, which is part of the owner id of its holds.
+        thread: u64 => [u64],
+        /// Returns the name of the waiting thread, if the thread has a name.
+        thread_name: Option<String> => [Option<&str>],
+        /// Returns how long the call has been waiting.
+        waited: Duration => [Duration],
     }
 }
 

@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, OwnedGuard};
 use crate::hold::{Hold, Taken};
 use crate::kinds::Kind;
-use crate::listing::LockKind;
+use crate::listing::{LockKind, record};
 use crate::name::GivenName;
 use crate::script::Side;
 use crate::time::Instant;
@@ -71,19 +71,23 @@ enum Locks {
     Impossible(Arc<str>, Error),
 }
 
-/// An owner of a lock, as stored in Redis.
-///
-/// ```no_run
-/// # let client = lockson::Client::connect("redis://localhost")?;
-/// // `redis-cli HGETALL import` shows the same.
-/// let holder = client.get_lock("import").holder()?;
-/// println!("{:?}", holder.map(|holder| (holder.owner().to_owned(), holder.hold_count())));
-/// # Ok::<(), lockson::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
-    owner: String,
-    hold_count: u64,
+record! {
+    /// An owner of a lock, as stored in Redis.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// // `redis-cli HGETALL import` shows the same.
+    /// let holder = client.get_lock("import").holder()?;
+    /// println!("{:?}", holder.map(|holder| (holder.owner().to_owned(), holder.hold_count())));
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    #[derive(PartialEq, Eq)]
+    Holder {
+        /// Returns the owner id: for this crate and for Redisson it begins with the client's uuid.
+        owner: String => [&str],
+        /// Returns how often the owner holds it.
+        hold_count: u64 => [u64],
+    }
 }
 
 impl Lock {
@@ -686,17 +690,5 @@ impl<T> fmt::Debug for Lock<T> {
             .field("kind", &kind)
             .field("lease", &self.modifiers.lease)
             .finish_non_exhaustive()
-    }
-}
-
-impl Holder {
-    /// Returns the owner id: for this crate and for Redisson it begins with the client's uuid.
-    pub fn owner(&self) -> &str {
-        &self.owner
-    }
-
-    /// Returns how often the owner holds it.
-    pub fn hold_count(&self) -> u64 {
-        self.hold_count
     }
 }
