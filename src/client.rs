@@ -302,7 +302,7 @@ impl Client {
 
     /// The lock of one value of a group.
     pub(crate) fn value_of_group(&self, group: &str, value: &str) -> Lock {
-        let kind = Arc::new(Group::new(self.handle.peer_clock_skew()));
+        let kind = Arc::new(Group { skew_ms: self.handle.peer_clock_skew_ms() });
         Lock::new(&self.handle, kind, self.handle.name_of_value(group, value))
     }
 

@@ -1,7 +1,6 @@
 //! All settings with their defaults and units, and the builder that sets them.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use crate::conn::{Target, Tls};
 use crate::credentials::Credentials;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{NoObserver, Observer};
+use crate::event::Observer;
 use crate::name::LockName;
 use crate::time::Lease;
 
@@ -68,8 +67,7 @@ pub(crate) struct Config {
     pub(crate) client_name: String,
     pub(crate) name_prefix: String,
     pub(crate) tls: Option<Tls>,
-    pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) has_observer: bool,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
     #[cfg(feature = "credentials")]
     pub(crate) credentials: Option<Provider>,
 }
@@ -353,8 +351,7 @@ impl ClientBuilder {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.config.observer = Arc::new(observer);
-        self.config.has_observer = true;
+        self.config.observer = Some(Arc::new(observer));
         self
     }
 }
@@ -366,8 +363,8 @@ impl RefUnwindSafe for ClientBuilder {}
 impl Config {
     /// Calls the observer. A panic of the observer must not end a thread of the client or a request of a caller.
     pub(crate) fn observe(&self, event: impl FnOnce(&dyn Observer)) {
-        if self.has_observer {
-            let _ = catch_unwind(AssertUnwindSafe(|| event(&*self.observer)));
+        if let Some(observer) = &self.observer {
+            let _ = catch_unwind(AssertUnwindSafe(|| event(&**observer)));
         }
     }
 
@@ -458,8 +455,7 @@ impl Default for Config {
             client_name: "lockson".into(),
             name_prefix: String::new(),
             tls: None,
-            observer: Arc::new(NoObserver),
-            has_observer: false,
+            observer: None,
             #[cfg(feature = "credentials")]
             credentials: None,
         }

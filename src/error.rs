@@ -27,6 +27,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     /// The name, behind the noun for what has it.
@@ -129,15 +130,13 @@ impl Error {
         text: impl Into<String>,
         source: impl StdError + Send + Sync + 'static,
     ) -> Self {
-        let source: Option<Arc<dyn StdError + Send + Sync>> = Some(Arc::new(source));
-        Self(Arc::new(Inner { kind, name: None, text: text.into(), word: None, in_doubt: false, source }))
+        Self::new(kind, text).changed(|inner| Inner { source: Some(Arc::new(source)), ..inner })
     }
 
     /// Makes the error for an error reply of Redis.
     pub(crate) fn refused(refusal: Refusal) -> Self {
-        let text = refusal.to_string();
-        let word = Some(refusal.into_word());
-        Self(Arc::new(Inner { kind: ErrorKind::Refused, name: None, text, word, in_doubt: false, source: None }))
+        let error = Self::new(ErrorKind::Refused, refusal.to_string());
+        error.changed(|inner| Inner { word: Some(refusal.into_word()), ..inner })
     }
 
     /// Turns the error into one of the settings, which waiting does not mend.
@@ -235,15 +234,7 @@ impl Error {
     }
 
     fn changed(self, change: impl FnOnce(Inner) -> Inner) -> Self {
-        let inner = Arc::try_unwrap(self.0).unwrap_or_else(|shared| Inner {
-            kind: shared.kind,
-            name: shared.name.clone(),
-            text: shared.text.clone(),
-            word: shared.word.clone(),
-            in_doubt: shared.in_doubt,
-            source: shared.source.clone(),
-        });
-        Self(Arc::new(change(inner)))
+        Self(Arc::new(change(Arc::unwrap_or_clone(self.0))))
     }
 
     /// Returns the kind of the error.

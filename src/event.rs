@@ -118,12 +118,6 @@ observer! {
     }
 }
 
-/// The observer of a client without one.
-#[derive(Debug)]
-pub(crate) struct NoObserver;
-
-impl Observer for NoObserver {}
-
 record! {
     /// A thread went to sleep because another owner holds the lock.
     ///

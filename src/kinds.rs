@@ -185,7 +185,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
     /// Removes an owner whose acquire has an unknown outcome: its hold, and its place in a queue.
     fn withdraw(&self, name: &LockName, owner: &OwnerId) -> Call<()> {
-        self.release(name, owner, None).ignoring_answer()
+        self.release(name, owner, None).map(drop)
     }
 
     /// Renews these holds on one server. `locks` must not be empty.

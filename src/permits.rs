@@ -390,8 +390,8 @@ impl PermitExpirableSemaphore {
 
     /// The lock whose holders have this many permits.
     fn lock(&self, permits: u32) -> Lock {
-        let skew = self.handle.peer_clock_skew();
-        Lock::new(&self.handle, Arc::new(PermitLock::new(permits, skew)), self.name.clone())
+        let kind = PermitLock { permits, skew_ms: self.handle.peer_clock_skew_ms() };
+        Lock::new(&self.handle, Arc::new(kind), self.name.clone())
     }
 
     fn taking(&self, permits: u32) -> Result<OwnedLock> {

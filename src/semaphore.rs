@@ -356,7 +356,7 @@ impl Semaphore {
                 return Ok(false);
             }
             let call = |once: &Once| semaphore::release(name, once, permits.into(), makes);
-            let again = |given_up: &Once, _: &Once| call(given_up).ignoring_answer();
+            let again = |given_up: &Once, _: &Once| call(given_up).map(drop);
             let request = Numbered { given_up: Some(&again), ..Numbered::new(name, &call) };
             let request = || engine.sender.once_within(&request);
             let returned = engine.returns_permits(name, request, |returned| free_before(returned, permits))?;
@@ -471,7 +471,7 @@ impl Drop for Permits {
 
 /// The release of permits that were taken from an existing semaphore.
 fn give_back(name: &LockName, once: &Once, permits: i64) -> Call<()> {
-    semaphore::release(name, once, permits, false).ignoring_answer()
+    semaphore::release(name, once, permits, false).map(drop)
 }
 
 /// The number of permits that were free before a release, and the number of clients that received its message.

@@ -117,11 +117,6 @@ impl Identity {
     pub(crate) fn new(id: u64) -> Self {
         Self { number: ServerNumber::default(), id, address: None, server: None, peer: None, stay: 0 }
     }
-
-    #[cfg(test)]
-    pub(crate) fn for_test(id: u64) -> Self {
-        Self::new(id)
-    }
 }
 
 /// The deadline of a request, and the time that the server has for its reply.

@@ -5,7 +5,6 @@ use std::fmt;
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::engine::caller::closed;
 use crate::engine::parts::Engine;
@@ -115,8 +114,9 @@ impl Handle {
         self.0.0.sender.server(name).label()
     }
 
-    pub(crate) fn peer_clock_skew(&self) -> Duration {
-        self.0.0.config.peer_clock_skew
+    /// The largest difference between the clocks of the server and of Redisson clients, in ms.
+    pub(crate) fn peer_clock_skew_ms(&self) -> u64 {
+        u64::try_from(self.0.0.config.peer_clock_skew.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// What decides about a lock, without the database: its server, or its cluster.

@@ -1,5 +1,7 @@
 //! The fair lock: the plain lock with a queue in Redis, in keys of its own.
 
+use redis::Value;
+
 use super::{AcquireArgs, Kind, Queueing, UNLOCKED, Waking, only_once, stays};
 use crate::listing::LockKind;
 use crate::name::LockName;
@@ -44,8 +46,7 @@ impl Kind for Fair {
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        ACQUIRE
-            .call(args.name, &Keys::of(args.name).list(), Attempt::read)
+        call(&ACQUIRE, args.name, Attempt::read)
             .arg(args.lease.millis())
             .arg(args.owner.as_str())
             .arg(if args.waits { self.patience.millis() } else { 0 })
@@ -54,8 +55,7 @@ impl Kind for Fair {
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let (count, lease_ms) = stays(remaining);
-        RELEASE
-            .call(name, &Keys::of(name).list(), read_release)
+        call(&RELEASE, name, read_release)
             .arg(owner.as_str())
             .arg(count)
             .arg(lease_ms)
@@ -65,31 +65,20 @@ impl Kind for Fair {
 
     /// Removes the owner as holder and from the queue.
     fn withdraw(&self, name: &LockName, owner: &OwnerId) -> Call<()> {
-        LEAVE
-            .call(name, &Keys::of(name).list(), |reply| int(reply).map(drop))
+        call(&LEAVE, name, |reply| int(reply).map(drop))
             .arg(owner.as_str())
             .arg(self.patience.millis())
             .publishing(&name.channel(), UNLOCKED)
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        FORCE_RELEASE.call(name, &Keys::of(name).list(), read_forced).publishing(&name.channel(), UNLOCKED)
+        call(&FORCE_RELEASE, name, read_forced).publishing(&name.channel(), UNLOCKED)
     }
 }
 
-/// The keys of all scripts of the fair lock.
-struct Keys<'a> {
-    lock: &'a [u8],
-    beside: [String; 3],
-}
-
-impl<'a> Keys<'a> {
-    fn of(name: &'a LockName) -> Self {
-        Self { lock: name.key(), beside: [name.queue(), name.queue_deadlines(), name.queue_alive()] }
-    }
-
-    fn list(&self) -> [&[u8]; 4] {
-        let [queue, deadlines, alive] = &self.beside;
-        [self.lock, queue.as_bytes(), deadlines.as_bytes(), alive.as_bytes()]
-    }
+/// Starts a call with the keys of all scripts of the fair lock.
+fn call<T>(script: &'static Script, name: &LockName, read: fn(&Value) -> Option<T>) -> Call<T> {
+    let beside = [name.queue(), name.queue_deadlines(), name.queue_alive()];
+    let [queue, deadlines, alive] = beside.each_ref().map(|key| key.as_bytes());
+    script.call(name, &[name.key(), queue, deadlines, alive], read)
 }

@@ -28,13 +28,7 @@ static LOOK: Script = lua!("group/look.lua");
 #[derive(Debug)]
 pub(crate) struct Group {
     /// The difference between the clocks of the server and of Redisson clients, which judge deadlines by their own.
-    skew_ms: u64,
-}
-
-impl Group {
-    pub(crate) fn new(peer_clock_skew: Duration) -> Self {
-        Self { skew_ms: u64::try_from(peer_clock_skew.as_millis()).unwrap_or(u64::MAX) }
-    }
+    pub(crate) skew_ms: u64,
 }
 
 impl Kind for Group {

@@ -30,16 +30,10 @@ static TIME_TO_LIVE: Script = lua!("permits/time_to_live.lua");
 /// Permits of Redisson's permit-expirable semaphore, taken together.
 #[derive(Debug)]
 pub(crate) struct PermitLock {
-    permits: u32,
+    pub(crate) permits: u32,
     /// The time by which permits are taken for longer than their holder believes, because a client of Redisson takes
     /// back expired permits by its own clock.
-    skew_ms: u64,
-}
-
-impl PermitLock {
-    pub(crate) fn new(permits: u32, peer_clock_skew: Duration) -> Self {
-        Self { permits, skew_ms: u64::try_from(peer_clock_skew.as_millis()).unwrap_or(u64::MAX) }
-    }
+    pub(crate) skew_ms: u64,
 }
 
 impl Kind for PermitLock {

@@ -153,7 +153,7 @@ impl ReadWrite {
 /// request.
 fn release_on_cluster(name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
     let (name, owner) = (name.clone(), owner.clone());
-    Call::with_publishing_round_trips(&name.clone(), move |send, pub_sub| {
+    Call::with_round_trips(&name.clone(), true, move |send, pub_sub| {
         let mut others = vec![];
         for _ in 0..MOST_QUESTIONS {
             match release(&name, &owner, remaining, Some(&others)).run(send, pub_sub)? {

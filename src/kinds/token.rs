@@ -14,10 +14,10 @@ use crate::error::Loss;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::answer::{read_forced, read_outcome, without_receivers};
+use crate::script::answer::{NO_RECEIVERS, read_forced, read_outcome};
 use crate::script::look::{self, Claim, command};
-use crate::script::reply::text;
-use crate::script::{Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua, query};
+use crate::script::reply::{int, text};
+use crate::script::{Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua};
 use crate::time::Lease;
 use without_scripts::{CompareAndDelete, Entry};
 
@@ -274,7 +274,7 @@ impl Kind for TokenLock {
             return self.entry(name, owner).released();
         }
         RELEASE
-            .call(name, &[name.key()], |reply| Some(without_receivers(read_outcome(reply)?)))
+            .call(name, &[name.key()], |reply| Some(read_outcome(reply)?.map(|()| NO_RECEIVERS)))
             .arg(owner.as_str())
             .arg(remaining.map_or(0, |(_, lease)| lease.millis()))
     }
@@ -295,7 +295,7 @@ impl Kind for TokenLock {
     }
 
     fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
-        query::exists(name).map(Ok)
+        Call::plain(&["EXISTS"], name, |reply| Some(Ok(int(reply)? == 1)))
     }
 
     /// Reads the value of the holder. The hold count is not stored, so it counts as 1.

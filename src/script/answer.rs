@@ -106,10 +106,8 @@ pub(crate) fn read_forced(reply: &Value) -> Option<IfLock<bool>> {
     }
 }
 
-/// The answer to a release that publishes no message.
-pub(crate) fn without_receivers(outcome: Result<(), Loss>) -> Released {
-    outcome.map(|()| Some(0))
-}
+/// The receivers of a release that publishes no message.
+pub(crate) const NO_RECEIVERS: Option<u64> = Some(0);
 
 /// One hold to renew.
 #[derive(Clone, Debug)]

@@ -98,24 +98,14 @@ impl<T> Call<T> {
         Self::of_words(key, words, Read::Plain(read))
     }
 
-    /// Makes a call of several round trips that publishes nothing.
+    /// Makes a call of several round trips. One that publishes does so by the kind of pub/sub that `run` is told.
     pub(crate) fn with_round_trips(
         route: &LockName,
-        run: impl Fn(&mut Pipeline<'_>) -> Result<T, Stop> + Send + Sync + 'static,
-    ) -> Self {
-        Self::of_round_trips(route, RoundTrips { run: Box::new(move |send, _| run(send)), publishes: false })
-    }
-
-    /// Makes a call of several round trips that publishes by the kind of pub/sub that `run` is told.
-    pub(crate) fn with_publishing_round_trips(
-        route: &LockName,
+        publishes: bool,
         run: impl Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync + 'static,
     ) -> Self {
-        Self::of_round_trips(route, RoundTrips { run: Box::new(run), publishes: true })
-    }
-
-    fn of_round_trips(route: &LockName, round_trips: RoundTrips<T>) -> Self {
-        Self { round_trips: Some(round_trips), ..Self::of_words(route, Words::default(), Read::Plain(|_| None)) }
+        let round_trips = Some(RoundTrips { run: Box::new(run), publishes });
+        Self { round_trips, ..Self::of_words(route, Words::default(), Read::Plain(|_| None)) }
     }
 
     pub(crate) fn arg(mut self, word: impl Word) -> Self {
@@ -134,17 +124,6 @@ impl<T> Call<T> {
         self.publishes_at = Some(self.words.bytes.len());
         self.words.count += 1;
         self
-    }
-
-    /// Drops the reply of the call.
-    pub(crate) fn ignoring_answer(self) -> Call<()>
-    where
-        T: 'static,
-    {
-        let round_trips = self.round_trips.map(|all| all.map(drop));
-        let read = Read::Plain(|_| Some(()));
-        let Self { route, script, words, publishes_at, .. } = self;
-        Call { route, script, words, publishes_at, read, round_trips, confirmation: None }
     }
 
     /// Converts the reply of the call.
@@ -377,7 +356,7 @@ mod tests {
         assert_eq!(words(call.packed(PubSub::Sharded), "\r\nPUBLISH\r\n"), 3, "names stay as they are");
         assert_eq!(words(call.packed(PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
         assert_eq!(words(call.packed_with_source(PubSub::Sharded).unwrap(), "\r\nSPUBLISH\r\n"), 1);
-        let mapped = call.map(|_| ()).ignoring_answer();
+        let mapped = call.map(|_| ()).map(drop);
         assert_eq!(words(mapped.packed(PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
         let lease = Lease::new(std::time::Duration::from_secs(1)).unwrap();
         assert!(!PLAIN.acquire(&AcquireArgs { name: &name, owner: &owner, lease, waits: true }).publishes());

@@ -19,7 +19,7 @@ pub(crate) struct Claim {
 /// Checks hashes: a hold exists if one of the fields of its owner exists.
 pub(crate) fn fields(claims: &[Claim], of_owner: fn(&OwnerId) -> Vec<String>) -> Call<Vec<RenewalAnswer>> {
     let claims: Vec<_> = claims.iter().map(|claim| (claim.name.clone(), of_owner(&claim.owner))).collect();
-    Call::with_round_trips(&claims[0].0.clone(), move |send| {
+    Call::with_round_trips(&claims[0].0.clone(), false, move |send, _| {
         let question = |name: &LockName, field: &String| command("HEXISTS", (name.key(), field));
         // Many locks that come into question together are often gone together: then one request tells all.
         let all = || exist(claims.iter().map(|(name, _)| name));
@@ -51,7 +51,7 @@ pub(crate) fn each(
     answer: fn(&Claim, &Value) -> Option<RenewalAnswer>,
 ) -> Call<Vec<RenewalAnswer>> {
     let claims = claims.to_vec();
-    Call::with_round_trips(&claims[0].name.clone(), move |send| {
+    Call::with_round_trips(&claims[0].name.clone(), false, move |send, _| {
         let replies = send(&claims.iter().map(question).collect::<Vec<_>>())?;
         known(claims.iter().zip(&replies).map(|(claim, reply)| answer(claim, reply)).collect())
     })

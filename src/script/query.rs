@@ -10,10 +10,6 @@ use super::reply::{int, list, text};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 
-pub(crate) fn exists(name: &LockName) -> Call<bool> {
-    Call::plain(&["EXISTS"], name, |reply| Some(int(reply)? == 1))
-}
-
 /// The time to live of a key; `None` without a key, the longest duration without an expiry.
 pub(crate) fn time_to_live(name: &LockName) -> Call<Option<Duration>> {
     Call::plain(&["PTTL"], name, read_time_to_live)

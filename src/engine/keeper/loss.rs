@@ -42,7 +42,7 @@ impl Keeper {
 
     /// Schedules the check anew after a deadline moved closer, if an observer or a callback waits for the loss.
     pub(crate) fn schedule_if_observed(&self, hold: &Arc<HoldState>) {
-        if self.config.has_observer || hold.has_listeners() {
+        if self.config.observer.is_some() || hold.has_listeners() {
             self.schedule_check(hold);
         }
     }

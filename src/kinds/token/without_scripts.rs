@@ -9,7 +9,7 @@ use redis::{Cmd, ServerError, Value, cmd};
 use crate::error::{Loss, Refusal, Stop};
 use crate::name::LockName;
 use crate::owner::OwnerId;
-use crate::script::answer::without_receivers;
+use crate::script::answer::NO_RECEIVERS;
 use crate::script::look::command;
 use crate::script::reply::{int, known, list, refused};
 use crate::script::{Attempt, Call, IfLock, Pipeline, Released};
@@ -34,11 +34,13 @@ pub(crate) fn force_release(name: &LockName) -> Call<IfLock<bool>> {
 
 impl Entry {
     pub(super) fn acquired_for(self, lease: Lease) -> Call<Attempt> {
-        Call::with_round_trips(&self.name.clone(), move |send| self.acquire(send, lease))
+        Call::with_round_trips(&self.name.clone(), false, move |send, _| self.acquire(send, lease))
     }
 
     pub(super) fn released(self) -> Call<Released> {
-        Call::with_round_trips(&self.name.clone(), move |send| Ok(without_receivers(self.release(send)?)))
+        let name = self.name.clone();
+        let run = move |send: &mut Pipeline<'_>, _| Ok(self.release(send)?.map(|()| NO_RECEIVERS));
+        Call::with_round_trips(&name, false, run)
     }
 
     /// Builds a command with the key.

@@ -23,7 +23,7 @@ fn mute() -> Error {
 }
 
 fn unanswered(id: u64) -> Fault {
-    Fault::Unanswered(Some(Identity::for_test(id)), mute())
+    Fault::Unanswered(Some(Identity::new(id)), mute())
 }
 
 fn refused(word: &str) -> Fault {
@@ -40,7 +40,7 @@ fn a_mute_connection_is_fenced_and_the_request_repeated() {
     let mut exchange = begun(&bounds);
     assert!(is_send(&exchange.next(START)));
     exchange.failed(START, at(1_500), unanswered(7), false);
-    assert!(matches!(exchange.next(at(1_500)), Next::Fence(identity, _) if identity == Identity::for_test(7)));
+    assert!(matches!(exchange.next(at(1_500)), Next::Fence(identity, _) if identity == Identity::new(7)));
     exchange.fenced(at(1_501), Ok(true));
     assert!(is_send(&exchange.next(at(1_501))));
     assert!(exchange.is_repeated() && !exchange.is_unfenceable());
@@ -83,7 +83,7 @@ fn a_request_without_a_reply_in_its_time_stays_in_doubt() {
     exchange.failed(START, at(3_000), unanswered(7), false);
     let Next::Over(error) = exchange.next(at(3_000)) else { panic!("no time is left for a fence") };
     let in_doubt = exchange.give_up(error).in_doubt.expect("it may have run");
-    assert_eq!(in_doubt.clone().fenceable, [Identity::for_test(7)]);
+    assert_eq!(in_doubt.clone().fenceable, [Identity::new(7)]);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn fences_without_an_answer_are_sent_at_growing_intervals() {
     let Next::Rest(until) = exchange.next(at(20)) else { panic!("no rest") };
     assert!(until >= at(20 + 500), "half of a third of the bound at least: {until:?}");
     exchange.rested(until, None);
-    assert!(matches!(exchange.next(until), Next::Fence(identity, _) if identity == Identity::for_test(7)));
+    assert!(matches!(exchange.next(until), Next::Fence(identity, _) if identity == Identity::new(7)));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_caller_that_is_interrupted_does_not_try_again() {
 fn a_copy_at_a_former_server_is_left_behind() {
     let mut exchange = begun(&bounds());
     exchange.failed(START, at(10), unanswered(7), false);
-    assert_eq!(exchange.left_behind(), Some(Identity::for_test(7)));
+    assert_eq!(exchange.left_behind(), Some(Identity::new(7)));
     assert!(is_send(&exchange.next(at(10))));
     assert!(exchange.is_unfenceable() && exchange.is_repeated());
     assert_eq!(exchange.left_behind(), None);
@@ -269,7 +269,7 @@ proptest::proptest! {
                             proptest::prop_assert!(repeat || sent == 1, "sent again");
                             ids += 1;
                             if identified { on_their_way.push(ids) } else { for_ever += 1 }
-                            let identity = identified.then(|| Identity::for_test(ids));
+                            let identity = identified.then(|| Identity::new(ids));
                             exchange.failed(begun, now, Fault::Unanswered(identity, mute()), false);
                         }
                     }
@@ -278,7 +278,7 @@ proptest::proptest! {
                     proptest::prop_assert!(now < bounds.end, "fenced after the end");
                     if matches!(of_fence, Fate::Elsewhere) {
                         proptest::prop_assert_eq!(exchange.left_behind(), Some(identity.clone()));
-                        on_their_way.retain(|id| Identity::for_test(*id) != identity);
+                        on_their_way.retain(|id| Identity::new(*id) != identity);
                         for_ever += 1;
                         continue;
                     }
@@ -292,7 +292,7 @@ proptest::proptest! {
                     };
                     if let Ok(fenced) = outcome {
                         let before = on_their_way.len();
-                        on_their_way.retain(|id| Identity::for_test(*id) != identity);
+                        on_their_way.retain(|id| Identity::new(*id) != identity);
                         proptest::prop_assert_eq!(on_their_way.len() + 1, before, "another one was fenced");
                         for_ever += usize::from(!fenced);
                     }
