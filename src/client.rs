@@ -495,29 +495,24 @@ impl ClientBuilder {
             Target::Sentinel(service) => master.of_service(service, of_sentinel),
             Target::Replicated(login, nodes) => master.of_nodes(login, nodes),
             Target::Cluster(seeds) => {
-                let members = Members::new(
-                    move |number, address| dialer(number, address),
-                    config.max_connections,
-                    config.sharded_pub_sub,
-                );
-                return Self::opened(config, owners, Box::new(Cluster::new(seeds, members, command_timeout)?));
+                let dialer = move |number, address| dialer(number, address);
+                let members = Members::new(dialer, config.max_connections, config.sharded_pub_sub);
+                return opened(config, owners, Box::new(Cluster::new(seeds, members, command_timeout)?));
             }
         };
         let server = Server::new(dialer, config.max_connections);
-        Self::opened(config, owners, Box::new(Standalone::new(server)))
-    }
-
-    fn opened(config: Config, owners: Owners, topology: Box<dyn Topology>) -> Result<Client> {
-        let engine = Engine::new(config, owners, topology)?;
-        Ok(Client { handle: Handle::new(engine) })
+        opened(config, owners, Box::new(Standalone::new(server)))
     }
 
     /// A client of these servers, whatever the URL says.
     #[cfg(test)]
     pub(crate) fn open(self, topology: Box<dyn Topology>) -> Result<Client> {
-        let engine = Engine::new(self.config.checked()?, Owners::new(), topology)?;
-        Ok(Client { handle: Handle::new(engine) })
+        opened(self.config.checked()?, Owners::new(), topology)
     }
+}
+
+fn opened(config: Config, owners: Owners, topology: Box<dyn Topology>) -> Result<Client> {
+    Ok(Client { handle: Handle::new(Engine::new(config, owners, topology)?) })
 }
 
 /// Makes the list entry of a hold; `None` for a hold that has ended.

@@ -167,7 +167,12 @@ impl Durability {
                 let error = Error::refused(refusal.clone().at(server));
                 return match (refusal.lacks_command(), self.best_effort) {
                     (true, true) => Ok(Some(error)),
-                    (true, false) => Err(unsupported(self, &error, consequence)),
+                    (true, false) => {
+                        let word = self.words().swap_remove(0);
+                        let text =
+                            format!("its Durability needs {word}, and {error}; {consequence}; see with_best_effort()");
+                        Err(Error::new(ErrorKind::Unsupported, text))
+                    }
                     (false, _) => Err(error),
                 };
             }
@@ -196,12 +201,6 @@ impl Durability {
         let disk = if self.fsync { " on their disks" } else { "" };
         format!("{replicas} of {needed} replicas{whose} had it{disk} within {within:?}")
     }
-}
-
-fn unsupported(needs: Durability, error: &Error, consequence: &str) -> Error {
-    let word = needs.words().swap_remove(0);
-    let text = format!("its Durability needs {word}, and {error}; {consequence}; see with_best_effort()");
-    Error::new(ErrorKind::Unsupported, text)
 }
 
 /// What a request has reached.

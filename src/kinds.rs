@@ -114,20 +114,17 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     }
 
     /// Checks whether the lock may be taken with this lease; otherwise returns the reason.
-    fn check_lease(&self, lease: Option<Lease>) -> Result<(), &'static str> {
-        let _ = lease;
+    fn check_lease(&self, _: Option<Lease>) -> Result<(), &'static str> {
         Ok(())
     }
 
     /// Checks whether a thread with these guards may take the lock again; otherwise returns the reason.
-    fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
-        let _ = held;
+    fn check_reentry(&self, _: Counts) -> Result<(), &'static str> {
         Ok(())
     }
 
     /// The channel on which releases are published for this waiter; empty for a kind without messages.
-    fn channel(&self, name: &LockName, owner: &OwnerId) -> String {
-        let _ = owner;
+    fn channel(&self, name: &LockName, _: &OwnerId) -> String {
         name.channel()
     }
 

@@ -218,7 +218,7 @@ impl LockName {
 
     /// The prefix of the keys of all read holds; owner, `:rwlock_timeout:` and a number follow.
     pub(crate) fn read_holds(&self) -> String {
-        if self.key.contains('{') { format!("{}:", self.key) } else { format!("{{{}}}:", self.key) }
+        self.suffixed("")
     }
 
     /// The prefix of the keys of the read holds of one owner; a number follows.

@@ -389,14 +389,10 @@ impl PermitExpirableSemaphore {
     }
 
     /// The lock whose holders have this many permits.
-    fn lock(&self, permits: u32) -> Lock {
-        let kind = PermitLock { permits, skew_ms: self.handle.peer_clock_skew_ms() };
-        Lock::new(&self.handle, Arc::new(kind), self.name.clone())
-    }
-
     fn taking(&self, permits: u32) -> Result<OwnedLock> {
         query::check_taking(permits, MOST_PERMITS).map_err(|error| self.named(error))?;
-        Ok(self.lock(permits).with(self.modifiers.clone()).owned())
+        let kind = Arc::new(PermitLock { permits, skew_ms: self.handle.peer_clock_skew_ms() });
+        Ok(Lock::new(&self.handle, kind, self.name.clone()).with(self.modifiers.clone()).owned())
     }
 
     fn ask<A>(&self, call: impl FnOnce(&LockName) -> Call<A>) -> Result<A> {

@@ -1,6 +1,5 @@
 //! The only clocks: instants that count suspended time, deadlines, leases.
 
-use std::fmt;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -139,12 +138,6 @@ impl Lease {
     }
 }
 
-impl fmt::Display for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ms", self.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -207,7 +200,7 @@ mod tests {
     fn the_margin_is_one_per_cent_at_least_50_ms_at_most_a_tenth() {
         let check = |lease: u64, margin: u64| {
             let lease = Lease::new(Duration::from_millis(lease)).unwrap();
-            assert_eq!(lease.margin(), Duration::from_millis(margin), "{lease}");
+            assert_eq!(lease.margin(), Duration::from_millis(margin), "{lease:?}");
         };
         check(30_000, 300);
         check(2_000, 50);

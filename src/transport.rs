@@ -38,8 +38,7 @@ pub(crate) trait Question<Reply, T>: Sync {
     fn packed_with_source(&self, pub_sub: PubSub) -> Option<Vec<u8>>;
 
     /// The step that must follow this answer over the same connection before the answer counts.
-    fn confirmation(&self, answer: &T) -> Option<&Confirmation> {
-        let _ = answer;
+    fn confirmation(&self, _: &T) -> Option<&Confirmation> {
         None
     }
 }

@@ -125,38 +125,28 @@ fn persistence(info: &Fields, settings: Option<&Fields>) -> Option<Finding> {
     let setting = |name: &str| settings.and_then(|settings| settings.get(name)).map(String::as_str);
     let has_log = info.get("aof_enabled")? == "1";
     let always = "set appendonly yes and appendfsync always; or start the server again only after one watchdog timeout";
-    match (has_log, setting("appendfsync"), setting("save")) {
-        (true, Some("always") | None, _) => None,
-        (true, Some("no"), _) => Some(Finding::new(
+    let (severity, what, consequence) = match (has_log, setting("appendfsync"), setting("save")) {
+        (true, Some("always") | None, _) => return None,
+        (true, Some("no"), _) => (
             Warning,
-            FindingKind::Persistence,
             "appendfsync is no",
             "a crash of the machine loses what the system had not written, about half a minute",
-            always,
-        )),
-        (true, Some(how), _) => Some(Finding::new(
-            Note,
-            FindingKind::Persistence,
-            format!("appendfsync is {how}"),
-            "a crash of the machine loses the locks of the last second",
-            always,
-        )),
-        (false, _, Some("")) => Some(Finding::new(
-            Warning,
-            FindingKind::Persistence,
-            "it persists nothing",
-            "a restart frees all locks while their holders work on, for up to a second until they are told",
-            always,
-        )),
-        (false, ..) => Some(Finding::new(
-            Warning,
-            FindingKind::Persistence,
-            "it persists snapshots at most",
-            "a restart loses the locks since the last snapshot, and brings back released ones until their time to live \
-             ends",
-            always,
-        )),
-    }
+        ),
+        (true, Some(how), _) => {
+            (Note, &*format!("appendfsync is {how}"), "a crash of the machine loses the locks of the last second")
+        }
+        (false, _, Some("")) => {
+            let consequence =
+                "a restart frees all locks while their holders work on, for up to a second until they are told";
+            (Warning, "it persists nothing", consequence)
+        }
+        (false, ..) => {
+            let consequence = "a restart loses the locks since the last snapshot, and brings back released ones until \
+                               their time to live ends";
+            (Warning, "it persists snapshots at most", consequence)
+        }
+    };
+    Some(Finding::new(severity, FindingKind::Persistence, what, consequence, always))
 }
 
 fn writes(info: &Fields) -> Option<Finding> {

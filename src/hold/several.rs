@@ -1,6 +1,7 @@
 //! What waits for, hears of, and prolongs the holds on several locks.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Hold, One};
 use crate::bell::Bell;
@@ -34,21 +35,17 @@ impl Hold {
     /// Runs the callback at the loss after which too few members are left.
     pub(super) fn on_each_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
         let bearable = self.members().len().saturating_sub(self.needed());
-        let waiting: Arc<Mutex<(usize, Option<OnLost>)>> = Arc::new(Mutex::new((bearable, Some(Box::new(callback)))));
+        let waiting: Arc<(AtomicUsize, Mutex<Option<OnLost>>)> =
+            Arc::new((0.into(), Mutex::new(Some(Box::new(callback)))));
         for one in self.ones() {
             let waiting = Arc::clone(&waiting);
             one.on_lost(move |loss| {
-                let due = {
-                    let (bearable, callback) = &mut *waiting.lock();
-                    match bearable.checked_sub(1) {
-                        Some(less) => {
-                            *bearable = less;
-                            None
-                        }
-                        None => callback.take(),
-                    }
-                };
-                if let Some(callback) = due {
+                let (losses, callback) = &*waiting;
+                if losses.fetch_add(1, Ordering::SeqCst) < bearable {
+                    return;
+                }
+                let callback = callback.lock().take();
+                if let Some(callback) = callback {
                     callback(loss);
                 }
             });

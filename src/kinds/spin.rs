@@ -1,7 +1,6 @@
 //! The spin lock: the plain lock without messages; a waiter asks, pauses, and asks again.
 
 use std::collections::hash_map::RandomState;
-use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
@@ -35,7 +34,7 @@ pub(crate) struct Spin {
 ///
 /// Giving up ends [`Lock::try_lock_for`](crate::Lock::try_lock_for) with `None`.
 /// [`Lock::lock`](crate::Lock::lock) waits without limit all the same, a second at a time.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Backoff(pub(super) Pauses);
 
 impl Backoff {
@@ -96,12 +95,6 @@ impl Default for Backoff {
     /// Returns the back-off of Redisson: 1 ms, doubling up to 128 ms.
     fn default() -> Self {
         Self::exponential(Duration::from_millis(1), Duration::from_millis(128))
-    }
-}
-
-impl fmt::Debug for Backoff {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Backoff(..)")
     }
 }
 

@@ -118,8 +118,7 @@ impl<T> OwnedLock<T> {
     ///
     /// As [`Lock::lock`].
     pub fn lock(&self) -> Result<OwnedGuard<T>> {
-        let Lock { carried, .. } = &self.0;
-        self.0.take_for_ever().and_then(|grant| OwnedGuard::new(grant, *carried))
+        self.0.take_for_ever().and_then(|grant| OwnedGuard::new(grant, self.0.carried))
     }
 
     /// Takes the lock if it is free, without waiting; see [`Lock::try_lock`].
@@ -136,8 +135,7 @@ impl<T> OwnedLock<T> {
     ///
     /// As [`Lock::try_lock`].
     pub fn try_lock(&self) -> Result<Option<OwnedGuard<T>>> {
-        let Lock { carried, .. } = &self.0;
-        self.0.take(Wait::Not)?.map(|grant| OwnedGuard::new(grant, *carried)).transpose()
+        self.0.take(Wait::Not)?.map(|grant| OwnedGuard::new(grant, self.0.carried)).transpose()
     }
 
     /// Takes the lock; waits for at most `wait`. [`Duration::MAX`] waits as [`lock`](Self::lock) does.
@@ -155,7 +153,6 @@ impl<T> OwnedLock<T> {
     ///
     /// As [`Lock::try_lock_for`].
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<OwnedGuard<T>>> {
-        let Lock { carried, .. } = &self.0;
-        self.0.take(Wait::within(wait))?.map(|grant| OwnedGuard::new(grant, *carried)).transpose()
+        self.0.take(Wait::within(wait))?.map(|grant| OwnedGuard::new(grant, self.0.carried)).transpose()
     }
 }

@@ -7,14 +7,13 @@ use super::votes::{Verdict, Vote, Votes, majority};
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::acquire::waiting::{Asker, Waiting};
-use crate::engine::caller::Caller;
 use crate::engine::several::asking::{self, Heard, Reply};
 use crate::engine::several::giving_back::{Held, reenter_at_once, release_at_once};
 use crate::engine::several::{Take, once, wanted};
 use crate::engine::{AcquireRequest, Engine, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Waking;
-use crate::owner::{HoldNumber, OwnerId, ThreadId};
+use crate::owner::{HoldNumber, OwnerId};
 use crate::state::backoff::random;
 use crate::state::exchange::Bounds;
 use crate::state::wait_loop::{TakeOutcome, WaitLoop, ask_once, wait_loop};
@@ -23,14 +22,10 @@ use crate::transport::Fitness;
 
 /// One take of most of several locks. Dropping it gives back what it holds.
 pub(crate) struct Most<'a> {
-    requests: &'a [AcquireRequest<'a>],
+    take: Take<'a>,
+    terms: Terms,
     grants: Vec<Option<Grant>>,
     needed: usize,
-    node_timeout: Duration,
-    rejoin_after: Option<Duration>,
-    caller: &'a Caller<'a>,
-    thread: Option<ThreadId>,
-    wait: Wait,
     votes: Votes,
     waiting: Vec<Waiting<'a>>,
     /// The owner for the list of waiters; a waiter holds nothing, so its next round has other owners.
@@ -42,39 +37,34 @@ pub(crate) struct Most<'a> {
 }
 
 impl<'a> Most<'a> {
-    pub(crate) fn new(
-        Take { requests, caller, thread, wait }: Take<'a>,
-        Terms { node_timeout, rejoin_after }: Terms,
-    ) -> Self {
+    pub(crate) fn new(take: Take<'a>, terms: Terms) -> Self {
+        let requests = take.requests;
         let waiting = |request: &'a AcquireRequest<'a>| {
             let label = request.kind.label(request.kind.side());
-            Waiting::new(request.engine, (request.name, label, request.group), caller, wait.deadline())
+            Waiting::new(request.engine, (request.name, label, request.group), take.caller, take.wait.deadline())
         };
-        let patience = requests.iter().map(|request| request.engine.config.command_timeout).min();
+        let patience = requests.iter().map(|request| request.engine.config.command_timeout);
+        let node_timeout = patience.fold(terms.node_timeout, Duration::min);
         let needed = majority(requests.len());
         Self {
-            requests,
+            terms: Terms { node_timeout, ..terms },
             grants: requests.iter().map(|_| None).collect(),
             needed,
-            node_timeout: patience.map_or(node_timeout, |patience| node_timeout.min(patience)),
-            rejoin_after,
-            caller,
-            listed_as: requests[0].engine.draw_owner(&**requests[0].kind, thread.as_ref()),
-            thread,
-            wait,
             votes: Votes::new(needed),
             waiting: requests.iter().map(waiting).collect(),
+            listed_as: requests[0].engine.draw_owner(&**requests[0].kind, take.thread.as_ref()),
             hears_messages: false,
             without_quorum_since: None,
+            take,
         }
     }
 
     /// Takes most of the locks, or none. The grants are in the order of the requests, with nothing for a missing one.
     pub(crate) fn run(mut self) -> Result<Option<Vec<Option<Grant>>>> {
-        let outcome = if self.wait == Wait::Not {
+        let outcome = if self.take.wait == Wait::Not {
             ask_once(&mut self)
         } else {
-            let deadline = self.wait.deadline();
+            let deadline = self.take.wait.deadline();
             wait_loop(&mut self, deadline)
         };
         if !matches!(outcome, Ok(Some(_))) {
@@ -88,19 +78,19 @@ impl<'a> Most<'a> {
     fn ask_all(&mut self) -> Vec<(Heard, bool)> {
         let skips_down = self.has_quorum_up();
         let mut replies = self.reenter_all(skips_down);
-        let missing: Vec<usize> = (0..self.requests.len()).filter(|place| replies[*place].is_none()).collect();
-        let asking = missing
-            .iter()
-            .map(|place| Acquisition::new(&self.requests[*place], self.thread.clone(), self.caller, Wait::Not));
-        let (limit, rejoin_after) = (self.node_timeout, self.rejoin_after);
-        let longest = self.requests.iter().map(|request| request.lease.duration()).max();
+        let missing: Vec<usize> = (0..self.take.requests.len()).filter(|place| replies[*place].is_none()).collect();
+        let asking = missing.iter().map(|place| {
+            Acquisition::new(&self.take.requests[*place], self.take.thread.clone(), self.take.caller, Wait::Not)
+        });
+        let (limit, rejoin_after) = (self.terms.node_timeout, self.terms.rejoin_after);
+        let longest = self.take.requests.iter().map(|request| request.lease.duration()).max();
         let usual = |engine: &Engine| engine.keeper.watchdog_lease.duration().max(longest.unwrap_or_default());
         let vote = |engine: &Engine, _| {
             let age = Some(rejoin_after.unwrap_or_else(|| usual(engine)));
             at_nodes(limit, Fitness { is_up: skips_down, age, advice: ADVICE })
         };
-        let asked = asking::ask_at_once(asking.collect(), self.caller, vote);
-        for request in self.requests {
+        let asked = asking::ask_at_once(asking.collect(), self.take.caller, vote);
+        for request in self.take.requests {
             request.engine.sender.try_again_later(request.name);
         }
         let is_reentry: Vec<bool> = replies.iter().map(Option::is_some).collect();
@@ -121,12 +111,13 @@ impl<'a> Most<'a> {
     /// Re-enters the locks that this thread holds, all servers at once. A lost hold does not vote.
     fn reenter_all(&self, skips_down: bool) -> Vec<Option<Heard>> {
         let find = |(place, request): (usize, &'a AcquireRequest<'a>)| {
-            Some((place, (request, request.held_by(self.thread.as_ref())?)))
+            Some((place, (request, request.held_by(self.take.thread.as_ref())?)))
         };
-        let (places, held): (Vec<usize>, Vec<_>) = self.requests.iter().enumerate().filter_map(find).unzip();
-        let bounds = |_: &Engine| at_nodes(self.node_timeout, Fitness { is_up: skips_down, ..Fitness::default() });
-        let mut replies: Vec<Option<Heard>> = self.requests.iter().map(|_| None).collect();
-        for (place, outcome) in places.into_iter().zip(reenter_at_once(&held, bounds, self.caller)) {
+        let (places, held): (Vec<usize>, Vec<_>) = self.take.requests.iter().enumerate().filter_map(find).unzip();
+        let bounds =
+            |_: &Engine| at_nodes(self.terms.node_timeout, Fitness { is_up: skips_down, ..Fitness::default() });
+        let mut replies: Vec<Option<Heard>> = self.take.requests.iter().map(|_| None).collect();
+        for (place, outcome) in places.into_iter().zip(reenter_at_once(&held, bounds, self.take.caller)) {
             replies[place] = Some(Heard { reply: outcome.map(Reply::Granted), run_id: None });
         }
         replies
@@ -136,7 +127,8 @@ impl<'a> Most<'a> {
     fn vote(&self, place: usize, reply: Result<Reply>) -> (Option<Grant>, Vote, Option<Error>) {
         match reply {
             Ok(Reply::Granted(grant)) => {
-                let until = self.requests[place].engine.keeper.with_ledger(&grant.0, |ledger, _| ledger.good_until());
+                let until =
+                    self.take.requests[place].engine.keeper.with_ledger(&grant.0, |ledger, _| ledger.good_until());
                 (Some(grant), Vote::Granted { until }, None)
             }
             Ok(Reply::Busy(free_in)) => (None, Vote::Busy(free_in), None),
@@ -162,12 +154,12 @@ impl<'a> Most<'a> {
         let grants: Vec<_> =
             self.grants.iter_mut().enumerate().filter_map(|(place, grant)| Some((place, grant.take()?))).collect();
         let held = grants.iter().map(|(place, (hold, guard))| Held {
-            engine: self.requests[*place].engine,
+            engine: self.take.requests[*place].engine,
             hold,
             guard: *guard,
         });
         // What a node does not confirm in time is cleared away in the background.
-        drop(release_at_once(&held.collect::<Vec<_>>(), |_| once(self.node_timeout)));
+        drop(release_at_once(&held.collect::<Vec<_>>(), |_| once(self.terms.node_timeout)));
     }
 
     /// The error of a round in which too few nodes voted.
@@ -178,7 +170,7 @@ impl<'a> Most<'a> {
             return error.clone();
         }
         let texts: Vec<String> = errors.iter().map(Error::to_string).collect();
-        let (silent, all) = (errors.len(), self.requests.len());
+        let (silent, all) = (errors.len(), self.take.requests.len());
         let needed = self.needed;
         let text = format!("{silent} of {all} nodes did not vote, and {needed} votes are needed: {}", texts.join("; "));
         Error::new(ErrorKind::Quorum, text)
@@ -189,11 +181,11 @@ impl<'a> Most<'a> {
         let since = *self.without_quorum_since.get_or_insert(now);
         // A node that refuses for good will not vote in a later round either.
         let for_good = errors.iter().filter(|error| !error.is_transient()).count();
-        let outage_limit = self.requests[0].engine.config.outage_limit;
-        for_good > self.requests.len() - self.needed
-            || self.wait == Wait::Not
-            || self.wait.deadline().passed(now)
-            || (self.wait.deadline() == Deadline::Never && now >= since.after(outage_limit))
+        let outage_limit = self.take.requests[0].engine.config.outage_limit;
+        for_good > self.take.requests.len() - self.needed
+            || self.take.wait == Wait::Not
+            || self.take.wait.deadline().passed(now)
+            || (self.take.wait.deadline() == Deadline::Never && now >= since.after(outage_limit))
     }
 }
 
@@ -205,15 +197,15 @@ impl WaitLoop for Most<'_> {
     }
 
     fn stand_back(&mut self) -> Result<()> {
-        if self.requests.iter().any(|request| request.held_by(self.thread.as_ref()).is_some()) {
+        if self.take.requests.iter().any(|request| request.held_by(self.take.thread.as_ref()).is_some()) {
             return Ok(());
         }
-        let caller = self.caller;
-        stand_back(self.requests.iter().map(wanted), self.wait.deadline(), |until| caller.sleep(until))
+        let caller = self.take.caller;
+        stand_back(self.take.requests.iter().map(wanted), self.take.wait.deadline(), |until| caller.sleep(until))
     }
 
     fn attempt(&mut self) -> Result<TakeOutcome<Self::Grant>> {
-        self.caller.check()?;
+        self.take.caller.check()?;
         let sent = Instant::now();
         let replies = self.ask_all();
         let (mut votes, mut errors, mut reentered) = (vec![], vec![], 0);
@@ -263,7 +255,7 @@ impl WaitLoop for Most<'_> {
     fn arm(&mut self) -> Result<bool> {
         let mut is_new = false;
         if self.hears_messages {
-            for (request, waiting) in self.requests.iter().zip(&mut self.waiting) {
+            for (request, waiting) in self.take.requests.iter().zip(&mut self.waiting) {
                 if matches!(request.kind.waking(), Waking::Message) {
                     // A node that refuses to be listened to is asked again after a pause.
                     is_new |=
@@ -277,7 +269,7 @@ impl WaitLoop for Most<'_> {
     fn sleep(&mut self, until: Instant) -> Result<()> {
         loop {
             let (number, owner) = &self.listed_as;
-            let asker = Asker { number: *number, owner, thread: self.thread.as_ref() };
+            let asker = Asker { number: *number, owner, thread: self.take.thread.as_ref() };
             self.waiting[0].sleep(until, asker)?;
             // Callers that share the votes are woken by the same messages, and would meet again.
             if self.hears_messages || Instant::now() >= until {

@@ -1,7 +1,5 @@
 //! A request: script, arguments, route, and the function that reads the reply.
 
-use std::fmt;
-
 use once_cell::sync::OnceCell;
 use redis::{Cmd, Value};
 
@@ -19,7 +17,6 @@ pub(crate) struct Script {
 }
 
 /// A request to Redis, with the function that reads the reply.
-#[derive(Debug)]
 pub(crate) struct Call<T> {
     route: LockName,
     /// The two first words of the request; a request without a script has all its words in `words`.
@@ -33,7 +30,6 @@ pub(crate) struct Call<T> {
 }
 
 /// A wait for replicas, and the answers that need it.
-#[derive(Debug)]
 struct Confirmed<T> {
     confirmation: Confirmation,
     is_needed: fn(&T) -> bool,
@@ -268,12 +264,6 @@ impl<T> Question<Value, T> for Call<T> {
     }
 }
 
-impl<T> fmt::Debug for Read<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Read(..)")
-    }
-}
-
 impl<T> RoundTrips<T> {
     pub(crate) fn run(&self, send: &mut Pipeline<'_>, pub_sub: PubSub) -> Result<T, Stop> {
         (self.run)(send, pub_sub)
@@ -285,12 +275,6 @@ impl<T> RoundTrips<T> {
     {
         let Self { run, publishes } = self;
         RoundTrips { run: Box::new(move |send, pub_sub| run(send, pub_sub).map(convert)), publishes }
-    }
-}
-
-impl<T> fmt::Debug for RoundTrips<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RoundTrips(..)")
     }
 }
 

@@ -53,7 +53,6 @@ pub(crate) fn send<T>(outgoing: Outgoing<'_, T>, caller: Option<&Caller<'_>>) ->
 }
 
 /// A call that is to be sent.
-#[derive(Debug)]
 pub(crate) struct Outgoing<'a, T> {
     pub(crate) topology: &'a dyn Topology,
     pub(crate) call: &'a Call<T>,
