@@ -451,20 +451,13 @@ impl Permits {
 
 impl Drop for Permits {
     fn drop(&mut self) {
-        if self.ticket.is_none() {
-            return;
-        }
-        let Err(error) = self.give_back(|config| config.drop_timeout).map_err(|error| error.about_a(NOUN, &self.name))
-        else {
-            return;
-        };
-        if error.kind() != ErrorKind::Closed
+        if let Err(error) = self.give_back(|config| config.drop_timeout)
+            && error.kind() != ErrorKind::Closed
             && let Some(engine) = self.handle.look()
         {
-            let (name, kind) = (self.name.to_string(), LockKind::Semaphore);
-            engine
-                .config
-                .observe(|observer| observer.release_failed(&ReleaseFailed { name, kind, group: None, error }));
+            let (name, kind, error) = (self.name.to_string(), LockKind::Semaphore, error.about_a(NOUN, &self.name));
+            let event = ReleaseFailed { name, kind, group: None, error };
+            engine.config.observe(|observer| observer.release_failed(&event));
         }
     }
 }

@@ -29,17 +29,11 @@ pub(crate) fn fields(claims: &[Claim], of_owner: fn(&OwnerId) -> Vec<String>) ->
         let questions: Vec<Cmd> =
             claims.iter().flat_map(|(name, fields)| fields.iter().map(|field| question(name, field))).collect();
         let mut replies = send(&questions)?.into_iter();
-        let mut answers = Vec::with_capacity(claims.len());
-        for (_, fields) in &claims {
-            let mut answer = None;
-            for reply in replies.by_ref().take(fields.len()) {
-                match reply {
-                    Value::Int(0) => {}
-                    other => answer = answer.or(Some(known(RenewalAnswer::read(&other))?)),
-                }
-            }
-            answers.push(answer);
-        }
+        let answers = claims.iter().map(|(_, fields)| {
+            let found = replies.by_ref().take(fields.len()).filter(|reply| *reply != Value::Int(0));
+            Some(found.map(|reply| RenewalAnswer::read(&reply)).collect::<Option<Vec<_>>>()?.into_iter().next())
+        });
+        let answers = known(answers.collect::<Option<Vec<_>>>())?;
         gone_or_taken(send, claims.iter().map(|(name, _)| name), answers)
     })
 }

@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 
 use lockson::{
-    Backoff, Cancel, Client, ClientBuilder, Error, ErrorKind, FencingToken, Guard, HeldLock, Hold, Holder, Lock,
-    LockKind, LockLost, LockWaiter, Loss, OwnedGuard, OwnedLock, ReadWriteLock, ReleaseBy, ReleaseFailed, TokenOptions,
+    Backoff, Cancel, Candidate, Client, ClientBuilder, CountDownLatch, Election, Error, ErrorKind, ExpiringPermits,
+    FencingToken, Guard, HeldLock, Hold, Holder, Leadership, Lock, LockKind, LockLost, LockWaiter, Loss, OwnedGuard,
+    OwnedLock, PermitExpirableSemaphore, Permits, ReadWriteLock, ReleaseBy, ReleaseFailed, Semaphore, TokenOptions,
     WaitGivenUp,
 };
 
@@ -47,6 +48,8 @@ fn all_that_can_be_had_may_cross_a_caught_panic() {
     check::<(Guard, Guard<FencingToken>, OwnedGuard, Hold, FencingToken, Cancel)>();
     check::<(TokenOptions, Backoff, ReleaseBy, HeldLock, LockWaiter, LockKind, Holder)>();
     check::<(Error, ErrorKind, Loss, LockLost, ReleaseFailed, WaitGivenUp)>();
+    check::<(Semaphore, Permits, PermitExpirableSemaphore, ExpiringPermits, CountDownLatch)>();
+    check::<(Election, Candidate, Leadership)>();
 }
 
 #[test]
@@ -56,6 +59,8 @@ fn all_but_a_guard_may_move_to_another_thread() {
     check::<(OwnedGuard, OwnedGuard<FencingToken>, Hold, FencingToken, Cancel)>();
     check::<(TokenOptions, Backoff, ReleaseBy, HeldLock, LockWaiter, LockKind, Holder)>();
     check::<(Error, ErrorKind, Loss, LockLost, ReleaseFailed, WaitGivenUp)>();
+    check::<(Semaphore, Permits, PermitExpirableSemaphore, ExpiringPermits, CountDownLatch)>();
+    check::<(Election, Candidate, Leadership)>();
 }
 
 /// Compiles a library that uses Lockson; `Err` is the text of the compiler.
