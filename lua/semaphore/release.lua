@@ -19,7 +19,7 @@ if number > tonumber(ARGV[1]) then
 end
 local free = redis.call('get', KEYS[1])
 if number == tonumber(ARGV[1]) then
-  return {1, tonumber(free or 0), -1}
+  return {1, tonumber(free or 0) or 0, -1}
 end
 if not free and ARGV[4] == '0' then
   return {0}

@@ -68,3 +68,21 @@ pub(crate) fn withdraw(name: &LockName, once: &Once, given_up: u64) -> Call<()> 
     let call = once::call(&WITHDRAW, name, once, |reply| int(reply).map(drop)).arg(given_up);
     call.arg(name.semaphore_channel()).publish_command()
 }
+
+#[cfg(test)]
+mod tests {
+    use lockson_harness::RedisServer;
+
+    use super::*;
+    use crate::script::tests::run;
+
+    #[test]
+    fn a_repeated_release_is_answered_beside_data_too() {
+        let server = RedisServer::start();
+        let (name, once) = (LockName::new("n").unwrap(), Once { key: "once".to_owned(), number: 1 });
+        let release = release(&name, &once, 2, true);
+        assert_eq!(run(&server, &release), Returned::Done { free: 2, receivers: Some(0) });
+        server.run(&["SET", "n", "text"]);
+        assert_eq!(run(&server, &release), Returned::Done { free: 0, receivers: None });
+    }
+}
