@@ -37,26 +37,16 @@ pub(crate) fn resume(pid: u32) {
     send(pid, Signal::CONT);
 }
 
-/// The start of a process in clock ticks since boot; distinguishes two processes with the same pid.
-pub(crate) fn started_at(pid: u32) -> Option<u64> {
-    fields(pid)?.get(19)?.parse().ok()
-}
-
 fn send(pid: u32, signal: Signal) {
     if let Err(error) = kill_process(as_pid(pid), signal) {
         panic!("cannot send {signal:?} to {pid}: {}", io::Error::from(error));
     }
 }
 
+/// The first field of `/proc/<pid>/stat` after the program's name, which may hold any sign.
 fn state(pid: u32) -> Option<char> {
-    fields(pid)?.first()?.chars().next()
-}
-
-/// The fields of `/proc/<pid>/stat` from the state on: the program's name before the state may hold any sign.
-fn fields(pid: u32) -> Option<Vec<String>> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = line.rsplit_once(") ")?;
-    Some(rest.split_whitespace().map(str::to_owned).collect())
+    line.rsplit_once(") ")?.1.chars().next()
 }
 
 fn as_pid(pid: u32) -> Pid {

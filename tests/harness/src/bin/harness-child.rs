@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockson_harness::helper::{requests, say};
 use lockson_harness::proxy::{Proxy, Then, When};
-use lockson_harness::{HelperProcess, Inside, RedisServer, Witness, descriptors_of, threads_of};
+use lockson_harness::{HelperProcess, RedisServer, descriptors_of, threads_of};
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("deaf") {
@@ -16,10 +16,6 @@ fn main() {
         let words: Vec<&str> = request.split(' ').collect();
         match words[..] {
             ["echo", ..] => say(&request["echo ".len()..]),
-            ["complain", ..] => {
-                eprintln!("{}", &request["complain ".len()..]);
-                say("complained");
-            }
             ["block"] => {
                 say("blocking");
                 deaf();
@@ -44,8 +40,6 @@ fn main() {
 struct Held {
     servers: Vec<RedisServer>,
     helpers: Vec<HelperProcess>,
-    witness: Option<Witness>,
-    inside: Vec<Inside>,
 }
 
 impl Held {
@@ -57,7 +51,6 @@ impl Held {
             }
             ["shared"] => return describe(RedisServer::shared()),
             ["server-and-drop"] => drop(RedisServer::start()),
-            ["pause-servers"] => self.servers.iter().for_each(RedisServer::pause),
             ["helper", mode] => {
                 let program = std::env::current_exe().expect("a running program has a path");
                 let helper = HelperProcess::spawn(program, &[mode]);
@@ -67,14 +60,6 @@ impl Held {
             }
             ["stop-helpers"] => self.helpers.iter().for_each(HelperProcess::stop),
             ["drop-helpers"] => self.helpers.clear(),
-            ["witness", folder] => self.witness = Some(Witness::at(folder)),
-            ["enter", name] => {
-                let inside = self.witness.as_ref().expect("a witness first").enter(name);
-                let answer = if inside.is_alone() { "alone" } else { "beside" };
-                self.inside.push(inside);
-                return answer.to_owned();
-            }
-            ["leave"] => self.inside.clear(),
             _ => panic!("an unknown request: {words:?}"),
         }
         "done".to_owned()

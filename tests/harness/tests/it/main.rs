@@ -7,4 +7,3 @@ mod proxy_late;
 mod proxy_network;
 mod server;
 mod wire;
-mod witness;
