@@ -1,39 +1,11 @@
 //! The promises of the proxy without faults.
 
 use std::collections::BTreeMap;
-use std::thread;
-use std::time::Duration;
 
 use lockson_harness::proxy::{Fate, Proxy, When};
 use lockson_harness::{HelperProcess, RedisServer, eventually};
-use redis::Commands;
 
 use crate::wire::{SOON, Wire};
-
-#[test]
-fn a_client_sees_no_difference() {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.address());
-    for url in [proxy.url(), format!("{}?protocol=resp3", proxy.url())] {
-        let client = redis::Client::open(url).unwrap();
-        let mut connection = client.get_connection().unwrap();
-        let long = "x".repeat(3_000_000);
-        let () = connection.set("long", &long).unwrap();
-        let back: String = connection.get("long").unwrap();
-        assert!(back == long);
-        let () = connection.hset_multiple("hash", &[("a", 1), ("b", 2)]).unwrap();
-        let hash: BTreeMap<String, i32> = connection.hgetall("hash").unwrap();
-        assert_eq!(hash["b"], 2);
-        let missing: Option<String> = connection.get("missing").unwrap();
-        assert_eq!(missing, None);
-        let script = redis::Script::new("return {KEYS[1], {1, 2, {ok='fine'}}}");
-        let _: redis::Value = script.key("k").invoke(&mut connection).unwrap();
-        let wrong: redis::RedisResult<i64> = connection.incr("hash", 1);
-        assert!(wrong.unwrap_err().to_string().contains("WRONGTYPE"));
-        let (one, two): (i64, i64) = redis::pipe().atomic().incr("n", 1).incr("n", 1).query(&mut connection).unwrap();
-        assert_eq!(two, one + 1);
-    }
-}
 
 #[test]
 fn requests_are_recorded_with_their_fate() {
@@ -58,22 +30,6 @@ fn requests_are_recorded_with_their_fate() {
     assert_eq!(proxy.fitting(&When::any().containing("value")).len(), 1);
     assert_eq!(proxy.fitting_since(mark, &When::any()).len(), 1);
     assert_eq!(proxy.fitting(&When::any().that(|request| request.arguments.len() == 1)).len(), 2);
-}
-
-#[test]
-fn a_request_can_be_waited_for() {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.address());
-    thread::scope(|scope| {
-        let seen = scope.spawn(|| proxy.wait_for(&When::command("ECHO").nth(2), SOON));
-        let mut wire = Wire::open(proxy.address());
-        for word in ["one", "two", "three"] {
-            wire.ask(&["ECHO", word], &format!("${}\r\n{word}\r\n", word.len()));
-        }
-        assert_eq!(seen.join().unwrap().text(0), "two");
-    });
-    let wait = || proxy.wait_for(&When::command("GET"), Duration::from_millis(20));
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait)).is_err());
 }
 
 #[test]
@@ -127,41 +83,6 @@ fn subscriptions_pair_with_their_many_confirmations() {
 }
 
 #[test]
-fn an_array_that_looks_like_a_message_is_a_reply() {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.address());
-    let mut wire = Wire::open(proxy.address());
-    let reply = "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nb\r\n";
-    wire.ask(&["EVAL", "return {'message','a','b'}", "0"], reply);
-    let request = proxy.requests().remove(0);
-    assert_eq!(proxy.fate(&request), Fate::Answered(reply.into()));
-    assert!(proxy.fitting(&When::message()).is_empty());
-}
-
-#[test]
-fn lines_and_foreign_bytes_pass() {
-    use std::io::Write;
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.address());
-    let mut wire = Wire::open(proxy.address());
-    wire.stream.write_all(b"PING\r\n\r\nECHO hi\r\n").unwrap();
-    wire.expect("+PONG\r\n$2\r\nhi\r\n");
-    assert_eq!(proxy.count(&When::command("PING")), 1);
-    // Not a Redis server: all bytes pass unchanged.
-    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    proxy.retarget(other.local_addr().unwrap());
-    let mut wire = Wire::open(proxy.address());
-    wire.stream.write_all(b"\x16\x03\x01 hello").unwrap();
-    let (mut stream, _) = other.accept().unwrap();
-    let mut bytes = [0; 9];
-    std::io::Read::read_exact(&mut stream, &mut bytes).unwrap();
-    assert_eq!(&bytes, b"\x16\x03\x01 hello");
-    stream.write_all(b"\x15bye").unwrap();
-    drop(stream);
-    assert_eq!(wire.rest(), b"\x15bye");
-}
-
-#[test]
 fn either_end_closes_the_other() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.address());
@@ -194,22 +115,6 @@ fn a_request_right_before_the_end_is_executed() {
         let reply = format!(":{}\r\n", number + 1).into_bytes();
         assert_eq!(proxy.wait_fate(&request, SOON), Fate::Answered(reply));
     }
-}
-
-#[test]
-fn a_dropped_proxy_leaves_nothing_open() {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.address());
-    let mut wires: Vec<Wire> = (0..5).map(|_| Wire::open(proxy.address())).collect();
-    wires.iter_mut().for_each(|wire| wire.ask(&["PING"], "+PONG\r\n"));
-    let rule = proxy.rule(When::any(), lockson_harness::proxy::Then::HoldRequest);
-    wires[0].send(&["PING"]);
-    rule.wait_hit(SOON);
-    let address = proxy.address();
-    drop(proxy);
-    assert!(std::net::TcpStream::connect(address).is_err());
-    wires[1..].iter_mut().for_each(Wire::expect_end);
-    eventually(SOON, "the server's side is closed", || server.clients().is_empty());
 }
 
 #[test]

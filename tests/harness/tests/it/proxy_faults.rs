@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use lockson_harness::eventually;
-use lockson_harness::proxy::{Fate, HUGE_BULK_HEADER, Proxy, Then, When};
+use lockson_harness::proxy::{Fate, Proxy, Then, When};
 
 use crate::wire::{OK, PONG, SOON, Wire, frame, rig};
 
@@ -31,34 +31,6 @@ fn a_held_request_is_executed_after_its_release() {
 }
 
 #[test]
-fn a_held_reply_is_seen_after_its_release() {
-    let (server, proxy, mut wire) = rig();
-    let rule = proxy.rule(When::command("SET"), Then::HoldReply);
-    wire.send(&["SET", "key", "1"]);
-    wire.send(&["PING"]);
-    let request = rule.wait_hit(SOON);
-    assert_eq!(proxy.wait_fate(&request, SOON), Fate::Answered(OK.into()));
-    assert_eq!(server.keys(), ["key"]);
-    wire.expect_silence();
-    rule.release();
-    wire.expect(OK);
-    wire.expect(PONG);
-}
-
-#[test]
-fn a_held_reply_outlives_the_server() {
-    let (server, proxy, mut wire) = rig();
-    let rule = proxy.rule(When::command("SET"), Then::HoldReply);
-    wire.send(&["SET", "key", "1"]);
-    proxy.wait_fate(&rule.wait_hit(SOON), SOON);
-    server.kill();
-    wire.expect_silence();
-    rule.release();
-    wire.expect(OK);
-    wire.expect_end();
-}
-
-#[test]
 fn requests_and_replies_can_be_late() {
     const TIME: Duration = Duration::from_millis(80);
     for (then, executed_early) in [(Then::DelayRequest(TIME), false), (Then::DelayReply(TIME), true)] {
@@ -79,28 +51,6 @@ fn requests_and_replies_can_be_late() {
 }
 
 #[test]
-fn a_swallowed_reply_is_lost_after_the_execution() {
-    let (server, proxy, mut wire) = rig();
-    let rule = proxy.rule(When::command("SET"), Then::SwallowReply);
-    wire.send(&["SET", "key", "1"]);
-    let request = rule.wait_hit(SOON);
-    assert_eq!(proxy.wait_fate(&request, SOON), Fate::Answered(OK.into()));
-    wire.expect_silence();
-    wire.ask(&["PING"], PONG);
-    assert_eq!(server.keys(), ["key"]);
-}
-
-#[test]
-fn a_swallowed_request_is_never_executed() {
-    let (server, proxy, mut wire) = rig();
-    let rule = proxy.rule(When::command("SET"), Then::SwallowRequest);
-    wire.send(&["SET", "key", "1"]);
-    assert_eq!(proxy.fate(&rule.wait_hit(SOON)), Fate::Dropped);
-    wire.ask(&["PING"], PONG);
-    assert!(server.keys().is_empty());
-}
-
-#[test]
 fn another_answer_comes_in_its_turn() {
     let (server, proxy, mut wire) = rig();
     let busy = "-BUSY not now\r\n";
@@ -117,19 +67,6 @@ fn another_answer_comes_in_its_turn() {
     wire.expect(busy);
     wire.expect("$1\r\nx\r\n");
     assert!(server.keys().is_empty());
-}
-
-#[test]
-fn a_connection_is_cut_before_the_request() {
-    let (server, proxy, mut wire) = rig();
-    let rule = proxy.rule(When::command("SET"), Then::CutBeforeRequest);
-    wire.ask(&["PING"], PONG);
-    wire.send(&["SET", "key", "1"]);
-    wire.expect_end();
-    assert_eq!(proxy.fate(&rule.wait_hit(SOON)), Fate::Dropped);
-    eventually(SOON, "the server's side is closed", || server.clients().is_empty());
-    assert!(server.keys().is_empty());
-    Wire::open(proxy.address()).ask(&["SET", "key", "1"], OK);
 }
 
 #[test]
@@ -212,65 +149,6 @@ fn a_reply_is_cut_after_every_byte() {
 }
 
 #[test]
-fn a_reply_of_several_frames_is_cut_after_every_byte() {
-    let (_server, proxy, _) = rig();
-    let whole = ["a", "bc"].iter().zip(1..).fold(String::new(), |text, (channel, count)| {
-        let length = channel.len();
-        text + &format!("*3\r\n$9\r\nsubscribe\r\n${length}\r\n{channel}\r\n:{count}\r\n")
-    });
-    for seen in 0..=whole.len() {
-        proxy.rule(When::command("SUBSCRIBE"), Then::CutReplyAfter(seen));
-        let mut wire = Wire::open(proxy.address());
-        wire.send(&["SUBSCRIBE", "a", "bc"]);
-        assert_eq!(String::from_utf8_lossy(&wire.rest()), whole[..seen]);
-    }
-}
-
-#[test]
-fn a_slow_reply_comes_byte_by_byte() {
-    const PACE: Duration = Duration::from_millis(10);
-    let (_server, proxy, mut wire) = rig();
-    proxy.rule(When::command("PING"), Then::SlowReply(PACE));
-    let started = Instant::now();
-    wire.send(&["PING"]);
-    for number in 0..7 {
-        wire.expect(&PONG[number..=number]);
-        assert!(started.elapsed() >= PACE * u32::try_from(number).unwrap());
-    }
-    wire.ask(&["PING"], PONG);
-}
-
-#[test]
-fn a_reply_is_replaced_by_anything() {
-    let (server, proxy, mut wire) = rig();
-    let header = std::str::from_utf8(HUGE_BULK_HEADER).unwrap();
-    for reply in ["!!garbage", header, "", "*1000000\r\n"] {
-        let then = Then::ReplaceReply(reply.into());
-        let rule = proxy.rule(When::command("INCR"), then);
-        wire.send(&["INCR", "n"]);
-        let request = rule.wait_hit(SOON);
-        assert!(matches!(proxy.wait_fate(&request, SOON), Fate::Answered(_)));
-        wire.expect(reply);
-        wire.expect_silence();
-    }
-    wire.ask(&["PING"], PONG);
-    let count: i64 = server.query(&["GET", "n"]);
-    assert_eq!(count, 4);
-}
-
-#[test]
-fn bytes_are_put_into_a_reply_at_every_place() {
-    let (_server, proxy, mut wire) = rig();
-    let reply = "$2\r\nhi\r\n";
-    for place in 0..=reply.len() {
-        let then = Then::InsertIntoReply(place, b">push<".to_vec());
-        proxy.rule(When::command("ECHO"), then);
-        let (before, after) = reply.split_at(place);
-        wire.ask(&["ECHO", "hi"], &format!("{before}>push<{after}"));
-    }
-}
-
-#[test]
 fn messages_are_lost_held_and_cut_like_replies() {
     let (server, proxy, mut wire) = rig();
     let message = |text: &str| format!("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n{text}\r\n");
@@ -318,22 +196,6 @@ fn a_rule_acts_on_the_requests_it_was_made_for() {
     assert_eq!(long.hits(), 1);
     proxy.heal();
     wire.ask(&["ECHO", "abcd"], "$4\r\nabcd\r\n");
-}
-
-#[test]
-fn one_rule_acts_on_the_request_and_one_on_its_reply() {
-    let (server, proxy, mut wire) = rig();
-    let request = proxy.rule(When::script(), Then::HoldRequest);
-    let reply = proxy.rule(When::script(), Then::HoldReply);
-    wire.send(&["EVAL", "return redis.call('INCR', 'n')", "0"]);
-    request.wait_hit(SOON);
-    assert!(server.keys().is_empty());
-    request.release();
-    let seen = reply.wait_hit(SOON);
-    assert_eq!(proxy.wait_fate(&seen, SOON), Fate::Answered(b":1\r\n".to_vec()));
-    wire.expect_silence();
-    reply.release();
-    wire.expect(":1\r\n");
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! The promises of the proxy about originals and copies that arrive late.
 
-use std::time::Duration;
-
 use lockson_harness::proxy::{Fate, Proxy, Request, RuleHandle, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
@@ -19,26 +17,6 @@ fn a_held_request_arrives_after_its_client_has_gone() {
     assert_eq!(server.keys(), ["list"]);
     eventually(SOON, "the server's side is closed", || server.clients().is_empty());
     eventually(SOON, "the connection is over", || proxy.connections().is_empty());
-}
-
-#[test]
-fn a_held_request_of_a_client_that_timed_out_arrives_late() {
-    let (server, proxy) = rig();
-    let client = redis::Client::open(proxy.url()).unwrap();
-    let mut connection = client.get_connection().unwrap();
-    let limit = Some(Duration::from_millis(20));
-    connection.set_read_timeout(limit).unwrap();
-    let rule = proxy.rule(When::script(), Then::HoldRequest);
-    let script = "return redis.call('INCR', KEYS[1])";
-    let lost = redis::cmd("EVAL").arg(&[script, "1", "n"]).query::<i64>(&mut connection);
-    assert!(lost.unwrap_err().is_timeout());
-    drop(connection);
-    let request = rule.wait_hit(SOON);
-    proxy.wait_client_closed(request.connection, SOON);
-    server.run(&["SET", "n", "10"]);
-    rule.release();
-    let fate = proxy.wait_fate(&request, SOON);
-    assert_eq!(fate, Fate::Answered(b":11\r\n".to_vec()));
 }
 
 #[test]
@@ -85,17 +63,6 @@ fn a_copy_arrives_on_a_new_connection() {
         assert_eq!(proxy.wait_fate(&copy, SOON), Fate::Answered(reply));
     }
     eventually(SOON, "the server's sides are closed", || server.clients().is_empty());
-}
-
-#[test]
-fn a_copy_to_nowhere_is_seen_to_fail() {
-    let (server, proxy) = rig();
-    let mut wire = Wire::open(proxy.address());
-    wire.ask(&["PING"], "+PONG\r\n");
-    let original = proxy.requests().remove(0);
-    server.kill();
-    let copy = proxy.send_copy_anew(&original);
-    assert!(matches!(proxy.wait_fate(&copy, SOON), Fate::Failed(_)));
 }
 
 fn rig() -> (RedisServer, Proxy) {

@@ -59,15 +59,6 @@ fn a_killed_test_process_takes_its_servers_with_it() {
 }
 
 #[test]
-fn a_killed_test_process_takes_a_paused_server_with_it() {
-    let mut helper = child();
-    let (pid, _, folder) = server_of(&helper.ask("server", SOON));
-    helper.ask("pause-servers", SOON);
-    helper.kill();
-    gone(pid, &folder);
-}
-
-#[test]
 fn a_shared_server_ends_with_a_process_that_ends_well() {
     let mut helper = child();
     let (pid, port, folder) = server_of(&helper.ask("shared", SOON));
@@ -102,15 +93,6 @@ fn a_paused_server_is_mute_until_it_is_resumed() {
     stream.set_read_timeout(Some(SOON)).unwrap();
     stream.read_exact(&mut reply).unwrap();
     assert_eq!(&reply, b"+PONG\r\n");
-}
-
-#[test]
-fn a_server_that_ends_by_itself_is_noticed() {
-    let server = RedisServer::start();
-    let _ = server.try_query::<()>(&["SHUTDOWN", "NOSAVE"]); // it never answers this
-    eventually(SOON, "the server is down", || !server.is_running());
-    server.start_again();
-    server.run(&["PING"]);
 }
 
 #[test]
