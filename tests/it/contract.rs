@@ -1,14 +1,11 @@
 //! The promises of every exclusive kind of lock, written once and run for each kind.
 
 mod asking;
-mod cancelled;
 mod closing;
 mod closing_busy;
 mod compiler;
 mod doubt;
-mod ended;
 mod exclusion;
-mod extended;
 mod foreign;
 mod forks;
 mod keeping;

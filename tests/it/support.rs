@@ -7,12 +7,11 @@ mod peer;
 mod scheduling;
 
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Client, ClientBuilder, Lock, LockAbandoned, LockAcquired, LockLost, LockReleased, Loss, Observer};
+use lockson::{Client, ClientBuilder, Lock};
 use lockson_harness::RedisServer;
 use parking_lot::Mutex;
 
@@ -157,51 +156,6 @@ pub(crate) fn read_write_channel(name: &str) -> String {
 /// The additional key or channel of a lock, by the rule of the wire.
 pub(crate) fn prefixed(prefix: &str, name: &str) -> String {
     if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
-}
-
-/// Records all events.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Notes(Arc<Mutex<Vec<Note>>>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Note {
-    Acquired(String),
-    Released(String),
-    Lost(String, Loss),
-    Abandoned(String),
-}
-
-impl Notes {
-    /// Every event of one lock so far.
-    pub(crate) fn of(&self, name: &str) -> Vec<Note> {
-        let about = |note: &&Note| match note {
-            Note::Acquired(of) | Note::Released(of) | Note::Lost(of, _) | Note::Abandoned(of) => of == name,
-        };
-        self.0.lock().iter().filter(about).cloned().collect()
-    }
-
-    /// How often the loss of this lock was reported.
-    pub(crate) fn losses_of(&self, name: &str) -> usize {
-        self.of(name).iter().filter(|note| matches!(note, Note::Lost(..))).count()
-    }
-}
-
-impl Observer for Notes {
-    fn acquired(&self, event: &LockAcquired) {
-        self.0.lock().push(Note::Acquired(event.name().into()));
-    }
-
-    fn released(&self, event: &LockReleased) {
-        self.0.lock().push(Note::Released(event.name().into()));
-    }
-
-    fn lost(&self, event: &LockLost) {
-        self.0.lock().push(Note::Lost(event.name().into(), event.loss()));
-    }
-
-    fn abandoned(&self, event: &LockAbandoned) {
-        self.0.lock().push(Note::Abandoned(event.name().into()));
-    }
 }
 
 /// The kind of the error that a call must end with.

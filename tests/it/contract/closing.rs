@@ -1,18 +1,15 @@
 //! The end of a client: by `close`, and with its last handle.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
-use lockson::{Client, ErrorKind, ListeningFailed, Loss, Observer};
+use lockson::{Client, ErrorKind, Loss};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{Kind, for_every_kind, for_every_reentrant_kind, is_free, key};
 use crate::support::{
-    GRACE, Note, Notes, SCHEDULING, SOON, TTL, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms,
-    timed,
+    Events, GRACE, SCHEDULING, SOON, TTL, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, timed,
 };
 
 #[test]
@@ -50,7 +47,7 @@ fn closed_wait(kind: &Kind) -> Duration {
 #[test]
 fn close_gives_every_hold_back_and_says_that_it_is_lost() {
     for_every_reentrant_kind(|kind| {
-        let notes = Notes::default();
+        let notes = Events::default();
         let ours = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
         let lock = kind.get_lock(&ours, &kind.fresh());
         let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
@@ -73,7 +70,7 @@ fn close_gives_every_hold_back_and_says_that_it_is_lost() {
         for outcome in [inner.unlock(), outer.unlock(), owned.unlock()] {
             assert_eq!(kind_of(outcome), ErrorKind::Lost(Loss::Closed));
         }
-        assert_eq!(notes.of(key(lock.name())).last(), Some(&Note::Lost(key(lock.name()).into(), Loss::Closed)));
+        assert_eq!(notes.of(key(lock.name())).last().map(String::as_str), Some("lost: Closed"));
         assert_eq!(notes.losses_of(key(lock.name())), 1);
     });
 }
@@ -146,9 +143,9 @@ fn close_closes_the_connections_and_opens_none_again() {
     for_every_kind(|kind| {
         let label = fresh("close").replace(':', "-");
         let named = || RedisServer::shared().clients_named(&label);
-        let failures = Arc::new(AtomicUsize::new(0));
+        let events = Events::default();
         let client = Client::builder(&RedisServer::shared().url()).client_name(&label);
-        let client = client.observer(Failures(Arc::clone(&failures))).connect().unwrap();
+        let client = client.observer(events.clone()).connect().unwrap();
         let theirs = kind.get_lock(&crate::support::client(), &kind.fresh()).lock().unwrap();
         let lock = kind.get_lock(&client, key(theirs.name()));
         assert!(lock.try_lock_for(ms(50)).unwrap().is_none(), "the client listens");
@@ -159,17 +156,7 @@ fn close_closes_the_connections_and_opens_none_again() {
         while closed.elapsed() < ms(500) {
             assert_eq!(named(), 0);
         }
-        assert_eq!(failures.load(Ordering::SeqCst), 0, "an orderly end is no failure");
+        assert_eq!(events.count_of("not heard"), 0, "an orderly end is no failure");
         drop(lock);
     });
-}
-
-/// Counts failures to listen.
-#[derive(Debug)]
-struct Failures(Arc<AtomicUsize>);
-
-impl Observer for Failures {
-    fn listening_failed(&self, _event: &ListeningFailed) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
 }

@@ -5,13 +5,13 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::unbounded;
-use lockson::{Cancel, Client, ErrorKind, Guard, Lock, LockAcquired, LockLost, LockReleased, Loss, Observer};
+use lockson::{Cancel, Client, ErrorKind, Guard, Lock, Loss};
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::{NewConnections, Scope, Then, When};
 
 use super::{for_every_kind, for_every_reentrant_kind, key};
 use crate::support::faults::Rig;
-use crate::support::{Random, SCHEDULING, SOON, client, fresh, joined, kind_of, ms, timed};
+use crate::support::{Events, Random, SCHEDULING, SOON, client, fresh, joined, kind_of, ms, timed};
 
 #[test]
 fn sixty_closes_in_the_middle_of_work_leave_no_key() {
@@ -83,69 +83,37 @@ fn give_back(lock: &Lock, guard: Guard, random: &mut Random) -> lockson::Result<
 #[test]
 fn close_within_a_call_of_the_observer_does_not_wait_for_itself() {
     for_every_reentrant_kind(|kind| {
-        for moment in [Moment::Acquired, Moment::Released, Moment::Lost] {
+        for moment in ["acquired", "released", "lost"] {
             let (closer, closes) = unbounded();
-            let observer = Closer { moment, client: Arc::default(), took: closer };
-            let cell = Arc::clone(&observer.client);
+            let cell = Arc::new(OnceLock::<Client>::new());
+            let closing = Arc::clone(&cell);
+            let observer = Events::acting(move |event, _| {
+                if event.starts_with(moment) {
+                    let (took, ()) = timed(|| closing.get().unwrap().close());
+                    let _ = closer.send(took);
+                }
+            });
             let builder = Client::builder(&RedisServer::shared().url()).observer(observer).drop_timeout(SOON * 6);
             let client = builder.connect().unwrap();
             cell.set(client.clone()).unwrap();
             let lock = kind.get_lock(&client, &kind.fresh());
             let (took, _) = timed(|| {
-                let lock = if moment == Moment::Lost { lock.with_lease(ms(300)) } else { lock.clone() };
+                let lock = if moment == "lost" { lock.with_lease(ms(300)) } else { lock.clone() };
                 lock.lock().map(|guard| {
-                    let lost = moment == Moment::Lost;
+                    let lost = moment == "lost";
                     assert_eq!(lost, lost && guard.wait_lost(SOON) == Some(Loss::Expired));
                     guard.unlock()
                 })
             });
             let closing = closes.recv_timeout(SOON).unwrap();
-            assert!(closing < SOON && took < SOON, "{moment:?}: {closing:?} of {took:?}");
+            assert!(closing < SOON && took < SOON, "{moment}: {closing:?} of {took:?}");
             assert_eq!(kind_of(lock.try_lock()), ErrorKind::Closed);
             let others = kind.get_lock(&crate::support::client(), key(lock.name()));
             // A lost hold ends in Redis with its lease.
-            let free = if moment == Moment::Lost { others.try_lock_for(SOON) } else { others.try_lock() };
-            assert!(free.unwrap().is_some(), "{moment:?}");
+            let free = if moment == "lost" { others.try_lock_for(SOON) } else { others.try_lock() };
+            assert!(free.unwrap().is_some(), "{moment}");
         }
     });
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moment {
-    Acquired,
-    Released,
-    Lost,
-}
-
-/// Closes the client at one event.
-#[derive(Debug)]
-struct Closer {
-    moment: Moment,
-    client: Arc<OnceLock<Client>>,
-    took: crossbeam_channel::Sender<Duration>,
-}
-
-impl Closer {
-    fn told(&self, moment: Moment) {
-        if moment == self.moment {
-            let (took, ()) = timed(|| self.client.get().unwrap().close());
-            let _ = self.took.send(took);
-        }
-    }
-}
-
-impl Observer for Closer {
-    fn acquired(&self, _: &LockAcquired) {
-        self.told(Moment::Acquired);
-    }
-
-    fn released(&self, _: &LockReleased) {
-        self.told(Moment::Released);
-    }
-
-    fn lost(&self, _: &LockLost) {
-        self.told(Moment::Lost);
-    }
 }
 
 #[test]

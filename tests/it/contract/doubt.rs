@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Client, ErrorKind, Lock, Loss};
+use lockson::{Cancel, Client, ErrorKind, Lock, Loss};
 use lockson_harness::proxy::{Direction, Proxy, Request, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{KINDS, Kind, for_every_kind, for_every_reentrant_kind, for_every_single_kind};
+use super::{KINDS, Kind, for_every_kind, for_every_reentrant_kind, for_every_single_kind, key};
 use crate::support::faults::{Rig, fences};
 use crate::support::{SCHEDULING, SOON, STANDSTILLS, client, fields, fresh, joined, kind_of, ms, timed, ttl_ms};
 
@@ -169,6 +169,29 @@ fn a_hold_that_ran_out_before_the_next_grant_is_expired() {
         let second = lock.owned().try_lock_for(SOON).unwrap().expect("the lease ends");
         assert_eq!(first.lost(), Some(Loss::Expired));
         drop((first, second));
+    });
+}
+
+#[test]
+fn a_request_of_a_cancelled_wait_leaves_no_lock_behind() {
+    for_every_kind(|kind| {
+        let server = RedisServer::shared();
+        let proxy = Proxy::start(server.address());
+        let client = Client::builder(&proxy.url()).command_timeout(ms(2_000)).connect().unwrap();
+        let lock = kind.get_lock(&client, &kind.fresh());
+        drop(lock.lock().unwrap()); // from here on the scripts are known
+        let held = proxy.rule(When::any().containing(key(lock.name())), Then::HoldRequest);
+        let stop = Cancel::new();
+        thread::scope(|scope| {
+            let waiting = lock.with_cancel(&stop);
+            let waiter = scope.spawn(move || waiting.lock().map(drop).unwrap_err().kind());
+            let original = held.wait_hit(SOON);
+            stop.cancel();
+            assert!(matches!(joined(waiter), ErrorKind::Cancelled | ErrorKind::Unknown));
+            held.release();
+            proxy.wait_fate(&original, SOON);
+            eventually(SOON, "the granted lock is released", || ttl_ms(server, key(lock.name())) == -2);
+        });
     });
 }
 

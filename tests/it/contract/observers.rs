@@ -1,42 +1,18 @@
 //! What an observer may do in the middle of a call: close the client, take locks.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::unbounded;
-use lockson::{Client, Lock, LockAcquired, LockLost, LockReleased, Observer};
+use lockson::{Client, Lock};
 use lockson_harness::RedisServer;
 
-use crate::support::{SOON, client, fresh};
-
-/// Does something at each event.
-struct Acting<F>(F);
-
-impl<F> fmt::Debug for Acting<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Acting")
-    }
-}
-
-impl<F: Fn(&'static str, &str) + Send + Sync + 'static> Observer for Acting<F> {
-    fn acquired(&self, event: &LockAcquired) {
-        (self.0)("acquired", event.name());
-    }
-
-    fn released(&self, event: &LockReleased) {
-        (self.0)("released", event.name());
-    }
-
-    fn lost(&self, event: &LockLost) {
-        (self.0)("lost", event.name());
-    }
-}
+use crate::support::{Events, SOON, client, fresh};
 
 #[test]
 fn an_observer_that_closes_the_client_loses_no_permit() {
     let (name, slot) = (fresh("permits"), Arc::new(OnceLock::<Client>::new()));
     let closes = Arc::clone(&slot);
-    let observer = Acting(move |_, _: &str| closes.get().into_iter().for_each(Client::close));
+    let observer = Events::acting(move |_, _| closes.get().into_iter().for_each(Client::close));
     let ours = Client::builder(&RedisServer::shared().url()).observer(observer).connect().unwrap();
     slot.set(ours.clone()).unwrap();
     let theirs = client().get_semaphore(&name);
@@ -50,7 +26,7 @@ fn an_observer_may_reenter_what_a_release_of_several_leaves() {
     let ([stays, goes], slot) = ([fresh("several"), fresh("several")], Arc::new(OnceLock::<Lock>::new()));
     let (told, heard) = unbounded();
     let (reenters, last) = (Arc::clone(&slot), goes.clone());
-    let observer = Acting(move |event, name: &str| {
+    let observer = Events::acting(move |event, name| {
         if (event, name) == ("released", &*last) {
             let inner = reenters.get().unwrap().try_lock();
             told.send(inner.map(|inner| inner.is_some_and(|inner| inner.unlock().is_ok()))).unwrap();

@@ -1,10 +1,14 @@
 //! Re-entry of a held lock.
 
-use lockson::{ErrorKind, Loss};
+use std::thread;
+
+use crossbeam_channel::unbounded;
+use lockson::{Client, ErrorKind, Loss};
 use lockson_harness::RedisServer;
+use lockson_harness::proxy::{Proxy, Then, When};
 
 use super::{KINDS, delete, for_every_reentrant_kind, is_free, key, owner};
-use crate::support::{SOON, brisk_client, client, elsewhere, fields, kind_of, ms};
+use crate::support::{SOON, brisk_client, client, elsewhere, fields, kind_of, ms, ttl_ms};
 
 #[test]
 fn a_holder_takes_it_again_and_gives_it_back_as_often() {
@@ -47,19 +51,6 @@ fn every_handle_of_the_name_re_enters() {
 }
 
 #[test]
-fn another_thread_does_not_get_in_between_two_releases() {
-    for_every_reentrant_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
-        let outer = lock.try_lock().unwrap().unwrap();
-        let inner = lock.try_lock().unwrap().unwrap();
-        inner.unlock().unwrap();
-        assert!(!elsewhere(|| is_free(&lock)));
-        outer.unlock().unwrap();
-        assert!(elsewhere(|| is_free(&lock)));
-    });
-}
-
-#[test]
 fn nested_guards_may_be_dropped_in_any_order() {
     for_every_reentrant_kind(|kind| {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
@@ -74,26 +65,6 @@ fn nested_guards_may_be_dropped_in_any_order() {
             }
             assert!(is_free(&others), "{order:?}");
         }
-    });
-}
-
-#[test]
-fn five_hundred_levels_are_given_back_from_the_outside_in() {
-    for_every_reentrant_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
-        let others = kind.get_lock(&client(), key(lock.name()));
-        let mut guards: Vec<_> = (0..500).map(|_| lock.lock().unwrap()).collect();
-        assert_eq!(lock.hold_count(), 500);
-        assert_eq!(
-            kind.member(&client(), key(lock.name())).holder().unwrap().unwrap().hold_count(),
-            if kind.counted { 500 } else { 1 }
-        );
-        let last = guards.pop();
-        drop(guards);
-        assert_eq!(kind.member(&client(), key(lock.name())).holder().unwrap().unwrap().hold_count(), 1);
-        assert!(!is_free(&others));
-        drop(last);
-        assert!(is_free(&others));
     });
 }
 
@@ -173,13 +144,62 @@ fn a_holder_of_a_kind_that_is_held_once_is_told_so_at_once() {
     for kind in KINDS.iter().filter(|kind| !kind.reenters) {
         let lock = kind.get_lock(&client(), &kind.fresh());
         let guard = lock.lock().unwrap();
-        for outcome in [lock.lock().map(Some), lock.try_lock(), lock.try_lock_for(SOON)] {
-            assert_eq!(kind_of(outcome), ErrorKind::AlreadyHeld, "{}", kind.label);
+        let before = fields(RedisServer::shared(), lock.name());
+        for again in [&lock, &lock.with_lease(ms(60_000)), &lock.with_max_hold(ms(500))] {
+            for outcome in [again.lock().map(Some), again.try_lock(), again.try_lock_for(SOON)] {
+                let error = outcome.unwrap_err();
+                assert_eq!((error.kind(), error.lock_name()), (ErrorKind::AlreadyHeld, Some(lock.name())), "{error}");
+            }
         }
+        assert_eq!(fields(RedisServer::shared(), lock.name()), before);
+        assert!(ttl_ms(RedisServer::shared(), lock.name()) <= 30_000, "no time to live was raised");
         assert!(guard.is_held());
         assert_eq!(kind.member(&client(), key(lock.name())).holder().unwrap().unwrap().hold_count(), 1);
         assert!(!elsewhere(|| is_free(&lock)));
-        guard.unlock().unwrap();
+        guard.leave_to_unlock();
+        assert_eq!(kind_of(lock.lock()), ErrorKind::AlreadyHeld);
+        lock.unlock().unwrap();
         assert!(is_free(&lock));
     }
+}
+
+#[test]
+fn a_re_entry_after_the_deadline_sends_nothing() {
+    for_every_reentrant_kind(|kind| {
+        let proxy = Proxy::start(RedisServer::shared().address());
+        let lock = kind.get_lock(&Client::connect(&proxy.url()).unwrap(), &kind.fresh());
+        let guard = lock.with_lease(ms(300)).lock().unwrap();
+        thread::sleep(ms(300)); // no call looks at the hold meanwhile
+        let mark = proxy.mark();
+        assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Expired));
+        assert_eq!(
+            proxy.fitting_since(mark, &When::any().containing(key(lock.name()))).len(),
+            0,
+            "the request would raise the time to live of an ended hold"
+        );
+        drop(guard);
+    });
+}
+
+#[test]
+fn a_re_entry_answered_after_the_loss_was_told_is_no_guard() {
+    for_every_reentrant_kind(|kind| {
+        let proxy = Proxy::start(RedisServer::shared().address());
+        let lock = kind.get_lock(&Client::connect(&proxy.url()).unwrap(), &kind.fresh());
+        let guard = lock.with_lease(ms(700)).lock().unwrap();
+        let hold = guard.hold().clone();
+        let (told, heard) = unbounded();
+        guard.on_lost(move |loss| told.send(*loss).unwrap());
+        let answer = proxy.rule(When::any().containing(key(lock.name())), Then::HoldReply);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(heard.recv_timeout(SOON), Ok(Loss::Expired));
+                answer.release();
+            });
+            assert!(matches!(kind_of(lock.try_lock_for(SOON)), ErrorKind::Lost(_)));
+        });
+        assert_eq!(answer.hits(), 1);
+        assert_eq!(hold.lost(), Some(Loss::Expired));
+        drop(guard);
+    });
 }

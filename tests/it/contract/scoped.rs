@@ -1,28 +1,16 @@
 //! Work under a lock whose guard is only borrowed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockson::{Client, ErrorKind, Lock, Loss, Observer, ReleaseFailed, Result};
+use lockson::{Client, ErrorKind, Lock, Loss, Result};
 use lockson_harness::proxy::{Direction, Proxy, Scope, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{delete, for_every_kind, for_every_reentrant_kind, is_free, key, owner};
-use crate::support::{SOON, client, elsewhere, fresh, kind_of, ms};
+use crate::support::{Events, SOON, client, elsewhere, fresh, kind_of, ms};
 
 type Form = fn(&Lock, &mut dyn FnMut() -> u32) -> Result<Option<u32>>;
-
-/// Counts releases that failed.
-#[derive(Debug, Default)]
-struct Failures(AtomicUsize);
-
-impl Observer for Failures {
-    fn release_failed(&self, _: &ReleaseFailed) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// Every form of running, with the work's outcome.
 const FORMS: [Form; 3] = [
@@ -96,8 +84,8 @@ fn a_panic_of_the_work_gives_the_lock_back() {
 fn a_release_without_an_answer_keeps_the_outcome() {
     for_every_kind(|kind| {
         let proxy = Proxy::start(RedisServer::shared().address());
-        let failures = Arc::new(Failures::default());
-        let settings = Client::builder(&proxy.url()).command_timeout(ms(1_500)).observer(Arc::clone(&failures));
+        let events = Events::default();
+        let settings = Client::builder(&proxy.url()).command_timeout(ms(1_500)).observer(events.clone());
         let lock = kind.get_lock(&settings.connect().unwrap(), &kind.fresh());
         let outcome = lock.run(|_| {
             proxy.mute(Scope::All, Direction::Both);
@@ -105,7 +93,7 @@ fn a_release_without_an_answer_keeps_the_outcome() {
         });
         assert_eq!(outcome.unwrap(), "done");
         let members = if kind.member.is_some() { 3 } else { 1 };
-        assert_eq!(failures.0.load(Ordering::Relaxed), members);
+        assert_eq!(events.count_of("release failed"), members);
         proxy.unmute();
         eventually(SOON, "the lock is given back in the background", || !lock.is_locked().unwrap_or(true));
     });

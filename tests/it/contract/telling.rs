@@ -5,18 +5,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, unbounded};
-use lockson::{Client, Lock, LockAcquired, LockLost, LockReleased, Loss, Observer};
+use lockson::{Client, Lock, Loss};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{delete, for_every_kind, for_every_reentrant_kind, for_every_single_kind, is_free, key};
 use crate::support::{
-    GRACE, Note, Notes, SCHEDULING, SOON, TICK, brisk, brisk_client, client, elsewhere, fresh, joined, ms, timed,
+    Events, GRACE, SCHEDULING, SOON, TICK, brisk, brisk_client, client, elsewhere, fresh, joined, ms, timed,
 };
 
 #[test]
 fn each_way_to_learn_of_a_loss_tells_it_once() {
     for_every_reentrant_kind(|kind| {
-        let notes = Notes::default();
+        let notes = Events::default();
         let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
         let lock = kind.get_lock(&client, &kind.fresh());
         let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
@@ -37,10 +37,7 @@ fn each_way_to_learn_of_a_loss_tells_it_once() {
         assert!(lock.try_lock().is_err() && inner.extend(ms(100)).is_err() && inner.unlock().is_err());
         drop(outer);
         assert!(heard.recv_timeout(TICK * 3).is_err());
-        assert_eq!(
-            notes.of(key(lock.name())),
-            [Note::Acquired(key(lock.name()).into()), Note::Lost(key(lock.name()).into(), Loss::Gone)]
-        );
+        assert_eq!(notes.of(key(lock.name())), ["acquired", "lost: Gone"]);
     });
 }
 
@@ -67,6 +64,25 @@ fn an_expired_lease_is_told_at_its_very_moment() {
 }
 
 #[test]
+fn an_extended_lease_tells_its_loss_at_its_new_end() {
+    for_every_kind(|kind| {
+        let notes = Events::default();
+        let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let lock = kind.get_lock(&client, &kind.fresh());
+        let guard = lock.with_lease(ms(1_000)).lock().unwrap();
+        let (told, heard) = unbounded();
+        guard.on_lost(move |loss| told.send((*loss, Instant::now())).unwrap());
+        let extended = Instant::now();
+        guard.extend(ms(1_700)).unwrap();
+        let (loss, at) = heard.recv_timeout(SOON).expect("the callback is called");
+        let after = at.duration_since(extended);
+        assert_eq!((loss, guard.remaining()), (Loss::Expired, Duration::ZERO));
+        assert!(after >= ms(1_600) && after <= ms(1_700) + SCHEDULING, "{after:?}");
+        eventually(SOON, "the observer is told", || notes.losses_of(key(lock.name())) == 1);
+    });
+}
+
+#[test]
 fn a_callback_runs_on_a_thread_of_the_client() {
     for_every_kind(|kind| {
         let lock = kind.get_lock(&client(), &kind.fresh());
@@ -89,7 +105,7 @@ fn a_callback_runs_on_a_thread_of_the_client() {
 #[test]
 fn the_observer_hears_of_an_expired_lease_without_being_asked() {
     for_every_kind(|kind| {
-        let notes = Notes::default();
+        let notes = Events::default();
         let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
         let lock = kind.get_lock(&client, &kind.fresh());
         let _guard = lock.with_lease(ms(300)).lock().unwrap();
@@ -100,15 +116,14 @@ fn the_observer_hears_of_an_expired_lease_without_being_asked() {
 #[test]
 fn the_observer_sees_each_hold_come_and_go() {
     for_every_reentrant_kind(|kind| {
-        let notes = Notes::default();
+        let notes = Events::default();
         let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
         let lock = kind.get_lock(&client, &kind.fresh());
         let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
         inner.unlock().unwrap();
         drop(outer);
         assert!(elsewhere(|| is_free(&lock)));
-        let (acquired, released) = (Note::Acquired(key(lock.name()).into()), Note::Released(key(lock.name()).into()));
-        assert_eq!(notes.of(key(lock.name())), [acquired.clone(), released.clone(), acquired, released]);
+        assert_eq!(notes.of(key(lock.name())), ["acquired", "released", "acquired", "released"]);
     });
 }
 
@@ -207,9 +222,15 @@ fn a_callback_with_its_own_hold_keeps_no_client_open() {
 fn an_observer_may_take_locks() {
     for_every_single_kind(|kind| {
         let (told, heard) = unbounded();
-        let curious = Curious { lock: Arc::default(), told };
-        let slot = Arc::clone(&curious.lock);
-        let client = brisk(RedisServer::shared()).observer(curious).connect().unwrap();
+        let slot = Arc::new(OnceLock::<Lock>::new());
+        let curious = Arc::clone(&slot);
+        // At each event of another lock takes a lock of its own.
+        let observer = Events::acting(move |event, name| {
+            let Some(lock) = curious.get().filter(|lock| !name.is_empty() && key(lock.name()) != name) else { return };
+            let taken = lock.try_lock_for(SOON).unwrap().is_some_and(|guard| guard.unlock().is_ok());
+            told.send((event.to_owned(), name.to_owned(), taken)).unwrap();
+        });
+        let client = brisk(RedisServer::shared()).observer(observer).connect().unwrap();
         slot.set(kind.get_lock(&client, &kind.fresh())).unwrap();
 
         let lock = kind.get_lock(&client, &kind.fresh());
@@ -217,42 +238,13 @@ fn an_observer_may_take_locks() {
         let guard = lock.lock().unwrap();
         delete(&lock);
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
-        for event in ["acquired", "released", "acquired", "lost"] {
-            assert_eq!(heard.recv_timeout(SOON), Ok((event, key(lock.name()).to_owned(), true)));
+        for event in ["acquired", "released", "acquired", "lost: Gone"] {
+            assert_eq!(heard.recv_timeout(SOON), Ok((event.to_owned(), key(lock.name()).to_owned(), true)));
         }
         drop(guard);
         // The observer holds a lock of the client and the client the observer.
         client.close();
     });
-}
-
-/// At each event of another lock takes a lock of its own, on the thread that reports the event.
-#[derive(Debug)]
-struct Curious {
-    lock: Arc<OnceLock<Lock>>,
-    told: Sender<(&'static str, String, bool)>,
-}
-
-impl Curious {
-    fn look(&self, event: &'static str, name: &str) {
-        let Some(lock) = self.lock.get().filter(|lock| key(lock.name()) != name) else { return };
-        let taken = lock.try_lock_for(SOON).unwrap().is_some_and(|guard| guard.unlock().is_ok());
-        self.told.send((event, name.to_owned(), taken)).unwrap();
-    }
-}
-
-impl Observer for Curious {
-    fn acquired(&self, event: &LockAcquired) {
-        self.look("acquired", event.name());
-    }
-
-    fn released(&self, event: &LockReleased) {
-        self.look("released", event.name());
-    }
-
-    fn lost(&self, event: &LockLost) {
-        self.look("lost", event.name());
-    }
 }
 
 fn tell(told: &Sender<Loss>) -> impl FnOnce(&Loss) + Send + 'static {

@@ -8,13 +8,13 @@ use lockson::{Hold, Lock, Loss};
 use lockson_harness::eventually;
 use lockson_harness::proxy::{Direction, Scope};
 
+use crate::support::Events;
 use crate::support::faults::{Rig, SOON, ms};
-use crate::support::{Note, Notes};
 
 #[test]
 fn a_hold_abandoned_in_an_outage_is_told_of_once() {
     let rig = Rig::start();
-    let told = Notes::default();
+    let told = Events::default();
     let settings = rig.builder().watchdog(Duration::from_secs(4), ms(200)).command_timeout(ms(300));
     let client = settings.observer(told.clone()).connect().unwrap();
     let lock = client.get_lock("left");
@@ -29,7 +29,7 @@ fn a_hold_abandoned_in_an_outage_is_told_of_once() {
     thread::sleep(ms(700)); // the hold waits for another renewal
     drop(end);
     thread.join().unwrap();
-    let abandoned = || told.of("left").iter().filter(|note| matches!(note, Note::Abandoned(_))).count();
+    let abandoned = || told.count_of("abandoned");
     eventually(SOON, "the loss is reported", || abandoned() > 0);
     eventually(SOON, "the time to live is over", || told.losses_of("left") > 0);
     assert_eq!((abandoned(), told.losses_of("left")), (1, 1));
@@ -39,7 +39,7 @@ fn a_hold_abandoned_in_an_outage_is_told_of_once() {
 #[test]
 fn a_released_hold_is_never_reported_as_abandoned() {
     let rig = Rig::start();
-    let told = Notes::default();
+    let told = Events::default();
     let client = rig.builder().watchdog(Duration::from_secs(6), ms(200)).observer(told.clone()).connect().unwrap();
     // The watchdog watches from now on.
     let _watched = client.get_lock("watched").lock().unwrap();
@@ -60,12 +60,12 @@ fn a_released_hold_is_never_reported_as_abandoned() {
     thread::sleep(ms(500));
     for hold in holds {
         let name = hold.name();
-        assert_eq!(told.of(name), [Note::Acquired(name.into()), Note::Released(name.into())]);
+        assert_eq!(told.of(name), ["acquired", "released"]);
     }
 }
 
 /// A hold whose thread has ended without a release, after the watchdog saw the end.
-fn left(lock: Lock, told: &Notes) -> Hold {
+fn left(lock: Lock, told: &Events) -> Hold {
     let name = lock.name().to_owned();
     let hold = thread::spawn(move || {
         let guard = lock.lock().unwrap();
@@ -74,7 +74,7 @@ fn left(lock: Lock, told: &Notes) -> Hold {
         hold
     });
     let hold = hold.join().unwrap();
-    eventually(SOON, "the watchdog saw it", || told.of(&name).contains(&Note::Abandoned(name.clone())));
+    eventually(SOON, "the watchdog saw it", || told.of(&name).contains(&"abandoned".to_owned()));
     assert!(hold.is_held(), "nobody else may have it yet");
     hold
 }
@@ -82,7 +82,7 @@ fn left(lock: Lock, told: &Notes) -> Hold {
 #[test]
 fn an_abandoned_hold_is_told_of_its_loss() {
     let rig = Rig::start();
-    let told = Notes::default();
+    let told = Events::default();
     let settings = || rig.builder().watchdog(Duration::from_secs(60), ms(200));
     let (client, other) = (settings().observer(told.clone()).connect().unwrap(), settings().connect().unwrap());
     let losses: [(&str, &dyn Fn()); 4] = [
@@ -108,7 +108,7 @@ fn an_abandoned_hold_is_told_of_its_loss() {
 #[test]
 fn closing_ends_an_abandoned_hold() {
     let rig = Rig::start();
-    let told = Notes::default();
+    let told = Events::default();
     let client = rig.builder().watchdog(Duration::from_secs(60), ms(200)).observer(told.clone()).connect().unwrap();
     let hold = left(client.get_lock("left"), &told);
     client.close();

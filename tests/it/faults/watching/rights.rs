@@ -1,25 +1,15 @@
 //! Where the server does not tell: today's bound, said once.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use lockson::{Client, Loss, LossesToldLate, Observer};
+use lockson::{Client, Loss};
 use lockson_harness::{RedisServer, eventually};
-use parking_lot::Mutex;
 
 use super::watched;
-use crate::support::{SOON, at_once, ms};
+use crate::support::{Events, SOON, at_once, ms};
 
-#[derive(Clone, Debug, Default)]
-struct Late(Arc<Mutex<Vec<String>>>);
-
-impl Observer for Late {
-    fn losses_told_late(&self, event: &LossesToldLate) {
-        assert!(event.server().contains("127.0.0.1"));
-        self.0.lock().push(event.error().to_string());
-    }
-}
+/// What tells that losses are told late.
+const LATE: &str = "told late of 127.0.0.1";
 
 #[test]
 fn without_rights_renewals_tell_losses_after_one_notice() {
@@ -28,11 +18,11 @@ fn without_rights_renewals_tell_losses_after_one_notice() {
         let mut user = vec!["ACL", "SETUSER", "default", "on", "nopass", "~*", "&*", "+@all"];
         user.extend(lacks);
         server.run(&user);
-        let late = Late::default();
+        let late = Events::default();
         let settings = Client::builder(&server.url()).watchdog(ms(6_000), ms(600)).observer(late.clone());
         let client = settings.connect().unwrap();
         let guard = client.get_lock("seen").owned().lock().unwrap();
-        eventually(SOON, "the missing right is reported", || !late.0.lock().is_empty());
+        eventually(SOON, "the missing right is reported", || late.count_of(LATE) > 0);
         // Over several ticks, and over holds that would be watched.
         let others: Vec<_> = (0..5)
             .map(|number| {
@@ -40,8 +30,8 @@ fn without_rights_renewals_tell_losses_after_one_notice() {
                 client.get_lock(format!("other {number}")).owned().lock().unwrap()
             })
             .collect();
-        assert_eq!(late.0.lock().len(), 1, "{lacks:?}: {:?}", late.0.lock());
-        assert!(late.0.lock()[0].contains("NOPERM"), "{:?}", late.0.lock());
+        let errors = late.errors_of(LATE);
+        assert!(errors.len() == 1 && errors[0].to_string().contains("NOPERM"), "{lacks:?}: {errors:?}");
         assert_eq!(server.tracked_keys(), 0);
         server.run(&["DEL", "seen"]);
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone), "{lacks:?}: the next renewal tells");
@@ -54,36 +44,26 @@ fn without_rights_renewals_tell_losses_after_one_notice() {
 fn a_right_given_later_is_used_from_the_next_connection_on() {
     let server = RedisServer::start();
     server.run(&["ACL", "SETUSER", "default", "-client|tracking"]);
-    let late = Late::default();
+    let late = Events::default();
     let client = super::patient(&server.url()).observer(late.clone()).connect().unwrap();
     let guard = client.get_lock("seen").owned().lock().unwrap();
-    eventually(SOON, "the missing right is reported", || !late.0.lock().is_empty());
+    eventually(SOON, "the missing right is reported", || late.count_of(LATE) > 0);
     server.run(&["ACL", "SETUSER", "default", "+client|tracking"]);
     server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     eventually(SOON, "the hold is watched", || server.tracked_keys() > 0);
     server.run(&["DEL", "seen"]);
     assert_eq!(guard.wait_lost(super::AT_ONCE), Some(Loss::Gone));
-    assert_eq!(late.0.lock().len(), 1);
+    assert_eq!(late.count_of(LATE), 1);
 }
 
 #[test]
 fn an_observer_that_panics_stops_no_watching() {
-    #[derive(Debug)]
-    struct Falls(Arc<AtomicUsize>);
-
-    impl Observer for Falls {
-        fn losses_told_late(&self, _: &LossesToldLate) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-            panic!("told");
-        }
-    }
-
     let server = RedisServer::start();
     server.run(&["ACL", "SETUSER", "default", "-client|tracking"]);
-    let told = Arc::new(AtomicUsize::new(0));
-    let client = super::patient(&server.url()).observer(Falls(Arc::clone(&told))).connect().unwrap();
+    let told = Events::acting(|event, _| assert!(!event.starts_with(LATE), "this panic is part of the test"));
+    let client = super::patient(&server.url()).observer(told.clone()).connect().unwrap();
     let first = client.get_lock("first").owned().lock().unwrap();
-    eventually(SOON, "the missing right is reported", || told.load(Ordering::SeqCst) == 1);
+    eventually(SOON, "the missing right is reported", || told.count_of(LATE) == 1);
     server.run(&["ACL", "SETUSER", "default", "+client|tracking"]);
     server.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     let guards = watched(&server, &client);

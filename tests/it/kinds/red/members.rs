@@ -1,16 +1,13 @@
 //! The members of a red lock: their kinds, their number, their losses and their clients.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Cancel, Client, ErrorKind, Lock, LockAcquired, LockLost, LockReleased, Loss, Observer, RedLock};
+use lockson::{Cancel, Client, ErrorKind, Lock, Loss, RedLock};
 use lockson_harness::{RedisServer, eventually};
-use parking_lot::Mutex;
 
 use super::{NODE, Nodes, red};
-use crate::support::{SCHEDULING, SOON, TTL, brisk, elsewhere, fresh, joined, kind_of, ms, timed};
+use crate::support::{Events, SCHEDULING, SOON, TTL, brisk, elsewhere, fresh, joined, kind_of, ms, timed};
 
 type Make = fn(&Client) -> Lock;
 
@@ -73,52 +70,6 @@ fn red_locks_of_one_and_of_two_servers() {
     assert_eq!(kind_of(two.lock(&name).try_lock()), ErrorKind::Quorum);
     one.are_left_empty();
     two.are_left_empty();
-}
-
-#[test]
-fn an_owned_guard_moves_to_another_thread() {
-    let (nodes, name) = (Nodes::start(3), fresh("red"));
-    let lock = nodes.lock(&name).owned();
-    let guard = lock.lock().unwrap();
-    assert!(lock.try_lock().unwrap().is_none(), "the lock object holds it, not the thread");
-    nodes.servers[2].pause();
-    thread::spawn(move || guard.unlock().unwrap()).join().unwrap();
-    nodes.servers[2].resume();
-    nodes.are_left_empty();
-}
-
-#[test]
-fn a_callback_runs_once_and_not_after_a_release() {
-    let (nodes, name) = (Nodes::start(5), fresh("red"));
-    let told = Arc::new(AtomicUsize::new(0));
-    let count = |guard: &lockson::Guard| {
-        let told = Arc::clone(&told);
-        guard.on_lost(move |_| {
-            told.fetch_add(1, Ordering::SeqCst);
-        });
-    };
-    let force = |nodes: &Nodes, members: std::ops::Range<usize>| {
-        for client in &nodes.clients[members] {
-            client.get_lock(&name).force_unlock().unwrap();
-        }
-    };
-    let guard = nodes.lock(&name).lock().unwrap();
-    count(&guard);
-    force(&nodes, 0..2);
-    guard.unlock().unwrap();
-    force(&nodes, 0..5);
-    let guard = nodes.lock(&name).lock().unwrap();
-    count(&guard);
-    force(&nodes, 1..3);
-    assert_eq!(guard.wait_lost(ms(300)), None, "a minority");
-    assert_eq!(told.load(Ordering::SeqCst), 0);
-    force(&nodes, 3..5);
-    assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
-    eventually(SOON, "the callback", || told.load(Ordering::SeqCst) == 1);
-    drop(guard);
-    thread::sleep(ms(200));
-    assert_eq!(told.load(Ordering::SeqCst), 1);
-    nodes.are_left_empty();
 }
 
 #[test]
@@ -280,43 +231,23 @@ fn a_closed_client_costs_its_member_only() {
     nodes.are_left_empty();
 }
 
-#[derive(Debug, Default)]
-struct Groups(Mutex<Vec<String>>);
-
-impl Observer for Groups {
-    fn acquired(&self, event: &LockAcquired) {
-        self.0.lock().push(format!("acquired {:?}", event.group()));
-    }
-
-    fn released(&self, event: &LockReleased) {
-        self.0.lock().push(format!("released {:?}", event.group()));
-    }
-
-    fn lost(&self, event: &LockLost) {
-        self.0.lock().push(format!("lost {:?}", event.group()));
-    }
-}
-
 #[test]
 fn events_name_the_red_lock_of_their_member() {
     let (servers, name) = ([0; 3].map(|_| RedisServer::start()), fresh("red"));
-    let seen = Arc::new(Groups::default());
+    let events = Events::default();
     let clients: Vec<_> = servers
         .iter()
-        .map(|server| {
-            Client::builder(&server.url()).observer(Arc::clone(&seen) as Arc<dyn Observer>).connect().unwrap()
-        })
+        .map(|server| Client::builder(&server.url()).observer(events.clone()).connect().unwrap())
         .collect();
     let lock = red(&clients, &name);
     let guard = lock.lock().unwrap();
     assert!(clients[0].get_lock(&name).force_unlock().unwrap());
-    eventually(SOON, "the loss is told", || seen.0.lock().iter().any(|told| told.starts_with("lost")));
+    eventually(SOON, "the loss is told", || events.losses_of(&name) == 1);
     guard.unlock().unwrap();
-    let count = |start: &str| seen.0.lock().iter().filter(|told| told.starts_with(start)).count();
-    eventually(SOON, "all is told", || count("released") == 2);
-    assert_eq!((count("acquired"), count("lost")), (3, 1));
-    let group = format!("{:?}", Some(lock.name()));
-    assert!(seen.0.lock().iter().all(|told| told.ends_with(&group)), "{:?}", seen.0.lock());
+    eventually(SOON, "all is told", || events.count_of("released") == 2);
+    let told = events.take_with_groups();
+    let wanted = ["acquired", "acquired", "acquired", "lost: Gone", "released", "released"];
+    assert_eq!(told, wanted.map(|what| (format!("{what} {name}"), Some(lock.name().to_owned()))));
 }
 
 /// Three callers on five servers; a round is one request of a caller to each server.

@@ -3,13 +3,12 @@
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Cancel, Client, Error, ErrorKind, Loss, Observer, ReleaseBy, RenewalFailed, TokenOptions};
+use lockson::{Cancel, Client, Error, ErrorKind, Loss, ReleaseBy, TokenOptions};
 use lockson_harness::proxy::{Direction, NewConnections, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
-use parking_lot::Mutex;
-use std::sync::Arc;
 
 use super::{CANARY, LIMIT, Row};
+use crate::support::Events;
 use crate::support::faults::{Rig, SOON};
 
 pub(super) fn rows() -> Vec<Row> {
@@ -94,25 +93,16 @@ fn refusals() -> Vec<Row> {
     rows.into_iter().map(|row| row.at(port, 0).of("job")).collect()
 }
 
-#[derive(Debug, Default, Clone)]
-struct Renewals(Arc<Mutex<Vec<Error>>>);
-
-impl Observer for Renewals {
-    fn renewal_failed(&self, event: &RenewalFailed) {
-        self.0.lock().push(event.error().clone());
-    }
-}
-
 fn rights() -> Vec<Row> {
     let server = RedisServer::start();
     let port = server.port();
     let set = |rules: &[&str]| server.run(&[&["ACL", "SETUSER", "app"], rules].concat());
     set(&["on", ">canary", "~*", "&*", "+@all"]);
-    let renewals = Renewals::default();
+    let events = Events::default();
     let client = Client::builder(&format!("redis://app:{CANARY}@127.0.0.1:{port}"))
         .command_timeout(LIMIT)
         .watchdog(Duration::from_secs(3), Duration::from_millis(100))
-        .observer(renewals.clone())
+        .observer(events.clone())
         .connect()
         .unwrap();
     let mut rows = vec![];
@@ -138,8 +128,8 @@ fn rights() -> Vec<Row> {
             .of("job"),
     );
     set(&["&*", "-hexists"]);
-    eventually(SOON, "a renewal is refused", || !renewals.0.lock().is_empty());
-    let renewal = renewals.0.lock()[0].clone();
+    eventually(SOON, "a renewal is refused", || !events.errors_of("not renewed").is_empty());
+    let renewal = events.errors_of("not renewed").remove(0);
     rows.push(Row::refused("no right to renew", renewal, "NOPERM", &["docs/operations.md"]).at(port, 0));
     let extended = held.extend(SOON).unwrap_err();
     rows.push(Row::refused("no right to extend", extended, "NOPERM", &["docs/operations.md"]).at(port, 0).of("job"));

@@ -8,7 +8,7 @@ use lockson_harness::proxy::{Direction, Proxy, RuleHandle, Scope, Then, When};
 use lockson_harness::{RedisCluster, RedisServer, eventually};
 
 use super::proxies_of;
-use crate::support::{Note, Notes, SCHEDULING, SOON, fresh, joined, ms, timed};
+use crate::support::{Events, SCHEDULING, SOON, fresh, joined, ms, timed};
 
 const LIMIT: Duration = ms(600);
 /// The master that falls silent.
@@ -21,14 +21,14 @@ struct Scene {
     cluster: RedisCluster,
     proxies: Vec<Proxy>,
     client: Client,
-    notes: Notes,
+    notes: Events,
 }
 
 impl Scene {
     fn start(drop_timeout: Duration) -> Self {
         let cluster = RedisCluster::start(3, 0);
         let proxies = proxies_of(&cluster);
-        let notes = Notes::default();
+        let notes = Events::default();
         let client = Client::builder(&format!("redis+cluster://{}", proxies[0].address())).drop_timeout(drop_timeout);
         let client = client.observer(notes.clone()).connect().unwrap();
         Self { cluster, proxies, client, notes }
@@ -74,8 +74,7 @@ fn close_gives_back_at_every_member_but_the_mute_one() {
     for guard in plain.iter().chain(&written) {
         assert_eq!(guard.lost(), Some(Loss::Closed));
         assert_eq!(scene.notes.losses_of(guard.name()), 1);
-        let lost = Note::Lost(guard.name().into(), Loss::Closed);
-        assert_eq!(scene.notes.of(guard.name()).last(), Some(&lost));
+        assert_eq!(scene.notes.of(guard.name()).last().map(String::as_str), Some("lost: Closed"));
     }
 }
 

@@ -1,26 +1,13 @@
 //! Servers and users that cannot wait, and disks.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lockson::{Client, Durability, DurabilityMissing, ErrorKind, Observer};
+use lockson::{Client, Durability, ErrorKind};
 use lockson_harness::RedisServer;
-use parking_lot::Mutex;
 
 use super::scene::{Copied, WITHIN, none, one};
 use crate::servers::at_each_version;
-use crate::support::{fresh, kind_of};
-
-/// Records the servers that cannot wait.
-#[derive(Clone, Debug, Default)]
-struct Missing(Arc<Mutex<Vec<String>>>);
-
-impl Observer for Missing {
-    fn durability_missing(&self, event: &DurabilityMissing) {
-        assert!(event.server().contains("127.0.0.1"));
-        self.0.lock().push(event.error().to_string());
-    }
-}
+use crate::support::{Events, fresh, kind_of};
 
 /// The address for a user without a right.
 fn without(server: &RedisServer, right: &str) -> String {
@@ -31,7 +18,7 @@ fn without(server: &RedisServer, right: &str) -> String {
 #[test]
 fn a_user_without_the_right_is_told_at_the_first_lock() {
     let copied = Copied::start(1);
-    let missing = Missing::default();
+    let missing = Events::default();
     let client = Client::builder(&without(&copied.master, "-wait")).observer(missing.clone()).connect().unwrap();
     let lock = client.get_lock(fresh("refused"));
     let error = lock.with_durability(one()).try_lock().unwrap_err();
@@ -40,14 +27,14 @@ fn a_user_without_the_right_is_told_at_the_first_lock() {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
     assert_eq!(copied.master.keys(), Vec::<String>::new());
-    assert!(missing.0.lock().is_empty(), "the caller knows");
+    assert_eq!(missing.count_of("not durable"), 0, "the caller knows");
     for _ in 0..3 {
         let guard = lock.with_durability(one().with_best_effort()).lock().unwrap();
         guard.extend(WITHIN * 1_000).unwrap();
         guard.unlock().unwrap();
     }
-    assert_eq!(missing.0.lock().len(), 1, "told once");
-    assert!(missing.0.lock()[0].contains("NOPERM"));
+    let told = missing.errors_of("not durable at 127.0.0.1");
+    assert!(told.len() == 1 && told[0].to_string().contains("NOPERM"), "told once: {told:?}");
 }
 
 #[test]

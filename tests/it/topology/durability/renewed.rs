@@ -1,33 +1,22 @@
 //! Renewals that the replicas do not have, and the master that believes on its own.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Client, Durability, ErrorKind, Loss, Observer, OwnedGuard, OwnedLock, RenewalFailed};
+use lockson::{Client, Durability, ErrorKind, Loss, OwnedGuard, OwnedLock};
 use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
 use super::scene::{Copied, one};
 use crate::campaign::Campaign;
-use crate::support::{Random, SOON, TTL, at_once, brisk, fresh, kind_of, ms, ttl_ms};
-
-/// Records why renewals failed.
-#[derive(Clone, Debug, Default)]
-struct Failures(Arc<Mutex<Vec<String>>>);
-
-impl Observer for Failures {
-    fn renewal_failed(&self, event: &RenewalFailed) {
-        self.0.lock().push(event.error().to_string());
-    }
-}
+use crate::support::{Events, Random, SOON, TTL, at_once, brisk, fresh, kind_of, ms, ttl_ms};
 
 #[test]
 fn a_renewal_that_no_replica_has_prolongs_nothing() {
     let copied = Copied::start(1);
-    let failures = Failures::default();
-    let client = brisk(&copied.master).observer(failures.clone()).connect().unwrap();
+    let events = Events::default();
+    let client = brisk(&copied.master).observer(events.clone()).connect().unwrap();
     let durable = client.get_lock(fresh("durable")).owned().with_durability(one()).lock().unwrap();
     let usual = client.get_lock(fresh("usual")).owned().lock().unwrap();
     thread::sleep(TTL + ms(500));
@@ -36,8 +25,8 @@ fn a_renewal_that_no_replica_has_prolongs_nothing() {
     assert_eq!(durable.wait_lost(SOON), Some(Loss::Expired));
     assert!(ttl_ms(&copied.master, durable.name()) > 0, "the cut-off master goes on renewing");
     assert!(usual.is_held(), "other locks of the server are renewed all the same");
-    let told = failures.0.lock().clone();
-    assert!(told.iter().all(|what| what.contains("0 of 1 replicas")) && !told.is_empty(), "{told:?}");
+    let told = events.errors_of("not renewed");
+    assert!(told.iter().all(|error| error.to_string().contains("0 of 1 replicas")) && !told.is_empty(), "{told:?}");
     usual.unlock().unwrap();
     drop(durable);
     eventually(SOON, "the lost lock is cleared away", || copied.master.keys().is_empty());
