@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 pub(crate) use busy::Busy;
 pub(crate) use events::Events;
 pub(crate) use lockson_harness::percent::encode;
-pub(crate) use peer::Peer;
+pub(crate) use peer::open_peer;
 pub(crate) use scheduling::{SCHEDULING, STANDSTILLS};
 
 /// The bound of a wait for an event that is immediate on an idle machine.

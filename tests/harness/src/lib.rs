@@ -4,11 +4,13 @@
 
 mod cargo;
 mod certificates;
+pub mod clock;
 mod cluster;
 mod eventually;
 mod example_server;
 pub mod helper;
 mod leash;
+mod peer;
 pub mod percent;
 mod pids;
 mod ports;
@@ -26,6 +28,7 @@ pub use certificates::{Authority, Certificate, Validity};
 pub use cluster::{RedisCluster, slot_of};
 pub use eventually::eventually;
 pub use example_server::ExampleServer;
+pub use peer::{Answer, Peer, Ticket};
 pub use pids::is_alive;
 pub use process::HelperProcess;
 pub use proxy::Proxy;

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use crate::kind::{Family, Kind, Shape};
-use crate::peer::{Answer, Peer, Seat, Ticket};
+use crate::program::Seat;
 use crate::stage::PATIENT;
 use lockson_harness::percent::{encode, encode_all};
+use lockson_harness::{Answer, Peer, Ticket};
 
 /// An object to hold: a kind and a name.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ mod waking;
 use std::time::Duration;
 
 use crate::kind::{Column, Kind};
-use crate::peer::Seat;
+use crate::program::Seat;
 use crate::stage::Stage;
 
 pub(crate) use waking::{excludes, release_wakes, wakes};

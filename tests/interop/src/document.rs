@@ -7,7 +7,7 @@ use crate::kind::Column;
 use crate::load::{Fairness, GRACE_MS, LEAST_SHARE, Loaded, STARVED, THREADS};
 use crate::matrix::Row;
 use crate::names;
-use crate::peer::workspace;
+use crate::program::workspace;
 use crate::state::Compared;
 use crate::token::Library;
 use crate::verdict::Verdict;

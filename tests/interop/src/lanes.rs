@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::peer::Cast;
+use crate::program::Cast;
 use crate::site::Site;
 use crate::stage::Stage;
 

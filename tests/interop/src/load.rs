@@ -9,10 +9,10 @@ mod soak;
 
 use std::ops::AddAssign;
 
-use crate::clock;
-use crate::peer::{Answer, Cast, Peer, Seat};
+use crate::program::{Cast, Seat};
 use crate::site::Site;
 use crate::verdict::{Score, Verdict};
+use lockson_harness::{Answer, Peer, clock};
 
 pub(crate) use fairness::{Fairness, GRACE_MS, LEAST_SHARE, STARVED, THREADS, fairness};
 pub(crate) use handover::handover;
@@ -21,7 +21,7 @@ pub(crate) use soak::soak;
 
 /// A peer with one client.
 fn open(site: Site<'_>, cast: &Cast, seat: Seat, options: &str) -> Peer {
-    Peer::open(cast.of(seat), &format!("{}{options}", site.options()))
+    Peer::open(cast.of(seat).command(), &format!("{}{options}", site.options()))
 }
 
 /// A claim about a load, and the verdict.

@@ -2,7 +2,6 @@
 
 mod actor;
 mod checks;
-mod clock;
 mod document;
 mod kind;
 mod lanes;
@@ -10,7 +9,7 @@ mod load;
 mod matrix;
 mod names;
 mod options;
-mod peer;
+mod program;
 mod site;
 mod stage;
 mod starved;
@@ -24,12 +23,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson_harness::{RedisCluster, RedisServer};
+use lockson_harness::{Peer, RedisCluster, RedisServer};
 
 use document::Results;
 use kind::{Column, Family, Kind, Shape};
 use options::Options;
-use peer::Peer;
 use site::Site;
 use verdict::{Score, Verdict, caught};
 
@@ -127,7 +125,7 @@ fn run(options: &Options, score: &Score) -> Results {
     }
     if options.is_whole() {
         results.versions =
-            [NEWEST, OLDER].map(|profile| Peer::launch(&options.cast(profile).java).version().to_owned());
+            [NEWEST, OLDER].map(|profile| Peer::launch(options.cast(profile).java.command()).version().to_owned());
     }
     results
 }

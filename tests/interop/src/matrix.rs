@@ -6,7 +6,7 @@ use crate::actor::Object;
 use crate::checks::check;
 use crate::kind::{Column, Family, Kind};
 use crate::lanes::{self, Job};
-use crate::peer::{Cast, Seat};
+use crate::program::{Cast, Seat};
 use crate::site::Site;
 use crate::stage::Stage;
 use crate::verdict::{Score, Verdict};

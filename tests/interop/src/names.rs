@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::checks::{excludes, wakes};
 use crate::kind::{Kind, Shape};
 use crate::lanes::{self, Job};
-use crate::peer::{Cast, Seat};
+use crate::program::{Cast, Seat};
 use crate::site::Site;
 use crate::stage::Stage;
 use crate::verdict::{Score, Verdict};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::kind::{KINDS, Kind};
-use crate::peer::{Cast, Program};
+use crate::program::{Cast, Program};
 
 /// The settings and the chosen parts.
 #[derive(Debug)]

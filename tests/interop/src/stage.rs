@@ -1,14 +1,15 @@
 //! The stage of a check: one Redis or a cluster, a Rust peer and a Java peer, and fresh names.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashSet;
 use std::thread;
 use std::time::Duration;
 
-use lockson_harness::RedisServer;
+use lockson_harness::{Peer, RedisServer};
 
 use crate::actor::{Actor, CLIENTS_OF_SERVERS, Object};
 use crate::kind::Kind;
-use crate::peer::{Cast, Peer, Seat};
+use crate::program::{Cast, Seat};
 use crate::site::Site;
 use crate::starved::Starved;
 use crate::subscribed::until_subscribed;
@@ -33,6 +34,8 @@ pub(crate) struct Stage<'s> {
     next_name: Cell<u32>,
     /// Servers that know nothing of the first, for locks on independent servers.
     others: OnceCell<[RedisServer; 2]>,
+    /// The peers whose clients of these servers are open.
+    at_all_servers: RefCell<HashSet<u32>>,
 }
 
 impl<'s> Stage<'s> {
@@ -41,11 +44,12 @@ impl<'s> Stage<'s> {
             site,
             lane,
             cast: cast.clone(),
-            peers: Seat::BOTH.map(|seat| RefCell::new(Peer::launch(cast.of(seat)))),
+            peers: Seat::BOTH.map(|seat| RefCell::new(Peer::launch(cast.of(seat).command()))),
             spares: [RefCell::new(None), RefCell::new(None)],
             redis: RefCell::new(connections(site)),
             next_name: Cell::new(0),
             others: OnceCell::new(),
+            at_all_servers: RefCell::default(),
         };
         Seat::BOTH.iter().for_each(|seat| stage.settle_in(*seat));
         stage
@@ -54,7 +58,7 @@ impl<'s> Stage<'s> {
     /// Starts the peers again: after a failed check, a peer may still hold locks or wait.
     pub(crate) fn reset(&self) {
         for seat in Seat::BOTH {
-            self.peer(seat).replace(Peer::launch(self.cast.of(seat)));
+            self.peer(seat).replace(Peer::launch(self.cast.of(seat).command()));
             self.settle_in(seat);
         }
         self.redis.replace(connections(self.site));
@@ -73,7 +77,7 @@ impl<'s> Stage<'s> {
             Seat::Rust => &self.spares[0],
             Seat::Java => &self.spares[1],
         };
-        let launch = || Peer::launch(self.cast.of(seat));
+        let launch = || Peer::launch(self.cast.of(seat).command());
         let mut victim = spare.borrow_mut().take().unwrap_or_else(launch);
         self.open(&mut victim, BRISK);
         *spare.borrow_mut() = Some(launch());
@@ -108,7 +112,7 @@ impl<'s> Stage<'s> {
     /// Opens the clients of the other servers, once for each peer that needs them.
     fn open_other_servers(&self, peer: &RefCell<Peer>, object: &Object) {
         let mut peer = peer.borrow_mut();
-        if !object.is_independent() || peer.is_at_all_servers {
+        if !object.is_independent() || !self.at_all_servers.borrow_mut().insert(peer.pid()) {
             return;
         }
         let others = self.others.get_or_init(|| [(); 2].map(|()| RedisServer::start()));
@@ -116,7 +120,6 @@ impl<'s> Stage<'s> {
             open_at(&mut peer, Site::One(server), PATIENT + further, None);
             open_at(&mut peer, Site::One(server), BRISK + further, Some(BRISK_TTL));
         }
-        peer.is_at_all_servers = true;
     }
 
     /// Waits until Redis lists the waiter for this name, and the waiter has asked again since.

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::kind::Kind;
-use crate::peer::{Cast, Seat};
+use crate::program::{Cast, Seat};
 use crate::stage::{PLAYED_AGAIN, TOO_BUSY_MS};
 use crate::starved::Starved;
 use crate::verdict::{Score, Verdict, caught};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockson_harness::{HelperProcess, RedisServer, cargo};
 
-use crate::peer::workspace;
+use crate::program::workspace;
 use crate::verdict::{Score, Verdict, caught};
 
 /// A lock library, and the verdict of its test.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lockson::Client;
-use lockson_harness::{RedisServer, eventually};
+use lockson_harness::{Peer, RedisServer, Ticket, eventually};
 
 use crate::faults::other_process::OtherProcess;
-use crate::support::{GRACE, Peer, SCHEDULING, SOON, at_once, channel, encode, fields, ms, ttl_ms};
+use crate::support::{GRACE, SCHEDULING, SOON, at_once, channel, encode, fields, ms, open_peer, ttl_ms};
 
 /// The time to live in the peers of these tests.
 const TTL: Duration = Duration::from_millis(2_000);
@@ -97,7 +97,7 @@ fn a_killed_holder_frees_the_lock_with_its_time_to_live() {
     let client = Client::connect(&server.url()).unwrap();
     let lock = client.get_lock("job");
     for round in 0..3 {
-        let mut peer = Peer::open(&options(&server, "victim"));
+        let mut peer = open_peer(&options(&server, "victim"));
         peer.ask("lock kind=plain name=job").expect_ok();
         // Long enough for a renewal; each round kills at another point of the renewal interval.
         assert!(lock.try_lock_for(TTL + ms(100 * round)).unwrap().is_none());
@@ -120,7 +120,7 @@ fn a_holder_stopped_beyond_its_ttl_learns_it_at_first_look() {
         let server = RedisServer::start();
         let client = Client::connect(&server.url()).unwrap();
         let lock = client.get_lock("job");
-        let mut peer = Peer::open(&options(&server, "stopped"));
+        let mut peer = open_peer(&options(&server, "stopped"));
         peer.ask(&format!("lock kind=plain name=job{lease}")).expect_ok();
         peer.stop();
         let guard = lock.try_lock_for(SOON).unwrap().expect("the time to live ends while the process stands still");
@@ -132,8 +132,7 @@ fn a_holder_stopped_beyond_its_ttl_learns_it_at_first_look() {
         assert!(!peer.answer(look, SOON).expect_ok().flag("held"), "the first look reports the loss");
         for id in [again, back] {
             let told = peer.answer(id, SOON);
-            let (kind, message) = told.expect_failure();
-            assert_eq!(kind, "not_owner");
+            let message = told.expect_failure("not_owner");
             assert!(message.contains("Lost(Expired)") || message.contains("Lost(Taken)"), "{message}");
         }
         assert!(!peer.answer(anew, SOON).expect_ok().flag("acquired"), "the process waits like any other");
@@ -149,7 +148,7 @@ fn a_holder_stopped_for_less_than_its_time_to_live_holds_on() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
     let lock = client.get_lock("job");
-    let mut peer = Peer::open(&options(&server, "stopped").replace("watchdog_ms=2000", "watchdog_ms=3000"));
+    let mut peer = open_peer(&options(&server, "stopped").replace("watchdog_ms=2000", "watchdog_ms=3000"));
     peer.ask("lock kind=plain name=job").expect_ok();
     for _ in 0..2 {
         peer.stop();
@@ -170,8 +169,8 @@ fn a_killed_waiter_leaves_nothing_and_delays_no_other() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
     let guard = client.get_lock("job").lock().unwrap();
-    let (mut doomed, mut patient) = (Peer::open(&options(&server, "doomed")), Peer::open(&options(&server, "patient")));
-    doomed.send("lock kind=plain name=job");
+    let (mut doomed, mut patient) = (open_peer(&options(&server, "doomed")), open_peer(&options(&server, "patient")));
+    let _unanswered = doomed.send("lock kind=plain name=job");
     let waiting = patient.send("try_lock kind=plain name=job wait_ms=10000");
     eventually(SOON, "both listen", || server.subscribers(&channel("job")) == 2);
     doomed.kill();
@@ -211,7 +210,7 @@ fn a_forked_child_touches_nothing_of_its_parent() {
 fn a_process_that_ends_in_order_gives_its_locks_back() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
-    let mut peer = Peer::open(&options(&server, "leaving").replace("watchdog_ms=2000", "watchdog_ms=30000"));
+    let mut peer = open_peer(&options(&server, "leaving").replace("watchdog_ms=2000", "watchdog_ms=30000"));
     for thread in 0..3 {
         peer.ask(&format!("lock kind=plain name=job{thread} thread={thread}")).expect_ok();
     }
@@ -242,11 +241,11 @@ impl Scene {
     }
 
     fn peer(&self) -> Peer {
-        Peer::open(&options(&self.server, "loops"))
+        open_peer(&options(&self.server, "loops"))
     }
 
     /// Starts eight loops in a process, all on one lock, each with its own file of grants.
-    fn start_loops(&mut self, peer: &mut Peer, how: &str) -> Vec<u64> {
+    fn start_loops(&mut self, peer: &mut Peer, how: &str) -> Vec<Ticket> {
         let folder = encode(self.folder.to_str().unwrap());
         let start_one = |thread: usize| {
             self.loops += 1;
@@ -283,7 +282,7 @@ impl Scene {
 }
 
 /// Stops processes until a process stands still inside, and kills the process inside.
-fn kill_the_process_inside(scene: &Scene, peers: &mut [(Peer, Vec<u64>)]) -> u32 {
+fn kill_the_process_inside(scene: &Scene, peers: &mut [(Peer, Vec<Ticket>)]) -> u32 {
     let started = Instant::now();
     loop {
         assert!(started.elapsed() < SOON, "no process was caught inside");

@@ -4,10 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson_harness::proxy::{Direction, Scope};
-use lockson_harness::{RedisServer, eventually};
+use lockson_harness::{Peer, RedisServer, eventually};
 
 use crate::support::faults::Rig;
-use crate::support::{Events, Peer, SCHEDULING, SOON, ms};
+use crate::support::{Events, SCHEDULING, SOON, ms, open_peer};
 
 #[test]
 fn renewals_are_counted_for_each_round() {
@@ -47,7 +47,7 @@ fn a_failed_renewal_tells_the_time_left_and_its_recovery() {
 #[test]
 fn a_loss_tells_that_the_process_stood_still() {
     let server = RedisServer::start();
-    let mut peer = Peer::open(&options(&server));
+    let mut peer = open_peer(&options(&server));
     peer.ask("lock kind=plain name=job").expect_ok();
     watchdog_rests(&server);
     let message = unlock_after_a_stop(&mut peer, ms(3_000));
@@ -60,7 +60,7 @@ fn a_loss_tells_that_the_process_stood_still() {
 #[test]
 fn a_leased_hold_tells_of_a_standstill_too() {
     let server = RedisServer::start();
-    let mut peer = Peer::open(&options(&server));
+    let mut peer = open_peer(&options(&server));
     peer.ask("lock kind=plain name=job lease_ms=3000").expect_ok();
     watchdog_rests(&server);
     let message = unlock_after_a_stop(&mut peer, ms(4_000));
@@ -92,9 +92,7 @@ fn unlock_after_a_stop(peer: &mut Peer, time: Duration) -> String {
     thread::sleep(time);
     peer.resume();
     let told = peer.ask("unlock kind=plain name=job");
-    let (kind, message) = told.expect_failure();
-    assert_eq!(kind, "not_owner");
-    message.to_owned()
+    told.expect_failure("not_owner").to_owned()
 }
 
 fn options(server: &RedisServer) -> String {

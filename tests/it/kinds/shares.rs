@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use lockson::{Client, Lock, RedLock};
 use lockson_harness::proxy::{Direction, Scope, Then, When};
-use lockson_harness::{RedisServer, eventually};
+use lockson_harness::{Peer, RedisServer, Ticket, eventually};
 
 use crate::support::faults::Rig;
-use crate::support::{Peer, SCHEDULING, SOON, channel, client, encode, fresh, joined, ms, prefixed, timed};
+use crate::support::{SCHEDULING, SOON, channel, client, encode, fresh, joined, ms, open_peer, prefixed, timed};
 
 /// The shares of two processes in one lock: grants, and the longest wait of any thread in milliseconds.
 struct Fight {
@@ -19,9 +19,9 @@ struct Fight {
 /// Each thread takes the lock, holds the lock for 10 ms, releases and asks again.
 fn fight(kind: &str, threads: [usize; 2]) -> Fight {
     let server = RedisServer::start();
-    let mut peers = [0, 1].map(|_| Peer::open(&format!("address={}", encode(&server.url()))));
+    let mut peers = [0, 1].map(|_| open_peer(&format!("address={}", encode(&server.url()))));
     let cycle = format!("cycle kind={kind} names=hot duration_ms=3000 hold_us=10000");
-    let start = |(peer, threads): (&mut Peer, usize)| -> Vec<u64> {
+    let start = |(peer, threads): (&mut Peer, usize)| -> Vec<Ticket> {
         (0..threads).map(|thread| peer.send(&format!("{cycle} thread={thread}"))).collect()
     };
     let running: Vec<_> = peers.iter_mut().zip(threads).map(start).collect();

@@ -2,7 +2,7 @@
 
 use lockson::ErrorKind;
 
-use crate::clock;
+use lockson_harness::clock;
 use lockson_harness::percent::encode;
 
 /// The answer to one command, under construction.

@@ -19,7 +19,8 @@ use crate::clients::{Clients, SEVERAL};
 use crate::histogram::Histogram;
 use crate::request::Request;
 use crate::witness::Witness;
-use crate::{clock, locks, permits};
+use crate::{locks, permits};
+use lockson_harness::clock;
 use lockson_harness::percent::encode;
 
 /// Reads the settings of the loop, runs the loop, and returns the outcome.

@@ -2,7 +2,6 @@
 
 mod answer;
 mod clients;
-mod clock;
 mod counted;
 mod cycle;
 mod dispatcher;

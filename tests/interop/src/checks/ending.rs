@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::{PATIENCE, WOKEN};
 use crate::actor::{Actor, Object};
-use crate::clock;
 use crate::kind::{Family, Flaw, Kind};
-use crate::peer::Seat;
+use crate::program::Seat;
 use crate::stage::{BRISK, BRISK_TTL, Stage};
+use lockson_harness::clock;
 
 /// A lease ends by itself, not before its time; the late owner cannot take anything from the next owner.
 pub(crate) fn expires(stage: &Stage<'_>, (holder, rival): (Actor<'_>, Actor<'_>)) {

@@ -10,7 +10,7 @@ use crate::stage::{BRISK, BRISK_TTL};
 pub(crate) fn reenters((holder, rival): (Actor<'_>, Actor<'_>)) {
     holder.take();
     match holder.object.kind.reentry {
-        Reentry::Refused => holder.ask("lock", "").expect_failure("already_held"),
+        Reentry::Refused => _ = holder.ask("lock", "").expect_failure("already_held"),
         Reentry::Counted => {
             assert!(holder.attempt(), "the holder was excluded by its own hold");
             check_count(&holder, 2);

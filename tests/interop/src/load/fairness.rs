@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use lockson_harness::RedisServer;
+use lockson_harness::{Peer, RedisServer, Ticket};
 
 use super::{Totals, open};
 use crate::actor::CLIENTS_OF_SERVERS;
 use crate::kind::Kind;
 use crate::options::Options;
-use crate::peer::{Cast, Peer, Seat, Ticket};
+use crate::program::{Cast, Seat};
 use crate::site::Site;
 use crate::verdict::{Score, Verdict, caught};
 

@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::thread;
 use std::time::Duration;
 
-use lockson_harness::RedisServer;
+use lockson_harness::{Peer, RedisServer};
 
 use super::{Loaded, open};
 use crate::actor::{Actor, Object};
 use crate::kind::Kind;
-use crate::peer::{Cast, Peer, Seat};
+use crate::program::{Cast, Seat};
 use crate::site::Site;
 use crate::starved::Starved;
 use crate::subscribed::until_subscribed;

@@ -6,7 +6,7 @@ use lockson_harness::{QueueStory, QueueWitness, RedisServer};
 
 use super::{Loaded, open};
 use crate::kind::Kind;
-use crate::peer::{Cast, Seat};
+use crate::program::{Cast, Seat};
 use crate::site::Site;
 use crate::verdict::{Score, Verdict, caught};
 

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson_harness::Witness;
+use lockson_harness::{Peer, Ticket, Witness};
 
 use super::grants::{self, Grants};
 use super::moves::while_slots_move;
 use super::{Loaded, Totals, open};
 use crate::kind::{Family, Kind, Shape};
-use crate::peer::{Cast, Peer, Seat, Ticket};
+use crate::program::{Cast, Seat};
 use crate::site::Site;
 use crate::verdict::{Score, Verdict, caught};
 use lockson_harness::percent::{encode, encode_all};
@@ -205,7 +205,7 @@ impl Player {
     /// Collects the answers of the loops; a loop without an end is stuck.
     fn collect(&mut self, by: Instant, outcome: &mut Outcome) {
         for (thread, ticket) in self.loops.drain(..).enumerate() {
-            match self.peer.answer_if_any(&ticket, by.saturating_duration_since(Instant::now())) {
+            match self.peer.answer_if_any(ticket, by.saturating_duration_since(Instant::now())) {
                 Some(answer) => {
                     if let Some(error) = answer.optional_text("first_error") {
                         println!("soak: {} thread {thread}: {error}", self.seat.name());

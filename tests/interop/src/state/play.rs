@@ -3,14 +3,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson_harness::RedisServer;
+use lockson_harness::{Answer, Peer, RedisServer, Ticket};
 
 use super::normal::Normal;
 use super::record::{Observer, Record};
 use super::scenario::{Action, Command, Scenario};
 use crate::actor::{CLIENTS_OF_SERVERS, Object};
 use crate::kind::Kind;
-use crate::peer::{Answer, Peer, Program, Ticket};
+use crate::program::Program;
 use crate::site::Site;
 use crate::stage::{BRISK, PATIENT, open_at};
 
@@ -41,7 +41,7 @@ impl Player {
     pub(crate) fn new(program: &Program) -> Self {
         let server = RedisServer::start();
         let observer = Observer::new(&server);
-        let mut player = Self { server, observer, peer: Peer::launch(program), others: vec![], played: 0 };
+        let mut player = Self { server, observer, peer: Peer::launch(program.command()), others: vec![], played: 0 };
         player.open(PATIENT);
         player.open(BRISK);
         player

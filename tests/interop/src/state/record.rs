@@ -3,11 +3,10 @@
 use std::time::Duration;
 use std::{fmt, thread};
 
-use lockson_harness::RedisServer;
+use lockson_harness::{Answer, RedisServer};
 
 use super::messages::Messages;
 use super::normal::{Normal, seconds};
-use crate::peer::Answer;
 use crate::subscribed::subscribed;
 
 /// All observations after one operation, in a comparable form.

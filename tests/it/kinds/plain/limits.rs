@@ -1,15 +1,14 @@
 //! The cost of a client: connections, threads, channels, keys.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use lockson::Client;
 use lockson_harness::proxy::{Proxy, Then, When};
-use lockson_harness::{RedisServer, eventually, thread_names_of};
+use lockson_harness::{Peer, RedisServer, eventually, thread_names_of};
 
-use crate::support::{Peer, SOON, channel, fresh, ms};
+use crate::support::{SOON, channel, fresh, ms, open_peer};
 
 #[test]
 fn the_pool_grows_to_its_limit_and_shrinks_to_one() {
@@ -42,29 +41,9 @@ fn the_pool_grows_to_its_limit_and_shrinks_to_one() {
 }
 
 #[test]
-fn more_threads_than_connections_all_get_their_turn() {
-    let server = RedisServer::start();
-    let client = Client::builder(&server.url()).max_connections(2).connect().unwrap();
-    let done = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for number in 0..50 {
-            let (client, done) = (&client, &done);
-            scope.spawn(move || {
-                for round in 0..10 {
-                    drop(client.get_lock(format!("turn:{number}:{round}")).lock().unwrap());
-                }
-                done.fetch_add(1, Ordering::SeqCst);
-            });
-        }
-    });
-    assert_eq!(done.load(Ordering::SeqCst), 50);
-    assert!(server.clients_named("lockson") <= 4);
-}
-
-#[test]
 fn an_idle_client_has_three_connections_and_four_threads() {
     let server = RedisServer::start();
-    let mut peer = Peer::open(&format!("address=redis://127.0.0.1:{} client_name=rest", server.port()));
+    let mut peer = open_peer(&format!("address=redis://127.0.0.1:{} client_name=rest", server.port()));
     peer.ask("lock kind=plain name=first").expect_ok();
     peer.ask("unlock kind=plain name=first").expect_ok();
     assert!(server.clients_named("rest") <= 3);
@@ -83,8 +62,8 @@ fn a_thousand_waiters_share_few_connections_and_threads() {
     let server = RedisServer::builder().config("maxclients 200").start();
     let holder = Client::builder(&server.url()).client_name("holder").connect().unwrap();
     let guards: Vec<_> = (0..WAITERS).map(|number| holder.get_lock(format!("many:{number}")).lock().unwrap()).collect();
-    let mut peer = Peer::open(&format!("address=redis://127.0.0.1:{} client_name=waiting", server.port()));
-    let asked: Vec<u64> = (0..WAITERS)
+    let mut peer = open_peer(&format!("address=redis://127.0.0.1:{} client_name=waiting", server.port()));
+    let asked: Vec<_> = (0..WAITERS)
         .map(|number| peer.send(&format!("lock kind=plain thread={} name=many%3A{number}", number + 1)))
         .collect();
 

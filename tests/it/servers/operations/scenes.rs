@@ -8,7 +8,7 @@ use lockson_harness::proxy::When;
 use lockson_harness::{RedisServer, eventually};
 
 use crate::support::faults::Rig;
-use crate::support::{Peer, SOON, TICK, joined, ms, prefixed, ttl_ms};
+use crate::support::{SOON, TICK, joined, ms, open_peer, prefixed, ttl_ms};
 
 /// A state of a lock, and the required effect of the commands.
 pub(crate) struct Scene {
@@ -290,8 +290,8 @@ fn dead_waiter(house: &House, run: &mut Commands<'_>) {
     let (holding, waiting) = (house.client(), house.client());
     let guard = holding.get_fair_lock(NAME).owned().lock().unwrap();
     let queue = || house.server().query::<Vec<String>>(&["LRANGE", &prefixed("redisson_lock_queue", NAME), "0", "-1"]);
-    let mut peer = Peer::open(&format!("address={} client_name=dead", house.url()));
-    peer.send(&format!("lock kind=fair name={}", crate::support::encode(NAME)));
+    let mut peer = open_peer(&format!("address={} client_name=dead", house.url()));
+    let _unanswered = peer.send(&format!("lock kind=fair name={}", crate::support::encode(NAME)));
     eventually(SOON, "it waits", || queue().len() == 1);
     peer.kill();
     let dead = queue().remove(0);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::actor::{Actor, Object};
 use crate::checks::{PATIENCE, WOKEN};
 use crate::kind::Kind;
-use crate::peer::Seat;
+use crate::program::Seat;
 use crate::stage::Stage;
 
 /// Three permits between the two sides; a waiter for two permits waits until both are free.

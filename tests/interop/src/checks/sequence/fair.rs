@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::actor::{Actor, Object};
 use crate::checks::PATIENCE;
 use crate::kind::Kind;
-use crate::peer::Seat;
+use crate::program::Seat;
 use crate::stage::{BRISK, Stage};
 
 /// A mixed queue keeps its order, behind a short hold and behind a hold longer than any patience.

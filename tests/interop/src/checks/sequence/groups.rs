@@ -3,7 +3,7 @@
 use crate::actor::Object;
 use crate::checks::{PATIENCE, WOKEN, release_wakes};
 use crate::kind::Kind;
-use crate::peer::Seat;
+use crate::program::Seat;
 use crate::stage::Stage;
 
 /// A multi-lock excludes, and waits for, a plain lock with one of its names.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::actor::{Actor, Object};
 use crate::checks::{PATIENCE, WOKEN, release_wakes};
 use crate::kind::Kind;
-use crate::peer::Seat;
+use crate::program::Seat;
 use crate::stage::Stage;
 
 /// Readers of both languages share; the last reader's release admits a writer; a writer's release admits all.

@@ -2,7 +2,7 @@
 
 use crate::actor::Object;
 use crate::kind::Kind;
-use crate::peer::Seat;
+use crate::program::Seat;
 use crate::stage::Stage;
 
 /// Every grant has a greater token than the grant before, on either side, and both sides know the last token.

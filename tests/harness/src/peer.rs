@@ -1,41 +1,38 @@
 //! A peer process, commanded in the words of `tests/interop/redisson/PROTOCOL.md`.
 
 mod answer;
-mod program;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lockson_harness::HelperProcess;
+use crate::HelperProcess;
 
-pub(crate) use answer::Answer;
-pub(crate) use program::{Cast, Program, Seat, workspace};
+pub use answer::Answer;
 
 /// A process with its own lock clients.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub struct Peer {
     process: HelperProcess,
     next: u64,
     /// Answers that arrived while another answer was awaited.
     early: Vec<Answer>,
     version: Option<String>,
-    /// Whether the clients of independent servers are open.
-    pub(crate) is_at_all_servers: bool,
 }
 
 /// A sent command without an answer so far.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 #[must_use = "the answer waits to be taken"]
-pub(crate) struct Ticket(u64);
+pub struct Ticket(u64);
 
 impl Peer {
     /// Starts a peer without waiting for its readiness.
-    pub(crate) fn launch(program: &Program) -> Self {
-        let process = HelperProcess::spawn_command(program.command());
-        Self { process, next: 0, early: vec![], version: None, is_at_all_servers: false }
+    pub fn launch(program: Command) -> Self {
+        let process = HelperProcess::spawn_command(program);
+        Self { process, next: 0, early: vec![], version: None }
     }
 
     /// Starts a peer and opens client 0.
-    pub(crate) fn open(program: &Program, options: &str) -> Self {
+    pub fn open(program: Command, options: &str) -> Self {
         let mut peer = Self::launch(program);
         peer.ask(&format!("open {options}")).expect_ok();
         peer
@@ -43,7 +40,7 @@ impl Peer {
 
     /// The version of the lock library; waits until the peer is up.
     #[track_caller]
-    pub(crate) fn version(&mut self) -> &str {
+    pub fn version(&mut self) -> &str {
         let process = &self.process;
         self.version.get_or_insert_with(|| {
             let ready = process.next_line(START);
@@ -54,14 +51,14 @@ impl Peer {
 
     /// Sends a command and waits for the answer.
     #[track_caller]
-    pub(crate) fn ask(&mut self, command: &str) -> Answer {
+    pub fn ask(&mut self, command: &str) -> Answer {
         let ticket = self.send(command);
         self.answer(ticket, SOON)
     }
 
     /// Sends a command; the answer is to be taken with [`answer`](Self::answer).
     #[track_caller]
-    pub(crate) fn send(&mut self, command: &str) -> Ticket {
+    pub fn send(&mut self, command: &str) -> Ticket {
         self.version();
         self.next += 1;
         self.process.send(&format!("{} {command}", self.next));
@@ -70,14 +67,14 @@ impl Peer {
 
     /// Waits for the answer to an earlier command.
     #[track_caller]
-    pub(crate) fn answer(&mut self, ticket: Ticket, within: Duration) -> Answer {
-        self.answer_if_any(&ticket, within).unwrap_or_else(|| {
+    pub fn answer(&mut self, ticket: Ticket, within: Duration) -> Answer {
+        self.answer_if_any(ticket, within).unwrap_or_else(|| {
             panic!("no answer within {within:?}; the peer's diagnostics: {:?}", self.process.errors())
         })
     }
 
     /// Waits for the answer to an earlier command; `None` if no answer comes.
-    pub(crate) fn answer_if_any(&mut self, ticket: &Ticket, within: Duration) -> Option<Answer> {
+    pub fn answer_if_any(&mut self, ticket: Ticket, within: Duration) -> Option<Answer> {
         if let Some(position) = self.early.iter().position(|answer| answer.id == ticket.0) {
             return Some(self.early.swap_remove(position));
         }
@@ -91,12 +88,23 @@ impl Peer {
         }
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// The id of the process.
+    pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
+    /// Sends SIGSTOP and waits until the process is stopped.
+    pub fn stop(&self) {
+        self.process.stop();
+    }
+
+    /// Sends SIGCONT.
+    pub fn resume(&self) {
+        self.process.resume();
+    }
+
     /// Sends SIGKILL and waits for the end: no lock is released.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.process.kill();
     }
 }
