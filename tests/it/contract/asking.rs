@@ -85,29 +85,3 @@ fn the_time_to_live_is_what_redis_has() {
         assert_eq!(lock.remaining_time_to_live().unwrap(), None);
     });
 }
-
-#[test]
-fn a_client_lists_what_it_holds() {
-    for_every_single_kind(|kind| {
-        if !kind.reenters {
-            return;
-        }
-        let client = client();
-        let names = [kind.fresh(), kind.fresh(), kind.fresh()];
-        let first = kind.get_lock(&client, &names[0]).lock().unwrap();
-        let _second =
-            [kind.get_lock(&client, &names[1]).lock().unwrap(), kind.get_lock(&client, &names[1]).lock().unwrap()];
-        let owned = kind.get_lock(&client, &names[2]).owned().lock().unwrap();
-        let _foreign = kind.get_lock(&crate::support::client(), &kind.fresh()).lock().unwrap();
-
-        let held = client.held();
-        let told: Vec<_> = held.iter().map(|held| (held.name(), held.hold_count())).collect();
-        assert_eq!(told, [(names[0].as_str(), 1), (names[1].as_str(), 2), (names[2].as_str(), 1)]);
-        assert_eq!(held[0].owner(), first.owner());
-        assert!(held.iter().all(|held| held.remaining() > ms(28_000)));
-
-        first.unlock().unwrap();
-        owned.unlock().unwrap();
-        assert_eq!(client.held().len(), 1);
-    });
-}

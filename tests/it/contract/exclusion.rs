@@ -6,34 +6,7 @@ use std::thread;
 use lockson_harness::RedisServer;
 
 use super::{for_every_kind, is_free};
-use crate::support::{client, elsewhere, fields, ms, ttl_ms};
-
-#[test]
-fn two_clients_exclude_each_other() {
-    for_every_kind(|kind| {
-        let (ours, theirs) = (client(), client());
-        let name = kind.fresh();
-        let (ours, theirs) = (kind.get_lock(&ours, &name), kind.get_lock(&theirs, &name));
-        let guard = ours.lock().unwrap();
-        assert!(!is_free(&theirs));
-        guard.unlock().unwrap();
-        let guard = theirs.try_lock().unwrap().expect("the lock was released");
-        assert!(!is_free(&ours));
-        drop(guard);
-        assert!(is_free(&ours));
-    });
-}
-
-#[test]
-fn two_threads_of_a_client_exclude_each_other() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
-        let guard = lock.lock().unwrap();
-        assert!(!elsewhere(|| is_free(&lock)));
-        guard.unlock().unwrap();
-        assert!(elsewhere(|| is_free(&lock)));
-    });
-}
+use crate::support::{client, fields, ms, ttl_ms};
 
 #[test]
 fn a_try_that_finds_it_busy_changes_nothing() {

@@ -8,13 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fork::Fork;
-use lockson::{Cancel, Client, ErrorKind, Guard, Hold, Lock, Loss, OwnedGuard};
+use lockson::{Cancel, Client, CountDownLatch, ErrorKind, Guard, Hold, Lock, Loss, OwnedGuard, Permits, Semaphore};
 use lockson_harness::{HelperProcess, RedisServer, helper};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Kind, kinds_and_group};
 use crate::faults::other_process::crowd;
-use crate::support::{Random, SOON, ms};
+use crate::support::{Random, SOON, kind_of, ms};
 
 #[test]
 fn a_forked_child_of_a_busy_parent_never_hangs() {
@@ -34,6 +34,7 @@ fn a_forked_child_of_a_busy_parent_never_hangs() {
     parent.send("end");
     let wanted = "the parent still holds its locks";
     while parent.next_line(SOON) != wanted {}
+    assert_eq!(server.query::<String>(&["GET", PERMITS]), "10", "no child gave the parent's permits back");
 }
 
 /// This process is the parent if the variable is unset; the parent has nothing to test here.
@@ -52,6 +53,17 @@ fn a_busy_parent_forks() {
             let lock = kind.get_lock(&client, &format!("busy {}", kind.label)).with_cancel(&stop);
             scope.spawn(move || crowd(&lock, seed as u64 + 1, || ended.load(Ordering::Acquire)));
         }
+        let (semaphore, latch) = (client.get_semaphore(PERMITS), client.get_count_down_latch("latch"));
+        semaphore.set_permits_once(10).unwrap();
+        for wish in [1, 2, 3, 7] {
+            let semaphore = semaphore.clone();
+            scope.spawn(move || {
+                while !ended.load(Ordering::Acquire) {
+                    drop(semaphore.try_acquire_for(wish, ms(50)).unwrap());
+                }
+            });
+        }
+        let permits = semaphore.acquire(2).unwrap();
         let inherited: Vec<_> = kinds_and_group().map(|kind| Inherited::take(&client, kind, &stop)).collect();
         for round in 0..40 {
             // Each round forks at another moment of the threads' work.
@@ -59,7 +71,10 @@ fn a_busy_parent_forks() {
             let child = match fork::fork().unwrap() {
                 Fork::Parent(child) => child,
                 Fork::Child => {
-                    let outcome = catch_unwind(AssertUnwindSafe(|| in_child(client, inherited, stop)));
+                    let outcome = catch_unwind(AssertUnwindSafe(|| {
+                        let no_permit = in_child_of_permits(&semaphore, &latch, permits);
+                        if no_permit { in_child(client, inherited, stop) } else { 91 }
+                    }));
                     std::process::exit(outcome.unwrap_or(90));
                 }
             };
@@ -73,12 +88,13 @@ fn a_busy_parent_forks() {
             what.owned.unlock().unwrap();
             what.manual.unlock().unwrap();
         }
+        permits.release().unwrap();
     });
     helper::say("the parent still holds its locks");
 }
 
 /// The exit status of a child, which is killed after a time limit.
-pub(super) fn status_of(child: i32) -> i32 {
+fn status_of(child: i32) -> i32 {
     let forked = Instant::now();
     loop {
         if let Some(status) = fork::waitpid_nohang(child).unwrap() {
@@ -167,6 +183,20 @@ fn in_child(client: Client, inherited: Vec<Inherited>, stop: Cancel) -> i32 {
     checks.iter().position(|good| !good).map_or(0, |index| i32::try_from(index).unwrap() % 80 + 1)
 }
 
+/// Whether each call about permits and latches refuses at once in a forked child.
+fn in_child_of_permits(semaphore: &Semaphore, latch: &CountDownLatch, permits: Permits) -> bool {
+    let kinds = [
+        kind_of(semaphore.acquire(1)),
+        kind_of(semaphore.try_acquire(1)),
+        kind_of(semaphore.release(1)),
+        kind_of(semaphore.available()),
+        kind_of(latch.count_down()),
+        kind_of(latch.wait()),
+        kind_of(permits.release()),
+    ];
+    kinds.iter().all(|kind| *kind == ErrorKind::Closed)
+}
+
 fn is_lost(hold: &Hold) -> bool {
     let told = Arc::new(AtomicBool::new(false));
     let callback = Arc::clone(&told);
@@ -180,4 +210,5 @@ fn is_lost(hold: &Hold) -> bool {
         && told.load(Ordering::Acquire)
 }
 
+const PERMITS: &str = "permits";
 const SERVER: &str = "LOCKSON_TEST_BUSY_PARENT_OF";

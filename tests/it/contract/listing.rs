@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockson::{Cancel, Client, ErrorKind, LockKind};
+use lockson::{Cancel, Client, ErrorKind, Lock, LockKind};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{for_every_kind, for_every_single_kind};
@@ -13,18 +13,25 @@ fn held_tells_kind_age_token_and_keeper() {
     for_every_single_kind(|kind| {
         let client = client();
         let (renewed, leased) = (kind.get_lock(&client, &kind.fresh()), kind.get_lock(&client, &kind.fresh()));
-        let guards = [renewed.lock().unwrap(), leased.with_lease(SOON).lock().unwrap()];
+        let (kept, owned) = (renewed.lock().unwrap(), leased.with_lease(SOON).owned().lock().unwrap());
         std::thread::sleep(ms(30));
         let held = client.held();
         assert_eq!(held.len(), 2, "{held:?}");
-        for (held, guard) in held.iter().zip(&guards) {
-            assert_eq!((held.name(), held.owner(), held.hold_count()), (guard.name(), guard.owner(), 1));
+        for (held, hold) in held.iter().zip([kept.hold(), owned.hold()]) {
+            assert_eq!((held.name(), held.owner(), held.hold_count()), (hold.name(), hold.owner(), 1));
             assert_eq!(held.kind().to_string(), kind.label);
-            assert_eq!(held.token(), guard.hold().token());
+            assert_eq!(held.token(), hold.token());
             assert!(held.held_for() >= ms(30) && held.held_for() < SOON, "{held:?}");
             assert!(held.remaining() > Duration::ZERO && held.remaining() < ms(30_000), "{held:?}");
         }
         assert_eq!([held[0].is_renewed(), held[1].is_renewed()], [true, false]);
+        if kind.reenters {
+            let _again = renewed.lock().unwrap();
+            assert_eq!(client.held()[0].hold_count(), 2);
+        }
+        kept.unlock().unwrap();
+        owned.unlock().unwrap();
+        assert_eq!(client.held(), []);
     });
 }
 
@@ -88,36 +95,20 @@ fn a_wait_in_vain_is_told_with_its_reason() {
         });
         assert_eq!(events.of(&name), ["waiting", "gave up"]);
 
-        let cancel = Cancel::new();
-        let until = |end: &dyn Fn()| {
+        let until = |lock: &Lock, end: &dyn Fn()| {
             std::thread::scope(|scope| {
-                let waiter = scope.spawn(|| kind_of(lock.with_cancel(&cancel).lock()));
+                let waiter = scope.spawn(|| kind_of(lock.lock()));
                 eventually(SOON, "it waits", || !waiting.waiting().is_empty());
                 end();
                 joined(waiter)
             })
         };
-        assert_eq!(until(&|| cancel.cancel()), ErrorKind::Cancelled);
+        let cancel = Cancel::new();
+        assert_eq!(until(&lock.with_cancel(&cancel), &|| cancel.cancel()), ErrorKind::Cancelled);
         assert_eq!(events.of(&name)[2..], ["waiting", "gave up: Cancelled"]);
+        assert_eq!(until(&lock, &|| waiting.close()), ErrorKind::Closed);
+        assert_eq!(events.of(&name)[4..], ["waiting", "gave up: Closed"]);
         assert_eq!(waiting.waiting(), []);
-        guard.unlock().unwrap();
-    });
-}
-
-#[test]
-fn a_wait_that_close_ends_is_told() {
-    for_every_kind(|kind| {
-        let (events, name) = (Events::default(), kind.fresh());
-        let waiting = brisk(RedisServer::shared()).observer(events.clone()).connect().unwrap();
-        let guard = kind.get_lock(&client(), &name).lock().unwrap();
-        let lock = kind.get_lock(&waiting, &name);
-        std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| kind_of(lock.lock()));
-            eventually(SOON, "it waits", || !waiting.waiting().is_empty());
-            waiting.close();
-            assert_eq!(joined(waiter), ErrorKind::Closed);
-        });
-        assert_eq!(events.of(&name), ["waiting", "gave up: Closed"]);
         guard.unlock().unwrap();
     });
 }

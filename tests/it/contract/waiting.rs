@@ -1,10 +1,9 @@
 //! Waiting: limits, early ends, and the waiter that is served.
 
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Cancel, ErrorKind, Lock};
+use lockson::{Cancel, ErrorKind};
 use lockson_harness::RedisServer;
 
 use super::{Kind, for_every_kind, is_free, key};
@@ -131,30 +130,6 @@ fn the_longest_wait_there_is_has_no_end() {
 }
 
 #[test]
-fn every_waiter_is_served() {
-    for_every_kind(|kind| {
-        let name = kind.fresh();
-        let (ours, theirs) = (client(), client());
-        let served = Mutex::new(0);
-        let guard = kind.get_lock(&ours, &name).lock().unwrap();
-        thread::scope(|scope| {
-            for client in [&ours, &theirs] {
-                for _ in 0..10 {
-                    scope.spawn(|| {
-                        let _guard =
-                            kind.get_lock(client, &name).try_lock_for(SOON).unwrap().expect("the waiter's turn comes");
-                        *served.lock().unwrap() += 1;
-                    });
-                }
-            }
-            kind.await_waiter(RedisServer::shared(), &name);
-            guard.unlock().unwrap();
-        });
-        assert_eq!(*served.lock().unwrap(), 20);
-    });
-}
-
-#[test]
 fn a_cancelled_wait_ends_at_once_and_holds_nothing() {
     for_every_kind(|kind| {
         let quickest = (0..3).map(|_| cancelled_wait(kind)).min().unwrap();
@@ -210,23 +185,6 @@ fn a_used_token_refuses_everything_later() {
             assert_eq!(kind_of(outcome), ErrorKind::Cancelled);
         }
         assert!(!lock.is_locked().unwrap());
-    });
-}
-
-#[test]
-fn a_waiter_takes_over_from_a_lease_that_ends() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
-        let others: Vec<Lock> = (0..3).map(|_| kind.get_lock(&client(), key(lock.name()))).collect();
-        lock.with_lease(ms(300)).lock().unwrap().keep_until_expiry();
-        let (took, ()) = timed(|| {
-            thread::scope(|scope| {
-                for other in &others {
-                    scope.spawn(|| other.lock().unwrap().unlock().unwrap());
-                }
-            });
-        });
-        assert!(took <= ms(300) + SCHEDULING * 2, "{took:?}");
     });
 }
 

@@ -1,6 +1,5 @@
 //! The semaphore: permits as in Redisson, in order within a process, and never more than were set.
 
-mod forks;
 mod state;
 mod waiting;
 
