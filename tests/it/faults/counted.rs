@@ -266,21 +266,6 @@ fn a_release_that_was_given_up_comes_once_later() {
 }
 
 #[test]
-fn permits_are_given_back_when_the_server_is_up_again() {
-    let rig = Rig::start();
-    let client = rig.impatient().connect().unwrap();
-    let semaphore = semaphore(&rig, &client, 2);
-    let permits = semaphore.acquire(2).unwrap();
-    rig.proxy.new_connections(lockson_harness::proxy::NewConnections::Refuse);
-    rig.proxy.cut(lockson_harness::proxy::Scope::All);
-    assert!(permits.release().is_err());
-    std::thread::sleep(ms(700));
-    assert_eq!(free(&rig), 0);
-    rig.proxy.heal();
-    eventually(SOON, "the permits are back", || free(&rig) == 2);
-}
-
-#[test]
 fn a_late_copy_of_a_request_does_nothing() {
     let rig = Rig::start();
     let client = rig.client();

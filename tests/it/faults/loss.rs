@@ -9,8 +9,8 @@ use lockson::{Cancel, Client, ErrorKind, Loss, OwnedGuard};
 use lockson_harness::proxy::{Direction, Fate, NewConnections, Request, Scope, Then};
 use lockson_harness::{Stalls, eventually};
 
-use crate::support::faults::{Rig, SCHEDULING, SOON, ms, timed};
-use crate::support::{Notes, joined};
+use crate::support::faults::{Rig, SOON, ms, timed};
+use crate::support::{joined, median};
 
 /// Long enough for a margin of 200 ms: the test compares the order of two moments, while other tests run.
 const LEASE: Duration = Duration::from_secs(20);
@@ -197,32 +197,6 @@ fn the_time_of_a_slow_answer_is_not_believed_in() {
 }
 
 #[test]
-fn a_flush_is_reported_once_per_lock_by_the_next_renewal() {
-    const LOCKS: usize = 150;
-    let rig = Rig::start();
-    let told = Notes::default();
-    let client = rig.builder().watchdog(LEASE, ms(500)).observer(told.clone()).connect().unwrap();
-    let names: Vec<_> = (0..LOCKS).map(|number| format!("flushed {number}")).collect();
-    let guards: Vec<_> = names.iter().map(|name| client.get_lock(name).owned().lock().unwrap()).collect();
-    let (tell, called) = unbounded();
-    for guard in &guards {
-        let tell = tell.clone();
-        guard.on_lost(move |loss| tell.send(*loss).unwrap());
-    }
-    rig.server.run(&["FLUSHALL"]);
-    let (took, ()) = timed(|| guards.iter().for_each(|guard| assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone))));
-    assert!(took < ms(500) + SCHEDULING * 2, "{took:?}");
-    drop(tell);
-    assert_eq!(called.iter().take(LOCKS).filter(|loss| *loss == Loss::Gone).count(), LOCKS);
-    for guard in guards {
-        assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Lost(Loss::Gone));
-    }
-    assert!(called.iter().next().is_none(), "a callback ran twice");
-    assert!(names.iter().all(|name| told.losses_of(name) == 1));
-    assert!(client.held().is_empty());
-}
-
-#[test]
 fn a_lost_lock_does_not_disturb_the_next_hold_of_the_same_name() {
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
@@ -240,27 +214,16 @@ fn a_lost_lock_does_not_disturb_the_next_hold_of_the_same_name() {
         joined(next);
         deep.into_iter().rev().for_each(|guard| assert!(guard.unlock().is_err()));
     });
-    let guard = lock.lock().unwrap();
-    assert_eq!(guard.wait_lost(ms(2_300)), None, "the second hold is renewed too");
-    guard.unlock().unwrap();
 }
 
 #[test]
 fn a_force_unlock_reaches_a_listening_holder_in_a_tenth_second() {
-    forced_open_is_told_soon(false);
-}
-
-#[test]
-fn a_force_unlock_reaches_a_listening_leased_holder_as_soon() {
-    forced_open_is_told_soon(true);
-}
-
-fn forced_open_is_told_soon(leased: bool) {
     let rig = Rig::start();
     let (holder, other) = (rig.client(), rig.direct());
-    let mut times: Vec<_> = (0..9).map(|_| time_to_tell(&rig, &holder, &other, leased)).collect();
-    times.sort();
-    assert!(times[times.len() / 2] < ms(100), "{times:?}");
+    for leased in [false, true] {
+        let usual = median(9, |_| time_to_tell(&rig, &holder, &other, leased));
+        assert!(usual < ms(100), "leased: {leased}, {usual:?}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use fork::Fork;
-use lockson::{Cancel, Client, ErrorKind, Guard, Lock};
+use lockson::{Cancel, Client, ErrorKind, Guard, Leadership, Lock};
 use lockson_harness::{HelperProcess, RedisServer, helper};
 
 use crate::support::{Random, SOON, ms};
@@ -42,9 +42,8 @@ impl OtherProcess {
         &self.client_id
     }
 
-    /// Gives a lane an order: `lock <kind> <name>`, `try <kind> <name> <wait, ms>`, `unlock`,
-    /// `tokens <kind> <name> <how many>`, `crowd <kind> <name>`, `fork <kind> <name>`,
-    /// `permits <name> <how many>`.
+    /// Gives a lane an order: `lock <kind> <name>`, `unlock`, `tokens <kind> <name> <how many>`, `crowd <kind> <name>`,
+    /// `fork <kind> <name>`, `campaign <name>`, `look`, `resign`.
     #[track_caller]
     pub(crate) fn send(&mut self, lane: usize, order: &str) {
         self.process.send(&format!("{lane} {order}"));
@@ -157,15 +156,11 @@ fn a_child_does_what_it_is_told() {
 
 fn work(client: &Client, lane: &str, orders: &Receiver<Vec<String>>) {
     let mut guards: Vec<Guard> = vec![];
-    let mut permits = vec![];
+    let mut leadership = None;
     for order in orders {
         let order: Vec<&str> = order.iter().map(String::as_str).collect();
         let answer = match order[..] {
-            ["lock", kind, name] => taken(&mut guards, lock_of(client, kind, name).lock().map(Some)),
-            ["try", kind, name, wait] => {
-                let wait = ms(wait.parse().expect("a number"));
-                taken(&mut guards, lock_of(client, kind, name).try_lock_for(wait))
-            }
+            ["lock", kind, name] => taken(&mut guards, lock_of(client, kind, name).lock()),
             ["unlock"] => match guards.pop().map(Guard::unlock) {
                 Some(Ok(())) => "unlocked".to_owned(),
                 Some(Err(error)) => format!("failed {error}"),
@@ -176,13 +171,19 @@ fn work(client: &Client, lane: &str, orders: &Receiver<Vec<String>>) {
                 let token = |_| lock.lock().unwrap().hold().token().unwrap().to_string();
                 (0..many.parse().expect("a number")).map(token).collect::<Vec<_>>().join(" ")
             }
-            ["permits", name, many] => {
-                let calls = client.get_permit_expirable_semaphore(name);
-                let taken = calls.acquire(many.parse().expect("a number")).unwrap();
-                let held = format!("holds {}", taken.ids().len());
-                permits.push(taken);
-                held
+            ["campaign", name] => {
+                let leads = client.get_election(name).candidate(lane).campaign().unwrap();
+                let answer = format!("leads {}", leads.token());
+                leadership = Some(leads);
+                answer
             }
+            ["look"] => {
+                if leadership.as_ref().is_some_and(Leadership::is_leader) { "leads" } else { "lost" }.to_owned()
+            }
+            ["resign"] => match leadership.take().map(Leadership::resign) {
+                Some(Ok(())) => "resigned".to_owned(),
+                _ => "failed".to_owned(),
+            },
             ["crowd", kind, name] => {
                 let seed = 1 + lane.parse::<u64>().expect("a number") + u64::from(std::process::id()) * 1_000;
                 crowd(&lock_of(client, kind, name), seed, || ENDED.load(Ordering::Acquire));
@@ -232,14 +233,13 @@ fn own_client_works(stop: &Cancel) -> bool {
     cancelled && guard.unlock().is_ok()
 }
 
-fn taken(guards: &mut Vec<Guard>, outcome: lockson::Result<Option<Guard>>) -> String {
+fn taken(guards: &mut Vec<Guard>, outcome: lockson::Result<Guard>) -> String {
     match outcome {
-        Ok(Some(guard)) => {
+        Ok(guard) => {
             let answer = format!("holds {}", guard.owner());
             guards.push(guard);
             answer
         }
-        Ok(None) => "busy".to_owned(),
         Err(error) => format!("failed {error}"),
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use lockson::{Client, ClientBuilder, Lock, Loss, OwnedGuard};
 use lockson_harness::{RedisServer, eventually};
 
-use crate::support::{SOON, channel, fresh, ms};
+use crate::support::{SOON, fresh, ms};
 
 /// Every kind whose holds are watched.
 const KINDS: [fn(&Client, &str) -> Lock; 8] = [
@@ -137,19 +137,6 @@ fn a_lock_forced_open_elsewhere_is_told_at_once_for_every_kind() {
         assert!(lock.force_unlock().unwrap());
     }
     all_are_told(&guards, since, Loss::Gone, "force_unlock");
-}
-
-#[test]
-fn a_lock_that_java_forces_open_is_told_at_once() {
-    let server = RedisServer::start();
-    let client = patient_client(&server);
-    let guards = watched(&server, &client);
-    let since = Instant::now();
-    for guard in &guards {
-        let forced = "if redis.call('del', KEYS[1]) == 1 then redis.call('publish', ARGV[1], '0') end";
-        server.run(&["EVAL", forced, "1", guard.name(), &channel(guard.name())]);
-    }
-    all_are_told(&guards, since, Loss::Gone, "Java's forceUnlock");
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! Elections: one leader at a time, a leader that learns of its loss in time, observers that miss no change.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use lockson::{Cancel, Client, ErrorKind, Leader, LockKind, Loss};
+use lockson::{Cancel, Client, ErrorKind, Leader, Leadership, LockKind, Loss};
 use lockson_harness::proxy::{Direction, Proxy, Scope};
-use lockson_harness::{HelperProcess, RedisServer, eventually, helper};
+use lockson_harness::{RedisServer, eventually};
 
 use crate::faults::exactly_once::at_every_byte;
+use crate::faults::other_process::OtherProcess;
 use crate::support::faults::Rig;
 use crate::support::{
     SCHEDULING, SOON, TICK, TTL, brisk, client, elsewhere, fields, fresh, joined, kind_of, median, ms, prefixed, timed,
@@ -272,148 +272,43 @@ fn a_leader_cut_off_stands_down_before_another_wins() {
 }
 
 #[test]
-fn a_campaign_cut_at_any_byte_wins_once() {
+fn a_term_cut_at_any_byte_begins_and_ends_once() {
     let rig = Rig::start();
     let election = rig.client().get_election("once");
-    let acquire = rig.script_of(include_str!("../../../lua/leader/acquire.lua"));
+    let is_over = || assert_eq!(rig.server.keys(), ["redisson_lock_token:{once}"]);
     let mut last = None;
-    at_every_byte(
-        &rig,
-        &acquire,
-        || (),
-        |()| {
-            let leadership = election.candidate("a").try_campaign().unwrap().expect("no other candidate");
-            let leader = election.leader().unwrap().expect("somebody leads");
-            assert_eq!((leader.candidate(), leader.token()), ("a", leadership.token()));
-            assert!(Some(leader.token()) > last);
-            last = Some(leader.token());
-            leadership.resign().unwrap();
-            assert_eq!(rig.server.keys(), ["redisson_lock_token:{once}"]);
-        },
-    );
-}
-
-#[test]
-fn a_resignation_cut_at_any_byte_ends_one_term() {
-    let rig = Rig::start();
-    let election = rig.client().get_election("once");
+    let campaign = |()| {
+        let leadership = election.candidate("a").try_campaign().unwrap().expect("no other candidate");
+        let leader = election.leader().unwrap().expect("somebody leads");
+        assert_eq!((leader.candidate(), leader.token()), ("a", leadership.token()));
+        assert!(Some(leader.token()) > last);
+        last = Some(leader.token());
+        leadership.resign().unwrap();
+        is_over();
+    };
+    at_every_byte(&rig, &rig.script_of(include_str!("../../../lua/leader/acquire.lua")), || (), campaign);
+    let resign = |leadership: Leadership| {
+        leadership.resign().unwrap();
+        is_over();
+    };
     let release = rig.script_of(include_str!("../../../lua/leader/release.lua"));
-    at_every_byte(
-        &rig,
-        &release,
-        || election.candidate("a").campaign().unwrap(),
-        |leadership| {
-            leadership.resign().unwrap();
-            assert_eq!(rig.server.keys(), ["redisson_lock_token:{once}"]);
-        },
-    );
-}
-
-#[test]
-fn of_three_processes_another_follows_a_killed_leader() {
-    let server = RedisServer::start();
-    let mut candidates: Vec<Process> = (0..3).map(|number| Process::start(&server, &format!("p{number}"))).collect();
-    let election = Client::connect(&server.url()).unwrap().get_election("job");
-    let mut last: Option<Leader> = None;
-    while !candidates.is_empty() {
-        let leader = loop {
-            let now = election.wait_change(last.as_ref(), SOON).unwrap();
-            let is_new = now.as_ref().map(Leader::token) > last.as_ref().map(Leader::token);
-            last = now.clone().or(last);
-            if let Some(leader) = now.filter(|_| is_new) {
-                break leader;
-            }
-        };
-        let index = candidates.iter().position(|process| process.text == leader.candidate()).expect("it lives");
-        let mut process = candidates.remove(index);
-        assert_eq!(process.process.next_line(SOON), format!("leads {}", leader.token()));
-        for other in &mut candidates {
-            assert_eq!(other.ask("look"), "waits");
-        }
-        process.process.kill();
-    }
+    at_every_byte(&rig, &release, || election.candidate("a").campaign().unwrap(), resign);
 }
 
 #[test]
 fn a_stopped_leader_knows_of_its_end_at_its_first_look() {
     let server = RedisServer::start();
-    let mut leader = Process::start(&server, "stopped");
-    leader.process.expect_line_with_token();
+    let mut leader = OtherProcess::start(&server);
+    assert!(leader.ask(0, "campaign job").starts_with("leads "));
     let client = Client::connect(&server.url()).unwrap();
-    leader.process.stop();
+    leader.stop();
     let next = client.get_election("job").candidate("next").campaign_for(SOON).unwrap().expect("the term expires");
-    leader.process.send("look");
-    leader.process.resume();
-    assert_eq!(leader.process.next_line(SOON), "lost");
-    assert_eq!(leader.ask("resign"), "failed");
+    leader.send(0, "look");
+    leader.resume();
+    assert_eq!(leader.answer(0), "lost");
+    assert_eq!(leader.ask(0, "resign"), "failed");
     assert!(next.is_leader());
     assert_eq!(client.get_election("job").leader().unwrap().map(|leader| leader.token()), Some(next.token()));
-}
-
-/// A candidate in a process of its own.
-struct Process {
-    process: HelperProcess,
-    text: String,
-}
-
-impl Process {
-    fn start(server: &RedisServer, text: &str) -> Self {
-        let mut command = Command::new(std::env::current_exe().expect("a running program has a path"));
-        command.args(["--exact", "kinds::leader::a_child_campaigns", "--nocapture"]);
-        command.env(SERVER, server.url()).env(CANDIDATE, text);
-        let process = HelperProcess::spawn_command(command);
-        // Before this line, the child prints the test runner's own lines.
-        while process.next_line(SOON) != "ready" {}
-        Self { process, text: text.to_owned() }
-    }
-
-    #[track_caller]
-    fn ask(&mut self, order: &str) -> String {
-        self.process.ask(order, SOON)
-    }
-}
-
-trait LineWithToken {
-    fn expect_line_with_token(&self);
-}
-
-impl LineWithToken for HelperProcess {
-    fn expect_line_with_token(&self) {
-        let line = self.next_line(SOON);
-        assert!(line.starts_with("leads "), "{line}");
-    }
-}
-
-/// The candidate if the variable is set; otherwise nothing to test.
-#[test]
-fn a_child_campaigns() {
-    let Ok(url) = std::env::var(SERVER) else { return };
-    // Ends the line that the test runner has begun.
-    helper::say("");
-    let client = Client::builder(&url).watchdog(ms(1_000), ms(100)).connect().unwrap();
-    let candidate = client.get_election("job").candidate(std::env::var(CANDIDATE).unwrap());
-    helper::say("ready");
-    let leadership = Arc::new(parking_lot::Mutex::new(None));
-    let won = Arc::clone(&leadership);
-    thread::spawn(move || {
-        let leads = candidate.campaign().unwrap();
-        let line = format!("leads {}", leads.token());
-        *won.lock() = Some(leads);
-        helper::say(&line);
-    });
-    for line in helper::requests() {
-        let mut leadership = leadership.lock();
-        let answer = match (&*line, leadership.as_ref()) {
-            (_, None) => "waits",
-            ("look", Some(leads)) if leads.is_leader() => "leads",
-            ("look", Some(_)) => "lost",
-            _ => match leadership.take().map(lockson::Leadership::resign) {
-                Some(Ok(())) => "resigned",
-                _ => "failed",
-            },
-        };
-        helper::say(answer);
-    }
 }
 
 fn leader_key(name: &str) -> String {
@@ -423,6 +318,3 @@ fn leader_key(name: &str) -> String {
 fn leader_channel(name: &str) -> String {
     crate::support::prefixed("lockson_leader__channel", name)
 }
-
-const SERVER: &str = "LOCKSON_TEST_CANDIDATE_OF";
-const CANDIDATE: &str = "LOCKSON_TEST_CANDIDATE";

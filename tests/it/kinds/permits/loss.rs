@@ -8,9 +8,8 @@ use lockson_harness::proxy::Then;
 use lockson_harness::{RedisServer, eventually};
 
 use super::{free, taken, taken_key};
-use crate::faults::other_process::OtherProcess;
 use crate::support::faults::Rig;
-use crate::support::{SOON, TICK, TTL, at_once, joined, kind_of, ms};
+use crate::support::{SOON, TICK, TTL, at_once, joined, kind_of};
 
 /// The ways to lose permits.
 const ENDS: [(&str, &[&str]); 4] = [
@@ -102,21 +101,6 @@ fn a_hold_that_lost_one_permit_is_lost_and_gives_back_the_rest() {
         eventually(SOON, "the rest is given back", || calls.available().unwrap() == 5);
         assert_eq!(calls.acquired().unwrap(), 0);
     });
-}
-
-#[test]
-fn the_permits_of_a_killed_process_return() {
-    let server = RedisServer::start();
-    let mut process = OtherProcess::start(&server);
-    let calls = Client::connect(&server.url()).unwrap().get_permit_expirable_semaphore("calls");
-    calls.set_permits(2).unwrap();
-    assert_eq!(process.ask(0, "permits calls 2"), "holds 2");
-    thread::sleep(ms(1_500)); // longer than its time to live: it is renewed
-    assert_eq!(calls.available().unwrap(), 0);
-    process.kill();
-    let permits = calls.try_acquire_for(2, SOON).unwrap().expect("its permits expire");
-    permits.release().unwrap();
-    assert_eq!((calls.available().unwrap(), calls.permits().unwrap()), (2, 2));
 }
 
 #[test]
