@@ -1,6 +1,5 @@
 //! The special properties of fair locks: the queue in Redis, its order, and how the queue outlives dead waiters.
 
-mod closing;
 pub(crate) mod crowds;
 mod dead;
 mod healing;

@@ -282,15 +282,6 @@ fn a_token_is_a_plain_number_that_can_be_kept_compared_and_sent() {
     check(client().get_fenced_lock(fresh("fenced")).lock().unwrap().token());
 }
 
-#[test]
-fn a_leased_hold_is_not_renewed() {
-    let (server, name) = (RedisServer::shared(), fresh("fenced"));
-    let lock = Client::builder(&server.url()).watchdog(ms(1_000), ms(100)).connect().unwrap().get_fenced_lock(&name);
-    let guard = lock.with_lease(ms(500)).lock().unwrap();
-    assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
-    assert!(client().get_fenced_lock(&name).try_lock_for(ms(500)).unwrap().is_some());
-}
-
 fn token_key(name: &str) -> String {
     if name.contains('{') { format!("redisson_lock_token:{name}") } else { format!("redisson_lock_token:{{{name}}}") }
 }

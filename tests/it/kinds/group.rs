@@ -35,14 +35,9 @@ fn a_take_and_a_release_are_one_request_each() {
     let values: Vec<String> = (0..100).map(|value| format!("value {value}")).collect();
     let lock = client.get_group_lock("group", &values);
     lock.lock().unwrap().unlock().unwrap(); // the scripts are known now
-    let calls = || {
-        let stats: String = server.query(&["INFO", "commandstats"]);
-        let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap().to_owned();
-        line.split(['=', ',']).nth(1).unwrap().parse::<u64>().unwrap()
-    };
-    let before = calls();
+    let before = server.calls_of("evalsha");
     lock.lock().unwrap().unlock().unwrap();
-    assert_eq!(calls() - before, 2);
+    assert_eq!(server.calls_of("evalsha") - before, 2);
 }
 
 #[test]

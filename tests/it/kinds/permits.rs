@@ -4,13 +4,12 @@ mod counts;
 mod doubt;
 mod loss;
 mod rights;
-mod waiting;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Cancel, Client, ErrorKind, ExpiringPermits, LockKind, Loss, PermitExpirableSemaphore};
+use lockson::{Client, ErrorKind, ExpiringPermits, LockKind, Loss, PermitExpirableSemaphore};
 use lockson_harness::{RedisServer, eventually};
 
 use crate::support::{
@@ -171,23 +170,6 @@ fn a_release_wakes_a_waiter_of_another_client() {
 }
 
 #[test]
-fn waiters_for_several_permits_are_served_too() {
-    let calls = semaphore(2);
-    let served = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let both = calls.try_acquire_for(2, SOON).unwrap().expect("both get both");
-                thread::sleep(ms(100));
-                both.release().unwrap();
-                served.fetch_add(1, Ordering::Relaxed);
-            });
-        }
-    });
-    assert_eq!((served.into_inner(), calls.available().unwrap()), (2, 2));
-}
-
-#[test]
 fn never_more_holders_than_permits() {
     const ROUNDS: usize = 50;
     let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -212,25 +194,6 @@ fn never_more_holders_than_permits() {
     });
     assert!((1..=3).contains(&most.into_inner()));
     assert_eq!((calls.available().unwrap(), calls.acquired().unwrap()), (3, 0));
-}
-
-#[test]
-fn a_wait_for_permits_ends_with_cancel_and_close() {
-    let calls = semaphore(1);
-    let permit = calls.acquire(1).unwrap();
-    let (stop, other) = (Cancel::new(), client());
-    let theirs = other.get_permit_expirable_semaphore(calls.name());
-    thread::scope(|scope| {
-        let cancelled = scope.spawn(|| calls.with_cancel(&stop).acquire(1).map(drop));
-        let closed = scope.spawn(|| theirs.acquire(1).map(drop));
-        thread::sleep(ms(50));
-        stop.cancel();
-        other.close();
-        assert_eq!(kind_of(joined(cancelled)), ErrorKind::Cancelled);
-        assert_eq!(kind_of(joined(closed)), ErrorKind::Closed);
-    });
-    permit.release().unwrap();
-    assert_eq!((calls.available().unwrap(), calls.acquired().unwrap()), (1, 0));
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 mod java;
 mod leases;
-mod lengths;
 mod outlived;
 mod sharing;
 mod sides;

@@ -4,7 +4,7 @@ use std::panic::catch_unwind;
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Backoff, ErrorKind, Lock, Loss, TokenOptions};
+use lockson::{Backoff, ErrorKind, Lock, Loss, ReleaseBy, TokenOptions};
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Then, When};
 
@@ -43,23 +43,6 @@ fn the_value_is_the_owner_id_with_the_lease() {
     guard.unlock().unwrap();
     assert_eq!(value(server, lock.name()), None);
     assert!(!lock.is_locked().unwrap() && lock.holder().unwrap().is_none());
-}
-
-#[test]
-fn reentry_is_counted_here_and_only_raises_the_time_to_live() {
-    let server = RedisServer::shared();
-    let lock = client().get_token_lock(fresh("token"));
-    let outer = lock.with_lease(ms(20_000)).lock().unwrap();
-    let shorter = lock.with_lease(ms(5_000)).lock().unwrap();
-    assert!(ttl_ms(server, lock.name()) > 19_000);
-    let longer = lock.with_lease(ms(60_000)).lock().unwrap();
-    assert!(ttl_ms(server, lock.name()) > 59_000);
-    assert_eq!((lock.hold_count(), value(server, lock.name()).as_deref()), (3, Some(outer.owner())));
-    longer.unlock().unwrap();
-    assert!((18_000..=20_000).contains(&ttl_ms(server, lock.name())));
-    shorter.unlock().unwrap();
-    outer.unlock().unwrap();
-    assert_eq!(value(server, lock.name()), None);
 }
 
 #[test]
@@ -116,16 +99,18 @@ fn a_loss_is_noticed_and_what_others_hold_is_left_alone() {
 
 #[test]
 fn another_kind_and_another_type_under_the_name_are_refused() {
-    let server = RedisServer::shared();
-    let (client, name) = (client(), fresh("token"));
-    let lock = client.get_token_lock(&name);
-    let _plain = elsewhere(|| client.get_lock(&name).owned().lock()).unwrap();
-    assert_eq!(kind_of(lock.try_lock()), ErrorKind::OtherKind);
-    assert_eq!(kind_of(lock.force_unlock()), ErrorKind::Refused);
-    let lock = client.get_token_lock(fresh("token"));
-    server.run(&["LPUSH", lock.name(), "no lock"]);
-    let error = lock.try_lock().unwrap_err();
-    assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")));
+    let (server, client) = (RedisServer::shared(), client());
+    for form in [ReleaseBy::Script, ReleaseBy::Transaction] {
+        let make = |name| client.get_token_lock_with(name, TokenOptions::new().release_by(form)).with_lease(SOON);
+        let lock = make(fresh("token"));
+        let _plain = elsewhere(|| client.get_lock(lock.name()).owned().lock()).unwrap();
+        assert_eq!(kind_of(lock.try_lock()), ErrorKind::OtherKind, "{form:?}");
+        assert_eq!(kind_of(lock.force_unlock()), ErrorKind::Refused, "{form:?}");
+        let lock = make(fresh("token"));
+        server.run(&["LPUSH", lock.name(), "no lock"]);
+        let error = lock.try_lock().unwrap_err();
+        assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")), "{form:?}");
+    }
 }
 
 #[test]

@@ -103,19 +103,6 @@ fn a_loss_is_noticed_and_what_others_hold_is_left_alone() {
 }
 
 #[test]
-fn another_kind_and_another_type_under_the_name_are_refused() {
-    let (server, client) = (RedisServer::shared(), client());
-    let lock = leased(&client, &fresh("token"));
-    let _plain = elsewhere(|| client.get_lock(lock.name()).owned().lock()).unwrap();
-    assert_eq!(kind_of(lock.try_lock()), ErrorKind::OtherKind);
-    assert_eq!(kind_of(lock.force_unlock()), ErrorKind::Refused);
-    let lock = leased(&client, &fresh("token"));
-    server.run(&["LPUSH", lock.name(), "no lock"]);
-    let error = lock.try_lock().unwrap_err();
-    assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")));
-}
-
-#[test]
 fn a_lost_answer_costs_nothing_wherever_it_is_lost() {
     let rig = Rig::start();
     let lock = leased(&rig.client(), "lost");

@@ -4,12 +4,12 @@ use std::thread;
 use std::time::Instant;
 
 use lockson::Client;
+use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Proxy, When};
-use lockson_harness::{RedisServer, eventually};
 
 use super::{PATIENCE, Queue, hasty, hasty_client, leave, now_ms, throughout};
 use crate::faults::other_process::OtherProcess;
-use crate::support::{SCHEDULING, SOON, TICK, TTL, elsewhere, fields, joined, ms};
+use crate::support::{SCHEDULING, SOON, TICK, TTL, joined, ms};
 
 #[test]
 fn a_waiter_killed_behind_others_costs_nothing_later() {
@@ -120,46 +120,4 @@ fn a_waiter_stopped_for_less_than_the_patience_keeps_its_place() {
         assert_eq!(slow.ask(0, "unlock"), "unlocked");
         joined(next);
     });
-}
-
-#[test]
-fn a_killed_holder_is_followed_at_the_end_of_its_time_to_live() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let mut doomed = OtherProcess::start(&server);
-    assert!(doomed.ask(0, "lock fair job").starts_with("holds "));
-    thread::scope(|scope| {
-        let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
-        doomed.kill();
-        let killed = Instant::now();
-        let waited = joined(next).0 - killed;
-        assert!(waited <= TTL + SCHEDULING, "{waited:?}");
-    });
-    queue.assert_gone();
-}
-
-#[test]
-fn the_traces_of_dead_waiters_expire() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
-    let mut doomed = OtherProcess::start(&server);
-    for lane in 0..3 {
-        doomed.send(lane, "lock fair job");
-        queue.await_length(lane + 1);
-    }
-    doomed.kill();
-    guard.unlock().unwrap();
-    assert_eq!(queue.owners().len(), 3, "no more waiters come");
-    for key in queue.keys() {
-        let left: i64 = server.query(&["PTTL", &key]);
-        assert!((0..=2 * 86_400_000).contains(&left), "{key}: {left}");
-    }
-    // A later waiter finds all of the silent waiters gone.
-    eventually(SOON, "the waiters have been silent for long enough", || {
-        queue.left_ms().values().all(|left| *left <= 0)
-    });
-    elsewhere(|| assert!(hasty_client(&server).get_fair_lock("job").try_lock().unwrap().is_some()));
-    assert!(fields(&server, "job").is_empty());
-    queue.assert_gone();
 }

@@ -66,24 +66,6 @@ fn a_queue_and_deadlines_out_of_step_heal() {
 }
 
 #[test]
-fn waiters_outlive_the_loss_of_all_data() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
-    thread::scope(|scope| {
-        let waiters = [(); 4].map(|()| queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave));
-        server.run(&["FLUSHALL"]);
-        let flushed = Instant::now();
-        for waiter in waiters {
-            let waited = joined(waiter).0 - flushed;
-            assert!(waited <= ms(2_000) + SCHEDULING, "{waited:?}");
-        }
-    });
-    assert!(guard.unlock().is_err());
-    queue.assert_gone();
-}
-
-#[test]
 fn waiters_outlive_a_server_that_comes_back_empty() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };

@@ -86,38 +86,27 @@ fn waiters_behind_one_that_gives_up_keep_their_order() {
 
 #[test]
 fn a_wait_that_fails_leaves_no_entry() {
-    let (server, name) = (RedisServer::shared(), fresh("fair"));
-    let queue = Queue { server, name: &name };
-    let guard = client().get_fair_lock(&name).lock().unwrap();
-    thread::scope(|scope| {
-        let failing = scope.spawn(|| kind_of(client().get_fair_lock(&name).lock()));
-        queue.await_length(1);
-        // A read-write lock now has the name.
-        guard.keep_until_expiry();
-        // In one script: the waiter may send a request between two commands.
-        let overwrite = "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'mode', 'read', 'somebody:1', 1)";
-        server.run(&["EVAL", overwrite, "1", &name]);
-        assert_eq!(joined(failing), ErrorKind::OtherKind);
-    });
-    eventually(ms(2_000), "the waiter left the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
-    server.run(&["DEL", &name]);
-}
-
-#[test]
-fn a_wait_for_a_key_that_became_no_lock_leaves_no_entry() {
-    let (server, name) = (RedisServer::shared(), fresh("fair"));
-    let queue = Queue { server, name: &name };
-    let guard = client().get_fair_lock(&name).lock().unwrap();
-    thread::scope(|scope| {
-        let failing = scope.spawn(|| client().get_fair_lock(&name).lock().map(drop).unwrap_err());
-        queue.await_length(1);
-        guard.keep_until_expiry();
-        server.run(&["SET", &name, "something else"]);
-        let error = joined(failing);
-        assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("WRONGTYPE")));
+    let faults = [
+        ("'hset', KEYS[1], 'mode', 'read', 'somebody:1', 1", (ErrorKind::OtherKind, None)), // a read-write lock
+        ("'set', KEYS[1], 'something else'", (ErrorKind::Refused, Some("WRONGTYPE"))),
+    ];
+    for (write, told) in faults {
+        let (server, name) = (RedisServer::shared(), fresh("fair"));
+        let queue = Queue { server, name: &name };
+        let guard = client().get_fair_lock(&name).lock().unwrap();
+        thread::scope(|scope| {
+            let failing = scope.spawn(|| client().get_fair_lock(&name).lock().map(drop).unwrap_err());
+            queue.await_length(1);
+            guard.keep_until_expiry();
+            // In one script: the waiter may send a request between two commands.
+            let overwrite = format!("redis.call('del', KEYS[1]) redis.call({write})");
+            server.run(&["EVAL", &overwrite, "1", &name]);
+            let error = joined(failing);
+            assert_eq!((error.kind(), error.redis_word()), told);
+        });
         eventually(ms(2_000), "the waiter left the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
-    });
-    server.run(&["DEL", &name]);
+        server.run(&["DEL", &name]);
+    }
 }
 
 #[test]
@@ -225,26 +214,6 @@ fn a_wait_cancelled_while_the_server_is_mute_ends_at_once() {
 }
 
 #[test]
-fn a_wait_on_a_server_that_went_away_ends_in_time() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let holder = hasty_client(&server);
-    let guard = holder.get_fair_lock("job").lock().unwrap();
-    let client = Client::connect(&server.url()).unwrap();
-    thread::scope(|scope| {
-        let waiter =
-            scope.spawn(|| timed(|| client.get_fair_lock("job").try_lock_for(ms(1_500)).map(|got| got.is_some())));
-        queue.await_length(1);
-        server.kill();
-        let (took, outcome) = joined(waiter);
-        // The waiter's last request may have been under way.
-        assert!(matches!(kind_of(outcome), ErrorKind::Connection | ErrorKind::Unknown));
-        assert!(took <= ms(1_500) + GRACE + SCHEDULING, "there is no waiter to wait for: {took:?}");
-    });
-    drop(guard);
-}
-
-#[test]
 fn many_waits_that_end_leave_deadlines_within_reason() {
     const WAITERS: usize = 30;
     let (server, name) = (RedisServer::shared(), fresh("fair"));
@@ -269,5 +238,28 @@ fn many_waits_that_end_leave_deadlines_within_reason() {
     });
     assert!(queue.owners().is_empty() && queue.left_ms().is_empty());
     guard.unlock().unwrap();
+    queue.assert_gone();
+}
+
+#[test]
+fn waiters_of_a_closed_client_delay_no_other() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    let doomed = Client::builder(&server.url()).drop_timeout(SOON).connect().unwrap();
+    let guard = client().get_fair_lock(&name).lock().unwrap();
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..5).map(|_| scope.spawn(|| kind_of(doomed.get_fair_lock(&name).lock()))).collect();
+        queue.await_length(5);
+        let live = queue.waiter(scope, client().get_fair_lock(&name), leave);
+        let owner = queue.owners().pop();
+        doomed.close();
+        assert_eq!(queue.owners(), Vec::from_iter(owner), "the waiters of the closed client have left the queue");
+        assert_eq!(queue.left_ms().len(), 1);
+        let released = Instant::now();
+        guard.unlock().unwrap();
+        let waited = joined(live).0 - released;
+        assert!(waited <= SCHEDULING, "{waited:?}");
+        assert!(waiters.into_iter().all(|waiter| joined(waiter) == ErrorKind::Closed));
+    });
     queue.assert_gone();
 }

@@ -7,54 +7,33 @@ use lockson::{Client, Lock};
 use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
-use super::{PATIENCE, Queue, hasty, hasty_client, leave, now_ms, throughout};
+use super::{Queue, hasty_client, leave, now_ms};
 use crate::faults::other_process::OtherProcess;
-use crate::support::{SCHEDULING, SOON, TICK, TTL, client, elsewhere, fields, fresh, joined, ms, timed};
+use crate::support::{SCHEDULING, SOON, client, fields, fresh, joined, ms, timed};
 
 const KINDS: [fn(&Client, &str) -> Lock; 2] =
     [|client, name| client.get_fair_lock(name), |client, name| client.get_non_reentrant_fair_lock(name)];
 
 #[test]
 fn waiters_of_many_clients_get_in_in_the_order_they_came() {
-    let server = RedisServer::shared();
-    for kind in KINDS {
-        let name = fresh("fair");
-        let queue = Queue { server, name: &name };
-        let clients = [client(), client(), client()];
-        let order = Mutex::new(vec![]);
-        let guard = kind(&client(), &name).lock().unwrap();
-        thread::scope(|scope| {
-            for number in 0..9 {
-                let order = &order;
-                queue.waiter(scope, kind(&clients[number % 3], &name), move |guard| {
-                    order.lock().push(number);
-                    leave(guard);
-                });
-            }
-            guard.unlock().unwrap();
-        });
-        assert_eq!(order.into_inner(), (0..9).collect::<Vec<_>>());
-        queue.assert_gone();
-    }
-}
-
-#[test]
-fn both_fair_kinds_stand_in_one_queue() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
+    let clients = [client(), client(), client()];
     let order = Mutex::new(vec![]);
-    let guard = client().get_non_reentrant_fair_lock(&name).lock().unwrap();
+    let guard = KINDS[1](&client(), &name).lock().unwrap();
     thread::scope(|scope| {
-        for number in 0..6 {
+        for number in 0..9 {
             let order = &order;
-            queue.waiter(scope, KINDS[number % 2](&client(), &name), move |guard| {
+            // Both fair kinds stand in one queue.
+            queue.waiter(scope, KINDS[number % 2](&clients[number % 3], &name), move |guard| {
                 order.lock().push(number);
                 leave(guard);
             });
         }
         guard.unlock().unwrap();
     });
-    assert_eq!(order.into_inner(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(order.into_inner(), (0..9).collect::<Vec<_>>());
+    queue.assert_gone();
 }
 
 #[test]
@@ -145,28 +124,6 @@ fn the_next_one_is_in_as_soon_as_a_lease_ends() {
 }
 
 #[test]
-fn waiters_keep_their_places_behind_a_very_long_hold() {
-    let (server, name) = (RedisServer::shared(), fresh("fair"));
-    let queue = Queue { server, name: &name };
-    let order = Mutex::new(vec![]);
-    let guard = hasty(server).watchdog(TTL, TICK).connect().unwrap().get_fair_lock(&name).lock().unwrap();
-    thread::scope(|scope| {
-        for number in 0..4 {
-            let order = &order;
-            queue.waiter(scope, hasty_client(server).get_fair_lock(&name), move |guard| {
-                order.lock().push(number);
-                leave(guard);
-            });
-        }
-        let places = queue.owners();
-        throughout(TTL + PATIENCE + ms(500), || assert_eq!(queue.owners(), places, "a waiter lost its place"));
-        guard.unlock().unwrap();
-    });
-    assert_eq!(order.into_inner(), [0, 1, 2, 3]);
-    queue.assert_gone();
-}
-
-#[test]
 fn a_try_neither_joins_the_queue_nor_passes_it_by() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
@@ -190,18 +147,6 @@ fn a_try_neither_joins_the_queue_nor_passes_it_by() {
     assert_eq!(queue.owners(), ["somebody:1"]);
     server.run(&["DEL", &queue.list(), &queue.deadlines()]);
     assert!(lock.try_lock().unwrap().is_some());
-}
-
-#[test]
-fn a_short_wait_that_ended_leaves_the_next_one_to_a_try() {
-    let (server, name) = (RedisServer::shared(), fresh("fair"));
-    let lock = client().get_fair_lock(&name);
-    for _ in 0..20 {
-        let guard = lock.try_lock().unwrap().expect("no waiter is left in the queue");
-        elsewhere(|| assert!(lock.try_lock_for(ms(5)).unwrap().is_none()));
-        guard.unlock().unwrap();
-    }
-    Queue { server, name: &name }.assert_gone();
 }
 
 #[test]

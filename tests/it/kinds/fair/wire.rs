@@ -2,11 +2,11 @@
 
 use std::thread;
 
-use lockson::{Client, Lock};
+use lockson::Client;
 use lockson_harness::proxy::{Proxy, When};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{Queue, hasty_client, leave, now_ms};
+use super::{Queue, leave, now_ms};
 use crate::support::{SOON, channel, client, fields, fresh, joined, ms, ttl_ms};
 
 #[test]
@@ -123,25 +123,3 @@ fn no_request_brings_a_clients_time_of_day() {
         assert_eq!(times, Vec::<String>::new());
     });
 }
-
-#[test]
-fn an_uncontended_pair_is_two_requests_and_needs_no_queue() {
-    let server = RedisServer::start();
-    let client = hasty_client(&server);
-    for kind in FAIR {
-        let lock = kind(&client, "pair");
-        drop(lock.lock().unwrap()); // from here on the scripts are known
-        server.reset_counters();
-        for _ in 0..10 {
-            lock.lock().unwrap().unlock().unwrap();
-        }
-        let calls = server.calls();
-        let count = |command| calls.get(command).copied().unwrap_or(0);
-        assert_eq!((count("evalsha"), count("eval"), count("publish"), count("subscribe")), (20, 0, 0, 0), "{calls:?}");
-        assert_eq!((count("rpush"), count("zadd")), (0, 0), "{calls:?}");
-        assert!(server.keys().is_empty());
-    }
-}
-
-const FAIR: [fn(&Client, &str) -> Lock; 2] =
-    [|client, name| client.get_fair_lock(name), |client, name| client.get_non_reentrant_fair_lock(name)];

@@ -37,54 +37,31 @@ fn is_held(rig: &Rig, guard: &Guard, count: u64) {
 fn a_group_taken_over_a_cut_connection_is_taken_once() {
     let rig = Rig::start();
     let lock = rig.client().get_group_lock(GROUP, ["1", "2"]);
-    at_every_byte(
-        &rig,
-        &rig.script_of(ACQUIRE),
-        || (),
-        |()| {
-            let guard = lock.try_lock().unwrap().expect("no other client wants it");
-            is_held(&rig, &guard, 1);
-            assert!((29_000..=30_000).contains(&rig.time_to_live(GROUP)));
-            guard.unlock().unwrap();
-            rig.assert_no_keys();
-        },
-    );
-}
-
-#[test]
-fn a_value_re_entered_over_a_cut_connection_counts_once() {
-    let rig = Rig::start();
-    let lock = rig.client().get_group_lock(GROUP, ["1"]);
-    at_every_byte(
-        &rig,
-        &rig.script_of(REENTER),
-        || lock.lock().unwrap(),
-        |outer| {
-            let inner = lock.try_lock().unwrap().expect("this thread holds it");
-            is_held(&rig, &outer, 2);
-            drop(inner);
-            is_held(&rig, &outer, 1);
-            outer.unlock().unwrap();
-            rig.assert_no_keys();
-        },
-    );
-}
-
-#[test]
-fn a_group_released_over_a_cut_connection_is_opened_once() {
-    let rig = Rig::start();
-    let lock = rig.client().get_group_lock(GROUP, ["1", "2"]);
-    let points = at_every_byte(
-        &rig,
-        &rig.script_of(RELEASE),
-        || lock.lock().unwrap(),
-        |guard| {
-            guard.unlock().unwrap();
-            assert_eq!(lock.hold_count(), 0);
-            rig.assert_no_keys();
-        },
-    );
-    assert_eq!(rig.server.calls_of("publish"), points, "each release is announced once");
+    let take = |()| {
+        let guard = lock.try_lock().unwrap().expect("no other client wants it");
+        is_held(&rig, &guard, 1);
+        assert!((29_000..=30_000).contains(&rig.time_to_live(GROUP)));
+        guard.unlock().unwrap();
+        rig.assert_no_keys();
+    };
+    at_every_byte(&rig, &rig.script_of(ACQUIRE), || (), take);
+    let reenter = |outer: Guard| {
+        let inner = lock.try_lock().unwrap().expect("this thread holds it");
+        is_held(&rig, &outer, 2);
+        drop(inner);
+        is_held(&rig, &outer, 1);
+        outer.unlock().unwrap();
+        rig.assert_no_keys();
+    };
+    at_every_byte(&rig, &rig.script_of(REENTER), || lock.lock().unwrap(), reenter);
+    let before = rig.server.calls_of("publish");
+    let release = |guard: Guard| {
+        guard.unlock().unwrap();
+        assert_eq!(lock.hold_count(), 0);
+        rig.assert_no_keys();
+    };
+    let points = at_every_byte(&rig, &rig.script_of(RELEASE), || lock.lock().unwrap(), release);
+    assert_eq!(rig.server.calls_of("publish") - before, points, "each release is announced once");
 }
 
 /// The words of `docs/operations.md` for the user of a group lock.

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Cancel, Client, ErrorKind, Lock, Loss};
+use lockson::{ErrorKind, Lock, Loss};
 use lockson_harness::{RedisServer, eventually};
 
 use crate::support::{
-    SCHEDULING, SOON, STANDSTILLS, TTL, brisk, brisk_client, client, elsewhere, fields, fresh, is_free, joined,
-    kind_of, ms, timed, ttl_ms,
+    SOON, STANDSTILLS, TTL, brisk, brisk_client, client, elsewhere, fields, fresh, is_free, kind_of, ms, timed, ttl_ms,
 };
 
 const PAIR: [&str; 2] = ["student:001", "student:002"];
@@ -61,41 +60,17 @@ fn two_handles_of_a_thread_share_the_counts() {
 }
 
 #[test]
-fn answers_follow_a_group_of_one_and_of_two() {
-    for values in [&PAIR[..1], &PAIR[..]] {
-        let lock = client().get_group_lock(fresh("class"), values);
-        let ask = || (lock.is_locked().unwrap(), lock.is_held_by_current_thread());
-        let elsewhere_too = || elsewhere(|| (lock.is_locked().unwrap(), lock.is_held_by_current_thread()));
-        assert_eq!((ask(), elsewhere_too()), ((false, false), (false, false)));
-        let guard = lock.lock().unwrap();
-        assert_eq!((ask(), elsewhere_too()), ((true, true), (true, false)));
-        guard.unlock().unwrap();
-        assert_eq!((ask(), elsewhere_too()), ((false, false), (false, false)));
-    }
-}
-
-#[test]
 fn forcing_the_group_open_frees_all_values() {
     let (client, group) = (client(), fresh("class"));
     let lock = client.get_group_lock(&group, PAIR);
-    assert!(!lock.force_unlock().unwrap());
+    let ask = || (lock.is_locked().unwrap(), lock.is_held_by_current_thread());
+    assert_eq!((ask(), lock.force_unlock().unwrap()), ((false, false), false));
     let guard = lock.with_lease(Duration::from_secs(30)).lock().unwrap();
+    assert_eq!((ask(), elsewhere(ask)), ((true, true), (true, false)));
     assert!(elsewhere(|| lock.force_unlock().unwrap()));
+    assert_eq!(ask(), (false, false));
     assert!(fields_are_gone(&group));
     assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
-}
-
-#[test]
-fn a_waiter_gets_an_expired_hold_and_its_holder_is_told() {
-    let (ours, theirs, group) = (client(), client(), fresh("class"));
-    let guard = ours.get_group_lock(&group, PAIR).with_lease(ms(1_000)).lock().unwrap();
-    let lock = theirs.get_group_lock(&group, PAIR).with_lease(Duration::from_secs(5));
-    let (took, taken) = timed(|| lock.try_lock_for(Duration::from_secs(4)).unwrap().expect("the lease ends"));
-    assert!(took > ms(900) && took < ms(1_000) + SCHEDULING, "{took:?}");
-    assert!(guard.unlock().unwrap_err().is_lost());
-    assert_eq!(counts(&group), ["1", "1"], "nothing is left of the hold that expired");
-    taken.unlock().unwrap();
-    assert!(fields_are_gone(&group));
 }
 
 /// The takeover happens inside a key that lives on, because another value is held for longer.
@@ -162,51 +137,6 @@ fn threads_and_clients_pass_on_a_group_one_by_one() {
         }
     });
     assert!(fields_are_gone(&group));
-}
-
-#[test]
-fn a_closed_client_gives_its_values_back_at_once() {
-    let (ours, theirs, group) = (client(), client(), fresh("class"));
-    let guard = ours.get_group_lock(&group, PAIR).owned().lock().unwrap();
-    let lock = theirs.get_group_lock(&group, PAIR);
-    thread::scope(|scope| {
-        let waiter =
-            scope.spawn(|| timed(|| lock.try_lock_for(SOON).unwrap().expect("it is closed").unlock().unwrap()));
-        eventually(SOON, "it waits", || !theirs.waiting().is_empty());
-        ours.close();
-        assert!(joined(waiter).0 < SCHEDULING * 2);
-    });
-    assert_eq!(guard.lost(), Some(Loss::Closed));
-    assert!(fields_are_gone(&group));
-}
-
-#[test]
-fn a_cancelled_waiter_leaves_nothing_behind() {
-    let (ours, theirs, group) = (client(), client(), fresh("class"));
-    let guard = ours.get_group_lock(&group, [PAIR[0]]).lock().unwrap();
-    let cancel = Cancel::new();
-    let lock = theirs.get_group_lock(&group, PAIR).with_cancel(&cancel);
-    thread::scope(|scope| {
-        let waiter = scope.spawn(|| lock.lock().map(drop));
-        eventually(SOON, "it waits", || !theirs.waiting().is_empty());
-        cancel.cancel();
-        assert_eq!(kind_of(joined(waiter)), ErrorKind::Cancelled);
-    });
-    thread::sleep(ms(100));
-    assert_eq!(fields(RedisServer::shared(), &group).len(), 3);
-    guard.unlock().unwrap();
-    assert!(fields_are_gone(&group));
-}
-
-#[test]
-fn a_dead_server_is_an_error_in_time() {
-    let server = RedisServer::start();
-    let client = Client::builder(&server.url()).command_timeout(ms(500)).connect().unwrap();
-    let lock = client.get_group_lock("class", PAIR).with_lease(SOON);
-    lock.lock().unwrap().unlock().unwrap();
-    server.kill();
-    let (took, outcome) = timed(|| lock.try_lock_for(ms(1_500)));
-    assert!(outcome.unwrap_err().is_transient() && took < ms(2_000) + SCHEDULING, "{took:?}");
 }
 
 #[test]

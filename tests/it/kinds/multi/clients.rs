@@ -187,15 +187,3 @@ fn the_close_of_one_client_is_the_loss_of_the_group() {
     assert!(is_free(&client().get_lock(&one)));
     assert_eq!(ours.held(), []);
 }
-
-#[test]
-fn a_group_keeps_its_clients_open() {
-    let (ours, theirs, [one, two]) = (client(), client(), names());
-    let multi = Lock::multi([ours.get_lock(&one), theirs.get_lock(&two)]);
-    drop((ours, theirs));
-    let guard = multi.lock().unwrap();
-    drop(multi);
-    assert!(guard.is_held());
-    guard.unlock().unwrap();
-    assert!(is_free(&client().get_lock(&one)) && is_free(&client().get_lock(&two)));
-}

@@ -1,18 +1,13 @@
 //! The hold on several locks: re-entry, loss, release, extension, leases.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, ErrorKind, Lock, Loss, OwnedGuard};
+use lockson::{Client, ErrorKind, Lock, Loss};
 use lockson_harness::{RedisServer, eventually};
 
 use super::names;
-use crate::support::{
-    SOON, TTL, brisk_client, client, elsewhere, fields, is_free, kind_of, listeners, ms, timed, ttl_ms,
-};
+use crate::support::{SOON, client, elsewhere, fields, is_free, kind_of, listeners, ms, timed, ttl_ms};
 
 pub(super) fn multi<const N: usize>(client: &Client, names: &[String; N]) -> Lock {
     Lock::multi(names.each_ref().map(|name| client.get_lock(name)))
@@ -141,36 +136,6 @@ fn a_release_goes_on_after_a_lost_member_and_names_it() {
 }
 
 #[test]
-fn the_callback_of_a_loss_runs_once() {
-    let (client, names) = (brisk_client(), names::<3>());
-    let guard = multi(&client, &names).lock().unwrap();
-    let runs = Arc::new(AtomicUsize::new(0));
-    let counted = || {
-        let runs = Arc::clone(&runs);
-        move |_: &Loss| {
-            runs.fetch_add(1, Ordering::SeqCst);
-        }
-    };
-    guard.on_lost(counted());
-    assert!(multi(&client, &names).force_unlock().unwrap());
-    eventually(SOON, "the callback runs", || runs.load(Ordering::SeqCst) == 1);
-    guard.on_lost(counted());
-    eventually(SOON, "a late callback runs at once", || runs.load(Ordering::SeqCst) == 2);
-    assert!(guard.unlock().unwrap_err().is_lost());
-    thread::sleep(ms(100));
-    assert_eq!(runs.load(Ordering::SeqCst), 2, "once for all members");
-
-    let guard = multi(&client, &names).lock().unwrap();
-    guard.on_lost(counted());
-    guard.unlock().unwrap();
-    let next = multi(&client, &names).lock().unwrap();
-    assert!(multi(&client, &names).force_unlock().unwrap());
-    eventually(SOON, "the next hold is lost", || next.lost().is_some());
-    thread::sleep(ms(100));
-    assert_eq!(runs.load(Ordering::SeqCst), 2, "never after a release");
-}
-
-#[test]
 fn a_group_of_groups_is_one_group() {
     let (client, names) = (client(), names::<4>());
     let [one, two, three, four] = names.each_ref().map(|name| client.get_lock(name));
@@ -258,15 +223,6 @@ fn once_per_interval_takes_all_or_nothing() {
 }
 
 #[test]
-fn a_kept_group_ends_with_its_time_to_live() {
-    let (client, names) = (client(), names::<3>());
-    multi(&client, &names).with_lease(ms(300)).lock().unwrap().keep_until_expiry();
-    assert_eq!(client.held(), []);
-    assert!(names.iter().all(|name| !is_free(&client.get_lock(name))));
-    eventually(SOON, "the leases end", || names.iter().all(|name| is_free(&client.get_lock(name))));
-}
-
-#[test]
 fn manual_holds_of_a_group_nest_with_single_ones() {
     let (client, names) = (client(), names::<2>());
     let (multi, one) = (multi(&client, &names), client.get_lock(&names[0]));
@@ -279,30 +235,6 @@ fn manual_holds_of_a_group_nest_with_single_ones() {
     multi.unlock().unwrap();
     assert_eq!((one.hold_count(), multi.hold_count()), (1, 0));
     one.unlock().unwrap();
-    assert_all_free(&client, &names);
-}
-
-#[test]
-fn work_under_a_group_gives_back_also_after_a_panic() {
-    let (client, names) = (client(), names::<3>());
-    let multi = multi(&client, &names);
-    assert_eq!(multi.run(|guard| guard.hold().members().len()).unwrap(), 3);
-    let panicked = catch_unwind(AssertUnwindSafe(|| multi.run(|_| panic!("this panic is part of the test"))));
-    assert!(panicked.is_err());
-    assert_all_free(&client, &names);
-    let lost = multi.run(|_| RedisServer::shared().run(&["DEL", &names[2]]));
-    assert_eq!(kind_of(lost), ErrorKind::Lost(Loss::Gone));
-    assert_all_free(&client, &names);
-}
-
-#[test]
-fn an_owned_group_moves_and_outlives_its_thread() {
-    let (client, names) = (brisk_client(), names::<3>());
-    let guard: OwnedGuard = elsewhere(|| multi(&client, &names).owned().lock().unwrap());
-    let other = crate::support::client();
-    assert!(other.get_lock(&names[1]).try_lock_for(TTL * 3 / 2).unwrap().is_none(), "it is renewed");
-    assert!(multi(&client, &names).try_lock().unwrap().is_none(), "no thread re-enters it");
-    thread::spawn(move || guard.unlock()).join().unwrap().unwrap();
     assert_all_free(&client, &names);
 }
 

@@ -1,14 +1,14 @@
 //! Long waits for several locks: beside long queues, and through a stop of the process.
 
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, Guard, Lock};
-use lockson_harness::{HelperProcess, RedisServer, eventually, helper};
+use lockson::{Client, Lock};
+use lockson_harness::percent::encode_all;
+use lockson_harness::{RedisServer, eventually};
 
 use super::names;
-use crate::support::{Busy, SOON, client, listeners, ms};
+use crate::support::{Busy, SOON, client, encode, listeners, ms, open_peer};
 
 type MakeLock = fn(&Client, &str) -> Lock;
 
@@ -58,38 +58,20 @@ fn a_long_local_queue_does_not_starve_a_group() {
 
 #[test]
 fn a_wait_that_ends_in_a_stop_of_the_process_is_no_outage() {
-    let (server, [held, free]) = (RedisServer::shared(), names());
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "kinds::multi::queues::a_stopped_process_waits", "--nocapture"]);
-    command.env(NAMES, format!("{held} {free}")).env(URL, server.url());
-    let mut waiter = HelperProcess::spawn_command(command);
-    let guard = client().get_lock(&held).lock().unwrap();
-    while waiter.next_line(SOON) != "connected" {}
-    waiter.send("wait");
-    eventually(SOON, "the process waits for the held lock", || listeners(server, &held) == 1);
+    let (server, names) = (RedisServer::shared(), names::<2>());
+    let mut waiter = open_peer(&format!("address={} timeout_ms={}", encode(&server.url()), PATIENCE.as_millis()));
+    let guard = client().get_lock(&names[0]).lock().unwrap();
+    let wait = format!("try_lock kind=multi names={} wait_ms={}", encode_all(&names), WAIT.as_millis());
+    let waiting = waiter.send(&wait);
+    eventually(SOON, "the process waits for the held lock", || listeners(server, &names[0]) == 1);
     waiter.stop();
     guard.unlock().unwrap();
     thread::sleep(WAIT + PATIENCE);
     waiter.resume();
     // The last requests may still be granted.
-    let told = waiter.next_line(SOON);
-    assert!(told.starts_with("Ok("), "{told}");
+    waiter.answer(waiting, SOON).expect_ok();
 }
 
-/// This process is the waiter if the variable is set; otherwise there is nothing to test here.
-#[test]
-fn a_stopped_process_waits() {
-    let (Ok(names), Ok(url)) = (std::env::var(NAMES), std::env::var(URL)) else { return };
-    helper::say("");
-    let client = Client::builder(&url).command_timeout(PATIENCE).connect().unwrap();
-    let multi = Lock::multi(names.split(' ').map(|name| client.get_lock(name)));
-    helper::say("connected");
-    assert_eq!(helper::requests().recv().unwrap(), "wait");
-    helper::say(&format!("{:?}", multi.try_lock_for(WAIT).map(|guard| guard.map(Guard::unlock))));
-}
-
-const NAMES: &str = "LOCKSON_TEST_STOPPED_NAMES";
-const URL: &str = "LOCKSON_TEST_STOPPED_SERVER";
 const WAIT: Duration = Duration::from_millis(1_000);
 const PATIENCE: Duration = Duration::from_millis(300);
 

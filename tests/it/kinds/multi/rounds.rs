@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lockson::{Backoff, Cancel, Client, ErrorKind, Lock};
 use lockson_harness::proxy::{NewConnections, Proxy, Request, Scope, Then, When};
@@ -12,8 +12,7 @@ use lockson_harness::{RedisServer, eventually};
 
 use super::names;
 use crate::support::{
-    Busy, GRACE, SCHEDULING, SOON, channel, client, elsewhere, fields, is_free, joined, kind_of, listeners, ms, timed,
-    ttl_ms,
+    Busy, SCHEDULING, SOON, channel, client, fields, is_free, joined, kind_of, listeners, ms, timed, ttl_ms,
 };
 
 fn plain(client: &Client, names: &[&String]) -> Lock {
@@ -146,26 +145,6 @@ fn a_failed_group_leaves_the_queue_of_a_fair_member() {
         held.unlock().unwrap();
         assert_no_trace(RedisServer::shared(), &names);
     }
-}
-
-#[test]
-fn readers_share_a_member_and_a_writer_waits() {
-    let (ours, theirs, names) = (client(), client(), names::<2>());
-    let reading = |client: &Client| {
-        Lock::multi([client.get_read_write_lock(&names[0]).get_read_lock(), client.get_lock(&names[1])])
-    };
-    let writing = |client: &Client| Lock::multi([client.get_read_write_lock(&names[0]).get_write_lock()]);
-    let guard = reading(&ours).lock().unwrap();
-    let other = theirs.get_read_write_lock(&names[0]).get_read_lock().lock().unwrap();
-    assert!(writing(&client()).try_lock_for(ms(60)).unwrap().is_none());
-    assert!(reading(&theirs).try_lock_for(ms(60)).unwrap().is_none(), "the plain member is busy");
-    guard.unlock().unwrap();
-    other.unlock().unwrap();
-    drop(writing(&theirs).lock().unwrap());
-    let both =
-        [ours.get_read_write_lock(&names[0]).get_read_lock(), ours.get_read_write_lock(&names[0]).get_write_lock()];
-    assert_eq!(kind_of(Lock::multi(both).lock()), ErrorKind::BadInput, "both sides of one lock");
-    assert_no_trace(RedisServer::shared(), &names);
 }
 
 #[test]
@@ -339,57 +318,4 @@ fn hot_members_do_not_starve_a_group() {
         println!("longest wait of a group over two hot members: {longest:?}");
     });
     assert_no_trace(RedisServer::shared(), &names);
-}
-
-#[test]
-fn eight_clients_in_opposite_orders_share() {
-    const CLIENTS: usize = 8;
-    let names = names::<3>();
-    let inside = AtomicUsize::new(0);
-    let end = Instant::now() + ms(1_500);
-    let counts: Vec<(u32, Duration)> = thread::scope(|scope| {
-        let runs: Vec<_> = (0..CLIENTS)
-            .map(|number| {
-                let (names, inside) = (&names, &inside);
-                scope.spawn(move || {
-                    let client = client();
-                    let mut order = [&names[0], &names[1], &names[2]];
-                    order.rotate_left(number % 3);
-                    if number % 2 == 1 {
-                        order.reverse();
-                    }
-                    let (multi, mut count, mut longest) = (plain(&client, &order), 0, Duration::ZERO);
-                    while Instant::now() < end {
-                        let (took, guard) = timed(|| multi.lock().unwrap());
-                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
-                        inside.fetch_sub(1, Ordering::SeqCst);
-                        guard.unlock().unwrap();
-                        (count, longest) = (count + 1, longest.max(took));
-                    }
-                    (count, longest)
-                })
-            })
-            .collect();
-        runs.into_iter().map(joined).collect()
-    });
-    println!("grants and longest waits: {counts:?}");
-    assert!(counts.iter().all(|(count, _)| *count > 0), "{counts:?}");
-    assert_no_trace(RedisServer::shared(), &names);
-}
-
-#[test]
-fn a_wait_for_several_busy_members_ends_in_time() {
-    let (client, names) = (client(), names::<3>());
-    let held = names.each_ref().map(|name| crate::support::client().get_lock(name).owned().lock().unwrap());
-    let multi = Lock::multi([
-        client.get_spin_lock(&names[2]),
-        client.get_lock(&names[0]),
-        client.get_fenced_lock(&names[1]).into(),
-    ]);
-    for wait in [ms(1), ms(60), ms(1_200)] {
-        let (took, guard) = timed(|| multi.try_lock_for(wait).unwrap());
-        assert!(guard.is_none() && took >= wait && took <= wait + GRACE + SCHEDULING, "{wait:?}: {took:?}");
-    }
-    held.into_iter().for_each(|guard| guard.unlock().unwrap());
-    assert!(elsewhere(|| is_free(&multi)));
 }

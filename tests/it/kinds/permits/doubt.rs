@@ -1,6 +1,6 @@
 //! Permits are taken and given back once, wherever the network breaks, also where nothing can be fenced.
 
-use lockson::Loss;
+use lockson::{ExpiringPermits, Loss};
 use lockson_harness::eventually;
 use lockson_harness::proxy::Then;
 
@@ -24,41 +24,27 @@ fn a_take_cut_at_any_byte_takes_its_permits_once() {
     let rig = Rig::start();
     let calls = rig.client().get_permit_expirable_semaphore(NAME);
     calls.set_permits(5).unwrap();
-    let act = |()| {
+    let take = |()| {
         let permits = calls.try_acquire(2).unwrap().expect("all are free");
         assert_eq!(state(&rig), (3, 2));
         assert!(permits.is_held());
         permits.release().unwrap();
         assert_eq!(state(&rig), (5, 0));
     };
-    at_every_byte(&rig, &rig.script_of(ACQUIRE), || (), act);
-}
-
-#[test]
-fn a_release_cut_at_any_byte_gives_permits_back_once() {
-    let rig = Rig::start();
-    let calls = rig.client().get_permit_expirable_semaphore(NAME);
-    calls.set_permits(5).unwrap();
-    let act = |permits: lockson::ExpiringPermits| {
+    at_every_byte(&rig, &rig.script_of(ACQUIRE), || (), take);
+    let release = |permits: ExpiringPermits| {
         permits.release().unwrap();
         assert_eq!(state(&rig), (5, 0));
     };
-    at_every_byte(&rig, &rig.script_of(RELEASE), || calls.acquire(2).unwrap(), act);
-}
-
-#[test]
-fn an_extension_of_permits_cut_at_any_byte_raises_once() {
-    let rig = Rig::start();
-    let calls = rig.client().get_permit_expirable_semaphore(NAME);
-    calls.set_permits(5).unwrap();
-    let act = |permits: lockson::ExpiringPermits| {
+    at_every_byte(&rig, &rig.script_of(RELEASE), || calls.acquire(2).unwrap(), release);
+    let extend = |permits: ExpiringPermits| {
         permits.extend(ms(60_000)).unwrap();
         assert_eq!(state(&rig), (3, 2));
         let left = calls.remaining_time_to_live(&permits.ids()[1]).unwrap().unwrap();
         assert!(left > ms(50_000) && left <= ms(60_000), "{left:?}");
         permits.release().unwrap();
     };
-    at_every_byte(&rig, &rig.script_of(RENEW), || calls.acquire(2).unwrap(), act);
+    at_every_byte(&rig, &rig.script_of(RENEW), || calls.acquire(2).unwrap(), extend);
 }
 
 #[test]

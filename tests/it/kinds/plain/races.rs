@@ -6,7 +6,6 @@ use lockson::{Client, ErrorKind, Loss};
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Proxy, Then, When};
 
-use crate::support::faults::fences;
 use crate::support::{GRACE, SCHEDULING, SOON, elsewhere, fields, fresh, joined, kind_of, ms, ttl_ms};
 
 /// A client behind a proxy, and a server that knows every script: rules never hit the loading of a script.
@@ -83,35 +82,6 @@ fn an_extension_that_is_answered_after_the_loss_says_so() {
 }
 
 #[test]
-fn a_partial_release_that_arrives_late_lowers_nothing() {
-    let proxy = Proxy::start(RedisServer::shared().address());
-    let client = Client::builder(&proxy.url()).command_timeout(ms(1_000)).connect().unwrap();
-    let lock = client.get_lock(fresh("race"));
-    // A server that lacks the script would refuse the late original.
-    let warm = lock.lock().unwrap();
-    lock.lock().unwrap().unlock().unwrap();
-    warm.unlock().unwrap();
-    let outer = lock.with_lease(ms(4_000)).lock().unwrap();
-    let inner = lock.with_lease(ms(4_000)).lock().unwrap();
-    let release = When::script().containing(lock.name()).containing(b"PUBLISH");
-    let deaf = proxy.rule(fences().always(), Then::SwallowRequest);
-    let held = proxy.rule(release.clone(), Then::HoldRequest);
-    assert!(inner.unlock().is_err(), "nobody answers");
-    deaf.remove();
-    let original = held.wait_hit(SOON);
-    // The next request of this hold raises the time to live, whatever older request is still under way.
-    let inner = lock.with_lease(ms(60_000)).lock().unwrap();
-    held.release();
-    let fate = proxy.wait_fate(&original, SOON);
-    let believed = i64::try_from(inner.remaining().as_millis()).unwrap();
-    let left = ttl_ms(RedisServer::shared(), lock.name());
-    assert!(believed <= left, "believed for {believed} ms, in Redis for {left}; the original: {fate:?}");
-    assert_eq!(lock.holder().unwrap().unwrap().hold_count(), 2);
-    drop((inner, outer));
-    assert!(!lock.is_locked().unwrap());
-}
-
-#[test]
 fn a_release_settles_before_a_renewal_that_is_under_way() {
     let (proxy, client) = rig();
     let lock = client.get_lock(fresh("race"));
@@ -153,29 +123,4 @@ fn force_unlock_leaves_alone_who_was_granted_after_it() {
     assert!(!forced.is_held(), "this hold was forced open");
     drop(forced);
     assert!(!lock.is_locked().unwrap());
-}
-
-#[test]
-fn a_thousand_pairs_race_their_renewals_without_a_trace() {
-    // As many renewals as possible, with a time to live that would show the smallest mistake.
-    let client = Client::builder(&RedisServer::shared().url()).watchdog(ms(1_000), ms(100)).connect().unwrap();
-    let names: Vec<String> = (0..4).map(|_| fresh("race")).collect();
-    thread::scope(|scope| {
-        for name in &names {
-            let lock = client.get_lock(name);
-            scope.spawn(move || {
-                for _ in 0..250 {
-                    let outer = lock.lock().unwrap();
-                    let inner = lock.lock().unwrap();
-                    outer.unlock().unwrap();
-                    assert!(inner.is_held());
-                    inner.unlock().unwrap();
-                }
-            });
-        }
-    });
-    assert!(client.held().is_empty());
-    for name in names {
-        assert_eq!(ttl_ms(RedisServer::shared(), &name), -2);
-    }
 }

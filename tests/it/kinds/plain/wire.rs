@@ -75,24 +75,6 @@ fn the_last_release_and_only_that_publishes_a_zero() {
 }
 
 #[test]
-fn a_pair_is_two_requests_and_so_is_a_re_entry() {
-    let server = RedisServer::start();
-    let client = lockson::Client::connect(&server.url()).unwrap();
-    let lock = client.get_lock("pair");
-    drop((lock.lock().unwrap(), lock.lock().unwrap())); // from here on the scripts are known
-    server.reset_counters();
-    for _ in 0..10 {
-        let outer = lock.lock().unwrap();
-        lock.lock().unwrap().unlock().unwrap();
-        outer.unlock().unwrap();
-    }
-    let calls = server.calls();
-    let count = |command| calls.get(command).copied().unwrap_or(0);
-    assert_eq!((count("evalsha"), count("eval"), count("publish")), (40, 0, 10), "{calls:?}");
-    assert_eq!((count("subscribe"), count("ping")), (0, 0), "{calls:?}");
-}
-
-#[test]
 fn a_hold_of_java_is_respected_and_waited_for() {
     let client = client();
     let took = median(9, |_| after_java(&client));

@@ -1,6 +1,5 @@
 //! Many readers or one writer, and the change from each side to the other.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,43 +8,7 @@ use lockson::{Client, ErrorKind};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{channel, is_free, sides};
-use crate::faults::other_process::OtherProcess;
-use crate::support::{GRACE, SCHEDULING, SOON, client, elsewhere, fresh, joined, kind_of, ms, timed};
-
-#[test]
-fn readers_of_many_clients_share_and_exclude_writers() {
-    const READERS: usize = 12;
-    let name = fresh("rw");
-    let clients = [client(), client(), client()];
-    let writer = sides(&client(), &name).1;
-    let (all_in, looked) = (Barrier::new(READERS + 1), Barrier::new(READERS + 1));
-    let left = AtomicI64::new(READERS as i64);
-    thread::scope(|scope| {
-        for number in 0..READERS {
-            let read = sides(&clients[number % 3], &name).0;
-            let (all_in, looked, left, writer) = (&all_in, &looked, &left, &writer);
-            scope.spawn(move || {
-                let guard = match number % 2 {
-                    0 => read.lock().unwrap(),
-                    _ => read.try_lock().unwrap().expect("readers share the lock"),
-                };
-                all_in.wait();
-                looked.wait();
-                // While any reader holds the lock, no writer is granted.
-                assert!(!is_free(writer));
-                left.fetch_sub(1, Ordering::SeqCst);
-                guard.unlock().unwrap();
-            });
-        }
-        all_in.wait();
-        let (took, got) = timed(|| writer.try_lock_for(ms(100)).unwrap().is_some());
-        looked.wait();
-        assert!(!got && took >= ms(100));
-        let _guard = writer.try_lock_for(SOON).unwrap().expect("the readers leave");
-        assert_eq!(left.load(Ordering::SeqCst), 0);
-    });
-    assert!(is_free(&writer));
-}
+use crate::support::{SCHEDULING, SOON, client, elsewhere, fresh, joined, kind_of, ms, timed};
 
 #[test]
 fn a_writer_excludes_all_other_owners() {
@@ -94,22 +57,6 @@ fn no_owner_is_ever_beside_a_writer() {
         }
     });
     assert_eq!(written.load(Ordering::SeqCst), 12 * ROUNDS / 3);
-}
-
-#[test]
-fn a_reader_and_a_writer_of_another_process_keep_each_other_out() {
-    let server = RedisServer::start();
-    let (read, write) = sides(&Client::connect(&server.url()).unwrap(), "job");
-    let mut other = OtherProcess::start(&server);
-    assert!(other.ask(0, "lock read job").starts_with("holds "));
-    assert!(is_free(&read) && !is_free(&write));
-    assert_eq!(other.ask(0, "unlock"), "unlocked");
-    assert!(other.ask(0, "lock write job").starts_with("holds "));
-    assert!(!is_free(&read) && !is_free(&write));
-    assert_eq!(other.ask(0, "unlock"), "unlocked");
-    let _writing = write.lock().unwrap();
-    assert_eq!(other.ask(0, "try read job 50"), "busy");
-    assert_eq!(other.ask(0, "try write job 50"), "busy");
 }
 
 #[test]
@@ -311,23 +258,6 @@ fn readers_do_not_wait_behind_a_waiting_writer() {
         drop((inner, reading));
         joined(writer);
     });
-}
-
-#[test]
-fn a_wait_for_either_side_ends_in_time() {
-    let name = fresh("rw");
-    let (ours, theirs) = (client(), client());
-    let _writing = sides(&ours, &name).1.lock().unwrap();
-    let (read, write) = sides(&theirs, &name);
-    for lock in [&read, &write] {
-        let late = (0..5).map(|_| {
-            let (took, got) = timed(|| lock.try_lock_for(ms(80)).unwrap().is_some());
-            assert!(!got && took >= ms(80), "{took:?}");
-            took - ms(80)
-        });
-        let best = late.min().unwrap();
-        assert!(best <= GRACE, "at best {best:?} late");
-    }
 }
 
 /// Waits until no requests come: the waiters then sleep, for a second at most.

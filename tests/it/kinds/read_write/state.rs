@@ -4,7 +4,7 @@ use lockson::Client;
 use lockson_harness::RedisServer;
 
 use super::{channel, hold_key, is, sides, state};
-use crate::support::{client, elsewhere, fresh, ms, ttl_ms};
+use crate::support::{client, fresh, ms, ttl_ms};
 
 #[test]
 fn a_reader_is_a_field_and_a_key_for_each_of_its_holds() {
@@ -69,28 +69,6 @@ fn a_writer_is_a_field_of_its_own_and_may_read_beside() {
         drop(reading);
         assert!(server.keys().is_empty());
     }
-}
-
-#[test]
-fn readers_have_fields_of_their_own() {
-    let (server, name) = (RedisServer::start(), "job");
-    let clients = [Client::connect(&server.url()).unwrap(), Client::connect(&server.url()).unwrap()];
-    let reads = clients.each_ref().map(|client| sides(client, name).0);
-    let guards = reads.each_ref().map(|read| read.lock().unwrap());
-    elsewhere(|| {
-        let third = reads[0].lock().unwrap();
-        let owners = [guards[0].owner(), guards[1].owner(), third.owner()];
-        assert_eq!(state(&server, name), is(&owners.map(|owner| (owner, 1)), "read"));
-        assert_eq!(server.keys().len(), 4);
-        third.unlock().unwrap();
-    });
-    let owners = guards.each_ref().map(|guard| guard.owner().to_owned());
-    assert_eq!(state(&server, name), is(&owners.each_ref().map(|owner| (owner.as_str(), 1)), "read"));
-    let [first, second] = guards;
-    first.unlock().unwrap();
-    assert_eq!(state(&server, name), is(&[(&owners[1], 1)], "read"));
-    second.unlock().unwrap();
-    assert!(server.keys().is_empty());
 }
 
 #[test]

@@ -5,18 +5,70 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Cancel, Client, ErrorKind, LockKind, Observer, WaitLasts};
+use lockson::{Cancel, Client, ErrorKind, LockKind, Observer, PermitExpirableSemaphore, Semaphore, WaitLasts};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{free, semaphore_with};
 use crate::support::{
-    Events, SCHEDULING, SOON, STANDSTILLS, client, fresh, joined, kind_of, median, ms, prefixed, timed,
+    Events, SCHEDULING, SOON, STANDSTILLS, at_once, client, fresh, joined, kind_of, median, ms, prefixed, timed,
 };
 
 /// Waits until so many threads of the client sleep.
 fn wait_for_waiters(client: &Client, waiters: usize) {
     eventually(SOON, "the threads wait", || client.waiting().len() == waiters);
 }
+
+/// A semaphore of either kind.
+trait Counted: Sync {
+    fn take(&self, permits: u32, cancel: Option<&Cancel>) -> lockson::Result<Taken>;
+    fn add(&self, permits: i64);
+    fn free(&self) -> i64;
+}
+
+/// Permits, given back when they are dropped.
+struct Taken {
+    count: usize,
+    _permits: Box<dyn Send>,
+}
+
+impl Counted for Semaphore {
+    fn take(&self, permits: u32, cancel: Option<&Cancel>) -> lockson::Result<Taken> {
+        let permits = cancel.map_or(self.clone(), |cancel| self.with_cancel(cancel)).acquire(permits)?;
+        Ok(Taken { count: permits.count() as usize, _permits: Box::new(permits) })
+    }
+
+    fn add(&self, permits: i64) {
+        self.add_permits(permits).unwrap();
+    }
+
+    fn free(&self) -> i64 {
+        self.available().unwrap()
+    }
+}
+
+impl Counted for PermitExpirableSemaphore {
+    fn take(&self, permits: u32, cancel: Option<&Cancel>) -> lockson::Result<Taken> {
+        let permits = cancel.map_or(self.clone(), |cancel| self.with_cancel(cancel)).acquire(permits)?;
+        Ok(Taken { count: permits.ids().len(), _permits: Box::new(permits) })
+    }
+
+    fn add(&self, permits: i64) {
+        self.add_permits(permits).unwrap();
+    }
+
+    fn free(&self) -> i64 {
+        self.available().unwrap()
+    }
+}
+
+const KINDS: [fn(&Client, u32) -> Box<dyn Counted>; 2] = [
+    |client, permits| Box::new(semaphore_with(client, permits)),
+    |client, permits| {
+        let semaphore = client.get_permit_expirable_semaphore(fresh("permits"));
+        semaphore.set_permits(permits).unwrap();
+        Box::new(semaphore)
+    },
+];
 
 /// The waits that last, as the observer is told.
 #[derive(Debug, Default, Clone)]
@@ -54,26 +106,28 @@ fn a_wait_that_lasts_is_told_once() {
 
 #[test]
 fn a_waiter_for_one_passes_a_waiter_for_two() {
-    let client = client();
-    let took = median(5, |_| {
-        let semaphore = semaphore_with(&client, 0);
-        thread::scope(|scope| {
-            let two = scope.spawn(|| semaphore.acquire(2).unwrap());
-            wait_for_waiters(&client, 1);
-            let one = scope.spawn(|| semaphore.acquire(1).unwrap());
-            wait_for_waiters(&client, 2);
-            let (took, one) = timed(|| {
-                semaphore.release(1).unwrap();
-                joined(one)
-            });
-            assert!(!two.is_finished());
-            semaphore.release(1).unwrap();
-            one.release().unwrap();
-            assert_eq!(joined(two).count(), 2);
-            took
-        })
+    at_once(KINDS, |make| {
+        let client = client();
+        let took = median(5, |_| {
+            let permits = make(&client, 0);
+            thread::scope(|scope| {
+                let two = scope.spawn(|| permits.take(2, None).unwrap());
+                wait_for_waiters(&client, 1);
+                let one = scope.spawn(|| permits.take(1, None).unwrap());
+                wait_for_waiters(&client, 2);
+                let (took, one) = timed(|| {
+                    permits.add(1);
+                    joined(one)
+                });
+                assert!(!two.is_finished());
+                permits.add(1);
+                drop(one);
+                assert_eq!(joined(two).count, 2);
+                took
+            })
+        });
+        assert!(took < ms(300) + STANDSTILLS, "{took:?}");
     });
-    assert!(took < ms(300) + STANDSTILLS, "{took:?}");
 }
 
 #[test]
@@ -105,61 +159,65 @@ fn a_message_wakes_as_many_as_it_counts() {
 #[test]
 fn waiters_of_one_process_are_served_in_order() {
     const WAITERS: usize = 300;
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
-    let semaphore = semaphore_with(&client, 1);
-    let held = semaphore.acquire(1).unwrap();
-    let (served, order) = channel();
-    thread::scope(|scope| {
-        for index in 0..WAITERS {
-            let (semaphore, served) = (&semaphore, served.clone());
-            let wait = move || {
-                let began = Instant::now();
-                let permits = semaphore.acquire(1).unwrap();
-                served.send((index, began.elapsed())).unwrap();
-                permits.release().unwrap();
-            };
-            thread::Builder::new().stack_size(256 * 1024).spawn_scoped(scope, wait).unwrap();
-            wait_for_waiters(&client, index + 1);
-        }
-        let (before, began) = (server.calls_of("evalsha"), Instant::now());
-        held.release().unwrap();
-        let all: Vec<(usize, Duration)> = order.iter().take(WAITERS).collect();
-        let took = began.elapsed();
-        assert!(all.iter().map(|(index, _)| *index).eq(0..WAITERS), "served out of order");
-        let releases = WAITERS as u64 + 1;
-        let questions = server.calls_of("evalsha") - before - releases;
-        assert!(questions <= 2 * releases, "{questions} questions for {releases} releases");
-        println!("{questions} questions for {releases} releases in {took:?}");
-        assert!(took < SOON * 2, "{took:?}");
+    // Requests for each release.
+    at_once([(KINDS[0], 2), (KINDS[1], 3)], |(make, most)| {
+        let server = RedisServer::start();
+        let client = Client::connect(&server.url()).unwrap();
+        let permits = make(&client, 1);
+        let held = permits.take(1, None).unwrap();
+        let (served, order) = channel();
+        thread::scope(|scope| {
+            for index in 0..WAITERS {
+                let (permits, served) = (&permits, served.clone());
+                let wait = move || {
+                    let _permit = permits.take(1, None).unwrap();
+                    served.send(index).unwrap();
+                };
+                thread::Builder::new().stack_size(256 * 1024).spawn_scoped(scope, wait).unwrap();
+                wait_for_waiters(&client, index + 1);
+            }
+            let (before, began) = (server.calls_of("evalsha"), Instant::now());
+            assert!(before < WAITERS as u64 / 2, "only the first waiter asks, but there were {before} questions");
+            drop(held);
+            let all: Vec<usize> = order.iter().take(WAITERS).collect();
+            let took = began.elapsed();
+            assert!(all.iter().copied().eq(0..WAITERS), "served out of order: {all:?}");
+            let releases = WAITERS as u64 + 1;
+            let questions = server.calls_of("evalsha") - before - releases;
+            assert!(questions <= most * releases, "{questions} questions for {releases} releases");
+            assert!(took < SOON * 2, "{took:?}");
+        });
+        assert_eq!(permits.free(), 1);
     });
-    assert_eq!(free(&semaphore), 1);
 }
 
 #[test]
 fn a_waiter_that_gives_up_passes_its_wake_up_on() {
-    let client = client();
-    let semaphore = semaphore_with(&client, 0);
-    for round in 0..50 {
-        let cancel = Cancel::new();
-        thread::scope(|scope| {
-            let impatient = scope.spawn(|| semaphore.with_cancel(&cancel).acquire(1));
-            wait_for_waiters(&client, 1);
-            let patient = scope.spawn(|| semaphore.acquire(1).unwrap());
-            wait_for_waiters(&client, 2);
-            let (took, served) = timed(|| {
-                let cancelling = scope.spawn(|| cancel.cancel());
-                semaphore.release(1).unwrap();
-                joined(cancelling);
-                // Whoever was not cancelled has the permit; it goes to the patient one in any case.
-                drop(joined(impatient));
-                joined(patient)
+    at_once(KINDS, |make| {
+        let client = client();
+        let permits = make(&client, 0);
+        for round in 0..50 {
+            let cancel = Cancel::new();
+            thread::scope(|scope| {
+                let impatient = scope.spawn(|| permits.take(1, Some(&cancel)));
+                wait_for_waiters(&client, 1);
+                let patient = scope.spawn(|| permits.take(1, None).unwrap());
+                wait_for_waiters(&client, 2);
+                let (took, served) = timed(|| {
+                    let cancelling = scope.spawn(|| cancel.cancel());
+                    permits.add(1);
+                    joined(cancelling);
+                    // Whoever was not cancelled has the permit; it goes to the patient one in any case.
+                    drop(joined(impatient));
+                    joined(patient)
+                });
+                assert!(took < ms(800) + STANDSTILLS, "round {round}: the ring was lost: {took:?}");
+                drop(served);
+                permits.add(-1);
             });
-            assert!(took < ms(800) + STANDSTILLS, "round {round}: the ring was lost: {took:?}");
-            served.leave_to_release();
-        });
-    }
-    assert_eq!(free(&semaphore), 0);
+        }
+        assert_eq!(permits.free(), 0);
+    });
 }
 
 #[test]
@@ -258,4 +316,23 @@ fn a_thousand_waiters_with_short_limits_leave_nothing_behind() {
         assert!(client.waiting().is_empty());
     }
     eventually(SOON, "no channel is left", || server.channels().is_empty());
+}
+
+#[test]
+fn permits_are_waited_for_beside_plain_permits_of_the_name() {
+    // A semaphore of the name has no channel of its own: both listen to one.
+    let client = client();
+    let name = fresh("permits");
+    let (expiring, plain) = (client.get_permit_expirable_semaphore(&name), client.get_semaphore(&name));
+    expiring.set_permits(0).unwrap();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| expiring.acquire(1).map(lockson::ExpiringPermits::release));
+        let second = scope.spawn(|| plain.acquire(1).map(lockson::Permits::release));
+        wait_for_waiters(&client, 2);
+        expiring.add_permits(1).unwrap();
+        joined(first).unwrap().unwrap();
+        joined(second).unwrap().unwrap();
+    });
+    assert_eq!(kind_of(expiring.try_acquire(0)), ErrorKind::BadInput);
+    assert_eq!(expiring.available().unwrap(), 1);
 }
