@@ -100,6 +100,23 @@ pub(crate) fn median(runs: usize, run: impl FnMut(usize) -> Duration) -> Duratio
     times[runs / 2]
 }
 
+/// How long after `release` a waiter is granted the lock; `waits` returns when the waiter sleeps. The waiter gives the lock
+/// back.
+pub(crate) fn handed_over(lock: &Lock, waits: impl FnOnce(), release: impl FnOnce()) -> Duration {
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let guard = lock.lock().unwrap();
+            let granted = Instant::now();
+            guard.unlock().unwrap();
+            granted
+        });
+        waits();
+        let released = Instant::now();
+        release();
+        joined(waiter).saturating_duration_since(released)
+    })
+}
+
 /// Random enough for a test, and equal for equal seeds; the seed must not be zero.
 pub(crate) struct Random(pub(crate) u64);
 

@@ -1,13 +1,13 @@
 //! Waiting: limits, early ends, and the waiter that is served.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lockson::{Cancel, ErrorKind};
 use lockson_harness::RedisServer;
 
 use super::{Kind, for_every_kind, is_free, key};
-use crate::support::{GRACE, SCHEDULING, SOON, client, fields, joined, kind_of, median, ms, timed};
+use crate::support::{GRACE, SCHEDULING, SOON, client, fields, handed_over, joined, kind_of, median, ms, timed};
 
 #[test]
 fn a_busy_lock_is_none_after_the_wait_and_not_much_later() {
@@ -91,23 +91,11 @@ fn wakes_at_once(kind: &Kind, other: fn(&lockson::Client) -> lockson::Client) {
         let lock = kind.get_lock(&ours, &kind.fresh());
         let others = kind.get_lock(&theirs, key(lock.name()));
         let guard = lock.lock().unwrap();
-        thread::scope(|scope| {
-            let waiter = scope.spawn(|| {
-                let guard = others.lock().unwrap();
-                (Instant::now(), guard.is_held())
-            });
-            kind.await_waiter(RedisServer::shared(), key(lock.name()));
-            // By unlocking and by dropping, in turn.
-            match round % 2 {
-                0 => guard.unlock().unwrap(),
-                _ => drop(guard),
-            }
-            let released = Instant::now();
-            let (granted, held) = joined(waiter);
-            let late = granted.saturating_duration_since(released);
-            assert!(held && late <= ms(1_000) + GRACE + SCHEDULING, "{late:?}");
-            late
-        })
+        let waits = || kind.await_waiter(RedisServer::shared(), key(lock.name()));
+        // By unlocking and by dropping, in turn.
+        let late = handed_over(&others, waits, || if round % 2 == 0 { guard.unlock().unwrap() } else { drop(guard) });
+        assert!(late <= ms(1_000) + GRACE + SCHEDULING, "{late:?}");
+        late
     });
     assert!(late <= kind.usual_wake(), "half of the wake-ups took longer than {late:?}");
 }

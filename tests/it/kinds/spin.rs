@@ -3,7 +3,7 @@
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 use lockson::{Backoff, Cancel, Client, ErrorKind};
@@ -12,7 +12,7 @@ use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
 use crate::support::{
-    GRACE, SCHEDULING, SOON, STANDSTILLS, client, elsewhere, fields, fresh, joined, kind_of, ms, timed,
+    GRACE, SCHEDULING, SOON, STANDSTILLS, client, elsewhere, fields, fresh, handed_over, joined, kind_of, ms, timed,
 };
 
 #[test]
@@ -66,18 +66,9 @@ fn the_state_is_the_plain_locks() {
 fn an_unwoken_plain_waiter_is_served_within_a_second() {
     let (server, name) = (RedisServer::shared(), fresh("spin"));
     let guard = client().get_spin_lock(&name).lock().unwrap();
-    let others = client().get_lock(&name);
-    thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            let _guard = others.lock().unwrap();
-            Instant::now()
-        });
-        eventually(SOON, "it listens", || crate::support::listeners(server, &name) == 1);
-        guard.unlock().unwrap();
-        let released = Instant::now();
-        let waited = joined(waiter).saturating_duration_since(released);
-        assert!(waited <= ms(1_000) + SCHEDULING, "{waited:?}");
-    });
+    let listens = || eventually(SOON, "it listens", || crate::support::listeners(server, &name) == 1);
+    let waited = handed_over(&client().get_lock(&name), listens, || guard.unlock().unwrap());
+    assert!(waited <= ms(1_000) + SCHEDULING, "{waited:?}");
 }
 
 #[test]
@@ -185,18 +176,11 @@ fn a_lock_without_limit_waits_on_when_the_tries_are_used_up() {
     let client = Client::connect(&server.url()).unwrap();
     let guard = client.get_spin_lock("job").lock().unwrap();
     let lock = Client::connect(&server.url()).unwrap().get_spin_lock_with("job", Backoff::new(|_| None));
-    thread::scope(|scope| {
-        server.reset_counters();
-        let waiter = scope.spawn(|| lock.lock().map(|guard| (Instant::now(), guard.unlock())));
-        eventually(SOON, "the waiter asks again and again", || server.calls_of("evalsha") >= 3);
-        guard.unlock().unwrap();
-        let released = Instant::now();
-        let (granted, left) = joined(waiter).unwrap();
-        left.unwrap();
-        let waited = granted.saturating_duration_since(released);
-        assert!(waited <= ms(1_000) + SCHEDULING, "{waited:?}");
-        assert!(server.calls_of("evalsha") <= 10, "a second at a time");
-    });
+    server.reset_counters();
+    let asks = || eventually(SOON, "the waiter asks again and again", || server.calls_of("evalsha") >= 3);
+    let waited = handed_over(&lock, asks, || guard.unlock().unwrap());
+    assert!(waited <= ms(1_000) + SCHEDULING, "{waited:?}");
+    assert!(server.calls_of("evalsha") <= 10, "a second at a time");
 }
 
 #[test]
@@ -205,18 +189,11 @@ fn a_release_in_the_process_ends_a_long_pause() {
     let client = Client::connect(&server.url()).unwrap();
     let lock = client.get_spin_lock_with("job", Backoff::fixed(Duration::from_secs(60)));
     let guard = lock.lock().unwrap();
-    let asked = server.calls_of("evalsha") + server.calls_of("eval");
-    thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            let _guard = lock.lock().unwrap();
-            Instant::now()
-        });
-        eventually(SOON, "the waiter has asked", || server.calls_of("evalsha") + server.calls_of("eval") > asked);
-        guard.unlock().unwrap();
-        let released = Instant::now();
-        let waited = joined(waiter).saturating_duration_since(released);
-        assert!(waited <= SCHEDULING, "{waited:?}");
-    });
+    let asked = || server.calls_of("evalsha") + server.calls_of("eval");
+    let before = asked();
+    let asks = || eventually(SOON, "the waiter has asked", || asked() > before);
+    let waited = handed_over(&lock, asks, || guard.unlock().unwrap());
+    assert!(waited <= SCHEDULING, "{waited:?}");
 }
 
 #[test]

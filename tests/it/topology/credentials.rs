@@ -4,13 +4,13 @@ use std::error::Error as StdError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
 
+use crossbeam_channel::bounded;
 use lockson::{Client, ClientBuilder, Credentials, Error, ErrorKind, Login};
 use lockson_harness::eventually;
 use lockson_harness::proxy::{Proxy, Then, When};
 use lockson_harness::{RedisCluster, RedisServer, SentinelSet};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::support::{Events, SCHEDULING, SOON, TICK, TTL, at_once, channel, fresh, is_free, joined, ms, timed};
 
@@ -188,11 +188,11 @@ fn refused_credentials_are_told_and_asked_for_twice() {
 
 #[test]
 fn a_provider_that_hangs_costs_one_thread_and_no_bound() {
-    let (server, gate, asked) = (server(CANARY), Arc::new(Gate::default()), Arc::new(AtomicUsize::new(0)));
-    let (hanging, counted) = (Arc::clone(&gate), Arc::clone(&asked));
+    let (server, asked, (open, gate)) = (server(CANARY), Arc::new(AtomicUsize::new(0)), bounded::<()>(0));
+    let counted = Arc::clone(&asked);
     let provider = move || {
         counted.fetch_add(1, Ordering::SeqCst);
-        hanging.wait();
+        let _ = gate.recv();
         Ok(Login::new("app", CANARY))
     };
     let limit = ms(300);
@@ -213,7 +213,7 @@ fn a_provider_that_hangs_costs_one_thread_and_no_bound() {
         }
     });
     assert_eq!(asked.load(Ordering::SeqCst), 1);
-    gate.open();
+    drop(open);
     assert!(client.get_lock("hanging").lock().is_ok(), "the call that hung serves later callers");
 }
 
@@ -387,25 +387,4 @@ fn a_listening_connection_without_login_is_made_anew() {
         obstacles.into_iter().for_each(|obstacle| obstacle.unlock().unwrap());
         assert!(joined(first) && joined(second));
     });
-}
-
-/// Opens once, for all.
-#[derive(Default)]
-struct Gate {
-    is_open: Mutex<bool>,
-    opened: Condvar,
-}
-
-impl Gate {
-    fn wait(&self) {
-        let mut is_open = self.is_open.lock();
-        while !*is_open {
-            self.opened.wait_for(&mut is_open, Duration::from_secs(60));
-        }
-    }
-
-    fn open(&self) {
-        *self.is_open.lock() = true;
-        self.opened.notify_all();
-    }
 }

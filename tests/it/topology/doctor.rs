@@ -228,9 +228,7 @@ fn what_a_proxy_makes_of_answers_is_found() {
     let client = Client::connect(&proxy.url()).unwrap();
     let check = |when: When, reply: &str, severity: Severity, kind: FindingKind, what: &str| {
         let rule = proxy.rule(when, Then::ReplaceReply(reply.as_bytes().to_vec()));
-        let finding = only(findings(&client));
-        assert_eq!((finding.severity(), finding.kind()), (severity, kind), "{finding}");
-        assert!(finding.what().contains(what), "{finding}");
+        check_only(findings(&client), severity, kind, what);
         rule.remove();
     };
     let (warning, danger) = (Severity::Warning, Severity::Danger);

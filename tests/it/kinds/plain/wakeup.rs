@@ -1,12 +1,11 @@
 //! Messages are hints: the permitted and the forbidden effects of a message on a waiter.
 
 use std::thread;
-use std::time::Instant;
 
 use lockson::Client;
 use lockson_harness::{RedisServer, eventually};
 
-use crate::support::{GRACE, SCHEDULING, SOON, channel, client, fresh, joined, listeners, ms};
+use crate::support::{GRACE, SCHEDULING, SOON, channel, client, fresh, handed_over, joined, listeners, ms};
 
 #[test]
 fn stray_messages_grant_nothing_and_end_no_wait() {
@@ -38,14 +37,9 @@ fn an_unannounced_release_costs_at_most_a_second() {
         if !forever {
             server.run(&["PEXPIRE", &name, "60000"]);
         }
-        thread::scope(|scope| {
-            let waiter = scope.spawn(|| others.try_lock_for(SOON).unwrap().map(|_| Instant::now()));
-            eventually(SOON, "it listens", || listeners(server, &name) == 1);
-            server.run(&["DEL", &name]);
-            let gone = Instant::now();
-            let late = joined(waiter).expect("the lock is free").saturating_duration_since(gone);
-            assert!(late <= ms(1_000) + GRACE + SCHEDULING, "{late:?}");
-        });
+        let listens = || eventually(SOON, "it listens", || listeners(server, &name) == 1);
+        let late = handed_over(&others, listens, || server.run(&["DEL", &name]));
+        assert!(late <= ms(1_000) + GRACE + SCHEDULING, "{late:?}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use lockson_harness::{RedisServer, eventually};
 
 use super::{channel, hold_key, is, is_free, sides, state};
-use crate::support::{SCHEDULING, SOON, client, fresh, joined, ms, ttl_ms};
+use crate::support::{SCHEDULING, SOON, client, fresh, handed_over, joined, ms, ttl_ms};
 
 #[test]
 fn readers_of_java_and_ours_leave_each_other_alone() {
@@ -71,18 +71,9 @@ fn java_stepping_down_in_silence_lets_ours_in_within_a_second() {
     let java = Java::new(&name, 1);
     assert_eq!(java.write(30_000), None);
     assert_eq!(java.read(30_000), None);
-    thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            let guard = read.lock().unwrap();
-            (Instant::now(), guard.unlock())
-        });
-        eventually(SOON, "it listens", || server.subscribers(&channel(&name)) > 0);
-        let stepped = Instant::now();
-        assert_eq!(java.unlock_write(), Some(1));
-        let (granted, left) = joined(reader);
-        assert!(granted - stepped <= ms(1_000) + SCHEDULING, "{:?}", granted - stepped);
-        left.unwrap();
-    });
+    let listens = || eventually(SOON, "it listens", || server.subscribers(&channel(&name)) > 0);
+    let waited = handed_over(&read, listens, || assert_eq!(java.unlock_write(), Some(1)));
+    assert!(waited <= ms(1_000) + SCHEDULING, "{waited:?}");
     assert_eq!(state(server, &name), is(&[(&java.owner, 1)], "read"));
     assert_eq!(java.unlock_read(), Some(1));
 }

@@ -8,7 +8,7 @@ use lockson::{Client, ErrorKind};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{channel, is_free, sides};
-use crate::support::{SCHEDULING, SOON, client, elsewhere, fresh, joined, kind_of, ms, timed};
+use crate::support::{SCHEDULING, SOON, client, elsewhere, fresh, handed_over, joined, kind_of, ms, timed};
 
 #[test]
 fn a_writer_excludes_all_other_owners() {
@@ -225,18 +225,12 @@ fn deaf_waiters_of_both_sides_are_served_within_a_second() {
     let (read, write) = sides(&theirs, "job");
     for (held, wanted) in [(&own_write, &read), (&own_write, &write), (&own_read, &write)] {
         let guard = held.lock().unwrap();
-        thread::scope(|scope| {
-            let waiter = scope.spawn(|| {
-                let _guard = wanted.lock().unwrap();
-                Instant::now()
-            });
+        let becomes_deaf = || {
             eventually(SOON, "it listens", || server.subscribers(&channel("job")) > 0);
             server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-            let released = Instant::now();
-            guard.unlock().unwrap();
-            let waited = joined(waiter).saturating_duration_since(released);
-            assert!(waited <= ms(1_000) + SCHEDULING, "{waited:?}");
-        });
+        };
+        let waited = handed_over(wanted, becomes_deaf, || guard.unlock().unwrap());
+        assert!(waited <= ms(1_000) + SCHEDULING, "{waited:?}");
     }
 }
 

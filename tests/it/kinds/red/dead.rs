@@ -8,7 +8,7 @@ use lockson_harness::proxy::{Direction, Proxy, Scope, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{NODE, Nodes, red};
-use crate::support::{SCHEDULING, SOON, STANDSTILLS, fresh, joined, median, ms, timed};
+use crate::support::{SCHEDULING, SOON, STANDSTILLS, fresh, handed_over, median, ms, timed};
 
 #[test]
 fn stopped_servers_cost_one_timeout_once() {
@@ -260,19 +260,10 @@ fn a_waiter_is_woken_by_a_release() {
     let holder = nodes.lock(&name);
     let waiter = red(&Nodes::clients(&nodes.servers), &name);
     let wake = || {
-        let hand_over = |guard: Guard| {
-            thread::scope(|scope| {
-                let waiting = scope.spawn(|| {
-                    let guard = waiter.try_lock_for(SOON).unwrap().expect("it is released");
-                    (Instant::now(), guard.unlock().unwrap()).0
-                });
-                thread::sleep(ms(400));
-                let released = Instant::now();
-                guard.unlock().unwrap();
-                joined(waiting).duration_since(released)
-            })
-        };
-        median(9, |_| hand_over(holder.lock().unwrap()))
+        median(9, |_| {
+            let guard = holder.lock().unwrap();
+            handed_over(&waiter, || thread::sleep(ms(400)), || guard.unlock().unwrap())
+        })
     };
     let healthy = wake();
     nodes.servers[4].pause();
@@ -296,16 +287,7 @@ fn a_waiter_is_woken_though_a_minority_is_free() {
         for client in &nodes.clients[3..] {
             assert!(client.get_lock(&name).force_unlock().unwrap());
         }
-        thread::scope(|scope| {
-            let waiting = scope.spawn(|| {
-                let guard = waiter.try_lock_for(SOON).unwrap().expect("it is released");
-                (Instant::now(), guard.unlock().unwrap()).0
-            });
-            thread::sleep(ms(2_300));
-            let released = Instant::now();
-            drop(guard);
-            joined(waiting).duration_since(released)
-        })
+        handed_over(&waiter, || thread::sleep(ms(2_300)), || drop(guard))
     });
     println!("woken after {woken:?}");
     assert!(woken < ms(550) + STANDSTILLS, "{woken:?}");

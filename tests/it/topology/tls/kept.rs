@@ -7,13 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fork::Fork;
-use lockson::{Client, ErrorKind, Lock, Loss, RedLock, Tls};
+use lockson::{Client, ErrorKind, Lock, Loss, Tls};
 use lockson_harness::proxy::{AtByte, Direction, Scope};
 use lockson_harness::{HelperProcess, RedisServer, eventually, helper};
 
 use super::{Secured, works};
 use crate::support::{
-    SCHEDULING, SOON, STANDSTILLS, TICK, TTL, at_once, channel, fresh, joined, kind_of, listeners, median, ms, timed,
+    SCHEDULING, SOON, STANDSTILLS, TICK, TTL, at_once, channel, fresh, handed_over, joined, kind_of, listeners, median,
+    ms, timed,
 };
 
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -55,18 +56,7 @@ fn a_release_wakes_a_waiter_of_another_client() {
     let took = median(5, |_| {
         let name = fresh("handed");
         let guard = one.get_lock(&name).owned().lock().unwrap();
-        thread::scope(|scope| {
-            let waiter = scope.spawn(|| {
-                let guard = other.get_lock(&name).lock().unwrap();
-                let granted = Instant::now();
-                guard.unlock().unwrap();
-                granted
-            });
-            sleeps(&secured.server, &name);
-            let released = Instant::now();
-            guard.unlock().unwrap();
-            joined(waiter).saturating_duration_since(released)
-        })
+        handed_over(&other.get_lock(&name), || sleeps(&secured.server, &name), || guard.unlock().unwrap())
     });
     assert!(took < ms(300) + STANDSTILLS, "woken after {took:?}");
 }
@@ -116,25 +106,6 @@ fn a_request_of_many_records_is_sent_whole() {
         guard.unlock().unwrap();
     }
     assert_eq!(secured.server.keys(), Vec::<String>::new());
-}
-
-#[test]
-fn a_red_lock_is_held_on_servers_behind_tls() {
-    let all: Vec<Secured> = (0..3).map(|_| Secured::start()).collect();
-    let clients: Vec<Client> = all.iter().map(|secured| secured.builder().connect_lazily().unwrap()).collect();
-    let lock = RedLock::new(clients.iter().map(|client| client.get_lock("red"))).with_rejoin_after(Duration::ZERO);
-    let lock = lock.with_node_timeout(ms(1_000));
-    for _ in 0..3 {
-        let guard = lock.lock().unwrap();
-        assert_eq!(guard.hold().members().iter().filter(|member| member.is_held()).count(), 3);
-        guard.unlock().unwrap();
-    }
-    all[0].server.kill();
-    let guard = lock.try_lock_for(SOON).unwrap().expect("two of three servers are a majority");
-    assert!(guard.is_held());
-    guard.unlock().unwrap();
-    all[1].server.kill();
-    assert_eq!(kind_of(lock.try_lock()), ErrorKind::Quorum);
 }
 
 #[test]
