@@ -15,8 +15,8 @@ use crate::support::{
 #[test]
 fn close_ends_every_wait_with_closed() {
     for_every_kind(|kind| {
-        let quickest = (0..3).map(|_| closed_wait(kind)).min().unwrap();
-        assert!(quickest <= ms(250), "{quickest:?}");
+        // A busy machine may be late now and then, but not always.
+        assert!((0..10).any(|_| closed_wait(kind) <= ms(250)), "always later");
     });
 }
 

@@ -28,8 +28,12 @@ fn a_busy_lock_is_none_after_the_wait_and_not_much_later() {
         // Longer than a waiter's longest sleep.
         check(ms(1_300));
         // A busy machine may be late now and then, but not always.
-        let late = (0..10).map(|_| check(ms(60))).min().unwrap();
-        assert!(late <= GRACE, "at best {late:?} late");
+        let mut least = Duration::MAX;
+        let is_in_time = |_| {
+            least = least.min(check(ms(60)));
+            least <= GRACE
+        };
+        assert!((0..40).any(is_in_time), "at best {least:?} late");
     });
 }
 
@@ -120,8 +124,8 @@ fn the_longest_wait_there_is_has_no_end() {
 #[test]
 fn a_cancelled_wait_ends_at_once_and_holds_nothing() {
     for_every_kind(|kind| {
-        let quickest = (0..3).map(|_| cancelled_wait(kind)).min().unwrap();
-        assert!(quickest <= ms(250), "{quickest:?}");
+        // A busy machine may be late now and then, but not always.
+        assert!((0..10).any(|_| cancelled_wait(kind) <= ms(250)), "always later");
     });
 }
 
