@@ -37,7 +37,7 @@ fn each_way_to_learn_of_a_loss_tells_it_once() {
         assert!(lock.try_lock().is_err() && inner.extend(ms(100)).is_err() && inner.unlock().is_err());
         drop(outer);
         assert!(heard.recv_timeout(TICK * 3).is_err());
-        assert_eq!(notes.of(key(lock.name())), ["acquired", "lost: Gone"]);
+        assert_eq!(notes.of(key(lock.name())), ["acquired", "lost: Gone", "release failed"]);
     });
 }
 

@@ -10,6 +10,7 @@ use lockson_harness::eventually;
 use lockson_harness::proxy::{Direction, HUGE_BULK_HEADER, NewConnections, Scope, Then, When};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
+use crate::support::at_once;
 use crate::support::faults::{PATIENCE, Rig, SCHEDULING, SOON, ms, timed};
 
 #[test]
@@ -110,14 +111,14 @@ fn connect_takes_no_longer_than_the_command_timeout() {
         |rig| always(rig, When::any(), Then::SlowReply(ms(150))),
         |rig| always(rig, When::command("PING"), Then::SwallowReply),
     ];
-    for fault in faults {
+    at_once(faults, |fault| {
         let rig = Rig::start();
         fault(&rig);
         let (took, answer) = timed(|| rig.impatient().connect());
         let error = answer.unwrap_err();
         assert!(EITHER.contains(&error.kind()), "{error:?}");
         assert!(took < PATIENCE + SCHEDULING, "{took:?}: {error}");
-    }
+    });
 }
 
 #[test]

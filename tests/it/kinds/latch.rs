@@ -6,10 +6,10 @@ use std::time::Duration;
 use lockson::{Cancel, Client, CountDownLatch, ErrorKind};
 use lockson_harness::{RedisServer, eventually};
 
-use crate::support::{SCHEDULING, SOON, STANDSTILLS, client, fresh, joined, kind_of, median, ms, timed};
+use crate::support::{SCHEDULING, SOON, STANDSTILLS, at_once, client, fresh, joined, kind_of, median, ms, timed};
 
 /// Ends a latch in some way.
-type End<'a> = &'a dyn Fn(&CountDownLatch);
+type End = fn(&RedisServer, &CountDownLatch);
 
 fn latch_of(client: &Client, count: u32) -> CountDownLatch {
     let latch = client.get_count_down_latch(fresh("latch"));
@@ -80,23 +80,22 @@ fn a_wait_ends_by_its_time() {
 
 #[test]
 fn waiters_leave_within_a_second_when_the_latch_is_gone() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
-    let gone: [(&str, End<'_>); 5] = [
-        ("deleted here", &|latch| assert!(latch.delete().unwrap())),
-        ("deleted by Redisson", &|latch| {
+    let gone: [(&str, End); 5] = [
+        ("deleted here", |_, latch| assert!(latch.delete().unwrap())),
+        ("deleted by Redisson", |server, latch| {
             server.run(&["DEL", latch.name()]);
             server.run(&["PUBLISH", &channel_of(latch), "1"]);
         }),
-        ("deleted in silence", &|latch| server.run(&["DEL", latch.name()])),
-        ("flushed", &|_| server.run(&["FLUSHALL"])),
-        ("expired", &|latch| server.run(&["PEXPIRE", latch.name(), "1"])),
+        ("deleted in silence", |server, latch| server.run(&["DEL", latch.name()])),
+        ("flushed", |server, _| server.run(&["FLUSHALL"])),
+        ("expired", |server, latch| server.run(&["PEXPIRE", latch.name(), "1"])),
     ];
-    for (how, go) in gone {
-        let latch = latch_of(&client, 2);
-        let took = freed_after(&latch, &server, 20, || go(&latch));
+    at_once(gone, |(how, go)| {
+        let server = RedisServer::start();
+        let latch = latch_of(&Client::connect(&server.url()).unwrap(), 2);
+        let took = freed_after(&latch, &server, 20, || go(&server, &latch));
         assert!(took < ms(1_000) + SCHEDULING, "{how}: {took:?}");
-    }
+    });
 }
 
 #[test]

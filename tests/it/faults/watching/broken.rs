@@ -9,12 +9,12 @@ use lockson_harness::{RedisServer, eventually};
 
 use super::{AT_ONCE, all_are_told, patient_client, watched};
 use crate::support::faults::{Rig, SCHEDULING};
-use crate::support::{SOON, ms};
+use crate::support::{SOON, at_once, ms};
 
 #[test]
 fn a_restart_without_data_is_told_within_a_second_of_its_end() {
     // Long enough for the pauses between attempts to grow; each outage ends at another moment of such a pause.
-    for outage in [1_500, 1_740] {
+    at_once([1_500, 1_740], |outage| {
         let server = RedisServer::start();
         let client = patient_client(&server);
         let guards = watched(&server, &client);
@@ -25,7 +25,7 @@ fn a_restart_without_data_is_told_within_a_second_of_its_end() {
         all_are_told(&guards, since, Loss::Gone, "restart");
         let took = since.elapsed();
         assert!(took < ms(750) + SCHEDULING / 4, "{took:?} after {outage} ms without the server");
-    }
+    });
 }
 
 #[test]

@@ -6,11 +6,45 @@ use std::time::Instant;
 use lockson_harness::RedisServer;
 
 use super::{PATIENCE, Queue, hasty_client, leave, now_ms};
-use crate::support::{SCHEDULING, SOON, client, fields, fresh, joined, ms, ttl_ms};
+use crate::support::{SCHEDULING, SOON, at_once, client, fields, fresh, joined, ms, ttl_ms};
+
+/// Damages the queue of these owners.
+type Spoil = fn(Queue<'_>, &[String]);
+
+fn run(queue: Queue<'_>, words: &[&str]) {
+    queue.server.run(words);
+}
+
+const SPOILED: [(&str, Spoil); 16] = [
+    ("the first deadline is lost", |queue, owners| run(queue, &["ZREM", &queue.deadlines(), &owners[0]])),
+    ("the second deadline is lost", |queue, owners| run(queue, &["ZREM", &queue.deadlines(), &owners[1]])),
+    ("the last deadline is lost", |queue, owners| run(queue, &["ZREM", &queue.deadlines(), &owners[2]])),
+    ("the first place is lost", |queue, owners| run(queue, &["LREM", &queue.list(), "0", &owners[0]])),
+    ("the second place is lost", |queue, owners| run(queue, &["LREM", &queue.list(), "0", &owners[1]])),
+    ("the last place is lost", |queue, owners| run(queue, &["LREM", &queue.list(), "0", &owners[2]])),
+    ("all deadlines are lost", |queue, _| run(queue, &["DEL", &queue.deadlines()])),
+    ("all places are lost", |queue, _| run(queue, &["DEL", &queue.list()])),
+    ("who is alive is lost", |queue, _| run(queue, &["DEL", &queue.alive()])),
+    ("all but the places is lost", |queue, _| run(queue, &["DEL", &queue.deadlines(), &queue.alive()])),
+    ("both are lost", |queue, _| run(queue, &["DEL", &queue.list(), &queue.deadlines()])),
+    ("everybody stands there twice", |queue, owners| {
+        owners.iter().for_each(|owner| run(queue, &["RPUSH", &queue.list(), owner]));
+    }),
+    ("a head without a deadline", |queue, _| run(queue, &["LPUSH", &queue.list(), "nobody:1"])),
+    ("somebody without a deadline in the middle", |queue, owners| {
+        run(queue, &["LINSERT", &queue.list(), "AFTER", &owners[0], "nobody:1"]);
+    }),
+    ("a deadline without a place", |queue, _| {
+        run(queue, &["ZADD", &queue.deadlines(), &(now_ms(queue.server) + 1_000).to_string(), "nobody:1"]);
+    }),
+    ("somebody alive without a place", |queue, _| {
+        run(queue, &["ZADD", &queue.alive(), &(now_ms(queue.server) + 1_000).to_string(), "nobody:1.1"]);
+    }),
+];
 
 #[test]
 fn a_queue_and_deadlines_out_of_step_heal() {
-    let check = |what: &str, spoil: &dyn Fn(Queue<'_>, &[String])| {
+    at_once(SPOILED, |(what, spoil)| {
         let (server, name) = (RedisServer::shared(), fresh("fair"));
         let queue = Queue { server, name: &name };
         let guard = hasty_client(server).get_fair_lock(&name).lock().unwrap();
@@ -29,39 +63,6 @@ fn a_queue_and_deadlines_out_of_step_heal() {
         // Keys without waiters may stay, but must expire.
         assert!(queue.owners().is_empty(), "{what}");
         assert!(queue.keys().iter().all(|key| ttl_ms(server, key) != -1), "{what}");
-    };
-    let run = |queue: Queue<'_>, words: &[&str]| queue.server.run(words);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            for place in 0..3 {
-                check("one deadline is lost", &|queue, owners| {
-                    run(queue, &["ZREM", &queue.deadlines(), &owners[place]])
-                });
-                check("one place is lost", &|queue, owners| run(queue, &["LREM", &queue.list(), "0", &owners[place]]));
-            }
-        });
-        scope.spawn(|| {
-            check("all deadlines are lost", &|queue, _| run(queue, &["DEL", &queue.deadlines()]));
-            check("all places are lost", &|queue, _| run(queue, &["DEL", &queue.list()]));
-            check("who is alive is lost", &|queue, _| run(queue, &["DEL", &queue.alive()]));
-            check("all but the places is lost", &|queue, _| run(queue, &["DEL", &queue.deadlines(), &queue.alive()]));
-            check("both are lost", &|queue, _| run(queue, &["DEL", &queue.list(), &queue.deadlines()]));
-            check("everybody stands there twice", &|queue, owners| {
-                owners.iter().for_each(|owner| run(queue, &["RPUSH", &queue.list(), owner]));
-            });
-        });
-        scope.spawn(|| {
-            check("a head without a deadline", &|queue, _| run(queue, &["LPUSH", &queue.list(), "nobody:1"]));
-            check("somebody without a deadline in the middle", &|queue, owners| {
-                run(queue, &["LINSERT", &queue.list(), "AFTER", &owners[0], "nobody:1"]);
-            });
-            check("a deadline without a place", &|queue, _| {
-                run(queue, &["ZADD", &queue.deadlines(), &(now_ms(queue.server) + 1_000).to_string(), "nobody:1"]);
-            });
-            check("somebody alive without a place", &|queue, _| {
-                run(queue, &["ZADD", &queue.alive(), &(now_ms(queue.server) + 1_000).to_string(), "nobody:1.1"]);
-            });
-        });
     });
 }
 
@@ -86,10 +87,10 @@ fn waiters_outlive_a_server_that_comes_back_empty() {
 
 #[test]
 fn a_waiter_that_could_not_hear_is_in_within_a_second() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let (ours, theirs) = (hasty_client(&server), hasty_client(&server));
-    for _ in 0..3 {
+    at_once(0..3, |_| {
+        let server = RedisServer::start();
+        let queue = Queue { server: &server, name: "job" };
+        let (ours, theirs) = (hasty_client(&server), hasty_client(&server));
         let guard = ours.get_fair_lock("job").lock().unwrap();
         thread::scope(|scope| {
             let waiters = [(); 2].map(|()| queue.waiter(scope, theirs.get_fair_lock("job"), leave));
@@ -101,8 +102,8 @@ fn a_waiter_that_could_not_hear_is_in_within_a_second() {
                 assert!(waited <= ms(1_000) * place + SCHEDULING, "{place}: {waited:?}");
             }
         });
-    }
-    queue.assert_gone();
+        queue.assert_gone();
+    });
 }
 
 #[test]

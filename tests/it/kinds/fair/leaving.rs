@@ -8,7 +8,7 @@ use lockson_harness::proxy::{Direction, Proxy, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{Queue, hasty_client, leave};
-use crate::support::{GRACE, SCHEDULING, SOON, client, fresh, joined, kind_of, ms, timed};
+use crate::support::{GRACE, SCHEDULING, SOON, at_once, client, fresh, joined, kind_of, ms, timed};
 
 #[test]
 fn a_wait_that_ends_by_time_or_by_a_cancel_leaves_no_entry() {
@@ -111,23 +111,22 @@ fn a_wait_that_fails_leaves_no_entry() {
 
 #[test]
 fn a_withdrawal_whose_answer_was_lost_leaves_no_entry() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let proxy = Proxy::start(server.address());
-    let disturbed = Client::builder(&proxy.url()).command_timeout(ms(1_000)).connect().unwrap();
-    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
-    let leaving: String = server.query(&["SCRIPT", "LOAD", include_str!("../../../../lua/fair/leave.lua")]);
-    for then in [Then::SwallowReply, Then::SwallowRequest, Then::CutBeforeRequest, Then::CutReplyAfter(1)] {
-        let leaving = leaving.clone();
+    at_once([Then::SwallowReply, Then::SwallowRequest, Then::CutBeforeRequest, Then::CutReplyAfter(1)], |then| {
+        let server = RedisServer::start();
+        let queue = Queue { server: &server, name: "job" };
+        let proxy = Proxy::start(server.address());
+        let disturbed = Client::builder(&proxy.url()).command_timeout(ms(1_000)).connect().unwrap();
+        let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
+        let leaving: String = server.query(&["SCRIPT", "LOAD", include_str!("../../../../lua/fair/leave.lua")]);
         let rule = proxy.rule(When::script().that(move |request| request.text(0) == leaving), then.clone());
         let (took, got) = timed(|| disturbed.get_fair_lock("job").try_lock_for(ms(100)).unwrap().is_some());
         assert!(!got);
         assert!(took <= ms(100) + GRACE + SCHEDULING * 2, "{then:?}: {took:?}");
         rule.wait_hit(SOON);
         eventually(SOON, "the waiter is out of the queue", || queue.owners().is_empty() && queue.left_ms().is_empty());
-    }
-    guard.unlock().unwrap();
-    queue.assert_gone();
+        guard.unlock().unwrap();
+        queue.assert_gone();
+    });
 }
 
 #[test]
