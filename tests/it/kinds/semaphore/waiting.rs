@@ -61,7 +61,9 @@ impl Counted for PermitExpirableSemaphore {
     }
 }
 
-const KINDS: [fn(&Client, u32) -> Box<dyn Counted>; 2] = [
+type Make = fn(&Client, u32) -> Box<dyn Counted>;
+
+const KINDS: [Make; 2] = [
     |client, permits| Box::new(semaphore_with(client, permits)),
     |client, permits| {
         let semaphore = client.get_permit_expirable_semaphore(fresh("permits"));
