@@ -43,7 +43,7 @@ impl OtherProcess {
     }
 
     /// Gives a lane an order: `lock <kind> <name>`, `unlock`, `tokens <kind> <name> <how many>`, `crowd <kind> <name>`,
-    /// `fork <kind> <name>`, `campaign <name>`, `look`, `resign`.
+    /// `fork <kind> <name>`, `permits <name> <how many>`, `campaign <name>`, `look`, `resign`.
     #[track_caller]
     pub(crate) fn send(&mut self, lane: usize, order: &str) {
         self.process.send(&format!("{lane} {order}"));
@@ -156,6 +156,7 @@ fn a_child_does_what_it_is_told() {
 
 fn work(client: &Client, lane: &str, orders: &Receiver<Vec<String>>) {
     let mut guards: Vec<Guard> = vec![];
+    let mut permits = vec![];
     let mut leadership = None;
     for order in orders {
         let order: Vec<&str> = order.iter().map(String::as_str).collect();
@@ -170,6 +171,13 @@ fn work(client: &Client, lane: &str, orders: &Receiver<Vec<String>>) {
                 let lock = lock_of(client, kind, name);
                 let token = |_| lock.lock().unwrap().hold().token().unwrap().to_string();
                 (0..many.parse().expect("a number")).map(token).collect::<Vec<_>>().join(" ")
+            }
+            ["permits", name, many] => {
+                let calls = client.get_permit_expirable_semaphore(name);
+                let taken = calls.acquire(many.parse().expect("a number")).unwrap();
+                let held = format!("holds {}", taken.ids().len());
+                permits.push(taken);
+                held
             }
             ["campaign", name] => {
                 let leads = client.get_election(name).candidate(lane).campaign().unwrap();
