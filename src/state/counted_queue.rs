@@ -8,7 +8,7 @@
 //! | is rung: its wish fits what is free | once                                                  |
 //! | waits behind a wish that is no greater | not                                                |
 
-use std::collections::VecDeque;
+use std::collections::{VecDeque, hash_map};
 use std::hash::Hash;
 
 use foldhash::HashMap;
@@ -32,12 +32,14 @@ struct Entry<Waiter> {
 }
 
 impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
-    /// Adds a waiter that wants `wish`. Returns its number, which is greater than all earlier numbers.
-    pub(crate) fn join(&mut self, key: &Key, wish: u32, waiter: Waiter) -> u64 {
+    /// Adds a waiter that wants `wish`. Returns its number, which is greater than all earlier numbers, and whether no
+    /// other waiter is there.
+    pub(crate) fn join(&mut self, key: &Key, wish: u32, waiter: Waiter) -> (u64, bool) {
         self.next += 1;
         let entry = Entry { number: self.next, wish, rung: None, asks: None, waiter };
-        self.queues.entry(key.clone()).or_default().push_back(entry);
-        self.next
+        let queue = self.queues.entry(key.clone()).or_default();
+        queue.push_back(entry);
+        (self.next, queue.len() == 1)
     }
 
     /// Whether a waiter may ask: it was rung, or every waiter before wants more.
@@ -118,12 +120,13 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
     /// was rung and has no answer, and waiters that it kept from asking.
     #[must_use]
     pub(crate) fn leave(&mut self, key: &Key, number: u64, free: Option<i64>) -> Vec<Waiter> {
-        let Some(queue) = self.queues.get_mut(key) else { return vec![] };
+        let hash_map::Entry::Occupied(mut same_key) = self.queues.entry(key.clone()) else { return vec![] };
+        let queue = same_key.get_mut();
         let Ok(at) = queue.binary_search_by_key(&number, |entry| entry.number) else { return vec![] };
         let asked_unrung = is_let_through(queue, at);
         let Some(left) = queue.remove(at) else { return vec![] };
         if queue.is_empty() {
-            self.queues.remove(key);
+            same_key.remove();
             return vec![];
         }
         let mut wakes = free.map_or_else(Vec::new, |free| self.ring(key, free, left.asks));

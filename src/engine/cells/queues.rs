@@ -16,6 +16,8 @@ pub(crate) struct Position<'a, Key: Clone + Hash + Eq> {
     queues: &'a Queues<Key>,
     key: Key,
     number: u64,
+    /// Whether nobody was before the thread when it came.
+    came_first: bool,
     /// What the last answer left, if messages were heard while the thread asked.
     left: Option<i64>,
 }
@@ -28,8 +30,8 @@ impl<Key> Default for Queues<Key> {
 
 impl<Key: Clone + Hash + Eq> Queues<Key> {
     pub(crate) fn join(&self, key: Key, wish: u32, bell: &Bell) -> Position<'_, Key> {
-        let number = self.0.lock().join(&key, wish, bell.clone());
-        Position { queues: self, key, number, left: None }
+        let (number, came_first) = self.0.lock().join(&key, wish, bell.clone());
+        Position { queues: self, key, number, came_first, left: None }
     }
 
     /// Wakes those who may ask, because something may be free.
@@ -63,7 +65,7 @@ impl<Key: Clone + Hash + Eq> Position<'_, Key> {
     }
 
     pub(crate) fn may_ask(&self) -> bool {
-        self.queues.0.lock().may_ask(&self.key, self.number)
+        self.came_first || self.queues.0.lock().may_ask(&self.key, self.number)
     }
 
     /// The number of threads in the queue.

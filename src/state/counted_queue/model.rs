@@ -165,7 +165,7 @@ impl World {
 
     fn join(&mut self, wish: u32) {
         self.budget.joins -= 1;
-        let number = self.queues.join(&CHANNEL, wish, self.joined);
+        let (number, _) = self.queues.join(&CHANNEL, wish, self.joined);
         self.waiters.push(Waiter { id: self.joined, number, wish, woken: true, request: Request::None });
         self.joined += 1;
     }
