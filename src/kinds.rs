@@ -163,7 +163,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// counted for the first part.
     fn release_all(&self, parts: &[BundleRelease<'_>]) -> Call<Vec<Released>> {
         let call = RELEASE_ALL.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), read_releases);
-        let call = parts.iter().fold(call, |call, part| call.arg(part.owner.as_str()).arg(part.channel));
+        let call = parts.iter().fold(call, |call, part| call.arg(part.owner.as_str()).arg(&*part.channel));
         call.arg(UNLOCKED).publish_command()
     }
 

@@ -14,20 +14,25 @@ pub(crate) struct Caller<'a> {
     /// The lives of the clients of the other locks of a group.
     others: &'a [&'a Life],
     cancel: Option<&'a Cancel>,
-    pub(crate) bell: Bell,
-    /// The registrations of the bell, made at the first pause, because most callers never pause.
+    /// The bell and its registrations are made at the first pause, because most callers never pause.
+    bell: OnceCell<Bell>,
     hung: OnceCell<Vec<Hung>>,
 }
 
 impl<'a> Caller<'a> {
     pub(crate) fn new(life: &'a Life, cancel: Option<&'a Cancel>) -> Self {
-        Self { life, others: &[], cancel, bell: Bell::new(), hung: OnceCell::new() }
+        Self { life, others: &[], cancel, bell: OnceCell::new(), hung: OnceCell::new() }
     }
 
     /// A caller of locks of several clients; the close of any of these clients wakes the caller.
     pub(crate) fn of_several(lives: &'a [&'a Life], cancel: Option<&'a Cancel>) -> Option<Self> {
         let (life, others) = lives.split_first()?;
-        Some(Self { life, others, cancel, bell: Bell::new(), hung: OnceCell::new() })
+        Some(Self { life, others, cancel, bell: OnceCell::new(), hung: OnceCell::new() })
+    }
+
+    /// Wakes the caller from its pauses.
+    pub(crate) fn bell(&self) -> &Bell {
+        self.bell.get_or_init(Bell::new)
     }
 
     fn lives(&self) -> impl Iterator<Item = &'a Life> {
@@ -48,12 +53,12 @@ impl<'a> Caller<'a> {
     /// Sleeps until the bell rings or `until`. Fails when the caller must not go on.
     pub(crate) fn sleep(&self, until: Instant) -> Result<()> {
         self.hung.get_or_init(|| {
-            let closing = self.lives().map(|life| life.ring_at_close(&self.bell));
-            closing.chain(self.cancel.map(|cancel| cancel.hang(&self.bell))).collect()
+            let closing = self.lives().map(|life| life.ring_at_close(self.bell()));
+            closing.chain(self.cancel.map(|cancel| cancel.hang(self.bell()))).collect()
         });
         // Checked after the bell was registered, so that no event between check and sleep is missed.
         self.check()?;
-        self.bell.wait(until);
+        self.bell().wait(until);
         self.check()
     }
 }

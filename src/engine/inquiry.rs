@@ -1,20 +1,18 @@
 //! An inquiry: asks a query again and again until its reply is the one that the caller waits for.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
+use crate::engine::acquire::waiting::{Asker, WaitOn, Waiting};
 use crate::engine::caller::Caller;
-use crate::engine::cells::hub::Subscription;
 use crate::engine::parts::Engine;
-use crate::engine::sender::node::Node;
 use crate::error::{Error, Result};
 use crate::name::LockName;
+use crate::owner::ThreadNumber;
 use crate::script::Call;
-use crate::state::channels::Subject;
 use crate::state::exchange::Bounds;
-use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, wait_loop};
-use crate::time::{Deadline, Instant};
+use crate::state::wait_loop::{TakeOutcome, wait_loop};
+use crate::time::Deadline;
 
 /// A query about a name, and the channel on which changes of the reply are published.
 pub(crate) struct Inquiry<'a, T> {
@@ -32,18 +30,6 @@ pub(crate) enum Verdict {
     Unwanted(Duration),
 }
 
-/// One caller of an inquiry.
-struct Asking<'a, T, J> {
-    engine: &'a Engine,
-    node: Arc<Node>,
-    inquiry: &'a Inquiry<'a, T>,
-    caller: &'a Caller<'a>,
-    started: Instant,
-    deadline: Deadline,
-    judge: J,
-    subscription: Option<Subscription>,
-}
-
 impl Engine {
     /// Asks until `judge` wants the reply; `None` when the time is up. The last request is sent when the time is up.
     pub(crate) fn inquire<T>(
@@ -54,67 +40,21 @@ impl Engine {
     ) -> Result<Option<T>> {
         let caller = Caller::new(&self.life, inquiry.cancel);
         caller.check()?;
-        let mut asking = Asking {
-            engine: self,
-            node: self.sender.node(inquiry.name),
-            inquiry,
-            caller: &caller,
-            started: Instant::now(),
-            deadline,
-            judge,
-            subscription: None,
+        let (number, owner) = self.owners.draw(ThreadNumber(0));
+        let asker = Asker { number, owner, thread: None };
+        let ask = |waiting: &mut Waiting<'_>| {
+            let bounds = Bounds { fences: false, ..waiting.asks() };
+            let outcome = self.sender.send(&(inquiry.question)(inquiry.name), bounds, Some(&caller));
+            waiting.node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
+            self.sender.after_request(&waiting.node);
+            // A query has no effect, so its failure leaves no doubt.
+            let answer = outcome.map_err(|failed| Error::without_effect(failed.error))?;
+            Ok(match judge(&answer.value) {
+                Verdict::Wanted => TakeOutcome::Taken(answer.value),
+                Verdict::Unwanted(pause) => TakeOutcome::Busy(pause),
+            })
         };
-        wait_loop(&mut asking, deadline)
-    }
-}
-
-impl<T, J: Fn(&T) -> Verdict> WaitLoop for Asking<'_, T, J> {
-    type Grant = T;
-
-    fn now(&self) -> Instant {
-        Instant::now()
-    }
-
-    /// A query takes nothing from other processes.
-    fn stand_back(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn attempt(&mut self) -> Result<TakeOutcome<T>> {
-        let call = (self.inquiry.question)(self.inquiry.name);
-        let now = Instant::now();
-        self.node.asking_begins(now);
-        let bounds = self.engine.sender.bounds(&self.node, self.started, now, self.deadline);
-        let bounds = Bounds { fences: false, ..bounds };
-        let outcome = self.engine.sender.send(&call, bounds, Some(self.caller));
-        self.node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
-        self.engine.sender.after_request(&self.node);
-        // A query has no effect, so its failure leaves no doubt.
-        let answer = outcome.map_err(|failed| Error::without_effect(failed.error))?;
-        Ok(match (self.judge)(&answer.value) {
-            Verdict::Wanted => TakeOutcome::Taken(answer.value),
-            Verdict::Unwanted(pause) => TakeOutcome::Busy(pause),
-        })
-    }
-
-    fn pause(&mut self, busy: Duration) -> Option<Duration> {
-        Some(busy.min(LONGEST_SLEEP))
-    }
-
-    fn arm(&mut self) -> Result<bool> {
-        // The server that has the name may be another one than at the last call.
-        self.node = self.engine.sender.node(self.inquiry.name);
-        // The channel says nothing about existing holds.
-        let channel = || self.inquiry.channel.clone();
-        self.engine.cells.hub(&self.node.server).arm(
-            &mut self.subscription,
-            &Subject::Other,
-            channel,
-            &self.caller.bell,
-        )
-    }
-
-    fn sleep(&mut self, until: Instant) -> Result<()> {
-        self.caller.sleep(until)
+        let mut waiting = Waiting::new(self, (inquiry.name, None), asker, &caller, deadline);
+        wait_loop(&mut WaitOn { waiting: &mut waiting, channel: &inquiry.channel, ask }, deadline)
     }
 }

@@ -33,26 +33,30 @@ pub(crate) struct LastRelease<'a> {
 pub(crate) struct Publishing {
     node: Arc<Node>,
     hub: Arc<Hub>,
-    channel: String,
-    /// Whether the message comes back to this process.
-    listening: bool,
+    /// The channel, if the message comes back to this process.
+    heard_on: Option<String>,
 }
 
 impl Publishing {
     /// Takes the number of clients that received the message. Returns what the number tells of other clients.
     fn published(&self, receivers: Option<u64>) -> Rivals {
-        if self.listening && receivers.is_none_or(|receivers| receivers == 0) {
-            self.hub.unexpect_own(&self.channel);
+        if let Some(channel) = &self.heard_on
+            && receivers.is_none_or(|receivers| receivers == 0)
+        {
+            self.hub.unexpect_own(channel);
         }
         receivers.map_or(Rivals::Unknown, |receivers| {
-            Rivals::Listen(usize::try_from(receivers).unwrap_or(usize::MAX).saturating_sub(self.listening.into()))
+            Rivals::Listen(
+                usize::try_from(receivers).unwrap_or(usize::MAX).saturating_sub(self.heard_on.is_some().into()),
+            )
         })
     }
 }
 
 impl LastRelease<'_> {
-    pub(crate) fn channel(&self) -> &str {
-        &self.publishing.channel
+    /// The channel on which the release is published.
+    pub(crate) fn channel(&self) -> String {
+        self.hold.kind.channel(&self.hold.name, &self.hold.owner)
     }
 
     /// Takes the earlier copies that must be fenced before the release.
@@ -126,12 +130,15 @@ impl Engine {
     }
 
     fn begin_last_release<'a>(&self, hold: &'a Arc<HoldState>, bounds: Bounds) -> Result<LastRelease<'a>> {
-        let channel = hold.kind.channel(&hold.name, &hold.owner);
         let Some(turn) = hold.requests.turn(bounds.end) else {
             self.keeper.clear_away(hold, InDoubt::default());
             return Err(no_turn());
         };
-        Ok(LastRelease { hold, publishing: self.publishes(&hold.name, channel), turn })
+        Ok(LastRelease {
+            hold,
+            publishing: self.publishes(&hold.name, || hold.kind.channel(&hold.name, &hold.owner)),
+            turn,
+        })
     }
 
     /// Takes the outcome of the request that frees the lock.
@@ -175,7 +182,9 @@ impl Engine {
                 // queue need not wait for the message.
                 if self.turn_goes_on(hold, rivals) || receivers.is_none_or(|receivers| receivers <= 1) {
                     match hold.kind.queueing() {
-                        Queueing::Counted(_) => self.cells.counted_queues.hint(&publishing.channel),
+                        Queueing::Counted(_) => {
+                            self.cells.counted_queues.hint(&hold.kind.channel(&hold.name, &hold.owner))
+                        }
                         _ => self.cells.local_queues.hint(&hold.name),
                     }
                 }
@@ -198,11 +207,11 @@ impl Engine {
     }
 
     /// Announces a message of this process, which is no news here.
-    fn publishes(&self, name: &LockName, channel: String) -> Publishing {
+    fn publishes(&self, name: &LockName, channel: impl FnOnce() -> String) -> Publishing {
         let node = self.sender.node(name);
         let hub = self.cells.hub(&node.server);
-        let listening = hub.expect_own(&channel);
-        Publishing { node, hub, channel, listening }
+        let heard_on = hub.expect_own(channel);
+        Publishing { node, hub, heard_on }
     }
 
     /// Counts a release. Returns whether the next thread of this process may ask at once.
@@ -225,7 +234,7 @@ impl Engine {
         request: impl FnOnce() -> Result<T>,
         read: impl FnOnce(&T) -> (i64, Option<u64>),
     ) -> Result<T> {
-        let publishing = self.publishes(name, name.semaphore_channel());
+        let publishing = self.publishes(name, || name.semaphore_channel());
         let reply = request();
         let (was_free, receivers) = reply.as_ref().map_or((0, None), read);
         let rivals = publishing.published(receivers);

@@ -76,7 +76,7 @@ impl Kind for Group {
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let first = |reply: &Value| read_releases(reply)?.into_iter().next();
-        let part = BundleRelease { name, owner, channel: &name.channel() };
+        let part = BundleRelease { name, owner, channel: name.channel() };
         self.release_values(&[part], stays(remaining), first)
     }
 
@@ -131,7 +131,7 @@ impl Group {
     ) -> Call<T> {
         let call = RELEASE.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), read);
         let with_part = |call: Call<T>, part: &BundleRelease<'_>| {
-            call.arg(part.name.field()).arg(part.owner.as_str()).arg(count).arg(lease_ms).arg(part.channel)
+            call.arg(part.name.field()).arg(part.owner.as_str()).arg(count).arg(lease_ms).arg(&*part.channel)
         };
         parts.iter().fold(call, with_part).arg(self.skew_ms).arg(UNLOCKED).publish_command()
     }

@@ -38,7 +38,7 @@ impl Locks {
         let parts = self.names.iter().zip(&self.owners).zip(&self.channels);
         let part = |((name, owner), channel)| {
             let channel: &String = channel;
-            BundleRelease { name, owner, channel }
+            BundleRelease { name, owner, channel: channel.clone() }
         };
         PLAIN.release_all(&parts.map(part).collect::<Vec<_>>())
     }

@@ -6,14 +6,13 @@ use super::Terms;
 use super::votes::{Verdict, Vote, Votes, majority};
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::acquire::stand_back::stand_back;
-use crate::engine::acquire::waiting::{Asker, Waiting};
+use crate::engine::acquire::waiting::Waiting;
 use crate::engine::several::asking::{self, Heard, Reply};
 use crate::engine::several::giving_back::{Held, reenter_at_once, release_at_once};
 use crate::engine::several::{Take, once, wanted};
 use crate::engine::{AcquireRequest, Engine, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Waking;
-use crate::owner::{HoldNumber, OwnerId};
 use crate::state::backoff::random;
 use crate::state::exchange::Bounds;
 use crate::state::wait_loop::{TakeOutcome, WaitLoop, ask_once, wait_loop};
@@ -28,8 +27,6 @@ pub(crate) struct Most<'a> {
     needed: usize,
     votes: Votes,
     waiting: Vec<Waiting<'a>>,
-    /// The owner for the list of waiters; a waiter holds nothing, so its next round has other owners.
-    listed_as: (HoldNumber, OwnerId),
     /// Whether the next sleep ends with a message.
     hears_messages: bool,
     /// The start of the rounds in which too few nodes answered.
@@ -39,10 +36,7 @@ pub(crate) struct Most<'a> {
 impl<'a> Most<'a> {
     pub(crate) fn new(take: Take<'a>, terms: Terms) -> Self {
         let requests = take.requests;
-        let waiting = |request: &'a AcquireRequest<'a>| {
-            let label = request.kind.label(request.kind.side());
-            Waiting::new(request.engine, (request.name, label, request.group), take.caller, take.wait.deadline())
-        };
+        let waiting = |request| Waiting::for_lock(request, take.thread.clone(), take.caller, take.wait.deadline());
         let patience = requests.iter().map(|request| request.engine.config.command_timeout);
         let node_timeout = patience.fold(terms.node_timeout, Duration::min);
         let needed = majority(requests.len());
@@ -52,7 +46,6 @@ impl<'a> Most<'a> {
             needed,
             votes: Votes::new(needed),
             waiting: requests.iter().map(waiting).collect(),
-            listed_as: requests[0].engine.draw_owner(&**requests[0].kind, take.thread.as_ref()),
             hears_messages: false,
             without_quorum_since: None,
             take,
@@ -68,7 +61,7 @@ impl<'a> Most<'a> {
             wait_loop(&mut self, deadline)
         };
         if !matches!(outcome, Ok(Some(_))) {
-            self.waiting[0].gave_up(&self.listed_as.1, outcome.as_ref().err());
+            self.waiting[0].gave_up(outcome.as_ref().err());
         }
         outcome
     }
@@ -258,8 +251,7 @@ impl WaitLoop for Most<'_> {
             for (request, waiting) in self.take.requests.iter().zip(&mut self.waiting) {
                 if matches!(request.kind.waking(), Waking::Message) {
                     // A node that refuses to be listened to is asked again after a pause.
-                    is_new |=
-                        waiting.arm(true, || request.kind.channel(request.name, &self.listed_as.1)).unwrap_or(false);
+                    is_new |= waiting.arm(true, |owner| request.kind.channel(request.name, owner)).unwrap_or(false);
                 }
             }
         }
@@ -268,9 +260,7 @@ impl WaitLoop for Most<'_> {
 
     fn sleep(&mut self, until: Instant) -> Result<()> {
         loop {
-            let (number, owner) = &self.listed_as;
-            let asker = Asker { number: *number, owner, thread: self.take.thread.as_ref() };
-            self.waiting[0].sleep(until, asker)?;
+            self.waiting[0].sleep(until)?;
             // Callers that share the votes are woken by the same messages, and would meet again.
             if self.hears_messages || Instant::now() >= until {
                 return Ok(());

@@ -12,12 +12,12 @@ use crate::owner::OwnerId;
 pub(crate) const MOST_PARTS: usize = 1_000;
 
 /// A lock to release, with a hold count of one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct BundleRelease<'a> {
     pub(crate) name: &'a LockName,
     pub(crate) owner: &'a OwnerId,
     /// The channel for the release; empty for a kind without messages.
-    pub(crate) channel: &'a str,
+    pub(crate) channel: String,
 }
 
 /// The reply to an attempt to take several locks.

@@ -5,7 +5,7 @@ mod confirmed;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::acquire::waiting::{Asker, Waiting};
+use crate::engine::acquire::waiting::Waiting;
 use crate::engine::caller::{Caller, closed};
 use crate::engine::hold::requests::Requests;
 use crate::engine::hold::{HoldState, Progress};
@@ -15,7 +15,7 @@ use crate::engine::sender::Cleanup;
 use crate::engine::sender::exactly_once::Answer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::{AcquireArgs, Queueing, Waking};
-use crate::owner::{HoldNumber, OwnerId, ThreadId};
+use crate::owner::{OwnerId, ThreadId};
 use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
@@ -26,10 +26,7 @@ use crate::time::Instant;
 pub(crate) struct Acquisition<'a> {
     engine: &'a Engine,
     request: &'a AcquireRequest<'a>,
-    thread: Option<ThreadId>,
     wait: Wait,
-    owner: OwnerId,
-    number: HoldNumber,
     caller: &'a Caller<'a>,
     waiting: Waiting<'a>,
     /// The unanswered requests of the present owner.
@@ -51,18 +48,12 @@ impl<'a> Acquisition<'a> {
         caller: &'a Caller<'a>,
         wait: Wait,
     ) -> Self {
-        let engine = request.engine;
-        let (number, owner) = engine.draw_owner(&**request.kind, thread.as_ref());
-        let label = request.kind.label(request.kind.side());
         Self {
-            engine,
+            engine: request.engine,
             request,
-            thread,
             wait,
-            owner,
-            number,
             caller,
-            waiting: Waiting::new(engine, (request.name, label, request.group), caller, wait.deadline()),
+            waiting: Waiting::for_lock(request, thread, caller, wait.deadline()),
             in_doubt: None,
             asked: false,
             tries: 0,
@@ -82,8 +73,8 @@ impl<'a> Acquisition<'a> {
     pub(crate) fn run(mut self) -> Result<Option<Grant>> {
         let deadline = self.waiting.deadline;
         let outcome = if self.wait != Wait::Not {
-            let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
-            self.waiting.join_queue(kind.queueing(), || kind.channel(name, owner));
+            let AcquireRequest { name, kind, .. } = *self.request;
+            self.waiting.join_queue(kind.queueing(), |owner| kind.channel(name, owner));
             wait_loop(&mut self, deadline)
         } else {
             ask_once(&mut self)
@@ -107,11 +98,11 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Ends the acquisition, and cleans up what is left of it.
-    fn conclude(mut self, outcome: Result<Option<Grant>>) -> Result<Option<Grant>> {
+    fn conclude(&mut self, outcome: Result<Option<Grant>>) -> Result<Option<Grant>> {
         let outcome = outcome.map_err(|error| error.about_a(self.request.kind.noun(), self.request.name));
         self.leave(outcome.as_ref().err().map(Error::kind));
         if !self.granted {
-            self.waiting.gave_up(&self.owner, outcome.as_ref().err());
+            self.waiting.gave_up(outcome.as_ref().err());
         }
         outcome
     }
@@ -131,7 +122,7 @@ impl<'a> Acquisition<'a> {
 
     pub(crate) fn args(&self) -> AcquireArgs<'_> {
         let waits = self.wait != Wait::Not;
-        AcquireArgs { name: self.request.name, owner: &self.owner, lease: self.request.lease, waits }
+        AcquireArgs { name: self.request.name, owner: self.owner(), lease: self.request.lease, waits }
     }
 
     /// Acquisitions with equal bundles can share a request.
@@ -141,6 +132,10 @@ impl<'a> Acquisition<'a> {
 
     pub(crate) fn request(&self) -> &'a AcquireRequest<'a> {
         self.request
+    }
+
+    fn owner(&self) -> &OwnerId {
+        &self.waiting.asker.owner
     }
 
     /// The beginning of the wait.
@@ -222,12 +217,13 @@ impl<'a> Acquisition<'a> {
         // Taken in any case: what stays here is cleared away with the acquisition, and this owner holds the lock now.
         let earlier = self.in_doubt.take();
         let unfenceable = unfenceable || earlier.is_some_and(|in_doubt| in_doubt.unfenceable);
+        let asker = &self.waiting.asker;
         let hold = Arc::new(HoldState {
             name: self.request.name.clone(),
             kind: Arc::clone(self.request.kind),
-            number: self.number,
-            owner: self.owner.clone(),
-            thread: self.thread.clone(),
+            number: asker.number,
+            owner: asker.owner.clone(),
+            thread: asker.thread.clone(),
             group: self.request.group.cloned(),
             since: now,
             token,
@@ -262,7 +258,8 @@ impl<'a> Acquisition<'a> {
     fn granted_too_late(&mut self, unfenceable: bool) -> TakeOutcome<Grant> {
         self.in_doubt.get_or_insert_default().unfenceable |= unfenceable;
         self.clear_away();
-        (self.number, self.owner) = self.engine.draw_owner(&**self.request.kind, self.thread.as_ref());
+        let asker = &mut self.waiting.asker;
+        (asker.number, asker.owner) = self.engine.draw_owner(&**self.request.kind, asker.thread.as_ref());
         self.waiting.begin_anew();
         self.asked = false;
         TakeOutcome::Busy(REST_AFTER_A_LATE_ANSWER)
@@ -286,7 +283,7 @@ impl<'a> Acquisition<'a> {
 
     /// Removes this owner from Redis; after a failure the background tries again.
     fn withdraw(&mut self, limit: Duration) {
-        let call = self.request.kind.withdraw(self.request.name, &self.owner);
+        let call = self.request.kind.withdraw(self.request.name, self.owner());
         if self.engine.sender.send(&call, Bounds::within(Instant::now(), limit, limit), None).is_err() {
             self.in_doubt.get_or_insert_default();
         }
@@ -298,7 +295,7 @@ impl<'a> Acquisition<'a> {
             self.engine.sender.clean_up(Cleanup {
                 name: self.request.name.clone(),
                 kind: Arc::clone(self.request.kind),
-                owner: self.owner.clone(),
+                owner: self.owner().clone(),
                 until: Instant::now().after(self.request.lease.duration()),
                 in_doubt,
             });
@@ -321,16 +318,15 @@ impl WaitLoop for Acquisition<'_> {
     }
 
     fn stand_back(&mut self) -> Result<()> {
-        let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
-        let asker = Asker { number: self.number, owner, thread: self.thread.as_ref() };
-        self.waiting.wait_in_line(asker)?;
+        let AcquireRequest { name, kind, .. } = *self.request;
+        self.waiting.wait_in_line()?;
         if self.tries == 0 && self.waiting.count.is_none() && matches!(kind.waking(), Waking::Message) {
-            self.waiting.join_live(&|| kind.channel(name, owner));
+            self.waiting.join_live(|owner| kind.channel(name, owner));
         }
         if self.holds_others {
             return Ok(());
         }
-        self.waiting.stand_back(Some(&**kind), asker)
+        self.waiting.stand_back(Some(&**kind))
     }
 
     fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {
@@ -357,19 +353,18 @@ impl WaitLoop for Acquisition<'_> {
     }
 
     fn arm(&mut self) -> Result<bool> {
-        let (name, kind, owner) = (self.request.name, self.request.kind, &self.owner);
+        let AcquireRequest { name, kind, .. } = *self.request;
         match kind.waking() {
             Waking::Pauses(_) => Ok(false),
             Waking::Message if self.waiting.count.is_some() => self.waiting.arm_count(),
-            Waking::Message => self.waiting.arm(true, || kind.channel(name, owner)),
+            Waking::Message => self.waiting.arm(true, |owner| kind.channel(name, owner)),
             // A message on a waiter's own channel says nothing about existing holds.
-            Waking::OwnMessage => self.waiting.arm(false, || kind.channel(name, owner)),
+            Waking::OwnMessage => self.waiting.arm(false, |owner| kind.channel(name, owner)),
         }
     }
 
     fn sleep(&mut self, until: Instant) -> Result<()> {
-        let asker = Asker { number: self.number, owner: &self.owner, thread: self.thread.as_ref() };
-        self.waiting.sleep(until, asker)
+        self.waiting.sleep(until)
     }
 }
 

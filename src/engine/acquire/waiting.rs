@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::caller::Caller;
@@ -9,6 +10,7 @@ use crate::engine::cells::hub::Subscription;
 use crate::engine::cells::queues::Position;
 use crate::engine::cells::waiters::{Listed, Waiter};
 use crate::engine::parts::Engine;
+use crate::engine::request::AcquireRequest;
 use crate::engine::sender::node::Node;
 use crate::error::{Error, Result};
 use crate::event::{WaitGivenUp, WaitLasts, WaitStarted};
@@ -18,7 +20,7 @@ use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::channels::Subject;
 use crate::state::exchange::Bounds;
-use crate::state::wait_loop::LONGEST_SLEEP;
+use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop};
 use crate::time::{Deadline, Instant};
 
 /// One thread that waits for one name. What the thread asks for is a matter of its owner.
@@ -26,8 +28,10 @@ pub(crate) struct Waiting<'a> {
     engine: &'a Engine,
     pub(crate) node: Arc<Node>,
     name: &'a LockName,
-    kind: LockKind,
+    /// What the thread waits for, as lists and events show it; `None` for a query, which they do not show.
+    kind: Option<LockKind>,
     group: Option<&'a Arc<str>>,
+    pub(crate) asker: Asker,
     caller: &'a Caller<'a>,
     pub(crate) started: Instant,
     pub(crate) deadline: Deadline,
@@ -43,19 +47,19 @@ pub(crate) struct Waiting<'a> {
     lasts: bool,
 }
 
-/// The owner for which a thread waits, as lists and events show it.
-#[derive(Clone, Copy)]
-pub(crate) struct Asker<'a> {
+/// The owner for which a thread waits.
+pub(crate) struct Asker {
     pub(crate) number: HoldNumber,
-    pub(crate) owner: &'a OwnerId,
+    pub(crate) owner: OwnerId,
     /// `None` for an owned hold, which belongs to no thread.
-    pub(crate) thread: Option<&'a ThreadId>,
+    pub(crate) thread: Option<ThreadId>,
 }
 
 impl<'a> Waiting<'a> {
     pub(crate) fn new(
         engine: &'a Engine,
-        (name, kind, group): (&'a LockName, LockKind, Option<&'a Arc<str>>),
+        (name, kind): (&'a LockName, Option<LockKind>),
+        asker: Asker,
         caller: &'a Caller<'a>,
         deadline: Deadline,
     ) -> Self {
@@ -64,7 +68,8 @@ impl<'a> Waiting<'a> {
             node: engine.sender.node(name),
             name,
             kind,
-            group,
+            group: None,
+            asker,
             caller,
             started: Instant::now(),
             deadline,
@@ -77,12 +82,28 @@ impl<'a> Waiting<'a> {
         }
     }
 
+    /// The wait of a caller for a lock.
+    pub(crate) fn for_lock(
+        request: &AcquireRequest<'a>,
+        thread: Option<ThreadId>,
+        caller: &'a Caller<'a>,
+        deadline: Deadline,
+    ) -> Self {
+        let AcquireRequest { engine, name, kind, group, .. } = *request;
+        let (number, owner) = engine.draw_owner(&**kind, thread.as_ref());
+        let asker = Asker { number, owner, thread };
+        Self { group, ..Self::new(engine, (name, Some(kind.label(kind.side()))), asker, caller, deadline) }
+    }
+
     /// Joins the queue of the threads of this process, for a kind that has one.
-    pub(crate) fn join_queue(&mut self, queueing: Queueing, channel: impl FnOnce() -> String) {
-        let (cells, bell) = (&self.engine.cells, &self.caller.bell);
+    pub(crate) fn join_queue(&mut self, queueing: Queueing, channel: impl FnOnce(&OwnerId) -> String) {
+        let cells = &self.engine.cells;
         match queueing {
-            Queueing::Line => self.line = Some(cells.local_queues.join(self.name.clone(), 1, bell)),
-            Queueing::Counted(wish) => self.count = Some(cells.counted_queues.join(channel(), wish, bell)),
+            Queueing::Line => self.line = Some(cells.local_queues.join(self.name.clone(), 1, self.caller.bell())),
+            Queueing::Counted(wish) => {
+                let channel = channel(&self.asker.owner);
+                self.count = Some(cells.counted_queues.join(channel, wish, self.caller.bell()));
+            }
             Queueing::Together | Queueing::InRedis => {}
         }
     }
@@ -93,19 +114,19 @@ impl<'a> Waiting<'a> {
     }
 
     /// Waits while other processes have their turn. A semaphore has no `kind`.
-    pub(crate) fn stand_back(&mut self, kind: Option<&dyn Kind>, asker: Asker<'_>) -> Result<()> {
+    pub(crate) fn stand_back(&mut self, kind: Option<&dyn Kind>) -> Result<()> {
         let (wanted, deadline) = ((self.engine, self.name, kind), self.deadline);
-        stand_back(std::iter::once(wanted), deadline, |until| self.sleep(until, asker))
+        stand_back(std::iter::once(wanted), deadline, |until| self.sleep(until))
     }
 
     /// Waits until this thread may ask, or until the time is up. Then the thread asks in any case, so that the answer
     /// comes from Redis.
-    pub(crate) fn wait_in_line(&mut self, asker: Asker<'_>) -> Result<()> {
+    pub(crate) fn wait_in_line(&mut self) -> Result<()> {
         while !(self.line.as_ref().is_none_or(Position::may_ask) && self.count.as_ref().is_none_or(Position::may_ask)) {
             let Some(until) = self.turn_comes() else { break };
             // The channel stays subscribed while threads wait, whatever the first of them does.
             self.arm_count()?;
-            self.sleep(until, asker)?;
+            self.sleep(until)?;
         }
         Ok(())
     }
@@ -146,17 +167,14 @@ impl<'a> Waiting<'a> {
     }
 
     /// Joins a channel that is subscribed already: joining before the first request saves the second request.
-    pub(crate) fn join_live(&mut self, channel: &dyn Fn() -> String) {
-        self.subscription = self.engine.cells.hub(&self.node.server).join_live(
-            &Subject::Lock(self.name.clone()),
-            channel,
-            &self.caller.bell,
-        );
+    pub(crate) fn join_live(&mut self, channel: impl FnOnce(&OwnerId) -> String) {
+        let (hub, bell) = (self.engine.cells.hub(&self.node.server), || self.caller.bell().clone());
+        self.subscription = hub.join_live(self.name, || channel(&self.asker.owner), bell);
     }
 
     /// Subscribes to a channel. Returns whether a message could be missed before, so that the thread must ask again.
     /// `concerns_holds` tells whether a message says something about holds of this process.
-    pub(crate) fn arm(&mut self, concerns_holds: bool, channel: impl FnOnce() -> String) -> Result<bool> {
+    pub(crate) fn arm(&mut self, concerns_holds: bool, channel: impl FnOnce(&OwnerId) -> String) -> Result<bool> {
         let subject = if concerns_holds { Subject::Lock(self.name.clone()) } else { Subject::Other };
         self.arm_for(&subject, channel)
     }
@@ -164,12 +182,13 @@ impl<'a> Waiting<'a> {
     /// Subscribes to the channel of a count, if the thread wants a part of one. Returns what [`arm`](Self::arm) does.
     pub(crate) fn arm_count(&mut self) -> Result<bool> {
         let Some(channel) = self.count.as_ref().map(|position| position.key().clone()) else { return Ok(false) };
-        self.arm_for(&Subject::Count(self.name.clone()), || channel)
+        self.arm_for(&Subject::Count(self.name.clone()), |_| channel)
     }
 
-    fn arm_for(&mut self, subject: &Subject, channel: impl FnOnce() -> String) -> Result<bool> {
+    fn arm_for(&mut self, subject: &Subject, channel: impl FnOnce(&OwnerId) -> String) -> Result<bool> {
         self.follow();
-        self.engine.cells.hub(&self.node.server).arm(&mut self.subscription, subject, channel, &self.caller.bell)
+        let channel = || channel(&self.asker.owner);
+        self.engine.cells.hub(&self.node.server).arm(&mut self.subscription, subject, channel, self.caller.bell())
     }
 
     /// Turns to the server that has the lock now.
@@ -183,39 +202,40 @@ impl<'a> Waiting<'a> {
     }
 
     /// Sleeps until the bell rings or `until`.
-    pub(crate) fn sleep(&mut self, until: Instant, asker: Asker<'_>) -> Result<()> {
-        if self.listed.is_none() {
-            self.tell_wait(asker);
-        }
-        let waited = self.started.until(Instant::now());
-        if !self.lasts && waited >= self.engine.config.watchdog_timeout {
-            self.lasts = true;
-            self.engine.config.observe(|observer| {
-                let (name, owner) = (self.name.to_string(), asker.owner.to_string());
-                let group = self.group.map(|group| group.to_string());
-                observer.still_waiting(&WaitLasts { name, kind: self.kind, group, owner, waited });
-            });
+    pub(crate) fn sleep(&mut self, until: Instant) -> Result<()> {
+        if let Some(kind) = self.kind {
+            self.tell_wait(kind);
         }
         self.caller.sleep(until)
     }
 
-    /// Lists the thread as waiting, and tells the observer once.
-    fn tell_wait(&mut self, asker: Asker<'_>) {
-        let Asker { number, owner, thread } = asker;
-        let waiter = Waiter {
-            name: self.name.clone(),
-            kind: self.kind,
-            owner: owner.clone(),
-            number: thread.map_or_else(|| ThreadId::current().number(), ThreadId::number),
-            thread: thread::current(),
-            since: self.started,
-        };
-        self.listed = Some(self.engine.cells.waiters.list(number, waiter));
+    /// Lists the thread as waiting, and tells the observer once that it waits, and once that the wait lasts.
+    fn tell_wait(&mut self, kind: LockKind) {
+        let Asker { number, owner, thread } = &self.asker;
+        let waited = self.started.until(Instant::now());
+        let lasts = waited >= self.engine.config.watchdog_timeout;
+        if self.listed.is_none() {
+            let waiter = Waiter {
+                name: self.name.clone(),
+                kind,
+                owner: owner.clone(),
+                number: thread.as_ref().map_or_else(|| ThreadId::current().number(), ThreadId::number),
+                thread: thread::current(),
+                since: self.started,
+            };
+            self.listed = Some(self.engine.cells.waiters.list(*number, waiter));
+        }
+        let texts = || (self.name.to_string(), self.group.map(|group| group.to_string()), owner.to_string());
         if !std::mem::replace(&mut self.has_slept, true) {
             self.engine.config.observe(|observer| {
-                let (name, owner) = (self.name.to_string(), owner.to_string());
-                let group = self.group.map(|group| group.to_string());
-                observer.waiting(&WaitStarted { name, kind: self.kind, group, owner });
+                let (name, group, owner) = texts();
+                observer.waiting(&WaitStarted { name, kind, group, owner });
+            });
+        }
+        if lasts && !std::mem::replace(&mut self.lasts, true) {
+            self.engine.config.observe(|observer| {
+                let (name, group, owner) = texts();
+                observer.still_waiting(&WaitLasts { name, kind, group, owner, waited });
             });
         }
     }
@@ -227,21 +247,61 @@ impl<'a> Waiting<'a> {
     }
 
     /// Ends the wait without a grant, and tells the observer of a thread that has slept.
-    pub(crate) fn gave_up(&mut self, owner: &OwnerId, error: Option<&Error>) {
+    pub(crate) fn gave_up(&mut self, error: Option<&Error>) {
         self.leave_queue();
-        if !self.has_slept {
-            return;
-        }
+        let Some(kind) = self.kind.filter(|_| self.has_slept) else { return };
         self.listed = None;
         self.engine.config.observe(|observer| {
             observer.gave_up(&WaitGivenUp {
                 name: self.name.to_string(),
-                kind: self.kind,
+                kind,
                 group: self.group.map(|group| group.to_string()),
-                owner: owner.to_string(),
+                owner: self.asker.owner.to_string(),
                 waited: self.started.until(Instant::now()),
                 error: error.cloned(),
             });
         });
+    }
+}
+
+/// A thread that waits on one channel for the reply that it wants.
+pub(crate) struct WaitOn<'w, 'a, Ask> {
+    pub(crate) waiting: &'w mut Waiting<'a>,
+    pub(crate) channel: &'a str,
+    /// Asks Redis once.
+    pub(crate) ask: Ask,
+}
+
+impl<'a, Grant, Ask: FnMut(&mut Waiting<'a>) -> Result<TakeOutcome<Grant>>> WaitLoop for WaitOn<'_, 'a, Ask> {
+    type Grant = Grant;
+
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// A query takes nothing from other processes.
+    fn stand_back(&mut self) -> Result<()> {
+        self.waiting.wait_in_line()?;
+        if self.waiting.count.is_some() { self.waiting.stand_back(None) } else { Ok(()) }
+    }
+
+    fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {
+        (self.ask)(self.waiting)
+    }
+
+    fn pause(&mut self, busy: Duration) -> Option<Duration> {
+        Some(busy.min(LONGEST_SLEEP))
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        if self.waiting.count.is_some() {
+            return self.waiting.arm_count();
+        }
+        // The channel of a query says nothing about existing holds.
+        self.waiting.arm(false, |_| self.channel.to_owned())
+    }
+
+    fn sleep(&mut self, until: Instant) -> Result<()> {
+        self.waiting.sleep(until)
     }
 }

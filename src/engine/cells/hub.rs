@@ -115,12 +115,12 @@ impl Hub {
         subscription.insert(self.join(subject, channel(), bell)?).is_live()
     }
 
-    /// Joins only if the channel is subscribed already, so that no later message can be missed.
+    /// Joins the channel of a lock only if it is subscribed already, so that no later message can be missed.
     pub(crate) fn join_live(
         self: &Arc<Self>,
-        subject: &Subject,
-        channel: &dyn Fn() -> String,
-        bell: &Bell,
+        name: &LockName,
+        channel: impl FnOnce() -> String,
+        bell: impl FnOnce() -> Bell,
     ) -> Option<Subscription> {
         if self.live.load(Ordering::Acquire) == 0 {
             return None;
@@ -130,7 +130,7 @@ impl Hub {
         if !state.channels.is_subscribed(&channel) {
             return None;
         }
-        let number = state.channels.join(subject, &channel, bell.clone());
+        let number = state.channels.join(&Subject::Lock(name.clone()), &channel, bell());
         drop(state);
         Some(Subscription { hub: Arc::clone(self), channel, number })
     }
@@ -162,9 +162,13 @@ impl Hub {
         }
     }
 
-    /// Announces a release of this process, whose message is no news here. Returns whether the channel is subscribed.
-    pub(crate) fn expect_own(&self, channel: &str) -> bool {
-        self.live.load(Ordering::Acquire) != 0 && self.state.lock().channels.expect_own(channel)
+    /// Announces a release of this process, whose message is no news here. Returns the channel if it is subscribed.
+    pub(crate) fn expect_own(&self, channel: impl FnOnce() -> String) -> Option<String> {
+        if self.live.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let channel = channel();
+        self.state.lock().channels.expect_own(&channel).then_some(channel)
     }
 
     /// Records that the message was not published.

@@ -93,11 +93,11 @@ impl WaitLoop for Caller {
 impl Caller {
     fn run(mut self) {
         let (name, bell) = (self.name.clone(), self.bell.clone());
-        self.subscription = self.hub.join_live(&Subject::Lock(name.clone()), &|| name.channel(), &bell);
+        self.subscription = self.hub.join_live(&name, || name.channel(), || bell);
         wait_loop(&mut self, Deadline::Never).unwrap();
         self.subscription = None;
         let channel = self.name.channel();
-        let listening = self.hub.expect_own(&channel);
+        let heard_on = self.hub.expect_own(|| channel.clone());
         let mut redis = self.redis.lock();
         redis.taken = false;
         let told = redis.subscribed.contains(&channel);
@@ -105,7 +105,7 @@ impl Caller {
             redis.words.push_back(ListenerEvent::Message { channel: channel.clone(), payload: b"0".to_vec() });
         }
         drop(redis);
-        if listening && !told {
+        if heard_on.is_some() && !told {
             self.hub.unexpect_own(&channel);
         }
         self.redis.lock().waiting -= 1;

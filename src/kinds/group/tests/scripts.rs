@@ -41,7 +41,7 @@ impl Values {
     }
 
     fn release(&self) -> Call<Vec<Released>> {
-        let part = |(name, owner)| BundleRelease { name, owner, channel: CHANNEL };
+        let part = |(name, owner)| BundleRelease { name, owner, channel: CHANNEL.to_owned() };
         self.kind().release_all(&self.names.iter().zip(&self.owners).map(part).collect::<Vec<_>>())
     }
 
