@@ -10,7 +10,7 @@ use crate::engine::several::Members;
 use crate::engine::several::giving_back::{Held, release_at_once};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::ReleaseFailed;
-use crate::hold::{Hold, One, Taken};
+use crate::hold::{GuardNumbers, Hold, One, Taken};
 use crate::state::ledger::GuardNumber;
 use crate::token::FencingToken;
 
@@ -85,7 +85,7 @@ pub struct OwnedGuard<T = ()> {
 struct Inner {
     hold: Hold,
     /// One for each lock of the hold; empty once the guard was released.
-    numbers: Vec<GuardNumber>,
+    numbers: GuardNumbers,
 }
 
 impl<T> Guard<T> {
@@ -326,7 +326,7 @@ impl Inner {
     fn give_back_all(
         &self,
         locks: &Members,
-        numbers: Vec<GuardNumber>,
+        numbers: GuardNumbers,
         limit: fn(&Config) -> Duration,
     ) -> Vec<(usize, Error)> {
         let ones: Vec<_> = self.hold.ones().zip(numbers).collect();

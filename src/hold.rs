@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use once_cell::sync::OnceCell;
+use smallvec::{SmallVec, smallvec};
 
 use crate::engine::several::{Members, SingleLock};
 use crate::engine::{Grant, Handle, HoldState};
@@ -18,7 +19,10 @@ use crate::time::{Deadline, Instant, Lease};
 use crate::token::FencingToken;
 
 /// The outcome of a take, before it becomes a guard: the hold, and the guard's number for each of its locks.
-pub(crate) type Taken = (Hold, Vec<GuardNumber>);
+pub(crate) type Taken = (Hold, GuardNumbers);
+
+/// The guards of a hold, one for each lock; nearly always one.
+pub(crate) type GuardNumbers = SmallVec<[GuardNumber; 1]>;
 
 /// A hold on a lock, shared by all its guards.
 ///
@@ -264,7 +268,7 @@ impl Hold {
     /// The hold of a lock that was taken alone.
     pub(crate) fn of(lock: &SingleLock, grant: Grant) -> Taken {
         let (hold, number) = Self::part(lock, grant);
-        (hold, vec![number])
+        (hold, smallvec![number])
     }
 
     /// The hold of several locks, with nothing for a lock that was not granted.

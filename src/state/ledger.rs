@@ -7,6 +7,8 @@
 //! | Done      | released, or left to its time to live         | never                               |
 //! | Lost      | Redis reported it, or the deadline passed     | never                               |
 
+use smallvec::SmallVec;
+
 use crate::error::Loss;
 use crate::script::{Counts, Raise, Side};
 use crate::time::{Instant, Lease};
@@ -15,7 +17,7 @@ use crate::time::{Instant, Lease};
 #[derive(Debug)]
 pub(crate) struct Ledger {
     watchdog: Lease,
-    guards: Vec<Entry>,
+    guards: SmallVec<[Entry; 1]>,
     next_guard: u64,
     /// The expiry of the key, as Redis confirmed last.
     end: Instant,
@@ -142,7 +144,7 @@ impl Ledger {
     ) -> (Self, GuardNumber) {
         let mut ledger = Self {
             watchdog,
-            guards: vec![],
+            guards: SmallVec::new(),
             next_guard: 0,
             end: sent.after(lease.duration()),
             good_until: lease.good_until(sent),

@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use foldhash::HashMap;
+use smallvec::SmallVec;
 
 use crate::engine::hold::HoldState;
 use crate::name::LockName;
@@ -18,7 +19,7 @@ pub(crate) struct Registry(Mutex<Holds>);
 #[derive(Debug, Default)]
 struct Holds {
     /// By the key in Redis: a message and a report of a changed key concern every hold under the key.
-    by_key: HashMap<Arc<str>, Vec<Arc<HoldState>>>,
+    by_key: HashMap<Arc<str>, SmallVec<[Arc<HoldState>; 1]>>,
     count: usize,
     closed: bool,
     /// The number of holds at which the next search for dead holds starts.
@@ -120,7 +121,11 @@ impl Holds {
     fn sweep(&mut self) -> Vec<Arc<HoldState>> {
         let mut dead = vec![];
         self.by_key.retain(|_, holds| {
-            dead.extend(holds.extract_if(.., |hold| hold.is_dead()));
+            holds.retain(|hold| {
+                let is_dead = hold.is_dead();
+                dead.extend(is_dead.then(|| Arc::clone(hold)));
+                !is_dead
+            });
             !holds.is_empty()
         });
         self.count -= dead.len();
