@@ -1,10 +1,13 @@
 //! A request: script, arguments, route, and the function that reads the reply.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use once_cell::sync::OnceCell;
 use redis::{Cmd, Value};
 
 use super::reply::known;
-use super::words::{Word, Words, line, write};
+use super::words::{Word, Words, written};
 use crate::error::{Refusal, Stop};
 use crate::name::LockName;
 use crate::transport::{Confirmation, PubSub, Question};
@@ -19,11 +22,11 @@ pub(crate) struct Script {
 /// A request to Redis, with the function that reads the reply.
 pub(crate) struct Call<T> {
     route: LockName,
-    /// The two first words of the request; a request without a script has all its words in `words`.
+    /// The script that the first words name.
     script: Option<&'static Script>,
     words: Words,
-    /// The place of the command that publishes, among the bytes of the words.
-    publishes_at: Option<usize>,
+    /// The place of the command that publishes, among the words.
+    publishes_at: Option<Range<usize>>,
     read: Read<T>,
     round_trips: Option<RoundTrips<T>>,
     confirmation: Option<Box<Confirmed<T>>>,
@@ -64,7 +67,7 @@ impl Script {
 
     /// Starts a call with the script and its keys; [`Call::arg`] adds the arguments.
     pub(crate) fn call<T>(&'static self, route: &LockName, keys: &[&[u8]], read: fn(&Value) -> Option<T>) -> Call<T> {
-        let mut words = Words::with_capacity(USUAL_BYTES + 64 * keys.len());
+        let mut words = Words::beginning_with(2, self.by_hash(), USUAL_BYTES + 64 * keys.len());
         words.add(keys.len());
         for key in keys {
             words.add(*key);
@@ -74,7 +77,7 @@ impl Script {
 
     /// The words that call the script by its hash.
     fn by_hash(&self) -> &[u8] {
-        self.head.get_or_init(|| head("EVALSHA", redis::Script::new(self.source).get_hash()))
+        self.head.get_or_init(|| written(&["EVALSHA", redis::Script::new(self.source).get_hash()]))
     }
 }
 
@@ -86,10 +89,7 @@ impl<T> Call<T> {
 
     /// Makes a call of a command without a script; `before` precede the key.
     pub(crate) fn plain(before: &[&str], key: &LockName, read: fn(&Value) -> Option<T>) -> Self {
-        let mut words = Words::default();
-        for word in before {
-            words.add(*word);
-        }
+        let mut words = Words::beginning_with(before.len(), &written(before), USUAL_BYTES);
         words.add(key.key());
         Self::of_words(key, words, Read::Plain(read))
     }
@@ -101,7 +101,7 @@ impl<T> Call<T> {
         run: impl Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync + 'static,
     ) -> Self {
         let round_trips = Some(RoundTrips { run: Box::new(run), publishes });
-        Self { round_trips, ..Self::of_words(route, Words::default(), Read::Plain(|_| None)) }
+        Self { round_trips, ..Self::of_words(route, Words::beginning_with(0, &[], 0), Read::Plain(|_| None)) }
     }
 
     pub(crate) fn arg(mut self, word: impl Word) -> Self {
@@ -117,8 +117,9 @@ impl<T> Call<T> {
     /// Adds the command that publishes. The word is known when the call is packed: a cleanup may be built before the
     /// client has chosen its kind of pub/sub.
     pub(crate) fn publish_command(mut self) -> Self {
-        self.publishes_at = Some(self.words.bytes.len());
-        self.words.count += 1;
+        let start = self.words.len();
+        self.words.add(PubSub::Plain.publish());
+        self.publishes_at = Some(start..self.words.len());
         self
     }
 
@@ -177,20 +178,11 @@ impl<T> Call<T> {
     }
 
     /// The request of a client with this kind of pub/sub.
-    pub(crate) fn packed(&self, pub_sub: PubSub) -> Vec<u8> {
-        self.packed_behind(self.script.map_or(&[], Script::by_hash), pub_sub)
-    }
-
-    fn packed_behind(&self, head: &[u8], pub_sub: PubSub) -> Vec<u8> {
-        let mut request = Vec::with_capacity(head.len() + self.words.bytes.len() + LONGEST_BESIDE);
-        line(&mut request, b'*', self.words.count + if self.script.is_some() { 2 } else { 0 });
-        request.extend_from_slice(head);
-        let (before, after) = self.words.bytes.split_at(self.publishes_at.unwrap_or_default());
-        request.extend_from_slice(before);
-        if self.publishes_at.is_some() {
-            write(&mut request, pub_sub.publish().as_bytes());
+    pub(crate) fn packed(&self, pub_sub: PubSub) -> Cow<'_, [u8]> {
+        let mut request = Cow::from(self.words.packed());
+        if let Some(place) = self.publishes_at.clone().filter(|_| pub_sub != PubSub::Plain) {
+            request.to_mut().splice(self.words.place(place), written(&[pub_sub.publish()]));
         }
-        request.extend_from_slice(after);
         request
     }
 
@@ -202,7 +194,7 @@ impl<T> Call<T> {
     /// The command of the call, for round trips.
     fn command(&self, whole: bool, pub_sub: PubSub) -> Cmd {
         let with_source = if whole { self.packed_with_source(pub_sub) } else { None };
-        let packed = with_source.unwrap_or_else(|| self.packed(pub_sub));
+        let packed = with_source.map_or_else(|| self.packed(pub_sub), Cow::from);
         let words = redis::parse_redis_value(&packed).ok().and_then(|words| redis::from_redis_value(words).ok());
         let mut command = Cmd::new();
         command.arg::<Vec<Vec<u8>>>(words.unwrap_or_default());
@@ -255,7 +247,10 @@ impl<T> Question<Value, T> for Call<T> {
     }
 
     fn packed_with_source(&self, pub_sub: PubSub) -> Option<Vec<u8>> {
-        Some(self.packed_behind(&head("EVAL", self.script?.source), pub_sub))
+        let script = self.script?;
+        let mut request = self.packed(pub_sub).into_owned();
+        request.splice(self.words.place(0..script.by_hash().len()), written(&["EVAL", script.source]));
+        Some(request)
     }
 
     fn confirmation(&self, answer: &T) -> Option<&Confirmation> {
@@ -278,18 +273,8 @@ impl<T> RoundTrips<T> {
     }
 }
 
-/// The two first words of a request that runs a script.
-fn head(command: &str, script: &str) -> Vec<u8> {
-    let mut words = Words::default();
-    words.add(command);
-    words.add(script);
-    words.bytes
-}
-
 /// The room for an ordinary key, its channel, and a few arguments.
 const USUAL_BYTES: usize = 256;
-/// The head of a request, and the command that publishes.
-const LONGEST_BESIDE: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -334,12 +319,12 @@ mod tests {
         let (name, (_, owner)) = (LockName::new("PUBLISH").unwrap(), Owners::new().draw(ThreadNumber(1)));
         static RELEASE: Script = Script::new("return 1");
         let call = RELEASE.call(&name, &[name.key()], |_| Some(1)).arg(owner.as_str()).publishing("PUBLISH", "PUBLISH");
-        let words = |packed: Vec<u8>, word: &str| String::from_utf8(packed).unwrap().matches(word).count();
+        let words = |packed: Cow<'_, [u8]>, word: &str| String::from_utf8_lossy(&packed).matches(word).count();
         assert!(call.publishes());
         assert_eq!(words(call.packed(PubSub::Plain), "\r\nPUBLISH\r\n"), 4);
         assert_eq!(words(call.packed(PubSub::Sharded), "\r\nPUBLISH\r\n"), 3, "names stay as they are");
         assert_eq!(words(call.packed(PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
-        assert_eq!(words(call.packed_with_source(PubSub::Sharded).unwrap(), "\r\nSPUBLISH\r\n"), 1);
+        assert_eq!(words(call.packed_with_source(PubSub::Sharded).unwrap().into(), "\r\nSPUBLISH\r\n"), 1);
         let mapped = call.map(|_| ()).map(drop);
         assert_eq!(words(mapped.packed(PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
         let lease = Lease::new(std::time::Duration::from_secs(1)).unwrap();

@@ -1,10 +1,14 @@
 //! The words of a request, as the protocol of Redis writes them.
 
-/// Words in the protocol of Redis, without the head that tells how many they are.
-#[derive(Debug, Default)]
+use std::ops::Range;
+
+/// A request that grows by words. The number of the words stands before them, and is written into the end of the room
+/// for it.
+#[derive(Debug)]
 pub(super) struct Words {
-    pub(super) count: usize,
-    pub(super) bytes: Vec<u8>,
+    count: usize,
+    bytes: Vec<u8>,
+    start: usize,
 }
 
 /// A text or a whole number.
@@ -13,27 +17,78 @@ pub(crate) trait Word {
 }
 
 impl Words {
-    pub(super) fn with_capacity(bytes: usize) -> Self {
-        Self { count: 0, bytes: Vec::with_capacity(bytes) }
+    /// A request that begins with `count` written words.
+    pub(super) fn beginning_with(count: usize, written: &[u8], capacity: usize) -> Self {
+        let mut bytes = Vec::with_capacity(ROOM + written.len() + capacity);
+        bytes.extend_from_slice(&[b'\r'; ROOM - 1]);
+        bytes.push(b'\n');
+        bytes.extend_from_slice(written);
+        let mut words = Self { count, bytes, start: 0 };
+        words.write_count();
+        words
     }
 
     pub(super) fn add(&mut self, word: impl Word) {
-        self.count += 1;
         word.with_bytes(|word| write(&mut self.bytes, word));
+        self.count += 1;
+        match &mut self.bytes[LAST_DIGIT] {
+            b'9' => self.write_count(),
+            digit => *digit += 1,
+        }
+    }
+
+    fn write_count(&mut self) {
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(self.count).as_bytes();
+        let first = LAST_DIGIT + 1 - digits.len();
+        self.bytes[first..=LAST_DIGIT].copy_from_slice(digits);
+        self.start = first - 1;
+        self.bytes[self.start] = b'*';
+    }
+
+    /// The request.
+    pub(super) fn packed(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// The length of the words.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - ROOM
+    }
+
+    /// The place of a part of the words in the request.
+    pub(super) fn place(&self, part: Range<usize>) -> Range<usize> {
+        let line = ROOM - self.start;
+        line + part.start..line + part.end
     }
 }
 
-/// Writes one word.
-pub(super) fn write(bytes: &mut Vec<u8>, word: &[u8]) {
-    line(bytes, b'$', word.len());
-    bytes.extend_from_slice(word);
-    bytes.extend_from_slice(b"\r\n");
+/// Room for a marker, the digits of any number, and the end of a line.
+const ROOM: usize = 24;
+const LAST_DIGIT: usize = ROOM - 3;
+
+/// Words as they are sent.
+pub(super) fn written(words: &[&str]) -> Vec<u8> {
+    let mut bytes = vec![];
+    words.iter().for_each(|word| write(&mut bytes, word.as_bytes()));
+    bytes
 }
 
-/// Writes a marker and a number.
-pub(super) fn line(bytes: &mut Vec<u8>, marker: u8, number: usize) {
-    bytes.push(marker);
-    bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+/// Writes one word.
+fn write(bytes: &mut Vec<u8>, word: &[u8]) {
+    match u8::try_from(word.len()) {
+        // Most words are short, and arrays of a known length are written at once.
+        Ok(length @ 0..10) => bytes.extend_from_slice(&[b'$', b'0' + length, b'\r', b'\n']),
+        Ok(length @ 10..100) => {
+            bytes.extend_from_slice(&[b'$', b'0' + length / 10, b'0' + length % 10, b'\r', b'\n']);
+        }
+        _ => {
+            bytes.push(b'$');
+            bytes.extend_from_slice(itoa::Buffer::new().format(word.len()).as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
+    bytes.extend_from_slice(word);
     bytes.extend_from_slice(b"\r\n");
 }
 
@@ -62,21 +117,34 @@ word!(u8 u32 u64 u128 usize i64, number => itoa::Buffer::new().format(*number).a
 mod tests {
     use super::*;
 
+    const LENGTHS: [usize; 9] = [1, 9, 10, 11, 99, 100, 255, 256, 1_000];
+
     #[test]
     fn words_are_written_as_redis_reads_them() {
-        let mut words = Words::with_capacity(0);
-        words.add("EVALSHA");
+        let mut words = Words::beginning_with(1, &written(&["EVALSHA"]), 0);
         words.add(String::new());
         words.add(&b"\r\n\0"[..]);
-        words.add("x".repeat(1_000).as_str());
+        for length in LENGTHS {
+            words.add("x".repeat(length).as_str());
+        }
         words.add(u64::MAX);
         words.add(i64::MIN);
         words.add(0_usize);
-        let mut packed = vec![];
-        line(&mut packed, b'*', words.count);
-        packed.extend(words.bytes);
         let mut expected = redis::Cmd::new();
-        expected.arg("EVALSHA").arg("").arg(&b"\r\n\0"[..]).arg("x".repeat(1_000)).arg(u64::MAX).arg(i64::MIN).arg(0);
-        assert_eq!(packed, expected.get_packed_command());
+        expected
+            .arg("EVALSHA")
+            .arg("")
+            .arg(&b"\r\n\0"[..])
+            .arg(LENGTHS.map(|length| "x".repeat(length)).as_slice())
+            .arg(u64::MAX)
+            .arg(i64::MIN)
+            .arg(0);
+        assert_eq!(words.packed(), expected.get_packed_command());
+        for number in 7..1_100_u64 {
+            words.add(number);
+            assert_eq!(words.packed(), expected.arg(number).get_packed_command());
+        }
+        let (last, all) = (b"$4\r\n1099\r\n", words.len());
+        assert_eq!(&words.packed()[words.place(all - last.len()..all)], last);
     }
 }

@@ -1,5 +1,6 @@
 //! Exactly once: sends a request, and after a missing reply fences the request and repeats it.
 
+use std::borrow::Cow;
 use std::ptr;
 use std::sync::Arc;
 
@@ -275,7 +276,7 @@ impl<'a, T> Sending<'a, T> {
     fn request_of(&self, route: Route, pub_sub: PubSub, whole: bool, limits: Limits) -> Request<'_, T> {
         let Route { server, asking } = route;
         let with_source = if whole { self.call.packed_with_source(pub_sub) } else { None };
-        let packed = with_source.unwrap_or_else(|| self.call.packed(pub_sub)).into();
+        let packed = with_source.map_or_else(|| self.call.packed(pub_sub), Cow::from);
         Request { server, asking, packed, limits, fitness: self.fitness, call: self.call, whole }
     }
 
