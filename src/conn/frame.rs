@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
                 let pairs = if matches!(marker, b'%' | b'|') { 2 } else { 1 };
                 // Attributes precede the value to which they belong.
                 let extra = usize::from(marker == b'|');
-                let mut values = vec![];
+                let mut values = Vec::with_capacity(count.min(USUAL_ELEMENTS));
                 for _ in 0..count * pairs + extra {
                     values.push(self.value(depth)?);
                 }
@@ -121,7 +121,15 @@ impl<'a> Reader<'a> {
 }
 
 fn number(digits: &[u8]) -> Option<i64> {
-    str::from_utf8(digits).ok()?.parse().ok()
+    let below_zero = digits.strip_prefix(b"-");
+    let digits = below_zero.unwrap_or(digits);
+    // The least number has no counterpart above zero.
+    let negative = digits.iter().try_fold(0_i64, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| i64::from(digit - b'0'))?;
+        number.checked_mul(10)?.checked_sub(digit)
+    });
+    let negative = negative.filter(|_| !digits.is_empty())?;
+    if below_zero.is_some() { Some(negative) } else { negative.checked_neg() }
 }
 
 /// The reason why a reply was refused.
@@ -158,14 +166,15 @@ fn size(digits: &[u8], most: usize, may_be_null: bool) -> Result<Option<usize>, 
     if may_be_null && digits == b"-1" {
         return Ok(None);
     }
-    let text = str::from_utf8(digits).map_err(|_| Garbled("a length that is no number"))?;
-    match text.parse::<usize>() {
-        Ok(size) if size <= most => Ok(Some(size)),
-        Ok(_) => Err(Garbled("a length over the limit")),
-        Err(_) => Err(Garbled("a length that is no number")),
+    match number(digits).and_then(|size| usize::try_from(size).ok()) {
+        Some(size) if size <= most => Ok(Some(size)),
+        Some(_) => Err(Garbled("a length over the limit")),
+        None => Err(Garbled("a length that is no number")),
     }
 }
 
+/// Scripts answer with so many elements at most, nearly always.
+const USUAL_ELEMENTS: usize = 3;
 const LONGEST_TEXT: usize = 64 * 1024;
 const DEEPEST: usize = 7;
 
@@ -211,6 +220,10 @@ mod tests {
         check(b"$-2\r\n");
         check(b"!-1\r\n");
         check(b"$abc\r\n");
+        check(b":\r\n");
+        check(b":-\r\n");
+        check(b":1x\r\n");
+        check(b":9223372036854775808\r\n");
         check(b"HTTP/1.1 200 OK\r\n");
         check(b"\r\n");
         check(b"+a\rb");
@@ -239,6 +252,8 @@ mod tests {
             assert_eq!(read(reply, Largest::REPLY).unwrap(), Some((general, reply.len())), "{reply:?}");
         };
         check(b":-12\r\n");
+        check(b":9223372036854775807\r\n");
+        check(b":-9223372036854775808\r\n");
         check(b"$4\r\na\r\nb\r\n");
         check(b"$0\r\n\r\n");
         check(b"*0\r\n");
