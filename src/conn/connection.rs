@@ -127,26 +127,6 @@ impl Connection {
         self.socket.write_now(bytes)
     }
 
-    /// Reads the bytes that are there; [`Connection::received`] returns the replies among them.
-    pub(super) fn fill_now(&mut self) -> io::Result<()> {
-        self.fill_once()?;
-        self.drain()
-    }
-
-    fn fill_once(&mut self) -> io::Result<()> {
-        let read = self.socket.read_now(self.buffer.room())?;
-        self.buffer.filled(read);
-        Ok(())
-    }
-
-    /// Takes the decrypted bytes out of a TLS session: a thread that sleeps on the stream would not see them.
-    fn drain(&mut self) -> io::Result<()> {
-        while self.socket.has_decrypted() {
-            self.fill_once()?;
-        }
-        Ok(())
-    }
-
     fn lost(&self, error: io::Error, limits: Limits) -> Error {
         trouble::failed(&self.server, Moment::Request, error, limits.of(self.socket.limit()))
     }
@@ -172,15 +152,21 @@ impl Connection {
             if let Some(value) = self.buffer.take()? {
                 return Ok(value);
             }
-            self.fill(deadline)?;
+            self.fill(Some(deadline))?;
         }
     }
 
-    /// Reads the available bytes, at least one.
-    fn fill(&mut self, deadline: Instant) -> io::Result<()> {
-        let read = self.socket.read(self.buffer.room(), deadline)?;
-        self.buffer.filled(read);
-        self.drain()
+    /// Reads the available bytes: at least one by `deadline`, or those that are there, perhaps none, where there is no
+    /// deadline. [`Connection::received`] returns the replies among them.
+    pub(super) fn fill(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        loop {
+            let read = self.socket.read(self.buffer.room(), deadline)?;
+            self.buffer.filled(read);
+            // A thread that sleeps on the stream would not see the decrypted bytes of a TLS session.
+            if !self.socket.has_decrypted() {
+                return Ok(());
+            }
+        }
     }
 
     /// Returns a whole reply if one was read already.

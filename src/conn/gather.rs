@@ -188,10 +188,8 @@ fn run<T>(pipelines: &mut [Pipeline<'_, T>]) {
         if fds.is_empty() {
             return;
         }
-        let timeout =
-            Timespec { tv_sec: i64::try_from(nap.as_secs()).unwrap_or(i64::MAX), tv_nsec: nap.subsec_nanos().into() };
         // A signal, or a stop of this process, hides events. After another error no event is set.
-        if poll(&mut fds, Some(&timeout)) == Err(Errno::INTR) {
+        if poll(&mut fds, Timespec::try_from(nap).ok().as_ref()) == Err(Errno::INTR) {
             continue;
         }
         let has_events: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
@@ -390,7 +388,7 @@ impl<'a, T> Pipeline<'a, T> {
 
     fn read(&mut self) -> io::Result<()> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        connection.fill_now()?;
+        connection.fill(None)?;
         let mut again = vec![];
         while let Some(end) = self.batch.ends.get(self.outcomes.len() - self.batch.first) {
             let Some(reply) = connection.received()? else { break };

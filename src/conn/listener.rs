@@ -201,7 +201,7 @@ impl<'a> Session<'a> {
         };
         let next_check = self.check_liveness()?;
         if self.listener.sleeper.sleep(Some(&self.connection), rest.min(next_check)) {
-            self.connection.fill_now()?;
+            self.connection.fill(None)?;
             while let Some(frame) = self.connection.received()? {
                 self.heard = Instant::now();
                 if !self.hear(frame)? {

@@ -47,15 +47,11 @@ impl Session {
         match *self {}
     }
 
-    pub(super) fn read(&mut self, _: &mut TimedStream, _: &mut [u8], _deadline: Instant) -> io::Result<usize> {
+    pub(super) fn read(&mut self, _: &mut TimedStream, _: &mut [u8], _deadline: Option<Instant>) -> io::Result<usize> {
         match *self {}
     }
 
     pub(super) fn write_now(&mut self, _: &mut TimedStream, _: &[u8]) -> io::Result<usize> {
-        match *self {}
-    }
-
-    pub(super) fn read_now(&mut self, _: &mut TimedStream, _: &mut [u8]) -> io::Result<usize> {
         match *self {}
     }
 

@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_stream_that_opens_after_the_end_is_shut_down() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let stream = Arc::new(Stream::Tcp(TcpStream::connect(listener.local_addr().unwrap()).unwrap()));
+        let stream = Arc::new(Stream(TcpStream::connect(listener.local_addr().unwrap()).unwrap().into()));
         let (mut theirs, _) = listener.accept().unwrap();
         theirs.set_read_timeout(Some(SOON)).unwrap();
         let pool = Pool::new("h:1/0".into(), 1);

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::Endpoint;
 use super::resolver::Resolver;
-use super::stream::{Stream, TimedStream, dial_first, dial_unix, left_until};
+use super::stream::{Stream, TimedStream, dial_first, dial_unix, left_until, moved_at_once};
 use super::tls::Session;
 use super::trouble::NoConnection;
 use crate::time::Instant;
@@ -33,9 +34,9 @@ impl Socket {
             // The name is resolved for each connection, because the answer may have changed.
             Endpoint::Tcp(host, port) => {
                 let addresses = resolver.addresses(host, *port, deadline)?;
-                dial_first(&addresses, sooner(deadline, longest)).map(Stream::Tcp)
+                dial_first(&addresses, sooner(deadline, longest)).map(OwnedFd::from)
             }
-            Endpoint::Unix(path) => dial_unix(path, sooner(deadline, longest)).map(Stream::Unix),
+            Endpoint::Unix(path) => dial_unix(path, sooner(deadline, longest)),
         };
         let stream = TimedStream::new(stream.map_err(NoConnection::Failed)?);
         Ok(Self { stream, session: None, limit: Duration::ZERO })
@@ -60,18 +61,19 @@ impl Socket {
             return session.write_all(&mut self.stream, bytes, deadline);
         }
         while !bytes.is_empty() {
-            let written = self.stream.write(bytes, deadline)?;
+            let written = self.stream.write(bytes, Some(deadline))?;
             bytes = &bytes[written..];
         }
         Ok(())
     }
 
-    /// Reads the available bytes, at least one.
-    pub(super) fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
-        match &mut self.session {
+    /// Reads the available bytes: at least one by `deadline`, or those that are there, perhaps none, where there is no
+    /// deadline. Returns the number of bytes.
+    pub(super) fn read(&mut self, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
+        moved_at_once(match &mut self.session {
             Some(session) => session.read(&mut self.stream, buffer, deadline),
             None => self.stream.read(buffer, deadline),
-        }
+        })
     }
 
     /// Writes what the system takes at once, which may be nothing. Returns the number of bytes, at most those that the
@@ -79,19 +81,11 @@ impl Socket {
     pub(super) fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.session {
             Some(session) => session.write_now(&mut self.stream, bytes),
-            None => Ok(self.stream.write_now(bytes)?.unwrap_or(0)),
+            None => moved_at_once(self.stream.write(bytes, None)),
         }
     }
 
-    /// Reads the bytes that are there, perhaps none. Returns the number of bytes.
-    pub(super) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match &mut self.session {
-            Some(session) => session.read_now(&mut self.stream, buffer),
-            None => Ok(self.stream.read_now(buffer)?.unwrap_or(0)),
-        }
-    }
-
-    /// Whether bytes were received that [`Socket::read_now`] has not returned: a poll of the stream does not see them.
+    /// Whether bytes were received that [`Socket::read`] has not returned: a poll of the stream does not see them.
     pub(super) fn has_decrypted(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.has_decrypted())
     }

@@ -1,24 +1,22 @@
 //! A stream to a server, on which every operation has a deadline.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, sockopt};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketType, sockopt};
 
 use crate::time::Instant;
 
 /// A connected stream. Other threads may share it, to shut it down.
 #[derive(Debug)]
-pub(super) enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
+pub(super) struct Stream(pub(super) OwnedFd);
 
 /// A stream and its time-outs.
 #[derive(Debug)]
@@ -30,58 +28,51 @@ pub(super) struct TimedStream {
 }
 
 impl TimedStream {
-    pub(super) fn new(stream: Stream) -> Self {
-        Self { stream: Arc::new(stream), read_timeout: None, write_timeout: None }
+    pub(super) fn new(stream: impl Into<OwnedFd>) -> Self {
+        Self { stream: Arc::new(Stream(stream.into())), read_timeout: None, write_timeout: None }
     }
 
-    /// Writes a part of `bytes`, at least one byte. Returns the number of bytes.
-    pub(super) fn write(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<usize> {
+    /// Writes a part of `bytes`, at least one byte, by `deadline`, or at once where there is none: then the error
+    /// `WouldBlock` stands for no byte. Returns the number of bytes.
+    pub(super) fn write(&mut self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<usize> {
         loop {
-            let left = left_until(deadline)?;
-            if needs_setting(self.write_timeout, left) {
-                self.stream.set_write_timeout(left)?;
+            let left = deadline.map(left_until).transpose()?;
+            if let Some(left) = left
+                && needs_setting(self.write_timeout, left)
+            {
+                set_socket_timeout(&*self.stream, Timeout::Send, Some(left))?;
                 self.write_timeout = Some(left);
             }
-            match self.stream.write(bytes) {
+            let flags = if left.is_some() { SendFlags::empty() } else { SendFlags::DONTWAIT };
+            match rustix::net::send(&*self.stream, bytes, flags | quietly()) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Err(error) if is_early_wake(&error) => {}
-                other => return other,
+                Ok(written) => return Ok(written),
+                Err(error) if is_early_wake(error, left) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Reads the available bytes, at least one.
-    pub(super) fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
+    /// Reads the available bytes, at least one, by `deadline`, or at once where there is none: then the error
+    /// `WouldBlock` stands for no byte. Returns the number of bytes.
+    pub(super) fn read(&mut self, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
         loop {
-            let Ok(left) = left_until(deadline) else {
-                // After a stop of this process the bytes may be there all the same.
-                return self.read_now(buffer)?.ok_or_else(timed_out);
-            };
-            if needs_setting(self.read_timeout, left) {
-                self.stream.set_read_timeout(left)?;
+            // After a stop of this process the bytes may be there although the deadline has passed.
+            let left = deadline.and_then(|deadline| left_until(deadline).ok());
+            if let Some(left) = left
+                && needs_setting(self.read_timeout, left)
+            {
+                set_socket_timeout(&*self.stream, Timeout::Recv, Some(left))?;
                 self.read_timeout = Some(left);
             }
-            match self.stream.read(buffer) {
-                Ok(0) => return Err(ended()),
-                Err(error) if is_early_wake(&error) => {}
-                other => return other,
+            let flags = if left.is_some() { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+            match rustix::net::recv(&*self.stream, &mut *buffer, flags) {
+                Ok((_, 0)) => return Err(ended()),
+                Ok((_, read)) => return Ok(read),
+                Err(error) if is_early_wake(error, left) => {}
+                Err(Errno::AGAIN) if deadline.is_some() => return Err(timed_out()),
+                Err(error) => return Err(error.into()),
             }
-        }
-    }
-
-    /// Writes what the system takes at once; `None` for no byte. Returns the number of bytes.
-    pub(super) fn write_now(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        match at_once(|| rustix::net::send(&*self.stream, bytes, SendFlags::DONTWAIT | quietly()))? {
-            Some(0) => Err(ErrorKind::WriteZero.into()),
-            written => Ok(written),
-        }
-    }
-
-    /// Reads the bytes that are there; `None` for no byte. Returns the number of bytes.
-    pub(super) fn read_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        match at_once(|| rustix::net::recv(&*self.stream, &mut *buffer, RecvFlags::DONTWAIT))? {
-            Some((_, 0)) => Err(ended()),
-            read => Ok(read.map(|(_, read)| read)),
         }
     }
 
@@ -94,10 +85,7 @@ impl TimedStream {
 
     /// The address of the server; `None` for a Unix socket.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
-        match &*self.stream {
-            Stream::Tcp(stream) => stream.peer_addr().ok(),
-            Stream::Unix(_) => None,
-        }
+        rustix::net::getpeername(&*self.stream).ok()??.try_into().ok()
     }
 
     /// Returns the stream, for polling and for shutdown.
@@ -110,47 +98,13 @@ impl Stream {
     /// Ends every operation on this stream, from any thread.
     pub(super) fn shut_down(&self) {
         // An error means that the stream is shut down already.
-        let _ = match self {
-            Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
-            Self::Unix(stream) => stream.shutdown(Shutdown::Both),
-        };
-    }
-
-    fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
-            Self::Unix(stream) => stream.set_read_timeout(Some(timeout)),
-        }
-    }
-
-    fn set_write_timeout(&self, timeout: Duration) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_write_timeout(Some(timeout)),
-            Self::Unix(stream) => stream.set_write_timeout(Some(timeout)),
-        }
-    }
-
-    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => (&*stream).read(buffer),
-            Self::Unix(stream) => (&*stream).read(buffer),
-        }
-    }
-
-    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => (&*stream).write(bytes),
-            Self::Unix(stream) => Ok(rustix::net::send(stream, bytes, quietly())?),
-        }
+        let _ = rustix::net::shutdown(self, Shutdown::Both);
     }
 }
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-        }
+        self.0.as_fd()
     }
 }
 
@@ -175,14 +129,14 @@ pub(super) fn dial_first(addresses: &[SocketAddr], deadline: Instant) -> io::Res
 
 /// Connects to a Unix socket. If the backlog of the server is full, the call blocks for the send time-out of the
 /// socket.
-pub(super) fn dial_unix(path: &Path, deadline: Instant) -> io::Result<UnixStream> {
+pub(super) fn dial_unix(path: &Path, deadline: Instant) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     loop {
         let socket = unix_socket()?;
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(left_until(deadline)?))?;
+        set_socket_timeout(&socket, Timeout::Send, Some(left_until(deadline)?))?;
         match rustix::net::connect(&socket, &address) {
-            Ok(()) => return Ok(UnixStream::from(socket)),
-            Err(rustix::io::Errno::INTR) => {}
+            Ok(()) => return Ok(socket),
+            Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -216,16 +170,9 @@ pub(super) fn ended() -> io::Error {
     io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")
 }
 
-/// Runs a system call that does not wait; `None` where the call would have to wait.
-fn at_once<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<Option<T>> {
-    loop {
-        match call() {
-            Ok(done) => return Ok(Some(done)),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
-    }
+/// The number of bytes that were moved at once, where the error of no byte is none.
+pub(super) fn moved_at_once(moved: io::Result<usize>) -> io::Result<usize> {
+    moved.or_else(|error| if error.kind() == ErrorKind::WouldBlock { Ok(0) } else { Err(error) })
 }
 
 /// A closed connection must be an error and not a signal; on Apple's systems the stream has an option for that.
@@ -242,8 +189,9 @@ fn needs_setting(in_force: Option<Duration>, left: Duration) -> bool {
     !matches!(in_force, Some(timeout) if timeout <= left + TOLERANCE && timeout >= left / 4)
 }
 
-fn is_early_wake(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+/// Whether a call ended without a reason to end, when it had the time `left`, or none.
+fn is_early_wake(error: Errno, left: Option<Duration>) -> bool {
+    error == Errno::INTR || (left.is_some() && matches!(error, Errno::AGAIN | Errno::TIMEDOUT))
 }
 
 /// The system takes a time-out of zero as "without limit".
@@ -254,6 +202,7 @@ const TOLERANCE: Duration = Duration::from_millis(2);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::net::{IpAddr, Ipv4Addr, TcpListener};
     use std::os::unix::net::UnixListener;
 
@@ -318,9 +267,9 @@ mod tests {
     #[test]
     fn bytes_that_are_there_are_read_after_the_deadline() {
         let (stream, server) = std::os::unix::net::UnixStream::pair().unwrap();
-        let mut stream = TimedStream::new(Stream::Unix(stream));
+        let mut stream = TimedStream::new(stream);
         (&server).write_all(b"+OK").unwrap();
-        let (mut buffer, passed) = ([0; 8], Instant::now());
+        let (mut buffer, passed) = ([0; 8], Some(Instant::now()));
         assert_eq!(stream.read(&mut buffer, passed).unwrap(), 3);
         assert_eq!(stream.read(&mut buffer, passed).unwrap_err().kind(), ErrorKind::TimedOut);
     }

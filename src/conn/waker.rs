@@ -37,13 +37,11 @@ impl Waker {
 impl Sleeper {
     /// Sleeps until the connection is readable (then `true`), the waker was used, or `until`.
     pub(super) fn sleep(&self, connection: Option<&Connection>, until: Instant) -> bool {
-        let left = Instant::now().until(until);
-        let timeout =
-            Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+        let timeout = Timespec::try_from(Instant::now().until(until)).ok();
         let stream = connection.map(|connection| connection.stream().as_fd());
         let mut fds = vec![PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
         fds.extend(stream.map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN)));
-        if poll(&mut fds, Some(&timeout)).is_err() {
+        if poll(&mut fds, timeout.as_ref()).is_err() {
             // A signal interrupted the call; the caller checks again.
             return false;
         }

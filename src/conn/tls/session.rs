@@ -57,20 +57,26 @@ impl Session {
         self.flush(stream, Some(deadline)).map(drop)
     }
 
-    /// Reads the available bytes, at least one.
+    /// Reads the available bytes, at least one, by `deadline`, or at once where there is none: then the error
+    /// `WouldBlock` stands for no byte.
     pub(in crate::conn) fn read(
         &mut self,
         stream: &mut TimedStream,
         buffer: &mut [u8],
-        deadline: Instant,
+        deadline: Option<Instant>,
     ) -> io::Result<usize> {
         while self.decrypted == 0 {
             if self.ended {
                 return Err(ended());
             }
-            self.receive(stream, Some(deadline))?;
+            self.receive(stream, deadline)?;
+            if deadline.is_none() {
+                break;
+            }
         }
-        self.take(buffer)
+        let read = self.connection.reader().read(buffer)?;
+        self.decrypted -= read.min(self.decrypted);
+        Ok(read)
     }
 
     /// Writes what the system takes at once. Returns the number of bytes in the records that the system took whole:
@@ -102,17 +108,6 @@ impl Session {
         Ok(written)
     }
 
-    /// Reads the bytes that are there, perhaps none. Returns the number of bytes.
-    pub(in crate::conn) fn read_now(&mut self, stream: &mut TimedStream, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.decrypted == 0 {
-            if self.ended {
-                return Err(ended());
-            }
-            self.receive(stream, None)?;
-        }
-        if self.decrypted == 0 { Ok(0) } else { self.take(buffer) }
-    }
-
     pub(in crate::conn) fn has_decrypted(&self) -> bool {
         self.decrypted > 0
     }
@@ -131,12 +126,6 @@ impl Session {
             }
         }
         true
-    }
-
-    fn take(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.connection.reader().read(buffer)?;
-        self.decrypted -= read.min(self.decrypted);
-        Ok(read)
     }
 
     /// Receives bytes from the stream by `when`, or at once, and opens the records that are whole. Returns whether any
@@ -200,19 +189,13 @@ struct Wire<'a> {
 
 impl Read for Wire<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.when {
-            Some(deadline) => self.stream.read(buffer, deadline),
-            None => self.stream.read_now(buffer)?.ok_or_else(|| ErrorKind::WouldBlock.into()),
-        }
+        self.stream.read(buffer, self.when)
     }
 }
 
 impl Write for Wire<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.when {
-            Some(deadline) => self.stream.write(bytes, deadline),
-            None => self.stream.write_now(bytes)?.ok_or_else(|| ErrorKind::WouldBlock.into()),
-        }
+        self.stream.write(bytes, self.when)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -16,7 +16,6 @@ use rustls::{ServerConfig, ServerConnection};
 
 use super::*;
 use crate::conn::address::Address;
-use crate::conn::stream::Stream;
 use crate::conn::tls::{Connector, Tls};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -95,7 +94,7 @@ fn session() -> (Session, TimedStream, Server) {
     let address = Address::parse("rediss://localhost").unwrap();
     let tls = Tls::new().with_ca_file(authority.file());
     let mut session = Connector::for_address(Some(tls), &address, soon()).unwrap().unwrap().session(soon()).unwrap();
-    let mut stream = TimedStream::new(Stream::Unix(ours));
+    let mut stream = TimedStream::new(ours);
     thread::scope(|scope| {
         let server = scope.spawn(|| {
             let mut connection = ServerConnection::new(config).unwrap();
@@ -186,7 +185,7 @@ fn tickets_leave_an_idle_connection_usable() {
     assert!(session.is_stale(&mut stream));
     assert!(session.is_stale(&mut stream), "also the second time");
     let mut reply = [0; 9];
-    assert_eq!(session.read(&mut stream, &mut reply, soon()).unwrap(), 5);
+    assert_eq!(session.read(&mut stream, &mut reply, Some(soon())).unwrap(), 5);
 }
 
 #[test]
@@ -199,7 +198,7 @@ fn an_end_makes_an_idle_connection_stale() {
     server.connection.send_close_notify();
     server.flush();
     assert!(other.is_stale(&mut stream));
-    assert_eq!(other.read(&mut stream, &mut [0], soon()).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(other.read(&mut stream, &mut [0], Some(soon())).unwrap_err().kind(), ErrorKind::UnexpectedEof);
 }
 
 #[test]
@@ -208,7 +207,7 @@ fn changed_bytes_end_the_session_in_plain_words() {
     assert!(!session.is_stale(&mut stream));
     server.stream.write_all(&[0x17, 3, 3, 0, 30]).unwrap();
     server.stream.write_all(&[7; 30]).unwrap();
-    let error: io::Error = session.read(&mut stream, &mut [0], soon()).unwrap_err();
+    let error: io::Error = session.read(&mut stream, &mut [0], Some(soon())).unwrap_err();
     let trouble = super::super::Trouble::of(&error).expect("it is a failure of TLS");
     assert!(trouble.what().contains("something between client and server may change bytes"), "{}", trouble.what());
 }
