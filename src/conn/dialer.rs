@@ -1,7 +1,5 @@
 //! Makes connections to one server: connects, secures, logs in, and checks what the server is.
 
-mod moving;
-
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +25,6 @@ use crate::error::Refusal;
 use crate::sync::Mutex;
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, ServerNumber};
-pub(super) use moving::Moving;
 
 /// Makes connections to one server.
 #[derive(Debug)]
@@ -40,7 +37,7 @@ pub(crate) struct Dialer {
     /// The introduction with the login, where the server gets it only when it asks for one.
     when_asked: Option<Introduction>,
     /// Finds the server, if it moves.
-    moving: Option<Moving>,
+    locator: Option<Locator>,
     purpose: Purpose,
     /// How long the server may be silent; `None` where the deadline of the caller suffices.
     longest_silence: Option<Duration>,
@@ -84,7 +81,7 @@ impl Dialer {
             when_asked,
             label: address.to_string().into(),
             introduction,
-            moving: None,
+            locator: None,
             purpose: Purpose::Locks,
             longest_silence: None,
             tls,
@@ -126,8 +123,8 @@ impl Dialer {
     }
 
     /// Connects to wherever the server is, with the same login.
-    pub(super) fn moving(self, moving: Moving) -> Self {
-        Self { moving: Some(moving), ..self }
+    pub(super) fn moving(self, locator: Locator) -> Self {
+        Self { locator: Some(locator), ..self }
     }
 
     /// From now on, requests about locks go to the node with this id only.
@@ -156,19 +153,22 @@ impl Dialer {
 
     /// Returns the address of the server without credentials and database.
     pub(super) fn endpoint(&self) -> String {
-        self.moving.as_ref().map_or_else(|| self.address.endpoint.to_string(), |moving| moving.endpoint().to_owned())
+        match &self.locator {
+            Some(locator) => locator.endpoint().to_owned(),
+            None => self.address.endpoint.to_string(),
+        }
     }
 
     /// Who tells the place of the server, if it moves.
     pub(super) fn locator(&self) -> Option<&Locator> {
-        self.moving.as_ref().map(Moving::locator)
+        self.locator.as_ref()
     }
 
     /// Connects and sends the introduction, all by `deadline`. `opened` gets the stream before the first byte is
     /// sent, so that closing the client can end the dial as well.
     pub(super) fn dial(&self, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Result<Box<Connection>, Fault> {
-        match &self.moving {
-            Some(moving) => moving.dial(self.asks_start.load(Ordering::Relaxed), deadline, opened),
+        match &self.locator {
+            Some(locator) => locator.dial(self.asks_start.load(Ordering::Relaxed), deadline, opened),
             None => self.dial_for(self.purpose, deadline, opened),
         }
     }

@@ -6,8 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::address::Endpoint;
+use super::connection::Connection;
 #[cfg(feature = "credentials")]
 use super::credentials::is_of_provider;
+use super::dialer::{Dialer, Purpose};
 use super::stream::Stream;
 use super::trouble::closed;
 use crate::error::{Error, ErrorKind};
@@ -15,12 +17,12 @@ use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 use crate::transport::{Fault, Identity};
 
-/// Tells where a server is. A thread asks for the place all the time, so that a move is noticed without a dial.
-#[derive(Debug)]
+/// Tells where a server is, and dials it there. A thread asks for the place all the time, so that a move is noticed
+/// without a dial.
 pub(super) struct Locator(Arc<Shared>);
 
 /// Those who know the place of the server.
-pub(super) trait MasterFinder: fmt::Debug + Send + Sync {
+pub(super) trait MasterFinder: Send + Sync {
     fn look_up(&self) -> Result<MasterAddress, Error>;
 
     /// Ends the questions under way.
@@ -40,13 +42,19 @@ pub(super) struct MasterAddress {
 /// The server at one place, until it moves.
 #[derive(Clone, Debug)]
 pub(super) struct Stay {
-    pub(super) number: u64,
-    pub(super) endpoint: Endpoint,
+    number: u64,
+    endpoint: Endpoint,
+    dialer: Arc<Dialer>,
 }
 
-#[derive(Debug)]
+/// Makes connections to the server at one place.
+type DialerTo = dyn Fn(&Endpoint) -> Dialer + Send + Sync;
+
 struct Shared {
     finder: Box<dyn MasterFinder>,
+    /// What tells the server from all others, without credentials and database.
+    endpoint: String,
+    dialer_to: Box<DialerTo>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -69,18 +77,50 @@ struct State {
 }
 
 impl Locator {
-    pub(super) fn new(finder: impl MasterFinder + 'static) -> Self {
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        Self(Arc::new(Shared { finder: Box::new(finder), state, changed }))
+    /// `dialer_to` makes connections to the server at one place.
+    pub(super) fn new(
+        finder: impl MasterFinder + 'static,
+        endpoint: String,
+        dialer_to: impl Fn(&Endpoint) -> Dialer + Send + Sync + 'static,
+    ) -> Self {
+        let (finder, dialer_to) = (Box::new(finder), Box::new(dialer_to));
+        Self(Arc::new(Shared { finder, endpoint, dialer_to, state: Mutex::default(), changed: Condvar::new() }))
+    }
+
+    pub(super) fn endpoint(&self) -> &str {
+        &self.0.endpoint
+    }
+
+    /// Dials the server where it is. `opened` gets the stream before the first byte is sent.
+    pub(super) fn dial(
+        &self,
+        asks_start: bool,
+        deadline: Instant,
+        opened: impl Fn(Weak<Stream>),
+    ) -> Result<Box<Connection>, Fault> {
+        self.reach(deadline, |stay| {
+            if asks_start {
+                stay.dialer.ask_start();
+            }
+            let opened = |stream: Weak<Stream>| {
+                self.opened(stay, Weak::clone(&stream));
+                opened(stream);
+            };
+            let dialled = stay.dialer.dial_for(Purpose::Locks, deadline, opened);
+            let mut connection = dialled.map_err(|fault| match fault {
+                Fault::Refused(refusal) if refusal.is_of_replica() => Fault::Refused(refusal.advising(NOT_MASTER)),
+                fault => fault,
+            })?;
+            if let Some(identity) = &mut connection.identity {
+                identity.stay = stay.number;
+            }
+            Ok(connection)
+        })
     }
 
     /// Calls `dial` with the place of the server, until it connects or `deadline` is over: a server that moves is
     /// reached as soon as the new place is known.
-    pub(super) fn dial<T>(
-        &self,
-        deadline: Instant,
-        mut dial: impl FnMut(&Stay) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
+    fn reach<T>(&self, deadline: Instant, mut dial: impl FnMut(&Stay) -> Result<T, Fault>) -> Result<T, Fault> {
         let mut last = None;
         loop {
             let stay = match self.stay(deadline) {
@@ -108,7 +148,7 @@ impl Locator {
     }
 
     /// Records a stream to a place, which ends with the stay.
-    pub(super) fn opened(&self, stay: &Stay, stream: Weak<Stream>) {
+    fn opened(&self, stay: &Stay, stream: Weak<Stream>) {
         let mut state = self.0.state.lock();
         if state.is_at(stay.number) {
             state.streams.retain(|stream| stream.strong_count() > 0);
@@ -194,6 +234,12 @@ impl Drop for Locator {
     }
 }
 
+impl fmt::Debug for Locator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Locator").field(&self.0.endpoint).finish()
+    }
+}
+
 impl Shared {
     /// Asks for the place until the locator is closed.
     fn run(&self) {
@@ -201,7 +247,7 @@ impl Shared {
             let begun = Instant::now();
             let seen = self.finder.look_up();
             let mut state = self.state.lock();
-            let left = state.learn(begun, seen);
+            let left = state.learn(begun, seen, &*self.dialer_to);
             drop(state);
             end(&left);
             self.changed.notify_all();
@@ -230,7 +276,7 @@ impl Shared {
 
 impl State {
     /// Takes the answer to a look-up that began at `begun`. Returns the streams to a place that the server has left.
-    fn learn(&mut self, begun: Instant, seen: Result<MasterAddress, Error>) -> Vec<Weak<Stream>> {
+    fn learn(&mut self, begun: Instant, seen: Result<MasterAddress, Error>, dialer_to: &DialerTo) -> Vec<Weak<Stream>> {
         let MasterAddress { endpoint, is_calm, asked } = match seen {
             Ok(sighting) => sighting,
             Err(error) => {
@@ -245,7 +291,8 @@ impl State {
             Some(stay) if stay.endpoint == endpoint => vec![],
             other => {
                 let number = other.as_ref().map_or(1, |stay| stay.number + 1);
-                self.stay = Some(Stay { number, endpoint });
+                let dialer = Arc::new(dialer_to(&endpoint));
+                self.stay = Some(Stay { number, endpoint, dialer });
                 std::mem::take(&mut self.streams)
             }
         }
@@ -286,6 +333,9 @@ fn end(streams: &[Weak<Stream>]) {
     streams.iter().filter_map(Weak::upgrade).for_each(|stream| stream.shut_down());
 }
 
+/// The advice for a replica at the place that was told for the master.
+const NOT_MASTER: &str = "the sentinels or nodes of the URL call it the master: a fail-over is under way, or SENTINEL \
+                          MONITOR names a replica";
 /// The pauses between look-ups, while all is well and while a move is expected.
 const CALM: Duration = Duration::from_secs(1);
 const HURRIED: Duration = Duration::from_millis(100);

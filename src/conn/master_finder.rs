@@ -8,17 +8,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Cmd, Value};
 
 use super::address::{Address, Endpoint};
-use super::dialer::{Dialer, Moving, Purpose};
-use super::gather::{Request, Response, gather};
+use super::dialer::{Dialer, Purpose};
 use super::locate::{LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterFinder};
 use super::server::Server;
 use super::target::Service;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Refusal, Stop};
 use crate::time::Instant;
-use crate::transport::{Fault, Fitness, Limits, Question, ServerNumber};
+use crate::transport::{Fault, Limits, ServerNumber};
 use nodes::Nodes;
 use sentinels::Sentinels;
 
@@ -57,7 +56,7 @@ impl Master {
     fn told_by(self, finder: impl MasterFinder + 'static, login: Address) -> Dialer {
         let Self { label, endpoint, dialer, .. } = self;
         let whole = dialer(ServerNumber::default(), login.clone()).with_label(label.clone());
-        whole.moving(Moving::new(Locator::new(finder), endpoint, move |endpoint| {
+        whole.moving(Locator::new(finder, endpoint, move |endpoint| {
             let dialer = dialer(ServerNumber::default(), login.moved_to(endpoint.clone()));
             dialer.with_label(format!("{endpoint} ({label})")).with_longest_silence(LONGEST_SILENCE)
         }))
@@ -86,74 +85,60 @@ impl Limit {
         Self { first, usual, dial: command_timeout.max(first) }
     }
 
-    /// Opens a connection to each of these servers that has none, side by side, and waits for them for so long.
-    fn connect(self, servers: &[Arc<Server>], skips_down: bool, wait: Duration) -> Vec<Result<(), Error>> {
-        let begun = Instant::now();
-        let connect = |server: &Arc<Server>| {
-            server.connect(begun.after(wait), self.dial).inspect_err(|error| {
-                if skips_down && error.kind() == ErrorKind::Connection {
-                    server.did_not_answer(begun);
-                }
-            })
-        };
-        thread::scope(|scope| {
-            let connecting = servers.iter().map(|server| match server.why_down(begun) {
-                Some(error) if skips_down => Err(error),
-                _ if server.is_connected() => Ok(None),
-                _ => {
-                    let thread = thread::Builder::new().name("lockson-dial".into());
-                    let text = "no thread could be started to connect to redis";
-                    let failed = |error| Error::with_source(ErrorKind::Connection, text, error);
-                    thread.spawn_scoped(scope, move || connect(server)).map(Some).map_err(failed)
-                }
-            });
-            let connecting: Vec<_> = connecting.collect();
-            let end = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or(Ok(()));
-            connecting.into_iter().map(|begun| begun.and_then(|thread| thread.map_or(Ok(()), end))).collect()
-        })
-    }
-
-    /// Asks these servers side by side, each over the connection that it has. Where there is none, one is opened
-    /// before. Returns a time before any question was sent, and the outcomes by server and question.
+    /// Asks these servers side by side, each in one round trip over the connection that it has. Where there is none, one
+    /// is opened before. Returns a time before any question was sent that has an answer, and the answers by server.
     fn ask<T: Send>(
         self,
         is_found: bool,
         servers: &[Arc<Server>],
         skips_down: bool,
-        questions: &[(Vec<u8>, &dyn Question<Value, T>)],
-    ) -> (Instant, Vec<Response<T>>) {
-        let wait = if is_found { self.usual } else { self.first };
-        let connected = self.connect(servers, skips_down, wait);
-        let (asked, fitness) = (Instant::now(), Fitness { is_up: skips_down, ..Fitness::default() });
-        let limits = Limits::by(asked.after(wait));
-        let requests =
-            servers.iter().zip(&connected).filter(|(_, connected)| connected.is_ok()).flat_map(|(server, _)| {
-                questions.iter().map(|(packed, call)| Request {
-                    server: Arc::clone(server),
-                    packed: packed.into(),
-                    limits,
-                    fitness,
-                    call: *call,
-                    whole: true,
-                    asking: false,
-                })
+        questions: &[Cmd],
+        read: impl Fn(&[Value]) -> Result<T, Stop> + Sync,
+    ) -> (Instant, Vec<Result<T, Error>>) {
+        let begun = Instant::now();
+        let deadline = begun.after(if is_found { self.usual } else { self.first });
+        let ask = |server: &Arc<Server>| {
+            if !server.is_connected() {
+                server.connect(deadline, self.dial)?;
+            }
+            let sent = Instant::now();
+            let limits = Limits::by(deadline);
+            let (answer, _) = server.round_trips(limits, false, |send| read(&send(questions)?), |_| None);
+            if matches!(answer, Ok(_) | Err(Fault::Refused(_))) {
+                server.answered(None, sent);
+            }
+            Ok((sent, answer.map_err(Fault::into_error)?))
+        };
+        let ask_one = |server| {
+            ask(server).inspect_err(|error: &Error| {
+                if skips_down && error.kind() == ErrorKind::Connection {
+                    server.did_not_answer(begun);
+                }
+            })
+        };
+        let answers: Vec<Result<(Instant, T), Error>> = thread::scope(|scope| {
+            let asking = servers.iter().map(|server| match server.why_down(begun) {
+                Some(error) if skips_down => Err(error),
+                _ => thread::Builder::new()
+                    .name("lockson-dial".into())
+                    .spawn_scoped(scope, || ask_one(server))
+                    .map_err(|error| {
+                        Error::with_source(ErrorKind::Connection, "no thread could be started to ask redis", error)
+                    }),
             });
-        let mut answers = gather(requests.collect()).into_iter();
-        let outcomes = servers.iter().zip(&connected).flat_map(|(server, connected)| {
-            questions
-                .iter()
-                .filter_map(|_| match connected {
-                    Ok(()) => answers.next(),
-                    Err(error) => {
-                        let answer = Err(Fault::NotSent(error.clone()));
-                        let server = server.number();
-                        Some(Response { server, answer, sent: asked, ended: asked, run_id: None, copies: None })
-                    }
-                })
-                .collect::<Vec<_>>()
+            let asking: Vec<_> = asking.collect();
+            let fallen = |_| Err(Error::new(ErrorKind::Connection, "the thread that asked redis fell"));
+            asking.into_iter().map(|asked| asked?.join().unwrap_or_else(fallen)).collect()
         });
-        (asked, outcomes.collect())
+        let sent = answers.iter().flatten().map(|(sent, _)| *sent).min().unwrap_or(begun);
+        (sent, answers.into_iter().map(|answer| answer.map(|(_, answer)| answer)).collect())
     }
+}
+
+/// Ends a round trip in which the server refused a question.
+fn all_answered(replies: &[Value]) -> Result<(), Stop> {
+    let refusal = |reply: &Value| if let Value::ServerError(error) = reply { Some(Refusal::new(error)) } else { None };
+    replies.iter().find_map(refusal).map_or(Ok(()), |refusal| Err(Stop::Refused(refusal)))
 }
 
 const SHORTEST: Duration = Duration::from_millis(250);

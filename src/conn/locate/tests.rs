@@ -5,6 +5,8 @@ use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::conn::address::Address;
+use crate::transport::ServerNumber;
 
 const START: Instant = Instant::from_millis(1_000_000);
 
@@ -15,7 +17,16 @@ fn at(millis: u64) -> Instant {
 /// Takes the answer of a look-up that asked at this moment.
 fn learn(state: &mut State, asked: Instant, host: &str, is_calm: bool) -> usize {
     let sighting = MasterAddress { endpoint: Endpoint::Tcp(host.into(), 1), is_calm, asked };
-    state.learn(asked, Ok(sighting)).len()
+    state.learn(asked, Ok(sighting), &dialer_to).len()
+}
+
+fn dialer_to(endpoint: &Endpoint) -> Dialer {
+    let address = Address::parse(&format!("redis://{endpoint}")).unwrap();
+    Dialer::new(ServerNumber::default(), address, None, "test".into())
+}
+
+fn locator(finder: impl MasterFinder + 'static) -> Locator {
+    Locator::new(finder, "the server".into(), dialer_to)
 }
 
 fn trouble() -> Result<MasterAddress, Error> {
@@ -53,7 +64,7 @@ fn a_move_begins_another_stay_and_ends_the_streams() {
     assert!(state.is_at(1));
     state.streams = vec![Weak::new()];
     assert_eq!(learn(&mut state, at(1), "a", false), 0);
-    assert_eq!(state.learn(at(2), trouble()).len(), 0);
+    assert_eq!(state.learn(at(2), trouble(), &dialer_to).len(), 0);
     assert!(state.is_at(1), "trouble is no move");
     assert_eq!(learn(&mut state, at(3), "b", true), 1);
     assert!(state.is_at(2) && state.streams.is_empty());
@@ -71,14 +82,13 @@ fn look_ups_hurry_for_a_while_after_a_sign() {
     assert!(state.hurries(at(10_000)));
     assert!(!state.hurries(at(10_100)), "it has lasted for ten seconds");
     learn(&mut state, at(20_000), "a", true);
-    state.learn(at(20_001), trouble());
-    state.learn(at(30_000), trouble());
+    state.learn(at(20_001), trouble(), &dialer_to);
+    state.learn(at(30_000), trouble(), &dialer_to);
     assert!(state.hurries(at(30_000)));
     assert!(!state.hurries(at(30_001)));
 }
 
 /// A finder that knows one place.
-#[derive(Debug)]
 struct Sure;
 
 impl MasterFinder for Sure {
@@ -91,8 +101,8 @@ impl MasterFinder for Sure {
 
 #[test]
 fn a_dial_that_close_ends_says_so() {
-    let locator = Locator::new(Sure);
-    let dialled = locator.dial(Instant::now().after(Duration::from_secs(10)), |_| {
+    let locator = locator(Sure);
+    let dialled = locator.reach(Instant::now().after(Duration::from_secs(10)), |_| {
         locator.close();
         Err::<(), _>(Fault::NotSent(Error::new(ErrorKind::Connection, "shut down")))
     });
@@ -105,7 +115,7 @@ fn a_stream_to_a_place_that_was_left_is_ended() {
     let stream = Arc::new(Stream(TcpStream::connect(listener.local_addr().unwrap()).unwrap().into()));
     let (mut theirs, _) = listener.accept().unwrap();
     theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let locator = Locator::new(Sure);
+    let locator = locator(Sure);
     let mut state = locator.0.state.lock();
     learn(&mut state, at(0), "a", true);
     let stay = state.stay.clone().unwrap();
@@ -117,7 +127,6 @@ fn a_stream_to_a_place_that_was_left_is_ended() {
 }
 
 /// A finder whose only answer is out of date.
-#[derive(Debug)]
 struct Forgotten;
 
 impl MasterFinder for Forgotten {
@@ -131,9 +140,9 @@ impl MasterFinder for Forgotten {
 
 #[test]
 fn no_place_is_dialled_that_nobody_confirmed_lately() {
-    let locator = Locator::new(Forgotten);
+    let locator = locator(Forgotten);
     let mut dials = 0;
-    let dialled = locator.dial(Instant::now().after(Duration::from_millis(100)), |_| {
+    let dialled = locator.reach(Instant::now().after(Duration::from_millis(100)), |_| {
         dials += 1;
         Ok(())
     });
@@ -142,9 +151,9 @@ fn no_place_is_dialled_that_nobody_confirmed_lately() {
 
 #[test]
 fn only_a_fault_of_the_place_is_a_sign_of_a_move() {
-    let locator = Locator::new(Sure);
+    let locator = locator(Sure);
     let hurries = |kind| {
-        let _ = locator.dial(Instant::now().after(Duration::from_secs(10)), |_| {
+        let _ = locator.reach(Instant::now().after(Duration::from_secs(10)), |_| {
             if kind == ErrorKind::Connection {
                 locator.close();
             }

@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::Limit;
+use super::{Limit, all_answered};
 use crate::conn::address::Endpoint;
 use crate::conn::command::command;
 use crate::conn::introduction::Hello;
 use crate::conn::locate::{MasterAddress, MasterFinder};
 use crate::conn::server::Server;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Stop};
 use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::transport::{PubSub, Question};
 
 /// The nodes of a replicated set.
 #[derive(Debug)]
@@ -23,10 +22,6 @@ pub(super) struct Nodes {
     limit: Limit,
     reign: Mutex<Reign>,
 }
-
-/// Asks for the role.
-#[derive(Debug)]
-struct Role;
 
 /// The master of the last look-up that found one, and what is known against the others.
 ///
@@ -57,16 +52,14 @@ impl MasterFinder for Nodes {
         let (is_found, skips_down) = (reign.master.is_some(), reign.is_sure);
         drop(reign);
         let servers: Vec<_> = self.nodes.iter().map(|(_, server)| Arc::clone(server)).collect();
-        let role = [(command(&["HELLO"]).get_packed_command(), &Role as &dyn Question<_, _>)];
-        let (asked, outcomes) = self.limit.ask(is_found, &servers, skips_down, &role);
+        let role = [command(&["HELLO"])];
+        let (asked, answers) = self.limit.ask(is_found, &servers, skips_down, &role, is_master);
         let (mut masters, mut replicas, mut errors) = (vec![], vec![], vec![]);
-        for ((endpoint, server), outcome) in self.nodes.iter().zip(outcomes) {
-            match outcome.answer {
-                Ok(is_master) => {
-                    server.answered(None, outcome.sent);
-                    if is_master { &mut masters } else { &mut replicas }.push(endpoint.clone());
-                }
-                Err(fault) => errors.push(fault.into_error()),
+        for ((endpoint, _), answer) in self.nodes.iter().zip(answers) {
+            match answer {
+                Ok(true) => masters.push(endpoint.clone()),
+                Ok(false) => replicas.push(endpoint.clone()),
+                Err(error) => errors.push(error),
             }
         }
         let endpoint = self.reign.lock().choose(&masters, &replicas, asked);
@@ -133,14 +126,9 @@ fn no_master(masters: &[Endpoint], replicas: &[Endpoint], nodes: usize, errors: 
     Error::new(ErrorKind::Connection, format!("the master of the replicated set is not known: {why}"))
 }
 
-impl Question<Value, bool> for Role {
-    fn read(&self, reply: &Value) -> Option<bool> {
-        Hello::read(reply).is_master()
-    }
-
-    fn packed_with_source(&self, _: PubSub) -> Option<Vec<u8>> {
-        None
-    }
+fn is_master(replies: &[Value]) -> Result<bool, Stop> {
+    all_answered(replies)?;
+    replies.first().and_then(|reply| Hello::read(reply).is_master()).ok_or(Stop::NoReply)
 }
 
 /// A master that is silent for so long, in several look-ups, is gone.

@@ -1,24 +1,22 @@
 //! Asks the sentinels of a service where its master is.
 
-use std::fmt;
 use std::sync::Arc;
 
 use redis::Value;
 
 use super::succession::{Doubt, Opinion, Succession, most_of};
-use super::{Limit, MakesDialers};
+use super::{Limit, MakesDialers, all_answered};
 use crate::conn::address::{Address, Endpoint};
 use crate::conn::command::command;
 use crate::conn::dialer::Purpose;
-use crate::conn::gather::Response;
 use crate::conn::introduction::text_of;
 use crate::conn::locate::{MasterAddress, MasterFinder};
 use crate::conn::server::Server;
 use crate::conn::target::Service;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Stop};
 use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::transport::{Fault, PubSub, Question, ServerNumber};
+use crate::transport::ServerNumber;
 
 /// The sentinels of a service.
 pub(super) struct Sentinels {
@@ -36,29 +34,6 @@ struct State {
     known: usize,
     succession: Succession,
     closed: bool,
-}
-
-/// A question to a sentinel. The epoch is asked for before the master: the other way round, the answers of a fail-over
-/// in between would be an old master with a new epoch.
-#[derive(Clone, Copy, Debug)]
-enum Subject {
-    Watched,
-    Master,
-    Id,
-    Others,
-}
-
-#[derive(Clone, Debug)]
-enum SentinelReply {
-    Watched {
-        epoch: u64,
-        others: usize,
-        is_up: bool,
-    },
-    /// `None` where the sentinel does not know the service.
-    Master(Option<Endpoint>),
-    Id(String),
-    Others(Vec<(String, Endpoint)>),
 }
 
 /// The answers of all sentinels.
@@ -84,17 +59,33 @@ impl Sentinels {
     /// after an outage they may all be back.
     fn poll(&self) -> (Instant, Poll) {
         let sentinels = self.state.lock().sentinels.clone();
-        let subjects = [Subject::Watched, Subject::Master, Subject::Id];
-        let (asked, outcomes) = self.ask(&sentinels, &subjects);
+        // The epoch is asked for before the master: the other way round, the answers of a fail-over in between would be
+        // an old master with a new epoch.
+        let name = &*self.service.name;
+        let questions = [&["MASTER", name][..], &["GET-MASTER-ADDR-BY-NAME", name], &["MYID"]];
+        let (asked, answers) = self.ask(&sentinels, &questions, opinion);
         let mut poll = Poll::default();
-        for (sentinel, answers) in sentinels.into_iter().zip(outcomes.chunks_exact(subjects.len())) {
-            poll.count(sentinel, answers);
+        for (sentinel, answer) in sentinels.into_iter().zip(answers) {
+            match answer {
+                Ok(Some((opinion, is_calm))) => {
+                    poll.is_uneasy |= !is_calm;
+                    poll.opinions.push(opinion);
+                    poll.answered.push(sentinel);
+                }
+                Ok(None) => poll.strangers.push(sentinel.label()),
+                Err(error) => poll.errors.push(error),
+            }
         }
         (asked, poll)
     }
 
     /// Returns a time before any question was sent, too.
-    fn ask(&self, sentinels: &[Arc<Server>], subjects: &[Subject]) -> (Instant, Vec<Response<SentinelReply>>) {
+    fn ask<T: Send>(
+        &self,
+        sentinels: &[Arc<Server>],
+        questions: &[&[&str]],
+        read: impl Fn(&[Value]) -> std::result::Result<T, Stop> + Sync,
+    ) -> (Instant, Vec<Result<T>>) {
         let now = Instant::now();
         let state = self.state.lock();
         let is_found = state.succession.has_begun();
@@ -102,9 +93,8 @@ impl Sentinels {
         let needed = most_of(state.known.max(self.service.sentinels.len()));
         drop(state);
         let up = sentinels.iter().filter(|sentinel| sentinel.why_down(now).is_none()).count();
-        let questions: Vec<(_, &dyn Question<_, _>)> =
-            subjects.iter().map(|subject| (subject.packed(&self.service.name), subject as _)).collect();
-        self.limit.ask(is_found, sentinels, up >= needed, &questions)
+        let questions: Vec<_> = questions.iter().map(|words| command(&[&["SENTINEL"], *words].concat())).collect();
+        self.limit.ask(is_found, sentinels, up >= needed, &questions, read)
     }
 
     /// Adds the sentinels that those who answered know, and drops those that the user did not name and most of them do
@@ -121,8 +111,8 @@ impl Sentinels {
         }
         drop(state);
         let (mut silent, mut is_complete) = (vec![], answered.len() >= most_of(known.max(named)));
-        for outcome in self.ask(&poll.answered, &[Subject::Others]).1 {
-            let Ok(SentinelReply::Others(others)) = outcome.answer else {
+        for answer in self.ask(&poll.answered, &[&["SENTINELS", &self.service.name]], others).1 {
+            let Ok(others) = answer else {
                 is_complete = false;
                 continue;
             };
@@ -193,12 +183,6 @@ impl Sentinels {
     }
 }
 
-impl fmt::Debug for Sentinels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sentinels").field("service", &self.service).finish_non_exhaustive()
-    }
-}
-
 impl MasterFinder for Sentinels {
     fn look_up(&self) -> Result<MasterAddress> {
         let (mut asked, mut poll) = self.poll();
@@ -240,33 +224,6 @@ impl Poll {
         }
         distinct
     }
-
-    /// Takes the answers of one sentinel.
-    fn count(&mut self, sentinel: Arc<Server>, answers: &[Response<SentinelReply>]) {
-        if let Some(answer) = answers.iter().find(|answer| answer.answer.is_ok()) {
-            sentinel.answered(None, answer.sent);
-        }
-        let mut epoch_and_known = None;
-        let (mut master, mut id) = (None, None);
-        for answer in answers {
-            match &answer.answer {
-                Ok(SentinelReply::Watched { epoch, others, is_up }) => {
-                    epoch_and_known = Some((*epoch, others + 1));
-                    self.is_uneasy |= !is_up;
-                }
-                Ok(SentinelReply::Master(None)) => return self.strangers.push(sentinel.label()),
-                Ok(SentinelReply::Master(told)) => master = told.clone(),
-                Ok(SentinelReply::Id(told)) => id = Some(told.clone()),
-                Ok(SentinelReply::Others(_)) | Err(_) => {}
-            }
-        }
-        if let (Some((epoch, known)), Some(master), Some(id)) = (epoch_and_known, master, id) {
-            self.opinions.push(Opinion { id, master, epoch, known });
-            self.answered.push(sentinel);
-        } else if let Some(error) = answers.iter().find_map(error_of) {
-            self.errors.push(error);
-        }
-    }
 }
 
 fn sentinel(dialer: &MakesDialers, address: Address) -> Arc<Server> {
@@ -275,56 +232,36 @@ fn sentinel(dialer: &MakesDialers, address: Address) -> Arc<Server> {
     Arc::new(Server::new(dialer, 1))
 }
 
-fn error_of(outcome: &Response<SentinelReply>) -> Option<Error> {
-    match &outcome.answer {
-        Ok(_) => None,
-        Err(Fault::NotSent(error) | Fault::Unanswered(_, error)) => Some(error.clone()),
-        Err(Fault::Refused(refusal)) => Some(Error::refused(refusal.clone())),
+/// Reads what a sentinel says of the service and of itself, and whether it expects no move. `None` where it does not know
+/// the service.
+fn opinion(replies: &[Value]) -> std::result::Result<Option<(Opinion, bool)>, Stop> {
+    let [watched, master, id] = replies else { return Err(Stop::NoReply) };
+    if *master == Value::Nil {
+        return Ok(None);
     }
-}
-
-impl Subject {
-    fn packed(self, service: &str) -> Vec<u8> {
-        let words: &[&str] = match self {
-            Self::Watched => &["SENTINEL", "MASTER", service],
-            Self::Master => &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service],
-            Self::Id => &["SENTINEL", "MYID"],
-            Self::Others => &["SENTINEL", "SENTINELS", service],
+    all_answered(replies)?;
+    let read = || {
+        let Value::Array(place) = master else { return None };
+        let [host, port] = place.as_slice() else { return None };
+        let flags = field(watched, "flags")?;
+        let opinion = Opinion {
+            id: text_of(id)?,
+            master: endpoint(text_of(host)?, &text_of(port)?)?,
+            epoch: field(watched, "config-epoch")?.parse().ok()?,
+            known: field(watched, "num-other-sentinels")?.parse::<usize>().ok()? + 1,
         };
-        command(words).get_packed_command()
-    }
+        Some((opinion, !flags.split(',').any(|flag| FLAGS_OF_A_MOVE.contains(&flag))))
+    };
+    read().map(Some).ok_or(Stop::NoReply)
 }
 
-impl Question<Value, SentinelReply> for Subject {
-    fn read(&self, reply: &Value) -> Option<SentinelReply> {
-        match (self, reply) {
-            (Self::Watched, reply) => {
-                let epoch = field(reply, "config-epoch")?.parse().ok()?;
-                let others = field(reply, "num-other-sentinels")?.parse().ok()?;
-                let flags = field(reply, "flags")?;
-                let is_up = !flags.split(',').any(|flag| FLAGS_OF_A_MOVE.contains(&flag));
-                Some(SentinelReply::Watched { epoch, others, is_up })
-            }
-            (Self::Master, Value::Nil) => Some(SentinelReply::Master(None)),
-            (Self::Master, Value::Array(parts)) => {
-                let [host, port] = parts.as_slice() else { return None };
-                Some(SentinelReply::Master(Some(endpoint(text_of(host)?, &text_of(port)?)?)))
-            }
-            (Self::Id, reply) => text_of(reply).map(SentinelReply::Id),
-            (Self::Others, Value::Array(others)) => {
-                let other =
-                    |other| Some((field(other, "runid")?, endpoint(field(other, "ip")?, &field(other, "port")?)?));
-                // A sentinel that was never reached has no id.
-                let others = others.iter().filter_map(other).filter(|(id, _)| !id.is_empty());
-                Some(SentinelReply::Others(others.collect()))
-            }
-            _ => None,
-        }
-    }
-
-    fn packed_with_source(&self, _: PubSub) -> Option<Vec<u8>> {
-        None
-    }
+/// Reads the ids and the places of the other sentinels.
+fn others(replies: &[Value]) -> std::result::Result<Vec<(String, Endpoint)>, Stop> {
+    all_answered(replies)?;
+    let [Value::Array(others)] = replies else { return Err(Stop::NoReply) };
+    let other = |other| Some((field(other, "runid")?, endpoint(field(other, "ip")?, &field(other, "port")?)?));
+    // A sentinel that was never reached has no id.
+    Ok(others.iter().filter_map(other).filter(|(id, _)| !id.is_empty()).collect())
 }
 
 fn endpoint(host: String, port: &str) -> Option<Endpoint> {
@@ -334,13 +271,8 @@ fn endpoint(host: String, port: &str) -> Option<Endpoint> {
 
 /// Returns a field of a flat list of names and values, or of a map.
 fn field(reply: &Value, name: &str) -> Option<String> {
-    let is_it = |key: &Value| text_of(key).is_some_and(|key| key == name);
-    let value = match reply {
-        Value::Map(pairs) => pairs.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value),
-        Value::Array(values) => values.chunks_exact(2).find(|pair| is_it(&pair[0])).map(|pair| &pair[1]),
-        _ => None,
-    };
-    text_of(value?)
+    let (_, value) = reply.as_map_iter()?.find(|(key, _)| text_of(key).is_some_and(|key| key == name))?;
+    text_of(value)
 }
 
 const FLAGS_OF_A_MOVE: [&str; 5] = ["s_down", "o_down", "failover_in_progress", "disconnected", "master_down"];
@@ -480,7 +412,7 @@ mod tests {
         assert_eq!(told(None), [first], "nobody tells");
         assert_eq!(told(Some(vec![("c", second)])), [second]);
         assert!(server.is_closed());
-        assert_eq!(told(Some(vec![])), []);
+        assert!(told(Some(vec![])).is_empty());
     }
 
     #[test]
