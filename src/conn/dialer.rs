@@ -1,6 +1,5 @@
 //! Makes connections to one server: connects, secures, logs in, and checks what the server is.
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -9,11 +8,12 @@ use std::time::Duration;
 use redis::Value;
 
 use super::address::{Address, Endpoint};
+use super::command::command;
 use super::connection::Connection;
 #[cfg(feature = "credentials")]
 use super::credentials::Provider;
 use super::frame::Largest;
-use super::introduction::{Hello, Introduction, IntroductionStep, text_of};
+use super::introduction::{Hello, IntroductionStep, introduction, text_of};
 use super::locate::Locator;
 use super::resolver::Resolver;
 use super::server_start::ServerStart;
@@ -33,9 +33,8 @@ pub(crate) struct Dialer {
     address: Address,
     /// The address as error texts show it.
     label: Arc<str>,
-    introduction: Introduction,
-    /// The introduction with the login, where the server gets it only when it asks for one.
-    when_asked: Option<Introduction>,
+    /// The name that operators see.
+    client_name: String,
     /// Finds the server, if it moves.
     locator: Option<Locator>,
     purpose: Purpose,
@@ -70,17 +69,10 @@ pub(super) enum Purpose {
 impl Dialer {
     /// `number` identifies the server within the topology; `client_name` is the name in `CLIENT LIST`.
     pub(crate) fn new(number: ServerNumber, address: Address, tls: Option<Connector>, client_name: String) -> Self {
-        let (introduction, when_asked) = if address.login_when_asked {
-            let without = Address { username: None, password: None, ..address.clone() };
-            (Introduction::new(&without, &client_name), Some(Introduction::new(&address, &client_name)))
-        } else {
-            (Introduction::new(&address, &client_name), None)
-        };
         Self {
             number,
-            when_asked,
             label: address.to_string().into(),
-            introduction,
+            client_name,
             locator: None,
             purpose: Purpose::Locks,
             longest_silence: None,
@@ -216,21 +208,25 @@ impl Dialer {
         #[cfg(feature = "credentials")]
         if let Some(provider) = &self.provider {
             return provider.dial(&self.label, deadline, |login| {
-                self.dial_once(&self.introduction, endpoint, purpose, deadline, &opened, || login().map(Some))
+                self.dial_once(false, endpoint, purpose, deadline, &opened, || login().map(Some))
             });
         }
         let dial =
-            |introduction| self.dial_once(introduction, endpoint, purpose, deadline, &opened, || Ok(None::<Vec<u8>>));
-        match (dial(&self.introduction), &self.when_asked) {
-            (Err(Fault::Refused(refusal)), Some(with_login)) if refusal.word() == "NOAUTH" => dial(with_login),
-            (dialled, _) => dialled,
+            |with_login| self.dial_once(with_login, endpoint, purpose, deadline, &opened, || Ok(None::<Vec<u8>>));
+        if !self.address.login_when_asked {
+            return dial(true);
+        }
+        match dial(false) {
+            Err(Fault::Refused(refusal)) if refusal.word() == "NOAUTH" => dial(true),
+            dialled => dialled,
         }
     }
 
-    /// `login` gives the command that logs in, unless the introduction does; it is called when the server is connected.
+    /// `with_login` by the URL; `login` gives the command that logs in by a provider, and is called when the server is
+    /// connected.
     fn dial_once<Login: AsRef<[u8]>>(
         &self,
-        introduction: &Introduction,
+        with_login: bool,
         endpoint: &Endpoint,
         purpose: Purpose,
         deadline: Instant,
@@ -257,7 +253,7 @@ impl Dialer {
         connection.asked_start = self.asks_start.load(Ordering::Relaxed);
         let (login, peer) = (login()?, connection.peer());
         let deadline = sooner(deadline, self.longest_silence);
-        self.introduce(&mut connection, introduction, purpose, login.as_ref().map(AsRef::as_ref), deadline)?;
+        self.introduce(&mut connection, with_login, purpose, login.as_ref().map(AsRef::as_ref), deadline)?;
         if let Some(identity) = &mut connection.identity {
             (identity.number, identity.peer) = (self.number, peer);
         }
@@ -269,7 +265,7 @@ impl Dialer {
     fn introduce(
         &self,
         connection: &mut Connection,
-        introduction: &Introduction,
+        with_login: bool,
         purpose: Purpose,
         login: Option<&[u8]>,
         deadline: Instant,
@@ -277,36 +273,37 @@ impl Dialer {
         let limit = Instant::now().until(deadline);
         let mut moment = Moment::Greeting;
         let lost = |moment, error| Fault::NotSent(trouble::failed(&self.label, moment, error, limit));
-        let (mut packed, mut steps) = (Cow::Borrowed(introduction.packed()), introduction.steps().to_vec());
+        let mut commands = introduction(&self.address, &self.client_name, with_login);
         if connection.asked_start {
-            packed.to_mut().extend(Introduction::ask_start());
-            steps.push(IntroductionStep::ServerStart);
+            commands.push((IntroductionStep::ServerStart, command(&["INFO", "server"])));
         }
         let node = if purpose == Purpose::Locks { self.node.lock().clone() } else { None };
         if node.is_some() {
-            packed.to_mut().extend(Introduction::ask_node());
-            steps.push(IntroductionStep::Node);
+            commands.push((IntroductionStep::Node, command(&["CLUSTER", "MYID"])));
         }
+        let mut packed = vec![];
+        commands.iter().for_each(|(_, command)| command.write_packed_command(&mut packed));
         if let Some(login) = login {
-            steps.insert(0, IntroductionStep::Login);
             connection.send(login, deadline).map_err(|error| lost(moment, error))?;
         }
         connection.send(&packed, deadline).map_err(|error| lost(moment, error))?;
+        let steps =
+            login.map(|_| IntroductionStep::Login).into_iter().chain(commands.into_iter().map(|(step, _)| step));
         let mut refused_login = None;
-        for step in &steps {
+        for step in steps {
             let reply = match connection.receive(deadline) {
                 Ok(reply) => reply,
                 Err(error) => return Err(refused_login.unwrap_or_else(|| lost(moment, error))),
             };
             moment = Moment::Request;
-            let is_told = *step == IntroductionStep::Node && !matches!(reply, Value::ServerError(_));
+            let is_told = step == IntroductionStep::Node && !matches!(reply, Value::ServerError(_));
             if is_told && text_of(&reply).as_deref() != node.as_deref() {
                 return Err(Fault::NotSent(trouble::foreign(&self.label)));
             }
-            match (self.take_step(connection, introduction, *step, purpose, reply), refused_login.take()) {
+            match (self.take_step(connection, step, purpose, reply), refused_login.take()) {
                 (Ok(()), None) => {}
                 // The reply to `HELLO` explains more than the refused password: keep reading.
-                (Err(fault), None) if *step == IntroductionStep::Login => refused_login = Some(fault),
+                (Err(fault), None) if step == IntroductionStep::Login => refused_login = Some(fault),
                 (Err(Fault::NotSent(error)), _) => return Err(Fault::NotSent(error)),
                 (_, Some(fault)) | (Err(fault), None) => return Err(fault),
             }
@@ -322,15 +319,14 @@ impl Dialer {
     fn take_step(
         &self,
         connection: &mut Connection,
-        introduction: &Introduction,
         step: IntroductionStep,
         purpose: Purpose,
         reply: Value,
     ) -> Result<(), Fault> {
         if let Value::ServerError(error) = &reply {
-            let refusal = introduction.refusal(step, Refusal::new(error));
+            let refusal = step.refusal(&self.address, Refusal::new(error));
             let refusal = refusal.map(|refusal| match purpose {
-                Purpose::Sentinel => refusal.at_a_sentinel(self.when_asked.is_some()),
+                Purpose::Sentinel => refusal.at_a_sentinel(self.address.login_when_asked),
                 _ => refusal,
             });
             return refusal.map_or(Ok(()), |refusal| Err(Fault::Refused(refusal.at(Arc::clone(&self.label)))));

@@ -9,14 +9,6 @@ use super::command::command;
 use crate::error::{Error, ErrorKind, Refusal};
 use crate::transport::Fault;
 
-/// The commands of the introduction, serialized once.
-pub(super) struct Introduction {
-    packed: Vec<u8>,
-    steps: Vec<IntroductionStep>,
-    resp3: bool,
-    lacks_password: bool,
-}
-
 /// One command of the introduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IntroductionStep {
@@ -35,78 +27,42 @@ pub(super) enum IntroductionStep {
     Node,
 }
 
-impl Introduction {
-    pub(super) fn new(address: &Address, client_name: &str) -> Self {
-        let mut commands: Vec<(IntroductionStep, Cmd)> = vec![];
-        let login = address.login();
-        if let Some((user, password)) = login {
-            let mut auth = Cmd::new();
-            auth.arg("AUTH").arg(user).arg(password);
-            commands.push((IntroductionStep::Login, auth));
-        }
-        // The login comes first: a server with a password refuses `HELLO` without a login.
-        commands.push((IntroductionStep::Hello, command(&["HELLO", if address.resp3 { "3" } else { "2" }])));
-        if address.database != 0 {
-            commands.push((IntroductionStep::Database, command(&["SELECT", &address.database.to_string()])));
-        }
-        commands.push((IntroductionStep::Name, command(&["CLIENT", "SETNAME", client_name])));
-        commands.push((IntroductionStep::Info, command(&["CLIENT", "INFO"])));
-        let mut packed = vec![];
-        for (_, command) in &commands {
-            command.write_packed_command(&mut packed);
-        }
-        Self {
-            packed,
-            steps: commands.into_iter().map(|(step, _)| step).collect(),
-            resp3: address.resp3,
-            lacks_password: login.is_some_and(|(_, password)| password.is_empty()),
-        }
+/// The commands of the introduction in their order, `with_login` after that of the URL.
+pub(super) fn introduction(address: &Address, client_name: &str, with_login: bool) -> Vec<(IntroductionStep, Cmd)> {
+    let mut commands = vec![];
+    // The login comes first: a server with a password refuses `HELLO` without a login.
+    if let Some((user, password)) = address.login().filter(|_| with_login) {
+        let mut auth = Cmd::new();
+        auth.arg("AUTH").arg(user).arg(password);
+        commands.push((IntroductionStep::Login, auth));
     }
-
-    pub(super) fn packed(&self) -> &[u8] {
-        &self.packed
+    commands.push((IntroductionStep::Hello, command(&["HELLO", if address.resp3 { "3" } else { "2" }])));
+    if address.database != 0 {
+        commands.push((IntroductionStep::Database, command(&["SELECT", &address.database.to_string()])));
     }
+    commands.push((IntroductionStep::Name, command(&["CLIENT", "SETNAME", client_name])));
+    commands.push((IntroductionStep::Info, command(&["CLIENT", "INFO"])));
+    commands
+}
 
-    pub(super) fn steps(&self) -> &[IntroductionStep] {
-        &self.steps
-    }
-
-    /// The command that asks when the server started.
-    pub(super) fn ask_start() -> Vec<u8> {
-        command(&["INFO", "server"]).get_packed_command()
-    }
-
-    /// The command that asks which node of its cluster the server is.
-    pub(super) fn ask_node() -> Vec<u8> {
-        command(&["CLUSTER", "MYID"]).get_packed_command()
-    }
-
+impl IntroductionStep {
     /// Returns the refusal of a step as the caller gets it; `None` where the step is optional and the server, or a
     /// proxy in front of the server, lacks the command, or the user has no right to run it.
-    pub(super) fn refusal(&self, step: IntroductionStep, refusal: Refusal) -> Option<Refusal> {
-        match step {
-            IntroductionStep::Login if self.lacks_password && refusal.word() == "WRONGPASS" => {
+    pub(super) fn refusal(self, address: &Address, refusal: Refusal) -> Option<Refusal> {
+        let lacks_password = address.login().is_some_and(|(_, password)| password.is_empty());
+        match self {
+            Self::Login if lacks_password && refusal.word() == "WRONGPASS" => {
                 let advice = "the URL names a user and no password; a password alone is written redis://:password@host";
                 Some(refusal.of_login().advising(advice))
             }
             // Some servers quote the part of a command that is invalid, here the password.
-            IntroductionStep::Login => Some(refusal.of_login()),
-            IntroductionStep::Database => Some(refusal),
-            IntroductionStep::Hello if self.resp3 => Some(refusal),
+            Self::Login => Some(refusal.of_login()),
+            Self::Database => Some(refusal),
+            Self::Hello if address.resp3 => Some(refusal),
             // Servers that only speak like a cluster lack the command in words of their own.
-            IntroductionStep::Node => None,
-            IntroductionStep::Hello
-            | IntroductionStep::Name
-            | IntroductionStep::Info
-            | IntroductionStep::ServerStart => (!refusal.lacks_command()).then_some(refusal),
+            Self::Node => None,
+            Self::Hello | Self::Name | Self::Info | Self::ServerStart => (!refusal.lacks_command()).then_some(refusal),
         }
-    }
-}
-
-impl std::fmt::Debug for Introduction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The serialized commands contain the password.
-        f.debug_tuple("Introduction").field(&self.steps).finish()
     }
 }
 
@@ -125,12 +81,7 @@ impl Hello {
     /// Reads the known fields; a proxy may report fewer.
     pub(super) fn read(reply: &Value) -> Self {
         let mut told = Self::default();
-        let pairs: Vec<(&Value, &Value)> = match reply {
-            Value::Map(pairs) => pairs.iter().map(|(key, value)| (key, value)).collect(),
-            Value::Array(values) => values.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect(),
-            _ => vec![],
-        };
-        for (key, value) in pairs {
+        for (key, value) in reply.as_map_iter().into_iter().flatten() {
             match (text_of(key).as_deref(), value) {
                 (Some("id"), Value::Int(id)) => told.id = u64::try_from(*id).ok(),
                 (Some("mode"), value) => told.mode = text_of(value).unwrap_or_default(),
@@ -220,11 +171,10 @@ mod tests {
     }
 
     #[test]
-    fn the_login_precedes_hello_and_hides_the_password() {
+    fn the_login_precedes_hello() {
         let steps = |url: &str| {
-            let introduction = Introduction::new(&Address::parse(url).unwrap(), "name");
-            assert!(!format!("{introduction:?}").contains("canary"));
-            introduction.steps
+            let commands = introduction(&Address::parse(url).unwrap(), "name", true);
+            commands.into_iter().map(|(step, _)| step).collect::<Vec<_>>()
         };
         assert_eq!(steps("redis://h"), [IntroductionStep::Hello, IntroductionStep::Name, IntroductionStep::Info]);
         let whole = [

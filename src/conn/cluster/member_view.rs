@@ -103,14 +103,8 @@ fn place(node: &Value, spoke: &str) -> Option<Place> {
 }
 
 fn address_among(facts: &Value) -> Option<String> {
-    let pairs: Vec<(String, String)> = match facts {
-        Value::Array(facts) => {
-            facts.chunks_exact(2).filter_map(|pair| Some((text_of(&pair[0])?, text_of(&pair[1])?))).collect()
-        }
-        Value::Map(facts) => facts.iter().filter_map(|(name, fact)| Some((text_of(name)?, text_of(fact)?))).collect(),
-        _ => vec![],
-    };
-    pairs.into_iter().find(|(name, address)| name == "ip" && !address.is_empty()).map(|(_, address)| address)
+    let mut pairs = facts.as_map_iter()?.filter_map(|(name, fact)| Some((text_of(name)?, text_of(fact)?)));
+    pairs.find(|(name, address)| name == "ip" && !address.is_empty()).map(|(_, address)| address)
 }
 
 /// Reads the address in a redirection; `spoke` is the host that sent it. `None` where the host is not known.
