@@ -9,7 +9,7 @@ use crate::error::{Error, Refusal};
 use crate::time::Instant;
 
 /// The reason why a request has no usable answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Fault {
     /// The server did not receive the whole request, so the request had no effect.
     NotSent(Error),

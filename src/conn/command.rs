@@ -5,8 +5,6 @@ use redis::Cmd;
 /// Builds a command from its words.
 pub(crate) fn command(words: &[&str]) -> Cmd {
     let mut command = Cmd::new();
-    for word in words {
-        command.arg(*word);
-    }
+    command.arg(words);
     command
 }

@@ -1,40 +1,32 @@
 //! Waits for replicas over the connection of the request that they must have.
 
-use redis::Value;
+use redis::{Cmd, Value};
 
-use super::asking::{asking, with_asked};
-use super::command::command;
+use super::asking::asking;
 use super::connection::Connection;
 use super::trouble;
-use crate::error::{Error, Refusal};
+use crate::durability::Durability;
+use crate::error::Refusal;
 use crate::time::Instant;
-use crate::transport::{Confirmation, Copies, Fault, Identity};
+use crate::transport::{Confirmation, Copies, Fault};
 
 impl Connection {
     /// Waits until replicas or the disk have everything that was written so far, as long as the setting says. After a
     /// failure the connection must be dropped. `asks` where the request followed an `ASKING`.
-    pub(super) fn confirm(
-        &mut self,
-        confirmation: &Confirmation,
-        asks: bool,
-    ) -> Result<Copies, (Option<Identity>, Error)> {
-        let wait =
-            |words: Vec<String>| command(&words.iter().map(String::as_str).collect::<Vec<_>>()).get_packed_command();
+    pub(super) fn confirm(&mut self, confirmation: &Confirmation, asks: bool) -> Result<Copies, Fault> {
+        let wait = |needs: Durability| Cmd::new().arg(needs.words()).get_packed_command();
         let mut packed = if asks { asking() } else { vec![] };
         packed.extend(&confirmation.touch);
-        packed.extend(wait(confirmation.needs.words()));
+        packed.extend(wait(confirmation.needs));
         let limit = confirmation.needs.bound();
         let deadline = Instant::now().after(limit);
         let sent = self.send(&packed, deadline);
-        let replies = sent.and_then(|()| {
-            let asked = if asks { Some(self.receive(deadline)?) } else { None };
-            Ok([with_asked(asked, self.receive(deadline)?), self.receive(deadline)?])
-        });
+        let replies = sent.and_then(|()| Ok([self.receive_one(asks, deadline)?, self.receive(deadline)?]));
         let copies = replies.and_then(|[touched, counted]| {
             let copies = read(&touched, &counted).ok_or_else(trouble::odd_reply)?;
             match (copies, confirmation.needs.without_disk()) {
                 (Copies::Refused(refusal), Some(rest)) if touched == Value::Int(1) && refusal.lacks_command() => {
-                    self.send(&wait(rest.words()), deadline)?;
+                    self.send(&wait(rest), deadline)?;
                     Ok(match read(&touched, &self.receive(deadline)?).ok_or_else(trouble::odd_reply)? {
                         Copies::Counted { replicas, .. } => Copies::WithoutDisk { refusal, replicas },
                         other => other,
@@ -56,7 +48,7 @@ impl Connection {
         let Some(confirmation) = answer.as_ref().ok().and_then(needs) else { return (answer, None) };
         match self.confirm(confirmation, asks) {
             Ok(copies) => (answer, Some(copies)),
-            Err((identity, error)) => (Err(Fault::Unanswered(identity, error)), None),
+            Err(fault) => (Err(fault), None),
         }
     }
 }

@@ -56,47 +56,26 @@ impl Connection {
         }
     }
 
-    /// Sends one request and waits for the whole reply. After a fault other than a refusal the connection must be
-    /// dropped, because late replies may still arrive.
+    /// Sends one request, after an `ASKING` in the same write where it `asks`, and waits for the whole reply. After a
+    /// fault other than a refusal the connection must be dropped, because late replies may still arrive.
     pub(super) fn request<T>(
         &mut self,
         request: &[u8],
+        asks: bool,
         limits: Limits,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        self.send(request, limits.end()).map_err(|error| Fault::NotSent(self.lost(error, limits)))?;
-        let reply = self.receive(limits.answer_by());
-        self.answer(reply, limits, read)
-    }
-
-    /// Sends `ASKING` and one request in one write, and waits for both replies; a fault ends the connection as with
-    /// [`request`](Self::request).
-    pub(super) fn request_asking<T>(
-        &mut self,
-        request: &[u8],
-        limits: Limits,
-        read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<T, Fault> {
-        let packed = [&asking()[..], request].concat();
-        self.send(&packed, limits.end()).map_err(|error| Fault::NotSent(self.lost(error, limits)))?;
-        let deadline = limits.answer_by();
-        let asked = self.receive(deadline);
-        let reply = asked.and_then(|asked| Ok(with_asked(Some(asked), self.receive(deadline)?)));
-        self.answer(reply, limits, read)
-    }
-
-    fn answer<T>(
-        &mut self,
-        reply: io::Result<Value>,
-        limits: Limits,
-        read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<T, Fault> {
-        let error = match reply.and_then(|reply| self.interpret(&reply, read)) {
-            Ok(answer) => return answer,
-            Err(error) => error,
-        };
-        self.mute = error.kind() == io::ErrorKind::TimedOut;
-        Err(Fault::Unanswered(self.identity.clone(), self.lost(error, limits)))
+        let end = limits.end();
+        let sent = if asks { self.send(&[&asking()[..], request].concat(), end) } else { self.send(request, end) };
+        sent.map_err(|error| Fault::NotSent(self.lost(error, limits)))?;
+        let reply = self.receive_one(asks, limits.answer_by());
+        match reply.and_then(|reply| self.interpret(&reply, read)) {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.mute = error.kind() == io::ErrorKind::TimedOut;
+                Err(Fault::Unanswered(self.identity.clone(), self.lost(error, limits)))
+            }
+        }
     }
 
     /// Reads an answer or a refusal out of a reply. Fails for a reply that `read` does not understand.
@@ -115,11 +94,11 @@ impl Connection {
         }
     }
 
-    /// The error of a connection that broke, or that was silent for `limit`, and the identity for the faults of its
-    /// unanswered requests.
-    pub(super) fn broke(&mut self, error: io::Error, limit: Duration) -> (Option<Identity>, Error) {
+    /// The fault of the unanswered requests of a connection that broke, or that was silent for `limit`.
+    pub(super) fn broke(&mut self, error: io::Error, limit: Duration) -> Fault {
         self.mute = error.kind() == io::ErrorKind::TimedOut;
-        (self.identity.clone(), trouble::failed(&self.server, Moment::Request, error, limit))
+        let error = trouble::failed(&self.server, Moment::Request, error, limit);
+        Fault::Unanswered(self.identity.clone(), error)
     }
 
     /// Writes what the system takes at once. Returns the number of bytes.
@@ -144,6 +123,15 @@ impl Connection {
 
     pub(super) fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
         self.socket.write_all(bytes, deadline)
+    }
+
+    /// Waits for the reply to one command, after that to an `ASKING` where the command `asks`.
+    pub(super) fn receive_one(&mut self, asks: bool, deadline: Instant) -> io::Result<Value> {
+        if !asks {
+            return self.receive(deadline);
+        }
+        let asked = self.receive(deadline)?;
+        Ok(with_asked(Some(asked), self.receive(deadline)?))
     }
 
     /// Waits for one whole reply.

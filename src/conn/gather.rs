@@ -387,11 +387,13 @@ impl<'a, T> Pipeline<'a, T> {
     }
 
     fn read(&mut self) -> io::Result<()> {
-        let Some(connection) = &mut self.connection else { return Ok(()) };
-        connection.fill(None)?;
-        let mut again = vec![];
-        while let Some(end) = self.batch.ends.get(self.outcomes.len() - self.batch.first) {
-            let Some(reply) = connection.received()? else { break };
+        if let Some(connection) = &mut self.connection {
+            connection.fill(None)?;
+        }
+        while let Some(end) = self.batch.ends.get(self.outcomes.len() - self.batch.first)
+            && let Some(connection) = &mut self.connection
+            && let Some(reply) = connection.received()?
+        {
             if *end > self.batch.written {
                 return Err(trouble::odd_reply());
             }
@@ -402,22 +404,19 @@ impl<'a, T> Pipeline<'a, T> {
             }
             let reply = with_asked(self.asked.take(), reply);
             let answer = connection.interpret(&reply, |reply| request.call.read(reply))?;
+            self.is_replica |= is_of_replica(&answer);
+            if let Some(confirmation) = answer.as_ref().ok().and_then(|answer| request.call.confirmation(answer)) {
+                self.unconfirmed.add(self.outcomes.len(), confirmation, request.asking);
+            }
             if let Err(Fault::Refused(refusal)) = &answer
                 && refusal.word() == "NOSCRIPT"
                 && let Some(whole) = request.whole()
             {
                 // At once, because the other servers may take all the time there is.
-                again.push((*place, whole));
+                self.requests.push((*place, whole));
             }
-            self.is_replica |= is_of_replica(&answer);
-            if let Some(confirmation) = answer.as_ref().ok().and_then(|answer| request.call.confirmation(answer)) {
-                self.unconfirmed.add(self.outcomes.len(), confirmation, request.asking);
-            }
-            let run_id = self.run_id.clone();
-            let (server, sent) = (self.server.number(), self.batch.begun);
-            self.outcomes.push(Response { server, answer, sent, ended: Instant::now(), run_id, copies: None });
+            self.end_one(answer, self.batch.begun);
         }
-        self.requests.append(&mut again);
         Ok(())
     }
 
@@ -430,34 +429,26 @@ impl<'a, T> Pipeline<'a, T> {
     /// Ends all requests without an outcome, and closes the connection.
     fn break_off(&mut self, error: io::Error) {
         let Some(mut connection) = self.connection.take() else { return };
-        let (identity, error) = connection.broke(error, self.batch.begun.until(self.batch.deadline));
+        let unanswered = connection.broke(error, self.batch.begun.until(self.batch.deadline));
+        let not_sent = Fault::NotSent(unanswered.clone().into_error());
         while let Some(end) = self.batch.ends.get(self.outcomes.len() - self.batch.first) {
             // The server received at most the bytes that the system took.
-            let is_whole = *end <= self.batch.written;
-            let fault = if is_whole { Fault::Unanswered(identity.clone(), error.clone()) } else { not_sent(&error) };
-            self.end_one(Err(fault), self.batch.begun);
+            let fault = if *end <= self.batch.written { &unanswered } else { &not_sent };
+            self.end_one(Err(fault.clone()), self.batch.begun);
         }
-        self.unconfirmed.are_lost(&mut self.outcomes, identity.as_ref(), &error);
+        self.unconfirmed.are_lost(&mut self.outcomes, &unanswered);
         self.did_not_answer(self.batch.begun);
         self.server.put_away(connection, false);
-        self.fail(&Fault::NotSent(error));
+        self.fail(&not_sent);
     }
 
     /// Ends all requests without an outcome, which were not sent.
     fn fail(&mut self, fault: &Fault) {
         let now = Instant::now();
         for _ in self.outcomes.len()..self.requests.len() {
-            let fault = match fault {
-                Fault::NotSent(error) | Fault::Unanswered(_, error) => not_sent(error),
-                Fault::Refused(refusal) => Fault::Refused(refusal.clone()),
-            };
-            self.end_one(Err(fault), now);
+            self.end_one(Err(fault.clone()), now);
         }
     }
-}
-
-fn not_sent(error: &Error) -> Fault {
-    Fault::NotSent(error.clone())
 }
 
 impl Batch {

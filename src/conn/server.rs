@@ -81,7 +81,14 @@ impl Server {
         limits: Limits,
         read: impl Fn(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        self.confirmed(limits, |connection| connection.request(request, limits, &read), |_| None, false, is_usable).0
+        self.confirmed(
+            limits,
+            |connection| connection.request(request, false, limits, &read),
+            |_| None,
+            false,
+            is_usable,
+        )
+        .0
     }
 
     /// Sends the request of a call over a pooled connection, with `ASKING` before it where the server gets the key at
@@ -95,14 +102,7 @@ impl Server {
     ) -> (Result<T, Fault>, Option<Copies>) {
         self.confirmed(
             limits,
-            |connection| {
-                let read = |reply: &Value| call.read(reply);
-                if asking {
-                    connection.request_asking(request, limits, read)
-                } else {
-                    connection.request(request, limits, read)
-                }
-            },
+            |connection| connection.request(request, asking, limits, |reply| call.read(reply)),
             |answer| call.confirmation(answer),
             asking,
             is_usable,
@@ -433,7 +433,7 @@ impl Server {
 
 /// Ends a connection on the server. Returns whether it was still there.
 fn kill(connection: &mut Connection, identity: &Identity, limits: Limits) -> Result<bool, Fault> {
-    connection.request(&identity.kill().get_packed_command(), limits, |reply| match reply {
+    connection.request(&identity.kill().get_packed_command(), false, limits, |reply| match reply {
         Value::Int(ended) => Some(*ended > 0),
         Value::Okay => Some(true),
         _ => None,

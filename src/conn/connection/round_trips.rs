@@ -5,7 +5,7 @@ use std::io;
 use redis::{Cmd, Value};
 
 use super::Connection;
-use crate::conn::asking::{asking, with_asked};
+use crate::conn::asking::asking;
 use crate::conn::trouble;
 use crate::error::{Error, ErrorKind, Stop};
 use crate::transport::{Fault, Limits};
@@ -36,10 +36,7 @@ impl Connection {
             count += commands.len();
             let sent = self.send(&packed, deadline).map_err(|error| (error, false));
             let received = sent.and_then(|()| {
-                let replies = commands.iter().map(|_| {
-                    let asked = asks.then(|| self.receive(deadline)).transpose()?;
-                    Ok(with_asked(asked, self.receive(deadline)?))
-                });
+                let replies = commands.iter().map(|_| self.receive_one(asks, deadline));
                 replies.collect::<io::Result<_>>().map_err(|error| (error, true))
             });
             received.map_err(|error| {

@@ -4,8 +4,7 @@ use std::thread;
 
 use super::{Pipeline, Response};
 use crate::conn::connection::Connection;
-use crate::error::Error;
-use crate::transport::{Confirmation, Fault, Identity};
+use crate::transport::{Confirmation, Fault};
 
 /// The answers of one server that do not count so far.
 #[derive(Debug, Default)]
@@ -37,11 +36,11 @@ impl Unconfirmed {
     }
 
     /// Leaves the answers in doubt, because their connection is lost.
-    pub(super) fn are_lost<T>(&mut self, outcomes: &mut [Response<T>], identity: Option<&Identity>, error: &Error) {
+    pub(super) fn are_lost<T>(&mut self, outcomes: &mut [Response<T>], fault: &Fault) {
         self.confirmation = None;
         for place in std::mem::take(&mut self.places) {
             if let Some(outcome) = outcomes.get_mut(place) {
-                outcome.answer = Err(Fault::Unanswered(identity.cloned(), error.clone()));
+                outcome.answer = Err(fault.clone());
             }
         }
     }
@@ -61,8 +60,8 @@ impl<T> Pipeline<'_, T> {
                 }
                 self.end_with(connection);
             }
-            Err((identity, error)) => {
-                self.unconfirmed.are_lost(&mut self.outcomes, identity.as_ref(), &error);
+            Err(fault) => {
+                self.unconfirmed.are_lost(&mut self.outcomes, &fault);
                 self.server.put_away(connection, false);
             }
         }

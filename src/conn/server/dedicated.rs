@@ -35,7 +35,7 @@ impl DedicatedConnection {
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
         let mut connection = self.take(deadline)?;
-        let answer = connection.request(request, Limits::by(deadline), read);
+        let answer = connection.request(request, false, Limits::by(deadline), read);
         if is_usable(&answer) && !connection.is_logged_out() {
             self.connection = Some(connection);
         }
@@ -43,15 +43,11 @@ impl DedicatedConnection {
     }
 
     /// Waits for replicas over the connection of the last request; without that connection nothing can be confirmed.
-    pub(crate) fn confirm(&mut self, confirmation: &Confirmation) -> Result<Copies, Error> {
-        let Some(mut connection) = self.connection.take() else {
-            let text =
-                format!("the connection to redis at {} was lost before its replicas answered", self.server.label());
-            return Err(Error::new(ErrorKind::Connection, text));
-        };
-        let copies = connection.confirm(confirmation, false).map_err(|(_, error)| error)?;
+    pub(crate) fn confirm(&mut self, confirmation: &Confirmation) -> Option<Copies> {
+        let mut connection = self.connection.take()?;
+        let copies = connection.confirm(confirmation, false).ok()?;
         self.connection = Some(connection);
-        Ok(copies)
+        Some(copies)
     }
 
     /// Several round trips; see [`Connection::round_trips`].

@@ -126,7 +126,7 @@ impl ServerRound<'_> {
             // A hold that was released meanwhile has no key to touch.
             let mut copies = Some(Copies::Gone);
             for (hold, ..) in waiting.iter().take(MOST_TOUCHED) {
-                copies = self.connection.confirm(&hold.kind.confirmation(&hold.name, needs)).ok();
+                copies = self.connection.confirm(&hold.kind.confirmation(&hold.name, needs));
                 if copies != Some(Copies::Gone) {
                     break;
                 }
