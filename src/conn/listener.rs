@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use redis::{PushKind, Value};
+use redis::Value;
 
 use super::command::command;
 use super::connection::Connection;
@@ -51,12 +51,6 @@ pub(crate) enum ListenerEvent {
     Lost(Error),
 }
 
-/// The time limits of the listener.
-#[derive(Clone, Copy, Debug)]
-struct Patience {
-    command_timeout: Duration,
-}
-
 /// Starts to listen to `server` for `audience`.
 pub(crate) fn listen(
     server: Arc<Server>,
@@ -64,7 +58,7 @@ pub(crate) fn listen(
     command_timeout: Duration,
 ) -> io::Result<Waker> {
     let (waker, sleeper) = sleeper()?;
-    let listener = Listener { server, audience, sleeper, patience: Patience { command_timeout }, pause: FIRST_PAUSE };
+    let listener = Listener { server, audience, sleeper, command_timeout, pause: FIRST_PAUSE };
     thread::Builder::new().name("lockson-listen".into()).spawn(move || listener.run())?;
     Ok(waker)
 }
@@ -73,49 +67,37 @@ struct Listener {
     server: Arc<Server>,
     audience: Weak<dyn Audience>,
     sleeper: Sleeper,
-    patience: Patience,
+    command_timeout: Duration,
     /// The pause before the next attempt to connect.
     pause: Duration,
 }
 
-/// The reason why a session ended.
-enum End {
-    Closed,
-    Broken(Error),
-}
-
 impl Listener {
     fn run(mut self) {
-        loop {
-            let end = match self.open() {
-                Ok((connection, pub_sub)) => {
-                    if self.tell(ListenerEvent::Connected(connection.number(), pub_sub)).is_none() {
-                        return;
-                    }
-                    let mut session = Session::new(&self, connection);
-                    let end = session.run();
-                    if session.confirmed {
-                        self.pause = FIRST_PAUSE;
-                    }
-                    end
-                }
-                Err(fault) => End::Broken(fault.into_error()),
-            };
-            let End::Broken(error) = end else { return };
-            if self.server.is_closed() {
-                return;
-            }
-            if self.tell(ListenerEvent::Lost(error)).is_none() || self.rest_before_redial().is_none() {
+        while let Err(error) = self.listen() {
+            if self.server.is_closed()
+                || self.tell(ListenerEvent::Lost(error)).is_none()
+                || self.rest_before_redial().is_none()
+            {
                 return;
             }
         }
     }
 
-    fn open(&self) -> Result<(Box<Connection>, PubSub), Fault> {
-        let deadline = Instant::now().after(self.patience.command_timeout);
-        let mut connection = self.server.dial(deadline)?;
-        let pub_sub = self.server.choose_pub_sub(&mut connection, Limits::by(deadline))?;
-        Ok((connection, pub_sub))
+    /// Listens over a new connection until no waiter is left, or until the connection breaks.
+    fn listen(&mut self) -> Result<(), Error> {
+        let deadline = Instant::now().after(self.command_timeout);
+        let mut connection = self.server.dial(deadline).map_err(Fault::into_error)?;
+        let pub_sub = self.server.choose_pub_sub(&mut connection, Limits::by(deadline)).map_err(Fault::into_error)?;
+        if self.tell(ListenerEvent::Connected(connection.number(), pub_sub)).is_none() {
+            return Ok(());
+        }
+        let mut session = Session::new(self, connection);
+        let (end, confirmed) = (session.run(), session.confirmed);
+        if confirmed {
+            self.pause = FIRST_PAUSE;
+        }
+        end
     }
 
     /// Pauses before the next attempt, longer each time. Returns `None` when no waiter is left.
@@ -152,8 +134,12 @@ struct Session<'a> {
 
 enum Sent {
     Ping,
-    Subscribe { channels: Vec<String>, missing: usize },
-    Unsubscribe { channels: Vec<String>, missing: usize },
+    /// To subscribe to channels or to end that, with the number of missing replies.
+    Channels {
+        subscribes: bool,
+        channels: Vec<String>,
+        missing: usize,
+    },
 }
 
 impl<'a> Session<'a> {
@@ -161,14 +147,12 @@ impl<'a> Session<'a> {
         Self { listener, connection, sent: VecDeque::new(), heard: Instant::now(), confirmed: false }
     }
 
-    fn run(&mut self) -> End {
+    fn run(&mut self) -> Result<(), Error> {
         loop {
             match self.turn() {
                 Ok(true) => {}
-                Ok(false) => return End::Closed,
-                Err(error) => {
-                    return End::Broken(self.broken(error));
-                }
+                Ok(false) => return Ok(()),
+                Err(error) => return Err(self.broken(error)),
             }
         }
     }
@@ -181,21 +165,20 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn wrong_server(&self) -> Error {
-        let server = self.listener.server.label();
-        let text = format!("redis at {server} is another server by now: the listening connection is made anew");
-        Error::new(ErrorKind::Connection, text)
-    }
-
     /// One turn: send requests, sleep, read frames. `Ok(false)` means that no waiter is left.
     fn turn(&mut self) -> io::Result<bool> {
         let rest = loop {
             let Some(audience) = self.listener.audience.upgrade() else { return Ok(false) };
             match audience.demand(Instant::now()) {
-                Demand::Subscribe(pub_sub, batches) => self.subscribe(pub_sub, batches)?,
-                Demand::Unsubscribe(pub_sub, batches) => self.unsubscribe(pub_sub, batches)?,
+                Demand::Subscribe(pub_sub, batches) => self.send_batches(pub_sub.subscribe(), true, batches)?,
+                Demand::Unsubscribe(pub_sub, batches) => self.send_batches(pub_sub.unsubscribe(), false, batches)?,
                 Demand::Rest(until) => break until,
-                Demand::Redial => return Err(io::Error::other(self.wrong_server())),
+                Demand::Redial => {
+                    let server = self.listener.server.label();
+                    let text = "is another server by now: the listening connection is made anew";
+                    let error = Error::new(ErrorKind::Connection, format!("redis at {server} {text}"));
+                    return Err(io::Error::other(error));
+                }
                 Demand::Close => return Ok(false),
             }
         };
@@ -212,26 +195,15 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    fn subscribe(&mut self, pub_sub: PubSub, batches: Vec<Vec<String>>) -> io::Result<()> {
-        self.send_batches(pub_sub.subscribe(), &batches)?;
-        let sent = |channels: Vec<String>| Sent::Subscribe { missing: channels.len(), channels };
-        self.sent.extend(batches.into_iter().map(sent));
-        Ok(())
-    }
-
-    fn unsubscribe(&mut self, pub_sub: PubSub, batches: Vec<Vec<String>>) -> io::Result<()> {
-        self.send_batches(pub_sub.unsubscribe(), &batches)?;
-        let sent = |channels: Vec<String>| Sent::Unsubscribe { missing: channels.len(), channels };
-        self.sent.extend(batches.into_iter().map(sent));
-        Ok(())
-    }
-
-    fn send_batches(&mut self, word: &str, batches: &[Vec<String>]) -> io::Result<()> {
+    fn send_batches(&mut self, word: &str, subscribes: bool, batches: Vec<Vec<String>>) -> io::Result<()> {
         let mut packed = vec![];
-        for batch in batches {
+        for batch in &batches {
             command(&[word]).arg(batch).write_packed_command(&mut packed);
         }
-        self.send(&packed)
+        self.send(&packed)?;
+        let sent = |channels: Vec<String>| Sent::Channels { subscribes, missing: channels.len(), channels };
+        self.sent.extend(batches.into_iter().map(sent));
+        Ok(())
     }
 
     /// Sends a ping to a silent server. Returns the time of the next check.
@@ -250,7 +222,7 @@ impl<'a> Session<'a> {
     }
 
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
-        let deadline = Instant::now().after(self.listener.patience.command_timeout);
+        let deadline = Instant::now().after(self.listener.command_timeout);
         if self.sent.is_empty() {
             // The silence is measured from the request, not from the last message before the request.
             self.heard = self.heard.max(Instant::now().before(SILENCE_BEFORE_PING));
@@ -261,44 +233,35 @@ impl<'a> Session<'a> {
     /// Handles one frame. `false` means that no waiter is left.
     fn hear(&mut self, frame: Value) -> io::Result<bool> {
         let event = match frame {
-            Value::ServerError(error) => match self.sent.pop_front() {
-                Some(Sent::Subscribe { channels, .. }) => {
-                    let refusal = Refusal::new(&error).at(self.listener.server.label());
-                    if refusal.is_of_routing() {
-                        return Ok(self.listener.tell(ListenerEvent::Elsewhere(channels, refusal)).is_some());
+            Value::ServerError(error) => {
+                let refusal = Refusal::new(&error).at(self.listener.server.label());
+                match self.sent.pop_front() {
+                    Some(Sent::Channels { subscribes: true, channels, .. }) => {
+                        if refusal.is_of_routing() {
+                            ListenerEvent::Elsewhere(channels, refusal)
+                        } else if refusal.is_transient() || (refusal.is_of_login() && self.confirmed) {
+                            // The subscription is requested again on the next connection, after a pause.
+                            return Err(io::Error::other(Error::refused(refusal)));
+                        } else {
+                            ListenerEvent::Refused(channels, refusal)
+                        }
                     }
-                    if refusal.is_transient() || (refusal.is_of_login() && self.confirmed) {
-                        // The subscription is requested again on the next connection, after a pause.
+                    // Without the right to unsubscribe the channel stays subscribed. Its messages wake no waiter.
+                    Some(Sent::Channels { channels, .. }) => {
+                        let unsubscribed = |channel| self.listener.tell(ListenerEvent::Unsubscribed(channel));
+                        return Ok(channels.into_iter().try_for_each(unsubscribed).is_some());
+                    }
+                    Some(Sent::Ping) if refusal.is_of_login() => {
                         return Err(io::Error::other(Error::refused(refusal)));
                     }
-                    ListenerEvent::Refused(channels, refusal)
+                    _ => return Ok(true),
                 }
-                // Without the right to unsubscribe the channel stays subscribed. Its messages wake no waiter.
-                Some(Sent::Unsubscribe { channels, .. }) => {
-                    let told = channels
-                        .into_iter()
-                        .try_for_each(|channel| self.listener.tell(ListenerEvent::Unsubscribed(channel)));
-                    return Ok(told.is_some());
-                }
-                Some(Sent::Ping) if Refusal::new(&error).is_of_login() => {
-                    let refusal = Refusal::new(&error).at(self.listener.server.label());
-                    return Err(io::Error::other(Error::refused(refusal)));
-                }
-                _ => return Ok(true),
-            },
-            Value::Push { kind, data } => self.sort(kind, data),
+            }
+            Value::Push { kind, data } => self.sort(&kind.to_string(), data.into_iter()),
             Value::Array(values) => {
                 let mut values = values.into_iter();
-                let kind = match text(values.next()).as_deref() {
-                    Some("message") => PushKind::Message,
-                    Some("smessage") => PushKind::SMessage,
-                    Some("subscribe") => PushKind::Subscribe,
-                    Some("ssubscribe") => PushKind::SSubscribe,
-                    Some("unsubscribe") => PushKind::Unsubscribe,
-                    Some("sunsubscribe") => PushKind::SUnsubscribe,
-                    _ => PushKind::Other(String::new()),
-                };
-                self.sort(kind, values.collect())
+                let kind = text(values.next()).unwrap_or_default();
+                self.sort(&kind, values)
             }
             _ => {
                 self.answered_ping();
@@ -308,23 +271,23 @@ impl<'a> Session<'a> {
         Ok(self.listener.tell(event).is_some())
     }
 
-    fn sort(&mut self, kind: PushKind, data: Vec<Value>) -> ListenerEvent {
-        let mut data = data.into_iter();
+    fn sort(&mut self, kind: &str, mut data: impl Iterator<Item = Value>) -> ListenerEvent {
         let first = data.next();
-        if kind == PushKind::Invalidate {
+        if kind == "invalidate" {
             return invalidated(first);
         }
         let channel = text(first).unwrap_or_default();
         match kind {
-            PushKind::Message if channel == INVALIDATIONS => invalidated(data.next()),
-            PushKind::Message | PushKind::SMessage => ListenerEvent::Message { channel, payload: bytes(data.next()) },
-            PushKind::Subscribe | PushKind::SSubscribe => {
+            "message" if channel == INVALIDATIONS => invalidated(data.next()),
+            "message" | "smessage" => ListenerEvent::Message { channel, payload: bytes(data.next()) },
+            "subscribe" | "ssubscribe" => {
                 self.answered_one();
                 ListenerEvent::Subscribed(channel)
             }
-            PushKind::Unsubscribe | PushKind::SUnsubscribe => {
+            "unsubscribe" | "sunsubscribe" => {
                 // A slot that leaves the server ends subscriptions unasked.
-                if matches!(self.sent.front(), Some(Sent::Unsubscribe { channels, .. }) if channels.contains(&channel))
+                if let Some(Sent::Channels { subscribes: false, channels, .. }) = self.sent.front()
+                    && channels.contains(&channel)
                 {
                     self.answered_one();
                 }
@@ -346,7 +309,7 @@ impl<'a> Session<'a> {
 
     fn answered_one(&mut self) {
         self.confirmed = true;
-        if let Some(Sent::Subscribe { missing, .. } | Sent::Unsubscribe { missing, .. }) = self.sent.front_mut() {
+        if let Some(Sent::Channels { missing, .. }) = self.sent.front_mut() {
             *missing -= 1;
             if *missing == 0 {
                 self.sent.pop_front();
