@@ -470,8 +470,7 @@ impl ClientBuilder {
         #[cfg(feature = "credentials")]
         config.check_credentials(&target)?;
         let read_by = Instant::now().after(config.command_timeout);
-        let tls = target.address().map(|address| Connector::for_address(config.tls.clone(), address, read_by));
-        let tls = tls.transpose()?.flatten();
+        let tls = Connector::for_address(config.tls.clone(), target.address(), read_by)?;
         #[cfg(feature = "credentials")]
         let provider = config.credentials.clone();
         let plain = move |number, address: Address| {
@@ -494,10 +493,9 @@ impl ClientBuilder {
             Target::Fixed(address) => dialer(number, address),
             Target::Sentinel(service) => master.of_service(service, of_sentinel),
             Target::Replicated(login, nodes) => master.of_nodes(login, nodes),
-            Target::Cluster(seeds) => {
-                let dialer = move |number, address| dialer(number, address);
-                let members = Members::new(dialer, config.max_connections, config.sharded_pub_sub);
-                return opened(config, owners, Box::new(Cluster::new(seeds, members, command_timeout)?));
+            Target::Cluster(login, seeds) => {
+                let members = Members::new(login, dialer, config.max_connections, config.sharded_pub_sub);
+                return opened(config, owners, Box::new(Cluster::new(seeds, members, command_timeout)));
             }
         };
         let server = Server::new(dialer, config.max_connections);

@@ -17,7 +17,7 @@ pub(crate) struct Address {
     pub(super) resp3: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoint {
     Tcp(String, u16),
     Unix(PathBuf),
@@ -38,12 +38,10 @@ impl Address {
             (user, password) => Some((user.as_deref(), password.as_deref().unwrap_or(""))),
         }
     }
-}
 
-impl Address {
-    /// Another server with the same login.
-    pub(super) fn at(&self, host: &str, port: u16) -> Self {
-        Self { endpoint: Endpoint::Tcp(host.to_owned(), port), ..self.clone() }
+    /// The address of another server with the same login and database.
+    pub(super) fn moved_to(&self, endpoint: Endpoint) -> Self {
+        Self { endpoint, ..self.clone() }
     }
 }
 

@@ -6,21 +6,22 @@ mod member_view;
 mod refresh;
 mod slot;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::{Address, Endpoint};
-use super::dialer::Dialer;
+use super::master_finder::MakesDialers;
 use super::pub_sub::PubSubChoice;
 use super::server::Server;
 use super::{Redirect, Route, Topology};
-use crate::error::{Error, ErrorKind, Refusal, Result};
+use crate::error::{Refusal, Result};
 use crate::sync::{Condvar, Mutex};
 use crate::transport::{Fault, Identity, ServerNumber, Slot};
 use late::Late;
 use map::Map;
-use member_view::{Place, place_in};
+use member_view::place_in;
 use refresh::Refreshing;
 
 /// The members of a cluster, and what this client knows of their slots.
@@ -31,15 +32,15 @@ pub(crate) struct Cluster {
 
 /// How the server of a member is made.
 pub(crate) struct Members {
-    dialer: Box<dyn Fn(ServerNumber, Address) -> Dialer + Send + Sync>,
+    /// An address with the login of all members.
+    login: Address,
+    dialer: Arc<MakesDialers>,
     most_connections: usize,
     pub_sub: Arc<PubSubChoice>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// An address with the login of all members.
-    address: Address,
     making: Members,
     /// The members of the URL, as texts show them.
     label: String,
@@ -51,9 +52,11 @@ struct Shared {
     closing: Condvar,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     map: Map,
+    /// The number of each member.
+    numbers: HashMap<Endpoint, ServerNumber>,
     /// Every member that this client heard of, by number.
     servers: Vec<Arc<Server>>,
     /// The number of members that the URL names; they have the first numbers.
@@ -66,36 +69,27 @@ struct State {
 }
 
 impl Cluster {
-    /// `seeds` are some of the members; they have one login.
-    pub(crate) fn new(seeds: Vec<Address>, making: Members, command_timeout: Duration) -> Result<Self> {
-        let Some(address) = seeds.first().cloned() else { return Err(no_member()) };
-        let mut state = State {
-            map: Map::new(),
-            servers: vec![],
-            seeds: seeds.len(),
-            members: vec![],
-            refreshing: Refreshing::default(),
-            late: Late::default(),
-            closed: false,
-        };
+    /// `seeds` are some of the members, at least one.
+    pub(crate) fn new(seeds: Vec<Endpoint>, making: Members, command_timeout: Duration) -> Self {
+        let mut state = State { seeds: seeds.len(), ..State::default() };
         for seed in &seeds {
-            let Endpoint::Tcp(host, port) = &seed.endpoint else { return Err(no_member()) };
-            state.number(&(host.clone(), *port), seed, &making);
+            state.number(seed, &making);
         }
-        let label = super::Target::Cluster(seeds).to_string();
+        let label = super::Target::Cluster(making.login.clone(), seeds).label();
         let patience = (command_timeout / PARTS_OF_A_LOOK).clamp(LEAST_PATIENCE, MOST_PATIENCE);
         let (state, closing) = (Mutex::new(state), Condvar::new());
-        Ok(Self { shared: Arc::new(Shared { address, making, label, command_timeout, patience, state, closing }) })
+        Self { shared: Arc::new(Shared { making, label, command_timeout, patience, state, closing }) }
     }
 }
 
 impl Members {
     pub(crate) fn new(
-        dialer: impl Fn(ServerNumber, Address) -> Dialer + Send + Sync + 'static,
+        login: Address,
+        dialer: Arc<MakesDialers>,
         most_connections: usize,
         is_sharded: Option<bool>,
     ) -> Self {
-        Self { dialer: Box::new(dialer), most_connections, pub_sub: Arc::new(PubSubChoice::on_cluster(is_sharded)) }
+        Self { login, dialer, most_connections, pub_sub: Arc::new(PubSubChoice::on_cluster(is_sharded)) }
     }
 }
 
@@ -188,7 +182,7 @@ impl Cluster {
         let Some((slot, place)) = place else {
             return Redirect::Later;
         };
-        let number = state.number(&place, &self.shared.address, &self.shared.making);
+        let number = state.number(&place, &self.shared.making);
         if !asking {
             state.map.moved(Slot(slot), number);
         }
@@ -206,32 +200,20 @@ impl State {
     }
 
     /// Returns the number of a member, which is made at the first use.
-    fn number(&mut self, place: &Place, address: &Address, making: &Members) -> ServerNumber {
-        let Self { map, servers, closed, .. } = self;
-        map.number(place, |place| add(servers, *closed, place, address, making))
+    fn number(&mut self, place: &Endpoint, making: &Members) -> ServerNumber {
+        if let Some(number) = self.numbers.get(place) {
+            return *number;
+        }
+        let number = ServerNumber(self.servers.len());
+        let dialer = (making.dialer)(number, making.login.moved_to(place.clone())).in_cluster();
+        let server = Server::new(dialer, making.most_connections).choosing(Arc::clone(&making.pub_sub));
+        if self.closed {
+            server.close();
+        }
+        self.servers.push(Arc::new(server));
+        self.numbers.insert(place.clone(), number);
+        number
     }
-}
-
-fn no_member() -> Error {
-    Error::new(ErrorKind::Config, "a cluster is reached by the host and the port of one of its members")
-}
-
-/// Makes the server of a new member.
-fn add(
-    servers: &mut Vec<Arc<Server>>,
-    closed: bool,
-    (host, port): &Place,
-    address: &Address,
-    making: &Members,
-) -> ServerNumber {
-    let number = ServerNumber(servers.len());
-    let dialer = (making.dialer)(number, address.at(host, *port)).in_cluster();
-    let server = Arc::new(Server::new(dialer, making.most_connections).choosing(Arc::clone(&making.pub_sub)));
-    if closed {
-        server.close();
-    }
-    servers.push(server);
-    number
 }
 
 /// So many members are asked within one look where all are silent.

@@ -9,8 +9,8 @@ use super::address::{Address, Endpoint};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Fixed(Address),
-    /// Some members of a cluster; login and database are the same for all.
-    Cluster(Vec<Address>),
+    /// Some members of a cluster. The first address has login and database, which are the same for all members.
+    Cluster(Address, Vec<Endpoint>),
     /// The master of a service, where most of the sentinels say.
     Sentinel(Service),
     /// The master among the nodes. The first address has login and database, which are the same for all nodes.
@@ -29,27 +29,20 @@ pub(crate) struct Service {
 
 impl Target {
     /// An address with the settings of all servers.
-    pub(crate) fn address(&self) -> Option<&Address> {
+    pub(crate) fn address(&self) -> &Address {
         match self {
-            Self::Fixed(address) | Self::Replicated(address, _) => Some(address),
-            Self::Cluster(members) => members.first(),
-            Self::Sentinel(service) => Some(&service.master),
+            Self::Fixed(address) | Self::Cluster(address, _) | Self::Replicated(address, _) => address,
+            Self::Sentinel(service) => &service.master,
         }
-    }
-
-    /// Whether the URL has a user or a password of the server.
-    #[cfg(feature = "credentials")]
-    pub(crate) fn has_login(&self) -> bool {
-        self.address().is_some_and(Address::has_login)
     }
 
     /// The name of the server in texts and events, without credentials.
     pub(crate) fn label(&self) -> String {
         match self {
             Self::Fixed(address) => address.to_string(),
-            Self::Cluster(members) => list(members.iter().map(|member| &member.endpoint)),
+            Self::Cluster(_, members) => list(members),
             Self::Sentinel(service) => format!("{}/{}", service.name, service.master.database),
-            Self::Replicated(node, nodes) => format!("{}/{}", list(nodes.iter()), node.database),
+            Self::Replicated(node, nodes) => format!("{}/{}", list(nodes), node.database),
         }
     }
 
@@ -57,17 +50,9 @@ impl Target {
     pub(crate) fn endpoint(&self) -> String {
         match self {
             Self::Fixed(address) => address.endpoint.to_string(),
-            Self::Cluster(members) => list(members.iter().map(|member| &member.endpoint)),
             Self::Sentinel(service) => format!("{}@{}", service.name, service.list()),
-            Self::Replicated(_, nodes) => list(nodes.iter()),
+            Self::Cluster(_, hosts) | Self::Replicated(_, hosts) => list(hosts),
         }
-    }
-}
-
-impl Address {
-    /// The address of another server with the same login and database.
-    pub(super) fn moved_to(&self, endpoint: Endpoint) -> Self {
-        Self { endpoint, ..self.clone() }
     }
 }
 
@@ -88,8 +73,8 @@ impl Service {
 }
 
 /// The endpoints in the order of their text, so that the same servers in another order are the same list.
-fn list<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) -> String {
-    let mut endpoints: Vec<_> = endpoints.map(ToString::to_string).collect();
+fn list<'a>(endpoints: impl IntoIterator<Item = &'a Endpoint>) -> String {
+    let mut endpoints: Vec<_> = endpoints.into_iter().map(ToString::to_string).collect();
     endpoints.sort();
     endpoints.join(",")
 }

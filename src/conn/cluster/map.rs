@@ -2,38 +2,22 @@
 
 use std::collections::HashMap;
 
-use super::member_view::{MemberView, Place};
+use super::member_view::MemberView;
 use super::slot::SLOTS;
+use crate::conn::address::Endpoint;
 use crate::transport::{ServerNumber, Slot};
 
-/// The members by number, and the slots of each.
+/// The slots of the members.
 #[derive(Debug)]
 pub(super) struct Map {
-    numbers: HashMap<Place, usize>,
     masters: Vec<Option<u32>>,
     /// The highest epoch of an accepted map.
     epoch: u64,
     /// The ids of the nodes of the accepted map.
-    ids: HashMap<Place, String>,
+    ids: HashMap<Endpoint, String>,
 }
 
 impl Map {
-    pub(super) fn new() -> Self {
-        Self { numbers: HashMap::new(), masters: vec![None; usize::from(SLOTS)], epoch: 0, ids: HashMap::new() }
-    }
-
-    /// Returns the number of a member, which a new member gets from `make`.
-    pub(super) fn number(&mut self, place: &Place, make: impl FnOnce(&Place) -> ServerNumber) -> ServerNumber {
-        match self.numbers.get(place) {
-            Some(number) => ServerNumber(*number),
-            None => {
-                let number = make(place);
-                self.numbers.insert(place.clone(), number.0);
-                number
-            }
-        }
-    }
-
     /// Returns the member that stores a slot; `None` while this client does not know.
     pub(super) fn master(&self, slot: Slot) -> Option<ServerNumber> {
         self.masters.get(usize::from(slot.0)).copied().flatten().map(|number| ServerNumber(number as usize))
@@ -66,29 +50,23 @@ impl Map {
         !self.ids.is_empty() && !told.ids.is_empty() && !told.ids.values().any(is_known)
     }
 
-    /// Accepts a map. `make` makes members that were unknown. Returns the members of the map, replicas among them.
-    pub(super) fn accept(
-        &mut self,
-        told: &MemberView,
-        mut make: impl FnMut(&Place) -> ServerNumber,
-    ) -> Vec<ServerNumber> {
+    /// Accepts a map, whose members have these numbers.
+    pub(super) fn accept(&mut self, told: &MemberView, number: impl Fn(&Endpoint) -> ServerNumber) {
         let mut masters = vec![None; usize::from(SLOTS)];
-        let mut members = vec![];
         for range in &told.ranges {
-            let number = self.number(&range.master, &mut make);
-            members.push(number);
-            // A replica may be the only one to ask for the next map.
-            members.extend(range.replicas.iter().map(|replica| self.number(replica, &mut make)));
             let (first, last) = (usize::from(range.first), usize::from(range.last));
-            let number = u32::try_from(number.0).ok();
+            let number = u32::try_from(number(&range.master).0).ok();
             masters.iter_mut().take(last + 1).skip(first).for_each(|master| *master = number);
         }
         self.masters = masters;
         self.epoch = told.epoch.unwrap_or(self.epoch);
         self.ids.clone_from(&told.ids);
-        members.sort_unstable_by_key(|number| number.0);
-        members.dedup();
-        members
+    }
+}
+
+impl Default for Map {
+    fn default() -> Self {
+        Self { masters: vec![None; usize::from(SLOTS)], epoch: 0, ids: HashMap::default() }
     }
 }
 
@@ -97,8 +75,8 @@ mod tests {
     use super::super::member_view::Range;
     use super::*;
 
-    fn place(port: u16) -> Place {
-        ("h".to_owned(), port)
+    fn place(port: u16) -> Endpoint {
+        Endpoint::Tcp("h".to_owned(), port)
     }
 
     fn range(first: u16, last: u16, master: u16) -> Range {
@@ -106,32 +84,34 @@ mod tests {
     }
 
     fn told(epoch: u64, ranges: Vec<Range>) -> MemberView {
-        MemberView { epoch: Some(epoch), is_well: true, ranges, ids: HashMap::new() }
+        MemberView { epoch: Some(epoch), is_well: true, ranges, ids: HashMap::default() }
     }
 
     /// Accepts a map; the number of a member is its port.
-    fn accept(map: &mut Map, told: &MemberView) -> Vec<usize> {
-        let members = map.accept(told, |place| ServerNumber(usize::from(place.1)));
-        members.into_iter().map(|number| number.0).collect()
+    fn accept(map: &mut Map, told: &MemberView) {
+        map.accept(told, |place| match place {
+            Endpoint::Tcp(_, port) => ServerNumber(usize::from(*port)),
+            Endpoint::Unix(_) => unreachable!("a member has a port"),
+        });
     }
 
     #[test]
     fn a_map_replaces_what_was_known_before() {
-        let mut map = Map::new();
+        let mut map = Map::default();
         assert_eq!(map.master(Slot(0)), None);
-        assert_eq!(accept(&mut map, &told(1, vec![range(0, 99, 1), range(100, 16_383, 2)])), [1, 2]);
+        accept(&mut map, &told(1, vec![range(0, 99, 1), range(100, 16_383, 2)]));
         let masters = |map: &Map| [0, 99, 100, 16_383].map(|slot| map.master(Slot(slot)).map(|number| number.0));
         assert_eq!(masters(&map), [Some(1), Some(1), Some(2), Some(2)]);
         map.moved(Slot(99), ServerNumber(3));
         assert_eq!(masters(&map), [Some(1), Some(3), Some(2), Some(2)]);
-        assert_eq!(accept(&mut map, &told(2, vec![range(50, 20_000, 2)])), [2]);
+        accept(&mut map, &told(2, vec![range(50, 20_000, 2)]));
         assert_eq!(masters(&map), [None, Some(2), Some(2), Some(2)]);
         assert_eq!(map.masters(), [ServerNumber(2)]);
     }
 
     #[test]
     fn an_older_map_and_the_map_of_an_ailing_member_are_not_trusted() {
-        let mut map = Map::new();
+        let mut map = Map::default();
         accept(&mut map, &told(5, vec![range(0, 16_383, 1)]));
         assert!(map.trusts(&told(5, vec![])) && map.trusts(&told(6, vec![])));
         assert!(!map.trusts(&told(4, vec![])));

@@ -4,15 +4,13 @@ use std::collections::HashMap;
 
 use redis::Value;
 
+use crate::conn::address::Endpoint;
 use crate::conn::command;
 use crate::conn::introduction::text_of;
 use crate::conn::server::Server;
 use crate::error::{Refusal, Stop};
 use crate::time::Instant;
 use crate::transport::{Fault, Limits};
-
-/// Host and port.
-pub(super) type Place = (String, u16);
 
 /// The map of the cluster as one member knows it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -23,7 +21,7 @@ pub(super) struct MemberView {
     pub(super) is_well: bool,
     pub(super) ranges: Vec<Range>,
     /// The ids of the nodes, as far as they are told.
-    pub(super) ids: HashMap<Place, String>,
+    pub(super) ids: HashMap<Endpoint, String>,
 }
 
 /// Consecutive slots on one master.
@@ -31,8 +29,8 @@ pub(super) struct MemberView {
 pub(super) struct Range {
     pub(super) first: u16,
     pub(super) last: u16,
-    pub(super) master: Place,
-    pub(super) replicas: Vec<Place>,
+    pub(super) master: Endpoint,
+    pub(super) replicas: Vec<Endpoint>,
 }
 
 /// Asks one member for its map.
@@ -65,7 +63,7 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Reads the reply to `CLUSTER SLOTS`; `spoke` is the host that was asked. `None` for a reply of another shape.
-fn ranges(reply: &Value, spoke: &str) -> Option<(Vec<Range>, HashMap<Place, String>)> {
+fn ranges(reply: &Value, spoke: &str) -> Option<(Vec<Range>, HashMap<Endpoint, String>)> {
     let Value::Array(ranges) = reply else { return None };
     let (mut all, mut ids) = (Vec::with_capacity(ranges.len()), HashMap::new());
     for range in ranges {
@@ -90,7 +88,7 @@ fn id(node: &Value) -> Option<String> {
 }
 
 /// Reads the address of a node: host, port, id, and further facts, among them the address where the host is unknown.
-fn place(node: &Value, spoke: &str) -> Option<Place> {
+fn place(node: &Value, spoke: &str) -> Option<Endpoint> {
     let Value::Array(parts) = node else { return None };
     let [host, Value::Int(port), rest @ ..] = &parts[..] else { return None };
     let host = match (host, text_of(host).as_deref()) {
@@ -99,7 +97,7 @@ fn place(node: &Value, spoke: &str) -> Option<Place> {
         (_, Some("?")) => address_among(rest.get(1)?)?,
         (_, host) => host?.to_owned(),
     };
-    Some((host, u16::try_from(*port).ok().filter(|port| *port != 0)?))
+    Some(Endpoint::Tcp(host, u16::try_from(*port).ok().filter(|port| *port != 0)?))
 }
 
 fn address_among(facts: &Value) -> Option<String> {
@@ -108,14 +106,14 @@ fn address_among(facts: &Value) -> Option<String> {
 }
 
 /// Reads the address in a redirection; `spoke` is the host that sent it. `None` where the host is not known.
-pub(super) fn place_in(redirection: &str, spoke: &str) -> Option<Place> {
+pub(super) fn place_in(redirection: &str, spoke: &str) -> Option<Endpoint> {
     // An IPv6 address has colons and no brackets.
     let (host, port) = redirection.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
     match host {
         "?" => None,
-        "" => Some((spoke.to_owned(), port)),
-        host => Some((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port)),
+        "" => Some(Endpoint::Tcp(spoke.to_owned(), port)),
+        host => Some(Endpoint::Tcp(host.trim_start_matches('[').trim_end_matches(']').to_owned(), port)),
     }
 }
 
@@ -123,13 +121,13 @@ pub(super) fn place_in(redirection: &str, spoke: &str) -> Option<Place> {
 mod tests {
     use super::*;
 
-    fn read(reply: &str) -> Option<Vec<(u16, u16, Place, usize)>> {
+    fn read(reply: &str) -> Option<Vec<(u16, u16, Endpoint, usize)>> {
         let (ranges, _) = ranges(&redis::parse_redis_value(reply.as_bytes()).unwrap(), "spoke")?;
         Some(ranges.into_iter().map(|range| (range.first, range.last, range.master, range.replicas.len())).collect())
     }
 
-    fn at(host: &str, port: u16) -> Place {
-        (host.to_owned(), port)
+    fn at(host: &str, port: u16) -> Endpoint {
+        Endpoint::Tcp(host.to_owned(), port)
     }
 
     #[test]
@@ -153,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_redirection_names_a_place_in_every_form() {
-        let check = |text: &str, place: Option<Place>| assert_eq!(place_in(text, "spoke"), place, "{text}");
+        let check = |text: &str, place: Option<Endpoint>| assert_eq!(place_in(text, "spoke"), place, "{text}");
         check("127.0.0.1:7000", Some(at("127.0.0.1", 7_000)));
         check("node-1.example:7000", Some(at("node-1.example", 7_000)));
         check("::1:7000", Some(at("::1", 7_000)));

@@ -6,6 +6,7 @@
 //!
 //! Looks go on while a master that did not answer is in the map: its replica may take over at any time.
 
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -215,19 +216,23 @@ fn rank(told: &MemberView) -> (bool, Option<u64>) {
 
 fn accept(shared: &Shared, told: &MemberView) {
     let mut state = shared.state.lock();
-    let super::State { map, servers, closed, refreshing, .. } = &mut *state;
-    let members = map.accept(told, |place| super::add(servers, *closed, place, &shared.address, &shared.making));
+    // A replica may be the only one to ask for the next map.
+    let places = told.ranges.iter().flat_map(|range| iter::once(&range.master).chain(&range.replicas));
+    let mut members: Vec<_> = places.map(|place| state.number(place, &shared.making)).collect();
+    members.sort_unstable_by_key(|number| number.0);
+    members.dedup();
+    state.members = members;
+    let super::State { map, numbers, servers, refreshing, .. } = &mut *state;
+    map.accept(told, |place| numbers[place]);
     let masters = map.masters();
     let others = servers.iter().filter(|server| !masters.contains(&server.number()));
     let left: Vec<_> = others.map(|server| (Arc::clone(server), refreshing.doubts(server.number()))).collect();
     refreshing.doubted.retain(|(member, _)| masters.contains(member));
     for (place, id) in &told.ids {
-        let number = map.number(place, |_| ServerNumber(servers.len()));
-        if let Some(server) = servers.get(number.0) {
-            server.expect_node(id);
+        if let Some(number) = numbers.get(place) {
+            servers[number.0].expect_node(id);
         }
     }
-    state.members = members;
     drop(state);
     // Closing connections takes calls of the system.
     left.iter().for_each(|(server, is_mute)| server.leave(*is_mute));

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::*;
+use crate::conn::dialer::Dialer;
 use crate::conn::scripted::{Reaction, Scripted, Seen};
+use crate::error::ErrorKind;
 use crate::time::Instant;
 use crate::transport::Limits;
 
@@ -78,8 +80,9 @@ fn cluster_of(
     command_timeout: Duration,
     dialer: impl Fn(ServerNumber, Address) -> Dialer + Send + Sync + 'static,
 ) -> Cluster {
-    let seeds = seeds.iter().map(|port| Address::parse(&format!("redis://127.0.0.1:{port}")).unwrap()).collect();
-    Cluster::new(seeds, Members::new(dialer, 2, None), command_timeout).unwrap()
+    let seeds = seeds.iter().map(|port| Endpoint::Tcp("127.0.0.1".into(), *port)).collect();
+    let login = Address::parse("redis://h").unwrap();
+    Cluster::new(seeds, Members::new(login, Arc::new(dialer), 2, None), command_timeout)
 }
 
 fn port_of(server: &Server) -> u16 {
@@ -235,9 +238,10 @@ fn a_look_that_panics_is_not_the_last_one() {
 
 #[test]
 fn a_redirection_without_a_host_leads_to_the_host_that_spoke() {
-    let seeds = ["redis://127.0.0.1:7000", "redis://localhost:7000"].map(|url| Address::parse(url).unwrap());
-    let members = Members::new(|number, address| Dialer::new(number, address, None, "test".into()), 1, None);
-    let cluster = Cluster::new(seeds.into(), members, LIMIT).unwrap();
+    let seeds = ["127.0.0.1", "localhost"].map(|host| Endpoint::Tcp(host.into(), 7_000));
+    let dialer = |number, address| Dialer::new(number, address, None, "test".into());
+    let members = Members::new(Address::parse("redis://h").unwrap(), Arc::new(dialer), 1, None);
+    let cluster = Cluster::new(seeds.into(), members, LIMIT);
     let Ok(redis::Value::ServerError(error)) = redis::parse_redis_value(b"-ASK 5 :7001\r\n") else { panic!() };
     let refusal = Refusal::new(&error);
     let Redirect::Elsewhere(Route { server, asking: true }) = cluster.redirect(ServerNumber(1), &refusal) else {

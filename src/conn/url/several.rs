@@ -14,8 +14,7 @@ pub(super) fn cluster(authority: &str, path: &str, query: &str, tls: bool) -> Re
     if parts.database.is_some_and(|database| database != 0) {
         return fail("a Redis Cluster has no other database than 0; leave the number out");
     }
-    let template = Address { tls, ..parts.address(members[0].clone()) };
-    Ok(Target::Cluster(members.into_iter().map(|member| template.moved_to(member)).collect()))
+    Ok(Target::Cluster(Address { tls, ..parts.address(members[0].clone()) }, members))
 }
 
 /// Parses `[user:password@]host[:port],..../service[/database]?parameters`.
