@@ -9,12 +9,18 @@ pub(crate) struct Address {
     pub(super) endpoint: Endpoint,
     /// Whether the server is reached by TLS.
     pub(super) tls: bool,
-    pub(super) username: Option<String>,
-    pub(super) password: Option<String>,
+    pub(super) login: Login,
     /// Whether the server gets the login only after it has refused a connection without one.
     pub(super) login_when_asked: bool,
     pub(super) database: i64,
     pub(super) resp3: bool,
+}
+
+/// A user and a password, either of which may be missing.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Login {
+    pub(super) username: Option<String>,
+    pub(super) password: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +39,7 @@ impl Address {
     /// Returns user and password for the login, where the URL has any. A user without a password is sent with an
     /// empty one: the default user may have other rights, so the login must not fall back to the default user.
     pub(super) fn login(&self) -> Option<(Option<&str>, &str)> {
-        match (&self.username, &self.password) {
+        match (&self.login.username, &self.login.password) {
             (None, None) => None,
             (user, password) => Some((user.as_deref(), password.as_deref().unwrap_or(""))),
         }

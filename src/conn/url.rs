@@ -9,26 +9,19 @@ use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
-use super::address::{Address, Endpoint};
+use super::address::{Address, Endpoint, Login};
 use super::target::Target;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The settings in a URL.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Parts {
-    username: Option<String>,
-    password: Option<String>,
+    tls: bool,
+    login: Login,
     database: Option<i64>,
     resp3: Option<bool>,
     /// The login at the sentinels, for a URL that may have one.
     of_sentinels: Option<Login>,
-}
-
-/// A user and a password, either of which may be missing.
-#[derive(Debug, Default)]
-struct Login {
-    username: Option<String>,
-    password: Option<String>,
 }
 
 impl Target {
@@ -67,7 +60,9 @@ fn parse(url: &str) -> Result<Target> {
     if !is_unix && url[url.len() - behind..].contains('@') {
         return fail("an @ follows the host; in user and password write / as %2F, ? as %3F, # as %23, @ as %40");
     }
-    no_fragment(has_fragment)?;
+    if has_fragment {
+        return fail("a # and the text behind have no meaning; in user and password write # as %23");
+    }
     if is_unix {
         return unix(authority, path, query).map(Target::Fixed);
     }
@@ -78,10 +73,7 @@ fn parse(url: &str) -> Result<Target> {
     }
     match form {
         _ if !tls && !matches!(program, "redis" | "valkey") => {}
-        "" => return Ok(Target::Fixed(Address { tls, ..tcp(authority, path, query)? })),
-        "cluster" => return several::cluster(authority, path, query, tls),
-        "sentinel" => return several::sentinel(authority, path, query, tls),
-        "replicated" => return several::replicated(authority, path, query, tls),
+        "" | "cluster" | "sentinel" | "replicated" => return several::hosts(form, tls, authority, path, query),
         _ => {}
     }
     let meant = ["cluster", "sentinel", "replicated", "unix"].into_iter().find(|form| scheme.contains(form));
@@ -90,14 +82,6 @@ fn parse(url: &str) -> Result<Target> {
         "it must begin with redis://, rediss://, valkey://, valkeys://, redis+cluster://, redis+sentinel://, \
          redis+replicated://, redis+unix:// or unix://{meant}"
     ))
-}
-
-fn tcp(authority: &str, path: &str, query: &str) -> Result<Address> {
-    let mut parts = Parts::default();
-    let endpoint = host_and_port(parts.take_login(authority)?, DEFAULT_PORT)?;
-    parts.take_database(path)?;
-    parts.take_query(query)?;
-    Ok(parts.address(endpoint))
 }
 
 fn unix(authority: &str, path: &str, query: &str) -> Result<Address> {
@@ -166,8 +150,8 @@ impl Parts {
         // A host contains no @, so the last @ ends the login.
         let Some((login, rest)) = authority.rsplit_once('@') else { return Ok(authority) };
         let (user, password) = login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word)));
-        self.username = decoded(user, "user")?;
-        self.password = password.map_or(Ok(None), |password| decoded(password, "password"))?;
+        self.login.username = decoded(user, "user")?;
+        self.login.password = password.map_or(Ok(None), |password| decoded(password, "password"))?;
         Ok(rest)
     }
 
@@ -195,8 +179,8 @@ impl Parts {
             match name {
                 "db" => same(name, &mut self.database, number_of_database(value)?)?,
                 "protocol" => same(name, &mut self.resp3, protocol(value)?)?,
-                "user" => give(name, &mut self.username, decoded(&spaced, name)?)?,
-                "pass" => give(name, &mut self.password, decoded(&spaced, name)?)?,
+                "user" => give(name, &mut self.login.username, decoded(&spaced, name)?)?,
+                "pass" => give(name, &mut self.login.password, decoded(&spaced, name)?)?,
                 "sentinel_user" | "sentinel_pass" if self.of_sentinels.is_some() => {
                     let login = self.of_sentinels.get_or_insert_default();
                     let slot = if name == "sentinel_user" { &mut login.username } else { &mut login.password };
@@ -217,16 +201,9 @@ impl Parts {
     }
 
     fn address(self, endpoint: Endpoint) -> Address {
-        let Self { username, password, database, resp3, of_sentinels: _ } = self;
-        Address {
-            endpoint,
-            tls: false,
-            username,
-            password,
-            login_when_asked: false,
-            database: database.unwrap_or(0),
-            resp3: resp3.unwrap_or(false),
-        }
+        let Self { tls, login, database, resp3, of_sentinels: _ } = self;
+        let (database, resp3) = (database.unwrap_or(0), resp3.unwrap_or(false));
+        Address { endpoint, tls, login, login_when_asked: false, database, resp3 }
     }
 }
 
@@ -280,14 +257,6 @@ fn fail<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::new(ErrorKind::Config, format!("the server URL: {}", why.into())))
 }
 
-fn no_fragment(has_fragment: bool) -> Result<()> {
-    if has_fragment {
-        fail("a # and the text behind have no meaning; in user and password write # as %23")
-    } else {
-        Ok(())
-    }
-}
-
 const DEFAULT_PORT: u16 = 6379;
 const WITHOUT_TLS: &str = "the server URL: TLS (rediss://, valkeys://) needs the cargo feature `tls` of lockson; or use \
                            redis:// through a TLS tunnel";
@@ -315,7 +284,7 @@ mod tests {
             let settings = theirs.redis_settings();
             assert_eq!(ours.endpoint, endpoint, "{url}");
             assert_eq!(
-                (ours.username.as_deref(), ours.password.as_deref()),
+                (ours.login.username.as_deref(), ours.login.password.as_deref()),
                 (settings.username(), settings.password()),
                 "{url}"
             );

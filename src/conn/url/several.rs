@@ -1,26 +1,50 @@
-//! URLs that name several servers: the sentinels of a service, the nodes of a replicated set.
+//! URLs that name hosts: one server, members of a cluster, the sentinels of a service, the nodes of a replicated set.
 
-use super::{DEFAULT_PORT, Login, Parts, decoded, fail, host_and_port};
-use crate::conn::address::{Address, Endpoint};
+use super::{DEFAULT_PORT, Parts, decoded, fail, host_and_port};
+use crate::conn::address::{Address, Endpoint, Login};
 use crate::conn::target::{Service, Target};
 use crate::error::Result;
 
-/// Parses `[user:password@]host[:port],....[?parameters]`.
-pub(super) fn cluster(authority: &str, path: &str, query: &str, tls: bool) -> Result<Target> {
-    let mut parts = Parts::default();
-    let members = hosts(&mut parts, authority, DEFAULT_PORT)?;
+/// Parses `[user:password@]host[:port],....[/service][/database][?parameters]`. The form is what follows the + of the
+/// scheme: without one there is one host, and only sentinels have a service.
+pub(super) fn hosts(form: &str, tls: bool, authority: &str, path: &str, query: &str) -> Result<Target> {
+    let of_sentinels = (form == "sentinel").then(Login::default);
+    let mut parts = Parts { tls, of_sentinels, ..Parts::default() };
+    if !form.is_empty() && authority.contains(',') && authority.matches('@').count() > 1 {
+        return fail("it has several @: write user and password once, before the first host, and an @ in them as %40");
+    }
+    let hosts = parts.take_login(authority)?;
+    let default_port = if form == "sentinel" { SENTINEL_PORT } else { DEFAULT_PORT };
+    let hosts: Vec<_> = if form.is_empty() { vec![hosts] } else { hosts.split(',').collect() };
+    let mut endpoints = vec![];
+    for text in hosts {
+        let endpoint = host_and_port(text, default_port)?;
+        if endpoints.contains(&endpoint) {
+            return fail(format!("the host {endpoint} is given twice"));
+        }
+        endpoints.push(endpoint);
+    }
+    if endpoints.len() > MOST_HOSTS {
+        return fail(format!("it names {} hosts; at most {MOST_HOSTS} are asked", endpoints.len()));
+    }
+    if form == "sentinel" {
+        return sentinel(parts, endpoints, path, query);
+    }
     parts.take_database(path)?;
     parts.take_query(query)?;
-    if parts.database.is_some_and(|database| database != 0) {
-        return fail("a Redis Cluster has no other database than 0; leave the number out");
+    let address = parts.address(endpoints[0].clone());
+    match form {
+        "cluster" if address.database != 0 => {
+            fail("a Redis Cluster has no other database than 0; leave the number out")
+        }
+        "" => Ok(Target::Fixed(address)),
+        "cluster" => Ok(Target::Cluster(address, endpoints)),
+        _ => Ok(Target::Replicated(address, endpoints)),
     }
-    Ok(Target::Cluster(Address { tls, ..parts.address(members[0].clone()) }, members))
 }
 
-/// Parses `[user:password@]host[:port],..../service[/database]?parameters`.
-pub(super) fn sentinel(authority: &str, path: &str, query: &str, tls: bool) -> Result<Target> {
-    let mut parts = Parts { of_sentinels: Some(Login::default()), ..Parts::default() };
-    let sentinels = hosts(&mut parts, authority, SENTINEL_PORT)?;
+/// Parses what follows the hosts of sentinels.
+fn sentinel(mut parts: Parts, sentinels: Vec<Endpoint>, path: &str, query: &str) -> Result<Target> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let (service, database) = path.split_once('/').unwrap_or((path, ""));
     let Some(name) = decoded(service, "service")? else {
@@ -31,52 +55,14 @@ pub(super) fn sentinel(authority: &str, path: &str, query: &str, tls: bool) -> R
     }
     parts.take_database(database)?;
     parts.take_query(query)?;
-    let own = parts.of_sentinels.take().filter(|own| own.username.is_some() || own.password.is_some());
-    let login_when_asked = own.is_none();
-    let Login { username, password } =
-        own.unwrap_or_else(|| Login { username: parts.username.clone(), password: parts.password.clone() });
-    let resp3 = parts.resp3.unwrap_or(false);
-    let at = |endpoint| Address {
-        endpoint,
-        tls,
-        username: username.clone(),
-        password: password.clone(),
-        login_when_asked,
-        database: 0,
-        resp3,
-    };
+    let own = parts.of_sentinels.take().filter(|own| *own != Login::default());
     // The place of the master is looked up; until then any endpoint will do.
-    let master = Address { tls, ..parts.address(sentinels[0].clone()) };
-    let sentinels = sentinels.into_iter().map(at).collect();
+    let master = parts.address(sentinels[0].clone());
+    let login_when_asked = own.is_none();
+    let login = own.unwrap_or_else(|| master.login.clone());
+    let sentinel = Address { login, login_when_asked, database: 0, ..master.clone() };
+    let sentinels = sentinels.into_iter().map(|endpoint| sentinel.moved_to(endpoint)).collect();
     Ok(Target::Sentinel(Service { name: name.into(), sentinels, master }))
-}
-
-/// Parses `[user:password@]host[:port],..../database?parameters`.
-pub(super) fn replicated(authority: &str, path: &str, query: &str, tls: bool) -> Result<Target> {
-    let mut parts = Parts::default();
-    let nodes = hosts(&mut parts, authority, DEFAULT_PORT)?;
-    parts.take_database(path)?;
-    parts.take_query(query)?;
-    Ok(Target::Replicated(Address { tls, ..parts.address(nodes[0].clone()) }, nodes))
-}
-
-/// Parses the login and hosts with commas between, at least one.
-fn hosts(parts: &mut Parts, authority: &str, default_port: u16) -> Result<Vec<Endpoint>> {
-    if authority.contains(',') && authority.matches('@').count() > 1 {
-        return fail("it has several @: write user and password once, before the first host, and an @ in them as %40");
-    }
-    let mut endpoints = vec![];
-    for text in parts.take_login(authority)?.split(',') {
-        let endpoint = host_and_port(text, default_port)?;
-        if endpoints.contains(&endpoint) {
-            return fail(format!("the host {endpoint} is given twice"));
-        }
-        endpoints.push(endpoint);
-    }
-    if endpoints.len() > MOST_HOSTS {
-        return fail(format!("it names {} hosts; at most {MOST_HOSTS} are asked", endpoints.len()));
-    }
-    Ok(endpoints)
 }
 
 const SENTINEL_PORT: u16 = 26379;
