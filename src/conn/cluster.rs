@@ -177,7 +177,7 @@ impl Cluster {
             refresh::ask_for(&self.shared, None);
         }
         let mut state = self.shared.state.lock();
-        let spoke = state.servers.get(from.0).and_then(|server| server.place()).map_or("", |(host, _)| host);
+        let spoke = state.servers.get(from.0).and_then(|server| server.dialer.place()).map_or("", |(host, _)| host);
         let place = refusal.redirection().and_then(|(slot, text)| Some((slot, place_in(text, spoke)?)));
         let Some((slot, place)) = place else {
             return Redirect::Later;

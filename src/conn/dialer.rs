@@ -29,14 +29,14 @@ use crate::transport::{Fault, Identity, ServerNumber};
 /// Makes connections to one server.
 #[derive(Debug)]
 pub(crate) struct Dialer {
-    number: ServerNumber,
+    pub(super) number: ServerNumber,
     address: Address,
-    /// The address as error texts show it.
-    label: Arc<str>,
+    /// The address as error texts show it, without credentials.
+    pub(super) label: Arc<str>,
     /// The name that operators see.
     client_name: String,
     /// Finds the server, if it moves.
-    locator: Option<Locator>,
+    pub(super) locator: Option<Locator>,
     purpose: Purpose,
     /// How long the server may be silent; `None` where the deadline of the caller suffices.
     longest_silence: Option<Duration>,
@@ -134,26 +134,12 @@ impl Dialer {
         !connection.asked_start && self.asks_start.load(Ordering::Relaxed)
     }
 
-    pub(super) fn number(&self) -> ServerNumber {
-        self.number
-    }
-
-    /// Returns the address of the server without credentials.
-    pub(crate) fn label(&self) -> &Arc<str> {
-        &self.label
-    }
-
     /// Returns the address of the server without credentials and database.
     pub(super) fn endpoint(&self) -> String {
         match &self.locator {
             Some(locator) => locator.endpoint().to_owned(),
             None => self.address.endpoint.to_string(),
         }
-    }
-
-    /// Who tells the place of the server, if it moves.
-    pub(super) fn locator(&self) -> Option<&Locator> {
-        self.locator.as_ref()
     }
 
     /// Connects and sends the introduction, all by `deadline`. `opened` gets the stream before the first byte is

@@ -263,7 +263,7 @@ impl<'a, T> Pipeline<'a, T> {
     /// when the server started, where a request must know that.
     fn is_skipped(&mut self) -> bool {
         if self.requests.iter().any(|(_, request)| request.fitness.age.is_some()) {
-            self.server.ask_start();
+            self.server.dialer.ask_start();
         }
         if !self.need_it_up() {
             return false;

@@ -75,7 +75,7 @@ struct Listener {
 impl Listener {
     fn run(mut self) {
         while let Err(error) = self.listen() {
-            if self.server.is_closed()
+            if self.server.pool.is_closed()
                 || self.tell(ListenerEvent::Lost(error)).is_none()
                 || self.rest_before_redial().is_none()
             {
@@ -88,7 +88,7 @@ impl Listener {
     fn listen(&mut self) -> Result<(), Error> {
         let deadline = Instant::now().after(self.command_timeout);
         let mut connection = self.server.dial(deadline).map_err(Fault::into_error)?;
-        let pub_sub = self.server.choose_pub_sub(&mut connection, Limits::by(deadline)).map_err(Fault::into_error)?;
+        let pub_sub = self.server.pub_sub.choose(&mut connection, Limits::by(deadline)).map_err(Fault::into_error)?;
         if self.tell(ListenerEvent::Connected(connection.number(), pub_sub)).is_none() {
             return Ok(());
         }

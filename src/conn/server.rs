@@ -25,17 +25,17 @@ pub(crate) use dedicated::DedicatedConnection;
 /// A server of the topology.
 #[derive(Debug)]
 pub(crate) struct Server {
-    dialer: Dialer,
-    pool: Pool,
+    pub(super) dialer: Dialer,
+    pub(super) pool: Pool,
     down: Mutex<Down>,
     runs: Mutex<Runs>,
-    pub_sub: Arc<PubSubChoice>,
+    pub(super) pub_sub: Arc<PubSubChoice>,
     connects: SingleFlight<Result<(), Error>>,
 }
 
 impl Server {
     pub(crate) fn new(dialer: Dialer, most_connections: usize) -> Self {
-        let pool = Pool::new(Arc::clone(dialer.label()), most_connections);
+        let pool = Pool::new(Arc::clone(&dialer.label), most_connections);
         let pub_sub = Arc::new(PubSubChoice::made(PubSub::Plain));
         let connects = SingleFlight::new("lockson-dial");
         Self { dialer, pool, down: Mutex::default(), runs: Mutex::default(), pub_sub, connects }
@@ -59,12 +59,12 @@ impl Server {
     }
 
     pub(crate) fn number(&self) -> ServerNumber {
-        self.dialer.number()
+        self.dialer.number
     }
 
     /// Returns the address of the server without credentials.
     pub(crate) fn label(&self) -> String {
-        self.dialer.label().to_string()
+        self.dialer.label.to_string()
     }
 
     /// Returns the address of the server without credentials and database.
@@ -157,14 +157,9 @@ impl Server {
             return Ok(made);
         }
         let mut connection = self.take(limits.end())?;
-        let answer = self.choose_pub_sub(&mut connection, limits);
+        let answer = self.pub_sub.choose(&mut connection, limits);
         self.put_away(connection, is_usable(&answer));
         answer
-    }
-
-    /// Returns the kind of pub/sub of the client, which this connection decides if no other one has.
-    pub(super) fn choose_pub_sub(&self, connection: &mut Connection, limits: Limits) -> Result<PubSub, Fault> {
-        self.pub_sub.choose(connection, limits)
     }
 
     /// The kind of pub/sub, if it is chosen: before that, no request that publishes is sent.
@@ -181,12 +176,12 @@ impl Server {
 
     /// Whether the server has moved since the connection of this identity was opened.
     fn has_moved_since(&self, identity: &Identity) -> bool {
-        self.dialer.locator().is_some_and(|locator| locator.has_moved_since(identity))
+        self.dialer.locator.as_ref().is_some_and(|locator| locator.has_moved_since(identity))
     }
 
     /// Records a sign that the server may have moved.
     fn suspect(&self) {
-        if let Some(locator) = self.dialer.locator() {
+        if let Some(locator) = &self.dialer.locator {
             locator.suspect();
         }
     }
@@ -228,11 +223,6 @@ impl Server {
             self.leave_replica();
         }
         dialled
-    }
-
-    /// From now on, every connection knows when the server started, as far as the server tells this user.
-    pub(super) fn ask_start(&self) {
-        self.dialer.ask_start();
     }
 
     /// Returns the error of a server that is down; `None` if the server is not down.
@@ -369,35 +359,22 @@ impl Server {
         Err(trouble::failed(&self.label(), Moment::Request, error, begun.until(deadline)))
     }
 
-    /// Connects for a look at the map of the cluster.
-    pub(super) fn dial_for_map(&self, deadline: Instant) -> Result<Box<Connection>, Fault> {
+    /// Connects to the address of the server, for this purpose.
+    pub(super) fn dial_for(&self, purpose: Purpose, deadline: Instant) -> Result<Box<Connection>, Fault> {
         if self.pool.is_closed() {
             return Err(closed());
         }
-        self.dialer.dial_for(Purpose::Map, deadline, |stream| self.pool.opened(stream))
+        self.dialer.dial_for(purpose, deadline, |stream| self.pool.opened(stream))
     }
 
     /// Fences a copy at a member of a cluster, which may not store keys any more. `Ok` when the copy is over, or cannot
     /// be fenced.
     pub(super) fn fence_afterwards(&self, copy: &Identity, deadline: Instant) -> Result<(), Fault> {
-        if self.pool.is_closed() {
-            return Err(closed());
-        }
-        let mut connection = self.dialer.dial_for(Purpose::AnyRole, deadline, |stream| self.pool.opened(stream))?;
+        let mut connection = self.dial_for(Purpose::AnyRole, deadline)?;
         if connection.is_of_later_process(copy) || !connection.leads_where(copy) {
             return Ok(());
         }
         fenced(kill(&mut connection, copy, Limits::by(deadline))).map(drop)
-    }
-
-    /// Returns host and port; `None` for a Unix socket.
-    pub(super) fn place(&self) -> Option<(&str, u16)> {
-        self.dialer.place()
-    }
-
-    /// From now on, requests go to the node of the cluster with this id only.
-    pub(super) fn expect_node(&self, id: &str) {
-        self.dialer.expect_node(id);
     }
 
     /// Closes the idle connections to a server that stores no keys any more. Where the server `is_mute`, nothing waits
@@ -407,10 +384,6 @@ impl Server {
         if is_mute {
             self.pool.shut_down();
         }
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.pool.is_closed()
     }
 
     /// Closes connections that were idle for `limit`. Returns the time of the next check.
@@ -425,7 +398,7 @@ impl Server {
     /// Ends every request and closes every connection, the listening connection included.
     pub(crate) fn close(&self) {
         self.pool.close();
-        if let Some(locator) = self.dialer.locator() {
+        if let Some(locator) = &self.dialer.locator {
             locator.close();
         }
     }

@@ -6,6 +6,7 @@ use redis::Value;
 
 use crate::conn::address::Endpoint;
 use crate::conn::command;
+use crate::conn::dialer::Purpose;
 use crate::conn::introduction::text_of;
 use crate::conn::server::Server;
 use crate::error::{Refusal, Stop};
@@ -35,8 +36,8 @@ pub(super) struct Range {
 
 /// Asks one member for its map.
 pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<MemberView, Fault> {
-    let mut connection = server.dial_for_map(deadline)?;
-    let spoke = server.place().map_or("", |(host, _)| host);
+    let mut connection = server.dial_for(Purpose::Map, deadline)?;
+    let spoke = server.dialer.place().map_or("", |(host, _)| host);
     let questions = [command(&["CLUSTER", "INFO"]), command(&["CLUSTER", "SLOTS"])];
     connection.round_trips(Limits::by(deadline), false, |send| {
         let replies = send(&questions)?;

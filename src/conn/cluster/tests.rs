@@ -86,7 +86,7 @@ fn cluster_of(
 }
 
 fn port_of(server: &Server) -> u16 {
-    server.place().unwrap().1
+    server.dialer.place().unwrap().1
 }
 
 fn routed(cluster: &Cluster) -> u16 {
@@ -247,7 +247,7 @@ fn a_redirection_without_a_host_leads_to_the_host_that_spoke() {
     let Redirect::Elsewhere(Route { server, asking: true }) = cluster.redirect(ServerNumber(1), &refusal) else {
         panic!()
     };
-    assert_eq!(server.place(), Some(("localhost", 7_001)));
+    assert_eq!(server.dialer.place(), Some(("localhost", 7_001)));
     assert_eq!(cluster.shared.state.lock().map.master(Slot(5)), None, "the slot has not moved");
 }
 

@@ -360,7 +360,7 @@ mod tests {
 
     fn ports(sentinels: &Sentinels) -> Vec<u16> {
         let servers = sentinels.state.lock().sentinels.clone();
-        servers.iter().map(|server| server.place().unwrap().1).collect()
+        servers.iter().map(|server| server.dialer.place().unwrap().1).collect()
     }
 
     #[test]
@@ -411,7 +411,7 @@ mod tests {
         let server = Arc::clone(&sentinels.state.lock().sentinels[2]);
         assert_eq!(told(None), [first], "nobody tells");
         assert_eq!(told(Some(vec![("c", second)])), [second]);
-        assert!(server.is_closed());
+        assert!(server.pool.is_closed());
         assert!(told(Some(vec![])).is_empty());
     }
 

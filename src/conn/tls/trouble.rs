@@ -44,12 +44,10 @@ impl Facts {
     fn what_of_certificate(&self, error: &CertificateError) -> String {
         use CertificateError as Is;
         match error {
-            Is::Expired => format!("has a TLS certificate that expired: {RENEW}"),
             Is::ExpiredContext { time, not_after } => {
                 let ago = in_days(time.as_secs().saturating_sub(not_after.as_secs()));
                 format!("has a TLS certificate that expired {ago} ago: {RENEW}")
             }
-            Is::NotValidYet => format!("has a TLS certificate that is not valid yet: {RENEW}"),
             Is::NotValidYetContext { time, not_before } => {
                 let ahead = in_days(not_before.as_secs().saturating_sub(time.as_secs()));
                 format!("has a TLS certificate that is valid only {ahead} from now: {RENEW}")
@@ -71,9 +69,6 @@ impl Facts {
                     "has a TLS certificate for {names}, and not for {expected}: connect by a name of the certificate, \
                      or say which one to expect by Tls::with_server_name()"
                 )
-            }
-            Is::NotValidForName => {
-                "has a TLS certificate for another name: say which one to expect by Tls::with_server_name()".into()
             }
             Is::InvalidPurpose | Is::InvalidPurposeContext { .. } => {
                 "has a TLS certificate that is not meant for servers: make one for server authentication".into()
