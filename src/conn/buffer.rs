@@ -7,7 +7,7 @@ use redis::Value;
 use super::frame::{self, Largest};
 
 /// Bytes that were received but not parsed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
@@ -18,7 +18,7 @@ pub(super) struct Buffer {
 impl Buffer {
     /// A buffer for replies up to `largest`.
     pub(super) fn for_replies(largest: Largest) -> Self {
-        Self { largest, ..Self::default() }
+        Self { bytes: vec![], start: 0, end: 0, largest }
     }
 
     pub(super) fn is_empty(&self) -> bool {

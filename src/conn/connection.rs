@@ -26,18 +26,19 @@ use crate::transport::{Fault, Identity, Limits};
 pub(crate) struct Connection {
     socket: Socket,
     buffer: Buffer,
+    /// Where this connection leads; `None` where the server does not tell the id of the connection.
     pub(super) identity: Option<Identity>,
     /// The server as error texts show it.
     server: Arc<str>,
-    /// The last reply did not arrive in time.
-    mute: bool,
-    /// Whether this connection asked when the server started, and the answer.
+    /// Whether the last reply did not arrive in time although the connection seemed intact.
+    pub(super) is_mute: bool,
+    /// Whether this connection asked when the server started, and the answer; `None` where it is not told to this user.
     pub(super) asked_start: bool,
     pub(super) server_start: Option<ServerStart>,
     /// Whether a request was answered.
     is_proven: bool,
-    /// The server wants a login anew.
-    is_logged_out: bool,
+    /// Whether the server wants a login anew.
+    pub(super) is_logged_out: bool,
 }
 
 impl Connection {
@@ -48,7 +49,7 @@ impl Connection {
             buffer: Buffer::for_replies(largest),
             identity: None,
             server,
-            mute: false,
+            is_mute: false,
             asked_start: false,
             server_start: None,
             is_proven: false,
@@ -72,7 +73,7 @@ impl Connection {
         match reply.and_then(|reply| self.interpret(&reply, read)) {
             Ok(answer) => answer,
             Err(error) => {
-                self.mute = error.kind() == io::ErrorKind::TimedOut;
+                self.is_mute = error.kind() == io::ErrorKind::TimedOut;
                 Err(Fault::Unanswered(self.identity.clone(), self.lost(error, limits)))
             }
         }
@@ -96,7 +97,7 @@ impl Connection {
 
     /// The fault of the unanswered requests of a connection that broke, or that was silent for `limit`.
     pub(super) fn broke(&mut self, error: io::Error, limit: Duration) -> Fault {
-        self.mute = error.kind() == io::ErrorKind::TimedOut;
+        self.is_mute = error.kind() == io::ErrorKind::TimedOut;
         let error = trouble::failed(&self.server, Moment::Request, error, limit);
         Fault::Unanswered(self.identity.clone(), error)
     }
@@ -167,39 +168,18 @@ impl Connection {
         !self.buffer.is_empty() || self.socket.is_stale()
     }
 
-    /// Where this connection leads; `None` where the server does not tell the id of the connection.
-    #[cfg(test)]
-    pub(super) fn identity(&self) -> Option<&Identity> {
-        self.identity.as_ref()
-    }
-
-    /// Whether the server wants a login anew.
-    pub(super) fn is_logged_out(&self) -> bool {
-        self.is_logged_out
-    }
-
     /// The id of this connection on the server.
     pub(super) fn number(&self) -> Option<u64> {
         self.identity.as_ref().map(|identity| identity.id)
     }
 
-    /// When the server started; `None` where that was not asked, or is not told to this user.
-    pub(super) fn server_start(&self) -> Option<&ServerStart> {
-        self.server_start.as_ref()
-    }
-
     /// The address of the other end; `None` for a Unix socket.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
-        self.socket.peer()
+        self.socket.stream.peer()
     }
 
     pub(super) fn stream(&self) -> &Arc<Stream> {
-        self.socket.stream()
-    }
-
-    /// Whether a reply did not arrive in time although the connection seemed intact.
-    pub(super) fn is_mute(&self) -> bool {
-        self.mute
+        self.socket.stream.shared()
     }
 
     /// Whether this connection is one to a later process of the server than that of `copy`: a server counts its
@@ -210,7 +190,7 @@ impl Connection {
 
     /// Whether this connection reaches the same server as the connection of `identity`.
     pub(super) fn leads_where(&self, identity: &Identity) -> bool {
-        let Some(own) = &self.identity else { return self.socket.peer() == identity.peer };
+        let Some(own) = &self.identity else { return self.peer() == identity.peer };
         match (&own.server, &identity.server) {
             (Some(own), Some(other)) => own == other,
             _ => own.peer == identity.peer,

@@ -1,6 +1,5 @@
 //! Asks the provider of credentials for each login, and once more after a refusal.
 
-use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,9 +29,10 @@ type Answer = Result<PackedLogin, NoLogin>;
 
 /// The reason why the provider gave no credentials.
 #[derive(Clone)]
-enum NoLogin {
-    Failed(ProviderError),
-    Panicked,
+struct NoLogin {
+    /// What the provider did.
+    what: &'static str,
+    error: ProviderError,
 }
 
 /// The error of a provider, as the source of several errors.
@@ -83,24 +83,21 @@ impl Provider {
                 }
                 provider.credentials().map(|login| PackedLogin(Arc::new(login.packed())))
             }));
+            let failed =
+                |what, error: Box<dyn StdError + Send + Sync>| NoLogin { what, error: ProviderError(error.into()) };
             match login {
-                Ok(login) => login.map_err(|error| NoLogin::Failed(ProviderError(error.into()))),
+                Ok(login) => login.map_err(|error| failed("failed; source() of this error has its reason", error)),
                 Err(panic) => {
-                    drop_quietly(panic);
-                    Err(NoLogin::Panicked)
+                    // The value of a panic may panic when it is dropped.
+                    let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
+                    Err(failed("panicked", "its words may be secret and are not told".into()))
                 }
             }
         });
         let text = |why: &str| format!("redis at {server} was not asked: the provider of credentials {why}");
         let error = match asked {
             Ok((number, Ok(login))) => return Ok((number, login)),
-            Ok((_, Err(NoLogin::Failed(error)))) => {
-                Error::with_source(ErrorKind::Connection, text("failed; source() of this error has its reason"), error)
-            }
-            Ok((_, Err(NoLogin::Panicked))) => {
-                let words: Box<dyn StdError + Send + Sync> = "its words may be secret and are not told".into();
-                Error::with_source(ErrorKind::Connection, text("panicked"), ProviderError(words.into()))
-            }
+            Ok((_, Err(NoLogin { what, error }))) => Error::with_source(ErrorKind::Connection, text(what), error),
             Err(NoAnswer::NotInTime) => {
                 Error::new(ErrorKind::Connection, text(&format!("did not answer within {}", in_words(limit))))
             }
@@ -121,11 +118,6 @@ impl AsRef<[u8]> for PackedLogin {
 /// Whether the provider of credentials failed. The server has no part in that.
 pub(super) fn is_of_provider(error: &Error) -> bool {
     error.source().is_some_and(|source| source.is::<ProviderError>())
-}
-
-/// The value of a panic may panic when it is dropped.
-fn drop_quietly(panic: Box<dyn Any + Send>) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
 }
 
 impl fmt::Debug for Provider {

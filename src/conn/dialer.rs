@@ -229,7 +229,7 @@ impl Dialer {
             let limit = if matches!(why, NoConnection::NotResolvedInTime) { whole } else { limit };
             not_sent(trouble::not_reached(&self.label, endpoint, why, limit))
         })?;
-        opened(Arc::downgrade(socket.stream()));
+        opened(Arc::downgrade(socket.stream.shared()));
         if let Some(session) = session {
             let secured = socket.secure(session, sooner(deadline, self.longest_silence));
             secured.map_err(|error| not_sent(trouble::failed(&self.label, Moment::Handshake, error, limit)))?;

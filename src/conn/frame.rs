@@ -17,12 +17,6 @@ impl Largest {
     pub(super) const MAP: Self = Self { bytes: 16 * 1024 * 1024, elements: 1024 * 1024 };
 }
 
-impl Default for Largest {
-    fn default() -> Self {
-        Self::REPLY
-    }
-}
-
 /// Reads the reply at the start of `bytes`. Returns the value and its length; `None` while the reply is incomplete.
 ///
 /// The limits are checked before any memory is reserved, so a hostile length costs nothing. Numbers, texts and lists of
@@ -134,18 +128,7 @@ fn number(digits: &[u8]) -> Option<i64> {
 
 /// The reason why a reply was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Garbled(&'static str);
-
-impl Garbled {
-    pub(super) fn why(self) -> &'static str {
-        self.0
-    }
-
-    #[cfg(test)]
-    pub(super) fn for_test(why: &'static str) -> Self {
-        Self(why)
-    }
-}
+pub(super) struct Garbled(pub(super) &'static str);
 
 impl fmt::Display for Garbled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

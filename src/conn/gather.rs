@@ -291,7 +291,7 @@ impl<'a, T> Pipeline<'a, T> {
     }
 
     fn begin(&mut self, connection: Box<Connection>) {
-        if let Some(server_start) = connection.server_start() {
+        if let Some(server_start) = &connection.server_start {
             self.run_id = Some(Arc::clone(&server_start.run_id));
             self.started = Some(self.server.started(server_start));
         }

@@ -11,9 +11,9 @@ use redis::Value;
 use super::command::command;
 use super::connection::Connection;
 use super::server::Server;
-use super::trouble::{Moment, failed};
+use super::trouble::{self, Moment};
 use super::waker::{Sleeper, Waker, sleeper};
-use crate::error::{Error, ErrorKind, Refusal};
+use crate::error::{Error, Refusal};
 use crate::name::INVALIDATIONS;
 use crate::time::Instant;
 use crate::transport::{Demand, Fault, Limits, PubSub};
@@ -161,7 +161,12 @@ impl<'a> Session<'a> {
     fn broken(&self, error: io::Error) -> Error {
         match error.get_ref().and_then(|cause| cause.downcast_ref::<Error>()) {
             Some(refused) => refused.clone(),
-            None => failed(&self.listener.server.label(), Moment::Request, error, SILENCE_BEFORE_PING + ANSWER_LIMIT),
+            None => trouble::failed(
+                &self.listener.server.label(),
+                Moment::Request,
+                error,
+                SILENCE_BEFORE_PING + ANSWER_LIMIT,
+            ),
         }
     }
 
@@ -174,10 +179,8 @@ impl<'a> Session<'a> {
                 Demand::Unsubscribe(pub_sub, batches) => self.send_batches(pub_sub.unsubscribe(), false, batches)?,
                 Demand::Rest(until) => break until,
                 Demand::Redial => {
-                    let server = self.listener.server.label();
-                    let text = "is another server by now: the listening connection is made anew";
-                    let error = Error::new(ErrorKind::Connection, format!("redis at {server} {text}"));
-                    return Err(io::Error::other(error));
+                    let what = "is another server by now: the listening connection is made anew";
+                    return Err(io::Error::other(trouble::at(&self.listener.server.label(), what)));
                 }
                 Demand::Close => return Ok(false),
             }

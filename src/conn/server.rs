@@ -135,7 +135,7 @@ impl Server {
             Err(fault) => return (Err(fault), None),
         };
         let mut answer = send(&mut connection);
-        if connection.is_logged_out() && matches!(answer, Err(Fault::NotSent(_))) {
+        if connection.is_logged_out && matches!(answer, Err(Fault::NotSent(_))) {
             self.put_away(connection, false);
             connection = match self.take(limits.end()) {
                 Ok(connection) => connection,
@@ -275,11 +275,11 @@ impl Server {
 
     /// Returns a connection to the pool, or closes it.
     pub(super) fn put_away(&self, connection: Box<Connection>, usable: bool) {
-        if usable && !connection.is_logged_out() {
+        if usable && !connection.is_logged_out {
             self.pool.give_back(connection);
         } else {
             // The cause may affect idle connections as well, for instance a gateway that lost its table.
-            let closes_idle = connection.is_mute() || connection.is_logged_out();
+            let closes_idle = connection.is_mute || connection.is_logged_out;
             self.suspect();
             self.close_one(connection);
             if closes_idle {

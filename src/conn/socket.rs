@@ -1,14 +1,12 @@
 //! The bytes of one connection, with a deadline for every operation: plain, or sealed by TLS.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::Endpoint;
 use super::resolver::Resolver;
-use super::stream::{Stream, TimedStream, dial_first, dial_unix, left_until, moved_at_once};
+use super::stream::{TimedStream, dial_first, dial_unix, left_until, moved_at_once};
 use super::tls::Session;
 use super::trouble::NoConnection;
 use crate::time::Instant;
@@ -16,7 +14,7 @@ use crate::time::Instant;
 /// A connected stream, and the TLS session over the stream.
 #[derive(Debug)]
 pub(super) struct Socket {
-    stream: TimedStream,
+    pub(super) stream: TimedStream,
     session: Option<Box<Session>>,
     /// The time that was left when the last request was started.
     limit: Duration,
@@ -96,16 +94,6 @@ impl Socket {
             Some(session) => session.is_stale(&mut self.stream),
             None => self.stream.is_readable(),
         }
-    }
-
-    /// The address of the server; `None` for a Unix socket.
-    pub(super) fn peer(&self) -> Option<SocketAddr> {
-        self.stream.peer()
-    }
-
-    /// Returns the stream, for polling and for shutdown.
-    pub(super) fn stream(&self) -> &Arc<Stream> {
-        self.stream.shared()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Error texts for a server that is not reached or does not answer, with the error of the system as the source.
 
 use std::error::Error as StdError;
+use std::fmt::Display;
 use std::io;
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ pub(super) fn not_reached(label: &str, endpoint: &Endpoint, trouble: NoConnectio
 /// Builds the error for a connection that was not opened because a file for TLS cannot be used now. The file may be
 /// replaced at this moment, so the next attempt may succeed.
 pub(super) fn not_secured(label: &str, error: &Error) -> Error {
-    Error::new(ErrorKind::Connection, format!("redis at {label} was not asked: {error}"))
+    at(label, format_args!("was not asked: {error}"))
 }
 
 /// Builds the error for a connection that failed when `limit` was left for the reply.
@@ -95,7 +96,7 @@ pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Durat
             "does not speak Redis's protocol: it is another service, or a port that expects TLS (rediss://)".to_owned()
         }
         (io::ErrorKind::InvalidData, Moment::Request) => match garbled {
-            Some(garbled) => format!("sent a reply that cannot be read ({})", garbled.why()),
+            Some(garbled) => format!("sent a reply that cannot be read ({})", garbled.0),
             None => "sent a reply that does not fit the request".to_owned(),
         },
         (other, _) => format!("did not answer: {other}"),
@@ -110,9 +111,14 @@ pub(crate) fn at_the_start(error: Error) -> Error {
     if is_final { error.of_the_settings() } else { error }
 }
 
+/// The error of a server that did this, or was not asked for this reason.
+pub(super) fn at(label: &str, what: impl Display) -> Error {
+    Error::new(ErrorKind::Connection, format!("redis at {label} {what}"))
+}
+
 /// The error for a connection on which the server wants a login anew.
 pub(super) fn logged_out(label: &str) -> Error {
-    Error::new(ErrorKind::Connection, format!("redis at {label} ended the login of the connection"))
+    at(label, "ended the login of the connection")
 }
 
 /// The error for a request on a closed client.
@@ -122,32 +128,30 @@ pub(super) fn closed() -> Error {
 
 /// The error for a request whose time was over before it could be sent.
 pub(super) fn no_time(label: &str) -> Error {
-    Error::new(ErrorKind::Connection, format!("redis at {label} was not asked: no time was left for the request"))
+    at(label, "was not asked: no time was left for the request")
 }
 
 /// The error for a request that was not sent because the server has not answered for `silence`.
 pub(super) fn is_down(label: &str, silence: Duration) -> Error {
-    let silence = in_words(silence);
-    Error::new(ErrorKind::Connection, format!("redis at {label} was not asked: it has not answered for {silence}"))
+    at(label, format_args!("was not asked: it has not answered for {}", in_words(silence)))
 }
 
 /// The error where the address of a member of a cluster is that of another node by now.
 pub(super) fn foreign(label: &str) -> Error {
-    let text = format!(
-        "redis at {label} is not the node that the cluster had there: the address belongs to another node by now; \
-         the client looks for the new place, so try again"
-    );
-    Error::new(ErrorKind::Connection, text)
+    at(
+        label,
+        "is not the node that the cluster had there: the address belongs to another node by now; the client looks for \
+         the new place, so try again",
+    )
 }
 
 /// The error for a request that was not sent because the server started `age` ago. It is sent after `wait`.
 pub(super) fn started_lately(label: &str, age: Duration, wait: Duration, advice: &str) -> Error {
     let (age, wait) = (age.as_secs(), wait.as_millis().div_ceil(1_000).max(1));
-    Error::new(
-        ErrorKind::Connection,
-        format!(
-            "redis at {label} was not asked: it started {age} s ago and may have forgotten locks, so it counts \
-             {wait} s from now; {advice}"
+    at(
+        label,
+        format_args!(
+            "was not asked: it started {age} s ago and may have forgotten locks, so it counts {wait} s from now; {advice}"
         ),
     )
 }
@@ -206,7 +210,7 @@ mod tests {
                 assert!(error.to_string().starts_with("redis at h:1/0 "), "{error}");
             }
         }
-        for error in [io::Error::new(io::ErrorKind::InvalidData, Garbled::for_test("too long")), odd_reply()] {
+        for error in [io::Error::new(io::ErrorKind::InvalidData, Garbled("too long")), odd_reply()] {
             let error = failed("h:1/0", Moment::Request, error, limit);
             let source = error.source().expect("it has one").to_string();
             assert!(!error.to_string().contains(&source), "{error}: {source}");

@@ -56,7 +56,7 @@ impl Connection {
             }
             (Err(Stop::NoReply), None) => (trouble::odd_reply(), true),
         };
-        self.mute = error.kind() == io::ErrorKind::TimedOut;
+        self.is_mute = error.kind() == io::ErrorKind::TimedOut;
         let error = self.lost(error, limits);
         // With several commands, the first commands may have arrived whole.
         if !sent && count == 1 {

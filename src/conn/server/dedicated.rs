@@ -8,8 +8,9 @@ use super::{Server, is_usable};
 use crate::conn::command::command;
 use crate::conn::connection::Connection;
 use crate::conn::introduction::Hello;
+use crate::conn::trouble;
 use crate::conn::waker::Sleeper;
-use crate::error::{Error, ErrorKind, Stop};
+use crate::error::Stop;
 use crate::time::Instant;
 use crate::transport::{Confirmation, Copies, Fault, Limits};
 
@@ -36,7 +37,7 @@ impl DedicatedConnection {
     ) -> Result<T, Fault> {
         let mut connection = self.take(deadline)?;
         let answer = connection.request(request, false, Limits::by(deadline), read);
-        if is_usable(&answer) && !connection.is_logged_out() {
+        if is_usable(&answer) && !connection.is_logged_out {
             self.connection = Some(connection);
         }
         answer
@@ -100,9 +101,8 @@ impl DedicatedConnection {
         let answer = self.request(&hello, deadline, |reply| Some(Hello::read(reply)));
         if asked != Some(self.generation) {
             // The new connection may lead to another server than the one that answered before.
-            let text =
-                format!("the connection to redis at {} was lost before the server told its role", self.server.label());
-            return Err(Fault::NotSent(Error::new(ErrorKind::Connection, text)));
+            let error = trouble::at(&self.server.label(), "told no role: its connection was lost");
+            return Err(Fault::NotSent(error));
         }
         let told = match answer {
             // `HELLO` is optional, as in the introduction.
