@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::config::{ClientBuilder, Config};
 use crate::conn::{
-    Address, Cluster, Connector, Dialer, MakesDialers, Master, Members, Server, Standalone, Target, Topology,
-    at_the_start,
+    Address, Cluster, Connector, Dialer, MakesDialers, Master, Server, Standalone, Target, Topology, at_the_start,
 };
 use crate::doctor::Finding;
 use crate::election::Election;
@@ -494,8 +493,9 @@ impl ClientBuilder {
             Target::Sentinel(service) => master.of_service(service, of_sentinel),
             Target::Replicated(login, nodes) => master.of_nodes(login, nodes),
             Target::Cluster(login, seeds) => {
-                let members = Members::new(login, dialer, config.max_connections, config.sharded_pub_sub);
-                return opened(config, owners, Box::new(Cluster::new(seeds, members, command_timeout)));
+                let (most, is_sharded) = (config.max_connections, config.sharded_pub_sub);
+                let cluster = Cluster::new(login, seeds, dialer, most, is_sharded, command_timeout);
+                return opened(config, owners, Box::new(cluster));
             }
         };
         let server = Server::new(dialer, config.max_connections);

@@ -39,7 +39,7 @@ mod url;
 mod waker;
 
 pub(crate) use address::Address;
-pub(crate) use cluster::{Cluster, Members};
+pub(crate) use cluster::Cluster;
 pub(crate) use command::command;
 #[cfg(feature = "credentials")]
 pub(crate) use credentials::Provider;

@@ -25,23 +25,16 @@ use member_view::place_in;
 use refresh::Refreshing;
 
 /// The members of a cluster, and what this client knows of their slots.
-#[derive(Debug)]
 pub(crate) struct Cluster {
     shared: Arc<Shared>,
 }
 
-/// How the server of a member is made.
-pub(crate) struct Members {
+struct Shared {
     /// An address with the login of all members.
     login: Address,
     dialer: Arc<MakesDialers>,
     most_connections: usize,
     pub_sub: Arc<PubSubChoice>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    making: Members,
     /// The members of the URL, as texts show them.
     label: String,
     command_timeout: Duration,
@@ -52,7 +45,7 @@ struct Shared {
     closing: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     map: Map,
     /// The number of each member.
@@ -69,33 +62,36 @@ struct State {
 }
 
 impl Cluster {
-    /// `seeds` are some of the members, at least one.
-    pub(crate) fn new(seeds: Vec<Endpoint>, making: Members, command_timeout: Duration) -> Self {
-        let mut state = State { seeds: seeds.len(), ..State::default() };
-        for seed in &seeds {
-            state.number(seed, &making);
-        }
-        let label = super::Target::Cluster(making.login.clone(), seeds).label();
-        let patience = (command_timeout / PARTS_OF_A_LOOK).clamp(LEAST_PATIENCE, MOST_PATIENCE);
-        let (state, closing) = (Mutex::new(state), Condvar::new());
-        Self { shared: Arc::new(Shared { making, label, command_timeout, patience, state, closing }) }
-    }
-}
-
-impl Members {
+    /// `seeds` are some of the members, at least one, and `login` is an address with the login of all of them.
     pub(crate) fn new(
         login: Address,
+        seeds: Vec<Endpoint>,
         dialer: Arc<MakesDialers>,
         most_connections: usize,
         is_sharded: Option<bool>,
+        command_timeout: Duration,
     ) -> Self {
-        Self { login, dialer, most_connections, pub_sub: Arc::new(PubSubChoice::on_cluster(is_sharded)) }
+        let shared = Shared {
+            label: super::Target::Cluster(login.clone(), seeds.clone()).label(),
+            login,
+            dialer,
+            most_connections,
+            pub_sub: Arc::new(PubSubChoice::on_cluster(is_sharded)),
+            command_timeout,
+            patience: (command_timeout / PARTS_OF_A_LOOK).clamp(LEAST_PATIENCE, MOST_PATIENCE),
+            state: Mutex::new(State { seeds: seeds.len(), ..State::default() }),
+            closing: Condvar::new(),
+        };
+        for seed in &seeds {
+            shared.state.lock().number(seed, &shared);
+        }
+        Self { shared: Arc::new(shared) }
     }
 }
 
-impl fmt::Debug for Members {
+impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Members").field("most_connections", &self.most_connections).finish_non_exhaustive()
+        f.debug_tuple("Cluster").field(&self.shared.label).finish()
     }
 }
 
@@ -182,7 +178,7 @@ impl Cluster {
         let Some((slot, place)) = place else {
             return Redirect::Later;
         };
-        let number = state.number(&place, &self.shared.making);
+        let number = state.number(&place, &self.shared);
         if !asking {
             state.map.moved(Slot(slot), number);
         }
@@ -195,18 +191,18 @@ impl State {
     fn route(&self, slot: Slot) -> Route {
         let master = self.map.master(slot).and_then(|number| self.servers.get(number.0));
         // A member that does not store the slot knows which one does.
-        let server = master.unwrap_or_else(|| &self.servers[self.refreshing.turn() % self.servers.len()]);
+        let server = master.unwrap_or_else(|| &self.servers[self.refreshing.turn % self.servers.len()]);
         Route::to(server)
     }
 
     /// Returns the number of a member, which is made at the first use.
-    fn number(&mut self, place: &Endpoint, making: &Members) -> ServerNumber {
+    fn number(&mut self, place: &Endpoint, shared: &Shared) -> ServerNumber {
         if let Some(number) = self.numbers.get(place) {
             return *number;
         }
         let number = ServerNumber(self.servers.len());
-        let dialer = (making.dialer)(number, making.login.moved_to(place.clone())).in_cluster();
-        let server = Server::new(dialer, making.most_connections).choosing(Arc::clone(&making.pub_sub));
+        let dialer = (shared.dialer)(number, shared.login.moved_to(place.clone())).in_cluster();
+        let server = Server::new(dialer, shared.most_connections).choosing(Arc::clone(&shared.pub_sub));
         if self.closed {
             server.close();
         }

@@ -37,20 +37,6 @@ impl Connection {
         });
         copies.map_err(|error| self.broke(error, limit))
     }
-
-    /// Confirms an answer that needs it. A confirmation without an answer leaves the request in doubt.
-    pub(super) fn confirmed<'a, T>(
-        &mut self,
-        answer: Result<T, Fault>,
-        needs: impl FnOnce(&T) -> Option<&'a Confirmation>,
-        asks: bool,
-    ) -> (Result<T, Fault>, Option<Copies>) {
-        let Some(confirmation) = answer.as_ref().ok().and_then(needs) else { return (answer, None) };
-        match self.confirm(confirmation, asks) {
-            Ok(copies) => (answer, Some(copies)),
-            Err(fault) => (Err(fault), None),
-        }
-    }
 }
 
 fn read(touched: &Value, counted: &Value) -> Option<Copies> {

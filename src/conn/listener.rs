@@ -148,30 +148,18 @@ impl<'a> Session<'a> {
     }
 
     fn run(&mut self) -> Result<(), Error> {
-        loop {
-            match self.turn() {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
-                Err(error) => return Err(self.broken(error)),
-            }
-        }
+        while self.turn()? {}
+        Ok(())
     }
 
-    /// Returns the error of a broken connection. A refusal among the causes is the error itself.
+    /// Returns the error of a broken connection.
     fn broken(&self, error: io::Error) -> Error {
-        match error.get_ref().and_then(|cause| cause.downcast_ref::<Error>()) {
-            Some(refused) => refused.clone(),
-            None => trouble::failed(
-                &self.listener.server.label(),
-                Moment::Request,
-                error,
-                SILENCE_BEFORE_PING + ANSWER_LIMIT,
-            ),
-        }
+        let (server, limit) = (self.listener.server.label(), SILENCE_BEFORE_PING + ANSWER_LIMIT);
+        trouble::failed(&server, Moment::Request, error, limit)
     }
 
     /// One turn: send requests, sleep, read frames. `Ok(false)` means that no waiter is left.
-    fn turn(&mut self) -> io::Result<bool> {
+    fn turn(&mut self) -> Result<bool, Error> {
         let rest = loop {
             let Some(audience) = self.listener.audience.upgrade() else { return Ok(false) };
             match audience.demand(Instant::now()) {
@@ -180,15 +168,15 @@ impl<'a> Session<'a> {
                 Demand::Rest(until) => break until,
                 Demand::Redial => {
                     let what = "is another server by now: the listening connection is made anew";
-                    return Err(io::Error::other(trouble::at(&self.listener.server.label(), what)));
+                    return Err(trouble::at(&self.listener.server.label(), what));
                 }
                 Demand::Close => return Ok(false),
             }
         };
         let next_check = self.check_liveness()?;
         if self.listener.sleeper.sleep(Some(&self.connection), rest.min(next_check)) {
-            self.connection.fill(None)?;
-            while let Some(frame) = self.connection.received()? {
+            self.connection.fill(None).map_err(|error| self.broken(error))?;
+            while let Some(frame) = self.connection.received().map_err(|error| self.broken(error))? {
                 self.heard = Instant::now();
                 if !self.hear(frame)? {
                     return Ok(false);
@@ -198,7 +186,7 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    fn send_batches(&mut self, word: &str, subscribes: bool, batches: Vec<Vec<String>>) -> io::Result<()> {
+    fn send_batches(&mut self, word: &str, subscribes: bool, batches: Vec<Vec<String>>) -> Result<(), Error> {
         let mut packed = vec![];
         for batch in &batches {
             command(&[word]).arg(batch).write_packed_command(&mut packed);
@@ -210,11 +198,11 @@ impl<'a> Session<'a> {
     }
 
     /// Sends a ping to a silent server. Returns the time of the next check.
-    fn check_liveness(&mut self) -> io::Result<Instant> {
+    fn check_liveness(&mut self) -> Result<Instant, Error> {
         let now = Instant::now();
         let silent = self.heard.until(now);
         if silent >= SILENCE_BEFORE_PING + ANSWER_LIMIT {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "the server fell silent"));
+            return Err(self.broken(io::Error::new(io::ErrorKind::TimedOut, "the server fell silent")));
         }
         if self.sent.is_empty() && silent >= SILENCE_BEFORE_PING {
             self.send(&command(&["PING"]).get_packed_command())?;
@@ -224,17 +212,17 @@ impl<'a> Session<'a> {
         Ok(self.heard.after(limit))
     }
 
-    fn send(&mut self, request: &[u8]) -> io::Result<()> {
+    fn send(&mut self, request: &[u8]) -> Result<(), Error> {
         let deadline = Instant::now().after(self.listener.command_timeout);
         if self.sent.is_empty() {
             // The silence is measured from the request, not from the last message before the request.
             self.heard = self.heard.max(Instant::now().before(SILENCE_BEFORE_PING));
         }
-        self.connection.send(request, deadline)
+        self.connection.send(request, deadline).map_err(|error| self.broken(error))
     }
 
     /// Handles one frame. `false` means that no waiter is left.
-    fn hear(&mut self, frame: Value) -> io::Result<bool> {
+    fn hear(&mut self, frame: Value) -> Result<bool, Error> {
         let event = match frame {
             Value::ServerError(error) => {
                 let refusal = Refusal::new(&error).at(self.listener.server.label());
@@ -244,7 +232,7 @@ impl<'a> Session<'a> {
                             ListenerEvent::Elsewhere(channels, refusal)
                         } else if refusal.is_transient() || (refusal.is_of_login() && self.confirmed) {
                             // The subscription is requested again on the next connection, after a pause.
-                            return Err(io::Error::other(Error::refused(refusal)));
+                            return Err(Error::refused(refusal));
                         } else {
                             ListenerEvent::Refused(channels, refusal)
                         }
@@ -255,7 +243,7 @@ impl<'a> Session<'a> {
                         return Ok(channels.into_iter().try_for_each(unsubscribed).is_some());
                     }
                     Some(Sent::Ping) if refusal.is_of_login() => {
-                        return Err(io::Error::other(Error::refused(refusal)));
+                        return Err(Error::refused(refusal));
                     }
                     _ => return Ok(true),
                 }

@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::credentials::is_of_provider;
 use super::dialer::{Dialer, Purpose};
 use super::stream::Stream;
-use super::trouble::closed;
+use super::trouble::{closed, no_thread};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
@@ -188,10 +188,7 @@ impl Locator {
         if !state.has_thread && !state.closed {
             let shared = Arc::clone(&self.0);
             let started = thread::Builder::new().name("lockson-locate".into()).spawn(move || shared.run());
-            started.map_err(|error| {
-                let text = "no thread could be started to look up the place of redis";
-                Error::with_source(ErrorKind::Connection, text, error)
-            })?;
+            started.map_err(|error| no_thread("look up the place of redis", error))?;
             state.has_thread = true;
         }
         loop {

@@ -15,6 +15,7 @@ use super::dialer::{Dialer, Purpose};
 use super::locate::{LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterFinder};
 use super::server::Server;
 use super::target::Service;
+use super::trouble::no_thread;
 use crate::error::{Error, ErrorKind, Refusal, Stop};
 use crate::time::Instant;
 use crate::transport::{Fault, Limits, ServerNumber};
@@ -36,7 +37,7 @@ impl Master {
     /// The master of a service. `of_sentinel` makes the dialer of a sentinel, whose login is another.
     pub(crate) fn of_service(self, service: Service, of_sentinel: Arc<MakesDialers>) -> Dialer {
         let login = service.master.clone();
-        let limit = self.limit();
+        let limit = Limit::of(self.command_timeout);
         let of_sentinel = move |number, address| of_sentinel(number, address).with_longest_silence(LONGEST_SILENCE);
         let of_sentinel = Arc::new(of_sentinel);
         self.told_by(Sentinels::new(service, limit, of_sentinel), login)
@@ -49,7 +50,7 @@ impl Master {
             let asker = asker.with_purpose(Purpose::AnyRole).with_longest_silence(LONGEST_SILENCE);
             (endpoint, Arc::new(Server::new(asker, 1)))
         });
-        let finder = Nodes::new(nodes.collect(), self.limit());
+        let finder = Nodes::new(nodes.collect(), Limit::of(self.command_timeout));
         self.told_by(finder, login)
     }
 
@@ -60,10 +61,6 @@ impl Master {
             let dialer = dialer(ServerNumber::default(), login.moved_to(endpoint.clone()));
             dialer.with_label(format!("{endpoint} ({label})")).with_longest_silence(LONGEST_SILENCE)
         }))
-    }
-
-    fn limit(&self) -> Limit {
-        Limit::of(self.command_timeout)
     }
 }
 
@@ -119,12 +116,10 @@ impl Limit {
         let answers: Vec<Result<(Instant, T), Error>> = thread::scope(|scope| {
             let asking = servers.iter().map(|server| match server.why_down(begun) {
                 Some(error) if skips_down => Err(error),
-                _ => thread::Builder::new()
-                    .name("lockson-dial".into())
-                    .spawn_scoped(scope, || ask_one(server))
-                    .map_err(|error| {
-                        Error::with_source(ErrorKind::Connection, "no thread could be started to ask redis", error)
-                    }),
+                _ => {
+                    let thread = thread::Builder::new().name("lockson-dial".into());
+                    thread.spawn_scoped(scope, || ask_one(server)).map_err(|error| no_thread("ask redis", error))
+                }
             });
             let asking: Vec<_> = asking.collect();
             let fallen = |_| Err(Error::new(ErrorKind::Connection, "the thread that asked redis fell"));

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use super::{Address, Dialer, Server, Target};
+use crate::error::Result;
 use crate::sync::Mutex;
+use crate::transport::ServerNumber;
 
 /// A request as the server received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,28 @@ pub(crate) struct Scripted {
     /// The address of the server in `CLIENT INFO`.
     label: Arc<Mutex<String>>,
     seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Server {
+    /// A server with one connection.
+    pub(crate) fn for_test(url: &str) -> Self {
+        Self::numbered_for_test(ServerNumber::default(), url)
+    }
+
+    pub(crate) fn numbered_for_test(number: ServerNumber, url: &str) -> Self {
+        let address = Address::parse(url).expect("a test writes a good URL");
+        Self::new(Dialer::new(number, address, None, "test".into()), 1)
+    }
+}
+
+impl Address {
+    /// Parses the URL of a single server.
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        match Target::parse(url)? {
+            Target::Fixed(address) => Ok(address),
+            other => panic!("not the URL of a single server: {other}"),
+        }
+    }
 }
 
 type Script = dyn Fn(&Seen) -> Reaction + Send + Sync;

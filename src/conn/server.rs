@@ -46,18 +46,6 @@ impl Server {
         Self { pub_sub, ..self }
     }
 
-    /// A server with one connection.
-    #[cfg(test)]
-    pub(crate) fn for_test(url: &str) -> Self {
-        Self::numbered_for_test(ServerNumber::default(), url)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn numbered_for_test(number: ServerNumber, url: &str) -> Self {
-        let address = super::address::Address::parse(url).expect("a test writes a good URL");
-        Self::new(Dialer::new(number, address, None, "test".into()), 1)
-    }
-
     pub(crate) fn number(&self) -> ServerNumber {
         self.dialer.number
     }
@@ -143,7 +131,12 @@ impl Server {
             };
             answer = send(&mut connection);
         }
-        let (answer, copies) = connection.confirmed(answer, needs, asking);
+        let confirmed = match answer.as_ref().ok().and_then(needs) {
+            Some(confirmation) => connection.confirm(confirmation, asking).map(Some),
+            None => Ok(None),
+        };
+        // A confirmation without an answer leaves the request in doubt.
+        let (answer, copies) = confirmed.map_or_else(|fault| (Err(fault), None), |copies| (answer, copies));
         self.put_away(connection, is_usable(&answer));
         if is_of_replica(&answer) {
             self.leave_replica();

@@ -116,6 +116,11 @@ pub(super) fn at(label: &str, what: impl Display) -> Error {
     Error::new(ErrorKind::Connection, format!("redis at {label} {what}"))
 }
 
+/// The error of a question for which the system gave no thread.
+pub(super) fn no_thread(what: &str, error: io::Error) -> Error {
+    Error::with_source(ErrorKind::Connection, format!("no thread could be started to {what}"), error)
+}
+
 /// The error for a connection on which the server wants a login anew.
 pub(super) fn logged_out(label: &str) -> Error {
     at(label, "ended the login of the connection")

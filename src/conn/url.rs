@@ -26,62 +26,47 @@ struct Parts {
 
 impl Target {
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        parse(url)
-    }
-}
-
-#[cfg(test)]
-impl Address {
-    /// Parses the URL of a single server.
-    pub(crate) fn parse(url: &str) -> Result<Self> {
-        match parse(url)? {
-            Target::Fixed(address) => Ok(address),
-            other => panic!("not the URL of a single server: {other}"),
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return fail("it must look like redis://[user:password@]host[:port][/database] or redis+unix:///path");
+        };
+        if url != url.trim() {
+            return fail("it has a space or a line break at its start or end; cut it off, as trim() does");
         }
-    }
-}
-
-fn parse(url: &str) -> Result<Target> {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return fail("it must look like redis://[user:password@]host[:port][/database] or redis+unix:///path");
-    };
-    if url != url.trim() {
-        return fail("it has a space or a line break at its start or end; cut it off, as trim() does");
-    }
-    if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return fail("it contains a space or a line break; write a space as %20");
-    }
-    let (rest, has_fragment) = rest.split_once('#').map_or((rest, false), |(rest, _)| (rest, true));
-    let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, path) = before.find('/').map_or((before, ""), |slash| before.split_at(slash));
-    let scheme = scheme.to_ascii_lowercase();
-    let is_unix = matches!(scheme.as_str(), "redis+unix" | "valkey+unix" | "unix");
-    let behind = url.len() - scheme.len() - "://".len() - authority.len();
-    if !is_unix && url[url.len() - behind..].contains('@') {
-        return fail("an @ follows the host; in user and password write / as %2F, ? as %3F, # as %23, @ as %40");
-    }
-    if has_fragment {
-        return fail("a # and the text behind have no meaning; in user and password write # as %23");
-    }
-    if is_unix {
-        return unix(authority, path, query).map(Target::Fixed);
-    }
-    let (program, form) = scheme.split_once('+').unwrap_or((&scheme, ""));
-    let tls = matches!(program, "rediss" | "valkeys");
-    if tls && cfg!(not(feature = "tls")) {
-        return Err(Error::new(ErrorKind::Unsupported, WITHOUT_TLS));
-    }
-    match form {
-        _ if !tls && !matches!(program, "redis" | "valkey") => {}
-        "" | "cluster" | "sentinel" | "replicated" => return several::hosts(form, tls, authority, path, query),
-        _ => {}
-    }
-    let meant = ["cluster", "sentinel", "replicated", "unix"].into_iter().find(|form| scheme.contains(form));
-    let meant = meant.map_or_else(String::new, |form| format!("; is redis+{form}:// meant?"));
-    fail(format!(
-        "it must begin with redis://, rediss://, valkey://, valkeys://, redis+cluster://, redis+sentinel://, \
+        if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return fail("it contains a space or a line break; write a space as %20");
+        }
+        let (rest, has_fragment) = rest.split_once('#').map_or((rest, false), |(rest, _)| (rest, true));
+        let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = before.find('/').map_or((before, ""), |slash| before.split_at(slash));
+        let scheme = scheme.to_ascii_lowercase();
+        let is_unix = matches!(scheme.as_str(), "redis+unix" | "valkey+unix" | "unix");
+        let behind = url.len() - scheme.len() - "://".len() - authority.len();
+        if !is_unix && url[url.len() - behind..].contains('@') {
+            return fail("an @ follows the host; in user and password write / as %2F, ? as %3F, # as %23, @ as %40");
+        }
+        if has_fragment {
+            return fail("a # and the text behind have no meaning; in user and password write # as %23");
+        }
+        if is_unix {
+            return unix(authority, path, query).map(Target::Fixed);
+        }
+        let (program, form) = scheme.split_once('+').unwrap_or((&scheme, ""));
+        let tls = matches!(program, "rediss" | "valkeys");
+        if tls && cfg!(not(feature = "tls")) {
+            return Err(Error::new(ErrorKind::Unsupported, WITHOUT_TLS));
+        }
+        match form {
+            _ if !tls && !matches!(program, "redis" | "valkey") => {}
+            "" | "cluster" | "sentinel" | "replicated" => return several::hosts(form, tls, authority, path, query),
+            _ => {}
+        }
+        let meant = ["cluster", "sentinel", "replicated", "unix"].into_iter().find(|form| scheme.contains(form));
+        let meant = meant.map_or_else(String::new, |form| format!("; is redis+{form}:// meant?"));
+        fail(format!(
+            "it must begin with redis://, rediss://, valkey://, valkeys://, redis+cluster://, redis+sentinel://, \
          redis+replicated://, redis+unix:// or unix://{meant}"
-    ))
+        ))
+    }
 }
 
 fn unix(authority: &str, path: &str, query: &str) -> Result<Address> {

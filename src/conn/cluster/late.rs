@@ -20,15 +20,8 @@ use crate::transport::Identity;
 #[derive(Debug, Default)]
 pub(super) struct Late {
     /// Each with the time from which it matters no more.
-    copies: Vec<(Identity, Instant)>,
+    pub(super) copies: Vec<(Identity, Instant)>,
     under_way: bool,
-}
-
-#[cfg(test)]
-impl Late {
-    pub(super) fn copies(&self) -> impl Iterator<Item = &Identity> {
-        self.copies.iter().map(|(copy, _)| copy)
-    }
 }
 
 /// Has a copy fenced in the background, at the member that got it.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::Shared;
 use super::member_view::{self, MemberView};
 use crate::conn::server::Server;
-use crate::conn::trouble::foreign;
+use crate::conn::trouble::{foreign, no_thread};
 use crate::error::{Error, ErrorKind};
 use crate::time::Instant;
 use crate::transport::{Fault, ServerNumber};
@@ -24,23 +24,14 @@ use crate::transport::{Fault, ServerNumber};
 #[derive(Debug, Default)]
 pub(super) struct Refreshing {
     last: Option<Instant>,
-    under_way: bool,
+    pub(super) under_way: bool,
     /// The number of looks so far: each begins with another member, because one may have an old map.
-    turn: usize,
+    pub(super) turn: usize,
     /// The members that did not answer, each until it answers a look, or until this time.
     doubted: Vec<(ServerNumber, Instant)>,
 }
 
 impl Refreshing {
-    pub(super) fn turn(&self) -> usize {
-        self.turn
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_under_way(&self) -> bool {
-        self.under_way
-    }
-
     fn doubts(&self, member: ServerNumber) -> bool {
         self.doubted.iter().any(|(doubted, _)| *doubted == member)
     }
@@ -171,10 +162,8 @@ fn ask(
         // The look may be over.
         let _ = tell.send((member, told));
     };
-    thread::Builder::new().name("lockson-map".into()).spawn(work).map(drop).map_err(|error| {
-        let text = "no thread could be started to ask for the map of the cluster";
-        Fault::NotSent(Error::with_source(ErrorKind::Connection, text, error))
-    })
+    let started = thread::Builder::new().name("lockson-map".into()).spawn(work);
+    started.map(drop).map_err(|error| Fault::NotSent(no_thread("ask for the map of the cluster", error)))
 }
 
 /// Whether the map of a member is trusted. A map that shares no node with the accepted one is refused, unless a host of
@@ -218,7 +207,7 @@ fn accept(shared: &Shared, told: &MemberView) {
     let mut state = shared.state.lock();
     // A replica may be the only one to ask for the next map.
     let places = told.ranges.iter().flat_map(|range| iter::once(&range.master).chain(&range.replicas));
-    let mut members: Vec<_> = places.map(|place| state.number(place, &shared.making)).collect();
+    let mut members: Vec<_> = places.map(|place| state.number(place, shared)).collect();
     members.sort_unstable_by_key(|number| number.0);
     members.dedup();
     state.members = members;

@@ -82,7 +82,7 @@ fn cluster_of(
 ) -> Cluster {
     let seeds = seeds.iter().map(|port| Endpoint::Tcp("127.0.0.1".into(), *port)).collect();
     let login = Address::parse("redis://h").unwrap();
-    Cluster::new(seeds, Members::new(login, Arc::new(dialer), 2, None), command_timeout)
+    Cluster::new(login, seeds, Arc::new(dialer), 2, None, command_timeout)
 }
 
 fn port_of(server: &Server) -> u16 {
@@ -200,7 +200,7 @@ fn looks_end_when_a_doubted_member_answers() {
     let cluster = cluster(&[member.port], SOON);
     cluster.greet(SOON).unwrap();
     cluster.doubt(ServerNumber(0));
-    eventually("looks end", || !cluster.shared.state.lock().refreshing.is_under_way());
+    eventually("looks end", || !cluster.shared.state.lock().refreshing.under_way);
     assert!(member.looks() <= 3, "{}", member.looks());
 }
 
@@ -240,8 +240,8 @@ fn a_look_that_panics_is_not_the_last_one() {
 fn a_redirection_without_a_host_leads_to_the_host_that_spoke() {
     let seeds = ["127.0.0.1", "localhost"].map(|host| Endpoint::Tcp(host.into(), 7_000));
     let dialer = |number, address| Dialer::new(number, address, None, "test".into());
-    let members = Members::new(Address::parse("redis://h").unwrap(), Arc::new(dialer), 1, None);
-    let cluster = Cluster::new(seeds.into(), members, LIMIT);
+    let login = Address::parse("redis://h").unwrap();
+    let cluster = Cluster::new(login, seeds.into(), Arc::new(dialer), 1, None, LIMIT);
     let Ok(redis::Value::ServerError(error)) = redis::parse_redis_value(b"-ASK 5 :7001\r\n") else { panic!() };
     let refusal = Refusal::new(&error);
     let Redirect::Elsewhere(Route { server, asking: true }) = cluster.redirect(ServerNumber(1), &refusal) else {
@@ -313,7 +313,7 @@ fn a_late_copy_is_fenced_until_it_is_over() {
     cluster.leave_behind(copy.clone());
     let is_left = |of: ServerNumber| {
         let state = cluster.shared.state.lock();
-        state.late.copies().any(|copy| copy.number == of)
+        state.late.copies.iter().any(|(copy, _)| copy.number == of)
     };
     eventually("the copy is over", || !is_left(ServerNumber(1)));
     let killed = member.server.seen().iter().filter(|seen| kills(seen) && seen.words[3] == copy.id.to_string()).count();

@@ -13,7 +13,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::session::Session;
-use super::trouble::Facts;
 use super::unverified::Unverified;
 use crate::conn::address::{Address, Endpoint};
 use crate::conn::single_flight::{NoAnswer, SingleFlight};
@@ -26,7 +25,6 @@ use crate::tls::{ClientCertificate, Pem, Tls};
 #[derive(Debug)]
 pub(crate) struct Connector {
     name: ServerName<'static>,
-    facts: Arc<Facts>,
     source: Arc<Source>,
     /// Files are read in a thread of their own, because a file system may hang.
     reads: Arc<SingleFlight<Result<Arc<ClientConfig>>>>,
@@ -35,7 +33,7 @@ pub(crate) struct Connector {
 /// What a session is made of.
 #[derive(Debug)]
 struct Source {
-    settings: Tls,
+    settings: Arc<Tls>,
     provider: Arc<CryptoProvider>,
     /// The authorities of the system, and when they were read: they are many, and change with the system.
     of_system: Mutex<OfSystem>,
@@ -68,13 +66,10 @@ impl Connector {
             Some(name) => named(name, "the name of with_server_name()")?,
             None => named(host, "the host of the URL")?,
         };
-        let facts = Facts {
-            authorities: in_words(&settings.authorities),
-            has_certificate: settings.client_certificate.is_some(),
-        };
-        let source = Source { settings, provider: Arc::new(ring::default_provider()), of_system: Mutex::default() };
+        let (settings, provider) = (Arc::new(settings), Arc::new(ring::default_provider()));
+        let source = Source { settings, provider, of_system: Mutex::default() };
         let reads = Arc::new(SingleFlight::new("lockson-dial"));
-        let connector = Self { name, facts: Arc::new(facts), source: Arc::new(source), reads };
+        let connector = Self { name, source: Arc::new(source), reads };
         connector.session(deadline)?;
         Ok(Some(connector))
     }
@@ -88,7 +83,6 @@ impl Connector {
         };
         Self {
             name: own.unwrap_or_else(|| self.name.clone()),
-            facts: Arc::clone(&self.facts),
             source: Arc::clone(&self.source),
             reads: Arc::clone(&self.reads),
         }
@@ -110,7 +104,7 @@ impl Connector {
             }
         };
         let connection = ClientConnection::new(config, self.name.clone());
-        Ok(Session::new(connection.map_err(unusable)?, Arc::clone(&self.facts)))
+        Ok(Session::new(connection.map_err(unusable)?, Arc::clone(&self.source.settings)))
     }
 }
 
@@ -180,15 +174,6 @@ impl Source {
 
 fn named(name: &str, what: &str) -> Result<ServerName<'static>> {
     ServerName::try_from(name.to_owned()).or_else(|_| fail(format!("{what} is no name that a TLS certificate has")))
-}
-
-/// The trusted authorities, as the subject of a sentence in the plural.
-fn in_words(authorities: &[Pem]) -> String {
-    let files: Vec<_> = authorities.iter().map(|pem| format!("{pem:?}")).collect();
-    match files.as_slice() {
-        [] => "the authorities of this system".to_owned(),
-        files => format!("the authorities of {}", files.join(" and ")),
-    }
 }
 
 fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>> {
@@ -276,7 +261,7 @@ mod tests {
     fn the_authorities_of_the_system_are_read_again() {
         let old = (Instant::now().before(READ_AGAIN), Arc::new(RootCertStore::empty()));
         let of_system = Mutex::new(Some(old.clone()));
-        let source = Source { settings: Tls::default(), provider: Arc::new(ring::default_provider()), of_system };
+        let source = Source { settings: Arc::default(), provider: Arc::new(ring::default_provider()), of_system };
         // A machine without authorities has no others.
         assert!(source.roots_of_system().map_or(true, |roots| !Arc::ptr_eq(&roots, &old.1)));
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use rustls::ClientConnection;
 
-use super::trouble::Facts;
 use crate::conn::stream::{TimedStream, ended};
 use crate::time::Instant;
+use crate::tls::Tls;
 
 /// A session belongs to the thread that uses the connection; only the stream below is shared, to shut it down.
 ///
@@ -16,7 +16,7 @@ use crate::time::Instant;
 /// copy of a session would end the session of its parent.
 pub(in crate::conn) struct Session {
     connection: ClientConnection,
-    facts: Arc<Facts>,
+    settings: Arc<Tls>,
     /// The number of decrypted bytes that were not read.
     decrypted: usize,
     /// The number of bytes in the record that the system has not taken whole.
@@ -28,10 +28,10 @@ pub(in crate::conn) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(mut connection: ClientConnection, facts: Arc<Facts>) -> Self {
+    pub(super) fn new(mut connection: ClientConnection, settings: Arc<Tls>) -> Self {
         // A request is sealed as a whole; requests have a limit of their own.
         connection.set_buffer_limit(None);
-        Self { connection, facts, decrypted: 0, sealed: 0, broke: None, ended: false }
+        Self { connection, settings, decrypted: 0, sealed: 0, broke: None, ended: false }
     }
 
     /// Makes the handshake. The last message of the handshake is sent with the first request.
@@ -145,7 +145,7 @@ impl Session {
             Err(error) => {
                 // The server is told why, if that can be done at once.
                 let _ = self.connection.write_tls(&mut Wire { stream, when: None });
-                Err(self.facts.trouble(error))
+                Err(self.settings.trouble(error))
             }
         }
     }
@@ -177,7 +177,7 @@ impl Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("facts", &self.facts).finish_non_exhaustive()
+        f.debug_struct("Session").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 

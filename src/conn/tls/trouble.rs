@@ -7,13 +7,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError};
 
-/// What texts tell of the settings of a session.
-#[derive(Debug)]
-pub(super) struct Facts {
-    /// The authorities that are trusted, as the subject of a sentence in the plural.
-    pub(super) authorities: String,
-    pub(super) has_certificate: bool,
-}
+use crate::tls::{Pem, Tls};
 
 /// A failure of TLS. Its text is that of the TLS library.
 #[derive(Debug)]
@@ -22,8 +16,8 @@ pub(in crate::conn) struct Trouble {
     error: rustls::Error,
 }
 
-impl Facts {
-    /// The error of a connection whose session failed.
+impl Tls {
+    /// The error of a connection whose session with these settings failed.
     pub(super) fn trouble(&self, error: rustls::Error) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidData, Trouble { what: self.what(&error), error })
     }
@@ -55,7 +49,7 @@ impl Facts {
             Is::UnknownIssuer => format!(
                 "has a TLS certificate that is self-signed or comes from an authority that {} do not have: give the \
                  certificate of its authority by Tls::with_ca_file()",
-                self.authorities
+                in_words(&self.authorities)
             ),
             Is::NotValidForNameContext { expected, presented } => {
                 let names = presented.iter().filter_map(|name| plain_name(name)).take(MOST_NAMES).collect::<Vec<_>>();
@@ -88,10 +82,10 @@ impl Facts {
 
     fn what_of_alert(&self, alert: AlertDescription) -> String {
         use AlertDescription as Is;
-        let mine =
-            if self.has_certificate { "refused the client certificate" } else { "requires a client certificate" };
+        let has_certificate = self.client_certificate.is_some();
+        let mine = if has_certificate { "refused the client certificate" } else { "requires a client certificate" };
         let what = match alert {
-            Is::CertificateRequired | Is::BadCertificate | Is::NoCertificate if !self.has_certificate => {
+            Is::CertificateRequired | Is::BadCertificate | Is::NoCertificate if !has_certificate => {
                 return format!("{mine}: {GIVE_ONE}");
             }
             Is::CertificateExpired => "refused the client certificate because it expired: renew it",
@@ -113,7 +107,7 @@ impl Facts {
             Is::UnrecognisedName => {
                 "has no TLS certificate for this name: say which one to expect by Tls::with_server_name()"
             }
-            Is::HandshakeFailure if !self.has_certificate => {
+            Is::HandshakeFailure if !has_certificate => {
                 return format!(
                     "refused the TLS handshake: it shares no cipher with this client, or {mine}: {GIVE_ONE}"
                 );
@@ -156,6 +150,15 @@ fn plain_name(listed: &str) -> Option<&str> {
     let name = listed.split_once('(').map_or(listed, |(_, rest)| rest.trim_end_matches(')')).trim_matches('"');
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "*.-_:".contains(c);
     (!name.is_empty() && name.len() <= 253 && name.chars().all(is_plain)).then_some(name)
+}
+
+/// The trusted authorities, as the subject of a sentence in the plural.
+fn in_words(authorities: &[Pem]) -> String {
+    let files: Vec<_> = authorities.iter().map(|pem| format!("{pem:?}")).collect();
+    match files.as_slice() {
+        [] => "the authorities of this system".to_owned(),
+        files => format!("the authorities of {}", files.join(" and ")),
+    }
 }
 
 fn in_days(seconds: u64) -> String {
