@@ -27,7 +27,6 @@ use crate::time::Instant;
 use crate::transport::{Fault, Identity, ServerNumber};
 
 /// Makes connections to one server.
-#[derive(Debug)]
 pub(crate) struct Dialer {
     pub(super) number: ServerNumber,
     address: Address,

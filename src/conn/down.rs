@@ -12,10 +12,9 @@ use std::time::Duration;
 use crate::time::Instant;
 
 /// The mark of a server that does not answer.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Down(Option<Mark>);
 
-#[derive(Debug)]
 struct Mark {
     /// The beginning of the first request that failed.
     since: Instant,

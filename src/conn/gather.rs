@@ -273,11 +273,6 @@ impl<'a, T> Pipeline<'a, T> {
         true
     }
 
-    /// Whether a request wants a fit server.
-    fn demand_fitness(&self) -> bool {
-        self.requests.iter().any(|(_, request)| request.fitness != Fitness::default())
-    }
-
     /// Whether a server that is down does not get the requests.
     fn need_it_up(&self) -> bool {
         self.requests.iter().all(|(_, request)| request.fitness.is_up)
@@ -317,7 +312,7 @@ impl<'a, T> Pipeline<'a, T> {
             self.write();
         } else if let Some(connection) = self.connection.take() {
             let answered = |outcome: &&Response<T>| matches!(outcome.answer, Ok(_) | Err(Fault::Refused(_)));
-            if self.demand_fitness()
+            if self.requests.iter().any(|(_, request)| request.fitness != Fitness::default())
                 && let Some(last) = self.outcomes.iter().rfind(answered)
             {
                 self.server.answered(self.run_id.as_deref(), last.sent);

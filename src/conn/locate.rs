@@ -1,6 +1,5 @@
 //! Finds the place of a server that moves at each dial, and ends the connections to a place that the server has left.
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use super::connection::Connection;
 #[cfg(feature = "credentials")]
 use super::credentials::is_of_provider;
 use super::dialer::{Dialer, Purpose};
-use super::stream::Stream;
+use super::stream::{Stream, shut_down};
 use super::trouble::{closed, no_thread};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Condvar, Mutex};
@@ -40,7 +39,7 @@ pub(super) struct MasterAddress {
 }
 
 /// The server at one place, until it moves.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Stay {
     number: u64,
     endpoint: Endpoint,
@@ -59,7 +58,7 @@ struct Shared {
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     stay: Option<Stay>,
     /// A time before the questions whose answers named the place last.
@@ -199,15 +198,14 @@ impl Locator {
             if let Some(stay) = state.current(now) {
                 return Ok(stay.clone());
             }
-            // Another answer needs a change by people.
-            let is_final = |error: &&Error| error.kind() != ErrorKind::Connection;
-            if let Some(error) = state.trouble.as_ref().map(|(error, _)| error).filter(is_final) {
+            // An error of another kind needs a change by people.
+            if let Some((error, _)) = &state.trouble
+                && (now >= deadline || error.kind() != ErrorKind::Connection)
+            {
                 return Err(error.clone());
             }
             if now >= deadline {
-                let trouble = state.trouble.as_ref().map(|(error, _)| error.clone());
-                return Err(trouble
-                    .unwrap_or_else(|| Error::new(ErrorKind::Connection, "the place of redis was not told in time")));
+                return Err(Error::new(ErrorKind::Connection, "the place of redis was not told in time"));
             }
             self.0.changed.wait_for(&mut state, now.nap_until(deadline));
         }
@@ -228,12 +226,6 @@ impl Locator {
 impl Drop for Locator {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-impl fmt::Debug for Locator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Locator").field(&self.0.endpoint).finish()
     }
 }
 
@@ -327,7 +319,7 @@ fn is_of_the_place(fault: &Fault) -> bool {
 
 /// Ends every operation on these streams, so that a late reply of a former master counts for nothing.
 fn end(streams: &[Weak<Stream>]) {
-    streams.iter().filter_map(Weak::upgrade).for_each(|stream| stream.shut_down());
+    streams.iter().filter_map(Weak::upgrade).for_each(|stream| shut_down(&stream));
 }
 
 /// The advice for a replica at the place that was told for the master.

@@ -12,7 +12,6 @@ use crate::time::Instant;
 pub(crate) enum Tls {}
 
 /// Begins sessions.
-#[derive(Debug)]
 pub(crate) enum Connector {}
 
 /// The session of one connection.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::stream::Stream;
+use super::stream::{Stream, shut_down};
 use super::trouble;
 use crate::error::{Error, ErrorKind};
 use crate::owner::Home;
@@ -13,7 +13,6 @@ use crate::time::Instant;
 use crate::transport::Fault;
 
 /// A pool that grows to its limit under load and shrinks to one connection when idle.
-#[derive(Debug)]
 pub(super) struct Pool {
     /// The server as error texts show it.
     server: Arc<str>,
@@ -24,7 +23,7 @@ pub(super) struct Pool {
     freed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     /// Sorted by last use: the front is closed first.
     idle: Vec<Idle>,
@@ -35,7 +34,6 @@ struct State {
     closed: bool,
 }
 
-#[derive(Debug)]
 struct Idle {
     connection: Box<Connection>,
     since: Instant,
@@ -117,7 +115,7 @@ impl Pool {
         let mut state = self.state.lock();
         if state.closed {
             if let Some(stream) = stream.upgrade() {
-                stream.shut_down();
+                shut_down(&stream);
             }
             return;
         }
@@ -175,7 +173,7 @@ impl Pool {
     /// Ends every operation under way. The pool stays open.
     pub(super) fn shut_down(&self) {
         let streams = std::mem::take(&mut self.state.lock().streams);
-        streams.iter().filter_map(Weak::upgrade).for_each(|stream| stream.shut_down());
+        streams.iter().filter_map(Weak::upgrade).for_each(|stream| shut_down(&stream));
     }
 
     fn tell_one(&self, state: &State) {
@@ -229,7 +227,7 @@ mod tests {
     #[test]
     fn a_stream_that_opens_after_the_end_is_shut_down() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let stream = Arc::new(Stream(TcpStream::connect(listener.local_addr().unwrap()).unwrap().into()));
+        let stream = Arc::new(Stream::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap()));
         let (mut theirs, _) = listener.accept().unwrap();
         theirs.set_read_timeout(Some(SOON)).unwrap();
         let pool = Pool::new("h:1/0".into(), 1);

@@ -11,11 +11,11 @@ use crate::transport::{Fault, Limits, PubSub};
 /// The choice between plain and sharded pub/sub.
 ///
 /// A client that changed its mind would publish where its own waiters, and those of Redisson, do not listen.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct PubSubChoice(OnceLock<PubSub>);
 
 impl PubSubChoice {
-    /// The choice of a client without a cluster, and of a client that is told what to use.
+    /// The choice of a client that is told what to use, and of a client without a cluster.
     pub(crate) fn made(pub_sub: PubSub) -> Self {
         Self(pub_sub.into())
     }
@@ -23,8 +23,8 @@ impl PubSubChoice {
     /// The choice on a cluster: sharded where the first server that answers knows sharded pub/sub, as in Redisson.
     /// `is_sharded` replaces the question.
     pub(crate) fn on_cluster(is_sharded: Option<bool>) -> Self {
-        is_sharded
-            .map_or_else(Self::default, |sharded| Self::made(if sharded { PubSub::Sharded } else { PubSub::Plain }))
+        let made = is_sharded.map(|sharded| if sharded { PubSub::Sharded } else { PubSub::Plain });
+        made.map_or_else(Self::default, Self::made)
     }
 
     /// Returns the choice, if it is made.

@@ -1,6 +1,5 @@
 //! Resolves host names in a thread, because the system call has no time-out.
 
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -44,12 +43,6 @@ impl Resolver {
             Err(NoAnswer::NotInTime) => Err(NoConnection::NotResolvedInTime),
             Err(NoAnswer::NoThread(error)) => Err(NoConnection::Failed(error)),
         }
-    }
-}
-
-impl fmt::Debug for Resolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Resolver(..)")
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod dedicated;
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,6 @@ use crate::transport::{Confirmation, Copies, Fault, Identity, Limits, PubSub, Qu
 pub(crate) use dedicated::DedicatedConnection;
 
 /// A server of the topology.
-#[derive(Debug)]
 pub(crate) struct Server {
     pub(super) dialer: Dialer,
     pub(super) pool: Pool,
@@ -370,15 +370,6 @@ impl Server {
         fenced(kill(&mut connection, copy, Limits::by(deadline))).map(drop)
     }
 
-    /// Closes the idle connections to a server that stores no keys any more. Where the server `is_mute`, nothing waits
-    /// for its answers any longer.
-    pub(super) fn leave(&self, is_mute: bool) {
-        self.pool.close_idle();
-        if is_mute {
-            self.pool.shut_down();
-        }
-    }
-
     /// Closes connections that were idle for `limit`. Returns the time of the next check.
     pub(crate) fn trim(&self, now: Instant, limit: Duration) -> Option<Instant> {
         self.pool.trim(now, limit)
@@ -394,6 +385,12 @@ impl Server {
         if let Some(locator) = &self.dialer.locator {
             locator.close();
         }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Server").field(&self.dialer.label).finish()
     }
 }
 

@@ -31,10 +31,9 @@ impl ServerStart {
 ///
 /// The uptime is measured by the clock of the machine, which may be set forward after a start. What was seen before
 /// is more certain: a run started after the last answer of the run before, and not before any start that it told.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Runs(Vec<Run>);
 
-#[derive(Debug)]
 struct Run {
     id: Arc<str>,
     started: Instant,

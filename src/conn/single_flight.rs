@@ -1,6 +1,5 @@
 //! Asks a question that may block without limit in a thread of its own, for callers that each have a deadline.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::thread;
@@ -121,12 +120,6 @@ impl<T: Clone + Send + 'static> SingleFlight<T> {
             state.renewed = number;
         }
         Ok(())
-    }
-}
-
-impl<T> fmt::Debug for SingleFlight<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SingleFlight").field(&self.thread_name).finish()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix,
 use crate::time::Instant;
 
 /// A connected stream. Other threads may share it, to shut it down.
-#[derive(Debug)]
-pub(super) struct Stream(pub(super) OwnedFd);
+pub(super) type Stream = OwnedFd;
 
 /// A stream and its time-outs.
 #[derive(Debug)]
@@ -29,7 +28,7 @@ pub(super) struct TimedStream {
 
 impl TimedStream {
     pub(super) fn new(stream: impl Into<OwnedFd>) -> Self {
-        Self { stream: Arc::new(Stream(stream.into())), read_timeout: None, write_timeout: None }
+        Self { stream: Arc::new(stream.into()), read_timeout: None, write_timeout: None }
     }
 
     /// Writes a part of `bytes`, at least one byte, by `deadline`, or at once where there is none: then the error
@@ -40,11 +39,11 @@ impl TimedStream {
             if let Some(left) = left
                 && needs_setting(self.write_timeout, left)
             {
-                set_socket_timeout(&*self.stream, Timeout::Send, Some(left))?;
+                set_socket_timeout(&self.stream, Timeout::Send, Some(left))?;
                 self.write_timeout = Some(left);
             }
             let flags = if left.is_some() { SendFlags::empty() } else { SendFlags::DONTWAIT };
-            match rustix::net::send(&*self.stream, bytes, flags | quietly()) {
+            match rustix::net::send(&self.stream, bytes, flags | quietly()) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => return Ok(written),
                 Err(error) if is_early_wake(error, left) => {}
@@ -62,11 +61,11 @@ impl TimedStream {
             if let Some(left) = left
                 && needs_setting(self.read_timeout, left)
             {
-                set_socket_timeout(&*self.stream, Timeout::Recv, Some(left))?;
+                set_socket_timeout(&self.stream, Timeout::Recv, Some(left))?;
                 self.read_timeout = Some(left);
             }
             let flags = if left.is_some() { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
-            match rustix::net::recv(&*self.stream, &mut *buffer, flags) {
+            match rustix::net::recv(&self.stream, &mut *buffer, flags) {
                 Ok((_, 0)) => return Err(ended()),
                 Ok((_, read)) => return Ok(read),
                 Err(error) if is_early_wake(error, left) => {}
@@ -85,7 +84,7 @@ impl TimedStream {
 
     /// The address of the server; `None` for a Unix socket.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
-        rustix::net::getpeername(&*self.stream).ok()??.try_into().ok()
+        rustix::net::getpeername(&self.stream).ok()??.try_into().ok()
     }
 
     /// Returns the stream, for polling and for shutdown.
@@ -94,18 +93,10 @@ impl TimedStream {
     }
 }
 
-impl Stream {
-    /// Ends every operation on this stream, from any thread.
-    pub(super) fn shut_down(&self) {
-        // An error means that the stream is shut down already.
-        let _ = rustix::net::shutdown(self, Shutdown::Both);
-    }
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
+/// Ends every operation on a stream, from any thread.
+pub(super) fn shut_down(stream: &Stream) {
+    // An error means that the stream is shut down already.
+    let _ = rustix::net::shutdown(stream, Shutdown::Both);
 }
 
 /// Connects to the first address that accepts the connection. Each address gets an equal share of the time left.

@@ -162,8 +162,8 @@ impl Parts {
             }
             let spaced = value.replace('+', " ");
             match name {
-                "db" => same(name, &mut self.database, number_of_database(value)?)?,
-                "protocol" => same(name, &mut self.resp3, protocol(value)?)?,
+                "db" => give(name, &mut self.database, Some(number_of_database(value)?))?,
+                "protocol" => give(name, &mut self.resp3, Some(protocol(value)?))?,
                 "user" => give(name, &mut self.login.username, decoded(&spaced, name)?)?,
                 "pass" => give(name, &mut self.login.password, decoded(&spaced, name)?)?,
                 "sentinel_user" | "sentinel_pass" if self.of_sentinels.is_some() => {
@@ -192,19 +192,13 @@ impl Parts {
     }
 }
 
-fn give<T: PartialEq>(name: &str, slot: &mut Option<T>, value: Option<T>) -> Result<()> {
-    value.map_or(Ok(()), |value| same(name, slot, value))
-}
-
 /// Sets a value, which another part of the URL may give as well.
-fn same<T: PartialEq>(name: &str, slot: &mut Option<T>, value: T) -> Result<()> {
-    match slot {
-        Some(known) if *known != value => fail(format!("the parameter {name} contradicts the part before the ?")),
-        _ => {
-            *slot = Some(value);
-            Ok(())
-        }
+fn give<T: PartialEq>(name: &str, slot: &mut Option<T>, value: Option<T>) -> Result<()> {
+    if slot.is_some() && value.is_some() && *slot != value {
+        return fail(format!("the parameter {name} contradicts the part before the ?"));
     }
+    *slot = slot.take().or(value);
+    Ok(())
 }
 
 fn number_of_database(text: &str) -> Result<i64> {

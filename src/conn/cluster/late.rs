@@ -17,7 +17,7 @@ use crate::time::Instant;
 use crate::transport::Identity;
 
 /// The copies to fence.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Late {
     /// Each with the time from which it matters no more.
     pub(super) copies: Vec<(Identity, Instant)>,

@@ -8,8 +8,9 @@ use crate::conn::address::Endpoint;
 use crate::transport::{ServerNumber, Slot};
 
 /// The slots of the members.
-#[derive(Debug)]
+#[derive(Default)]
 pub(super) struct Map {
+    /// By slot; empty before anything is known.
     masters: Vec<Option<u32>>,
     /// The highest epoch of an accepted map.
     epoch: u64,
@@ -33,6 +34,7 @@ impl Map {
 
     /// Records the word of a member about one slot.
     pub(super) fn moved(&mut self, slot: Slot, to: ServerNumber) {
+        self.masters.resize(usize::from(SLOTS), None);
         if let Some(master) = self.masters.get_mut(usize::from(slot.0)) {
             *master = u32::try_from(to.0).ok();
         }
@@ -61,12 +63,6 @@ impl Map {
         self.masters = masters;
         self.epoch = told.epoch.unwrap_or(self.epoch);
         self.ids.clone_from(&told.ids);
-    }
-}
-
-impl Default for Map {
-    fn default() -> Self {
-        Self { masters: vec![None; usize::from(SLOTS)], epoch: 0, ids: HashMap::default() }
     }
 }
 

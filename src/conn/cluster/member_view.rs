@@ -46,16 +46,11 @@ pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<Mem
             return Err(Stop::Refused(Refusal::new(error)));
         }
         let (ranges, ids) = ranges(slots, spoke).ok_or(Stop::NoReply)?;
-        Ok(match text_of(info) {
-            Some(info) => MemberView {
-                epoch: field(&info, "cluster_current_epoch").and_then(|epoch| epoch.parse().ok()),
-                is_well: field(&info, "cluster_state") == Some("ok"),
-                ranges,
-                ids,
-            },
-            // A user without the right to this command takes the first map.
-            None => MemberView { epoch: None, is_well: true, ranges, ids },
-        })
+        // A user without the right to the first command takes the first map.
+        let info = text_of(info);
+        let field = |name| info.as_deref().map(|info| field(info, name));
+        let epoch = field("cluster_current_epoch").flatten().and_then(|epoch| epoch.parse().ok());
+        Ok(MemberView { epoch, is_well: field("cluster_state").is_none_or(|state| state == Some("ok")), ranges, ids })
     })
 }
 

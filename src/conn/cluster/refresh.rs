@@ -21,7 +21,7 @@ use crate::time::Instant;
 use crate::transport::{Fault, ServerNumber};
 
 /// When the map was looked at, and by whom it is looked at next.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Refreshing {
     last: Option<Instant>,
     pub(super) under_way: bool,
@@ -223,8 +223,13 @@ fn accept(shared: &Shared, told: &MemberView) {
         }
     }
     drop(state);
-    // Closing connections takes calls of the system.
-    left.iter().for_each(|(server, is_mute)| server.leave(*is_mute));
+    // Closing connections takes calls of the system. For the answers of a mute server nothing waits any longer.
+    for (server, is_mute) in left {
+        server.pool.close_idle();
+        if is_mute {
+            server.pool.shut_down();
+        }
+    }
 }
 
 /// The shortest time between two looks.

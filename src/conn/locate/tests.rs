@@ -112,7 +112,7 @@ fn a_dial_that_close_ends_says_so() {
 #[test]
 fn a_stream_to_a_place_that_was_left_is_ended() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let stream = Arc::new(Stream(TcpStream::connect(listener.local_addr().unwrap()).unwrap().into()));
+    let stream = Arc::new(Stream::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap()));
     let (mut theirs, _) = listener.accept().unwrap();
     theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let locator = locator(Sure);

@@ -16,7 +16,6 @@ use crate::sync::Mutex;
 use crate::time::Instant;
 
 /// The nodes of a replicated set.
-#[derive(Debug)]
 pub(super) struct Nodes {
     nodes: Vec<(Endpoint, Arc<Server>)>,
     limit: Limit,
@@ -27,7 +26,7 @@ pub(super) struct Nodes {
 ///
 /// A node that was the master a moment ago stays the master: an old master that comes back calls itself master until
 /// it is told otherwise.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Reign {
     master: Option<Endpoint>,
     /// Whether the master said so in the last look-up.

@@ -26,7 +26,7 @@ pub(super) struct Sentinels {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     /// The sentinels that the user named, then those that these told of.
     sentinels: Vec<Arc<Server>>,
@@ -37,7 +37,7 @@ struct State {
 }
 
 /// The answers of all sentinels.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Poll {
     opinions: Vec<Opinion>,
     /// The sentinels with these opinions.
@@ -186,8 +186,9 @@ impl Sentinels {
 impl MasterFinder for Sentinels {
     fn look_up(&self) -> Result<MasterAddress> {
         let (mut asked, mut poll) = self.poll();
-        if !poll.opinions.is_empty() {
-            self.state.lock().known = poll.known();
+        // The sentinel that knows most says how many there are.
+        if let Some(known) = poll.opinions.iter().map(|opinion| opinion.known).max() {
+            self.state.lock().known = known;
             if self.discover(&poll) {
                 (asked, poll) = self.poll();
             }
@@ -209,11 +210,6 @@ impl MasterFinder for Sentinels {
 }
 
 impl Poll {
-    /// How many sentinels there are, by the one that knows most.
-    fn known(&self) -> usize {
-        self.opinions.iter().map(|opinion| opinion.known).max().unwrap_or(0)
-    }
-
     /// The sentinels that answered with their ids, each under the first of its addresses.
     fn distinct(&self) -> Vec<(&str, &Arc<Server>)> {
         let mut distinct: Vec<(&str, &Arc<Server>)> = vec![];

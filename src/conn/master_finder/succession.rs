@@ -15,7 +15,7 @@ pub(super) struct Opinion {
 }
 
 /// The master that was accepted last.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Succession {
     epoch: Option<u64>,
 }

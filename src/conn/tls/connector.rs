@@ -22,25 +22,20 @@ use crate::time::Instant;
 use crate::tls::{ClientCertificate, Pem, Tls};
 
 /// Begins sessions with one server.
-#[derive(Debug)]
 pub(crate) struct Connector {
     name: ServerName<'static>,
     source: Arc<Source>,
-    /// Files are read in a thread of their own, because a file system may hang.
-    reads: Arc<SingleFlight<Result<Arc<ClientConfig>>>>,
 }
 
 /// What a session is made of.
-#[derive(Debug)]
 struct Source {
     settings: Arc<Tls>,
     provider: Arc<CryptoProvider>,
     /// The authorities of the system, and when they were read: they are many, and change with the system.
-    of_system: Mutex<OfSystem>,
+    of_system: Mutex<Option<(Instant, Arc<RootCertStore>)>>,
+    /// Files are read in a thread of their own, because a file system may hang.
+    reads: SingleFlight<Result<Arc<ClientConfig>>>,
 }
-
-/// The authorities, with the time when they were read.
-type OfSystem = Option<(Instant, Arc<RootCertStore>)>;
 
 impl Connector {
     /// The connector for an address; `None` for an address without TLS. Reads all files once, so that a bad setting is
@@ -67,9 +62,9 @@ impl Connector {
             None => named(host, "the host of the URL")?,
         };
         let (settings, provider) = (Arc::new(settings), Arc::new(ring::default_provider()));
-        let source = Source { settings, provider, of_system: Mutex::default() };
-        let reads = Arc::new(SingleFlight::new("lockson-dial"));
-        let connector = Self { name, source: Arc::new(source), reads };
+        let reads = SingleFlight::new("lockson-dial");
+        let source = Source { settings, provider, of_system: Mutex::default(), reads };
+        let connector = Self { name, source: Arc::new(source) };
         connector.session(deadline)?;
         Ok(Some(connector))
     }
@@ -81,18 +76,14 @@ impl Connector {
             (None, Endpoint::Tcp(host, _)) => ServerName::try_from(host.clone()).ok(),
             _ => None,
         };
-        Self {
-            name: own.unwrap_or_else(|| self.name.clone()),
-            source: Arc::clone(&self.source),
-            reads: Arc::clone(&self.reads),
-        }
+        Self { name: own.unwrap_or_else(|| self.name.clone()), source: Arc::clone(&self.source) }
     }
 
     /// Begins a session. Fails with `Config` where a file cannot be used, and with `Connection` where
     /// it is not read by `deadline`.
     pub(in crate::conn) fn session(&self, deadline: Instant) -> Result<Session> {
         let source = Arc::clone(&self.source);
-        let config = match self.reads.ask(0, deadline, move |_| source.config().map(Arc::new)) {
+        let config = match self.source.reads.ask(0, deadline, move |_| source.config().map(Arc::new)) {
             Ok((_, config)) => config?,
             Err(NoAnswer::NotInTime) => {
                 let text = "the TLS settings: the files were not read in time; their file system may hang";
@@ -260,8 +251,9 @@ mod tests {
     #[test]
     fn the_authorities_of_the_system_are_read_again() {
         let old = (Instant::now().before(READ_AGAIN), Arc::new(RootCertStore::empty()));
-        let of_system = Mutex::new(Some(old.clone()));
-        let source = Source { settings: Arc::default(), provider: Arc::new(ring::default_provider()), of_system };
+        let (of_system, reads) = (Mutex::new(Some(old.clone())), SingleFlight::new("test"));
+        let source =
+            Source { settings: Arc::default(), provider: Arc::new(ring::default_provider()), of_system, reads };
         // A machine without authorities has no others.
         assert!(source.roots_of_system().map_or(true, |roots| !Arc::ptr_eq(&roots, &old.1)));
     }
