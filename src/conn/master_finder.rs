@@ -15,7 +15,6 @@ use super::dialer::{Dialer, Purpose};
 use super::locate::{LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterFinder};
 use super::server::Server;
 use super::target::Service;
-use super::trouble::no_thread;
 use crate::error::{Error, ErrorKind, Refusal, Stop};
 use crate::time::Instant;
 use crate::transport::{Fault, Limits, ServerNumber};
@@ -92,38 +91,36 @@ impl Limit {
         questions: &[Cmd],
         read: impl Fn(&[Value]) -> Result<T, Stop> + Sync,
     ) -> (Instant, Vec<Result<T, Error>>) {
-        let begun = Instant::now();
-        let deadline = begun.after(if is_found { self.usual } else { self.first });
+        let (begun, wait) = (Instant::now(), if is_found { self.usual } else { self.first });
         let ask = |server: &Arc<Server>| {
             if !server.is_connected() {
-                server.connect(deadline, self.dial)?;
+                server.connect(begun.after(wait), self.dial)?;
             }
+            // The whole time again: an answer that is cut short would cost a slow link its connection, look-up by look-up.
             let sent = Instant::now();
-            let limits = Limits::by(deadline);
+            let limits = Limits::by(sent.after(wait));
             let (answer, _) = server.round_trips(limits, false, |send| read(&send(questions)?), |_| None);
             if matches!(answer, Ok(_) | Err(Fault::Refused(_))) {
                 server.answered(None, sent);
             }
             Ok((sent, answer.map_err(Fault::into_error)?))
         };
-        let ask_one = |server| {
-            ask(server).inspect_err(|error: &Error| {
+        let ask_one = |server: &Arc<Server>| match server.why_down(begun) {
+            Some(error) if skips_down => Err(error),
+            _ => ask(server).inspect_err(|error: &Error| {
                 if skips_down && error.kind() == ErrorKind::Connection {
                     server.did_not_answer(begun);
                 }
-            })
+            }),
         };
         let answers: Vec<Result<(Instant, T), Error>> = thread::scope(|scope| {
-            let asking = servers.iter().map(|server| match server.why_down(begun) {
-                Some(error) if skips_down => Err(error),
-                _ => {
-                    let thread = thread::Builder::new().name("lockson-dial".into());
-                    thread.spawn_scoped(scope, || ask_one(server)).map_err(|error| no_thread("ask redis", error))
-                }
-            });
-            let asking: Vec<_> = asking.collect();
-            let fallen = |_| Err(Error::new(ErrorKind::Connection, "the thread that asked redis fell"));
-            asking.into_iter().map(|asked| asked?.join().unwrap_or_else(fallen)).collect()
+            let start = |server| {
+                thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, move || ask_one(server)).ok()
+            };
+            let asking: Vec<_> = servers.iter().map(|server| (server, start(server))).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().ok();
+            // Where no thread could be started, this one asks.
+            asking.into_iter().map(|(server, asked)| asked.and_then(join).unwrap_or_else(|| ask_one(server))).collect()
         });
         let sent = answers.iter().flatten().map(|(sent, _)| *sent).min().unwrap_or(begun);
         (sent, answers.into_iter().map(|answer| answer.map(|(_, answer)| answer)).collect())
