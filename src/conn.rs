@@ -16,7 +16,6 @@ mod gather;
 mod identity;
 mod introduction;
 mod listener;
-mod locate;
 mod master_finder;
 #[cfg(not(feature = "tls"))]
 mod no_tls;

@@ -1,5 +1,7 @@
 //! Makes connections to one server: connects, secures, logs in, and checks what the server is.
 
+mod locate;
+
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,7 +16,6 @@ use super::connection::Connection;
 use super::credentials::Provider;
 use super::frame::Largest;
 use super::introduction::{Hello, IntroductionStep, introduction, text_of};
-use super::locate::Locator;
 use super::resolver::Resolver;
 use super::server_start::ServerStart;
 use super::socket::{Socket, sooner};
@@ -25,6 +26,7 @@ use crate::error::Refusal;
 use crate::sync::Mutex;
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, ServerNumber};
+pub(super) use locate::{LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterAddress, MasterFinder};
 
 /// Makes connections to one server.
 pub(crate) struct Dialer {

@@ -11,8 +11,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::address::{Address, Endpoint};
-use super::dialer::{Dialer, Purpose};
-use super::locate::{LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterFinder};
+use super::dialer::{Dialer, LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterFinder, Purpose};
 use super::server::Server;
 use super::target::Service;
 use crate::error::{Error, ErrorKind, Refusal, Stop};

@@ -4,13 +4,13 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::address::Endpoint;
-use super::connection::Connection;
+use super::{Dialer, Purpose};
+use crate::conn::address::Endpoint;
+use crate::conn::connection::Connection;
 #[cfg(feature = "credentials")]
-use super::credentials::is_of_provider;
-use super::dialer::{Dialer, Purpose};
-use super::stream::{Stream, shut_down};
-use super::trouble::{closed, no_thread};
+use crate::conn::credentials::is_of_provider;
+use crate::conn::stream::{Stream, shut_down};
+use crate::conn::trouble::{closed, no_thread};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
@@ -18,10 +18,10 @@ use crate::transport::{Fault, Identity};
 
 /// Tells where a server is, and dials it there. A thread asks for the place all the time, so that a move is noticed
 /// without a dial.
-pub(super) struct Locator(Arc<Shared>);
+pub(in crate::conn) struct Locator(Arc<Shared>);
 
 /// Those who know the place of the server.
-pub(super) trait MasterFinder: Send + Sync {
+pub(in crate::conn) trait MasterFinder: Send + Sync {
     fn look_up(&self) -> Result<MasterAddress, Error>;
 
     /// Ends the questions under way.
@@ -30,17 +30,17 @@ pub(super) trait MasterFinder: Send + Sync {
 
 /// The answer of the finder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct MasterAddress {
-    pub(super) endpoint: Endpoint,
+pub(in crate::conn) struct MasterAddress {
+    pub(in crate::conn) endpoint: Endpoint,
     /// Whether a move is not expected.
-    pub(super) is_calm: bool,
+    pub(in crate::conn) is_calm: bool,
     /// A time before the questions were sent whose answers name the place.
-    pub(super) asked: Instant,
+    pub(in crate::conn) asked: Instant,
 }
 
 /// The server at one place, until it moves.
 #[derive(Clone)]
-pub(super) struct Stay {
+pub(in crate::conn) struct Stay {
     number: u64,
     endpoint: Endpoint,
     dialer: Arc<Dialer>,
@@ -77,7 +77,7 @@ struct State {
 
 impl Locator {
     /// `dialer_to` makes connections to the server at one place.
-    pub(super) fn new(
+    pub(in crate::conn) fn new(
         finder: impl MasterFinder + 'static,
         endpoint: String,
         dialer_to: impl Fn(&Endpoint) -> Dialer + Send + Sync + 'static,
@@ -86,12 +86,12 @@ impl Locator {
         Self(Arc::new(Shared { finder, endpoint, dialer_to, state: Mutex::default(), changed: Condvar::new() }))
     }
 
-    pub(super) fn endpoint(&self) -> &str {
+    pub(in crate::conn) fn endpoint(&self) -> &str {
         &self.0.endpoint
     }
 
     /// Dials the server where it is. `opened` gets the stream before the first byte is sent.
-    pub(super) fn dial(
+    pub(in crate::conn) fn dial(
         &self,
         asks_start: bool,
         deadline: Instant,
@@ -159,12 +159,12 @@ impl Locator {
     }
 
     /// Whether the server has moved since the connection of this identity was opened.
-    pub(super) fn has_moved_since(&self, identity: &Identity) -> bool {
+    pub(in crate::conn) fn has_moved_since(&self, identity: &Identity) -> bool {
         !self.0.state.lock().is_at(identity.stay)
     }
 
     /// Records a sign that the server may move, or may have moved: asks often for a while.
-    pub(super) fn suspect(&self) {
+    pub(in crate::conn) fn suspect(&self) {
         let mut state = self.0.state.lock();
         let now = Instant::now();
         let hurries = state.hurries(now);
@@ -175,7 +175,7 @@ impl Locator {
         }
     }
 
-    pub(super) fn close(&self) {
+    pub(in crate::conn) fn close(&self) {
         self.0.state.lock().closed = true;
         self.0.changed.notify_all();
         self.0.finder.close();
@@ -335,9 +335,9 @@ const HURRY: Duration = Duration::from_secs(10);
 const FRESH: Duration = Duration::from_secs(2);
 const FRESH_IN_A_HURRY: Duration = Duration::from_millis(750);
 /// The longest time that a look-up may wait for answers, once the place was known.
-pub(super) const LONGEST_QUESTION: Duration = Duration::from_millis(500);
+pub(in crate::conn) const LONGEST_QUESTION: Duration = Duration::from_millis(500);
 /// A machine that is gone is waited for during this time, because the server may have another place by then.
-pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(1);
+pub(in crate::conn) const LONGEST_SILENCE: Duration = Duration::from_secs(1);
 const BETWEEN_DIALS: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
