@@ -8,24 +8,33 @@
 -- ARGV[3] permits
 --
 -- reply: {1, free permits} = taken | {0, free permits} = not enough are free
-local number = string.match(redis.call('get', KEYS[2]) or '', '^(%d+) ')
-number = tonumber(number or 0)
-if number > tonumber(ARGV[1]) then
-  return redis.error_reply('LATE a later request of this client was served before')
-end
+local number, wanted = tonumber(ARGV[1]), tonumber(ARGV[3])
 local free = tonumber(redis.call('get', KEYS[1]) or 0)
 if not free then
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
-if number == tonumber(ARGV[1]) then
+-- The write reads what was there before, so a request that takes permits needs no further command for that.
+local before
+if free < wanted then
+  before = redis.call('get', KEYS[2])
+else
+  before = redis.call('set', KEYS[2], string.format('%s %s', ARGV[1], ARGV[3]), 'PX', ARGV[2], 'GET')
+end
+local last = before and tonumber(string.match(before, '^(%d+) ')) or 0
+if last > number then
+  if free >= wanted then
+    redis.call('set', KEYS[2], before, 'PX', ARGV[2])
+  end
+  return redis.error_reply('LATE a later request of this client was served before')
+end
+if last == number then
   return {1, free}
 end
-if free < tonumber(ARGV[3]) then
+if free < wanted then
   return {0, free}
 end
-redis.call('set', KEYS[2], string.format('%s %s', ARGV[1], ARGV[3]), 'PX', ARGV[2])
 -- The same command gives permits back: a user who may not release must not acquire.
-free = redis.pcall('incrby', KEYS[1], -tonumber(ARGV[3]))
+free = redis.pcall('incrby', KEYS[1], -wanted)
 if type(free) == 'table' then
   redis.call('pexpire', KEYS[2], 0)
   return free

@@ -12,13 +12,13 @@
 --
 -- reply: {1, free permits, n} = done, n clients received the message (-1 = Redis refused to publish)
 --        | {0} = there is no semaphore
-local number = string.match(redis.call('get', KEYS[2]) or '', '^(%d+) ')
-number = tonumber(number or 0)
-if number > tonumber(ARGV[1]) then
+local number, before = tonumber(ARGV[1]), redis.call('get', KEYS[2])
+local last = before and tonumber(string.match(before, '^(%d+) ')) or 0
+if last > number then
   return redis.error_reply('LATE a later request of this client was served before')
 end
 local free = redis.call('get', KEYS[1])
-if number == tonumber(ARGV[1]) then
+if last == number then
   return {1, tonumber(free or 0) or 0, -1}
 end
 if not free and ARGV[4] == '0' then
