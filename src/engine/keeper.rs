@@ -68,7 +68,10 @@ impl Keeper {
     /// Keeps a granted hold from now on: it is renewed, and watched after a moment.
     pub(crate) fn granted(&self, hold: &Arc<HoldState>) {
         let server = self.sender.server(&hold.name);
-        self.watchdog(&server).granted(self, &server, hold);
+        let watchdog = self.watchdog(&server);
+        if !watchdog.granted(hold) {
+            watchdog.start(self, &server);
+        }
     }
 
     /// Schedules a check of the holds of this lock, after a change by another client.
@@ -96,7 +99,7 @@ impl Keeper {
 
     /// Ends the watchdogs and the timer.
     pub(crate) fn close(&self) {
-        self.watchdogs.all().iter().for_each(|watchdog| watchdog.close());
+        self.watchdogs.all().iter().for_each(|watchdog| watchdog.put(|_| ()));
         self.timer.finish(Instant::now());
     }
 }

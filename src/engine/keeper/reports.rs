@@ -47,7 +47,7 @@ impl Reports for ToKeeper {
     fn invalidated(&self, server: &Arc<Server>, keys: Option<&[String]>) {
         self.with(|keeper| {
             let watchdog = keeper.watchdog(server);
-            let Some(keys) = keys else { return watchdog.verify_all() };
+            let Some(keys) = keys else { return watchdog.put(|events| events.flushed = true) };
             let names = keeper.cells.registry.watched(keys);
             if !names.is_empty() {
                 watchdog.verify(names);
@@ -56,7 +56,7 @@ impl Reports for ToKeeper {
     }
 
     fn tracking_channel_changed(&self, server: &Arc<Server>, lost: bool) {
-        self.with(|keeper| keeper.watchdog(server).tracking_channel_changed(lost));
+        self.with(|keeper| keeper.watchdog(server).put(|events| events.lost |= lost));
     }
 
     fn elsewhere(&self, server: &Server, refusal: &Refusal) {

@@ -1,6 +1,5 @@
-//! The watchdog of one server: its thread, its inbox, its renewal rounds.
+//! The watchdog of one server: its thread and inbox, its renewal rounds.
 
-pub(crate) mod inbox;
 pub(crate) mod renewer;
 mod routes;
 mod server_round;

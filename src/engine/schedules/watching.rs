@@ -9,7 +9,7 @@ use shuttle::thread;
 use super::{START, check};
 use crate::conn::sleeper;
 use crate::engine::hold::HoldState;
-use crate::engine::keeper::watchdog::inbox::Inbox;
+use crate::engine::keeper::watchdog::thread::Watchdog;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;
@@ -26,31 +26,31 @@ fn hold(number: u64) -> Arc<HoldState> {
 
 fn news_and_grants(each: u64) {
     let _pretence = START.pretend();
-    let inbox = Arc::new(Inbox::default());
+    let watchdog = Arc::new(Watchdog::default());
     let (waker, sleeper) = sleeper().unwrap();
-    inbox.is_read_by(waker);
+    watchdog.is_read_by(waker);
     let holds: Vec<_> = (0..each).map(hold).collect();
     let mut threads = vec![];
     for held in holds.clone() {
-        let inbox = Arc::clone(&inbox);
-        threads.push(thread::spawn(move || _ = inbox.granted(&held)));
+        let watchdog = Arc::clone(&watchdog);
+        threads.push(thread::spawn(move || _ = watchdog.granted(&held)));
     }
     for number in 0..each {
-        let inbox = Arc::clone(&inbox);
+        let watchdog = Arc::clone(&watchdog);
         let name = LockName::new(&format!("n{number}")).unwrap();
-        threads.push(thread::spawn(move || inbox.ask([name])));
+        threads.push(thread::spawn(move || watchdog.verify([name])));
     }
     threads.push(thread::spawn(move || {
         let (mut names, mut granted) = (HashSet::new(), 0);
         loop {
-            inbox.take();
-            names.extend(inbox.take_names(START));
+            watchdog.take();
+            names.extend(watchdog.take_names(START));
             // The watchdog goes to sleep at every look, so the next grant must wake it.
-            granted += inbox.take_granted(true).len() as u64;
+            granted += watchdog.take_granted(true).len() as u64;
             if names.len() as u64 == each && granted == each {
                 return;
             }
-            while inbox.awaits_grants() && !sleeper.was_woken() {
+            while watchdog.awaits_grants() && !sleeper.was_woken() {
                 thread::yield_now();
             }
         }

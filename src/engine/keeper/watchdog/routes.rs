@@ -59,7 +59,7 @@ impl Keeper {
     pub(super) fn watch_over(&self, hold: &Arc<HoldState>) -> bool {
         let server = self.sender.server(&hold.name);
         let watchdog = self.watchdog(&server);
-        watchdog.takes_over(self, &server, hold);
-        watchdog.is_running()
+        watchdog.put(|events| events.moved.push(Arc::downgrade(hold)));
+        watchdog.granted(hold) || watchdog.start(self, &server)
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::conn::{DedicatedConnection, Server};
 use crate::engine::hold::HoldState;
 use crate::engine::keeper::Keeper;
-use crate::engine::keeper::watchdog::inbox::Inbox;
 use crate::engine::keeper::watchdog::renewer::{Detour, Due, RenewalHost, RequestOutcome, renewal};
+use crate::engine::keeper::watchdog::thread::Watchdog;
 use crate::error::{Error, Refusal};
 use crate::event::{LockAbandoned, LocksRenewed, RenewalFailed, RenewalRecovered};
 use crate::script::look::Claim;
@@ -23,7 +23,7 @@ pub(super) struct ServerRound<'a> {
     pub(super) server: &'a Arc<Server>,
     pub(super) watch: &'a Watch,
     pub(super) connection: &'a mut DedicatedConnection,
-    pub(super) inbox: &'a Inbox,
+    pub(super) watchdog: &'a Watchdog,
     pub(super) nothing_here: &'a mut bool,
     /// The number of holds that were found gone.
     pub(super) gone: usize,
@@ -56,16 +56,11 @@ impl ServerRound<'_> {
 
     /// Sends several calls in one write.
     fn requests<T>(&mut self, calls: &[Call<T>], deadline: Instant) -> Result<Vec<Result<T, Refusal>>, Fault> {
-        let is_alone = |call: &Call<T>| call.round_trips().is_some();
-        if calls.len() == 1 || calls.iter().any(is_alone) {
-            let mut answers = vec![];
-            for call in calls {
-                answers.push(match self.request(call, deadline) {
-                    Err(Fault::Refused(refusal)) => Err(refusal),
-                    answer => Ok(answer?),
-                });
-            }
-            return Ok(answers);
+        if let [call] = calls {
+            return match self.request(call, deadline) {
+                Err(Fault::Refused(refusal)) => Ok(vec![Err(refusal)]),
+                answer => Ok(vec![Ok(answer?)]),
+            };
         }
         let answers = self.connection.round_trips(deadline, |send| pipelined(calls, PubSub::Plain, send));
         self.doubt_after(&answers);
@@ -174,7 +169,7 @@ impl RenewalHost for ServerRound<'_> {
     }
 
     fn urgent(&mut self) -> Vec<Arc<HoldState>> {
-        let names = self.inbox.take_names(Instant::now());
+        let names = self.watchdog.take_names(Instant::now());
         names.iter().flat_map(|name| self.keeper.cells.registry.under(name)).collect()
     }
 

@@ -1,4 +1,5 @@
-//! The watchdog of one server as its callers see it: an inbox, and a thread that is started on demand.
+//! The watchdog of one server as other threads see it: an inbox that drops nothing and merges equal events, and the
+//! thread that empties it.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,103 +7,155 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use crate::conn::{Server, sleeper};
+use crate::conn::{Server, Sleeper, Waker, sleeper};
 use crate::engine::hold::HoldState;
 use crate::engine::keeper::Keeper;
-use crate::engine::keeper::watchdog::inbox::Inbox;
 use crate::engine::keeper::watchdog::worker::Worker;
 use crate::name::LockName;
+use crate::state::check_limiter::CheckLimiter;
 use crate::sync::Mutex;
+use crate::time::Instant;
 
-/// The handle of the watchdog of one server; its thread starts at the first use, and ends where the server has no keys
-/// any more.
+/// The watchdog of one server; its thread starts at the first use, and ends where the server has no keys any more.
 #[derive(Debug, Default)]
-pub(crate) struct Watchdog {
-    inbox: Arc<Inbox>,
-    /// One thread at a time is started.
-    starting: Mutex<()>,
+pub(crate) struct Watchdog(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    events: Events,
+    check_limiter: CheckLimiter,
+    granted: Vec<Weak<HoldState>>,
+    /// Wakes the thread, while one runs.
+    waker: Option<Waker>,
+    /// Whether the thread was woken and has not taken the events.
+    woken: bool,
+    /// Whether the thread sleeps until the next grant.
+    awaits_grants: bool,
+}
+
+/// The events since the last look, besides grants and names to check.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    /// All keys were changed or deleted.
+    pub(crate) flushed: bool,
+    /// The listening connection broke.
+    pub(crate) lost: bool,
+    /// The holds that another watchdog handed over, to be renewed at once.
+    pub(crate) moved: Vec<Weak<HoldState>>,
 }
 
 impl Watchdog {
-    /// Adds a granted hold, which is renewed, and watched after a moment.
-    pub(crate) fn granted(&self, keeper: &Keeper, server: &Arc<Server>, hold: &Arc<HoldState>) {
-        if !self.inbox.granted(hold) {
-            self.start(keeper, server);
+    /// Adds a granted hold, which is renewed, and watched after a moment. A grant wakes the thread only if the thread
+    /// does not look from time to time. Returns whether a thread runs.
+    pub(crate) fn granted(&self, hold: &Arc<HoldState>) -> bool {
+        let mut state = self.0.lock();
+        state.granted.push(Arc::downgrade(hold));
+        if std::mem::take(&mut state.awaits_grants) {
+            state.wake();
         }
+        state.waker.is_some()
     }
 
-    /// Takes a hold over from the watchdog of another server: the hold is renewed at once, and watched after a moment.
-    pub(crate) fn takes_over(&self, keeper: &Keeper, server: &Arc<Server>, hold: &Arc<HoldState>) {
-        if !self.inbox.moved(hold) {
-            self.start(keeper, server);
-        }
+    /// Adds an event and wakes the thread.
+    pub(crate) fn put(&self, put: impl FnOnce(&mut Events)) {
+        let mut state = self.0.lock();
+        put(&mut state.events);
+        state.wake();
     }
 
-    /// Whether the thread runs.
-    pub(crate) fn is_running(&self) -> bool {
-        self.inbox.is_read()
-    }
-
-    /// Starts the thread unless it runs.
-    fn start(&self, keeper: &Keeper, server: &Arc<Server>) {
-        let _alone = self.starting.lock();
-        if self.is_running() {
-            return;
-        }
-        let start = || {
-            let (waker, sleeper) = sleeper()?;
-            let keeper = Weak::clone(&keeper.myself);
-            let (server, inbox) = (Arc::clone(server), Arc::clone(&self.inbox));
-            let work = move || {
-                let mut restarted = false;
-                // A panic of the watchdog must not cost the holds of a whole server.
-                let work = |restarted| {
-                    if let Some(mut worker) = Worker::new(&keeper, &server, &inbox, restarted) {
-                        worker.run(&sleeper);
-                    }
-                };
-                while catch_unwind(AssertUnwindSafe(|| work(restarted))).is_err() {
-                    thread::sleep(PAUSE_AFTER_A_PANIC);
-                    restarted = true;
-                }
-            };
-            thread::Builder::new().name("lockson-watchdog".into()).spawn(work)?;
-            self.inbox.is_read_by(waker);
-            // A hold that was added before the thread ran woke no thread.
-            self.inbox.put(|_| ());
-            Ok::<_, io::Error>(())
-        };
-        if start().is_err() {
-            // Without a thread nobody empties the inbox: holds expire and report it, and the next grant tries again.
-            self.inbox.take_granted(false);
-            self.inbox.take_moved();
-        }
-    }
-
-    /// Schedules a check of the holds of these names.
+    /// Schedules a check of the holds of these names. A resting name wakes no thread, because the thread looks at the
+    /// end of the rest.
     pub(crate) fn verify(&self, names: impl IntoIterator<Item = LockName>) {
-        self.inbox.ask(names);
+        let mut state = self.0.lock();
+        if state.check_limiter.add(names) {
+            state.wake();
+        }
     }
 
-    /// Schedules a check of all holds, because any key may have been deleted.
-    pub(crate) fn verify_all(&self) {
-        self.inbox.put(|events| events.flushed = true);
+    /// Starts the thread unless it runs. Returns whether it runs.
+    pub(crate) fn start(self: &Arc<Self>, keeper: &Keeper, server: &Arc<Server>) -> bool {
+        let mut state = self.0.lock();
+        if state.waker.is_none() {
+            match self.spawn(keeper, server) {
+                Ok(waker) => {
+                    state.waker = Some(waker);
+                    // What was added before the thread ran woke no thread.
+                    state.wake();
+                }
+                // Without a thread nobody empties the inbox: holds expire and report it, and the next grant tries again.
+                Err(_) => *state = State::default(),
+            }
+        }
+        state.waker.is_some()
     }
 
-    /// The state of the listening connection changed; with `lost`, messages may have been missed.
-    pub(crate) fn tracking_channel_changed(&self, lost: bool) {
-        self.inbox.put(|events| events.lost |= lost);
+    fn spawn(self: &Arc<Self>, keeper: &Keeper, server: &Arc<Server>) -> io::Result<Waker> {
+        let (waker, sleeper) = sleeper()?;
+        let (keeper, server, watchdog) = (Weak::clone(&keeper.myself), Arc::clone(server), Arc::clone(self));
+        let work = move || {
+            let mut restarted = false;
+            // A panic of the watchdog must not cost the holds of a whole server.
+            while catch_unwind(AssertUnwindSafe(|| watchdog.work(&keeper, &server, &sleeper, restarted))).is_err() {
+                thread::sleep(PAUSE_AFTER_A_PANIC);
+                restarted = true;
+            }
+        };
+        thread::Builder::new().name("lockson-watchdog".into()).spawn(work)?;
+        Ok(waker)
     }
 
-    /// Wakes the thread to see that the client was closed.
-    pub(crate) fn close(&self) {
-        self.inbox.put(|_| ());
+    fn work(self: &Arc<Self>, keeper: &Weak<Keeper>, server: &Arc<Server>, sleeper: &Sleeper, restarted: bool) {
+        let worker = keeper.upgrade().map(|keeper| Worker::new(&keeper, server, self, restarted));
+        if let Some(mut worker) = worker {
+            worker.run(sleeper);
+        }
+    }
+
+    /// The thread is to end. Returns `false` where a hold has come meanwhile.
+    pub(crate) fn is_left(&self) -> bool {
+        let mut state = self.0.lock();
+        let is_left = state.granted.is_empty();
+        if is_left {
+            (state.waker, state.woken) = (None, false);
+        }
+        is_left
+    }
+
+    pub(crate) fn take(&self) -> Events {
+        let mut state = self.0.lock();
+        state.woken = false;
+        std::mem::take(&mut state.events)
+    }
+
+    /// Takes the names that are due.
+    pub(crate) fn take_names(&self, now: Instant) -> Vec<LockName> {
+        self.0.lock().check_limiter.take(now)
+    }
+
+    /// The time at which the next names are due.
+    pub(crate) fn next_names(&self) -> Option<Instant> {
+        self.0.lock().check_limiter.next()
+    }
+
+    /// Takes the new grants. Without new grants and with `to_sleep`, the next grant wakes the thread.
+    pub(crate) fn take_granted(&self, to_sleep: bool) -> Vec<Weak<HoldState>> {
+        let mut state = self.0.lock();
+        state.awaits_grants = to_sleep && state.granted.is_empty();
+        std::mem::take(&mut state.granted)
+    }
+
+    /// Whether the next grant wakes the thread.
+    pub(crate) fn awaits_grants(&self) -> bool {
+        self.0.lock().awaits_grants
     }
 }
 
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        self.close();
+impl State {
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.as_ref().filter(|_| !self.woken) {
+            waker.wake();
+            self.woken = true;
+        }
     }
 }
 
@@ -122,6 +175,16 @@ mod tests {
     use crate::state::ledger::{Ledger, Promise};
     use crate::time::{Instant, Lease};
     use crate::transport::ServerNumber;
+
+    impl Watchdog {
+        pub(crate) fn is_read_by(&self, waker: Waker) {
+            self.0.lock().waker = Some(waker);
+        }
+
+        fn is_running(&self) -> bool {
+            self.0.lock().waker.is_some()
+        }
+    }
 
     const PLAIN: Plain = Plain { reentrant: true };
 
@@ -200,7 +263,7 @@ mod tests {
         let engine = engine_of(Box::new(Arc::clone(&topology)));
         let hold = hold_of(&engine, Arc::new(PLAIN));
         let watchdog = engine.keeper.watchdog(&server);
-        let grant = || watchdog.granted(&engine.keeper, &server, &hold);
+        let grant = || engine.keeper.granted(&hold);
         grant();
         assert!(watchdog.is_running());
         topology.has_left.store(true, Ordering::SeqCst);
@@ -242,5 +305,43 @@ mod tests {
         engine.cells.registry.add(Arc::clone(&hold));
         engine.keeper.granted(&hold);
         eventually("it is renewed", || kind.renewals.load(Ordering::SeqCst) >= 4);
+    }
+
+    #[test]
+    fn the_watchdog_is_woken_again_after_each_look() {
+        let (waker, sleeper) = sleeper().unwrap();
+        let watchdog = Watchdog::default();
+        watchdog.is_read_by(waker);
+        for _ in 0..3 {
+            assert!(!sleeper.was_woken());
+            watchdog.put(|events| events.lost = true);
+            assert!(sleeper.was_woken());
+            watchdog.put(|events| events.flushed = true);
+            assert!(!sleeper.was_woken(), "it is awake already");
+            let Events { flushed, lost, .. } = watchdog.take();
+            assert!(flushed && lost);
+        }
+    }
+
+    #[test]
+    fn a_grant_wakes_a_watchdog_that_sleeps_until_there_is_one() {
+        let (waker, sleeper) = sleeper().unwrap();
+        let watchdog = Watchdog::default();
+        watchdog.is_read_by(waker);
+        let lease = Lease::new(Duration::from_secs(30)).unwrap();
+        let promise = Promise::Renewed { until: None };
+        let (ledger, _) = Ledger::granted(lease, Instant::now(), lease, Side::Exclusive, promise);
+        let owner = (crate::owner::HoldNumber(1), OwnerId::encoded("me"));
+        let hold = HoldState::for_test(&LockName::new("n").unwrap(), owner, None, Instant::now(), ledger);
+        watchdog.granted(&hold);
+        assert!(!sleeper.was_woken(), "it looks from time to time anyway");
+        assert_eq!(watchdog.take_granted(true).len(), 1);
+        assert!(!watchdog.awaits_grants(), "there was one");
+        assert!(watchdog.take_granted(true).is_empty() && watchdog.awaits_grants());
+        watchdog.granted(&hold);
+        assert!(sleeper.was_woken() && !watchdog.awaits_grants());
+        watchdog.take();
+        watchdog.granted(&hold);
+        assert!(!sleeper.was_woken(), "once is enough");
     }
 }

@@ -8,9 +8,9 @@ use crate::engine::cells::hub::{Hub, Subscription};
 use crate::engine::hold::HoldState;
 use crate::engine::keeper::Keeper;
 use crate::engine::keeper::heartbeat::Heartbeat;
-use crate::engine::keeper::watchdog::inbox::{Events, Inbox};
 use crate::engine::keeper::watchdog::renewer::{Asked, RenewalHost, Renewer};
 use crate::engine::keeper::watchdog::server_round::{SHORTEST_ATTEMPT, ServerRound};
+use crate::engine::keeper::watchdog::thread::{Events, Watchdog};
 use crate::error::Error;
 use crate::event::LossesToldLate;
 use crate::state::watch::{All, Watch, WatchStep};
@@ -18,14 +18,13 @@ use crate::state::watch_delay::WatchDelay;
 use crate::time::Instant;
 use crate::transport::Fault;
 
-/// The watchdog of one server.
-pub(crate) struct Worker {
+/// The work of the watchdog of one server.
+pub(super) struct Worker {
     keeper: Weak<Keeper>,
     server: Arc<Server>,
-    inbox: Arc<Inbox>,
+    watchdog: Arc<Watchdog>,
     /// A connection of its own, so that the watchdog never waits behind callers.
     connection: DedicatedConnection,
-    command_timeout: Duration,
     renewer: Renewer,
     next_round: Instant,
     watch_delay: WatchDelay<Weak<HoldState>>,
@@ -41,16 +40,9 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// `restarted` means that an earlier thread ended in the middle of its work. Returns `None` if the client has
-    /// ended.
-    pub(crate) fn new(
-        keeper: &Weak<Keeper>,
-        server: &Arc<Server>,
-        inbox: &Arc<Inbox>,
-        restarted: bool,
-    ) -> Option<Self> {
-        let strong_keeper = keeper.upgrade()?;
-        let config = &strong_keeper.config;
+    /// `restarted` means that an earlier thread ended in the middle of its work.
+    pub(super) fn new(keeper: &Keeper, server: &Arc<Server>, watchdog: &Arc<Watchdog>, restarted: bool) -> Self {
+        let config = &keeper.config;
         let now = Instant::now();
         let mut watch = Watch::new(now);
         if restarted {
@@ -59,12 +51,11 @@ impl Worker {
             watch.lost(now);
         }
         let renewer = Renewer::new(now, config.watchdog_interval, config.watchdog_batch, config.command_timeout);
-        Some(Self {
-            keeper: Weak::clone(keeper),
+        Self {
+            keeper: Weak::clone(&keeper.myself),
             server: Arc::clone(server),
-            inbox: Arc::clone(inbox),
+            watchdog: Arc::clone(watchdog),
             connection: server.connection(),
-            command_timeout: config.command_timeout,
             next_round: renewer.next_tick(),
             renewer,
             watch_delay: WatchDelay::new(now),
@@ -73,13 +64,13 @@ impl Worker {
             next_step: None,
             empty_since: None,
             nothing_here: false,
-            heartbeat: Arc::clone(&strong_keeper.heartbeat),
-        })
+            heartbeat: Arc::clone(&keeper.heartbeat),
+        }
     }
 
-    pub(crate) fn run(&mut self, sleeper: &Sleeper) {
+    pub(super) fn run(&mut self, sleeper: &Sleeper) {
         loop {
-            let times = [self.watch_delay.step_at(), self.inbox.next_names(), self.next_step];
+            let times = [self.watch_delay.step_at(), self.watchdog.next_names(), self.next_step];
             let until = times.into_iter().flatten().fold(self.next_round, Instant::min);
             let now = Instant::now();
             let until = now.after(now.nap_until(until));
@@ -103,14 +94,14 @@ impl Worker {
         rests
             && self.watch_delay.step_at().is_none()
             && !keeper.sender.topology.servers().iter().any(|server| Arc::ptr_eq(server, &self.server))
-            && self.inbox.is_left()
+            && self.watchdog.is_left()
     }
 
     /// Handles new events and due work.
     fn turn(&mut self, keeper: &Keeper) {
         let hub = keeper.cells.hub(&self.server);
         let now = Instant::now();
-        let Events { flushed, lost } = self.inbox.take();
+        let Events { flushed, lost, moved } = self.watchdog.take();
         if lost {
             self.watch.lost(now);
         }
@@ -125,11 +116,11 @@ impl Worker {
             self.watch.begin();
         }
         let all = self.see_to_watch(keeper, &hub);
-        let moved = self.inbox.take_moved();
+        let moved: Vec<_> = moved.iter().filter_map(Weak::upgrade).collect();
         self.nothing_here &= old_enough.is_empty() && moved.is_empty();
-        let Self { renewer, server, watch, connection, inbox, nothing_here, .. } = self;
+        let Self { renewer, server, watch, connection, watchdog, nothing_here, .. } = self;
         let waited = Duration::ZERO;
-        let mut round = ServerRound { keeper, server, watch, connection, inbox, nothing_here, gone: 0, waited };
+        let mut round = ServerRound { keeper, server, watch, connection, watchdog, nothing_here, gone: 0, waited };
         let mut holds = round.urgent();
         if round.is_watching() {
             holds.extend(old_enough);
@@ -166,10 +157,10 @@ impl Worker {
     fn take_old_enough(&mut self, now: Instant) -> Vec<Arc<HoldState>> {
         match self.watch_delay.step_at() {
             Some(at) if at <= now => {
-                let granted = self.inbox.take_granted(self.watch_delay.is_about_to_rest());
+                let granted = self.watchdog.take_granted(self.watch_delay.is_about_to_rest());
                 self.watch_delay.step(now, granted).iter().filter_map(Weak::upgrade).collect()
             }
-            None if !self.inbox.awaits_grants() => {
+            None if !self.watchdog.awaits_grants() => {
                 self.watch_delay.begin(now);
                 vec![]
             }
@@ -183,7 +174,7 @@ impl Worker {
             let now = Instant::now();
             let (link, channel) = (self.connection.generation(), hub.tracking_channel());
             // A silent server must not delay the next renewal.
-            let deadline = now.after(self.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
+            let deadline = now.after(keeper.config.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
             let complaint = match self.watch.next(now, link, channel) {
                 WatchStep::Open => {
                     if self.connection.open(deadline).is_err() {
