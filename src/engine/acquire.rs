@@ -11,7 +11,6 @@ use std::sync::Arc;
 use crate::engine::caller::Caller;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
-use crate::engine::keeper::in_turn::{no_turn, still_kept};
 use crate::engine::parts::Engine;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::sender::exactly_once::{self, Answer};
@@ -83,8 +82,7 @@ impl Engine {
         let confirmation = hold.confirmation(request.needs);
         let call = hold.kind.reenter(request.name, &hold.owner, raise, counts);
         let call = call.confirmed(confirmation.clone(), result::Result::is_ok);
-        let turn =
-            hold.requests.turn(bounds.end).ok_or_else(no_turn).inspect_err(|_| self.keeper.repeat_release(hold))?;
+        let turn = hold.requests.turn(bounds.end).inspect_err(|_| self.keeper.repeat_release(hold))?;
         let in_doubt = turn.take_in_doubt();
         Ok((Reentry { hold, confirmation, turn }, call, in_doubt))
     }
@@ -100,10 +98,10 @@ impl Engine {
         let needs = confirmation.map(|confirmation| confirmation.needs);
         let server = needs.map(|_| self.sender.node(request.name).server.label()).unwrap_or_default();
         let mut missing = None;
-        let sent = |_| outcome.or_else(exactly_once::taken_if_overwritten);
-        let reentered = self.keeper.in_turn(hold, &turn, sent, |ledger, now, answer| {
-            if let Err(loss) = still_kept(ledger, now, &answer.value) {
-                return Ok(Err(loss));
+        let outcome = outcome.or_else(exactly_once::taken_if_overwritten);
+        let reentered = self.keeper.in_turn(hold, &turn, outcome, |ledger, now, answer| {
+            if let Err(loss) = answer.value {
+                return Ok(Err(ledger.reported_lost(now, loss)));
             }
             if let Some(needs) = needs {
                 missing = needs.judge(answer.copies.as_ref(), &server, "it was not taken again")?;

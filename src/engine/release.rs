@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::engine::cells::hub::Hub;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
-use crate::engine::keeper::in_turn::no_turn;
 use crate::engine::keeper::partial::PartRelease;
 use crate::engine::parts::Engine;
 use crate::engine::sender::exactly_once::{self, Answer};
@@ -79,7 +78,7 @@ impl Engine {
         match self.begin_release(hold, guard, bounds) {
             Begun::Over(outcome) => outcome,
             Begun::Part(part) => {
-                let in_doubt = part.take_in_doubt();
+                let in_doubt = part.turn.take_in_doubt();
                 let outcome = self.sender.send_after(in_doubt, &part.call(), bounds, None);
                 self.keeper.finish_part(part, outcome)
             }
@@ -130,10 +129,8 @@ impl Engine {
     }
 
     fn begin_last_release<'a>(&self, hold: &'a Arc<HoldState>, bounds: Bounds) -> Result<LastRelease<'a>> {
-        let Some(turn) = hold.requests.turn(bounds.end) else {
-            self.keeper.clear_away(hold, InDoubt::default());
-            return Err(no_turn());
-        };
+        let turn = hold.requests.turn(bounds.end);
+        let turn = turn.inspect_err(|_| self.keeper.clear_away(hold, InDoubt::default()))?;
         Ok(LastRelease {
             hold,
             publishing: self.publishes(&hold.name, || hold.kind.channel(&hold.name, &hold.owner)),

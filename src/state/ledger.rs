@@ -363,6 +363,16 @@ impl Ledger {
         }
     }
 
+    /// Takes a loss that Redis reported. Returns the loss that counts: a hold that expired before stays expired.
+    pub(crate) fn reported_lost(&mut self, now: Instant, loss: Loss) -> Loss {
+        self.look(now);
+        self.lose(loss);
+        match self.phase {
+            Phase::Lost(first) => first,
+            _ => loss,
+        }
+    }
+
     /// Records that the last release found no hold: an unnoticed loss came first.
     pub(crate) fn release_found_lost(&mut self, loss: Loss) {
         if self.phase == Phase::Releasing {

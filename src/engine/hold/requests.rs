@@ -2,6 +2,7 @@
 //!
 //! Absolute hold counts need this order: with two requests in flight the older one could run last.
 
+use crate::error::{Error, ErrorKind, Result};
 use crate::state::exchange::InDoubt;
 use crate::state::ledger::CutNumber;
 use crate::sync::{Condvar, Mutex};
@@ -34,18 +35,19 @@ impl Requests {
         Self { state: Mutex::new(State { in_doubt, ..State::default() }), ended: Condvar::new() }
     }
 
-    /// Waits for the turn until `until`.
-    pub(crate) fn turn(&self, until: Instant) -> Option<RequestTurn<'_>> {
+    /// Waits for the turn until `until`. Without the turn nothing is sent.
+    pub(crate) fn turn(&self, until: Instant) -> Result<RequestTurn<'_>> {
         let mut state = self.state.lock();
         while state.under_way {
             let now = Instant::now();
             if now >= until {
-                return None;
+                let text = "an earlier request of this hold is still unanswered, so this request was not sent";
+                return Err(Error::new(ErrorKind::Unknown, text));
             }
             self.ended.wait_for(&mut state, now.nap_until(until));
         }
         state.under_way = true;
-        Some(RequestTurn(self))
+        Ok(RequestTurn(self))
     }
 
     /// Takes the copies in doubt from a hold that sends no more requests.

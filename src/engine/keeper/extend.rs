@@ -7,7 +7,6 @@ use crate::conn::Server;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::Keeper;
-use crate::engine::keeper::in_turn::{no_turn, still_kept};
 use crate::engine::sender::exactly_once::Answer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::script::{Call, Renewal, RenewalAnswer};
@@ -49,7 +48,7 @@ impl Keeper {
         bounds: Bounds,
     ) -> Result<(Extension<'a>, Call<Vec<RenewalAnswer>>, InDoubt)> {
         self.must_be_live(hold)?;
-        let turn = hold.requests.turn(bounds.end).ok_or_else(no_turn)?;
+        let turn = hold.requests.turn(bounds.end)?;
         let (raise, reads) =
             self.with_ledger(hold, |ledger, now| (ledger.raise(now, lease), ledger.counts_on_wire(now).shared));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise, reads };
@@ -72,7 +71,7 @@ impl Keeper {
         self.in_turn(
             hold,
             &turn,
-            |_| outcome,
+            outcome,
             |ledger, now, answer| match answer.value.first() {
                 Some(RenewalAnswer::Renewed) => {
                     if let Some(Confirmation { needs, .. }) = &confirmation {
@@ -83,7 +82,7 @@ impl Keeper {
                 }
                 Some(RenewalAnswer::Lost(loss)) => {
                     // A hold that was released meanwhile is not lost.
-                    let _ = still_kept::<()>(ledger, now, &Err(*loss));
+                    ledger.reported_lost(now, *loss);
                     Ok(())
                 }
                 Some(RenewalAnswer::Refused(refusal)) => {

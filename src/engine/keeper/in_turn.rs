@@ -1,4 +1,4 @@
-//! Requests about a hold, one at a time, and the effect of each reply on the hold.
+//! The effect of a reply on a hold, whose requests go out one at a time.
 
 use std::result;
 
@@ -6,23 +6,21 @@ use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::Keeper;
 use crate::engine::sender::exactly_once::Answer;
-use crate::error::{Error, ErrorKind, Loss, Result};
+use crate::error::Result;
 use crate::state::exchange::{Failed, InDoubt};
-use crate::state::ledger::{Ledger, Phase};
+use crate::state::ledger::Ledger;
 use crate::time::Instant;
 
 impl Keeper {
-    /// Sends a request in its turn, after fencing the copies that earlier requests left in doubt.
+    /// Takes the outcome of a request in its turn, and keeps what the request left in doubt.
     pub(crate) fn in_turn<A, R>(
         &self,
         hold: &HoldState,
         turn: &RequestTurn<'_>,
-        send: impl FnOnce(InDoubt) -> result::Result<Answer<A>, Failed>,
+        outcome: result::Result<Answer<A>, Failed>,
         learn: impl FnOnce(&mut Ledger, Instant, &Answer<A>) -> R,
     ) -> Result<R> {
-        let node = self.sender.node(&hold.name);
-        let outcome = send(turn.take_in_doubt());
-        self.sender.after_request(&node);
+        self.sender.after_request(&self.sender.node(&hold.name));
         match outcome {
             Ok(answer) => {
                 if answer.unfenceable {
@@ -42,24 +40,4 @@ impl Keeper {
             }
         }
     }
-}
-
-/// Records the reply about a hold: a loss counts from here on, unless another loss was found before.
-pub(crate) fn still_kept<T>(
-    ledger: &mut Ledger,
-    now: Instant,
-    answer: &result::Result<T, Loss>,
-) -> result::Result<(), Loss> {
-    let Err(loss) = answer else { return Ok(()) };
-    ledger.look(now);
-    ledger.lose(*loss);
-    match ledger.phase() {
-        Phase::Lost(loss) => Err(loss),
-        _ => Err(*loss),
-    }
-}
-
-/// The error of a request that was not sent, because an earlier request of this hold is unanswered.
-pub(crate) fn no_turn() -> Error {
-    Error::new(ErrorKind::Unknown, "an earlier request of this hold is still unanswered, so this request was not sent")
 }

@@ -25,11 +25,7 @@ impl Keeper {
 
     /// Records a loss that Redis reported.
     pub(crate) fn lose(&self, hold: &HoldState, loss: Loss) {
-        self.with_ledger(hold, |ledger, now| {
-            // A hold that expired before stays expired.
-            ledger.look(now);
-            ledger.lose(loss);
-        });
+        self.with_ledger(hold, |ledger, now| ledger.reported_lost(now, loss));
     }
 
     /// Runs `callback` once when the hold is lost, without delay.

@@ -7,11 +7,10 @@ use std::time::Duration;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::Keeper;
-use crate::engine::keeper::in_turn::{no_turn, still_kept};
 use crate::engine::sender::exactly_once::{self, Answer};
 use crate::error::{Loss, Result};
 use crate::script::{Call, Released};
-use crate::state::exchange::{Bounds, Failed, InDoubt};
+use crate::state::exchange::{Bounds, Failed};
 use crate::state::ledger::Remaining;
 use crate::time::Instant;
 
@@ -19,7 +18,7 @@ use crate::time::Instant;
 pub(crate) struct PartRelease<'a> {
     hold: &'a Arc<HoldState>,
     remaining: Remaining,
-    turn: RequestTurn<'a>,
+    pub(crate) turn: RequestTurn<'a>,
 }
 
 impl<'a> PartRelease<'a> {
@@ -33,11 +32,6 @@ impl<'a> PartRelease<'a> {
         let Remaining { counts, lease, .. } = self.remaining;
         self.hold.kind.release(&self.hold.name, &self.hold.owner, Some((counts, lease)))
     }
-
-    /// Takes the earlier copies that must be fenced before the release.
-    pub(crate) fn take_in_doubt(&self) -> InDoubt {
-        self.turn.take_in_doubt()
-    }
 }
 
 impl Keeper {
@@ -48,10 +42,7 @@ impl Keeper {
         remaining: Remaining,
         bounds: Bounds,
     ) -> Result<Option<PartRelease<'a>>> {
-        let Some(turn) = hold.requests.turn(bounds.end) else {
-            self.repeat_release(hold);
-            return Err(no_turn());
-        };
+        let turn = hold.requests.turn(bounds.end).inspect_err(|_| self.repeat_release(hold))?;
         // A later release may have been written already; then these numbers are outdated.
         let newest = if turn.last_cut() > remaining.cut {
             self.with_ledger(hold, |ledger, now| ledger.repeated_release(now))
@@ -83,21 +74,16 @@ impl Keeper {
     ) -> Result<result::Result<(), Loss>> {
         let PartRelease { hold, remaining: Remaining { cut, .. }, turn } = part;
         let outcome = outcome.or_else(exactly_once::taken_if_overwritten);
-        self.in_turn(
-            hold,
-            turn,
-            |_| outcome,
-            |ledger, now, answer| {
-                if !answer.unfenceable {
-                    ledger.cut_is_over(*cut, now);
-                }
-                // A later release may have missed its turn and rely on the background.
-                if ledger.is_newest(*cut) {
-                    turn.written();
-                }
-                still_kept(ledger, now, &answer.value)
-            },
-        )
+        self.in_turn(hold, turn, outcome, |ledger, now, answer| {
+            if !answer.unfenceable {
+                ledger.cut_is_over(*cut, now);
+            }
+            // A later release may have missed its turn and rely on the background.
+            if ledger.is_newest(*cut) {
+                turn.written();
+            }
+            answer.value.map(drop).map_err(|loss| ledger.reported_lost(now, loss))
+        })
     }
 
     /// Writes the remaining counts in the background, after a partial release failed.
@@ -123,7 +109,7 @@ impl Keeper {
     fn repeat_release_once(&self, hold: &Arc<HoldState>) -> bool {
         let limit = self.config.command_timeout;
         let bounds = Bounds::within(Instant::now(), limit, limit);
-        let Some(turn) = hold.requests.turn(bounds.end) else { return false };
+        let Ok(turn) = hold.requests.turn(bounds.end) else { return false };
         if !turn.has_unwritten() {
             return true;
         }
@@ -140,7 +126,7 @@ impl Keeper {
             return true;
         };
         let part = PartRelease::new(hold, turn, remaining);
-        let outcome = self.sender.send_after(part.take_in_doubt(), &part.call(), bounds, None);
+        let outcome = self.sender.send_after(part.turn.take_in_doubt(), &part.call(), bounds, None);
         // A loss is reported by `with`; no caller waits here.
         self.learn_of_part(&part, outcome).is_ok() && !part.turn.has_unwritten()
     }

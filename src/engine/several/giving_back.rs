@@ -70,7 +70,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
     let calls: Vec<Call<Vec<Released>>> =
         calls.chain(parts.iter().map(|(_, part)| part.call().map(|one| vec![one]))).collect();
     let whole = shares.iter_mut().map(|(_, leaving)| (leaving[0].place, std::mem::take(&mut leaving[0].in_doubt)));
-    let sends = whole.chain(parts.iter().map(|(place, part)| (*place, part.take_in_doubt()))).zip(&calls);
+    let sends = whole.chain(parts.iter().map(|(place, part)| (*place, part.turn.take_in_doubt()))).zip(&calls);
     let sends =
         sends.map(|((place, in_doubt), call)| held[place].engine.sender.outgoing(in_doubt, call, bounds(place)));
     let mut answers = exactly_once::send_all(sends.collect(), None);
