@@ -6,7 +6,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod in_turn;
 mod loss;
 pub(crate) mod partial;
-pub(crate) mod reports;
+mod reports;
 pub(crate) mod watchdog;
 
 use std::sync::{Arc, Weak};
@@ -33,7 +33,7 @@ pub(crate) struct Keeper {
     config: Arc<Config>,
     life: Arc<Life>,
     sender: Arc<Sender>,
-    cells: Arc<Cells>,
+    pub(crate) cells: Arc<Cells>,
     /// The lease of a hold that is renewed.
     pub(crate) watchdog_lease: Lease,
     watchdogs: PerServer<Watchdog>,
@@ -44,18 +44,13 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(
-        config: Arc<Config>,
-        life: Arc<Life>,
-        sender: Arc<Sender>,
-        cells: Arc<Cells>,
-    ) -> Result<Arc<Self>> {
+    pub(crate) fn new(config: Arc<Config>, life: Arc<Life>, sender: Arc<Sender>) -> Result<Arc<Self>> {
         let watchdog_lease = config.watchdog_lease()?;
         Ok(Arc::new_cyclic(|myself| Self {
+            cells: Arc::new(Cells::new(config.command_timeout, Arc::new(Weak::clone(myself)))),
             config,
             life,
             sender,
-            cells,
             watchdog_lease,
             watchdogs: PerServer::default(),
             callbacks: Callbacks::default(),

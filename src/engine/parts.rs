@@ -6,9 +6,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::conn::Topology;
 use crate::engine::cells::Cells;
-use crate::engine::cells::hub::Reports;
 use crate::engine::keeper::Keeper;
-use crate::engine::keeper::reports::ToKeeper;
 use crate::engine::life::Life;
 use crate::engine::sender::Sender;
 use crate::error::Result;
@@ -35,10 +33,8 @@ impl Engine {
         let fair_patience = Lease::new(config.fair_patience)?;
         let (config, life) = (Arc::new(config), Arc::new(Life::new()));
         let sender = Sender::new(Arc::clone(&config), Arc::clone(&life), owners.client(), topology);
-        let reports = Arc::<ToKeeper>::default();
-        let cells = Arc::new(Cells::new(config.command_timeout, Arc::clone(&reports) as Arc<dyn Reports>));
-        let keeper = Keeper::new(Arc::clone(&config), Arc::clone(&life), Arc::clone(&sender), Arc::clone(&cells))?;
-        reports.to(&keeper);
+        let keeper = Keeper::new(Arc::clone(&config), Arc::clone(&life), Arc::clone(&sender))?;
+        let cells = Arc::clone(&keeper.cells);
         Ok(Arc::new(Self { config, owners, fair_patience, life, sender, cells, keeper }))
     }
 

@@ -39,24 +39,26 @@ struct State {
     wrong_server: bool,
 }
 
-/// The receiver of reports that do not concern waiters.
-pub(crate) trait Reports: std::fmt::Debug + Send + Sync {
+/// What a listening connection reports beyond the wake of a waiter.
+#[derive(Debug)]
+pub(crate) enum Report {
     /// Another client published a message about this lock.
-    fn announced(&self, name: &LockName);
-
-    /// A message with a count arrived on this channel.
-    fn counted(&self, channel: &str, payload: &[u8], announced: Option<&LockName>);
-
+    Announced(LockName),
+    /// A message with a count arrived on this channel; `announced` where another client published it.
+    Counted { channel: String, payload: Vec<u8>, announced: Option<LockName> },
     /// Tracked keys were changed or deleted; `None` means all keys.
-    fn invalidated(&self, server: &Arc<Server>, keys: Option<&[String]>);
-
-    /// The state of the listening connection changed; with `lost`, messages may have been missed.
-    fn tracking_channel_changed(&self, server: &Arc<Server>, lost: bool);
-
+    Invalidated(Option<Vec<String>>),
+    /// Changes of keys are heard from now on, or the server refuses to tell them.
+    TrackingChannelChanged,
     /// The server refused a subscription, because another server has the slot.
-    fn elsewhere(&self, server: &Server, refusal: &Refusal);
+    Elsewhere(Refusal),
+    /// The listening connection broke, so messages may have been missed.
+    Lost(Error),
+}
 
-    fn listening_failed(&self, server: &Server, error: Error);
+/// The receiver of the reports of all servers.
+pub(crate) trait Reports: std::fmt::Debug + Send + Sync {
+    fn take(&self, server: &Arc<Server>, report: Report);
 }
 
 /// A place of a waiter on a channel; dropping it leaves the channel.
@@ -233,61 +235,45 @@ impl Audience for Hub {
     }
 
     fn handle(&self, event: ListenerEvent) {
-        let (mut announced, mut counted, mut wakes) = (None, None, vec![]);
-        let (mut elsewhere, mut failed, mut tracking_channel_changed) = (None, None, false);
-        {
-            let mut state = self.state.lock();
-            let State { channels, connections, number, wrong_server, .. } = &mut *state;
-            match event {
-                ListenerEvent::Connected(number_there, pub_sub) => {
-                    *connections += 1;
-                    *number = number_there;
-                    channels.connected(pub_sub);
-                }
-                ListenerEvent::Subscribed(channel) => {
-                    tracking_channel_changed = channel == INVALIDATIONS;
-                    wakes = channels.subscribed(&channel);
-                }
-                ListenerEvent::Unsubscribed(channel) => wakes = channels.unsubscribed(&channel, Instant::now()),
-                ListenerEvent::Elsewhere(names, refusal) => {
-                    (wakes, elsewhere) = (channels.elsewhere(&names, Instant::now()), Some(refusal));
-                }
-                ListenerEvent::Message { channel, payload } => {
-                    let message = channels.message(&channel);
-                    counted = message.is_count.then_some((channel, payload));
-                    Message { announced, wakes, .. } = message;
-                }
-                ListenerEvent::Invalidated(keys) => {
-                    drop(state);
-                    self.reports.invalidated(&self.server, keys.as_deref());
-                    return;
-                }
-                ListenerEvent::Refused(names, refusal) => {
-                    tracking_channel_changed = names == [INVALIDATIONS];
-                    wakes = channels.refused(&names, &refusal);
-                }
-                ListenerEvent::Lost(error) => {
-                    wakes = channels.lost();
-                    (*number, *wrong_server) = (None, false);
-                    failed = Some(error);
-                }
+        let mut state = self.state.lock();
+        let State { channels, connections, number, wrong_server, .. } = &mut *state;
+        let (wakes, report) = match event {
+            ListenerEvent::Connected(number_there, pub_sub) => {
+                *connections += 1;
+                *number = number_there;
+                channels.connected(pub_sub);
+                (vec![], None)
             }
-        }
-        match (counted, announced) {
-            (Some((channel, payload)), announced) => self.reports.counted(&channel, &payload, announced.as_ref()),
-            (None, Some(name)) => self.reports.announced(&name),
-            (None, None) => {}
-        }
-        if let Some(refusal) = elsewhere {
-            self.reports.elsewhere(&self.server, &refusal);
-        }
+            ListenerEvent::Subscribed(channel) => {
+                let tracks = channel == INVALIDATIONS;
+                (channels.subscribed(&channel), tracks.then_some(Report::TrackingChannelChanged))
+            }
+            ListenerEvent::Unsubscribed(channel) => (channels.unsubscribed(&channel, Instant::now()), None),
+            ListenerEvent::Elsewhere(names, refusal) => {
+                (channels.elsewhere(&names, Instant::now()), Some(Report::Elsewhere(refusal)))
+            }
+            ListenerEvent::Message { channel, payload } => {
+                let Message { announced, is_count, wakes } = channels.message(&channel);
+                let counted = is_count.then(|| Report::Counted { channel, payload, announced: announced.clone() });
+                (wakes, counted.or(announced.map(Report::Announced)))
+            }
+            ListenerEvent::Invalidated(keys) => (vec![], Some(Report::Invalidated(keys))),
+            ListenerEvent::Refused(names, refusal) => {
+                let tracks = names == [INVALIDATIONS];
+                (channels.refused(&names, &refusal), tracks.then_some(Report::TrackingChannelChanged))
+            }
+            ListenerEvent::Lost(error) => {
+                (*number, *wrong_server) = (None, false);
+                // An observer hears of the loss, and no waiter waits for the observer.
+                channels.lost().iter().for_each(Bell::ring);
+                (vec![], Some(Report::Lost(error)))
+            }
+        };
+        drop(state);
         // The report comes first, so that a woken waiter knows that another client published.
+        if let Some(report) = report {
+            self.reports.take(&self.server, report);
+        }
         wakes.iter().for_each(Bell::ring);
-        if tracking_channel_changed || failed.is_some() {
-            self.reports.tracking_channel_changed(&self.server, failed.is_some());
-        }
-        if let Some(error) = failed {
-            self.reports.listening_failed(&self.server, error);
-        }
     }
 }

@@ -68,32 +68,27 @@ impl Keeper {
         outcome: result::Result<Answer<Vec<RenewalAnswer>>, Failed>,
     ) -> Result<()> {
         let mut missing = None;
-        self.in_turn(
-            hold,
-            &turn,
-            outcome,
-            |ledger, now, answer| match answer.value.first() {
-                Some(RenewalAnswer::Renewed) => {
-                    if let Some(Confirmation { needs, .. }) = &confirmation {
-                        missing = needs.judge(answer.copies.as_ref(), &server.label(), NOT_EXTENDED)?;
-                    }
-                    ledger.extended(answer.sent, lease);
-                    Ok(())
+        self.in_turn(hold, &turn, outcome, |ledger, now, answer| match answer.value.first() {
+            Some(RenewalAnswer::Renewed) => {
+                if let Some(Confirmation { needs, .. }) = &confirmation {
+                    missing = needs.judge(answer.copies.as_ref(), &server.label(), NOT_EXTENDED)?;
                 }
-                Some(RenewalAnswer::Lost(loss)) => {
-                    // A hold that was released meanwhile is not lost.
-                    ledger.reported_lost(now, *loss);
-                    Ok(())
+                ledger.extended(answer.sent, lease);
+                Ok(())
+            }
+            Some(RenewalAnswer::Lost(loss)) => {
+                // A hold that was released meanwhile is not lost.
+                ledger.reported_lost(now, *loss);
+                Ok(())
+            }
+            Some(RenewalAnswer::Refused(refusal)) => {
+                if refusal.is_of_replica() {
+                    server.leave_replica();
                 }
-                Some(RenewalAnswer::Refused(refusal)) => {
-                    if refusal.is_of_replica() {
-                        server.leave_replica();
-                    }
-                    Err(Error::refused(refusal.clone().at(server.label())))
-                }
-                None => Err(Error::odd_count().at(&server.label())),
-            },
-        )??;
+                Err(Error::refused(refusal.clone().at(server.label())))
+            }
+            None => Err(Error::odd_count().at(&server.label())),
+        })??;
         self.sender.tell_missing(&hold.name, missing);
         // The hold may have been lost or released during the request.
         self.must_be_live(hold)

@@ -10,8 +10,8 @@ use shuttle::thread;
 use super::{START, check};
 use crate::bell::Bell;
 use crate::conn::{Audience, ListenerEvent, Server, Sleeper, sleeper};
-use crate::engine::cells::hub::{Hub, Reports, Subscription};
-use crate::error::{Error, ErrorKind, Refusal, Result};
+use crate::engine::cells::hub::{Hub, Report, Reports, Subscription};
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::state::channels::Subject;
 use crate::state::wait_loop::{TakeOutcome, WaitLoop, wait_loop};
@@ -33,17 +33,7 @@ struct Redis {
 struct Nobody;
 
 impl Reports for Nobody {
-    fn announced(&self, _: &LockName) {}
-
-    fn counted(&self, _: &str, _: &[u8], _: Option<&LockName>) {}
-
-    fn invalidated(&self, _: &Arc<Server>, _: Option<&[String]>) {}
-
-    fn tracking_channel_changed(&self, _: &Arc<Server>, _: bool) {}
-
-    fn elsewhere(&self, _: &Server, _: &Refusal) {}
-
-    fn listening_failed(&self, _: &Server, _: Error) {}
+    fn take(&self, _: &Arc<Server>, _: Report) {}
 }
 
 struct Caller {

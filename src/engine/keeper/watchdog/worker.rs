@@ -174,7 +174,8 @@ impl Worker {
             let now = Instant::now();
             let (link, channel) = (self.connection.generation(), hub.tracking_channel());
             // A silent server must not delay the next renewal.
-            let deadline = now.after(keeper.config.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
+            let deadline =
+                now.after(keeper.config.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
             let complaint = match self.watch.next(now, link, channel) {
                 WatchStep::Open => {
                     if self.connection.open(deadline).is_err() {
