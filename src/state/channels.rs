@@ -16,7 +16,7 @@ use crate::time::Instant;
 use crate::transport::{Demand, PubSub};
 
 /// The channels of one server, with their waiters.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Channels<Waiter> {
     channels: HashMap<String, Channel<Waiter>>,
     next: u64,
@@ -28,13 +28,14 @@ pub(crate) struct Channels<Waiter> {
 }
 
 /// The subject of the messages of a channel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// Releases of a lock, of which this process may have holds. A message wakes every waiter.
     Lock(LockName),
     /// The count of free permits. The count decides which waiters to wake.
     Count(LockName),
     /// Anything else. A message wakes every waiter, and the channel is left with its last waiter.
+    #[default]
     Other,
 }
 
@@ -49,7 +50,7 @@ impl Subject {
 }
 
 /// The meaning of a message.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Message<Waiter> {
     /// Another client published about this lock.
     pub(crate) announced: Option<LockName>,
@@ -59,7 +60,7 @@ pub(crate) struct Message<Waiter> {
     pub(crate) wakes: Vec<Waiter>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Channel<Waiter> {
     subject: Subject,
     state: State,
@@ -72,28 +73,21 @@ struct Channel<Waiter> {
     refusal: Option<Refusal>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     Wanted,
     Asked,
     Subscribed,
     Leaving,
 }
 
-impl<Waiter: Clone> Channels<Waiter> {
+impl<Waiter: Clone + Default> Channels<Waiter> {
     /// Adds a waiter. Returns its number.
     pub(crate) fn join(&mut self, subject: &Subject, channel: &str, waiter: Waiter) -> u64 {
         self.next += 1;
         self.empty_since = None;
-        let new = || Channel {
-            subject: subject.of_channel(),
-            state: State::Wanted,
-            elsewhere_until: None,
-            waiters: vec![],
-            idle_since: None,
-            own: 0,
-            refusal: None,
-        };
+        let new = || Channel { subject: subject.of_channel(), ..Channel::default() };
         let entry = self.channels.entry(channel.to_owned()).or_insert_with(new);
         entry.idle_since = None;
         if entry.state == State::Leaving {
@@ -200,19 +194,16 @@ impl<Waiter: Clone> Channels<Waiter> {
 
     /// Records a message. The waiters are woken after the report about the lock, so that the sender is known by then.
     pub(crate) fn message(&mut self, channel: &str) -> Message<Waiter> {
-        let nothing = Message { announced: None, is_count: false, wakes: vec![] };
-        let Some(entry) = self.channels.get_mut(channel) else { return nothing };
+        let Some(entry) = self.channels.get_mut(channel) else { return Message::default() };
         let is_own = entry.own > 0;
         entry.own = entry.own.saturating_sub(1);
-        match &entry.subject {
-            Subject::Count(name) => {
-                Message { announced: (!is_own).then(|| name.clone()), is_count: true, wakes: vec![] }
-            }
-            Subject::Lock(name) if !is_own => {
-                Message { announced: Some(name.clone()), is_count: false, wakes: entry.waiters().collect() }
-            }
-            _ => Message { wakes: entry.waiters().collect(), ..nothing },
-        }
+        let (name, is_count) = match &entry.subject {
+            Subject::Lock(name) => (Some(name), false),
+            Subject::Count(name) => (Some(name), true),
+            Subject::Other => (None, false),
+        };
+        let announced = name.filter(|_| !is_own).cloned();
+        Message { announced, is_count, wakes: if is_count { vec![] } else { entry.waiters().collect() } }
     }
 
     /// Records that the server refused to subscribe to one of these channels. Returns the waiters to wake.
@@ -253,9 +244,6 @@ impl<Waiter: Clone> Channels<Waiter> {
 
     /// Returns the next demand. Called again until the demand is to rest or to close.
     pub(crate) fn demand(&mut self, now: Instant) -> Demand {
-        if !self.connected {
-            self.channels.retain(|_, entry| !entry.waiters.is_empty());
-        }
         // A refused channel is requested again when a waiter joins after the last one has left.
         self.channels.retain(|_, entry| !(entry.waiters.is_empty() && entry.state == State::Wanted));
         if self.connected
@@ -277,47 +265,43 @@ impl<Waiter: Clone> Channels<Waiter> {
     }
 
     fn subscribe(&mut self, now: Instant) -> Option<Demand> {
-        // Requested alone: this channel needs a right of its own, and a refusal must not delay the waiters.
-        if let Some(entry) = self.channels.get_mut(INVALIDATIONS)
-            && entry.is_due(now)
-        {
-            entry.state = State::Asked;
-            return Some(Demand::Subscribe(PubSub::Plain, vec![vec![INVALIDATIONS.to_owned()]]));
-        }
         let most = if self.one_by_one { 1 } else { MOST_AT_ONCE };
         let batches = self.batches(most, State::Asked, |entry| entry.is_due(now));
-        if batches.is_empty() {
-            self.one_by_one = false;
-            return None;
-        }
-        Some(Demand::Subscribe(self.pub_sub, batches))
+        self.one_by_one &= batches.is_some();
+        batches.map(|(pub_sub, batches)| Demand::Subscribe(pub_sub, batches))
     }
 
     fn unsubscribe(&mut self, now: Instant) -> Option<Demand> {
         let is_idle = |entry: &Channel<Waiter>| {
             entry.state == State::Subscribed && entry.idle_since.is_some_and(|since| since.after(CHANNEL_LINGER) <= now)
         };
-        if let Some(entry) = self.channels.get_mut(INVALIDATIONS)
-            && is_idle(entry)
-        {
-            entry.state = State::Leaving;
-            return Some(Demand::Unsubscribe(PubSub::Plain, vec![vec![INVALIDATIONS.to_owned()]]));
-        }
-        let batches = self.batches(MOST_AT_ONCE, State::Leaving, is_idle);
-        (!batches.is_empty()).then_some(Demand::Unsubscribe(self.pub_sub, batches))
+        let (pub_sub, batches) = self.batches(MOST_AT_ONCE, State::Leaving, is_idle)?;
+        Some(Demand::Unsubscribe(pub_sub, batches))
     }
 
-    /// Moves at most so many channels to `state`. Returns the channels, those of one command together.
-    fn batches(&mut self, most: usize, state: State, fits: impl Fn(&Channel<Waiter>) -> bool) -> Vec<Vec<String>> {
+    /// Moves at most so many channels to `state`. Returns the channels, those of one command together, and the kind of
+    /// pub/sub of the command.
+    fn batches(
+        &mut self,
+        most: usize,
+        state: State,
+        fits: impl Fn(&Channel<Waiter>) -> bool,
+    ) -> Option<(PubSub, Vec<Vec<String>>)> {
+        // Requested alone: this channel needs a right of its own, and a refusal must not delay the waiters.
+        if let Some(entry) = self.channels.get_mut(INVALIDATIONS)
+            && fits(entry)
+        {
+            entry.state = state;
+            return Some((PubSub::Plain, vec![vec![INVALIDATIONS.to_owned()]]));
+        }
         let mut batches = BTreeMap::<&[u8], Vec<String>>::new();
-        let fitting = self.channels.iter_mut().filter(|(name, entry)| *name != INVALIDATIONS && fits(entry));
-        for (channel, entry) in fitting.take(most) {
+        for (channel, entry) in self.channels.iter_mut().filter(|(_, entry)| fits(entry)).take(most) {
             entry.state = state;
             // Sharded channels of one command must share a slot, as those with a common hashed part do.
             let part = if self.pub_sub == PubSub::Sharded { hashed_part(channel.as_bytes()) } else { &[] };
             batches.entry(part).or_default().push(channel.clone());
         }
-        batches.into_values().collect()
+        (!batches.is_empty()).then(|| (self.pub_sub, batches.into_values().collect()))
     }
 }
 
@@ -338,19 +322,6 @@ impl<Waiter: Clone> Channel<Waiter> {
 
     fn waiters(&self) -> impl Iterator<Item = Waiter> {
         self.waiters.iter().map(|(_, waiter)| waiter.clone())
-    }
-}
-
-impl<Waiter> Default for Channels<Waiter> {
-    fn default() -> Self {
-        Self {
-            channels: HashMap::new(),
-            next: 0,
-            connected: false,
-            pub_sub: PubSub::Plain,
-            one_by_one: false,
-            empty_since: None,
-        }
     }
 }
 
