@@ -25,8 +25,8 @@ pub(crate) struct Ledger {
     good_until: Instant,
     /// The expiry that `extend` set, for the present guards.
     extended: Option<Instant>,
-    /// The expiry of sides whose guard was left to expire; binding also after the last guard.
-    kept: Sides,
+    /// The expiry of each side whose guard was left to expire; binding also after the last guard.
+    kept: [Option<Instant>; 2],
     phase: Phase,
     cut: Option<Cut>,
     next_cut: u64,
@@ -61,38 +61,6 @@ struct Cut {
     lease: Lease,
     /// The time of the reply; `None` while the release may still run.
     over: Option<Instant>,
-}
-
-/// The expiry of each side that was left to expire.
-#[derive(Debug, Default)]
-struct Sides {
-    exclusive: Option<Instant>,
-    shared: Option<Instant>,
-}
-
-impl Sides {
-    fn end(&self, side: Side) -> Option<Instant> {
-        match side {
-            Side::Exclusive => self.exclusive,
-            Side::Shared => self.shared,
-        }
-    }
-
-    fn raise(&mut self, side: Side, end: Instant) {
-        let kept = match side {
-            Side::Exclusive => &mut self.exclusive,
-            Side::Shared => &mut self.shared,
-        };
-        *kept = (*kept).max(Some(end));
-    }
-
-    fn latest(&self) -> Option<Instant> {
-        self.exclusive.max(self.shared)
-    }
-
-    fn is_over(&self, now: Instant) -> bool {
-        self.latest().is_none_or(|end| end <= now)
-    }
 }
 
 #[derive(Debug)]
@@ -149,7 +117,7 @@ impl Ledger {
             end: sent.after(lease.duration()),
             good_until: lease.good_until(sent),
             extended: None,
-            kept: Sides::default(),
+            kept: [None; 2],
             phase: Phase::Live,
             cut: None,
             next_cut: 0,
@@ -243,7 +211,7 @@ impl Ledger {
             Phase::Releasing | Phase::Done => return Release::Unknown,
             Phase::Live => {}
         }
-        if self.guards.is_empty() && self.kept.is_over(now) {
+        if self.guards.is_empty() && !self.is_kept(now) {
             self.phase = Phase::Releasing;
             return Release::Last;
         }
@@ -259,7 +227,7 @@ impl Ledger {
         let is_held = match self.look(now) {
             Phase::Live => !self.guards.is_empty(),
             // The last guard is gone, and an earlier guard left its side to expire.
-            Phase::Done => !self.kept.is_over(now),
+            Phase::Done => self.is_kept(now),
             Phase::Releasing | Phase::Lost(_) => false,
         };
         is_held.then(|| self.cut_down(now))
@@ -292,7 +260,8 @@ impl Ledger {
             Promise::Leased { until } => until,
             Promise::Renewed { .. } => self.end,
         };
-        self.kept.raise(entry.side, end);
+        let kept = &mut self.kept[entry.side as usize];
+        *kept = (*kept).max(Some(end));
         self.dismiss(guard);
         if self.guards.is_empty() && self.look(now) == Phase::Live {
             self.phase = Phase::Done;
@@ -397,12 +366,17 @@ impl Ledger {
     pub(crate) fn counts_on_wire(&self, now: Instant) -> Counts {
         let mut counts = self.counts();
         for side in [Side::Exclusive, Side::Shared] {
-            if self.kept.end(side).is_some_and(|end| end > now) {
+            if self.kept[side as usize].is_some_and(|end| end > now) {
                 let count = counts.of_mut(side);
                 *count = (*count).max(1);
             }
         }
         counts
+    }
+
+    /// Whether a side was left to expire and has not expired.
+    fn is_kept(&self, now: Instant) -> bool {
+        self.kept.into_iter().flatten().any(|end| end > now)
     }
 
     /// Whether no guard is left.
@@ -442,7 +416,7 @@ impl Ledger {
         };
         let guards = self.guards.iter().map(of_guard);
         let by_hand = self.extended.filter(|_| !self.guards.is_empty());
-        guards.chain(by_hand).chain(self.kept.latest()).max().unwrap_or(now)
+        guards.chain(by_hand).chain(self.kept.into_iter().flatten()).max().unwrap_or(now)
     }
 }
 
